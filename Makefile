@@ -1,6 +1,6 @@
 # `make demo` and `make test` set everything up by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-deep coverage check format lint types imports unit docs lock bench-probe bench-client bench-loop bench-evaluator bench-verdicts bench-judge bench-replay bench-scale bench-screen bench-chaos bench-gate bench-report clean
+.PHONY: help setup demo test test-deep coverage check format lint types imports unit docs texts site pictures lock bench-probe bench-client bench-loop bench-evaluator bench-verdicts bench-judge bench-replay bench-scale bench-screen bench-chaos bench-gate bench-report clean
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -n 2
 
@@ -39,8 +39,17 @@ imports: setup
 unit: setup
 	@$(PYTEST) -m "not slow" tests/unit tests/architecture
 
-docs: setup ## write the generated pages of docs/ anew
-	@$(BIN)/python -m tracker.cli.settings_text > docs/settings.md
+docs: setup ## write the generated pages of docs/
+	@$(BIN)/python -m docs.generator
+
+texts: setup ## write every text that a user can see into build/texts, to be read in one go
+	@$(BIN)/python -m docs.generator.texts
+
+site: docs ## build the documentation site into site/; a broken link or anchor is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+pictures: setup ## render the terminal, report, MLflow and site pictures of the documentation from the demo
+	@$(BIN)/python -m docs.generator.pictures
 
 bench-probe: setup ## our latency probe beside `vllm bench serve`
 	@$(BIN)/python benchmarks/probe_agreement.py

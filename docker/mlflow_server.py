@@ -62,7 +62,7 @@ def make_bucket(environment: Mapping[str, str]) -> None:
         if destination.netloc not in known:
             client.create_bucket(Bucket=destination.netloc)
     except (BotoCoreError, ClientError) as error:
-        sys.exit(f"mlflow_server: the bucket {destination.netloc} cannot be made: {error}")
+        sys.exit(f"mlflow_server: cannot create bucket {destination.netloc}: {error}")
 
 
 def give_user(environment: Mapping[str, str]) -> str:
@@ -85,9 +85,9 @@ def give_user(environment: Mapping[str, str]) -> str:
     except HTTPError as error:
         said = f"{error} {error.read().decode(errors='replace')}".strip()
         hint = "write the password that it has in MLflow into its file" if error.code == 401 else "read MLflow's log"
-        sys.exit(f"mlflow_server: MLflow refuses {ADMIN}: {said}: {hint}")
+        sys.exit(f"mlflow_server: MLflow denied access to {ADMIN}: {said}: {hint}")
     except OSError as error:
-        sys.exit(f"mlflow_server: MLflow at {environment['MLFLOW_TRACKING_URI']} does not answer: {error}")
+        sys.exit(f"mlflow_server: cannot reach MLflow at {environment['MLFLOW_TRACKING_URI']}: {error}")
     return f"the user {name} is there and has the password of its file"
 
 
@@ -124,9 +124,9 @@ def _first_line(name: str, path: Path) -> str:
     try:
         first, *_ = path.read_text(encoding="utf-8").splitlines() or [""]
     except (OSError, UnicodeDecodeError) as error:
-        sys.exit(f"mlflow_server: {name} names {path}, which cannot be read: {error}")
+        sys.exit(f"mlflow_server: cannot read {path} ({name}): {error}")
     if not first:
-        sys.exit(f"mlflow_server: {name} names {path}, which has nothing in its first line")
+        sys.exit(f"mlflow_server: {path} ({name}) has an empty first line")
     return first
 
 

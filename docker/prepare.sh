@@ -1,6 +1,6 @@
 #!/bin/sh
-# Writes what docker-compose.yml needs: passwords in docker/secrets/, and .env. What is there already stays.
-#   docker/prepare.sh cpu /data/runs      # the folder into which trainers write; `gpu` for vLLM on a GPU
+# Writes what docker-compose.yml needs: passwords in docker/secrets/, and .env. Existing files are kept.
+#   docker/prepare.sh cpu /data/runs      # the folder that trainers write to; `gpu` for vLLM on a GPU
 set -eu
 [ $# -eq 2 ] && { [ "$1" = cpu ] || [ "$1" = gpu ]; } || {
     echo "usage: docker/prepare.sh cpu|gpu FOLDER_OF_RUNS" >&2
@@ -12,9 +12,9 @@ cd "$(dirname "$0")/.."
 # Weights are written readable by their owner only, so the containers read them as that user.
 uid="${TRACKER_UID:-$(stat -c %u "$runs")}" gid="${TRACKER_GID:-$(stat -c %g "$runs")}"
 [ "$uid" -ne 0 ] || [ "${TRACKER_UID:-}" = 0 ] || {
-    echo "prepare: $runs belongs to root, and what trainers write there can be read by root only" >&2
-    echo "  do: let trainers run as another user and give the folder to that user (chown -R), or, to have the" >&2
-    echo "      tracker's containers read as root, without any of root's rights: TRACKER_UID=0 docker/prepare.sh $*" >&2
+    echo "prepare: $runs belongs to root, so only root can read the checkpoints in it" >&2
+    echo "  hint: run trainers as another user who owns the folder (chown -R), or let the containers read" >&2
+    echo "        as root without root's capabilities: TRACKER_UID=0 docker/prepare.sh $*" >&2
     exit 2
 }
 
@@ -35,7 +35,7 @@ done
 JSON
 
 if [ -e .env ]; then
-    echo "prepared: passwords in docker/secrets; .env was there and stays as it is"
+    echo "prepared: passwords in docker/secrets; existing .env kept"
     exit
 fi
 cat > .env <<ENV

@@ -106,7 +106,7 @@ def progress_from_json(text: str) -> Progress | None:
     """
     if not text:
         return None
-    return from_document(text, lambda d: _PROGRESS.validate_python(d["value"]), what="a stored progress")
+    return from_document(text, lambda d: _PROGRESS.validate_python(d["value"]), what="stored progress")
 
 
 # --- private
@@ -115,4 +115,4 @@ def progress_from_json(text: str) -> Progress | None:
 def _check_id(plan: EvalPlan) -> None:
     """Refuse an id that is no name of a folder: whoever may write to the database could lead us out of ours."""
     if not _ID.fullmatch(plan.id):
-        raise StoreError(f"a stored plan has the id {plan.id!r}", hint="somebody else has written to the database")
+        raise StoreError(f"a stored plan has the invalid id {plan.id!r}", hint=BACKUP)

@@ -48,26 +48,26 @@ from typing import ClassVar
 
 
 class ExitCode(IntEnum):
-    """How every command ends; docs/how-it-works.md shows them to users."""
+    """How every command ends; docs/reference/errors.md lists them."""
 
     OK = 0
-    """Measured, nothing lost; delivered; alive."""
+    """Success: no regression; delivered; alive."""
     REGRESSION = 1
-    """The model is worse, a loss is placed, or a benchmark is unfit."""
+    """Regression. For `bisect`: the step is found. For `calibrate`: a benchmark is too noisy."""
     USAGE = 2
-    """A wrong setting, argument or data file, or more than is allowed."""
+    """Invalid setting, argument or data file, or a limit is exceeded."""
     UNKNOWN = 3
-    """Missing, incomparable or inconclusive: nothing can be said of the model."""
+    """Missing, incomparable or inconclusive result."""
     BROKEN = 4
-    """Something failed, foreseen or not; it says nothing about a model."""
+    """Failure of the program, engine, store or network. It is not a result about the model."""
     INTERRUPTED = 130
-    """By Ctrl-C or a signal."""
+    """Interrupted by Ctrl-C or a signal."""
     UNREAD = 141
-    """Nobody reads the output any more, as a shell gives it to every command of a pipe."""
+    """The reader of the output closed the pipe."""
 
 
 class TrackerError(Exception):
-    """What went wrong, where, and what to do. `message` says what and where, `hint` what to do next."""
+    """Base of all errors: `message` says what failed and where, `hint` what to do next."""
 
     code: ClassVar[str] = "E-TRACKER"
     exit_code: ClassVar[ExitCode] = ExitCode.BROKEN
@@ -97,7 +97,7 @@ class CheckpointError(TrackerError):
 
 
 class CheckpointNotFound(CheckpointError):
-    """The folder does not exist or holds no checkpoint."""
+    """The folder does not exist or contains no checkpoint."""
 
     code = "E-CKPT-NOT-FOUND"
     exit_code = ExitCode.USAGE
@@ -110,13 +110,13 @@ class CheckpointIncomplete(CheckpointError):
 
 
 class CheckpointUnreadable(CheckpointError):
-    """All files are there and what they hold is broken: NaN or Inf weights, a header that is no header."""
+    """The files are complete but invalid: NaN or Inf weights, or a broken header."""
 
     code = "E-CKPT-UNREADABLE"
 
 
 class CheckpointUnsafe(CheckpointError):
-    """Only pickle weights are there, which can run code when they are loaded."""
+    """The checkpoint has only pickled weights, which can execute code when they are loaded."""
 
     code = "E-CKPT-UNSAFE"
 
@@ -128,13 +128,13 @@ class CheckpointVanished(CheckpointError):
 
 
 class ConsolidationFailed(CheckpointError):
-    """A training state is held and could not be made into safetensors on this machine; nothing is wrong with it."""
+    """A sharded training state could not be converted to safetensors on this machine. The state itself is valid."""
 
     code = "E-CKPT-CONSOLIDATE"
 
 
 class CheckpointSkipped(CheckpointError):
-    """It is pinned and was not evaluated, because too many newer ones were waiting."""
+    """The checkpoint is pinned but was not evaluated, because too many newer ones were pending."""
 
     code = "E-CKPT-SKIPPED"
 
@@ -146,58 +146,58 @@ class ServeError(TrackerError):
 
 
 class PortTaken(ServeError):
-    """Another process listens on the port that was asked for."""
+    """Another process listens on the configured port."""
 
     code = "E-SERVE-PORT"
 
 
 class ServerDied(ServeError):
-    """The engine ended while starting or serving."""
+    """The engine exited while starting or serving."""
 
     code = "E-SERVE-DIED"
 
 
 class ServerKilled(ServerDied):
-    """The engine was killed by a signal that we did not send: memory may have run out, for once."""
+    """The engine was killed by a signal of another process, possibly the out-of-memory killer."""
 
     code = "E-SERVE-KILLED"
     retryable = True
 
 
 class StartTimeout(ServeError):
-    """The engine did not answer within `serve.startup_timeout_s`."""
+    """The engine was not ready within `serve.startup_timeout_s`."""
 
     code = "E-SERVE-TIMEOUT"
     retryable = True
 
 
 class WrongModel(ServeError):
-    """Something answers at the address, and it is not the model that was asked for."""
+    """The server at this address serves another model."""
 
     code = "E-SERVE-MODEL"
 
 
 class SwapRefused(ServeError):
-    """Weights were not swapped in; nothing of the engine was touched, and it serves what it did."""
+    """The weights were not swapped. The engine is unchanged."""
 
     code = "E-SERVE-SWAP-REFUSED"
 
 
 class SwapFailed(ServeError):
-    """A swap was begun and not proved: the engine must be taken for dead."""
+    """A weight swap was not verified, so the state of the engine is unknown."""
 
     code = "E-SERVE-SWAP-FAILED"
     retryable = True
 
 
 class CanaryFailed(ServeError):
-    """An engine answered the fixed prompts with no numbers, too few tokens, or not at all."""
+    """The engine did not answer the fixed prompts with enough tokens and log probabilities."""
 
     code = "E-SERVE-CANARY"
 
 
 class EndpointUnreachable(ServeError):
-    """A remote endpoint does not answer."""
+    """A remote endpoint does not respond."""
 
     code = "E-SERVE-UNREACHABLE"
     retryable = True
@@ -210,34 +210,34 @@ class EvaluateError(TrackerError):
 
 
 class UnknownBenchmark(EvaluateError):
-    """No benchmark of that name exists."""
+    """The benchmark is unknown."""
 
     code = "E-EVAL-BENCHMARK"
     exit_code = ExitCode.USAGE
 
 
 class BadData(EvaluateError):
-    """A data file is missing or has a broken line."""
+    """A data file is missing or has an invalid line."""
 
     code = "E-EVAL-DATA"
     exit_code = ExitCode.USAGE
 
 
 class EndpointFailed(EvaluateError):
-    """The server went away, refused or timed out while samples were being answered."""
+    """Requests failed or timed out while samples were evaluated."""
 
     code = "E-EVAL-ENDPOINT"
     retryable = True
 
 
 class EndpointRefused(EvaluateError):
-    """The server does not let us in: asking again is useless until somebody corrects the key."""
+    """The server denied access. Check the API key."""
 
     code = "E-EVAL-REFUSED"
 
 
 class EvaluatorDied(EvaluateError):
-    """The evaluator's process ended without a result."""
+    """The evaluator process exited without a result."""
 
     code = "E-EVAL-CHILD"
     retryable = True
@@ -251,7 +251,7 @@ class ProbeError(TrackerError):
 
 
 class PlanPoisoned(TrackerError):
-    """A plan was set aside, because its workers went away in the middle of it again and again."""
+    """A plan was set aside, because several workers in a row crashed while they evaluated it."""
 
     code = "E-PLAN-POISONED"
 
@@ -263,59 +263,59 @@ class StoreError(TrackerError):
 
 
 class TrackingUnreachable(StoreError):
-    """The MLflow store does not answer; results wait in the outbox."""
+    """The MLflow store does not respond. Results are pending in the outbox."""
 
     code = "E-STORE-MLFLOW"
     retryable = True
 
 
 class DiskFull(StoreError):
-    """No space is left where results or pins are written."""
+    """No disk space is left for results or pins."""
 
     code = "E-STORE-DISK"
     retryable = True
 
 
 class StoreUnavailable(StoreError):
-    """The database does not answer now, cut the connection, or is locked by somebody else."""
+    """The database does not respond, closed the connection, or is locked by another process."""
 
     code = "E-STORE-AWAY"
     retryable = True
 
 
 class SchemaTooNew(StoreError):
-    """The tables have a version that only a newer program knows."""
+    """The database was written by a newer version of the program."""
 
     code = "E-STORE-SCHEMA"
 
 
 class NoSignOfLife(TrackerError):
-    """A watcher or a worker is not there, or has not gone round its loop for too long."""
+    """A watcher or worker is not running, or its heartbeat is too old."""
 
     code = "E-HEALTH"
 
 
 class AlertError(TrackerError):
-    """People could not be told."""
+    """An alert could not be delivered."""
 
     code = "E-ALERT"
 
 
 class ChannelUnreachable(AlertError):
-    """The service of a channel does not answer, or is too busy; context `retry_after_s` where it says for how long."""
+    """The service of a channel does not respond or is too busy; context `retry_after_s` if the service gave one."""
 
     code = "E-ALERT-UNREACHABLE"
     retryable = True
 
 
 class ChannelRefused(AlertError):
-    """The service of a channel answers that it does not take the message."""
+    """The service of a channel rejected the message."""
 
     code = "E-ALERT-REFUSED"
 
 
 class Incomparable(TrackerError):
-    """Two results were not measured alike."""
+    """Two results were measured differently."""
 
     code = "E-INCOMPARABLE"
     exit_code = ExitCode.UNKNOWN

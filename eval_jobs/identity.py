@@ -113,7 +113,7 @@ def screen_plan(whole: EvalPlan, screen: Screen) -> EvalPlan:
 def rest_plan(screen: EvalPlan, benchmarks: Collection[str]) -> EvalPlan:
     """Build the plan that asks what the screens of some benchmarks have left out; latency was measured with those."""
     if screen.suite.part is None:
-        raise ValueError(f"plan {screen.id} is of no part")
+        raise ValueError(f"plan {screen.id} is not a screen")
     suite = replace(
         screen.suite,
         benchmarks=tuple(b for b in screen.suite.benchmarks if b.name in benchmarks),

@@ -119,14 +119,14 @@ def check_accounted(result: EvalResult) -> None:
     odd = [sample for sample in result.samples if not _is_plausible(sample)]
     if odd:
         raise EvaluateError(
-            f"{len(odd)} of {len(result.samples)} samples of `{result.benchmark}` have a status that their score "
-            f"belies; the first: {odd[0].status} with score {odd[0].score}",
-            hint="this is a bug of the evaluator",
+            f"{len(odd)} of {len(result.samples)} samples of `{result.benchmark}` have a status that "
+            f"contradicts their score; first: {odd[0].status} with score {odd[0].score}",
+            hint="report this bug to the author of the evaluator",
         )
     if not seen or len(seen) != len(result.samples):
         raise EvaluateError(
-            f"`{result.benchmark}` has {len(result.samples)} samples, {len(seen)} of them different",
-            hint="this is a bug of the evaluator",
+            f"`{result.benchmark}` has {len(result.samples)} samples, {len(seen)} of them unique",
+            hint="report this bug to the author of the evaluator",
         )
 
 

@@ -92,19 +92,19 @@ class BenchmarkSettings:
     """Settings of a benchmark, for every evaluator."""
 
     subsets: tuple[str, ...] = ()
-    """Subsets to evaluate; empty: the benchmark's default."""
+    """Subsets to evaluate. Empty: the benchmark's default."""
     limit: Annotated[int | None, Bounds(gt=0)] = None
-    """Samples per subset; default: all."""
+    """Maximum number of samples per subset. Default: all."""
     few_shot: Annotated[int | None, Bounds(ge=0)] = None
-    """Examples in the prompt; default: the benchmark's."""
+    """Number of few-shot examples in the prompt. Default: the benchmark's."""
     prompt_template: str | None = None
-    """Replaces the benchmark's prompt template."""
+    """Prompt template that replaces the benchmark's own."""
     repeats: Annotated[int, Bounds(gt=0)] = 1
-    """Answers per sample; more than one needs a temperature above 0."""
+    """Answers per sample. Values above 1 require a temperature above 0."""
     max_tokens: Annotated[int | None, Bounds(gt=0)] = None
-    """Longest answer, in place of the suite's."""
+    """Maximum length of an answer in tokens, instead of the suite's."""
     higher_is_better: bool = True
-    """false for error rates and the like."""
+    """Set to false for error rates and other metrics where lower is better."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,15 +130,15 @@ class Generation:
     """Sampling parameters; every one is always sent, because a server's defaults differ."""
 
     max_tokens: Annotated[int, Bounds(gt=0)] = 256
-    """Longest answer, in tokens."""
+    """Maximum length of an answer, in tokens."""
     temperature: Annotated[float, Bounds(ge=0)] = 0.0
-    """0 is greedy decoding."""
+    """Sampling temperature; 0 is greedy decoding."""
     top_p: Annotated[float, Bounds(gt=0, le=1)] = 1.0
-    """Nucleus sampling."""
+    """Nucleus sampling probability."""
     top_k: int = -1
     """-1: off."""
     seed: int = 0
-    """Seed sent with every request."""
+    """Random seed sent with every request."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,9 +162,9 @@ class AskingSettings:
     """How a person may have questions asked. The concurrency is in the fingerprint: batches change bf16 results."""
 
     concurrency: Annotated[int, Bounds(gt=0)] = 8
-    """Requests in flight at once, over all benchmarks; 1 leaves every question alone in its batch."""
+    """Concurrent requests over all benchmarks. With 1, every question is alone in its batch."""
     request_timeout_s: Annotated[float, Bounds(gt=0)] = 120.0
-    """How long one answer may take, in seconds."""
+    """Timeout of one request, in seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)

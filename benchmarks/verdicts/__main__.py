@@ -6,7 +6,7 @@
 Prints one table: the share of healthy runs with a false alarm (%, 95 % interval) in each world, then for each planted
 loss and benchmark size the share found (%) and the median delay in checkpoints. The last line is
 `fwer_pure=... fwer_real_plateau=... fwer_real_improve=... fwer_rough=...` of the shipped engine. The default seeds
-belong to the table in docs/verdicts.md: whoever tunes a detector takes others.
+belong to the table in benchmarks/verdicts/RESULTS.md: tune a detector on others.
 """
 
 from __future__ import annotations

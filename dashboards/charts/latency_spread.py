@@ -55,10 +55,10 @@ TTFT = RequestTime(
     title="Time to first token (TTFT), ms", name="TTFT", time_ms=lambda r: r.ttft_ms, percentiles=lambda p: p.ttft_ms
 )
 TPOT = RequestTime(
-    title="Time per further token (TPOT), ms", name="TPOT", time_ms=lambda r: r.tpot_ms, percentiles=lambda p: p.tpot_ms
+    title="Time per output token (TPOT), ms", name="TPOT", time_ms=lambda r: r.tpot_ms, percentiles=lambda p: p.tpot_ms
 )
 E2E = RequestTime(
-    title="Time to last token (E2E), ms", name="E2E", time_ms=lambda r: r.e2e_ms, percentiles=lambda p: p.e2e_ms
+    title="End-to-end latency (E2E), ms", name="E2E", time_ms=lambda r: r.e2e_ms, percentiles=lambda p: p.e2e_ms
 )
 METRICS = (TTFT, TPOT, E2E)
 
@@ -106,19 +106,19 @@ def _sides(record: EvalRecord, before: EvalRecord | None, load: ProbeLoad) -> tu
         if isinstance(pairs, ReferenceProbe) and pairs.load.name == load.name:
             both = (
                 _Side(name=f"step {step}", requests=pairs.candidate),
-                _Side(name=f"step {pairs.reference_step}, the reference", requests=pairs.reference),
+                _Side(name=f"step {pairs.reference_step}, reference", requests=pairs.reference),
             )
-            return both, f"{count_text(len(pairs.candidate), 'pair')} of requests, timed by turns on the same engine."
+            return both, f"{count_text(len(pairs.candidate), 'pair')} of requests, alternating on the same engine."
     own = _probe(record, load)
     if isinstance(own, ProbeFailure):
         return (), f"Not measured: {one_line(own.message)} ({one_line(own.code)})."
     if own is None or not own.requests:
-        return (), "Only percentiles are known of it, no single requests."
+        return (), "Only percentiles are available, no single requests."
     side = _Side(name=f"step {step}", requests=own.requests)
     earlier = tuple(_earlier_side(before, load))
     if not earlier:
-        return (side,), "Nothing earlier was measured under the same load."
-    return (side, *earlier), "Measured at different hours: what the machine did besides is part of the difference."
+        return (side,), "No earlier checkpoint was measured under this load."
+    return (side, *earlier), "Measured at different times: the difference includes other load on the machine."
 
 
 def _earlier_side(before: EvalRecord | None, load: ProbeLoad) -> Iterator[_Side]:
@@ -126,7 +126,7 @@ def _earlier_side(before: EvalRecord | None, load: ProbeLoad) -> Iterator[_Side]
         return
     for probe in before.probes:
         if probe.load == load and isinstance(probe, ProbeResult) and probe.requests:
-            yield _Side(name=f"step {before.plan.checkpoint.step}, before it", requests=probe.requests)
+            yield _Side(name=f"step {before.plan.checkpoint.step}, previous", requests=probe.requests)
 
 
 def _probe(record: EvalRecord, load: ProbeLoad) -> ProbeResult | ProbeFailure | None:
@@ -141,11 +141,11 @@ def _curves(metric: RequestTime, sides: Sequence[_Side]) -> Iterator[Curve]:
 
 
 def _figure(ident: str, load: str, metric: RequestTime, curves: tuple[Curve, ...]) -> Ecdf:
-    medians = ", ".join(f"{curve.name} has a median of {float(np.median(curve.values)):.3g} ms" for curve in curves)
+    medians = ", ".join(f"{curve.name}: median {float(np.median(curve.values)):.3g} ms" for curve in curves)
     return Ecdf(
         ident=ident,
         title=metric.title,
-        description=f"Share of the requests under load {load} that were faster than a time; {medians}.",
+        description=f"Cumulative distribution of request times under load {load}; {medians}.",
         curves=curves,
     )
 

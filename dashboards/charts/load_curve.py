@@ -69,10 +69,10 @@ def curve_chart(ident: str, curves: Sequence[LoadCurve]) -> CurveChart | None:
         return None
     return CurveChart(
         ident=ident,
-        title="Latency over throughput",
+        title="Latency vs. throughput",
         panels=(
             CurvePanel(title="Time to first token (TTFT), median, ms", lines=_lines(curves, lambda p: p.ttft_ms)),
-            CurvePanel(title="Time per further token (TPOT), median, ms", lines=_lines(curves, lambda p: p.tpot_ms)),
+            CurvePanel(title="Time per output token (TPOT), median, ms", lines=_lines(curves, lambda p: p.tpot_ms)),
         ),
     )
 
@@ -117,7 +117,7 @@ def _described(chart: CurveChart) -> Iterator[str]:
     for line in chart.panels[0].lines:
         if line.points:
             rates = [point.tokens_per_s for point in line.points]
-            yield f"{line.name}: {min(rates):.0f} to {max(rates):.0f} tokens per second"
+            yield f"{line.name}: {min(rates):.0f} to {max(rates):.0f} tokens/s"
 
 
 def _panel(panel: CurvePanel, *, top: float, right: float) -> Iterator[str]:

@@ -20,7 +20,7 @@ from dashboards.charts.svg import draw, legend_mark
 from dashboards.views.changes import MAX_LISTED
 from dashboards.views.checkpoint import CheckpointView
 from dashboards.views.run import RunView
-from tracker.domain.records.display import clean
+from tracker.domain.records.display import clean, count_text
 
 WIDE_WIDTH = 1032
 NARROW_WIDTH = 380
@@ -58,7 +58,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals.update(figure=_figure, small=_small, strip=_strip, curve=_curve, ecdf=_ecdf, key=_key)
-    environment.globals.update(first_cases=FIRST_CASES, first_tiles=FIRST_TILES)
+    environment.globals.update(first_cases=FIRST_CASES, first_tiles=FIRST_TILES, count=count_text)
     return environment
 
 

@@ -67,8 +67,8 @@ def write_report(config_path: Path, *, named: str | None, output: Path | None, w
         run_id = choose_run(known, named, own=project.config.run.name)
         return _write_run(project, run_id, output, with_checkpoints=with_checkpoints)
     if with_checkpoints:
-        hint = "name the run, or leave --checkpoints out"
-        raise ConfigError(f"{named} names one checkpoint, and --checkpoints is for those of a run", hint=hint)
+        hint = "pass a run, or remove --checkpoints"
+        raise ConfigError(f"--checkpoints requires a run, but {named} is a checkpoint", hint=hint)
     return _write_checkpoint(project, named_checkpoint(project, named), output)
 
 
@@ -140,8 +140,8 @@ def write_page(html: str, path: Path) -> None:
         unfinished.write_text(html, encoding="utf-8")
         unfinished.replace(path)
     except OSError as error:
-        hint = "choose another place with --output"
-        raise write_error(error, f"the report {path} cannot be written", hint=hint) from error
+        hint = "choose another file with --output"
+        raise write_error(error, f"cannot write report {path}", hint=hint) from error
     finally:
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)

@@ -56,14 +56,14 @@ class ScoreRow:
     def note(self) -> str:
         """What stands below a tile's score."""
         if self.before.change:
-            return f"{self.before.change} since {self.before.where}"
+            return f"{self.before.change} vs. {self.before.where}"
         return self.before.why_not
 
     @property
     def sure(self) -> str:
         """The interval of that change; empty where there is none."""
         if self.before.change:
-            return f"95 %: {self.before.interval}"
+            return f"95 % CI {self.before.interval}"
         return ""
 
 
@@ -134,7 +134,7 @@ def _facts(data: CheckpointData) -> Iterator[str]:
     yield f"evaluated {data.record.finished_at:%Y-%m-%d %H:%M} UTC"
     yield count_text(len(data.report.verdicts), "benchmark")
     if data.left_for is not None:
-        yield f"left behind when training went back to step {data.left_for}"
+        yield f"discarded when training restarted from step {data.left_for}"
 
 
 def _rows(data: CheckpointData, found: tuple[Standing, ...]) -> Iterator[ScoreRow]:
@@ -155,7 +155,7 @@ def _rows(data: CheckpointData, found: tuple[Standing, ...]) -> Iterator[ScoreRo
 
 def _before(data: CheckpointData, benchmark: str) -> Held:
     if data.before is None:
-        return Held(why_not="the first checkpoint")
+        return Held(why_not="first checkpoint")
     where = steps_text((data.before.plan.checkpoint.step,))
     for view in data.views[:1]:
         for one in view.benchmarks:

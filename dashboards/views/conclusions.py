@@ -114,13 +114,13 @@ def _loss(episode: Episode, accepted: Mapping[tuple[str, int | None], Acceptance
 
 def _end(episode: Episode, acceptance: Acceptance | None) -> str:
     if episode.closed_step is None:
-        return "lasts"
+        return "open"
     if episode.closed_by is Closing.ACCEPTED:
         if acceptance is None:
             return f"accepted at step {episode.closed_step}"
         return _accepted(acceptance)
     if episode.closed_by is Closing.SUPERSEDED:
-        return f"left behind when training went back to step {episode.closed_step}"
+        return f"discarded when training restarted from step {episode.closed_step}"
     below = "" if episode.last_step is None else f", below until step {episode.last_step}"
     return f"recovered at step {episode.closed_step}{below}"
 

@@ -89,7 +89,7 @@ def onset_text(verdict: Verdict) -> str:
         return f"lost since step {verdict.lost_since}"
     if verdict.word is VerdictWord.RECOVERED:
         return f"had been lost since step {verdict.lost_since}"
-    return f"the loss since step {verdict.lost_since} is not over"
+    return f"loss since step {verdict.lost_since} is still open"
 
 
 # --- private
@@ -112,15 +112,15 @@ def _notes(verdict: Verdict, known: Repetition | None) -> Iterator[str]:
     if verdict.lost_since is not None:
         yield onset_text(verdict)
     if verdict.word is VerdictWord.INCONCLUSIVE and verdict.mde is not None:
-        together = "" if verdict.mde_pooled is None else f", {score_text(verdict.mde_pooled)} by four together"
-        yield f"smallest loss to be seen: {score_text(verdict.mde)} alone{together}"
+        together = "" if verdict.mde_pooled is None else f", mean of four: {score_text(verdict.mde_pooled)}"
+        yield f"minimum detectable loss: {score_text(verdict.mde)}{together}"
     if known is not None and verdict.comparisons:
         yield one_line(repetition_text(known))
 
 
 def _proof(comparison: Comparison, level: float | None) -> ProofView:
     pooled = len(comparison.pooled_steps)
-    p, p_items = f"{p_text(comparison.p_worse)} worse", f"samples alone {p_text(comparison.p_worse_items)}"
+    p, p_items = f"{p_text(comparison.p_worse)} worse", f"samples only {p_text(comparison.p_worse_items)}"
     if comparison.delta > 0:
         p, p_items = f"{p_text(comparison.p_better)} better", ""
     return ProofView(

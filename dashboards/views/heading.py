@@ -12,7 +12,7 @@ from dashboards.data.run import Conclusions, RunData
 from dashboards.views.conclusions import loss_rows
 from tracker.domain.best.champions import CHAMPION
 from tracker.domain.overview.run import WORSE, Overview, Standing, headline
-from tracker.domain.records.display import count_text, one_line
+from tracker.domain.records.display import one_line
 from tracker.domain.records.tracking import Champion
 
 AT_MOST = 4
@@ -79,7 +79,7 @@ def glance(known: Conclusions) -> tuple[GlanceRow, ...]:
     alerts = [one_line(alert.message) for alert in known.alerts]
     return (
         GlanceRow(name="Best checkpoint", lines=_best(known), is_bad=False),
-        GlanceRow(name="Losses that last", lines=_named(lasting), is_bad=bool(lasting)),
+        GlanceRow(name="Open losses", lines=_named(lasting), is_bad=bool(lasting)),
         GlanceRow(name="Open alerts", lines=_named(alerts), is_bad=bool(alerts)),
     )
 
@@ -97,21 +97,21 @@ def _advice(run_id: str, worst: Standing, best: Champion | None) -> Iterator[Adv
 
     if worst.best_steps:
         before, now = at(worst.best_steps[-1]), at(worst.step)
-        yield Advice(says="The questions that changed, with both answers:", command=f"tracker compare {before} {now}")
+        yield Advice(says="Show the changed questions with both answers:", command=f"tracker compare {before} {now}")
     if best is not None and best.checkpoint.step < worst.step:
-        yield Advice(says="The best checkpoint, to go back to:", command=f"tracker report {at(best.checkpoint.step)}")
+        yield Advice(says="Show the best checkpoint:", command=f"tracker report {at(best.checkpoint.step)}")
     accepted = f"tracker accept {at(worst.step)} {shlex.quote(worst.benchmark)} --reason WHY"
-    yield Advice(says="If this level is meant:", command=accepted)
+    yield Advice(says="Accept this level if it is intended:", command=accepted)
 
 
 def _best(known: Conclusions) -> tuple[str, ...]:
     champion = _champion(known.champions)
     if champion is None:
-        return ("no checkpoint has scored answers of every benchmark",)
+        return ("no checkpoint has scores of every benchmark",)
     return f"step {champion.checkpoint.step}", one_line(champion.reason)
 
 
 def _named(found: list[str]) -> tuple[str, ...]:
     if len(found) > AT_MOST:
-        return (*found[:AT_MOST], f"and {count_text(len(found) - AT_MOST, 'other')}")
+        return (*found[:AT_MOST], f"and {len(found) - AT_MOST} more")
     return tuple(found) or ("none",)

@@ -85,7 +85,7 @@ def plans_with_counts(data: RunData) -> tuple[str, ...]:
 def _asked_facts(newest: EvalRecord) -> Iterator[tuple[str, str]]:
     suite = newest.plan.suite
     if is_imported(newest):
-        yield ("Suite", f"{one_line(suite.name)}, measured by others and imported")
+        yield ("Suite", f"{one_line(suite.name)}, imported")
         return
     yield ("Suite", _suite_text(suite))
     yield ("Generation", _generation_text(suite.generation))
@@ -93,7 +93,7 @@ def _asked_facts(newest: EvalRecord) -> Iterator[tuple[str, str]]:
 
 
 def _suite_text(suite: Suite) -> str:
-    return f"{one_line(suite.name)}, {suite.concurrency} requests in flight, {suite.request_timeout_s:g} s each at most"
+    return f"{one_line(suite.name)}, {suite.concurrency} requests in flight, timeout {suite.request_timeout_s:g} s"
 
 
 def _generation_text(generation: Generation) -> str:
@@ -110,7 +110,7 @@ def _engines_text(records: Sequence[EvalRecord]) -> str:
             name = f"{one_line(record.engine.name)} {one_line(record.engine.version)}"
             first_step.setdefault(name, record.plan.checkpoint.step)
     if len(first_step) <= 1:
-        return next(iter(first_step), "none could be started")
+        return next(iter(first_step), "failed to start")
     return ", ".join(f"{name} from step {step}" for name, step in first_step.items())
 
 
@@ -125,7 +125,7 @@ def _loads_text(records: Sequence[EvalRecord]) -> str:
 
 def _serve_text(spec: ServeSpec) -> str:
     if spec.engine is EngineKind.REMOTE:
-        return f"{one_line(without_user(spec.base_url))}, model {one_line(spec.model) or 'the only one'}"
+        return f"{one_line(without_user(spec.base_url))}, model {one_line(spec.model) or 'the only one served'}"
     length = f", context {spec.max_model_len} tokens" if spec.max_model_len else ""
     return f"dtype {one_line(spec.dtype)}{length}{''.join(f' {one_line(a)}' for a in with_keys_hidden(spec.args))}"
 
@@ -140,9 +140,9 @@ def _trust_facts(records: Sequence[EvalRecord]) -> Iterator[tuple[str, str]]:
         if checkpoint.unpickled:
             unpickled.add(checkpoint.step)
     if trusting:
-        yield ("Code of the checkpoint", f"trusted (serve.trust_remote_code), {_steps_text(trusting)}")
+        yield ("Checkpoint code", f"trusted (serve.trust_remote_code), {_steps_text(trusting)}")
     if unpickled:
-        yield ("Pickles", f"weights were unpickled (watch.allow_pickle), {_steps_text(unpickled)}")
+        yield ("Pickles", f"unpickled weights (watch.allow_pickle), {_steps_text(unpickled)}")
 
 
 def _steps_text(steps: set[int]) -> str:
@@ -155,7 +155,7 @@ def without_user(url: str) -> str:
     try:
         parts = urlsplit(url)
     except ValueError:
-        return "(not an address)"
+        return "(invalid URL)"
     host = parts.netloc.rpartition("@")[2]
     return parts._replace(netloc=host, query="", fragment="").geturl()
 
@@ -252,11 +252,11 @@ def _samples_text(data: RunData, plan_id: str, benchmark: str) -> str:
     found = summarise(result)
     parts = [str(found.planned)]
     if found.truncated:
-        parts.append(f"{found.truncated} cut at the token limit")
+        parts.append(f"{found.truncated} truncated")
     if found.unscored:
-        parts.append(f"{found.unscored} without a score")
+        parts.append(f"{found.unscored} unscored")
     if found.error:
-        parts.append(f"{found.error} never answered")
+        parts.append(f"{count_text(found.error, 'error')}")
     return ", ".join(parts)
 
 
@@ -274,13 +274,13 @@ def _asked_with(benchmark: Benchmark) -> Iterator[str]:
     if benchmark.limit is not None:
         yield f"at most {benchmark.limit} per subset"
     if benchmark.few_shot is not None:
-        yield f"{benchmark.few_shot} examples in the prompt"
+        yield f"{benchmark.few_shot}-shot"
     if benchmark.repeats != 1:
-        yield f"{benchmark.repeats} answers each"
+        yield f"{benchmark.repeats} answers per sample"
     if benchmark.max_tokens is not None:
         yield f"at most {benchmark.max_tokens} tokens"
     if benchmark.prompt_template is not None:
-        yield "own prompt template"
+        yield "custom prompt template"
 
 
 def _measured_with(benchmark: Benchmark) -> Iterator[str]:

@@ -148,7 +148,7 @@ def interval_text(verdict: Verdict) -> str:
 
 def change_text(found: Comparison) -> str:
     """Return a difference with its interval."""
-    return f"{signed_text(found.delta)}, 95 %: {signed_text(found.ci_low)} to {signed_text(found.ci_high)}"
+    return f"{signed_text(found.delta)}, 95 % CI {signed_text(found.ci_low)} to {signed_text(found.ci_high)}"
 
 
 # --- private
@@ -164,7 +164,7 @@ def _facts(data: RunData, view: Overview) -> Iterator[str]:
     if missing:
         yield f"{count_text(missing, 'result')} missing"
     if data.unfinished:
-        yield f"{count_text(data.unfinished, 'evaluation')} still to come"
+        yield f"{count_text(data.unfinished, 'evaluation')} pending"
     for one in filter(is_unfit, data.repetitions.values()):
         yield one_line(unfit_text(one))
     yield from _left(view)
@@ -183,7 +183,7 @@ def _left(view: Overview) -> Iterator[str]:
     for checkpoint, end in view.left:
         by_end.setdefault(end, []).append(checkpoint.step)
     for end, steps in by_end.items():
-        yield f"{steps_span_text(steps)} left behind when training went back to step {end}"
+        yield f"{steps_span_text(steps)} discarded when training restarted from step {end}"
 
 
 def _phases(data: RunData) -> Iterator[str]:
@@ -224,19 +224,19 @@ def _note(standing: Standing, verdicts: Mapping[int, Verdict], doubted: Comparis
         return f"no result at step {standing.step}"
     part = verdicts[standing.step].screened
     if part is not None:
-        return f"{part.asked} of {part.asked + part.left_out} samples were asked"
+        return f"screened on {part.asked} of {part.asked + part.left_out} samples"
     before = _whole_scores(verdicts, standing.step)
     if doubted is None:
         return _was(before, sorted(before)[:1], standing.step)
     if doubted.baseline is Baseline.PINNED:
-        return f"against {one_line(baseline_text(doubted.baseline, doubted.baseline_steps))}"
+        return f"vs. {one_line(baseline_text(doubted.baseline, doubted.baseline_steps))}"
     return _was(before, doubted.baseline_steps, standing.step)
 
 
 def _was(scores: Mapping[int, float], wanted: Sequence[int], step: int) -> str:
     steps = [step for step in wanted if step in scores]
     if not steps:
-        return f"first result, step {step}"
+        return f"first result at step {step}"
     return f"was {score_text(fmean(scores[step] for step in steps))} at {steps_text(steps)}"
 
 

@@ -11,11 +11,11 @@ from tracker.domain.records.imported import is_imported
 DIGEST_CHARS = 12
 
 _LOADED = {
-    "cold": "a new start of the engine",
-    "swap": "put into the running engine",
-    "adapter": "an adapter beside its base model",
-    "remote": "served by somebody else",
-    "imported": "measured by others and imported",
+    "cold": "cold start of the engine",
+    "swap": "swapped into the running engine",
+    "adapter": "adapter loaded next to its base model",
+    "remote": "served by a remote endpoint",
+    "imported": "imported results",
 }
 
 
@@ -40,16 +40,16 @@ def served(record: EvalRecord) -> ServedView:
 def _served(record: EvalRecord) -> Iterator[tuple[str, str]]:
     engine = record.engine
     if engine is None:
-        yield ("Engine", "none could be started")
+        yield ("Engine", "failed to start")
         return
     yield ("Engine", f"{one_line(engine.name)} {one_line(engine.version)}".strip())
     yield ("Weights", _weights(engine))
     if engine.certificate:
         short = one_line(engine.certificate)[:DIGEST_CHARS]
-        yield ("Certificate", f"{short}: a cold start of an engine like this gave the same answers, to the bit")
+        yield ("Certificate", f"{short}: answers bit-identical to those of a cold start")
     if engine.canaries:
         asked = count_text(len(engine.canaries), "fixed prompt")
-        yield ("Asked first", f"{asked}, whose answers are kept with the result")
+        yield ("Canaries", f"{asked}, answers stored with the result")
     if engine.device:
         gpus = f", {count_text(engine.gpus, 'GPU')}" if engine.gpus else ""
         yield ("Device", f"{one_line(engine.device)}{gpus}")
@@ -66,13 +66,13 @@ def _costs(record: EvalRecord) -> Iterator[tuple[str, str]]:
     cost = record.cost
     if cost is None or is_imported(record):
         return
-    yield ("Altogether", duration_text(cost.wall_s))
+    yield ("Total", duration_text(cost.wall_s))
     yield ("Loading", duration_text(cost.loading_s))
     yield ("Benchmarks", duration_text(cost.evaluating_s))
     yield ("Latency", duration_text(cost.probing_s))
     if cost.input_tokens is not None or cost.output_tokens is not None:
-        yield ("Tokens", f"{tokens_text(cost.input_tokens)} asked, {tokens_text(cost.output_tokens)} answered")
+        yield ("Tokens", f"{tokens_text(cost.input_tokens)} input, {tokens_text(cost.output_tokens)} output")
     if cost.gpu_s is not None:
         yield ("GPU time", duration_text(cost.gpu_s))
     if cost.cpu_s is not None:
-        yield ("CPU time of the engine", duration_text(cost.cpu_s))
+        yield ("Engine CPU time", duration_text(cost.cpu_s))

@@ -77,10 +77,10 @@ def sweep_views(boards: Sequence[Board]) -> tuple[SweepView, ...]:
 
 def _view(board: Board, ident: str) -> SweepView:
     axes = tuple(dict(chain.from_iterable(row.variant for row in board.rows)))
-    left = f", {count_text(board.unanswered, 'evaluation')} still to come" if board.unanswered else ""
+    left = f", {count_text(board.unanswered, 'evaluation')} pending" if board.unanswered else ""
     return SweepView(
         name=one_line(board.sweep),
-        headline=f"Turn of {board.due_at:%Y-%m-%d %H:%M} UTC, {board.state}{left}.",
+        headline=f"Sweep run of {board.due_at:%Y-%m-%d %H:%M} UTC: {board.state}{left}.",
         axes=axes,
         benchmarks=tuple(map(one_line, board.benchmarks)),
         rows=tuple(_rank(row, axes, board.benchmarks) for row in board.rows),
@@ -103,7 +103,7 @@ def _rank(row: BoardRow, axes: Sequence[str], benchmarks: Sequence[str]) -> Rank
 
 def _cell(score: BoardScore | None) -> ScoreCell:
     if score is None:
-        return ScoreCell(score=NOTHING, note="not asked yet")
+        return ScoreCell(score=NOTHING, note="not evaluated yet")
     if score.mean is None:
         return ScoreCell(score=NOTHING, note=one_line(score.failure))
     return ScoreCell(

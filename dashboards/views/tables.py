@@ -177,7 +177,7 @@ def troubles(records: Iterable[EvalRecord], gaps: Iterable[Gap]) -> tuple[Troubl
     """Return everything that was not measured, by step; what failed for one reason is one row."""
     found = []
     for gap in gaps:
-        found.append(_trouble(gap.step, ["the whole checkpoint"], (gap.message, gap.code, gap.hint)))
+        found.append(_trouble(gap.step, ["checkpoint"], (gap.message, gap.code, gap.hint)))
     for record in records:
         by_cause: dict[tuple[str, str, str], list[str]] = {}
         for what, cause in _failures(record):
@@ -235,9 +235,9 @@ def _cost(one: CostOfStep) -> CostRow:
 
 def _computed(cost: Cost) -> str:
     if cost.gpu_s is not None:
-        return f"{duration_text(cost.gpu_s)} of GPUs"
+        return f"{duration_text(cost.gpu_s)} GPU"
     if cost.cpu_s is not None:
-        return f"{duration_text(cost.cpu_s)} of CPUs"
+        return f"{duration_text(cost.cpu_s)} CPU"
     return NOTHING
 
 
@@ -253,7 +253,7 @@ def _failures(record: EvalRecord) -> Iterator[tuple[str, tuple[str, str, str]]]:
             yield outcome.benchmark, (outcome.message, outcome.code, outcome.hint)
     for probe in record.probes:
         if isinstance(probe, ProbeFailure):
-            yield f"latency under load {probe.load.name}", (probe.message, probe.code, probe.hint)
+            yield f"latency, load {probe.load.name}", (probe.message, probe.code, probe.hint)
 
 
 def _trouble(step: int, what: list[str], cause: tuple[str, str, str]) -> Trouble:

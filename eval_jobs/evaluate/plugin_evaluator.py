@@ -39,7 +39,7 @@ class PluginEvaluator:
             with self._found.blamed(EvaluateError):
                 found = tuple(self._evaluator.evaluate(suite, endpoint, plan_id=plan_id, progress=_fields_of(progress)))
             if len(found) != len(suite.benchmarks):
-                raise self._refusal(f"gave {len(found)} outcomes for {len(suite.benchmarks)} benchmarks")
+                raise self._refusal(f"returned {len(found)} outcomes for {len(suite.benchmarks)} benchmarks")
         except TrackerError as error:
             return (error,) * len(suite.benchmarks)
         return tuple(self._checked(o, b, suite) for o, b in zip(found, suite.benchmarks, strict=True))
@@ -69,11 +69,11 @@ class PluginEvaluator:
             return error
         problem = _problem(result, benchmark, suite)
         if problem:
-            return self._refusal(f"gave for `{benchmark.name}` {problem}")
+            return self._refusal(f"returned an invalid result for `{benchmark.name}`: {problem}")
         return result
 
     def _refusal(self, what: str) -> EvaluateError:
-        return EvaluateError(f"{self._found} {what}", hint="this is a bug of the plugin: docs/extending.md")
+        return EvaluateError(f"{self._found} {what}", hint="report this bug to its author (docs/how-to/plugins.md)")
 
 
 # --- private
@@ -93,14 +93,14 @@ def _problem(result: EvalResult, benchmark: Benchmark, suite: Suite) -> str:
     try:
         check_accounted(result)
     except EvaluateError as error:
-        return f"a wrong result: {error.message}"
+        return error.message
     beyond = [s.score for s in result.samples if s.score is not None and not 0 <= s.score <= 1]
     if (result.benchmark, result.fingerprint) != (benchmark.name, benchmark_fingerprint(benchmark, suite)):
-        return f"a result of `{result.benchmark}` with another name or fingerprint"
+        return f"wrong name `{result.benchmark}` or wrong fingerprint"
     if beyond:
-        return f"a score of {beyond[0]:g}, and scores go from 0 to 1"
+        return f"score {beyond[0]:g} is not between 0 and 1"
     if result.higher_is_better is not benchmark.higher_is_better:
-        return f"higher_is_better = {result.higher_is_better}, against the settings"
+        return f"higher_is_better = {result.higher_is_better} contradicts the settings"
     if math.isfinite(result.duration_s):
         return ""
-    return f"a duration of {result.duration_s} s"
+    return f"invalid duration {result.duration_s} s"

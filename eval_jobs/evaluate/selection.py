@@ -35,7 +35,7 @@ class EvaluatorByName:
             try:
                 self._evaluator(name).prepare(part, api_key_env=api_key_env)
             except TrackerError as error:
-                log.info("the evaluator %s is not prepared: %s", name, error)
+                log.info("cannot prepare evaluator %s: %s", name, error)
 
     def evaluate(
         self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: ShowProgress
@@ -56,7 +56,7 @@ class EvaluatorByName:
             try:
                 self._evaluator(folder.name)
             except TrackerError as error:  # uninstalled by now: its folder is for its owner to delete
-                log.warning("what %s keeps in %s is left there: %s", folder.name, folder, error)
+                log.warning("keeping the files of evaluator %s in %s: %s", folder.name, folder, error)
         return tuple(sorted({plan_id for evaluator in self._evaluators.values() for plan_id in evaluator.kept()}))
 
     def forget(self, plan_id: str) -> None:

@@ -27,7 +27,7 @@ class Fields:
         """Return the error that names file and field."""
         return BadData(
             f"{self.source}: `{self._place(name)}` {problem}",
-            hint=hint or "give a file as its program wrote it; docs/import.md says which are read",
+            hint=hint or "use an unmodified result file; docs/how-to/import.md lists the supported formats",
         )
 
     def mapping(self, name: str) -> Fields:
@@ -40,7 +40,7 @@ class Fields:
         if value is None:
             value = {}
         if not isinstance(value, dict):
-            raise self.refusal(name, f"must be an object, it is {value_text(value)}")
+            raise self.refusal(name, f"is {value_text(value)} (expected an object)")
         return Fields(source=self.source, values=value, path=self._place(name))
 
     def number(self, name: str) -> float:
@@ -51,7 +51,7 @@ class Fields:
         """
         value = self.optional_number(name)
         if value is None:
-            raise self.refusal(name, f"must be a number, it is {value_text(self.values.get(name))}")
+            raise self.refusal(name, f"is {value_text(self.values.get(name))} (expected a number)")
         return value
 
     def optional_number(self, name: str) -> float | None:
@@ -66,7 +66,7 @@ class Fields:
         """
         value = self.values.get(name)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _LARGEST:
-            raise self.refusal(name, f"must be a whole number from 0, it is {value_text(value)}")
+            raise self.refusal(name, f"is {value_text(value)} (expected a non-negative integer)")
         return value
 
     def text(self, name: str) -> str:
@@ -87,7 +87,7 @@ class Fields:
             return ()
         found = [finite(value) for value in values] if isinstance(values, list) else [None]
         if None in found:
-            raise self.refusal(name, f"must be a list of numbers, it is {value_text(values)}")
+            raise self.refusal(name, f"is {value_text(values)} (expected a list of numbers)")
         return tuple(value for value in found if value is not None)
 
     # --- private
@@ -112,7 +112,7 @@ def value_text(value: object) -> str:
     if value is None:
         return "missing"
     if isinstance(value, int) and abs(value) > _LARGEST:  # Python refuses to write it out
-        return "a number of many digits"
+        return "a very large number"
     text = f"a list of {len(value)}" if isinstance(value, Sequence) and not isinstance(value, str) else repr(value)
     if len(text) <= _SHOWN_CHARS:
         return text

@@ -56,7 +56,7 @@ def chosen_metric(metrics: Iterator[Metric], wanted: Sequence[str]) -> Metric:
         if not problem:
             return metric
         problems.append(f"`{metric.key}` {problem}")
-    raise NoScore("; ".join(dict.fromkeys(problems)) or "it reports no metric")
+    raise NoScore("; ".join(dict.fromkeys(problems)) or "no metrics reported")
 
 
 # --- private
@@ -76,10 +76,10 @@ def _direction(document: Fields, task: str, metric: str) -> bool | None:
 def _problem(metric: Metric) -> str:
     """Return why a metric cannot be imported. One without a value can: as a failure."""
     if metric.name in NO_SHARES:
-        return "is no score from 0 to 1"
+        return "is not a score from 0 to 1"
     if metric.up is None:
-        return "is not known: nothing says whether more of it is better"
+        return "is unknown: not declared whether higher is better"
     mean = finite(metric.mean)
     if mean is None or 0 <= mean <= 1:
         return ""
-    return f"is no score from 0 to 1, but {mean:g}"
+    return f"is {mean:g}, not a score from 0 to 1"

@@ -20,7 +20,7 @@ NO_ANSWER = "LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER"
 """The harness may be told to write this where a server gave no text. It scores it all the same."""
 NO_LIKELIHOOD = -1e9
 """Likelihood of a token where a server gave none. No model gives one that is nearly as small."""
-_LOST = "it was asked, and the file with the samples does not hold it"
+_LOST = "evaluated, but missing from the samples file"
 
 
 def samples_of_task(rows: Sequence[Row], *, metric: str, through: str, filters: int) -> tuple[SampleScore, ...] | str:
@@ -33,10 +33,10 @@ def samples_of_task(rows: Sequence[Row], *, metric: str, through: str, filters: 
         filters: how many filters the metric was reported for.
     """
     if filters > 1 and not all("filter" in row for row in rows):
-        return "the samples do not say which filter they went through"
+        return "the samples do not record their filter"
     own = through_filter(rows, through)
     if not own:
-        return f"there are no samples of the filter {through!r}"
+        return f"no samples of the filter {through!r}"
     fault = _fault(own, metric)
     if fault:
         return fault
@@ -47,13 +47,13 @@ def samples_of_task(rows: Sequence[Row], *, metric: str, through: str, filters: 
 def _fault(rows: Sequence[Row], metric: str) -> str:
     """Return why rows are no samples of a metric; empty when they are."""
     if not any(metric in row for row in rows):
-        return f"the samples hold no `{metric}`"
+        return f"no `{metric}` in the samples"
     for row in rows:
         if _is_no_share(row.get(metric)):
-            return f"`{metric}` of a sample is no score from 0 to 1"
+            return f"`{metric}` of a sample is not a score from 0 to 1"
     for row in rows:
         if not _requests(row):
-            return "`arguments` of a sample does not hold what was asked"
+            return "`arguments` of a sample contains no request"
     return ""
 
 
@@ -121,9 +121,9 @@ def _sample(row: Row, sample_id: str, metric: str) -> SampleScore:
     score = float(value) if isinstance(value, bool) else finite(value)
     status, detail = SampleStatus.SCORED, ""
     if not _has_response(row.get("resps")):
-        status, score, detail = SampleStatus.ERROR, None, "the file holds no response"
+        status, score, detail = SampleStatus.ERROR, None, "no response in the file"
     elif score is None:
-        status, detail = SampleStatus.UNSCORED, f"the file holds no value of `{metric}`"
+        status, detail = SampleStatus.UNSCORED, f"no value of `{metric}` in the file"
     target = row.get("target")
     return SampleScore(
         sample_id=sample_id,

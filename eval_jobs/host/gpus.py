@@ -49,14 +49,14 @@ def busiest_gpu_pct(environment: Mapping[str, str] | None = None) -> float:
     gpus = visible_gpus(read_gpus(), visible)
     if not gpus:
         raise ConfigError(
-            f"serve.only_when.gpu_below_pct: there is no GPU to look at ({VISIBLE_DEVICES}={visible or 'not set'})",
+            f"serve.only_when.gpu_below_pct: no visible GPU ({VISIBLE_DEVICES}={visible or 'not set'})",
             hint="remove it on a machine without NVIDIA GPUs",
         )
     silent = [gpu for gpu in gpus if gpu.busy_pct is None]
     if silent:
         raise ConfigError(
-            f"serve.only_when.gpu_below_pct: GPU {silent[0].uuid} does not tell how busy it is, as under MIG",
-            hint="remove it; a MIG slice is nobody else's",
+            f"serve.only_when.gpu_below_pct: GPU {silent[0].uuid} reports no utilization, as with MIG",
+            hint="remove it: a MIG slice is not shared",
         )
     return max(gpu.busy_pct or 0.0 for gpu in gpus)
 
@@ -113,11 +113,11 @@ def read_gpus() -> tuple[Gpu, ...]:
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:  # the library is there and the driver is not
-        return _from_smi(f"NVML says {error}")
+        return _from_smi(f"NVML failed: {error}")
     try:
         return tuple(_from_nvml(nvml, range(nvml.nvmlDeviceGetCount())))
     except nvml.NVMLError as error:
-        raise ConfigError(f"the GPUs cannot be asked: NVML says {error}", hint=_HINT) from error
+        raise ConfigError(f"cannot query the GPUs: NVML failed: {error}", hint=_HINT) from error
     finally:
         nvml.nvmlShutdown()
 
@@ -169,14 +169,14 @@ def _from_smi(why_not_nvml: str) -> tuple[Gpu, ...]:
     program = shutil.which("nvidia-smi")
     if program is None:
         raise ConfigError(
-            f"the GPUs cannot be asked: {why_not_nvml}, and there is no nvidia-smi",
+            f"cannot query the GPUs: {why_not_nvml}, and nvidia-smi is not installed",
             hint=_HINT,
         )
     try:
         done = subprocess.run([program, *_QUERY], capture_output=True, text=True, timeout=SMI_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ConfigError(f"the GPUs cannot be asked: nvidia-smi failed: {error}", hint=_HINT) from error
+        raise ConfigError(f"cannot query the GPUs: nvidia-smi failed: {error}", hint=_HINT) from error
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip().splitlines() or ["nothing"]
-        raise ConfigError(f"the GPUs cannot be asked: nvidia-smi says {said[-1]}", hint=_HINT)
+        said = (done.stderr or done.stdout).strip().splitlines() or ["no output"]
+        raise ConfigError(f"cannot query the GPUs: nvidia-smi failed: {said[-1]}", hint=_HINT)
     return parsed_gpus(done.stdout)

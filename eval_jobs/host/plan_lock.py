@@ -3,8 +3,8 @@
 with held(runs / "plan.lock", on_wait=...):     # waits for whoever holds it
     ...
 
-`tracker run` beside a watcher, or a worker that sleeps past its lease, come to the same plan; both would write, and
-the first to finish would delete what the other is about to read. The kernel drops the lock of a process that dies.
+`tracker evaluate` beside a watcher, or a worker that sleeps past its lease, come to the same plan; both would write,
+and the first to finish would delete what the other is about to read. The kernel drops the lock of a process that dies.
 """
 
 import fcntl
@@ -33,7 +33,7 @@ def held(path: Path, *, on_wait: Callable[[], None]) -> Iterator[None]:
     """
     file = _taken(path)
     if file is None:
-        log.warning("another process holds %s (`fuser %s` names it); waiting for it", path, path)
+        log.warning("waiting for %s, locked by another process (`fuser %s` shows its PID)", path, path)
         on_wait()
     while file is None:
         threading.Event().wait(POLL_S)

@@ -70,7 +70,7 @@ class Found:
         """
         if planned != self.origin:
             raise ConfigError(
-                f"{self.kind.setting} = `{self.point.name}` was planned with {planned or 'no version'}, and {self} "
+                f"{self.kind.setting} = `{self.point.name}` was planned with {planned or 'no version'}, but {self} "
                 "is installed here",
                 hint="install the same version on the machine that plans and on every worker",
             )
@@ -101,8 +101,8 @@ class Found:
             lacking = [name for name in _members(port) if not hasattr(part, name)]
         if lacking:
             raise ConfigError(
-                f"{self} has no {' and no '.join(f'`{name}`' for name in lacking)}, which {port.__name__} needs",
-                hint="it was made for another version of checkpoint-tracker, or is no such part: docs/extending.md",
+                f"{self} lacks {' and '.join(f'`{name}`' for name in lacking)}, required by {port.__name__}",
+                hint="install a version of it for this version of checkpoint-tracker (docs/how-to/plugins.md)",
             )
         return part
 
@@ -116,15 +116,15 @@ class Found:
         adapter: TypeAdapter[T] = TypeAdapter(kind)
         try:
             if is_dataclass(kind) and not isinstance(given, kind):
-                raise TypeError(f"it is of the type {type(given).__name__}, not {kind.__name__}")
+                raise TypeError(f"expected {kind.__name__}, got {type(given).__name__}")
             return adapter.validate_python(adapter.dump_python(given, mode="json", warnings=False))
         except ValidationError as problem:
             first = problem.errors(include_url=False, include_input=False)[0]
             place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
-            said = f"{what}{place} is wrong: {first['msg']}"
+            said = f"{what}{place} is invalid: {first['msg']}"
         except (ValueError, TypeError, AttributeError) as problem:  # what cannot even be written down
-            said = f"{what} is wrong, it cannot be written down: {problem}"
-        raise error(f"{self}: {said}", hint=f"this is a fault of {self.origin}: tell who made it: docs/extending.md")
+            said = f"{what} is invalid: {problem}"
+        raise error(f"{self}: {said}", hint=f"report this bug to the author of {self.origin} (docs/how-to/plugins.md)")
 
     @contextmanager
     def blamed(self, kind: type[TrackerError]) -> Iterator[None]:
@@ -138,7 +138,7 @@ class Found:
             said = " ".join(str(error).split()) or "no reason given"
             raise kind(
                 f"{self} failed: {type(error).__name__}: {said}",
-                hint=f"this is a fault of {self.origin}: tell who made it, or use another version of it",
+                hint=f"report this bug to the author of {self.origin}, or use another version of it",
             ) from error
 
     def quietly(self, kind: type[TrackerError], call: Callable[[], T], default: T) -> T:
@@ -162,12 +162,12 @@ def find_plugin(kind: PluginKind, name: str) -> Found:
     if not own:
         known = sorted({*kind.built_in, *(point.name for point in points)})
         raise ConfigError(
-            f"there is no {kind.what} `{name}`; known: {', '.join(known)}",
-            hint=f"correct {kind.setting}, or install the package that brings it into the environment of the tracker",
+            f"unknown {kind.what} `{name}` (known: {', '.join(known)})",
+            hint=f"correct {kind.setting}, or install the package that provides it in tracker's environment",
         )
     if len(own) > 1:
         raise ConfigError(
-            f"several packages bring the {kind.what} `{name}`: {', '.join(sorted(own))}",
+            f"several packages provide the {kind.what} `{name}`: {', '.join(sorted(own))}",
             hint="uninstall all but one of them",
         )
     ((origin, point),) = own.items()
@@ -199,6 +199,6 @@ def _check_demand(found: Found) -> None:
             continue  # of a package that is none of our business
         if canonicalize_name(demand.name) == OURS and not demand.specifier.contains(ours, prereleases=True):
             raise ConfigError(
-                f"{found} needs {OURS}{demand.specifier}, and this is {ours}",
+                f"{found} requires {OURS}{demand.specifier}, but this is {ours}",
                 hint=f"install a version of {found.origin.partition(' ')[0]} for {OURS} {ours}",
             )

@@ -24,7 +24,7 @@ class ClientEnded(Exception):
     """There is no reply; `is_killed`: by somebody, which says nothing about what was measured."""
 
     def __init__(self, code: int, words: str) -> None:
-        super().__init__(f"the probe's client ended with exit code {code}: {words}")
+        super().__init__(f"the probe client exited with code {code}: {words}")
         self.is_killed = code < 0
 
 
@@ -57,7 +57,7 @@ class ClientProcess:
             ClientEnded: it does not come any more.
         """
         if self._process.stdin is None or self._process.stdout is None:
-            raise TypeError("the client is spoken to through pipes")
+            raise TypeError("the probe client needs pipes for stdin and stdout")
         deadline_s = time.monotonic() + timeout_s
         try:
             self._process.stdin.write(request + b"\n")
@@ -82,7 +82,7 @@ class ClientProcess:
     def _ended(self) -> ClientEnded:
         code = self._process.wait()
         self._words.seek(0)
-        words = self._words.read().decode(errors="replace").strip().splitlines() or ["it wrote nothing"]
+        words = self._words.read().decode(errors="replace").strip().splitlines() or ["no output"]
         return ClientEnded(code, words[-1])
 
 

@@ -120,7 +120,7 @@ def _gaps_ms(done: Iterable[Timeline]) -> Iterator[float]:
 
 def _first_error(failed: Sequence[Timeline]) -> str:
     if failed:
-        return failed[0].error or "the stream held no event"
+        return failed[0].error or "no event in the stream"
     return ""
 
 

@@ -83,15 +83,15 @@ class LatencyProber:
         )
         out = self._run_client(request, endpoint)
         if out is None:
-            log.warning("the probe's client was killed; the load %s is put on %s again", load.name, endpoint.base_url)
+            log.warning("the probe client was killed, repeating load %s on %s", load.name, endpoint.base_url)
             out = self._run_client(request, endpoint)
         if out is None:
-            raise _failure(endpoint, "the probe's client was killed twice")
+            raise _failure(endpoint, "the probe client was killed twice")
         measurement = _measurement(out, endpoint)
         waited = measurement.client_waited_s / max(measurement.duration_s, 1e-9)
         if waited > MAX_WAITED:
             log.warning(
-                "the probe's client waited %.0f %% of the time for a CPU, so latency reads too high: "
+                "the probe client waited %.0f %% of the time for a CPU, so latency reads too high: "
                 "run the worker as root or with CAP_SYS_NICE, or leave a core free",
                 100 * waited,
             )
@@ -116,8 +116,8 @@ class LatencyProber:
         while (busy := _in_flight(endpoint)) > 0:
             if waited_s >= self._idle_timeout_s:
                 raise ProbeError(
-                    f"the server at {endpoint.base_url} is busy: {busy} requests in flight for {waited_s:.0f} s",
-                    hint="stop whatever else uses it, or see " + (endpoint.info.log or "its log"),
+                    f"the server at {endpoint.base_url} is busy: {busy} requests in flight after {waited_s:.0f} s",
+                    hint="stop its other clients, or read " + (endpoint.info.log or "its log"),
                 )
             Event().wait(IDLE_POLL_S)
             waited_s += IDLE_POLL_S
@@ -131,7 +131,7 @@ class LatencyProber:
             )
             has_replied = True
         except TimeoutError as error:
-            what = f"the load {request.load.name} did not end within {self._timeout_s:g} s"
+            what = f"the load {request.load.name} exceeded {self._timeout_s:g} s"
             raise _failure(endpoint, what) from error
         except ClientEnded as error:
             if error.is_killed:
@@ -175,8 +175,8 @@ def _check(load: ProbeLoad) -> None:
     no_rate = load.request_rate is not None and not 0 < load.request_rate < math.inf
     if least < 1 or load.warmup_requests < 0 or no_rate:
         raise ProbeError(
-            f"the load {load.name} asks for nothing: {load}",
-            hint="requests, concurrency, input_tokens and output_tokens must be at least 1, a request_rate above 0",
+            f"invalid load {load.name}: {load}",
+            hint="set requests, concurrency, input_tokens and output_tokens to at least 1, a request_rate above 0",
         )
 
 
@@ -184,15 +184,15 @@ def _measurement(out: bytes, endpoint: Endpoint) -> Measurement:
     try:
         reply = REPLY.validate_json(out)
     except ValidationError as error:
-        raise _failure(endpoint, f"the probe's client wrote no reply: {out[:200]!r}") from error
+        raise _failure(endpoint, f"invalid reply of the probe client: {out[:200]!r}") from error
     if reply.measurement is None:
         raise _failure(endpoint, reply.error)
     return reply.measurement
 
 
 def _failure(endpoint: Endpoint, what: str) -> ProbeError:
-    see = f"see {endpoint.info.log}" if endpoint.info.log else "see the log of that server"
-    return ProbeError(f"latency of {endpoint.model} at {endpoint.base_url} was not measured: {what}", hint=see)
+    see = f"read {endpoint.info.log}" if endpoint.info.log else "read the log of that server"
+    return ProbeError(f"cannot measure latency of {endpoint.model} at {endpoint.base_url}: {what}", hint=see)
 
 
 def _in_flight(endpoint: Endpoint) -> int:
@@ -203,7 +203,7 @@ def _in_flight(endpoint: Endpoint) -> int:
     try:
         status, body = request("GET", (parts.hostname or "", parts.port or 80), path, timeout_s=METRICS_TIMEOUT_S)
     except ERRORS as error:
-        log.info("%s does not answer (%s); the probe starts without knowing whether it is idle", parts.netloc, error)
+        log.info("no metrics from %s (%s); probing without checking that it is idle", parts.netloc, error)
         return 0
     if status == HTTPStatus.OK:
         return requests_in_flight(body.decode(errors="replace"))

@@ -29,12 +29,12 @@ def checked_database_url(url: str) -> str:
     before_host = rest.rpartition("@")[0]
     if scheme != "sqlite" and (":" in before_host or re.search(r"[?&]password=", rest)):
         raise ConfigError(  # without the URL, which is a secret now
-            "the database URL has a password in it",
-            hint="leave it out, name it with store.password_env or store.password_file, and change it: it was seen",
+            "the database URL contains a password",
+            hint="remove it, set store.password_env or store.password_file, and rotate the password: it was exposed",
         )
     if not separator or scheme not in SCHEMES:
         raise ConfigError(
-            f"the database URL {url!r} cannot be used",
+            f"invalid database URL {url!r}",
             hint="use postgresql://user@host/name or sqlite:////absolute/path.db",
         )
     return f"{SCHEMES[scheme]}://{rest}"

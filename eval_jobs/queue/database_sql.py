@@ -63,11 +63,11 @@ def open_database(url: str, *, password: str = "", silence_s: float = SILENCE_S)
         engine = create_engine(address)
     except ImportError as error:
         raise ConfigError(
-            f"the driver of PostgreSQL is not installed: {error}", hint="pip install 'checkpoint-tracker[postgresql]'"
+            f"the PostgreSQL driver is not installed: {error}", hint="pip install 'checkpoint-tracker[postgresql]'"
         ) from error
     except (ArgumentError, ValueError) as error:
         raise ConfigError(
-            f"the database URL {checked!r} cannot be used: {error}",
+            f"invalid database URL {checked!r}: {error}",
             hint="use postgresql://user@host/name or sqlite:////absolute/path.db",
         ) from error
     event.listen(engine, "connect", _prepare_sqlite)
@@ -160,12 +160,12 @@ def _mapped(error: DBAPIError, where: str) -> StoreError:
     state = str(getattr(cause, "sqlstate", None) or "")
     reason = " ".join(str(cause).split())
     if state == _POSTGRES_NO_SPACE:
-        return DiskFull(f"no space is left for the database {where}: {reason}", hint="free some space on its server")
+        return DiskFull(f"no space left for the database {where}: {reason}", hint="free some space on its server")
     if state.startswith(_POSTGRES_PASSING) or _is_cut(error, state):
         return StoreUnavailable(
-            f"the database {where} does not answer: {reason}", hint="check that its server runs and can be reached"
+            f"the database {where} is not responding: {reason}", hint="check that its server is running and reachable"
         )
-    return StoreError(f"the database {where} refused: {reason}", hint="check the rights of its user")
+    return StoreError(f"the database {where} failed: {reason}", hint="check the permissions of its user")
 
 
 def _is_cut(error: DBAPIError, state: str) -> bool:
@@ -176,15 +176,15 @@ def _is_cut(error: DBAPIError, state: str) -> bool:
 def _mapped_sqlite(cause: sqlite3.Error, where: str) -> StoreError:
     code = getattr(cause, "sqlite_errorcode", 0) & 0xFF  # the extended code says more than matters here
     if code in _NO_SPACE:
-        return DiskFull(f"no space is left for the database {where}: {cause}", hint="free some space")
+        return DiskFull(f"no space left for the database {where}: {cause}", hint="free some space")
     if code in _LOCKED:
         return StoreUnavailable(
             f"the database {where} has been locked by another process for {BUSY_TIMEOUT_MS // 1000} s: {cause}",
-            hint="end the program that holds it open",
+            hint="stop the program that holds the lock",
         )
     if code in _DAMAGED:
         return StoreError(
             f"the database {where} is damaged: {cause}",
-            hint="move the file away: the next start evaluates the pinned checkpoints again, MLflow keeps its results",
+            hint="move the file away: the next start evaluates the pinned checkpoints again; MLflow keeps its results",
         )
-    return StoreError(f"the database {where} refused: {cause}", hint="check that the file and its folder are writable")
+    return StoreError(f"the database {where} failed: {cause}", hint="check that the file and its folder are writable")

@@ -65,9 +65,7 @@ def bring_up_to_date(engine: Engine, history: TableHistory) -> None:
 
         carry_out_missing(connection, folder=history.folder, version_table=history.version_table)
     if before:
-        log.warning(
-            "the tables of the %s were brought from version %s to %s", history.name, before, history.versions[-1]
-        )
+        log.warning("migrated the %s tables from version %s to %s", history.name, before, history.versions[-1])
 
 
 # --- private
@@ -78,8 +76,8 @@ def _is_newest(connection: Connection, history: TableHistory) -> bool:
     if found and found not in known:
         where = connection.engine.url.render_as_string(hide_password=True)
         raise SchemaTooNew(
-            f"the tables of the {history.name} in {where} have version {found}, this program knows {known[-1]}",
-            hint="update checkpoint-tracker: a newer one has written them",
+            f"the {history.name} tables in {where} have version {found}; this program supports {known[-1]}",
+            hint="update checkpoint-tracker: a newer version wrote them",
         )
     return found == known[-1]
 

@@ -44,4 +44,4 @@ class PatientConnection(psycopg.Connection[TupleRow]):
                 heard_s = time.monotonic()
             elif self.silence_s is not None and time.monotonic() - heard_s > self.silence_s:
                 self.close()
-                raise psycopg.OperationalError(f"it has said nothing for {self.silence_s:g} s")
+                raise psycopg.OperationalError(f"no response for {self.silence_s:g} s")

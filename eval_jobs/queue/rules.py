@@ -118,15 +118,15 @@ def poisoned(claim: Claim) -> PlanPoisoned:
     step = claim.plan.checkpoint.step
     if len(claim.crashes) < MAX_CRASHES:
         return PlanPoisoned(
-            f"step {step}: {claim.stalled} workers in a row were killed before they had one more answer",
-            hint="find out who kills them; `tracker run` evaluates the checkpoint at any time",
+            f"step {step}: {claim.stalled} consecutive workers were killed before another answer",
+            hint="find out what kills them, then evaluate the checkpoint with `tracker evaluate`",
         )
-    ends = [(crash.worker, progress_text(crash.progress) or "its beginning") for crash in claim.crashes]
+    ends = [(crash.worker, progress_text(crash.progress) or "the start") for crash in claim.crashes]
     last = "; ".join(f"{worker} at {end!r}" for worker, end in ends)
     return PlanPoisoned(
-        f"step {step} brought down {len(claim.crashes)} workers in a row: {last}",
-        hint="read these workers' logs, and those of engine and evaluator in logs/ beside them: did the machine run "
-        "out of memory? `tracker run` evaluates the checkpoint at any time",
+        f"step {step} crashed {len(claim.crashes)} consecutive workers: {last}",
+        hint="read the logs of these workers, and of engine and evaluator in logs/ beside them; check whether memory "
+        "ran out; then evaluate the checkpoint with `tracker evaluate`",
     )
 
 

@@ -11,15 +11,15 @@ class RequestSettings:
     """What a person may set of the requests of any load."""
 
     requests: Annotated[int, Bounds(gt=0)] = 32
-    """Requests that are timed."""
+    """Number of timed requests."""
     input_tokens: Annotated[int, Bounds(gt=0)] = 64
-    """Length of a prompt."""
+    """Prompt length, in tokens."""
     output_tokens: Annotated[int, Bounds(gt=1)] = 32
-    """Length of an answer; the end token is ignored."""
+    """Output length in tokens; the end-of-sequence token is ignored."""
     warmup_requests: Annotated[int, Bounds(ge=0)] = 2
-    """Requests before the timed ones."""
+    """Number of untimed warm-up requests."""
     seed: int = 0
-    """Seed of the random prompts, and of arrivals at random times."""
+    """Random seed of prompts and of request arrivals."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class LoadSettings(RequestSettings):
     """What a person may set of one load."""
 
     concurrency: Annotated[int, Bounds(gt=0)] = 4
-    """Requests in flight at once."""
+    """Concurrent requests."""
 
 
 @dataclass(frozen=True, kw_only=True)

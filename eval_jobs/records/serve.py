@@ -23,14 +23,14 @@ class OnlyWhen:
     """When a worker may begin with a checkpoint. Nothing set: always."""
 
     hours: str = ""
-    """Time of day, such as `"20:00-07:00"`, in `time_zone`. Empty: any."""
+    """Time of day, such as `"20:00-07:00"`, in `time_zone`. Empty: any time."""
     time_zone: str = ""
-    """Zone of these hours, such as `Europe/Berlin`."""
+    """Time zone of `hours`, such as `Europe/Berlin`."""
     gpu_below_pct: Annotated[float | None, Bounds(gt=0, le=100)] = None
-    """The busiest of the worker's GPUs must be busy for less than this percentage of the time, such as 10. Needs
-    nvidia-ml-py or `nvidia-smi`."""
+    """Maximum utilization of the worker's busiest GPU in percent, such as 10. Requires nvidia-ml-py or
+    `nvidia-smi`."""
     gpu_over_s: Annotated[float, Bounds(ge=5, le=300)] = 5.0
-    """Seconds over which that is averaged."""
+    """Averaging window of the GPU utilization, in seconds."""
 
 
 class SwapPolicy(StrEnum):
@@ -57,39 +57,39 @@ class ServeSettings:
     """Settings of an engine, for built-in engines and plugins alike."""
 
     python: str = ""
-    """vllm: interpreter of the environment that holds vLLM (on a GPU machine, the one with CUDA vLLM). Empty: the
-    environment of the tracker."""
+    """vllm: Python interpreter of the environment with vLLM (on a GPU machine, the CUDA build). Empty: the
+    tracker's own environment."""
     dtype: str = "auto"
-    """vllm: data type of the weights in memory, as in `--dtype`."""
+    """vllm: data type of the weights, as for vLLM's `--dtype`."""
     max_model_len: Annotated[int | None, Bounds(gt=0)] = None
-    """vllm: longest context, in tokens."""
+    """vllm: maximum context length, in tokens."""
     args: tuple[str, ...] = ()
-    """vllm: further arguments of its API server."""
+    """vllm: additional arguments for its API server."""
     port: Annotated[int, Bounds(ge=0, le=65535)] = 0
-    """vllm: port on 127.0.0.1; 0 picks a free one."""
+    """vllm: port on 127.0.0.1; 0 selects a free port."""
     startup_timeout_s: Annotated[float, Bounds(gt=0)] = 600.0
-    """How long the engine may take to answer."""
+    """Seconds until the engine must be ready."""
     trust_remote_code: bool = False
-    """vllm: run Python code that comes with a checkpoint. Only for code that you wrote."""
+    """vllm: execute Python code contained in a checkpoint. Enable this only for code you trust."""
     base_url: str = ""
-    """remote: address, such as `http://gpu7:8000/v1`."""
+    """remote: base URL, such as `http://gpu7:8000/v1`."""
     model: str = ""
-    """remote: model to ask for; `{step}` and `{run}` are replaced. Empty: the only one."""
+    """remote: model name; `{step}` and `{run}` are substituted. Empty: the only model of the server."""
     api_key_env: str = ""
-    """remote: name of the environment variable that holds the key (never the key itself)."""
+    """remote: environment variable that contains the API key (never the key itself)."""
     swap: SwapPolicy = SwapPolicy.AUTO
-    """vllm: `auto` puts the next checkpoint's weights into the engine that runs, where that is proven to give what a
-    new start gives, to the bit, and starts anew otherwise. `never`: always a new start."""
+    """vllm: `auto` swaps the weights of a running engine where a swap is certified to give bit-identical
+    outputs, and restarts the engine otherwise. `never` always restarts it."""
     between: Between = Between.STAY
-    """vllm: what the engine does when no checkpoint waits. `stay`: keep its memory. `sleep`: on a GPU give it back but
-    for a little, on a CPU the same as `stay`. `stop`: end."""
+    """vllm: engine state while no checkpoint is pending. `stay`: keep its memory. `sleep`: release most GPU
+    memory (on a CPU the same as `stay`). `stop`: shut down."""
     idle_timeout_s: Annotated[float, Bounds(gt=0)] = 3600.0
-    """vllm: an engine that served nothing for so long is stopped."""
+    """vllm: seconds without a request after which the engine is stopped."""
     gpu_memory_utilization: Annotated[float | None, Bounds(gt=0, le=1)] = None
-    """vllm: share of the GPU's memory that it takes (on a CPU, of the machine's), such as 0.3 beside a trainer;
-    default: most of it. Another value begins no new series."""
+    """vllm: fraction of GPU memory to use (on a CPU, of the machine's memory), such as 0.3 beside a trainer.
+    Default: vLLM's. A change does not start a new series."""
     niceness: Annotated[int, Bounds(ge=0, le=19)] = 0
-    """vllm: CPU niceness of its processes, 19 the lowest priority. Latencies are timed at this priority too."""
+    """vllm: Unix nice value of its processes, 0 to 19. Latency is measured at this priority too."""
 
 
 @dataclass(frozen=True, kw_only=True)

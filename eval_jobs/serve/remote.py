@@ -40,7 +40,7 @@ class RemoteEngine:
         """Check that the endpoint serves the checkpoint's model; leaving the context changes nothing there."""
         started_at = self._clock.now()
         url = checked_base_url(spec.base_url)
-        progress(f"asking {url} for its models")
+        progress(f"querying the models of {url}")
         model = served_model(checkpoint, spec)
         load_s = (self._clock.now() - started_at).total_seconds()
         yield Endpoint(
@@ -99,13 +99,13 @@ def checked_base_url(base_url: str) -> str:
     parts = _split(base_url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ConfigError(
-            f"serve.base_url is no http(s) URL: {base_url!r}", hint='write it as "http://host:8000/v1" with the /v1'
+            f"serve.base_url is not an http(s) URL: {base_url!r}", hint='write it as "http://host:8000/v1", with /v1'
         )
     if parts.username or parts.password or parts.query:
         # The text itself stays out of the message: it would end up in logs.
         raise ConfigError(
-            f"serve.base_url of {parts.hostname} holds a user name, a password or a query",
-            hint="put the key into an environment variable and name that variable as serve.api_key_env",
+            f"serve.base_url of {parts.hostname} contains a user name, a password or a query",
+            hint="put the key into an environment variable and set serve.api_key_env to its name",
         )
     return base_url.rstrip("/")
 
@@ -126,11 +126,11 @@ def chosen_model(wanted: str, offered: tuple[str, ...], *, url: str) -> str:
         if wanted in offered:
             return wanted
         raise WrongModel(
-            f"{url} does not serve {wanted}; it offers {listed}", hint="correct serve.model, or load it there"
+            f"{url} does not serve {wanted} (available: {listed})", hint="correct serve.model, or load it there"
         )
     if len(offered) == 1:
         return offered[0]
-    raise WrongModel(f"{url} offers {len(offered)} models: {listed}", hint="name one of them as serve.model")
+    raise WrongModel(f"{url} serves {len(offered)} models: {listed}", hint="set serve.model to one of them")
 
 
 # --- private
@@ -141,9 +141,7 @@ def _split(base_url: str) -> SplitResult:
         parts = urlsplit(base_url)
         _ = parts.port  # read, because a port that is no number only shows here
     except ValueError as error:
-        raise ConfigError(
-            f"serve.base_url cannot be read: {error}", hint='write it as "http://host:8000/v1"'
-        ) from error
+        raise ConfigError(f"invalid serve.base_url: {error}", hint='write it as "http://host:8000/v1"') from error
     return parts
 
 
@@ -153,8 +151,8 @@ def _key(variable: str) -> str:
     key = os.environ.get(variable, "")
     if not key:
         raise ConfigError(
-            f"serve.api_key_env names {variable}, and that environment variable is not set",
-            hint=f"export {variable}=... before the start of the worker, or remove serve.api_key_env",
+            f"the environment variable {variable} of serve.api_key_env is not set",
+            hint=f"export {variable}=... before starting the worker, or remove serve.api_key_env",
         )
     return key
 
@@ -166,25 +164,25 @@ def _offered_models(client: openai.OpenAI, url: str, key: str, variable: str) ->
         raise _mapped(error, url, variable) from error
     if not isinstance(body, dict) or "data" not in body:
         raise WrongModel(
-            f"{url}/models does not answer like an OpenAI-compatible server", hint="does serve.base_url end in /v1?"
+            f"{url}/models is not an OpenAI-compatible endpoint", hint="check that serve.base_url ends in /v1"
         )
     return tuple(masked(name, (key,)) for name in served_model_names(body))  # shown and stored where none of them fits
 
 
 def _mapped(error: openai.OpenAIError, url: str, variable: str) -> TrackerError:
     if isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
-        which = f"the key in {variable}" if variable else "a request without a key"
+        which = f"the API key in {variable}" if variable else "requests without an API key"
         return ConfigError(
-            f"{url} refuses {which} (HTTP {error.status_code})",
+            f"{url} rejects {which} (HTTP {error.status_code})",
             hint="put a valid key into an environment variable and name that variable as serve.api_key_env",
         )
     if isinstance(error, openai.NotFoundError):
-        return WrongModel(f"{url}/models does not exist (HTTP 404)", hint="does serve.base_url end in /v1?")
+        return WrongModel(f"{url}/models does not exist (HTTP 404)", hint="check that serve.base_url ends in /v1")
     if isinstance(error, openai.APIStatusError):
         return EndpointUnreachable(
-            f"{url} answers HTTP {error.status_code} when asked for its models", hint="see that server's log"
+            f"{url}/models returned HTTP {error.status_code}", hint="read the log of that server"
         )
     reason = error.__cause__ or error
     return EndpointUnreachable(
-        f"{url} does not answer: {reason}", hint="is the server running, and can this machine reach it?"
+        f"no response from {url}: {reason}", hint="check that the server is running and reachable from this machine"
     )

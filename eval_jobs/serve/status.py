@@ -15,7 +15,7 @@ class KeptEngine:
 
     name: str
     service: str
-    """`starting`, `serving`, `idle`, `asleep` or `left behind`, when its worker is gone."""
+    """`starting`, `serving`, `idle`, `asleep` or `leftover`, when its worker is gone."""
     engine: str
     """Name and version; empty while it starts."""
     port: int
@@ -63,7 +63,7 @@ def _resident(engine: RunningEngine) -> KeptEngine:
     port = note.get("port")
     return KeptEngine(
         name=engine.name,
-        service=str(note.get("service", "starting")) if engine.is_owned else "left behind",
+        service=str(note.get("service", "starting")) if engine.is_owned else "leftover",
         engine=str(note.get("engine", "")),
         port=port if isinstance(port, int) else 0,
         checkpoints=tuple(f"{run} step {step}" for run, step in held) if isinstance(held, list) else (),

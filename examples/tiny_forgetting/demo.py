@@ -71,14 +71,16 @@ class Place:
 def main() -> int:
     """Run the demo and return its exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dir", type=Path, default=Path(".demo"), help="folder to work in, made anew (default: .demo)")
+    parser.add_argument(
+        "--dir", type=Path, default=Path(".demo"), help="folder to work in, created again (default: .demo)"
+    )
     place = Place(folder=parser.parse_args().dir)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _as_interrupt)
     try:
         return run(place)
     except KeyboardInterrupt:
-        console.print("\nstopped; the next demo starts anew", style="bold")
+        console.print("\nstopped; the next demo starts from the beginning", style="bold")
         return 130
     except FolderUnusable as error:
         console.print(str(error), style="red")
@@ -106,7 +108,7 @@ def run(place: Place) -> int:
             marker.flush()
             follow(trainer, watcher, place)
         except KeyboardInterrupt:
-            console.print("\nstopping the trainer and the tracker; a second Ctrl-C does not wait for them")
+            console.print("\nstopping the trainer and the tracker; press Ctrl-C again to kill them")
             raise
         finally:
             stop(children)
@@ -115,15 +117,13 @@ def run(place: Place) -> int:
 
 def welcome(place: Place) -> None:
     """Say what is going to happen."""
-    console.print(
-        "A tiny model learns facts and sums, then only reversal. What is left of the first two?\n", style="bold"
-    )
+    console.print("A tiny model learns facts and sums, then only reversal. What does it forget?\n", style="bold")
     console.print(
         f"  trainer  {PHASE_1_STEPS} + {PHASE_2_STEPS} steps of the stock Hugging Face Trainer on the CPU, as"
     )
-    console.print(f"           an ordinary process that does not know it is watched (it prints to {place.log})")
-    console.print("  tracker  serves each checkpoint through vLLM, scores it on three benchmarks and judges it")
-    console.print("  time     about 3 minutes on two cores, mostly the training; vLLM starts twice and stays\n")
+    console.print(f"           an ordinary process (log: {place.log})")
+    console.print("  tracker  serves each checkpoint through vLLM and scores it on three benchmarks")
+    console.print("  time     about 3 minutes on two cores, mostly for the training; vLLM starts twice\n")
 
 
 def start_training(place: Place, lock: int) -> Process:
@@ -180,13 +180,13 @@ def show_result(place: Place, duration_s: float) -> int:
     """Show the table, what was found, and how to look further. Return the exit code."""
     console.print()
     subprocess.run(place.tracker("history"), check=False)
-    reports = json.loads(_output(place.tracker("history", "--json")))["reports"]
+    reports = json.loads(_output(place.tracker("history", "--json")))["result"]["reports"]
     passed = [_show_checkpoints(place, {report["step"] for report in reports})]
     for finding in check(reports):
         _show_check(finding.sentence(), passed=finding.as_expected)
         passed.append(finding.as_expected)
     _show_next_steps(place)
-    console.print(f"\n{duration_s // 60:.0f} min {duration_s % 60:.0f} s; everything is in {place.folder}")
+    console.print(f"\n{duration_s // 60:.0f} min {duration_s % 60:.0f} s; results are in {place.folder}")
     return 0 if all(passed) else 3
 
 
@@ -234,9 +234,9 @@ def _output(command: list[str]) -> str:
 
 def _ending(process: Process) -> str:
     if process.returncode == -signal.SIGKILL:
-        return "was killed by SIGKILL, as the system does when memory runs out"
+        return "was killed by SIGKILL, possibly by the out-of-memory killer"
     if process.returncode < 0:
-        return f"was ended by {signal.Signals(-process.returncode).name}"
+        return f"was terminated by {signal.Signals(-process.returncode).name}"
     return f"failed with exit code {process.returncode}"
 
 

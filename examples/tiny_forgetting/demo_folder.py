@@ -51,8 +51,8 @@ def _check_space(folder: Path) -> None:
     free = shutil.disk_usage(existing).free
     if free < NEEDED_BYTES:
         raise FolderUnusable(
-            f"only {free // 1_000_000} MB are free on the disk of {existing}, and the demo wants "
-            f"{NEEDED_BYTES // 1_000_000} MB: free some space, or name a folder on another disk with --dir",
+            f"only {free // 1_000_000} MB are free on the disk of {existing}, and the demo needs "
+            f"{NEEDED_BYTES // 1_000_000} MB: free some space, or choose a folder on another disk with --dir",
             exit_code=4,
         )
 
@@ -64,13 +64,13 @@ def _opened_marker(folder: Path) -> Iterator[TextIO | None]:
         yield None
         return
     if folder.is_symlink() or not folder.is_dir():
-        raise FolderUnusable(f"{folder} is not a folder: name another with --dir", exit_code=2)
+        raise FolderUnusable(f"{folder} is not a folder: choose another with --dir", exit_code=2)
     if not any(folder.iterdir()):
         yield None
         return
     if not (folder / MARKER).is_file():
         raise FolderUnusable(
-            f"{folder} holds files that the demo did not make, so it is left alone: name another folder with --dir",
+            f"{folder} contains files that are not from the demo: choose another folder with --dir",
             exit_code=2,
         )
     with (folder / MARKER).open(encoding="utf-8") as marker:
@@ -84,6 +84,6 @@ def _lock(marker: TextIO, folder: Path) -> None:
     except BlockingIOError:
         processes = " and ".join(marker.read().split("\n")[:-1]) or "a demo"
         raise FolderUnusable(
-            f"another demo works in {folder} ({processes}): wait for it, stop it, or name another folder with --dir",
+            f"another demo is running in {folder} ({processes}): wait, stop it, or choose another folder with --dir",
             exit_code=2,
         ) from None

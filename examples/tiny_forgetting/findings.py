@@ -37,12 +37,12 @@ class Finding:
     def sentence(self) -> str:
         """Say it in one line."""
         if not self.scores:
-            return f"{self.skill} was expected to be {self.expected}, and has no score at all"
+            return f"{self.skill}: expected {self.expected}, but it has no score"
         (best_step, best), (last_step, last) = self._best_before_phase_2(), self.scores[-1]
         moved = f"{best:.2f} at step {best_step}, {last:.2f} at step {last_step}"
         if not self.as_expected:
-            return f"{self.skill} was expected to be {self.expected}, and was NOT flagged as that ({moved})"
-        return f"{self.skill}: {moved}; {self.expected}, as the tracker first said at step {self.flagged_at[0]}"
+            return f"{self.skill}: expected {self.expected}, but it was NOT reported ({moved})"
+        return f"{self.skill}: {moved}; first reported as {self.expected} at step {self.flagged_at[0]}"
 
     def _best_before_phase_2(self) -> tuple[int, float]:
         first_phase = [point for point in self.scores if point[0] <= PHASE_2_FROM_STEP]

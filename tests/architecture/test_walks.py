@@ -1,4 +1,4 @@
-"""The walks that docs/how-it-works.md shows to whoever reads the code for the first time."""
+"""The walks through the code that docs/explanation/how-it-works.md shows."""
 
 import ast
 import re
@@ -13,7 +13,7 @@ Function = ast.FunctionDef | ast.ClassDef
 
 def walks() -> dict[str, list[tuple[str, list[str]]]]:
     """Return by its first line the files of each walk, with the functions that are named there."""
-    page = (PROJECT / "docs" / "how-it-works.md").read_text(encoding="utf-8")
+    page = (PROJECT / "docs" / "explanation" / "how-it-works.md").read_text(encoding="utf-8")
     section = page.split("## Where to read\n")[1].split("\n## ")[0]
     found: dict[str, list[tuple[str, list[str]]]] = {}
     title = ""

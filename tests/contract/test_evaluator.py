@@ -283,14 +283,14 @@ def test_a_benchmark_that_does_not_exist_is_named_with_the_nearest_ones(bench: B
 
 
 def test_a_benchmark_that_runs_code_is_refused(bench: Bench) -> None:
-    with pytest.raises(EvaluateError, match="runs code"):
+    with pytest.raises(EvaluateError, match="executes model-generated code"):
         bench.evaluate(Benchmark(name="b", adapter="humaneval"), plan_id="code")
     assert bench.asked == []
 
 
 def test_a_broken_line_is_named(bench: Bench, tmp_path: Path) -> None:
     path = write(tmp_path / "rows.jsonl", [{"question": "1+1=", "answer": "2"}, {"question": "1+2="}])
-    with pytest.raises(BadData, match=r"rows\.jsonl, line 2: no answer"):
+    with pytest.raises(BadData, match=r"rows\.jsonl, line 2: missing answer"):
         bench.evaluate(Benchmark(name="b", adapter="exact", data=str(path)), plan_id="broken")
     assert bench.asked == []
 

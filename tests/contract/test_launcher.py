@@ -72,7 +72,7 @@ def test_workers_that_never_lived_end_the_watch(workers: LocalWorkers, monkeypat
         kill(workers)
         workers.check()
     kill(workers)
-    with pytest.raises(TrackerError, match="ended 5 times"):
+    with pytest.raises(TrackerError, match="exited 5 times"):
         workers.check()
 
 
@@ -89,7 +89,7 @@ def test_workers_that_lived_before_are_started_again_after_a_rest_and_the_watch_
         workers.check()
     workers.check()
     assert workers.pids == (dead,)
-    assert caplog.text.count("the next one is started in") == 1
+    assert caplog.text.count("starting the next one in") == 1
     monkeypatch.setattr(local, "REST_S", 0.0)
     workers.check()
     assert workers.pids != (dead,)

@@ -127,7 +127,7 @@ def test_a_session_that_was_cut_is_noticed_by_its_holder(postgres_url: str) -> N
 
 
 def test_a_lock_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="cannot be written"):
+    with pytest.raises(StoreError, match="cannot write the lock"):
         named_lock(open_database(f"sqlite:///{tmp_path}/missing/t.db"), "a").take()
 
 
@@ -192,7 +192,7 @@ def test_a_run_whose_name_looks_like_a_sub_folder_of_another_is_refused(
     one, other, unlike = SqlLead(engine, first, "/a"), SqlLead(engine, second, "/b"), SqlLead(engine, "ab", "/c")
     assert one.take(NOW)
     for _ in range(2):
-        with pytest.raises(ConfigError, match="cannot be kept in one database"):
+        with pytest.raises(ConfigError, match=r"cannot keep .* in one database"):
             other.take(NOW)
     assert unlike.take(NOW)
     one.release()

@@ -154,7 +154,7 @@ def test_an_answer_that_the_service_never_gives_is_no_delivery(kind: ChannelKind
 def test_a_service_that_never_ends_its_answer_is_given_up(kind: ChannelKind, said: Said, tmp_path: Path) -> None:
     with wired(kind, tmp_path, patience_s=0.3) as one:
         one.service.faults.append(said)
-        with pytest.raises(ChannelUnreachable, match=r"no answer within 0\.3 s"):
+        with pytest.raises(ChannelUnreachable, match=r"no response within 0\.3 s"):
             one.channel.notify(ordinary())
 
 

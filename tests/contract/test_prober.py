@@ -175,7 +175,7 @@ def test_a_server_that_says_nothing_is_not_waited_for_for_ever(server: OpenAISer
     result = LatencyProber(request_timeout_s=3.0).probe(endpoint_of(server), LOAD)
     assert result.completed + result.failed == LOAD.requests
     assert result.failed >= 2, "on a busy machine others may take too long as well"
-    assert "in time" in result.first_error
+    assert "timed out" in result.first_error
 
 
 def test_a_server_that_fails_after_the_warm_up_gives_no_percentiles(server: OpenAIServer) -> None:
@@ -304,7 +304,7 @@ def test_a_key_that_the_server_repeats_is_masked(server: OpenAIServer, monkeypat
 
 @pytest.mark.parametrize("wrong", [{"requests": 0}, {"concurrency": 0}, {"output_tokens": 0}, {"warmup_requests": -1}])
 def test_a_load_of_nothing_is_refused(server: OpenAIServer, wrong: dict[str, int]) -> None:
-    with pytest.raises(ProbeError, match="asks for nothing"):
+    with pytest.raises(ProbeError, match="invalid load "):
         LatencyProber().probe(endpoint_of(server), replace(LOAD, **wrong))  # type: ignore[arg-type]
 
 

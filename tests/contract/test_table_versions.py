@@ -148,7 +148,7 @@ def test_a_change_of_the_tables_keeps_what_is_in_them_and_is_said_once(
     bring_up_to_date(engine, second_version(tmp_path))
     assert gaps(engine) == [("run", 8, "E-CKPT-VANISHED", "{}", None)]
     assert version(engine, TRACKER_TABLES) == "0002"
-    with pytest.raises(SchemaTooNew, match=r"have version 0002, this program knows 0001.*update checkpoint-tracker"):
+    with pytest.raises(SchemaTooNew, match=r"have version 0002; this program supports 0001.*update checkpoint-tracker"):
         bring_up_to_date(engine, TRACKER_TABLES)
 
 
@@ -168,7 +168,7 @@ def test_a_change_of_the_tables_that_is_cut_off_leaves_the_old_ones(
     assert gaps(engine) == [("run", 7, "E-CKPT-VANISHED", "{}")]
     bring_up_to_date(engine, second_version(tmp_path))
     assert gaps(engine) == [("run", 8, "E-CKPT-VANISHED", "{}", None)]
-    assert caplog.messages == ["the tables of the history and outbox were brought from version 0001 to 0002"]
+    assert caplog.messages == ["migrated the history and outbox tables from version 0001 to 0002"]
 
 
 def test_the_versions_of_a_package_are_one_line_from_the_first_to_the_newest() -> None:

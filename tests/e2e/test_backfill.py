@@ -56,7 +56,7 @@ def project(folder: Path, script: Script) -> Iterator[Path]:
 
 
 def reported(folder: Path, *run: str) -> list[int]:
-    document = json.loads(tracker(folder, "history", *run, "--json"))
+    document = json.loads(tracker(folder, "history", *run, "--json"))["result"]
     return [report["step"] for report in document["reports"]]
 
 
@@ -71,7 +71,7 @@ def test_the_ends_come_first_and_every_question_is_asked_once(tmp_path: Path) ->
         assert re.search(r"progress [1-4] of 5 done, about \S+ \S+ left", said)
         assert "5 of 5 done" in said
         again = tracker(tmp_path, "backfill", "--order", "bisect")
-        assert "5 of them evaluated already" in again
+        assert ", 5 already evaluated; ends first" in again
         assert script.asked.total() == 2 * ROWS * len(STEPS)
 
 
@@ -87,7 +87,7 @@ def test_what_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
         assert 400 not in reported(tmp_path)
         script.may_go_on.set()
         said = tracker(tmp_path, "backfill")
-        assert "3 of them evaluated already" in said
+        assert ", 3 already evaluated; oldest first" in said
         assert reported(tmp_path) == list(STEPS)
         twice = {step for (step, _), count in script.asked.items() if count > 1}
         assert twice <= {400}, "only what was in flight may be asked again"
@@ -114,10 +114,10 @@ def test_a_checkpoint_that_cannot_be_read_is_a_gap(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["nowhere"], "there is no folder"),
+        (["nowhere"], "nowhere not found"),
         (["empty"], "holds no checkpoint named like checkpoint-*"),
         (["--steps", "9000:"], "holds no checkpoint of these steps"),
-        (["--steps", "a:b"], "--steps a:b is no range"),
+        (["--steps", "a:b"], "invalid range --steps a:b"),
     ],
 )
 def test_what_cannot_be_done_is_said_with_what_to_do(tmp_path: Path, arguments: list[str], said: str) -> None:
@@ -133,5 +133,5 @@ def test_a_folder_of_which_nothing_can_be_evaluated_is_an_error_with_the_reasons
         (tmp_path / "old" / f"checkpoint-{step}").mkdir(parents=True)
     said = " ".join(tracker(tmp_path, "backfill", "old", code=4).split())
     assert "checkpoint-100 is empty" in said
-    assert "0 checkpoints judged, 2 gaps" in said
-    assert "none of 2 checkpoints in" in said
+    assert "0 checkpoints evaluated, 2 gaps" in said
+    assert "could be evaluated (2 tried)" in said

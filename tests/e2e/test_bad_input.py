@@ -82,24 +82,24 @@ def configure(
 def test_run_says_what_is_wrong_with_a_checkpoint(case: str, project: Path) -> None:
     make, code, names = BROKEN[case]
     make(project / "checkpoint-7")
-    result = tracker(project, "run", "checkpoint-7")
+    result = tracker(project, "evaluate", "checkpoint-7")
     assert result.returncode == 4
     assert code in result.stderr
     assert names in result.stderr
     assert "checkpoint-7" in result.stderr
-    assert "do: " in result.stderr
+    assert "hint: " in result.stderr
 
 
 def test_a_folder_without_a_checkpoint(project: Path) -> None:
     (project / "stuff").mkdir()
     (project / "stuff" / "notes.txt").write_text("nothing here")
-    result = tracker(project, "run", "stuff")
+    result = tracker(project, "evaluate", "stuff")
     assert result.returncode == 2
     assert "E-CKPT-NOT-FOUND" in result.stderr
 
 
 def test_a_folder_that_is_not_there(project: Path) -> None:
-    result = tracker(project, "run", "nowhere")
+    result = tracker(project, "evaluate", "nowhere")
     assert (result.returncode, "nowhere" in result.stderr) == (2, True)
 
 
@@ -149,19 +149,19 @@ def test_the_watcher_reports_broken_checkpoints_and_judges_the_good_one_while_ml
         )
     assert result.returncode == 0, result.stderr
     assert "judged step 100" in result.stdout
-    document = json.loads(tracker(project, "history", "--json").stdout)
+    document = json.loads(tracker(project, "history", "--json").stdout)["result"]
     assert [report["step"] for report in document["reports"]] == [100]
     codes = [code for _, code, _ in BROKEN.values()]
     assert [gap["code"] for gap in document["gaps"]] == [*codes, "E-CKPT-INCOMPLETE"]
-    assert "1 checkpoints judged, 5 gaps" in result.stdout
-    assert "wait for MLflow" in result.stdout
+    assert "1 checkpoint evaluated, 5 gaps" in result.stdout
+    assert "results pending for MLflow" in result.stdout
     assert "127.0.0.1:9" in result.stderr  # MLflow is away, said once
 
 
 def test_the_trainers_folder_is_not_touched(project: Path) -> None:
     source = write_checkpoint(project / "checkpoint-7")
     before = {path: path.stat() for path in (source, *source.iterdir())}
-    tracker(project, "run", "checkpoint-7")
+    tracker(project, "evaluate", "checkpoint-7")
     after = {path: path.stat() for path in (source, *source.iterdir())}
     assert {p: (s.st_mtime_ns, s.st_size, s.st_ino) for p, s in before.items()} == {
         p: (s.st_mtime_ns, s.st_size, s.st_ino) for p, s in after.items()

@@ -73,13 +73,14 @@ def test_both_together_ask_every_question_once_and_judge_every_checkpoint(script
             wait_for(watch, lambda: judged_steps(tmp_path) == set(STEPS) and not open_steps(tmp_path))
         assert f"sums: lost between step {LOST_AT - 100} and step {LOST_AT}" in found
         assert max(script.asked.values()) == 1
-        document = json.loads(tracker(tmp_path, "history", "--json"))
+        document = json.loads(tracker(tmp_path, "history", "--json"))["result"]
         assert {report["step"] for report in document["reports"]} == set(STEPS)
         # Nothing was left for another watcher, and another search asks nothing.
         before = script.asked.total()
         tracker(tmp_path, "watch", "--until-idle")
         again, _ = json.JSONDecoder().raw_decode(tracker(tmp_path, "bisect", "r", "sums", "--json", code=1))
-        assert (again["good"], again["bad"], again["evaluated"]) == (LOST_AT - 100, LOST_AT, 0)
+        found = again["result"]
+        assert (found["good"], found["bad"], found["evaluated"]) == (LOST_AT - 100, LOST_AT, 0)
         assert script.asked.total() == before
 
 
@@ -101,8 +102,8 @@ def test_a_search_whose_watcher_ends_says_so_and_the_next_one_goes_on(script: Sc
             lead.release()
             code, said = search.wait(), search.said()
         assert code == 4, said
-        assert "has ended" in said
-        assert "the same command goes on where this one was" in said
+        assert "the watcher stopped before step " in said
+        assert "run the same command again to continue" in said
         again = tracker(tmp_path, "bisect", "r", "sums", code=1)
         assert f"sums: lost between step {LOST_AT - 100} and step {LOST_AT}" in again
         assert max(script.asked.values()) == 1

@@ -61,7 +61,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterato
         write_checkpoint(folder / "out" / "checkpoint-200", seed=200)
         said = tracker(folder, "watch", "--until-idle")
         assert "repeated step 100  repeating the evaluation flips: sums 20 % of the samples" in said
-        assert "sums is unfit" in said
+        assert "sums is too noisy" in said
         yield folder
 
 
@@ -72,9 +72,9 @@ def _interrupt(folder: Path, script: Script) -> None:
     script.may_go_on.set()
     said = calibration.said()
     assert code == 130, said
-    assert "step 100 of r: sums and facts, asked twice" in said
+    assert "step 100 of r: sums and facts, evaluated twice" in said
     assert "two evaluations of the whole suite" in said
-    assert "`tracker calibrate` goes on" in said
+    assert "`tracker calibrate` or `tracker watch` continues" in said
 
 
 def test_an_interrupted_calibration_asked_every_question_once_in_each_pass(project: Path, script: Script) -> None:
@@ -88,7 +88,7 @@ def test_an_interrupted_calibration_asked_every_question_once_in_each_pass(proje
 
 
 def test_the_run_knows_nothing_of_the_answers_of_a_calibration(project: Path) -> None:
-    document = json.loads(tracker(project, "history", "--json"))
+    document = json.loads(tracker(project, "history", "--json"))["result"]
     assert [report["step"] for report in document["reports"]] == [100, 200]
     assert {v["score"] for report in document["reports"] for v in report["verdicts"]} == {1.0}
 
@@ -96,22 +96,22 @@ def test_the_run_knows_nothing_of_the_answers_of_a_calibration(project: Path) ->
 def test_history_compare_and_report_show_what_repetition_does(project: Path) -> None:
     exact = stats.binomtest(0, ROWS).proportion_ci(0.95, method="exact").high
     said = " ".join(tracker(project, "history").split())
-    assert f"sums 20 % of the samples; facts none of 60 samples (at most {100 * exact:.1f} %)" in said
-    assert "sums is unfit" in said
+    assert f"sums 20 % of the samples; facts none of 60 samples (95 % CI up to {100 * exact:.1f} %)" in said
+    assert "sums is too noisy" in said
     said = " ".join(tracker(project, "compare", "100", "200").split())
     assert "sums: repeating the evaluation flips 20 % of the samples, ±0." in said
     assert "not calibrated" not in said
     tracker(project, "report")
     page = next((project / ".tracker" / "reports").glob("*.html")).read_text()
     assert "flips 20 % of the samples" in page
-    assert "sums is unfit" in page
+    assert "sums is too noisy" in page
 
 
 @pytest.fixture
 def watcher(project: Path) -> Iterator[None]:
     """A watcher that leads, with a worker."""
     watch = RunningTracker(project, "watch", output=project / "watch.out")
-    watch.until_said("keeping")
+    watch.until_said("the next start continues")
     yield
     watch.stop()
 
@@ -123,12 +123,12 @@ def test_a_calibration_beside_a_watcher_asks_anew_and_its_code_says_that_a_bench
     before = sum(script.asked.values())
     result = run_tracker(project, "calibrate", "--json")
     assert result.returncode == 1, result.stderr
-    assert "the workers of the running `tracker watch` do it" in result.stderr
-    assert "step 200 of r: sums and facts, asked twice" in result.stderr
+    assert "evaluated by the workers of the running `tracker watch`" in result.stderr
+    assert "step 200 of r: sums and facts, evaluated twice" in result.stderr
     assert "240 answers in about" in result.stderr
-    assert "by what step 200 took" in result.stderr
+    assert "estimated from step 200" in result.stderr
     assert sum(script.asked.values()) - before == 2 * 2 * ROWS
-    found = {one["benchmark"]: one for one in json.loads(result.stdout)["benchmarks"]}
+    found = {one["benchmark"]: one for one in json.loads(result.stdout)["result"]["benchmarks"]}
     assert (found["sums"]["flips"], found["sums"]["samples"], found["sums"]["fitness"]) == (FLIPS, ROWS, "unfit")
     assert (found["facts"]["flips"], found["facts"]["other_texts"]) == (0, OTHER_TEXTS)
     exact = stats.binomtest(FLIPS, ROWS).proportion_ci(0.95, method="exact")
@@ -152,4 +152,4 @@ def test_before_anything_is_evaluated_a_folder_is_asked_for(tmp_path: Path) -> N
     (tmp_path / "tracker.toml").write_text(
         '[run]\nname = "r"\noutput_dir = "out"\n[[benchmark]]\nbenchmark = "exact"\ndata = "q.jsonl"\n'
     )
-    assert "name the folder of a checkpoint" in tracker(tmp_path, "calibrate", code=2)
+    assert "pass the folder of a checkpoint" in tracker(tmp_path, "calibrate", code=2)

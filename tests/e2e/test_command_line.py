@@ -72,7 +72,7 @@ def test_history_shows_every_step_and_the_loss(project: Path) -> None:
 
 
 def test_history_as_json_holds_the_evidence(project: Path) -> None:
-    document = json.loads(tracker(project, "history", "--json"))
+    document = json.loads(tracker(project, "history", "--json"))["result"]
     words = [report["verdicts"][0]["word"] for report in document["reports"]]
     assert words == ["first", "inconclusive", "improved", "improved", *["regressed"] * 3, "forgotten"]
     lost = document["reports"][4]["verdicts"][0]["comparisons"][0]
@@ -84,7 +84,7 @@ def test_costs_are_told_for_every_step_and_added_up(project: Path) -> None:
     shown = tracker(project, "costs")
     assert all(f"\n {step} " in shown for step in STEPS)
     assert f"{len(STEPS)} checkpoints, " in shown
-    [costs] = json.loads(tracker(project, "costs", "--json"))
+    [costs] = json.loads(tracker(project, "costs", "--json"))["result"]
     assert [row["step"] for row in costs["checkpoints"]] == list(STEPS)
     of_steps = [row["cost"] for row in costs["checkpoints"]]
     assert all(cost["evaluating_s"] > 0 and cost["input_tokens"] > 0 for cost in of_steps)
@@ -96,7 +96,7 @@ def test_compare_shows_lost_questions_with_both_answers(project: Path) -> None:
     shown = tracker(project, "compare", "400", "latest")
     assert "no idea" in shown
     assert str(ROWS) in shown
-    document = json.loads(tracker(project, "compare", "400", "500", "--json"))
+    document = json.loads(tracker(project, "compare", "400", "500", "--json"))["result"]
     assert document["benchmarks"][0]["word"] == "regressed"
 
 
@@ -117,9 +117,9 @@ def test_the_report_is_one_file_with_the_finding(project: Path) -> None:
 
 def test_run_evaluates_one_checkpoint_and_its_code_says_that_something_was_lost(project: Path) -> None:
     write_checkpoint(project / "elsewhere" / f"checkpoint-{NEXT}", seed=NEXT)
-    result = run_tracker(project, "run", f"elsewhere/checkpoint-{NEXT}", "--json")
+    result = run_tracker(project, "evaluate", f"elsewhere/checkpoint-{NEXT}", "--json")
     assert result.returncode == 1
-    reports = json.loads(result.stdout)
+    reports = json.loads(result.stdout)["result"]
     assert [(r["step"], r["verdicts"][0]["word"]) for r in reports] == [(NEXT, "forgotten")]
 
 
@@ -128,12 +128,12 @@ def test_accept_ends_the_loss_and_makes_its_level_the_new_normal(project: Path) 
     assert "reason is empty" in tracker(project, "accept", "latest", "sums", "--reason", " ", code=2)
     said = tracker(project, "accept", f"out@{NEXT}", "sums", "--reason", "sums are not needed any more")
     assert "before step 500" in said
-    accepted = json.loads(tracker(project, "accept", str(NEXT), "sums", "--reason", "not needed", "--json"))
+    accepted = json.loads(tracker(project, "accept", str(NEXT), "sums", "--reason", "not needed", "--json"))["result"]
     assert (accepted["from_step"], accepted["reason"]) == (500, "not needed")
     write_checkpoint(project / "elsewhere" / "checkpoint-1000", seed=1000)
-    result = run_tracker(project, "run", "elsewhere/checkpoint-1000", "--json")
+    result = run_tracker(project, "evaluate", "elsewhere/checkpoint-1000", "--json")
     assert result.returncode == 0
-    word = json.loads(result.stdout)[0]["verdicts"][0]["word"]
+    word = json.loads(result.stdout)["result"][0]["verdicts"][0]["word"]
     assert word in {"inconclusive", "equivalent"}
 
 
@@ -165,7 +165,7 @@ def test_a_server_that_is_away_is_a_blind_spot_and_not_a_score(project: Path, tm
     for name in ("out", "sums.jsonl"):
         (tmp_path / name).symlink_to(project / name)
     (tmp_path / "tracker.toml").write_text(config.replace(f":{port}/", ":9/"))
-    said = tracker(tmp_path, "run", "out/checkpoint-100", code=4)
+    said = tracker(tmp_path, "evaluate", "out/checkpoint-100", code=4)
     assert "missing" in said
     assert "0.000" not in said
 
@@ -173,7 +173,7 @@ def test_a_server_that_is_away_is_a_blind_spot_and_not_a_score(project: Path, tm
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_watch_leaves_no_process(project: Path, tmp_path: Path, number: signal.Signals) -> None:
     watch = RunningTracker(project, "watch", output=tmp_path / "said")
-    watch.until_said("keeping")
+    watch.until_said("the next start continues")
     assert watch.stop(number) == 130
     for _ in range(1200):  # a process that was ended takes a moment to go
         if not (left := [p for p in Path("/proc").glob("[0-9]*/cmdline") if str(project).encode() in _read(p)]):

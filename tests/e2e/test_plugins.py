@@ -120,13 +120,13 @@ def test_one_broken_package_leaves_the_help_and_all_other_commands_whole(home: H
     home.packages = (*home.packages, package)
     helped = home.tracker("--help")
     assert helped.returncode == 0
-    assert "shine       (of acme 1.0)" in helped.stdout
+    assert "shine       (plugin: acme 1.0)" in helped.stdout
     assert "noise" not in helped.stdout, "nothing of another package is imported for the help"
     assert helped.stdout.count(" watch ") == helped.stdout.count(" report ") == 1
     assert "ModuleNotFoundError" in home.refused("shine")
     other = written(home.folder / "umbra", points={"tracker.commands:shine": "E"}, code="")
     home.packages = (*home.packages, other)
-    assert "several packages bring the command `shine`: acme 1.0, umbra 1.0" in home.refused("shine")
+    assert "several packages provide the command `shine`: acme 1.0, umbra 1.0" in home.refused("shine")
     report = home.tracker("report", "--help")
     assert (report.returncode, "HTML" in report.stdout, "noise" in report.stdout) == (0, True, False)
 
@@ -139,7 +139,7 @@ def test_an_evaluator_that_raises_fails_its_benchmark_and_names_its_package(home
     package = written(home.folder / "acme", points={"tracker.evaluators:acme": "E"}, code=code)
     home.packages = (*home.packages, package)
     home.configure('"first-line"', '"acme"')
-    done = home.tracker("run", str(add_checkpoint(home, 100, CAPITALS)))
+    done = home.tracker("evaluate", str(add_checkpoint(home, 100, CAPITALS)))
     assert done.returncode == 4
     said = " ".join((done.stdout + done.stderr).split())
     assert "evaluator `acme` of acme 1.0 failed: RuntimeError: boom" in said

@@ -91,7 +91,7 @@ def test_a_planted_loss_turns_the_gate_red_and_is_told_until_it_is_over(tmp_path
             _check_that_nothing_is_left(watch, project / ".tracker" / "work")
     assert "sft step 800" in chat.taken[1].json()["markdown"]["title"]
     assert len(chat.asked) == 2  # every message was taken at once, and signed
-    assert "nothing is wrong" in tracker(project, "alerts", "list")
+    assert "no open alerts" in tracker(project, "alerts", "list")
 
 
 # --- steps
@@ -192,7 +192,7 @@ def _check_what_is_told(chat: ChatService, on_call: AlertmanagerServer) -> None:
 
 def _check_gate(project: Path) -> None:
     said = tracker(project, "gate", "600", "--baseline", "best", "--format", "json", code=1)
-    assert json.loads(said)["word"] == "regression"
+    assert json.loads(said)["result"]["word"] == "regression"
 
 
 def _check_mlflow_and_report(project: Path) -> None:

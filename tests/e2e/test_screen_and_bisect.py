@@ -71,7 +71,7 @@ def test_screens_ask_a_part_and_a_suspicious_one_the_rest_once(project: Path, sc
     shown = tracker(project, "history")
     assert "1.000*" in shown
     assert "regressed" in shown
-    assert "* of the part that is asked first: 5 of 14 results, 200 samples" in shown
+    assert "* screened only: 5 of 14 results, saved 200 samples" in shown
 
 
 def test_bisect_places_the_loss_among_checkpoints_that_nobody_had_seen(project: Path, script: Script) -> None:
@@ -85,10 +85,11 @@ def test_bisect_places_the_loss_among_checkpoints_that_nobody_had_seen(project: 
     assert evaluated <= 5
     assert max(script.asked.values()) == 1
     again, _ = json.JSONDecoder().raw_decode(tracker(project, "bisect", "r", "sums", "--json", code=1))
-    assert (again["good"], again["bad"], again["evaluated"], again["gained"]) == (900, 1000, 0, 0)
-    assert len(again["lost"]) == 40
+    found = again["result"]
+    assert (found["good"], found["bad"], found["evaluated"], found["gained"]) == (900, 1000, 0, 0)
+    assert len(found["lost"]) == 40
 
 
 def test_bisect_says_in_words_when_there_is_nothing_to_find(project: Path) -> None:
-    assert "nothing of facts is lost beyond chance" in tracker(project, "bisect", "r", "facts", code=3)
-    assert "has no result of a benchmark 'sum'" in tracker(project, "bisect", "r", "sum", code=2)
+    assert "no significant loss in facts" in tracker(project, "bisect", "r", "facts", code=3)
+    assert "no result of benchmark 'sum'" in tracker(project, "bisect", "r", "sum", code=2)

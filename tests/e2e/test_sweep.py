@@ -96,16 +96,16 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def _kill_in_the_middle(folder: Path, script: Script) -> None:
-    sweep = RunningTracker(folder, "sweep", "now", "nightly", output=folder / "said")
+    sweep = RunningTracker(folder, "sweep", "run", "nightly", output=folder / "said")
     assert script.is_under_way.wait(240)
     sweep.stop(signal.SIGKILL)
     script.may_go_on.set()
 
 
 def test_a_killed_sweep_goes_on_and_ends_as_if_nothing_had_been(project: Path) -> None:
-    said = tracker(project, "sweep", "now", "nightly", code=3)  # a run that nobody knows was not asked
-    assert "ghost@latest: no checkpoint of ghost is held" in said
-    board = json.loads(tracker(project, "sweep", "show", "nightly", "--json"))
+    said = tracker(project, "sweep", "run", "nightly", code=3)  # a run that nobody knows was not asked
+    assert "ghost@latest: no pinned checkpoint of ghost" in said
+    board = json.loads(tracker(project, "sweep", "show", "nightly", "--json"))["result"]
     means = {(row["target"], *(value for _, value in row["variant"])): row["mean"] for row in board["rows"]}
     assert means == {
         (target, temperature, prompt): pytest.approx(
@@ -122,7 +122,7 @@ def test_a_killed_sweep_goes_on_and_ends_as_if_nothing_had_been(project: Path) -
     shown = tracker(project, "sweep", "show", "nightly")
     assert "latency of the big one" in shown
     listed = tracker(project, "sweep", "list")
-    assert listed.count("by hand, done, 12 evaluations") == 1
+    assert listed.count("on demand, done, 12 evaluations") == 1
 
 
 def test_nothing_of_a_sweep_is_in_the_history_of_the_run(project: Path) -> None:
@@ -134,20 +134,20 @@ def test_nothing_of_a_sweep_is_in_the_history_of_the_run(project: Path) -> None:
 
 def test_a_dry_run_says_what_it_would_cost_and_asks_nothing(project: Path) -> None:
     before = tracker(project, "sweep", "list")
-    said = tracker(project, "sweep", "now", "nightly", "--dry-run")
+    said = tracker(project, "sweep", "run", "nightly", "--dry-run")
     assert "12 evaluations of 3 targets" in said
     assert "away" not in said
     file = project / "tracker.toml"
     file.write_text(file.read_text().replace('model = "big"', 'model = "bigger"'))
-    gone = " ".join(tracker(project, "sweep", "now", "nightly", "--dry-run").split())
+    gone = " ".join(tracker(project, "sweep", "run", "nightly", "--dry-run").split())
     assert "away the big one: " in gone
-    assert "does not serve bigger; it offers step-100, step-200, big" in gone
+    assert "does not serve bigger (available: step-100, step-200, big)" in gone
     file.write_text(file.read_text().replace('model = "bigger"', 'model = "big"'))
     assert tracker(project, "sweep", "list") == before
 
 
 def test_what_cannot_be_carried_out_is_refused_in_words(project: Path) -> None:
-    assert "did you mean nightly?" in tracker(project, "sweep", "now", "nightli", code=2)
-    assert "would ask 2 times" in tracker(project, "sweep", "now", "too-large", code=2)
-    assert "no checkpoint of ghost is held" in tracker(project, "sweep", "now", "of nothing", code=3)
-    assert "nothing came of a sweep too-large yet" in tracker(project, "sweep", "show", "too-large", code=2)
+    assert "did you mean nightly?" in tracker(project, "sweep", "run", "nightli", code=2)
+    assert "needs 2 evaluations" in tracker(project, "sweep", "run", "too-large", code=2)
+    assert "no pinned checkpoint of ghost" in tracker(project, "sweep", "run", "of nothing", code=3)
+    assert "no results of sweep too-large yet" in tracker(project, "sweep", "show", "too-large", code=2)

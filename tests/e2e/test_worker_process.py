@@ -226,7 +226,7 @@ def test_a_worker_waits_for_a_database_that_is_not_there_yet(tmp_path: Path, sit
         site.started.append(worker)
         log = site.work_dir / f"worker-{worker.pid}.log"
         site.until(
-            lambda: log.exists() and "cannot be opened, trying again" in log.read_text(), "it says that it waits"
+            lambda: log.exists() and "cannot open the queue, retrying" in log.read_text(), "it says that it waits"
         )
         assert is_running(worker.pid)
         other.execute("ROLLBACK")

@@ -120,7 +120,10 @@ def test_two_workers_on_postgresql_carry_out_every_plan_once_and_store_no_passwo
     try:
         server.requests.clear()
         watch = site.start("watch.out", "watch", "--until-idle", "--workers", "0", RUNS_PASSWORD=SECRET)
-        site.until(lambda: "none here: `tracker worker --config tracker.toml`" in site.said("watch.out"), "it says so")
+        site.until(
+            lambda: "no local worker: start `tracker worker --config tracker.toml`" in site.said("watch.out"),
+            "it says so",
+        )
         one = site.start("one.out", "worker", RUNS_PASSWORD=SECRET)
         other = site.start(
             "other.out", "worker", "--work-dir", "elsewhere",
@@ -137,7 +140,7 @@ def test_two_workers_on_postgresql_carry_out_every_plan_once_and_store_no_passwo
         line for name in ("one.out", "other.out") for line in site.said(name).splitlines() if "finished" in line
     ]
     assert len(finished) == len(set(finished)) == len(STEPS)
-    assert f"{len(STEPS)} checkpoints judged, 0 gaps" in site.said("watch.out")
+    assert f"{len(STEPS)} checkpoints evaluated, 0 gaps" in site.said("watch.out")
     told = [path for path in tmp_path.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
     assert not told
 
@@ -175,7 +178,7 @@ def test_a_second_watcher_stands_by_and_takes_over_when_the_first_is_killed(
         site.until(lambda: f"process {first.pid} on" in site.said("second.out"), "the second one stands by")
         refused = site.start("refused.out", "watch", "--config", "other.toml", RUNS_PASSWORD=SECRET)
         assert refused.wait(PATIENCE_S) == 2
-        assert f"run sums is watched at {tmp_path}/out by process {first.pid}" in site.said("refused.out")
+        assert f"run sums ({tmp_path}/out) is already watched by process {first.pid}" in site.said("refused.out")
         write_checkpoint(tmp_path / "out" / "checkpoint-100", seed=1)
         site.until(lambda: "found step 100" in site.said("first.out"), "the first one finds the checkpoint")
         assert "watching" not in site.said("second.out")
@@ -206,7 +209,7 @@ def rotate_while_away(tmp_path: Path, server: OpenAIServer, postgres: PostgresSe
         site.start("second.out", "watch", "--workers", "0", RUNS_PASSWORD=SECRET)
         site.until(lambda: "takes over" in site.said("second.out"), "the second one stands by")
         postgres.stop(signal.SIGQUIT)
-        site.until(lambda: all("trying again" in site.said(name) for name in watchers), "both miss the database")
+        site.until(lambda: all("retrying" in site.said(name) for name in watchers), "both miss the database")
         checkpoint = write_checkpoint(tmp_path / "out" / "checkpoint-100", seed=1)
         site.until(lambda: list((tmp_path / ".tracker" / "pins").glob("*/[!.]*/.pin.json")), "it is pinned")
         shutil.rmtree(checkpoint)

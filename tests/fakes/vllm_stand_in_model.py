@@ -135,7 +135,7 @@ class Model:
     def _check(self, path: str, digest: str, layout: str) -> str:  # noqa: ARG002 - as the real one is called
         self._checked = Path(path)
         found = weights_digest(self._checked)
-        return "" if found == digest else f"the weights in {path} are other ones: their SHA-256 is {found}"
+        return "" if found == digest else f"the weights in {path} changed: SHA-256 is {found}"
 
     def _sleep(self, level: int) -> Reply:
         if not self._options.enable_sleep_mode or self.mode == "sleepless":

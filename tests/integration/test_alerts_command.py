@@ -89,7 +89,7 @@ def test_a_channel_is_tried_and_what_the_service_answers_is_shown(site: Site) ->
     assert "team: delivered" in said
     assert "others: delivered" in said
     assert (len(site.team.taken), len(site.others.taken)) == (1, 1)
-    assert "this is a test" in json.dumps(site.others.taken[0].json())
+    assert "this is a test message" in json.dumps(site.others.taken[0].json())
 
 
 def test_a_wrong_key_is_said_with_what_to_do_and_shown_to_nobody(site: Site) -> None:
@@ -99,16 +99,16 @@ def test_a_wrong_key_is_said_with_what_to_do_and_shown_to_nobody(site: Site) -> 
     assert "secret_file" in said
     assert "another-key" not in said
     assert site.team.taken == []
-    assert "no channel is called 'tam'" in tracker(site.folder, "alerts", "test", "tam", code=2)
+    assert "no channel named 'tam'" in tracker(site.folder, "alerts", "test", "tam", code=2)
 
 
 def test_what_lasts_and_what_waits_is_listed(site: Site) -> None:
-    assert "nothing is wrong" in tracker(site.folder, "alerts", "list")
+    assert "no open alerts" in tracker(site.folder, "alerts", "list")
     site.raise_alert(alert_of())
     said = tracker(site.folder, "alerts", "list")
     assert "facts regressed at step 1000" in " ".join(said.split())
-    assert "channel team: 1 alert waiting" in said
-    listed = json.loads(tracker(site.folder, "alerts", "list", "--json"))
+    assert "channel team: 1 alert pending" in said
+    listed = json.loads(tracker(site.folder, "alerts", "list", "--json"))["result"]
     assert [alert["subject"]["name"] for alert in listed["open"]] == ["facts"]
     assert {channel["name"]: channel["waiting"] for channel in listed["channels"]} == {"team": 1, "others": 1}
 
@@ -118,17 +118,17 @@ def test_a_shell_without_the_secret_queues_for_the_watcher(site: Site) -> None:
     (site.folder / "tracker.toml").write_text(config.replace('url_file = "slack_url"', 'url_env = "NOT_IN_THIS_SHELL"'))
     site.raise_alert(alert_of())
     said = tracker(site.folder, "silence", "sums", "--for", "1h", "--reason", "lets what is due be sent")
-    assert "1 alert for channel others will be sent by the next start" in " ".join(said.split())
+    assert "1 alert for channel others not sent, retrying at the next start" in " ".join(said.split())
     assert len(site.team.taken) == 1
     listed = " ".join(tracker(site.folder, "alerts", "list").split())
-    assert "channel others: 1 alert waiting" in listed
+    assert "channel others: 1 alert pending" in listed
     assert "NOT_IN_THIS_SHELL is not set" in listed
     assert "NOT_IN_THIS_SHELL is not set" in tracker(site.folder, "watch", "--until-idle", code=2)
 
 
 def test_a_project_without_a_channel_says_where_alerts_are(site: Site) -> None:
     (site.folder / "tracker.toml").write_text(CONFIG.replace("{run}", RUN.run_id))
-    assert "no channel is configured" in tracker(site.folder, "alerts", "list")
+    assert "no channel configured" in tracker(site.folder, "alerts", "list")
     assert "[[alerts.channel]]" in tracker(site.folder, "alerts", "test", code=2)
 
 
@@ -140,32 +140,32 @@ def test_a_channel_with_another_name_is_said_and_takes_over_what_waited_and_what
     file.write_text(file.read_text().replace('name = "others"', 'name = "renamed"'))
     site.raise_alert(replace(alert_of("sums"), state=AlertState.RESOLVED, message="is back"))
     listed = " ".join(tracker(site.folder, "alerts", "list").split())
-    assert "channel others is not configured any more: 1 alert waiting" in listed
-    assert "`tracker alerts move others NEW`" in listed
-    assert "`tracker alerts drop others`" in listed
-    assert "is configured" in tracker(site.folder, "alerts", "drop", "team", code=2)
-    assert "no channel is called 'nwe'" in tracker(site.folder, "alerts", "move", "others", "nwe", code=2)
-    said = tracker(site.folder, "alerts", "move", "others", "renamed")
-    assert "renamed stands for others: 1 alert will be sent there" in said
+    assert "channel others: removed from tracker.toml, 1 alert pending" in listed
+    assert "`tracker alerts rename others NEW`" in listed
+    assert "`tracker alerts discard others`" in listed
+    assert "channel 'team' is still configured" in tracker(site.folder, "alerts", "discard", "team", code=2)
+    assert "no channel named 'nwe'" in tracker(site.folder, "alerts", "rename", "others", "nwe", code=2)
+    said = tracker(site.folder, "alerts", "rename", "others", "renamed")
+    assert "moved others to renamed: 1 alert pending" in said
     told = [json.dumps(asked.json()) for asked in site.others.taken]
     assert "facts regressed" in "".join(told)
     assert "Resolved" in "".join(told[1:])  # of sums, whose end nobody would have heard
     assert "others" not in tracker(site.folder, "alerts", "list")
-    assert "nothing waits for a channel 'others'" in tracker(site.folder, "alerts", "drop", "others", code=2)
+    assert "no alerts pending for a channel 'others'" in tracker(site.folder, "alerts", "discard", "others", code=2)
 
 
 def test_a_silence_holds_alerts_back_until_it_is_ended(site: Site) -> None:
     said = tracker(site.folder, "silence", "facts", "--for", "4h", "--reason", "the data is being mended")
     assert f"silenced until {datetime.now(UTC):%Y-}" in said
-    assert "so far no benchmark is called like that" not in said
+    assert "no such benchmark yet" not in said
     site.raise_alert(alert_of())
     site.raise_alert(alert_of("sums"))
     said = tracker(site.folder, "silence", "nothing", "--for", "1s", "--reason", "sends what waits")
-    assert "so far no benchmark is called like that; what is known: facts" in said
+    assert "no such benchmark yet; known: facts" in said
     assert "sums" in json.dumps(site.others.taken[0].json())
     assert len(site.others.taken) == 1
     listed = tracker(site.folder, "alerts", "list")
-    assert "channel team: 1 alert waiting: silenced" in listed
+    assert "channel team: 1 alert pending: silenced" in listed
     assert "the data is being mended" in " ".join(listed.split())
     tracker(site.folder, "silence", "facts", "--end")
     assert "facts" in json.dumps(site.others.taken[1].json())
@@ -175,17 +175,20 @@ def test_a_silence_holds_alerts_back_until_it_is_ended(site: Site) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("facts",), "for how long?"),
-        (("facts", "--for", "4h", "--end"), "for how long?"),
-        (("facts", "--for", "4h"), "a silence needs a reason"),
-        (("facts", "--for", "4 weeks", "--reason", "r"), "write 30min, 4h or 2d"),
-        (("facts", "--for", "0h", "--reason", "r"), "1s to 365d"),
+        (("facts",), "missing --for DURATION (or --end)"),
+        (("facts", "--for", "4h", "--end"), "missing --for DURATION (or --end)"),
+        (("facts", "--for", "4h"), "missing --reason"),
+        (("facts", "--for", "4 weeks", "--reason", "r"), "is not a duration (expected 30min, 4h or 2d)"),
+        (("facts", "--for", "0h", "--reason", "r"), "expected a duration from 1s to 365d"),
         (("facts", "--end"), "is not silenced"),
-        (("checkpoint", "--for", "4h", "--reason", "r"), "checkpoint may be a kind of alert or a benchmark"),
-        (("--for", "4h", "--reason", "r"), "silence what?"),
-        (("facts", "--kind", "queue", "--for", "4h", "--reason", "r"), "alerts of the kind queue have no name"),
-        (("--kind", "latency", "--subset", "a", "--for", "4h", "--reason", "r"), "only benchmarks have subsets"),
-        (("facts", "--for", "4h", "--reason", "r", "--run", "other"), "is not of the run of this tracker.toml"),
+        (("checkpoint", "--for", "4h", "--reason", "r"), "checkpoint is ambiguous: alert kind or benchmark"),
+        (("--for", "4h", "--reason", "r"), "missing NAME or --kind"),
+        (("facts", "--kind", "queue", "--for", "4h", "--reason", "r"), "queue alerts have no name"),
+        (("--kind", "latency", "--subset", "a", "--for", "4h", "--reason", "r"), "--subset requires a benchmark"),
+        (
+            ("facts", "--for", "4h", "--reason", "r", "--run", "other"),
+            "does not belong to the run of this tracker.toml",
+        ),
     ],
 )
 def test_a_silence_that_cannot_be_meant_is_refused(site: Site, arguments: tuple[str, ...], said: str) -> None:
@@ -203,4 +206,4 @@ def test_accepting_a_level_tells_that_the_loss_is_over(site: Site) -> None:
     told = [json.dumps(asked.json(), ensure_ascii=False) for asked in site.others.taken]
     assert len(told) == 1  # both are of one checkpoint: one message
     assert "the mix changed on purpose" in told[0]
-    assert "nothing is wrong" in tracker(site.folder, "alerts", "list")
+    assert "no open alerts" in tracker(site.folder, "alerts", "list")

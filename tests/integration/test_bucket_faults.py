@@ -62,10 +62,10 @@ def test_an_outage_makes_no_gap_ends_nothing_and_is_said_once(
         assert watched.source.is_behind()
     watched.source.give_up(watched.clock.now())
     assert watched.reasons() == []
-    assert caplog.text.count("cannot be read at") == 1
+    assert caplog.text.count("cannot read s3://") == 1
     proxy.always = None
     assert watched.steps() == [20]
-    assert "is read again" in caplog.text
+    assert "reachable again" in caplog.text
     watched.look(FIRST_S)
     assert watched.reasons() == [(10, "E-CKPT-INCOMPLETE")]
 
@@ -162,7 +162,7 @@ def refusal(uri: str, access: S3Access) -> str:
 
 
 def test_what_is_wrong_with_keys_bucket_or_address_is_said(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "there is no bucket 'nobodys'" in refusal("s3://nobodys/x", S3Access(endpoint_url=endpoint))
+    assert "no bucket 'nobodys'" in refusal("s3://nobodys/x", S3Access(endpoint_url=endpoint))
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", "/nonexistent")
@@ -304,7 +304,7 @@ def test_one_checkpoint_is_pinned_by_its_address(endpoint: str, tmp_path: Path) 
     assert (pin("checkpoint-10") / "model.safetensors").read_bytes() == trainer.weights(3)
     with pytest.raises(CheckpointNotFound):
         pin("checkpoint-30")
-    with pytest.raises(CheckpointIncomplete, match="holds no weights"):
+    with pytest.raises(CheckpointIncomplete, match="no weights: "):
         pin("checkpoint-20")
     assert len(list((tmp_path / "pins").glob("*/*"))) == 1
 

@@ -157,7 +157,7 @@ def test_a_file_that_comes_too_late_is_said(watched: WatchedBucket, caplog: pyte
     watched.uploads.put("checkpoint-10/chat_template.jinja", b"{{ messages }}")
     watched.look()
     watched.look()
-    assert caplog.text.count("chat_template.jinja was uploaded after the checkpoint had been taken") == 1
+    assert caplog.text.count("chat_template.jinja was uploaded after the checkpoint was pinned") == 1
 
 
 def test_sharded_and_lora_checkpoints_and_runs_in_sub_folders_are_found(watched: WatchedBucket, tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_what_goes_during_the_download_is_a_gap_and_leaves_nothing_behind(watche
     assert watched.look(FIRST_S) == ()
     assert watched.look(FIRST_S) == ()
     assert watched.reasons() == [(10, "E-CKPT-VANISHED")]
-    assert "while it was being downloaded" in watched.source.gaps()[0].message
+    assert "during the download" in watched.source.gaps()[0].message
     assert holds(watched.pins) == []
 
 

@@ -160,7 +160,7 @@ def test_a_checkpoint_goes_from_the_trainers_folder_to_mlflow_and_its_files_to_t
 def test_what_started_before_postgresql_says_so_and_works_when_it_is_there(site: Containers) -> None:
     before, after = " ".join(site.said("worker").split()).split("is ready", 1)
     assert "E-STORE-AWAY" in before  # every five seconds
-    assert "trying again" in before
+    assert "retrying in" in before
     assert "finished" in after
     said = site.said("watch")
     assert said.startswith("error E-STORE-AWAY")
@@ -246,7 +246,7 @@ def test_a_password_that_mlflow_does_not_know_is_said_and_results_wait_until_it_
     with stopped(site, "watch"):
         (site.folder / "docker/secrets/mlflow_tracker_password").write_text("another-password")
         train(runs, 300)
-    site.until(lambda: "refuses access" in site.said("watch")[before:], "the refusal is said")
+    site.until(lambda: "access denied" in site.said("watch")[before:], "the refusal is said")
     said = " ".join(site.said("watch")[before:].split())
     assert "found step 300" in said
     assert "tracking.password_file" in said
@@ -259,7 +259,7 @@ def test_a_wrong_password_of_the_administrator_is_said_when_the_user_is_to_be_ma
     secret = site.folder / "docker/secrets/mlflow_admin_password"
     secret.write_text("not-the-password")
     refused = site.once("mlflow-user", code=1)
-    assert "MLflow refuses admin: HTTP Error 401" in refused
+    assert "MLflow denied access to admin: HTTP Error 401" in refused
     assert "not-the-password" not in refused
 
 

@@ -209,9 +209,9 @@ def held(root: Path, pins: Path) -> Pin:
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ("kill -9 $$", ("killed by SIGKILL", "memory may have run out")),
-        ("echo no >&2; exit 3", ("exit code 3", ".log")),
-        ("sleep 60", ("it said nothing for 0.5 s", ".log")),
+        ("kill -9 $$", ("killed by SIGKILL", "out-of-memory")),
+        ("echo no >&2; exit 3", ("exited with code 3", ".log")),
+        ("sleep 60", ("no progress for 0.5 s", ".log")),
         (
             f'exec {sys.executable} -S "$@"',
             ("No module named", "watch.python"),
@@ -260,7 +260,7 @@ def test_a_state_that_lacks_room_is_not_read_again_before_there_is_room(root: Pa
     script = f"#!/bin/sh\necho run >> {root}/runs\necho '{answer}'\nsleep 10\n"
     consolidator = Consolidator(python=stand_in(root, script), allow_pickle=False, log_dir=root / "logs")
     for _ in range(2):
-        with pytest.raises(DiskFull, match="checkpoint-2 cannot be made into safetensors"):
+        with pytest.raises(DiskFull, match=r"cannot convert .*checkpoint-2 to safetensors"):
             consolidator.whole(pin)
     assert (root / "runs").read_text() == "run\n"
     assert read_pin(Path(pin.folder)) == pin
@@ -298,7 +298,7 @@ def test_the_index_of_a_dcp_state_is_read_without_running_what_it_names(states: 
     source = tmp_path / "step-10"
     shutil.copytree(states / "out-dcp/step-10", source)
     (source / ".metadata").write_bytes(pickle.dumps(Call(tmp_path / "ran")))
-    with pytest.raises(CheckpointUnsafe, match=r"\.metadata names posix\.mkdir"):
+    with pytest.raises(CheckpointUnsafe, match=r"\.metadata references posix\.mkdir"):
         pin_folder(source, run_id="run", pins_dir=tmp_path / "pins", options=options_of(states, "dcp"))
     assert not (tmp_path / "ran").exists()
 
@@ -348,13 +348,13 @@ def test_the_configuration_above_a_sharded_state_is_taken_only_if_it_is_surely_o
 ) -> None:
     source = tmp_path / "out/checkpoint-10"
     shutil.copytree(states / "out-fsdp/checkpoint-10", source)
-    with pytest.raises(CheckpointIncomplete, match=r"it holds no config\.json") as caught:
+    with pytest.raises(CheckpointIncomplete, match=r"no config\.json") as caught:
         pin_folder(source, run_id="run", pins_dir=tmp_path / "pins")
     assert "watch.config_from" in caught.value.hint
     config = tmp_path / "out/config.json"
     text = (states / "base/config.json").read_text()
     config.write_text(text.replace('"num_hidden_layers": 2', '"num_hidden_layers": 3'))
-    with pytest.raises(CheckpointIncomplete, match="is of this model is not certain"):
+    with pytest.raises(CheckpointIncomplete, match="may belong to another model"):
         pin_folder(source, run_id="run", pins_dir=tmp_path / "pins")
     config.write_text(text)
     shutil.copyfile(states / "base/tokenizer.json", tmp_path / "out/tokenizer.json")
@@ -367,16 +367,16 @@ def test_init_says_what_the_weights_are_made_from_and_what_is_missing(states: Pa
     runner = CliRunner()
     arguments = ["--config", str(tmp_path / "tracker.toml"), "--force"]
     zero = runner.invoke(init, [str(states / "out-zero3"), *arguments])
-    assert "1 checkpoint up to step 2 (full, made into safetensors from shards of DeepSpeed ZeRO)" in zero.output
+    assert "1 checkpoint up to step 2 (full, to be converted from DeepSpeed ZeRO shards)" in zero.output
     fsdp = runner.invoke(init, [str(states / "out-fsdp"), *arguments])
-    assert "1 checkpoint up to step 10 (it holds no config.json)" in fsdp.output
+    assert "1 checkpoint up to step 10 (no config.json)" in fsdp.output
 
 
 def test_nothing_is_read_through_a_path_that_leaves_the_folder(states: Path, tmp_path: Path) -> None:
     source = tmp_path / "checkpoint-1"
     shutil.copytree(states / "out-zero1/checkpoint-1", source)
     (source / "latest").write_text("../checkpoint-1/global_step1")
-    with pytest.raises(CheckpointError, match="there is no such folder"):
+    with pytest.raises(CheckpointError, match=r"latest references .*, but that folder does not exist"):
         pin_folder(
             source, run_id="run", pins_dir=tmp_path / "pins", options=WatchOptions(config_from=str(states / "base"))
         )

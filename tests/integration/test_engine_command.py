@@ -20,7 +20,7 @@ def shown(work_dir: Path, *options: str) -> str:
 
 def test_nothing_is_said_to_be_there_where_nothing_ever_ran(work_dir: Path) -> None:
     assert shown(work_dir).splitlines() == [NOTHING_RUNS, NOTHING_PROVED]
-    assert json.loads(shown(work_dir, "--json")) == {"engines": [], "proofs": []}
+    assert json.loads(shown(work_dir, "--json"))["result"] == {"engines": [], "proofs": []}
 
 
 def test_what_an_engine_holds_and_what_is_certified_is_shown(bench: Bench, work_dir: Path) -> None:
@@ -29,7 +29,7 @@ def test_what_an_engine_holds_and_what_is_certified_is_shown(bench: Bench, work_
     assert "tiny step 300" in text
     assert "idle" in text
     assert "certified" in text
-    found = json.loads(shown(work_dir, "--json"))
+    found = json.loads(shown(work_dir, "--json"))["result"]
     (engine,), (kept,) = found["engines"], found["proofs"]
     assert (engine["load_method"], engine["certificate"]) == ("swap", info.certificate)
     assert engine["checkpoints"] == ["tiny step 300"]
@@ -42,7 +42,7 @@ def test_a_refusal_is_shown_with_what_differed_and_the_file_to_delete(bench: Ben
     bench.serve_all(bench.full(1), bench.full(2), args=("--stand-in", "swap-changes-nothing"))
     text = shown(work_dir)
     assert text.splitlines()[-5].startswith("refused")
-    assert "answer 1: token 1 was" in text
+    assert "answer 1: token 1 is " in text
     assert ".refusal.json" in text
 
 
@@ -62,6 +62,6 @@ def test_an_engine_that_its_worker_left_behind_is_said_to_be(bench: Bench, work_
     with start_worker(str(work_dir), bench.full(1).uri, "--python", bench.spec.python) as worker:
         wait_for_line(worker, "serving")
         worker.kill()
-    assert "left behind" in shown(work_dir)
+    assert "leftover" in shown(work_dir)
     bench.serve(bench.full(2))
-    assert "left behind" not in shown(work_dir)
+    assert "leftover" not in shown(work_dir)

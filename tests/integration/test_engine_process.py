@@ -178,7 +178,7 @@ def test_arguments_that_make_no_sense_are_answered_with_the_engines_own_words(
 ) -> None:
     error = failure(engine, checkpoint, replace(spec, args=("--nonsense", "3")))
     assert "error: unrecognized arguments: --nonsense 3" in error.message
-    assert "settings under serve" in error.hint
+    assert "settings in [serve]" in error.hint
 
 
 def test_a_server_that_answers_as_another_model_is_not_believed(
@@ -186,7 +186,7 @@ def test_a_server_that_answers_as_another_model_is_not_believed(
 ) -> None:
     error = failure(engine, checkpoint, replace(spec, args=("--stand-in", "other-model")))
     assert isinstance(error, WrongModel)
-    assert "somebody-elses-model instead of engine-" in error.message
+    assert "models: somebody-elses-model (expected engine-" in error.message
     assert_names_the_log(error, work_dir)
 
 
@@ -204,7 +204,7 @@ def test_a_server_that_never_answers_is_stopped_after_the_timeout(
     engine = VllmEngine(work_dir, LeapingClock(work_dir, "Loading weights"))
     error = failure(engine, checkpoint, replace(spec, args=("--stand-in", "hang")))
     assert isinstance(error, StartTimeout)
-    assert "within 600 s; its last line was: Loading weights took a while" in error.message
+    assert "not ready after 600 s; last log line: Loading weights took a while" in error.message
     assert_names_the_log(error, work_dir)
     assert writers(*work_dir.glob("engines/*.log")) == []
 

@@ -26,7 +26,7 @@ def test_the_summary_names_what_was_forgotten_and_shows_lost_questions(project: 
     assert "\x1b" not in done.stdout  # plain text when piped
     facts = next(line for line in done.stdout.splitlines() if line.startswith("facts "))
     assert facts.split() == ["facts", "0.875", "500-600", "0.050", "−0.825", "±", "0.077", "5", "%", "62", "62", "0.3"]  # noqa: RUF001
-    assert "skills taught facts and sums: −0.700" in done.stdout  # noqa: RUF001
+    assert "facts and sums, learned in phase skills: −0.700" in done.stdout  # noqa: RUF001
     assert done.stdout.count("What colour is the") == 3
     assert "✓ 600" in done.stdout
     assert "✗ 1000" in done.stdout
@@ -40,7 +40,7 @@ def test_more_samples_or_none_can_be_asked_for(project: Path) -> None:
 
 
 def test_as_json_it_holds_every_lost_sample_and_the_texts_of_the_first(project: Path) -> None:
-    document = json.loads(run_tracker(project, "forgetting", "--json", "--samples", "1").stdout)
+    document = json.loads(run_tracker(project, "forgetting", "--json", "--samples", "1").stdout)["result"]
     facts = document["benchmarks"][0]
     assert (facts["benchmark"], len(facts["lost"]), len(facts["details"])) == ("facts", 62, 1)
     assert facts["details"][0]["texts"]["prompt"].startswith("What colour is the")
@@ -58,4 +58,4 @@ def test_a_project_without_results_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "tracker.toml").write_text(FORGETTING_TOML, encoding="utf-8")
     done = run_tracker(tmp_path, "forgetting")
     assert done.returncode == 2
-    assert "nothing is evaluated yet" in done.stderr
+    assert "no evaluated checkpoints yet" in done.stderr

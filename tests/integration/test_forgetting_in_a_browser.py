@@ -53,8 +53,8 @@ def test_strips_numbers_and_lost_samples_are_shown(page: Page, report: Path, tmp
     page.goto(report.as_uri())
     wait_for_texts(
         page,
-        "skills taught facts and sums",
-        "facts: 62 of 80 samples lost, about 0.3 of them by chance",
+        "facts and sums, learned in phase skills",
+        "facts: 62 of 80 samples lost, about 0.3 expected by chance",
         "✓ Right at step 600",
         "✗ Wrong at step 1000",
         "wrong at 100 to 200, right at 300 to 700, wrong at 800 to 1000",
@@ -69,7 +69,7 @@ def test_strips_numbers_and_lost_samples_are_shown(page: Page, report: Path, tmp
 
 def test_subsets_are_folded_until_they_are_asked_for(page: Page, report: Path) -> None:
     page.goto(report.as_uri())
-    summary = page.get_by_text("3 subsets of sums, the largest loss first")
+    summary = page.get_by_text("3 subsets of sums, largest loss first")
     assert not page.locator(".heat-row.part").first.is_visible()
     summary.focus()
     page.keyboard.press("Enter")

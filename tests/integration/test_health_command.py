@@ -54,14 +54,14 @@ def test_whoever_goes_on_is_healthy_and_whoever_is_stopped_or_killed_is_not(proj
             process.send_signal(signal.SIGSTOP)
         for kind, (process, _) in both.items():
             said = until(4, project, kind, *STRICT)
-            assert f"E-HEALTH: {kind} {process.pid} has shown no sign of life for " in said
+            assert f"E-HEALTH: no heartbeat from {kind} {process.pid} for " in said
             assert f"kill -9 {process.pid}" in said
             process.send_signal(signal.SIGCONT)
         for kind in both:
             until(0, project, kind, *STRICT)
     assert len([*(project / ".tracker/work/alive").iterdir()]) == 2  # they were killed
     for kind in both:
-        assert f"no `tracker {kind}` runs here" in tracker(project, "health", kind, code=4)
+        assert f"no `tracker {kind}` is running with the work folder " in tracker(project, "health", kind, code=4)
 
 
 def test_a_watcher_that_stands_by_is_healthy_too(project: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_watcher_that_stands_by_is_healthy_too(project: Path) -> None:
         lines: list[str] = []
         while len(lines) < 2:
             lines = until(0, project, "watch").splitlines()
-        assert sorted(line.split(": ")[1].split(" (")[0] for line in lines) == ["standing by", "watching"]
+        assert sorted(line.split(": ")[1].split(" (")[0] for line in lines) == ["standby", "watching"]
 
 
 def test_a_check_leaves_everything_as_it_is(project: Path) -> None:

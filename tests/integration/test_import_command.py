@@ -43,7 +43,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def reports(home: Path, *run: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(tracker(home, "history", *run, "--json"))["reports"]
+    found: list[dict[str, Any]] = json.loads(tracker(home, "history", *run, "--json"))["result"]["reports"]
     return found
 
 
@@ -60,23 +60,23 @@ def test_a_run_with_samples_is_judged_shown_compared_reported_and_imported_once(
     assert "copa" in tracker(home, "forgetting")
     assert "question 60" in tracker(home, "compare", "3000", "9000", "--json")
     page = Path(tracker(home, "report").strip()).read_text()
-    assert "measured by others and imported" in page
+    assert "imported" in page
     assert "task_version 1.0" in page
     before = reports(home)
     (home / "moved").mkdir()
     (home / "evals").rename(home / "moved" / "elsewhere")
     again = tracker(home, "import", str(home / "moved"))
-    assert "imported 0 checkpoints with 0 results into r, 9 known already" in again
+    assert "imported 0 checkpoints with 0 results into r, 9 already imported" in again
     assert reports(home) == before
 
 
 def test_means_alone_are_suspect_at_most_and_every_page_says_why(home: Path) -> None:
     tracker(home, "import", str(write_run(home, samples=False)))
     assert words(home, "copa")[9000] == "suspect"
-    refused = tracker(home, "compare", "3000", "9000", code=3)
+    refused = " ".join(tracker(home, "compare", "3000", "9000", code=3).split())
     assert "0.900" in refused
-    assert "imported without its samples" in refused
-    assert "imported without their samples" in tracker(home, "forgetting")
+    assert "imported without samples, cannot be paired" in refused
+    assert "imported without samples, no forgetting analysis: " in tracker(home, "forgetting")
     assert Path(tracker(home, "report").strip()).is_file()
 
 
@@ -88,14 +88,14 @@ def test_our_own_measurements_are_never_compared_with_imported_ones(tmp_path: Pa
         write_project(tmp_path, server.base_url, rows=20)
         for step in (100, 3000):
             write_checkpoint(tmp_path / "out" / f"checkpoint-{step}", seed=step)
-        tracker(tmp_path, "run", str(tmp_path / "out" / "checkpoint-100"))
+        tracker(tmp_path, "evaluate", str(tmp_path / "out" / "checkpoint-100"))
         for step in (1000, 2000):
             write_lm_eval(tmp_path / "evals", step, {"sums": right(190)}, samples=True)
         tracker(tmp_path, "import", str(tmp_path / "evals"))
-        tracker(tmp_path, "run", str(tmp_path / "out" / "checkpoint-3000"))
+        tracker(tmp_path, "evaluate", str(tmp_path / "out" / "checkpoint-3000"))
     found = {r["step"]: v for r in reports(tmp_path) for v in r["verdicts"] if v["benchmark"] == "sums"}
     assert [found[step]["word"] for step in (100, 1000, 2000)] == ["first", "incomparable", "inconclusive"]
-    assert "the benchmark's adapter is lm-evaluation-harness, was exact" in found[1000]["reason"]
+    assert "benchmark adapter is lm-evaluation-harness, was exact" in found[1000]["reason"]
     assert found[3000]["comparisons"] == [] or found[3000]["comparisons"][0]["baseline_steps"] == [100]
 
 
@@ -109,7 +109,7 @@ def test_latencies_are_a_part_of_the_history_and_reach_mlflow_under_their_runs_n
         (place / "result.json").write_text(json.dumps(document))
     said = tracker(home, "import", str(home / "bench"), "--run", "theirs")
     assert "imported 2 checkpoints with 2 results into theirs" in said
-    assert "wait for MLflow" not in said
+    assert "pending for MLflow" not in said
     assert [r["step"] for r in reports(home, "theirs")] == [1000, 2000]
     assert "10 in, 3 out, 2 at a time" in Path(tracker(home, "report", "theirs").strip()).read_text()
     with sqlite3.connect(home / ".tracker" / "mlflow.db") as store:
@@ -120,11 +120,11 @@ def test_latencies_are_a_part_of_the_history_and_reach_mlflow_under_their_runs_n
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("results.json", "{", "results.json cannot be read as JSON"),
-        ("other.json", '{"a": 1}', "is no result file that is known; its fields: a"),
-        ("results.json", '{"results": {"t": {"acc": 0.5}}, "versions": {}}', "nothing says which step"),
-        ("step1.json", '{"results": {"t": 5}, "versions": {}}', "`results.t` must be an object, it is 5"),
-        ("samples_t_2026-03-01T10-00-00.1.jsonl", "{}", "no results file of the same evaluation lies beside it"),
+        ("results.json", "{", "results.json as JSON"),
+        ("other.json", '{"a": 1}', "is not a supported result file (fields: a)"),
+        ("results.json", '{"results": {"t": {"acc": 0.5}}, "versions": {}}', "cannot determine the training step"),
+        ("step1.json", '{"results": {"t": 5}, "versions": {}}', "`results.t` is 5 (expected an object)"),
+        ("samples_t_2026-03-01T10-00-00.1.jsonl", "{}", "missing results file of the same evaluation"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_file_and_field(home: Path, name: str, content: str, said: str) -> None:
@@ -138,14 +138,14 @@ def test_what_cannot_be_read_is_refused_with_file_and_field(home: Path, name: st
 @pytest.mark.parametrize("command", ["import", "backfill"])
 def test_a_run_that_nobody_could_ask_for_is_refused(home: Path, command: str, name: str) -> None:
     (home / "out").mkdir()
-    assert f"--run {name!r} is no name for a run" in tracker(home, command, "out", "--run", name, code=2)
+    assert f"invalid --run {name!r}" in tracker(home, command, "out", "--run", name, code=2)
 
 
 def test_a_torn_line_of_samples_is_refused_and_nothing_is_imported(home: Path) -> None:
     write_lm_eval(home / "evals", 1000, {"copa": right(100)}, samples=True)
     (samples,) = (home / "evals").rglob("samples_*.jsonl")
     samples.write_text(samples.read_text()[:-20])
-    assert f"{samples.name}, line {N}: no JSON" in tracker(home, "import", "evals", code=2).replace("\n", "")
+    assert f"{samples.name}, line {N}: invalid JSON" in tracker(home, "import", "evals", code=2).replace("\n", "")
     assert reports(home) == []
 
 
@@ -157,7 +157,7 @@ def test_results_of_another_model_in_the_same_run_are_said(home: Path) -> None:
     other.parent.mkdir(parents=True)
     other.write_text(later.read_text().replace("org/model", "org/thing").replace("step9000", "step10000"))
     said = tracker(home, "import", "other")
-    assert "r holds 2 models: model (9 steps) and thing (1 step); if they are not one training" in said
+    assert "r contains 2 models: model (9 steps) and thing (1 step); use --run NAME to import unrelated models" in said
 
 
 def test_two_imports_into_one_run_come_one_after_the_other(home: Path) -> None:
@@ -165,7 +165,7 @@ def test_two_imports_into_one_run_come_one_after_the_other(home: Path) -> None:
     lock = named_lock(open_project(home / "tracker.toml").database, "import r")
     assert lock.take()
     said = tracker(home, "import", str(folder), code=4)
-    assert "another import into r goes on" in said
+    assert "another import into r is running" in said
     assert "imported 9 checkpoints" in tracker(home, "import", str(folder), "--run", "other")
     lock.release()
     assert "imported 9 checkpoints" in tracker(home, "import", str(folder))

@@ -84,14 +84,14 @@ def test_an_alias_leads_back_to_its_checkpoint(files: MlflowFiles) -> None:
 
 def test_an_alias_of_what_is_not_sent_yet_is_sent_later(files: MlflowFiles) -> None:
     store = sent(files, count=1)
-    with pytest.raises(StoreError, match="no model of step 300 yet"):
+    with pytest.raises(StoreError, match="no model of step 300 in MLflow yet"):
         store.send(naming(("champion", CHECKPOINTS[2])))
 
 
 def test_a_model_that_somebody_else_registered_is_left_alone(files: MlflowFiles) -> None:
     store, client = sent(files), files.client()
     client.create_registered_model(EXPERIMENT)
-    with pytest.raises(StoreError, match="is not of this run"):
+    with pytest.raises(StoreError, match="does not belong to this run"):
         store.send(naming(("champion", CHECKPOINTS[0])))
     assert client.get_registered_model(EXPERIMENT).aliases == {}
 
@@ -144,7 +144,7 @@ def test_two_projects_with_a_run_of_one_name_never_move_each_others_aliases(file
     other = MlflowStore(files.settings(output_dir="/elsewhere"))
     for record, report in zip(RUN.records, RUN.reports, strict=True):
         other.send(tracking_batch(record, report))
-    with pytest.raises(StoreError, match="is not of this run"):
+    with pytest.raises(StoreError, match="does not belong to this run"):
         other.send(naming(("champion", CHECKPOINTS[3])))
     assert aliases(files.client()) == {"champion": "100"}
 

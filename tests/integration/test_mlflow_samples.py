@@ -176,4 +176,4 @@ def test_a_server_that_is_down_is_named_after_the_comparison(project: Path, tmp_
     result = compare(tmp_path, "--mlflow")
     assert "forgotten" in result.output or "regressed" in result.output
     assert isinstance(result.exception, TrackingUnreachable)
-    assert "give the command again" in result.exception.hint
+    assert "run the command again" in result.exception.hint

@@ -49,7 +49,10 @@ def test_a_plan_for_a_code_benchmark_is_refused_before_anything_is_asked(
     adapter: str, evaluator: EvalScopeEvaluator, data: Path
 ) -> None:
     """However the plan came into the queue: by an older version, or by hand."""
-    with OpenAIServer(lambda _: Reply(text="x")) as server, pytest.raises(EvaluateError, match="runs code"):
+    with (
+        OpenAIServer(lambda _: Reply(text="x")) as server,
+        pytest.raises(EvaluateError, match="executes model-generated code"),
+    ):
         ask(evaluator, server, Benchmark(name="code", adapter=adapter, data=str(data)), plan_id="code")
     assert server.requests == []
 
@@ -68,7 +71,7 @@ def test_the_evaluator_itself_runs_no_code_when_it_is_asked_to(data: Path, tmp_p
     finally:
         child.stop()
     error = error_of(said, logs="")
-    assert "runs code that the model wrote" in error.message
+    assert "executes model-generated code" in error.message
     assert "sandbox" in error.hint
     assert not ran.exists()
 

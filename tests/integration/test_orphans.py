@@ -123,7 +123,7 @@ def test_what_a_killed_tracker_run_leaves_is_ended_by_the_next_command(tmp_path:
     )
     tracker = shutil.which("tracker", path=str(Path(sys.executable).parent))
     assert tracker is not None
-    with subprocess.Popen([tracker, "run", str(checkpoint)], cwd=tmp_path, stdout=subprocess.DEVNULL) as running:
+    with subprocess.Popen([tracker, "evaluate", str(checkpoint)], cwd=tmp_path, stdout=subprocess.DEVNULL) as running:
         logs: list[Path] = []
         while not writers(*logs):
             assert running.poll() is None
@@ -134,4 +134,4 @@ def test_what_a_killed_tracker_run_leaves_is_ended_by_the_next_command(tmp_path:
     shown = subprocess.run([tracker, "history"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert writers(*logs) == []
     assert not list(tmp_path.rglob("engines/*.pid"))
-    assert "killed worker left behind" in shown.stderr
+    assert "leftover evaluator process" in shown.stderr

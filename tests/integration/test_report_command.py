@@ -49,7 +49,7 @@ def test_a_checkpoint_has_a_page_of_its_own_and_the_run_links_to_it(project: Pat
     run_page = folder / "tiny-forgetting.html"
     alone = run_tracker(project, "report", "700", "--output", str(folder / "alone.html"))
     assert alone.returncode == 0, alone.stderr
-    assert "The whole run" not in (folder / "alone.html").read_text(encoding="utf-8")
+    assert "Report of the run" not in (folder / "alone.html").read_text(encoding="utf-8")
     run_tracker(project, "report", "--output", str(run_page))
     done = run_tracker(project, "report", "tiny-forgetting@700")
     assert done.returncode == 0, done.stderr
@@ -58,7 +58,7 @@ def test_a_checkpoint_has_a_page_of_its_own_and_the_run_links_to_it(project: Pat
     beside = folder / path.name
     assert run_tracker(project, "report", "tiny-forgetting@700", "--output", str(beside)).returncode == 0
     html = beside.read_text(encoding="utf-8")
-    assert '<a href="tiny-forgetting.html">The whole run</a>' in html
+    assert '<a href="tiny-forgetting.html">Report of the run</a>' in html
     assert "✗ Wrong at step 700" in html  # texts of both checkpoints come from disk
     run_tracker(project, "report", "--output", str(run_page))
     assert f'<a href="{path.name}">700</a>' in run_page.read_text(encoding="utf-8")
@@ -73,14 +73,15 @@ def test_the_pages_of_a_run_and_of_all_its_checkpoints_link_to_each_other(projec
     assert len(pages) == 10
     assert {name for name in pages if f'href="{name}"' in of_run} == pages
     assert all(
-        '<a href="run%20%231.html">The whole run</a>' in (folder / name).read_text(encoding="utf-8") for name in pages
+        '<a href="run%20%231.html">Report of the run</a>' in (folder / name).read_text(encoding="utf-8")
+        for name in pages
     )
 
 
 def test_all_pages_of_one_checkpoint_are_a_usage_error(project: Path) -> None:
     done = run_tracker(project, "report", "700", "--checkpoints")
     assert done.returncode == 2
-    assert "700 names one checkpoint" in done.stderr
+    assert "--checkpoints requires a run, but 700 is a checkpoint" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["latest", "best", "best:facts", "tiny-forgetting@best"])
@@ -94,21 +95,21 @@ def test_every_name_of_a_checkpoint_is_taken(project: Path, tmp_path: Path, name
 def test_a_step_that_was_not_evaluated_is_a_usage_error_that_names_the_others(project: Path) -> None:
     done = run_tracker(project, "report", "650")
     assert done.returncode == 2
-    assert "run tiny-forgetting has no evaluated step 650" in done.stderr
+    assert "no evaluated step 650 in run tiny-forgetting" in done.stderr
     assert "evaluated steps: 100, 200" in done.stderr
 
 
 def test_an_unknown_run_is_a_usage_error_that_names_the_known_ones(project: Path) -> None:
     done = run_tracker(project, "report", "nope")
     assert done.returncode == 2
-    assert "no run is called 'nope'" in done.stderr
+    assert "no run 'nope'" in done.stderr
     assert "known runs: tiny-forgetting" in done.stderr
 
 
 def test_a_place_that_cannot_be_written_is_an_infrastructure_error(project: Path) -> None:
     done = run_tracker(project, "report", "--output", "/proc/nowhere/r.html")
     assert done.returncode == 4
-    assert "the report /proc/nowhere/r.html cannot be written" in done.stderr
+    assert "cannot write report /proc/nowhere/r.html" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -116,7 +117,7 @@ def test_a_project_without_results_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "tracker.toml").write_text(FORGETTING_TOML, encoding="utf-8")
     done = run_tracker(tmp_path, "report")
     assert done.returncode == 2
-    assert "nothing is evaluated yet" in done.stderr
+    assert "no evaluated checkpoints yet" in done.stderr
     assert "tracker watch" in done.stderr
 
 

@@ -88,7 +88,7 @@ def test_neither_a_phone_nor_paper_cuts_anything(page: Page, folder: Path, name:
     page.set_viewport_size({"width": 702, "height": 1000})
     assert page.evaluate("document.documentElement.scrollWidth") == 702
     assert page.locator(".filter:visible, nav:visible, .skip:visible").count() == 0
-    assert page.get_by_text("How it was measured").last.is_visible()
+    assert page.get_by_text("Measurement", exact=True).last.is_visible()
 
 
 def test_the_checks_find_what_is_wrong(page: Page) -> None:
@@ -114,16 +114,16 @@ def test_the_checkpoint_page_tells_scores_changes_latency_and_cost(page: Page, f
     wait_for_texts(
         page,
         "tiny-forgetting, step 700",
-        "Every benchmark beside step 600, the checkpoint before, and beside the best block",
-        "facts, since step 600",
+        "Each benchmark compared with step 600 (previous checkpoint) and with the best earlier block",
+        "facts vs. step 600",
         "✗ Wrong at step 700",
-        "Measured at different hours",
+        "Measured at different times",
         "30.0 s",
     )
     assert page.locator("#latency svg.chart:visible path.line").count() == 6
     widths = [svg.bounding_box() for svg in page.locator("#latency svg.chart:visible").all()]
     assert all(box is not None and box["width"] > 250 for box in widths)
-    page.get_by_role("link", name="The whole run").click()
+    page.get_by_role("link", name="Report of the run").click()
     wait_for_texts(page, "Best checkpoint")
     page.get_by_role("link", name="700", exact=True).click()
     assert page.url.endswith("checkpoint.html")
@@ -150,7 +150,7 @@ def test_changes_can_be_narrowed_to_one_kind_and_one_benchmark(page: Page, folde
     assert lost.count() >= 6
     all_gained = gained.count()
     assert all_gained >= 1
-    page.get_by_label("only lost").focus()
+    page.get_by_label("lost only").focus()
     page.keyboard.press("Space")
     assert gained.count() == 0
     assert lost.count() >= 6
@@ -159,7 +159,7 @@ def test_changes_can_be_narrowed_to_one_kind_and_one_benchmark(page: Page, folde
     page.get_by_label("Benchmark", exact=True).select_option("sums")
     shown = page.locator("#changes article:visible h3").all_text_contents()
     assert shown
-    assert all(title.startswith("sums, since") for title in shown)
+    assert all(title.startswith("sums vs. step") for title in shown)
 
 
 def test_the_ledger_can_be_narrowed_and_opens_its_folds(page: Page, tmp_path: Path) -> None:

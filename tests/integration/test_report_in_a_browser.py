@@ -100,11 +100,11 @@ def test_what_the_judge_says_is_shown_with_its_evidence(page: Page, judged_repor
     page.goto(judged_report.as_uri())
     wait_for_texts(
         page,
-        "trivia / history was forgotten since step 600; the answers of sums got longer since step 700.",
+        "trivia / history was forgotten since step 600; answers to sums got longer since step 700.",
         "△ recovered",
         "mean of 10, best of 12 blocks",
-        "samples alone 4.4e-09",
-        "smallest loss to be seen: 0.084 alone, 0.048 by four together",
+        "samples only 4.4e-09",
+        "minimum detectable loss: 0.084, mean of four: 0.048",
         "sums, output length",
         "level of step 800 accepted on 2026-03-15: the data mix changed on purpose",
         "recovered at step 1000, below until step 800",

@@ -42,7 +42,7 @@ def adapters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
 
 def test_the_second_checkpoint_certifies_and_the_others_are_swapped_in(plain: Series) -> None:
     assert plain.methods == ["cold", "cold", "swap", "swap", "swap"]
-    assert "equal to the bit" in plain.infos[1].load_reason
+    assert "bitwise equal to a cold start" in plain.infos[1].load_reason
     ((_, proof),) = every_proof(plain.work_dir / "certificates")
     assert proof.is_certificate
     assert {info.certificate for info in plain.infos[2:]} == {proof.kind.id}
@@ -119,7 +119,7 @@ def test_the_folder_that_an_engine_was_started_on_may_go(plain: Series, tmp_path
 
 def test_adapters_are_loaded_beside_their_base_as_after_a_cold_start_to_the_bit(adapters: Series) -> None:
     assert adapters.methods == ["cold", "cold", "adapter", "adapter", "cold"]
-    assert adapters.infos[4].load_reason == "it was in the engine already"
+    assert adapters.infos[4].load_reason == "already loaded"
     first, second, third, first_again, second_again = adapters.answers
     assert first_again == first
     assert second_again == second

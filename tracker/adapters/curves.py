@@ -71,7 +71,7 @@ def _state(path: Path) -> dict[str, object]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
-        log.warning("no training curves from %s: %s", path, error)
+        log.warning("cannot read training curves from %s: %s", path, error)
         return {}
     if isinstance(document, dict):
         return document
@@ -84,7 +84,7 @@ def _logged_rows(folder: Path) -> Iterator[object]:
             if is_training_log(path.name) and path.stat().st_size <= MAX_LOG_BYTES:
                 yield from _rows(path)
     except OSError as error:
-        log.warning("no training curves from the logs in %s: %s", folder, error)
+        log.warning("cannot read training curves from the logs in %s: %s", folder, error)
 
 
 def _logs(folder: Path) -> Iterator[Path]:

@@ -88,7 +88,7 @@ def write_bundle(path: Path, case: GateCase, report: GateReport) -> None:
         raise
     except OSError as error:
         draft.unlink(missing_ok=True)
-        raise write_error(error, f"{path} cannot be written", hint="name another --bundle") from error
+        raise write_error(error, f"cannot write {path}", hint="pass another --bundle path") from error
 
 
 def read_bundle(path: Path) -> Bundle:
@@ -101,10 +101,10 @@ def read_bundle(path: Path) -> Bundle:
     try:
         file = path.open("rb")
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}", hint="name a file of --bundle") from error
+        raise ConfigError(f"cannot read {path}: {error.strerror}", hint="pass a file that --bundle wrote") from error
     try:
         with file, zipfile.ZipFile(file) as bundle:
-            from_document(_entry(bundle, "gate.json"), dict, what=f"the bundle {path}", hint="write it again")
+            from_document(_entry(bundle, "gate.json"), dict, what=f"the bundle {path}", hint="write the bundle again")
             said = _SAID.validate_json(_entry(bundle, "said.json"))
             return Bundle(case=_case(bundle, path, said), said=said)
     # zipfile seeks before the beginning of a file that has lost it, which is an OSError
@@ -118,7 +118,7 @@ def read_bundle(path: Path) -> Bundle:
         RuntimeError,
         OSError,
     ) as error:
-        raise StoreError(f"{path} is no bundle of `tracker gate`, or damaged", hint="write it again") from error
+        raise StoreError(f"{path} is damaged or not a `tracker gate` bundle", hint="write the bundle again") from error
 
 
 # --- private
@@ -128,7 +128,7 @@ def _case(bundle: zipfile.ZipFile, path: Path, said: RecordedDecision) -> GateCa
     noise: Any = json.loads(_entry(bundle, "noise.json"))
     jitters = dict(_JITTERS.validate_python(noise["jitters"]))
     if not all(0 <= jitter.tau2 <= 1 and 0 <= jitter.variance <= 1 for jitter in jitters.values()):  # nor NaN
-        raise ValueError("a jitter that no run has")
+        raise ValueError("jitter out of range")
     return GateCase(
         baseline=_record(bundle, "baseline.record"),
         candidate=_record(bundle, "candidate.record"),
@@ -145,7 +145,7 @@ def _policy(text: bytes, path: Path, said: RecordedDecision) -> GatePolicy:
     policy = _POLICY.validate_json(text)
     unknown = next(_unknown(json.loads(text), _POLICY.dump_python(policy, mode="json"), ""), None)
     if unknown is not None:
-        what = f"{path} demands {unknown!r}, which this program does not know"
+        what = f"{path} requires {unknown!r}, which this version does not support"
         raise StoreError(what, hint=f"replay it with tracker {said.program}, which wrote it")
     return policy
 

@@ -25,7 +25,7 @@ _CONFIG = Path("configs") / "task_config.yaml"
 _SAMPLES = re.compile(r"samples_(?P<task>.+?)(?:_(?P<time>\d{4}-\d{2}-\d{2}T[\d.:-]+))?\.jsonl")
 _RESULTS_TIME = re.compile(r".*_(?P<time>\d{4}-\d{2}-\d{2}T[\d.:-]+)\.json")
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
-_HINT = "tracker import reads lm-evaluation-harness, EvalScope and vllm bench serve: docs/import.md"
+_HINT = "supported: lm-evaluation-harness, EvalScope and vllm bench serve (docs/how-to/import.md)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,19 +42,19 @@ class FoundResults:
 
     sheets: tuple[Sheet, ...]
     passed_over: tuple[LeftOut, ...]
-    """Files in folders that are no results."""
+    """Files in folders that are not results."""
 
 
 def read_results(paths: Sequence[Path], asked: ImportRequest, *, progress: Callable[[str], None]) -> FoundResults:
     """Read every result at or below `paths`.
 
     Raises:
-        BadData: a path is missing, a file that was named is no result, or a result cannot be read.
+        BadData: a path is missing, a file that was named is not a result, or a result cannot be read.
     """
     reading = _Reading(asked=asked, progress=progress)
     for path in paths:
         if not path.exists():
-            raise BadData(f"{path} does not exist", hint="name a result file, or a folder that holds some")
+            raise BadData(f"{path} does not exist", hint="pass a result file or a folder with result files")
         reading.read(path.absolute())
     return FoundResults(sheets=tuple(reading.sheets), passed_over=tuple(reading.passed_over))
 
@@ -98,8 +98,8 @@ class _Reading:
             results = _results_beside(file, match.group("time")) if match else None
             if results is None:
                 raise BadData(
-                    f"{_shown(file)}: no results file of the same evaluation lies beside it",
-                    hint=f"it says how was asked: name the folder that holds both; {_HINT}",
+                    f"missing results file of the same evaluation beside {_shown(file)}",
+                    hint=f"pass the folder that contains both; {_HINT}",
                 )
             file = results
         self._read_json(file, file.parent, is_named=True)
@@ -118,9 +118,9 @@ class _Reading:
             self.sheets.append(sheet_of_bench_serve(fields, given))
         elif is_named:
             keys = ", ".join(list(document)[:8]) or "none"
-            raise BadData(f"{_shown(file)} is no result file that is known; its fields: {keys}", hint=_HINT)
+            raise BadData(f"{_shown(file)} is not a supported result file (fields: {keys})", hint=_HINT)
         else:
-            self.passed_over.append(LeftOut(source=_shown(file), name=file.name, reason="no result file that is known"))
+            self.passed_over.append(LeftOut(source=_shown(file), name=file.name, reason="not a supported result file"))
 
     def _samples_beside(self, results: Path) -> dict[str, tuple[dict[str, object], ...]]:
         """Return the samples that were written with a results file, by task; each folder is listed once."""
@@ -173,11 +173,11 @@ def _json_object(file: Path) -> dict[str, object]:
         document = _parsed(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise BadData(
-            f"{_shown(file)} cannot be read as JSON: {error}",
-            hint=f"if it was cut off, copy it again or wait until it is written; {_HINT}",
+            f"cannot read {_shown(file)} as JSON: {error}",
+            hint=f"if it is truncated, copy it again or wait until it is complete; {_HINT}",
         ) from error
     if not isinstance(document, dict):
-        raise BadData(f"{_shown(file)} holds no JSON object", hint=_HINT)
+        raise BadData(f"{_shown(file)} is not a JSON object", hint=_HINT)
     return document
 
 
@@ -195,16 +195,16 @@ def _rows(file: Path) -> tuple[dict[str, object], ...]:
     try:
         lines = file.read_text(encoding="utf-8").split("\n")
     except (OSError, ValueError) as error:
-        raise BadData(f"{_shown(file)} cannot be read: {error}", hint=_HINT) from error
+        raise BadData(f"cannot read {_shown(file)}: {error}", hint=_HINT) from error
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
             row = _parsed(line)
         except (ValueError, RecursionError) as error:
-            raise BadData(f"{_shown(file)}, line {number}: no JSON ({error})", hint="copy the file again") from error
+            raise BadData(f"{_shown(file)}, line {number}: invalid JSON ({error})", hint="copy it again") from error
         if not isinstance(row, dict):
-            raise BadData(f"{_shown(file)}, line {number}: no JSON object", hint=_HINT)
+            raise BadData(f"{_shown(file)}, line {number}: not a JSON object", hint=_HINT)
         rows.append(row)
     return tuple(rows)
 
@@ -231,9 +231,9 @@ def _evalscope_sheet(folder: Path, given: Given) -> Sheet:
     try:
         config: Any = yaml.safe_load(config_file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise BadData(f"{_shown(config_file)} cannot be read: {error}", hint=_HINT) from error
+        raise BadData(f"cannot read {_shown(config_file)}: {error}", hint=_HINT) from error
     if not isinstance(config, dict):
-        raise BadData(f"{_shown(config_file)} holds no settings", hint=_HINT)
+        raise BadData(f"no settings in {_shown(config_file)}", hint=_HINT)
     reports = {}
     for file in _of_one_model(folder, "reports", ".json"):
         report = Fields(source=_shown(file), values=_json_object(file))
@@ -257,7 +257,7 @@ def _of_one_model(folder: Path, kind: str, suffix: str) -> tuple[Path, ...]:
     models = sorted({file.parent.name for file in files})
     if len(models) > 1:
         raise BadData(
-            f"{_shown(folder / kind)} holds results of {len(models)} models: {', '.join(models)}",
-            hint="import a folder in which every evaluation has a folder of its own",
+            f"{_shown(folder / kind)} contains results of {len(models)} models: {', '.join(models)}",
+            hint="give each evaluation its own folder",
         )
     return files

@@ -30,16 +30,14 @@ def read_secret(*, variable: str, file: Path | None, setting: str) -> str:
         take_out([variable])
         value = _TAKEN.get(variable, "")
         if not value:
-            raise ConfigError(
-                f"the environment variable {variable} is not set", hint=f"{setting}_env names it: set it before"
-            )
+            raise ConfigError(f"environment variable {variable} is not set", hint=f"set it, or change {setting}_env")
         return value
     if file is None:
         return ""
     try:
         first, *_ = file.read_text(encoding="utf-8").splitlines() or [""]
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file} cannot be read: {error}", hint=f"{setting}_file names it") from error
+        raise ConfigError(f"cannot read {file}: {error}", hint=f"fix {setting}_file") from error
     if not first:
-        raise ConfigError(f"{file} has no password in its first line", hint=f"{setting}_file names it")
+        raise ConfigError(f"no secret in the first line of {file}", hint=f"fix {setting}_file")
     return register_secret(first)

@@ -28,7 +28,7 @@ _OF_BENCHMARK = re.compile(r"(?:(?P<run>.+?)@)?best:(?P<benchmark>.+)")
 _PLACE = re.compile(r"(?:(?P<run>.+)@)?(?P<place>latest|best|\d+(?::[\w-]*)?)")
 _SHOWN = 20
 """Steps that a hint lists."""
-HOW_TO_NAME = "write STEP, RUN@STEP, latest, best, best:BENCHMARK or models:/NAME@ALIAS"
+HOW_TO_NAME = "use STEP, RUN@STEP, latest, best, best:BENCHMARK or models:/NAME@ALIAS"
 
 Outlines = Callable[[str], tuple[Report, ...]]
 
@@ -45,7 +45,7 @@ def known_run(history: RecordStore, run: str) -> str:
         ConfigError: it does not.
     """
     if run not in history.runs():
-        raise ConfigError(f"no run is called {run!r}", hint=f"known runs: {', '.join(history.runs()) or 'none yet'}")
+        raise ConfigError(f"no run {run!r}", hint=f"known runs: {', '.join(history.runs()) or 'none yet'}")
     return run
 
 
@@ -88,14 +88,14 @@ def choose_run(known: Sequence[str], named: str | None, *, own: str) -> str:
         ConfigError: there is none, or several to choose from.
     """
     if not known:
-        raise ConfigError("nothing is evaluated yet", hint="`tracker watch` evaluates checkpoints as they appear")
+        raise ConfigError("no evaluated checkpoints yet", hint="evaluate checkpoints with `tracker watch`")
     if named is not None and named not in known:
-        raise ConfigError(f"no run is called {named!r}", hint=f"known runs: {', '.join(known)}")
+        raise ConfigError(f"no run {named!r}", hint=f"known runs: {', '.join(known)}")
     if named is not None or own in known:
         return named or own
     if len(known) == 1:
         return known[0]
-    raise ConfigError("the project has several runs", hint=f"name one of them: {', '.join(known)}")
+    raise ConfigError("the project has several runs", hint=f"choose one of them: {', '.join(known)}")
 
 
 # --- private
@@ -107,7 +107,7 @@ def _checkpoint(history: RecordStore, name: str, default_run: str, outlines: Out
         return _best(history, run, of_benchmark["benchmark"], outlines)
     match = _PLACE.fullmatch(name)
     if match is None:
-        raise ConfigError(f"{name!r} names no checkpoint", hint=HOW_TO_NAME)
+        raise ConfigError(f"invalid checkpoint reference {name!r}", hint=HOW_TO_NAME)
     run, place = known_run(history, match["run"] or default_run), match["place"]
     if place == BEST:
         return _best(history, run, None, outlines)
@@ -120,7 +120,7 @@ def _at(run: str, place: str, reports: Sequence[Report]) -> Report:
         if (step == "latest" or int(step) == report.step) and report.checkpoint.digest.startswith(digest):
             return report
     known = _steps_text({report.step for report in reports})
-    raise ConfigError(f"run {run} has no evaluated step {place}", hint=f"evaluated steps: {known}")
+    raise ConfigError(f"no evaluated step {place} in run {run}", hint=f"evaluated steps: {known}")
 
 
 def _steps_text(steps: Iterable[int]) -> str:
@@ -137,22 +137,22 @@ def _best(history: RecordStore, run: str, benchmark: str | None, outlines: Outli
     best = best_of_run(run, history, benchmark)
     if best is None:
         measured = ", ".join(newest_scores(run, history).benchmarks()) or "none yet"
-        what = "every benchmark of its suite" if benchmark is None else f"the whole of {benchmark}"
+        what = "all benchmarks of its suite" if benchmark is None else f"all of {benchmark}"
         raise ConfigError(
-            f"no checkpoint of run {run} has a score of {what}", hint=f"benchmarks with scores: {measured}"
+            f"no checkpoint of run {run} has a score for {what}", hint=f"benchmarks with scores: {measured}"
         )
     step, digest = best.checkpoint.step, best.checkpoint.digest
     same = [r for r in _newest_first(outlines(run)) if (r.step, r.checkpoint.digest) == (step, digest)]
     if not same:  # recorded a moment ago
-        raise ConfigError(f"step {step} of run {run} is not judged yet", hint="try again in a moment")
+        raise ConfigError(f"step {step} of run {run} has no verdict yet", hint="retry in a moment")
     same.sort(key=lambda report: report.plan_id != best.plan.id)
     return same[0]
 
 
 def _registered(project: Project, name: str, outlines: Outlines) -> Report:
     if not project.config.tracking.enabled:
-        hint = "name it RUN@STEP, or set tracking.enabled = true"
-        raise ConfigError(f"{name} is a name of MLflow's registry, and nothing is written to MLflow", hint=hint)
+        hint = "use RUN@STEP, or set tracking.enabled = true"
+        raise ConfigError(f"cannot look up {name}: tracking.enabled is false", hint=hint)
     found = project.mlflow.registered(name)
     # The same weights may be in several runs, such as the model that all of them begin with.
     for run in sorted(project.history.runs(), key=lambda run: (run != found.run_id, run)):
@@ -161,7 +161,7 @@ def _registered(project: Project, name: str, outlines: Outlines) -> Report:
         same = [report for report in _newest_first(outlines(run)) if report.plan_id in plans]
         if same:
             return same[0]
-    what = f"{name} is step {found.step} of a run that is not in this project's history"
+    what = f"{name} is step {found.step} of a run outside this project's history"
     raise ConfigError(what, hint=f"known runs: {', '.join(project.history.runs()) or 'none yet'}")
 
 

@@ -116,11 +116,11 @@ class _Stores:
         except StoreError as error:
             # By its code: what a database says of one and the same fault differs from try to try.
             if error.code != self._error_code:
-                log.warning("%s; trying again", error)
+                log.warning("%s; retrying", error)
             self._error_code = error.code
             return
         if self._error_code:
-            log.warning("the stores work again")
+            log.warning("database reachable again")
         self._error_code = ""
 
 
@@ -149,5 +149,5 @@ class _QuietTime:
 def _revive(world: World) -> bool:
     revived = world.queue.revive(given_up=world.keeping.pins.given_up())
     if revived:
-        log.warning("tried again, because its evaluation had failed: %s", count_text(revived, "checkpoint"))
+        log.warning("requeued %s after a failed evaluation", count_text(revived, "checkpoint"))
     return True

@@ -9,6 +9,7 @@ from eval_jobs.types import Checkpoint
 from tracker.app.world import QueueOrder, WatchState, World
 from tracker.domain.alerts.rules import alert_of_gap
 from tracker.domain.checkpoints.gaps import unsettled
+from tracker.domain.records.display import count_text
 from tracker.domain.records.types import Gap
 
 
@@ -42,8 +43,8 @@ def skip_surplus(world: World, state: WatchState, now: datetime) -> tuple[Gap, .
 def gap_of_skipped(checkpoint: Checkpoint, order: QueueOrder, now: datetime) -> Gap:
     """Return what is remembered of a checkpoint that was skipped. Pure."""
     error = CheckpointSkipped(
-        f"{order.max_waiting} newer checkpoints were waiting",
-        hint=f'`tracker run {checkpoint.uri}` evaluates it, watch.backlog = "all" every one; more workers skip fewer',
+        f"queued behind {count_text(order.max_waiting, 'newer checkpoint')}",
+        hint=f'evaluate it with `tracker evaluate {checkpoint.uri}`, add workers, or set watch.backlog = "all"',
     )
     return Gap(
         run_id=checkpoint.run_id,

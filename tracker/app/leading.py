@@ -115,12 +115,12 @@ def stand_by(lead: Lead, run: str, *, output_dir: str, clock: Clock, show: Calla
 
 def _warn_of_other_folder(before: Leader | None, run: str, output_dir: str) -> None:
     if before is not None and not _is_at(before, output_dir):
-        log.warning("run %s was watched at %s before: both folders share one history", run, before.output_dir)
+        log.warning("run %s was previously watched at %s: both folders share one history", run, before.output_dir)
 
 
 def _refusal(leader: Leader | None, run: str) -> ConfigError:
     where = "elsewhere" if leader is None else leader.sentence(run)
-    return ConfigError(where, hint="give one of the two runs another run.name")
+    return ConfigError(where, hint="set another run.name for one of the two runs")
 
 
 def _is_at(leader: Leader | None, output_dir: str) -> bool:
@@ -130,5 +130,5 @@ def _is_at(leader: Leader | None, output_dir: str) -> bool:
 def _reported(error: StoreUnavailable, before: str) -> str:
     """Say once what is wrong."""
     if error.message != before:
-        log.warning("%s; trying again", error)
+        log.warning("%s; retrying", error)
     return error.message

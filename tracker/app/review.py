@@ -111,7 +111,7 @@ def warn_of_baseline(record: EvalRecord, run_context: RunContext, policy: Policy
             lacking.append(result.benchmark)
     if lacking:
         log.warning(
-            "%s: not compared with policy.baseline %s@%d, which has no result measured alike: "
+            "%s: not compared with policy.baseline %s@%d, which has no comparable result: "
             "evaluate it with these settings, or change policy.baseline",
             ", ".join(lacking),
             pinned.run_id,

@@ -27,30 +27,45 @@ _OBJECTS_UNTIL_COLLECTION = 50_000
 """A command imports and reads much that stays: looking through it after every 700 objects is a fifth of its time."""
 
 
-COMMANDS = {
-    "init": "Write a tracker.toml from what is in an output folder.",
-    "watch": "Evaluate every checkpoint of a run as it appears.",
-    "worker": "Evaluate plans of a database on this machine.",
-    "run": "Evaluate one checkpoint now.",
-    "calibrate": "Ask a checkpoint twice: what does repeating an evaluation change?",
-    "backfill": "Evaluate what a folder of checkpoints holds.",
-    "import": "Take over results that others measured.",
-    "sweep": "Ask checkpoints and other models in many variants, by a timetable or now.",
-    "history": "Show scores and verdicts by step.",
-    "costs": "Show what every checkpoint cost.",
-    "bisect": "Find the step at which a benchmark was lost.",
-    "compare": "Compare two checkpoints sample by sample.",
-    "gate": "Say whether a checkpoint may take another one's place.",
-    "forgetting": "Show what a run forgot, and which samples are lost.",
-    "gc": "Give up weights and answers beyond the budget of [keep].",
-    "accept": "Accept a level of a benchmark as the new normal.",
-    "alerts": "Show what is wrong and who was told, or try a channel.",
-    "silence": "Tell nobody of something for a while.",
-    "engine": "Show what engines hold, and what is certified.",
-    "health": "Say whether the watcher or a worker goes on.",
-    "ui": "Open the MLflow pages of this project.",
+GROUPS = {
+    "Set up": {
+        "init": "Create a tracker.toml for an output folder.",
+        "calibrate": "Measure run-to-run noise by evaluating a checkpoint twice.",
+        "import": "Import results of lm-eval, EvalScope or vllm bench.",
+    },
+    "Watch": {
+        "watch": "Evaluate every checkpoint of a run as it appears.",
+        "worker": "Evaluate checkpoints for a watcher, on this or another machine.",
+        "backfill": "Evaluate all checkpoints in a folder.",
+        "evaluate": "Evaluate one checkpoint now.",
+        "sweep": "Run benchmark sweeps, on a schedule or on demand.",
+    },
+    "Inspect": {
+        "history": "Show scores and verdicts by step.",
+        "compare": "Compare two checkpoints sample by sample.",
+        "forgetting": "Show what a run forgot, with the lost samples.",
+        "costs": "Show time, tokens and GPU time of every checkpoint.",
+        "report": "Write a self-contained HTML report.",
+        "ui": "Start MLflow on this project's results.",
+    },
+    "Decide": {
+        "gate": "Decide whether a candidate may replace a baseline.",
+        "bisect": "Find the step at which a benchmark was lost.",
+        "accept": "Accept the current score of a benchmark as its new baseline.",
+    },
+    "Operate": {
+        "alerts": "List open alerts and their delivery; test a channel.",
+        "silence": "Silence matching alerts for a while.",
+        "engine": "Show running engines and certified weight swaps.",
+        "health": "Check that the watcher or a worker is alive.",
+        "gc": "Delete pinned weights and answers beyond the [keep] limits.",
+    },
 }
-"""What each does, so that the help imports none of them; in the order of a first use, which is that of the help."""
+"""The commands with their summaries by group, in the order of `--help`, which imports none of them."""
+
+COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
+REPORT = "report"
+"""Ours too, but of the layer above: found by its entry point, as the commands of plugins are."""
 
 
 def module_of(command: str) -> str:
@@ -92,16 +107,21 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return one command, None when there is none of that name."""
         del ctx
-        if cmd_name in COMMANDS:
+        if cmd_name in COMMANDS and cmd_name != REPORT:
             command: click.Command = importlib.import_module(module_of(cmd_name)).command
             return command
-        return next((_loaded(point) for point in _plugins() if point.name == cmd_name), None)
+        return next((_loaded(point) for point in _points() if point.name == cmd_name), None)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands; importing our own is not needed for that."""
+        """List the commands by group."""
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([*COMMANDS.items(), *((point.name, _summary(point)) for point in _plugins())])
+        width = max(map(len, COMMANDS))
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:<{width}}", text) for name, text in commands.items()])
+        if plugins := _plugins():
+            with formatter.section("Plugins"):
+                formatter.write_dl([(f"{point.name:<{width}}", _summary(point)) for point in plugins])
 
     def make_context(
         self,
@@ -132,9 +152,9 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version(DISTRIBUTION), prog_name="tracker")
-@click.option("--debug", is_flag=True, help="Show tracebacks and every log line.")
+@click.option("--debug", is_flag=True, help="Show tracebacks and debug logs.")
 def cli(*, debug: bool) -> None:
-    """Evaluate every checkpoint of a training run, from outside, and say what the model lost.
+    """Evaluate every checkpoint of a training run, and detect what the model forgot.
 
     Start with `tracker init OUTPUT_FOLDER`, then `tracker watch`.
     """
@@ -182,7 +202,7 @@ def _show_error(error: TrackerError) -> None:
     # An engine's last words, a server's answer or a file's name may be part of it: as in logs, a text that must not
     # look like two.
     click.echo(f"{click.style('error', fg='red')} {error.code}: {one_line(printable(error.message))}", err=True)
-    click.echo(f"  {click.style('do', bold=True)}: {one_line(printable(error.hint))}", err=True)
+    click.echo(f"  {click.style('hint', bold=True)}: {one_line(printable(error.hint))}", err=True)
 
 
 def _replace_what_it_cannot_show(stream: TextIO) -> None:
@@ -211,11 +231,15 @@ def _is_unread() -> bool:
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in output.poll(0))
 
 
-def _plugins() -> list[EntryPoint]:
-    """Return the commands of other packages; one with the name of one of ours is none, and does not take its place."""
-    points = (point for point in entry_points(group=PLUGIN_GROUP) if point.name not in COMMANDS)
+def _points() -> list[EntryPoint]:
+    """Return the entry points by name; a plugin cannot replace a command of ours."""
+    points = [p for p in entry_points(group=PLUGIN_GROUP) if p.name not in COMMANDS or _is_ours(p)]
     by_name = {point.name: point for point in sorted(points, key=_is_ours)}
     return [by_name[name] for name in sorted(by_name)]
+
+
+def _plugins() -> list[EntryPoint]:
+    return [point for point in _points() if point.name not in COMMANDS]
 
 
 def _is_ours(point: EntryPoint) -> bool:
@@ -232,15 +256,13 @@ def _loaded(point: EntryPoint) -> click.Command:
     found = find_plugin(kind, point.name)
     command = found.load()
     if not isinstance(command, click.Command):
-        what = f"{found} is no click command, but of the type {type(command).__name__}"
-        raise ConfigError(what, hint=f"this is a fault of {found.origin}: install another version of it")
+        what = f"{found} is not a click command (type {type(command).__name__})"
+        raise ConfigError(what, hint=f"report this to {found.origin}, or install another version of it")
     return command
 
 
 def _summary(point: EntryPoint) -> str:
-    """Return a line for the help. Nothing of another package is imported for it: that may take long, or fail."""
-    if _is_ours(point):
-        return _loaded(point).get_short_help_str(limit=70)
+    """Return a line for the help, without importing anything of another package: that may take long, or fail."""
     if point.dist is None:
-        return "(of an unknown package)"
-    return f"(of {point.dist.name} {point.dist.version})"
+        return "(plugin of an unknown package)"
+    return f"(plugin: {point.dist.name} {point.dist.version})"

@@ -2,13 +2,13 @@
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 import click
-from pydantic import TypeAdapter
+from pydantic_core import to_jsonable_python
 
 from eval_jobs.errors import ConfigError
 from tracker.config import DEFAULT_NAME
@@ -17,6 +17,9 @@ Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
 Answer_co = TypeVar("Answer_co", covariant=True)
 Parameters = ParamSpec("Parameters")
+
+JSON_SCHEMA_VERSION = 1
+"""Of what `--json` prints: it rises when a field is renamed, removed or changes its meaning, not when one is added."""
 
 
 class Callback(Protocol[Answer_co]):
@@ -47,29 +50,44 @@ def config_option(function: Callable[Parameters, Answer]) -> Callable[Parameters
         type=click.Path(path_type=Path, dir_okay=False),
         default=Path(DEFAULT_NAME),
         show_default=True,
-        help="The project's configuration.",
+        help="Project configuration.",
     )(function)
 
 
 def workers_option(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
     """Add `--workers`."""
     return click.option(
-        "--workers", type=click.IntRange(0), default=1, show_default=True, help="Evaluating processes here; 0: none."
+        "--workers", type=click.IntRange(0), default=1, show_default=True, help="Number of local workers (0: none)."
     )(function)
 
 
-def json_option(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
-    """Add `--json`, passed on as `as_json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON for a script.")(function)
+class JsonFlag(click.Option):
+    """`--json`, with the type of the result that it prints; docs/reference/json.md is generated from it."""
+
+    def __init__(self, names: Sequence[str], *, kind: object, is_flag: bool = True, help: str = "") -> None:
+        super().__init__(names, is_flag=is_flag, help=help)
+        self.kind = kind
 
 
-def json_text(kind: Any, value: object) -> str:  # noqa: ANN401 - a type expression has no common type
-    """Return a record of type `kind` as JSON in ASCII: a file's name may hold what is no UTF-8.
+def json_option(kind: object) -> Callable[[Callable[Parameters, Answer]], Callable[Parameters, Answer]]:
+    """Add `--json`, passed on as `as_json`; `kind` is the type of the result."""
+    return click.option("--json", "as_json", cls=JsonFlag, kind=kind, help="Print JSON instead of a table.")
 
-    JSON has no infinite numbers: they are the texts "Infinity" and "-Infinity", and what is no number is "NaN".
+
+def print_json(result: object) -> None:
+    """Print the result of the current command in the envelope that all commands share."""
+    command = click.get_current_context().command_path.partition(" ")[2]
+    click.echo(json_text(command, result))
+
+
+def json_text(command: str, result: object) -> str:
+    """Return the result of a command as a JSON document in ASCII: a file name may contain invalid UTF-8.
+
+    JSON has no infinite numbers: they are the texts "Infinity" and "-Infinity", and not-a-number is "NaN".
     """
-    plain = _without_infinity(TypeAdapter[Any](kind).dump_python(value, mode="json"))
-    return json.dumps(plain, indent=2, allow_nan=False)
+    plain = _without_infinity(to_jsonable_python(result, inf_nan_mode="constants"))
+    document = {"schema_version": JSON_SCHEMA_VERSION, "command": command, "result": plain}
+    return json.dumps(document, indent=2, allow_nan=False)
 
 
 def checked_run_name(name: str) -> str:
@@ -79,7 +97,7 @@ def checked_run_name(name: str) -> str:
         ConfigError: nobody could.
     """
     if not name.strip() or not name.isprintable():
-        raise ConfigError(f"--run {name!r} is no name for a run", hint="write a name of one line that can be seen")
+        raise ConfigError(f"invalid --run {name!r}", hint="use printable characters on one line")
     return name
 
 

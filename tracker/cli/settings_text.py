@@ -1,4 +1,4 @@
-"""The configuration model as text: docs/settings.md and the commented file of `tracker init`. Pure but for `main`."""
+"""The configuration model as text: the file of `tracker init`; docs/generator makes its reference page. Pure."""
 
 import ast
 import inspect
@@ -26,27 +26,15 @@ Values = Mapping[str, object]
 WIDTH = 110
 
 
-def settings_markdown() -> str:
-    """Return docs/settings.md: every table and setting of tracker.toml, with its default."""
-    lines = [
-        "# Settings",
-        "",
-        "Everything that `tracker.toml` may hold. Paths are relative to the file; an unknown setting is refused.",
-        "`tracker init` writes a file with all of these in it. This page is made from the program by `make docs`.",
-    ]
-    for table in _tables():
-        lines += [
-            "",
-            f"## `{table.head}`",
-            "",
-            _first_paragraph(table.section),
-            "",
-            "| setting | default | meaning |",
-            "|---|---|---|",
-        ]
-        meanings = _meanings(table.section)
-        lines += [f"| `{key}` | {_default_cell(field)} | {meanings[key]} |" for key, field in _plain(table.section)]
-    return "\n".join(lines) + "\n"
+@dataclass(frozen=True, kw_only=True)
+class SettingsTable:
+    """One table of the file."""
+
+    name: str
+    head: str
+    """As it stands in the file; NAME is for the reader to replace."""
+    section: type[Section]
+    is_one_of_several: bool
 
 
 def commented_toml(chosen: Mapping[str, tuple[Values, ...]]) -> str:
@@ -55,35 +43,18 @@ def commented_toml(chosen: Mapping[str, tuple[Values, ...]]) -> str:
     Args:
         chosen: settings by table name, one mapping for each time the table appears.
     """
-    lines = ["# What checkpoint-tracker watches and how it measures. Commented settings show their default."]
-    for table in _tables():
+    lines = ["# Configuration of checkpoint-tracker. Commented settings show their defaults."]
+    for table in tables():
         given = chosen.get(table.name, ())
         off = "" if given or not table.is_one_of_several else "# "
         for index, values in enumerate(given or ({},)):
-            lines += ["", *(_comment(_first_paragraph(table.section)) if index == 0 else ())]
+            lines += ["", *(_comment(first_paragraph(table.section)) if index == 0 else ())]
             lines.append(off + table.head)
             lines += _settings(table.section, values, explain=index == 0)
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    """Write docs/settings.md to standard output."""
-    sys.stdout.write(settings_markdown())
-
-
-# --- private
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Table:
-    name: str
-    head: str
-    """As it stands in the file; NAME is for the reader to replace."""
-    section: type[Section]
-    is_one_of_several: bool
-
-
-def _tables(model: type[Section] = Config, prefix: str = "", *, is_inside: bool = False) -> Iterator[_Table]:
+def tables(model: type[Section] = Config, prefix: str = "", *, is_inside: bool = False) -> Iterator[SettingsTable]:
     """Yield every table with its full name; a table in a table follows it, and is one of several where that is."""
     for key, field in model.model_fields.items():
         section = _section_of(field)
@@ -92,23 +63,40 @@ def _tables(model: type[Section] = Config, prefix: str = "", *, is_inside: bool 
             kind = get_origin(field.annotation)
             head = f"[[{name}]]" if kind is tuple else f"[{name}.NAME]" if kind is dict else f"[{name}]"
             is_one_of_several = is_inside or kind is not None
-            yield _Table(name=name, head=head, section=section, is_one_of_several=is_one_of_several)
-            yield from _tables(section, f"{name}.", is_inside=is_one_of_several)
+            yield SettingsTable(name=name, head=head, section=section, is_one_of_several=is_one_of_several)
+            yield from tables(section, f"{name}.", is_inside=is_one_of_several)
 
 
-def _plain(section: type[Section]) -> Iterator[tuple[str, FieldInfo]]:
+def plain_settings(section: type[Section]) -> Iterator[tuple[str, FieldInfo]]:
     """Yield the settings of a table that are no tables themselves."""
     fields = ((key, section.model_fields[key]) for key in section.listed())
     return ((key, field) for key, field in fields if _section_of(field) is None)
 
 
-def _meanings(section: type[Section]) -> dict[str, str]:
+def meanings(section: type[Section]) -> dict[str, str]:
     """Return what every setting means: its description, or the text below it where it is declared."""
     found = {key: field.description or "" for key, field in section.model_fields.items()}
     for declaring in [one for one in section.__mro__ if one not in (BaseModel, object)]:
         for key, text in _texts_below(declaring.__module__).get(declaring.__name__, {}).items():
             found[key] = found.get(key) or text
     return found
+
+
+def first_paragraph(section: type[Section]) -> str:
+    """Return what a table is for."""
+    return " ".join((section.__doc__ or "").split("\n\n", maxsplit=1)[0].split())
+
+
+def toml_text(value: object) -> str:
+    """Write a TOML value; JSON's notation is valid TOML for the kinds that settings have."""
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, PurePath):
+        value = str(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+# --- private
 
 
 @cache
@@ -130,30 +118,18 @@ def _section_of(field: FieldInfo) -> type[Section] | None:
 
 
 def _settings(section: type[Section], values: Values, *, explain: bool) -> Iterator[str]:
-    meanings = _meanings(section) if explain else {}
-    for key, field in _plain(section):
+    texts = meanings(section) if explain else {}
+    for key, field in plain_settings(section):
         if explain:
-            yield from _comment(meanings[key])
+            yield from _comment(texts[key])
         if key in values:
-            yield f"{key} = {_toml(values[key])}"
+            yield f"{key} = {toml_text(values[key])}"
         elif explain:
-            yield f"# {key} = {_toml(_shown_default(field))}"
+            yield f"# {key} = {toml_text(_shown_default(field))}"
 
 
 def _comment(text: str) -> list[str]:
     return [f"# {line}" for line in textwrap.wrap(text.replace("`", ""), WIDTH)]
-
-
-def _first_paragraph(section: type[Section]) -> str:
-    return " ".join((section.__doc__ or "").split("\n\n", maxsplit=1)[0].split())
-
-
-def _default_cell(field: FieldInfo) -> str:
-    if field.default is PydanticUndefined:
-        return "required"
-    if field.default is None:
-        return "none"
-    return f"`{_toml(field.default)}`"
 
 
 def _shown_default(field: FieldInfo) -> object:
@@ -161,16 +137,3 @@ def _shown_default(field: FieldInfo) -> object:
     if field.default is PydanticUndefined or field.default is None:
         return ""
     return field.default
-
-
-def _toml(value: object) -> str:
-    """Write a TOML value; JSON's notation is valid TOML for the kinds that settings have."""
-    if isinstance(value, Enum):
-        value = value.value
-    if isinstance(value, PurePath):
-        value = str(value)
-    return json.dumps(value, ensure_ascii=False)
-
-
-if __name__ == "__main__":
-    main()

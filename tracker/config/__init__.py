@@ -4,7 +4,7 @@
     config.serve.to_spec()
 
 Paths in the file are relative to the file. Every setting is described once, here or in the record
-that holds it (`Section`); docs/settings.md is made from that.
+that holds it (`Section`); docs/reference/settings.md is made from that.
 """
 
 from __future__ import annotations
@@ -53,21 +53,23 @@ class Config(Section):
     @model_validator(mode="after")
     def _benchmark_names_are_unique(self) -> Config:
         if twice := named_twice(b.resolved_name() for b in self.benchmark):
-            raise ValueError(f"two benchmarks are called {twice!r}: give one of them another `name`")
+            raise ValueError(f"duplicate benchmark name {twice!r}: set a different `name`")
         return self
 
     @model_validator(mode="after")
     def _a_remote_reference_is_asked_for_by_step(self) -> Config:
         serve = self.serve
         if self.probe.reference and serve.engine is EngineKind.REMOTE and "{step}" not in serve.model:
-            raise ValueError("probe.reference needs a serve.model with {step} in it, else a model meets itself")
+            raise ValueError(
+                "probe.reference requires {step} in serve.model; otherwise a model is compared with itself"
+            )
         return self
 
     @model_validator(mode="after")
     def _phases_are_in_order(self) -> Config:
         steps = [p.from_step for p in self.phase]
         if steps != sorted(set(steps)):
-            raise ValueError("phases must be listed by rising from_step")
+            raise ValueError("phases must be listed in ascending order of from_step")
         return self
 
     @model_validator(mode="after")
@@ -81,11 +83,11 @@ class Config(Section):
     @model_validator(mode="after")
     def _sweeps_can_be_told_apart_and_ask_for_what_is_there(self) -> Config:
         if twice := named_twice(s.name for s in self.schedule):
-            raise ValueError(f"two sweeps are called {twice!r}: give one of them another `name`")
+            raise ValueError(f"duplicate sweep name {twice!r}: set a different `name`")
         known = tuple(b.resolved_name() for b in self.benchmark)
         for schedule in self.schedule:
             if unknown := schedule.unknown_benchmarks(known):
-                raise ValueError(f"sweep {schedule.name} asks for {unknown[0]!r}, and no [[benchmark]] is called so")
+                raise ValueError(f"sweep {schedule.name}: no [[benchmark]] named {unknown[0]!r}")
         return self
 
     @property
@@ -112,7 +114,7 @@ def load_config(path: Path) -> Config:
     Raises:
         ConfigError: the file is missing, is no TOML, or a setting is wrong; all wrong settings are named at once.
     """
-    hint = "write one with `tracker init FOLDER`, or name another with --config"
+    hint = "create one with `tracker init FOLDER`, or pass --config FILE"
     return parse_config(read_text(path, hint=hint), path)
 
 

@@ -28,38 +28,38 @@ _OF_MAIL = ("host", "port", "security", "sender", "recipients")
 
 
 class ChannelSection(Section):
-    """One way to reach people. Its address and its key are secrets: they stand in the environment or in a file."""
+    """A notification channel. Its address and key are secrets: keep them in the environment or in a file."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
-    """Name of the channel, as `tracker alerts` shows it."""
+    """Name of the channel in `tracker alerts`."""
     kind: ChannelKind | str = Field(union_mode="left_to_right")
-    """`slack`, `dingtalk`, `wecom`, `feishu`, `lark`, `webhook`, `email`, `alertmanager` or `apprise`, or a channel of
-    another package (docs/extending.md)."""
+    """`slack`, `dingtalk`, `wecom`, `feishu`, `lark`, `webhook`, `email`, `alertmanager`, `apprise` or the name
+    of a plugin channel."""
     url: str = ""
-    """Address of a `webhook` or an `alertmanager`, without a key in it."""
+    """URL of a `webhook` or an `alertmanager`, without credentials."""
     url_env: str = ""
-    """Environment variable that holds the address."""
+    """Environment variable that contains the URL."""
     url_file: Path | None = None
-    """File whose first line is the address."""
+    """File with the URL in its first line."""
     secret_env: str = ""
-    """Environment variable that holds the key for signing (`dingtalk`, `feishu`, `lark`, `webhook`), the password
-    (`email`, `alertmanager` with `user`) or the bearer token (`alertmanager`)."""
+    """Environment variable that contains the signing key (`dingtalk`, `feishu`, `lark`, `webhook`), the
+    password (`email`, `alertmanager` with `user`) or the bearer token (`alertmanager`)."""
     secret_file: Path | None = None
-    """File whose first line is that key."""
+    """File with that secret in its first line."""
     user: str = ""
-    """User at the mail server or at the Alertmanager."""
+    """User name for the mail server or the Alertmanager."""
     host: str = ""
     """Mail server."""
     port: int | None = Field(default=None, ge=1, le=65535)
-    """Its port. Default: 587, with `tls` 465, with `none` 25."""
+    """Port of the mail server. Default: 587; 465 with `tls`; 25 with `none`."""
     security: MailSecurity = MailSecurity.STARTTLS
     """Connection to the mail server: `starttls`, `tls` or `none`."""
     sender: str = ""
-    """Address from which mails are sent."""
+    """Sender address."""
     recipients: tuple[str, ...] = ()
-    """Addresses to which mails are sent."""
+    """Recipient addresses."""
     options: Options = Field(default={})
-    """Settings of a channel of another package; it takes no others."""
+    """Settings of a plugin channel, which has no others."""
 
     @property
     def is_mail(self) -> bool:
@@ -88,22 +88,22 @@ class ChannelSection(Section):
         given = sorted(self.model_fields_set - {"name", "kind", "options"})
         if self.is_plugin and given:
             known = ", ".join(ChannelKind)
-            raise ValueError(f"{self.kind} is none of {known}; a channel of another package takes no {given[0]}")
+            raise ValueError(f"unknown kind {self.kind} (known: {known}); a plugin channel does not support {given[0]}")
         if self.options and not self.is_plugin:
-            raise ValueError(f"options are for a channel of another package, and {self.kind} is built in")
+            raise ValueError(f"options are for plugin channels, and {self.kind} is built in")
         return self
 
     @field_validator("url")
     @classmethod
     def _holds_no_key(cls, value: str) -> str:
         if value and not value.startswith(("http://", "https://")):
-            raise ValueError("it must begin with http:// or https://")
-        return without_key(value, instead="name it with secret_env or secret_file, or the whole address with url_env")
+            raise ValueError("it must start with http:// or https://")
+        return without_key(value, instead="use secret_env or secret_file for it, or url_env for the whole URL")
 
     @model_validator(mode="after")
     def _a_mail_has_no_address(self) -> ChannelSection:
         if self.is_mail and (self.url or self.url_env or self.url_file):
-            raise ValueError("a channel by email has no url: set host, sender and recipients")
+            raise ValueError("an email channel has no url: set host, sender and recipients")
         return self
 
     @model_validator(mode="after")
@@ -112,13 +112,13 @@ class ChannelSection(Section):
             return self
         if self.url and self.kind not in _MAY_BE_PLAIN:
             raise ValueError(
-                f"the address of {self.kind} is a secret: put it into the environment and name it with url_env, "
-                "or into a file and name it with url_file"
+                f"the URL of {self.kind} is a secret: set url_env to an environment variable, "
+                "or url_file to a file that contains it"
             )
         given = [bool(self.url), bool(self.url_env), self.url_file is not None].count(True)
         if given != 1:
             plain = "url, " if self.kind in _MAY_BE_PLAIN else ""
-            raise ValueError(f"set one of {plain}url_env and url_file{', not several' if given else ''}")
+            raise ValueError(f"set exactly one of {plain}url_env and url_file")
         return self
 
     @model_validator(mode="after")
@@ -126,24 +126,24 @@ class ChannelSection(Section):
         if self.secret_env and self.secret_file is not None:
             raise ValueError("set secret_env or secret_file, not both")
         if self.has_secret and self.kind not in _TAKES_A_SECRET:
-            raise ValueError(f"{self.kind} signs nothing: leave secret_env and secret_file out")
+            raise ValueError(f"{self.kind} does not use a secret: remove secret_env and secret_file")
         return self
 
     @model_validator(mode="after")
     def _has_a_user_and_a_password_together(self) -> ChannelSection:
         if self.user and self.kind not in _TAKES_A_USER:
-            raise ValueError(f"{self.kind} knows no user: leave it out")
+            raise ValueError(f"{self.kind} does not use a user: remove it")
         if self.user and not self.has_secret:
-            raise ValueError("user needs a password: name it with secret_env or secret_file")
+            raise ValueError("user requires a password: set secret_env or secret_file")
         if self.has_secret and self.is_mail and not self.user:
-            raise ValueError("a password needs its user")
+            raise ValueError("a password requires user")
         return self
 
     @model_validator(mode="after")
     def _is_a_mail_or_has_nothing_of_one(self) -> ChannelSection:
         for name in _OF_MAIL:
             if name in self.model_fields_set and not self.is_mail:
-                raise ValueError(f"{name} is for a channel of the kind email: leave it out")
+                raise ValueError(f"{name} is only for email channels: remove it")
         return self
 
     @model_validator(mode="after")
@@ -152,12 +152,12 @@ class ChannelSection(Section):
             return self
         missing = [name for name in ("host", "sender", "recipients") if not getattr(self, name)]
         if missing:
-            raise ValueError(f"a channel by email needs {' and '.join(missing)}")
+            raise ValueError(f"an email channel requires {' and '.join(missing)}")
         wrong = [address for address in (self.sender, *self.recipients) if not _ADDRESS.fullmatch(address)]
         if wrong:
-            raise ValueError("sender and recipients are plain addresses, such as team@example.org")
+            raise ValueError("sender and recipients must be plain addresses, such as team@example.org")
         if self.user and self.security is MailSecurity.NONE:
-            raise ValueError("with security none the password could be read on the way: use starttls or tls")
+            raise ValueError('with security = "none" the password is sent unencrypted: use starttls or tls')
         return self
 
     def anchored(self, folder: Path) -> ChannelSection:
@@ -195,27 +195,27 @@ class ChannelSection(Section):
 
 
 class AlertsSection(Section, Patience):
-    """Who is told what went wrong, beside the log."""
+    """Alerts and their channels. Alerts are always logged too."""
 
     leading = ("link", "lost_samples")
     link: str = ""
-    """Address where a run can be looked at, shown with every alert; `{run}` and `{step}` are replaced."""
+    """Link shown with every alert; `{run}` and `{step}` are substituted."""
     lost_samples: int = Field(default=3, ge=0, le=10)
-    """Questions of lost samples that an alert of a loss shows; 0: none."""
+    """Number of lost samples to quote in an alert; 0: none."""
     channel: tuple[ChannelSection, ...] = ()
 
     @field_validator("link")
     @classmethod
     def _is_an_address_for_all(cls, value: str) -> str:
         if value and not value.startswith(("http://", "https://")):
-            raise ValueError("it must begin with http:// or https://")
-        return without_key(value, instead="everybody who reads an alert sees it")
+            raise ValueError("it must start with http:// or https://")
+        return without_key(value, instead="it is visible to everyone who receives an alert")
 
     @field_validator("channel")
     @classmethod
     def _names_are_unique(cls, value: tuple[ChannelSection, ...]) -> tuple[ChannelSection, ...]:
         if twice := named_twice(channel.name for channel in value):
-            raise ValueError(f"two channels are called {twice!r}: give one of them another name")
+            raise ValueError(f"duplicate channel name {twice!r}: set a different name")
         return value
 
     def anchored(self, folder: Path) -> AlertsSection:

@@ -16,19 +16,18 @@ from tracker.domain.checkpoints.watching import WatchOptions, WatchSettings
 
 
 class RunSection(Section):
-    """Which training run is watched."""
+    """The training run to watch."""
 
     name: str = Field(min_length=1)
     """Name of the run in tables, reports and MLflow."""
     output_dir: str
-    """Folder that the trainer writes its checkpoints into, or s3://bucket/prefix. It may not exist yet."""
+    """Folder that the trainer writes checkpoints to, or s3://bucket/prefix. It does not need to exist yet."""
     state_dir: Path = Path(".tracker")
-    """Where pins, results, logs and the default MLflow store are kept."""
+    """Folder for pins, results, logs and the default MLflow store."""
     source: str = ""
-    """Checkpoint source of another package that finds checkpoints at `output_dir` (docs/extending.md). Empty: a folder
-    or a bucket, as `output_dir` says."""
+    """Checkpoint source from a plugin package. Empty: the built-in source for a folder or a bucket."""
     options: Options = Field(default={})
-    """Settings of that source."""
+    """Settings of the plugin source."""
 
     @field_validator("source")
     @classmethod
@@ -45,7 +44,7 @@ class RunSection(Section):
             except ConfigError as error:
                 raise ValueError(error.hint) from error
         if self.options and not self.source:
-            raise ValueError("options are for a source of another package: name it with source")
+            raise ValueError("options are for a plugin source: set source")
         return self
 
     @property
@@ -83,15 +82,15 @@ class RunSection(Section):
 
 
 class S3Section(Section, S3Access):
-    """How a bucket is reached. Keys stand elsewhere: in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or in ~/.aws."""
+    """Access to an S3 bucket. Credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from ~/.aws."""
 
     @field_validator("endpoint_url")
     @classmethod
     def _is_an_address_without_keys(cls, value: str) -> str:
         if value and not value.startswith(("http://", "https://")):
-            raise ValueError("an endpoint begins with http:// or https://")
+            raise ValueError("an endpoint must start with http:// or https://")
         if "@" in value:
-            raise ValueError("keys do not belong here: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+            raise ValueError("remove the credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead")
         return value
 
     def to_access(self) -> S3Access:
@@ -100,16 +99,16 @@ class S3Section(Section, S3Access):
 
 
 class WatchSection(Section, WatchSettings):
-    """How checkpoints are found, and in which order they are evaluated."""
+    """How checkpoints are found, and the order of evaluation."""
 
     leading = ("pattern", "settle_s", "rescan_s", "polling", "backlog", "max_waiting", "allow_pickle", "config_from")
     backlog: Backlog = Backlog.NEWEST
-    """Which waiting checkpoint is next: `newest` (the oldest are skipped when more than `max_waiting` wait), `all`
-    (newest first, none is skipped) or `oldest`. `tracker watch --until-idle` takes `oldest`."""
+    """Order of pending checkpoints: `newest` (newest first; skips the oldest beyond `max_waiting`), `all`
+    (newest first, skips none) or `oldest`. `tracker watch --until-idle` always uses `oldest`."""
     max_waiting: int = Field(default=20, gt=0)
-    """Checkpoints of a run that may wait while a newer one is evaluated; only for `newest`."""
+    """Maximum number of pending checkpoints per run with backlog = "newest"."""
     config_from: Path | None = None
-    """Folder with the config.json and tokenizer of checkpoints that hold none, as FSDP's sharded ones."""
+    """Folder with config.json and tokenizer for checkpoints that lack them, such as FSDP sharded states."""
 
     def to_options(self) -> WatchOptions:
         """Return the record for the checkpoint source."""

@@ -29,17 +29,17 @@ SMALLEST_EFFECT = 0.001
 
 
 class GateBenchmarkSection(Section):
-    """What is demanded of one benchmark, which must have been measured. A name with dots or spaces stands in quotes."""
+    """Requirements for one benchmark. It must have been measured. Quote names with dots or spaces."""
 
     required: bool = True
-    """false: its answer is shown and decides nothing."""
+    """false: the check is advisory."""
     min_effect: float | None = Field(default=None, ge=SMALLEST_EFFECT, lt=1)
-    """Smallest loss that matters, in units of its score. Default: `gate.min_effect`."""
+    """Smallest loss that counts, in score units. Default: `gate.min_effect`."""
     min_coverage: float | None = Field(default=None, gt=0, le=1)
-    """Share of its samples that must have a score on both sides. Default: `gate.min_coverage`."""
+    """Minimum share of samples with a score on both sides. Default: `gate.min_coverage`."""
     floor: float | None = Field(default=None, allow_inf_nan=False)
-    """Score that the candidate must reach whatever the baseline has; where lower is better, must not exceed. Default:
-    none."""
+    """Absolute score that the candidate must reach (must not exceed, where lower is better), regardless of the
+    baseline."""
 
     def to_rule(self, otherwise: BenchmarkRule) -> BenchmarkRule:
         """Return the record; what is not set here is as in `otherwise`."""
@@ -52,18 +52,18 @@ class GateBenchmarkSection(Section):
 
 
 class GateLatencySection(Section):
-    """The longest time that a quantile of the candidate's requests may take."""
+    """Limit for one latency quantile of the candidate."""
 
     metric: LatencyMetric
-    """`ttft` (to the first token), `tpot` (per further token) or `e2e` (to the last token)."""
+    """`ttft` (time to first token), `tpot` (time per output token) or `e2e` (end to end)."""
     quantile: Literal["p50", "p90", "p95", "p99"]
     """`p50`, `p90`, `p95` or `p99`."""
     max_ms: float = Field(gt=0, allow_inf_nan=False)
-    """Longest time, in milliseconds."""
+    """Limit, in milliseconds."""
     load: str = Field(default="default", min_length=1)
-    """Load under which it is timed."""
+    """Name of the load."""
     required: bool = True
-    """false: its answer is shown and decides nothing."""
+    """false: the check is advisory."""
 
     def to_limit(self) -> LatencyLimit:
         """Return the record for the gate."""
@@ -77,27 +77,26 @@ class GateLatencySection(Section):
 
 
 class GateSection(Section):
-    """What `tracker gate` demands of a candidate; its tables may also stand alone in a file for `--policy`."""
+    """Requirements of `tracker gate`. These tables may also be in a separate file for `--policy`."""
 
     alpha: float = Field(default=GatePolicy.alpha, gt=0, lt=0.5)
-    """Chance that a candidate is called a regression although nothing was lost, over all required benchmarks
-    together."""
+    """Family-wise error rate over the required benchmarks: probability of a regression result without a loss."""
     min_effect: float | None = Field(
         default=None,
         ge=SMALLEST_EFFECT,
         lt=1,
-        description="Smallest loss that matters, in units of a score. Default: "
-        f"`policy.min_effect`, in a file without that table {BenchmarkRule.min_effect:g}.",
+        description="Smallest loss that counts, in score units. Default: "
+        f"`policy.min_effect`, or {BenchmarkRule.min_effect:g} in a policy file.",
     )
     min_coverage: float | None = Field(
         default=None,
         gt=0,
         le=1,
-        description="Share of a benchmark's samples that must have a score on both sides. Default: "
-        f"`policy.min_coverage`, in a file without that table {BenchmarkRule.min_coverage:g}.",
+        description="Minimum share of samples with a score on both sides. Default: "
+        f"`policy.min_coverage`, or {BenchmarkRule.min_coverage:g} in a policy file.",
     )
     others_required: bool = True
-    """false: benchmarks without a table of their own are shown and decide nothing."""
+    """Require benchmarks without a [gate.benchmark.NAME] table. false: they are advisory."""
     benchmark: dict[str, GateBenchmarkSection] = Field(default_factory=dict)
     latency: tuple[GateLatencySection, ...] = ()
 
@@ -106,40 +105,40 @@ class GateSection(Section):
     def _is_one_table_for_each(cls, value: Any) -> Any:  # noqa: ANN401 - whatever a file may hold
         if isinstance(value, list):
             raise ValueError(  # noqa: TRY004 - pydantic collects this kind only
-                "write a table for each benchmark, such as [gate.benchmark.gsm8k]"
+                "use one table per benchmark, such as [gate.benchmark.gsm8k]"
             )
         for name, rule in value.items() if isinstance(value, dict) else ():
             full = _dotted(name, rule)
             if full != name:
-                raise ValueError(f"a name with dots stands in quotes: [gate.benchmark.{toml_key(full)}]")
+                raise ValueError(f"quote a name that contains dots: [gate.benchmark.{toml_key(full)}]")
         return value
 
     @model_validator(mode="after")
     def _no_time_has_two_limits(self) -> GateSection:
-        times = [f"{one.quantile} of {one.metric} under the load {one.load}" for one in self.latency]
+        times = [f"{one.quantile} of {one.metric} at load {one.load}" for one in self.latency]
         if twice := named_twice(times):
-            raise ValueError(f"{twice} has two limits: leave one of them out")
+            raise ValueError(f"{twice} has two limits: remove one")
         return self
 
     @model_validator(mode="after")
     def _something_is_required(self) -> GateSection:
         rules = [rule.required for rule in self.benchmark.values()]
         if not (self.others_required or any(rules) or any(limit.required for limit in self.latency)):
-            raise ValueError("nothing is required, so this gate would decide nothing: set required = true somewhere")
+            raise ValueError("no check is required: set required = true for at least one")
         return self
 
     def never_measured(self, benchmarks: Sequence[str], loads: Sequence[str]) -> list[str]:
         """Return a sentence for each table that asks for a benchmark or a load that is not among these."""
         known = ", ".join(benchmarks)
-        timed = ", ".join(loads) or "none, as probe.enabled is false"
+        timed = ", ".join(loads) or "none, because probe.enabled is false"
         return [
             *(
-                f"gate.benchmark.{toml_key(name)}: there is no benchmark of this name (known: {known})"
+                f"gate.benchmark.{toml_key(name)}: unknown benchmark (known: {known})"
                 for name in self.benchmark
                 if name not in benchmarks
             ),
             *(
-                f"gate.latency.[{number}].load: nothing is timed under the load {one.load!r} (known: {timed})"
+                f"gate.latency.[{number}].load: unknown load {one.load!r} (known: {timed})"
                 for number, one in enumerate(self.latency, start=1)
                 if one.load not in loads
             ),
@@ -159,8 +158,8 @@ class GateSection(Section):
         min_effect = BenchmarkRule.min_effect if self.min_effect is None else self.min_effect
         if min_effect < SMALLEST_EFFECT:
             raise ConfigError(
-                f"policy.min_effect is {min_effect:g}, and no gate can show that less than that was lost",
-                hint=f"set gate.min_effect to the smallest loss that matters, {SMALLEST_EFFECT:g} or more",
+                f"policy.min_effect = {min_effect:g} is too small for a gate",
+                hint=f"set gate.min_effect to the smallest loss that counts, at least {SMALLEST_EFFECT:g}",
             )
         otherwise = BenchmarkRule(
             required=self.others_required,
@@ -187,7 +186,7 @@ def load_gate_policy(path: Path) -> GatePolicy:
     Raises:
         ConfigError: the file is missing, is no TOML, or a setting is wrong; all wrong settings are named at once.
     """
-    hint = "name a file that exists with --policy, or leave it out to go by the [gate] tables of tracker.toml"
+    hint = "pass an existing file to --policy, or omit it to use [gate] of tracker.toml"
     return checked(GateFile, read_text(path, hint=hint), path).gate.to_policy()
 
 

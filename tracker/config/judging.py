@@ -11,18 +11,18 @@ from tracker.domain.records.types import USUAL_CHECKPOINTS, LatencyPolicy, Phase
 
 
 class PolicySection(Section, PolicySettings):
-    """What counts as a finding."""
+    """Error rates and thresholds of verdicts."""
 
     baseline: str = ""
-    """`RUN@STEP` of an evaluated checkpoint that every other one is compared with as well: the base model, or the best
-    of another run."""
+    """`RUN@STEP` of an evaluated checkpoint to compare every checkpoint with, in addition: the base model or
+    the best of another run."""
 
     @field_validator("baseline")
     @classmethod
     def _baseline_is_a_checkpoint(cls, value: str) -> str:
         run, _, step = value.rpartition("@")
         if value and not (run and step.isdecimal()):
-            raise ValueError("write RUN@STEP, for example base@0")
+            raise ValueError("expected RUN@STEP, such as base@0")
         return value
 
     def to_policy(self, phases: tuple[Phase, ...], chance: dict[str, float]) -> Policy:
@@ -34,42 +34,42 @@ class PolicySection(Section, PolicySettings):
 
 
 class PhaseSection(Section, Phase):
-    """A stretch of training with its own data: the history of its jitter starts anew there."""
+    """A phase of training with its own data. The noise estimate restarts at its first step."""
 
 
 class TrackingSection(Section):
-    """Where MLflow keeps the results."""
+    """The MLflow server or store for results."""
 
     enabled: bool = True
-    """false: write nothing to MLflow."""
+    """Write results to MLflow."""
     uri: str = ""
-    """MLflow tracking URI; default: a SQLite store in `run.state_dir`."""
+    """MLflow tracking URI. Default: a SQLite store in `run.state_dir`."""
     experiment: str = ""
-    """MLflow experiment; default: the run's name."""
+    """MLflow experiment. Default: the run's name."""
     run_id: str = ""
-    """The trainer's own MLflow run, to write into it; default: found by its output folder."""
+    """ID of the trainer's MLflow run to write to. Default: found by its output folder."""
     username: str = ""
-    """User of the MLflow server, with `password_file`; default: MLFLOW_TRACKING_USERNAME."""
+    """User name for the MLflow server, with `password_file`. Default: MLFLOW_TRACKING_USERNAME."""
     password_file: Path | None = None
-    """File whose first line is that user's password; default: MLFLOW_TRACKING_PASSWORD."""
+    """File with that user's password in its first line. Default: MLFLOW_TRACKING_PASSWORD."""
 
     aliases: bool = True
-    """Register the best checkpoints in MLflow's model registry, under the run's name: the aliases `champion` and
-    `best-BENCHMARK` move to the best block of checkpoints. false: register nothing."""
+    """Register the best checkpoints in MLflow's model registry under the run's name, with the aliases
+    `champion` and `best-BENCHMARK`."""
 
     @field_validator("uri")
     @classmethod
     def _address_holds_no_key(cls, value: str) -> str:
         return without_key(
             value,
-            instead="name tracking.username and tracking.password_file, or set MLFLOW_TRACKING_USERNAME and "
+            instead="set tracking.username and tracking.password_file, or MLFLOW_TRACKING_USERNAME and "
             "MLFLOW_TRACKING_PASSWORD (for PostgreSQL: PGPASSWORD)",
         )
 
     @model_validator(mode="after")
     def _user_and_password_are_for_a_server(self) -> TrackingSection:
         if bool(self.username) != (self.password_file is not None):
-            raise ValueError("username and password_file are set together")
+            raise ValueError("username and password_file must be set together")
         if self.username and not self.uri.startswith("http"):
-            raise ValueError("a user is for an MLflow server: name it with tracking.uri (http://host:port)")
+            raise ValueError("username requires an MLflow server: set tracking.uri (http://host:port)")
         return self

@@ -35,7 +35,7 @@ SMALLEST_SCREEN = 20
 
 USUAL_SCREEN = 500
 """Samples that a share is never fewer than, where no number is set: of 500 a loss of 3 points is mostly suspicious at
-once, of 200 one of 4 (docs/budget.md)."""
+once, of 200 one of 4 (docs/how-to/screening.md)."""
 
 FIRST = "first"
 """As `probe.reference`: the run's first checkpoint."""
@@ -45,12 +45,12 @@ _MEMORY_SHARE = "--gpu-memory-utilization"
 
 
 class OnlyWhenSection(Section, OnlyWhen):
-    """When a worker may begin with a checkpoint; one that it has begun with it finishes. `tracker run` never waits."""
+    """Conditions for starting an evaluation; a started one always finishes. `tracker evaluate` ignores them."""
 
     @model_validator(mode="after")
     def _hours_can_be_read(self) -> OnlyWhenSection:
         if self.hours and not self.time_zone:
-            raise ValueError('hours need a time_zone, for example "Europe/Berlin"')
+            raise ValueError('hours requires time_zone, such as "Europe/Berlin"')
         try:
             hours_of(record_of(OnlyWhen, self))
         except ConfigError as error:
@@ -59,15 +59,14 @@ class OnlyWhenSection(Section, OnlyWhen):
 
 
 class ServeSection(Section, ServeSettings):
-    """Who serves a checkpoint while it is evaluated."""
+    """The inference engine that serves checkpoints during evaluation."""
 
     leading = ("engine", "options")
     engine: EngineKind | str = Field(default=EngineKind.VLLM, union_mode="left_to_right")
-    """`vllm`: started here, as a process. `sglang`: the same with SGLang, and what is said of vllm here holds for it
-    too; it was only tried on a stand-in (docs/gpu.md). `remote`: an OpenAI-compatible server that others run. Or an
-    engine of another package (docs/extending.md)."""
+    """`vllm`: a local vLLM process. `sglang`: a local SGLang process; the vllm settings below apply to it too
+    (experimental). `remote`: an existing OpenAI-compatible server. Or the name of a plugin engine."""
     options: Options = Field(default={})
-    """Settings of an engine of another package."""
+    """Settings of a plugin engine."""
     only_when: OnlyWhenSection = OnlyWhenSection()
 
     @field_validator("args")
@@ -75,14 +74,14 @@ class ServeSection(Section, ServeSettings):
     def _args_set_nothing_that_has_a_setting(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         names = (argument.split("=", 1)[0].replace("_", "-") for argument in value)
         if any(len(name) > len("--gpu") and _MEMORY_SHARE.startswith(name) for name in names):
-            raise ValueError(f"leave out {_MEMORY_SHARE}: it has a setting, serve.gpu_memory_utilization")
+            raise ValueError(f"remove {_MEMORY_SHARE}: use serve.gpu_memory_utilization")
         return value
 
     @field_validator("engine")
     @classmethod
     def _may_be_a_name(cls, value: EngineKind | str) -> EngineKind | str:
         if value is EngineKind.PLUGIN:
-            raise ValueError("name the engine itself, as its package calls it")
+            raise ValueError("use the name of the plugin engine")
         if isinstance(value, EngineKind):
             return value
         return checked_name(value)
@@ -90,24 +89,24 @@ class ServeSection(Section, ServeSettings):
     @model_validator(mode="after")
     def _options_are_for_others(self) -> ServeSection:
         if self.options and isinstance(self.engine, EngineKind):
-            raise ValueError(f"options are for an engine of another package, and {self.engine} is built in")
+            raise ValueError(f"options are for plugin engines, and {self.engine} is built in")
         return self
 
     @field_validator("base_url")
     @classmethod
     def _address_holds_no_key(cls, value: str) -> str:
-        return without_key(value, instead="set an environment variable and name it with serve.api_key_env")
+        return without_key(value, instead="set serve.api_key_env to an environment variable")
 
     @model_validator(mode="after")
     def _remote_needs_an_address(self) -> ServeSection:
         if self.engine is EngineKind.REMOTE and not self.base_url:
-            raise ValueError('engine = "remote" needs base_url, for example "http://127.0.0.1:8000/v1"')
+            raise ValueError('engine = "remote" requires base_url, such as "http://127.0.0.1:8000/v1"')
         return self
 
     @model_validator(mode="after")
     def _sglang_does_not_sleep(self) -> ServeSection:
         if self.engine is EngineKind.SGLANG and self.between is Between.SLEEP:
-            raise ValueError('between = "sleep" is for vLLM: with engine = "sglang" write "stay" or "stop"')
+            raise ValueError('between = "sleep" requires vLLM: with engine = "sglang" use "stay" or "stop"')
         return self
 
     def to_spec(self) -> ServeSpec:
@@ -124,24 +123,23 @@ class ServeSection(Section, ServeSettings):
 
 
 class ScreenSection(Section):
-    """A part of each benchmark first, the others only where it looks suspicious. Off while both sizes are 0.
+    """Evaluate a subset of each benchmark first, the rest only if it looks suspicious. Off while both sizes are 0.
 
-    docs/budget.md says what that costs in what is found.
+    docs/how-to/screening.md says what that costs in what is found.
     """
 
     samples: int = Field(
         default=0,
         ge=0,
-        description="Samples of each benchmark that are asked first, at least; a benchmark that has no more is asked "
-        f"whole. 0: {USUAL_SCREEN} where a share is set. Never fewer than {SMALLEST_SCREEN}.",
+        description="Minimum number of samples to screen in each benchmark; smaller benchmarks are evaluated "
+        f"in full. 0: {USUAL_SCREEN} if `share` is set. At least {SMALLEST_SCREEN}.",
     )
     share: float = Field(default=0.0, ge=0, le=1)
-    """The same as a share of the benchmark; the larger of both counts. 0.2 is a good one."""
+    """Fraction of a benchmark to screen, such as 0.2. The larger of `samples` and `share` applies."""
     every: int = Field(default=10, gt=0)
-    """Every so-many-th checkpoint is asked everything."""
+    """Evaluate every Nth checkpoint in full."""
     first: int = Field(default=20, ge=1)
-    """So many checkpoints at the beginning of a run are asked everything: they show how much the scores of a healthy
-    run move."""
+    """Evaluate the first N checkpoints in full, to estimate the run's noise."""
 
     def to_screening(self) -> Screening | None:
         """Return the record for the watcher; None: everything is asked at every checkpoint."""
@@ -152,7 +150,7 @@ class ScreenSection(Section):
 
 
 class SuiteSection(Section, AskingSettings, Generation):
-    """Settings that all benchmarks share. Results compare only when all but the time-out are equal."""
+    """Settings shared by all benchmarks. Changing any but the timeout starts a new series of results."""
 
     leading = ("name", "concurrency", "request_timeout_s")
     name: str = Field(default="default", min_length=1)
@@ -160,7 +158,7 @@ class SuiteSection(Section, AskingSettings, Generation):
     screen: ScreenSection = ScreenSection()
     lm_eval: str = "lm_eval"
     """Command of lm-evaluation-harness, for benchmarks with `evaluator = "lm-eval"`: a path, such as
-    `/envs/lm-eval/bin/lm_eval`, or a name that is searched for beside this program and in PATH."""
+    `/envs/lm-eval/bin/lm_eval`, or a name to search for in the tracker's environment and in PATH."""
 
 
 class BenchmarkSection(Section, BenchmarkSettings):
@@ -168,20 +166,18 @@ class BenchmarkSection(Section, BenchmarkSettings):
 
     leading = ("benchmark", "data", "evaluator", "options", "name")
     benchmark: str = Field(min_length=1)
-    """`exact` (the answer must equal the target), `choice` (multiple choice) or the name of an EvalScope benchmark such
-    as `gsm8k`."""
+    """`exact` (exact match), `choice` (multiple choice) or the name of an EvalScope benchmark, such as `gsm8k`."""
     data: Path | None = None
-    """A JSONL file for `exact` and `choice`; a folder with local data for the others."""
+    """JSONL file for `exact` and `choice`; folder with a local copy of the data for other benchmarks."""
     evaluator: str = EVALSCOPE
-    """`evalscope`, `lm-eval` (a task of lm-evaluation-harness, docs/benchmarks.md) or an evaluator of another package
-    (docs/extending.md)."""
+    """`evalscope`, `lm-eval` (a task of lm-evaluation-harness) or the name of a plugin evaluator."""
     options: Options = Field(default={})
-    """Settings of another evaluator than EvalScope."""
+    """Settings of lm-eval or a plugin evaluator."""
     name: str = ""
-    """Name in results; by default the file's or the benchmark's."""
+    """Name in results. Default: the name of the data file or of the benchmark."""
     chance: float | None = Field(default=None, ge=0, le=1)
-    """Score of guessing, such as 0.25 (0 for `exact`): what lies above it counts as learned, also when the first
-    checkpoint could do it already, so that losing it is called `forgotten`."""
+    """Score of random guessing, such as 0.25 (0 for `exact`). A drop to this level is reported as `forgotten`,
+    even if the first checkpoint already scored above it."""
 
     @field_validator("evaluator")
     @classmethod
@@ -191,7 +187,7 @@ class BenchmarkSection(Section, BenchmarkSettings):
     @model_validator(mode="after")
     def _options_are_for_others(self) -> BenchmarkSection:
         if self.options and self.evaluator == EVALSCOPE:
-            raise ValueError("options are for another evaluator than EvalScope: name it with evaluator")
+            raise ValueError("options are for other evaluators than EvalScope: set evaluator")
         return self
 
     @property
@@ -202,7 +198,7 @@ class BenchmarkSection(Section, BenchmarkSettings):
     @model_validator(mode="after")
     def _own_adapters_need_data(self) -> BenchmarkSection:
         if self.is_own and self.data is None:
-            raise ValueError(f'benchmark = "{self.benchmark}" needs data, the path of a JSONL file')
+            raise ValueError(f'benchmark = "{self.benchmark}" requires data, the path of a JSONL file')
         return self
 
     def resolved_name(self) -> str:
@@ -242,11 +238,11 @@ class ProbeSection(Section, LoadSettings):
 
     leading = ("enabled", "requests", "concurrency")
     enabled: bool = True
-    """false: no latency measurement."""
+    """Measure latency at every checkpoint."""
     reference: str = ""
-    """What latency is compared with, interleaved: `first` (the run's first checkpoint) or the path of a checkpoint. It
-    costs two more loads of weights per checkpoint; medians are judged from requests = 50 on, 95th percentiles from 100.
-    Empty: each is timed alone."""
+    """Reference checkpoint for latency verdicts, measured in alternation: `first` (the run's first checkpoint)
+    or a path. Costs two more weight loads per checkpoint. Medians require requests >= 50, 95th percentiles >=
+    100. Empty: compared with earlier checkpoints, and verdicts are `suspect` at most."""
 
     def to_loads(self) -> tuple[ProbeLoad, ...]:
         """Return the loads, none when the probe is off."""

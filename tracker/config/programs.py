@@ -20,8 +20,8 @@ def _hold_no_secret(options: dict[str, str | int | float | bool]) -> dict[str, s
     for name in options:
         if is_secret(name) and not name.endswith(_SAYS_WHERE):
             raise ValueError(
-                f"{name} would be stored with every result: put it into the environment or into a file, and say where "
-                f"with {name}_env or {name}_file"
+                f"{name} would be stored with every result: use {name}_env (an environment variable) "
+                f"or {name}_file (a file)"
             )
     return options
 
@@ -37,7 +37,7 @@ def checked_name(name: str) -> str:
         ValueError: it cannot be one.
     """
     if not _NAME.fullmatch(name):
-        raise ValueError("a name has letters, digits, dots, dashes and underscores")
+        raise ValueError("a name consists of letters, digits, dots, dashes and underscores")
     return name
 
 

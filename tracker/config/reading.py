@@ -32,9 +32,9 @@ def read_text(path: Path, *, hint: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise ConfigError(f"there is no {path}", hint=hint) from error
+        raise ConfigError(f"{path} not found", hint=hint) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}", hint="check its permissions and encoding") from error
+        raise ConfigError(f"cannot read {path}: {error}", hint="check the file's permissions and encoding") from error
 
 
 def checked(model: type[File], text: str, path: Path) -> File:
@@ -47,12 +47,14 @@ def checked(model: type[File], text: str, path: Path) -> File:
         document = tomllib.loads(text)
     # Besides its own error, tomllib lets through what Python says of a number of 5,000 digits or of 5,000 brackets.
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}", hint="mend that line") from error
+        raise ConfigError(f"{path} is not valid TOML: {error}", hint="fix that line") from error
     try:
         return model.model_validate(document)
     except ValidationError as error:
         problems = "; ".join(_sentence(model, detail) for detail in error.errors())
-        raise ConfigError(f"{path}: {problems}", hint="every setting is listed in docs/settings.md") from error
+        raise ConfigError(
+            f"{path}: {problems}", hint="see the settings reference: docs/reference/settings.md"
+        ) from error
 
 
 # --- private
@@ -63,7 +65,7 @@ def _sentence(model: type[Section], detail: ErrorDetails) -> str:
     if detail["type"] == "extra_forbidden":
         return f"unknown setting {where}{_nearest(model, detail['loc'])}"
     if detail["type"] == "missing":
-        return f"{where} is missing"
+        return f"missing setting {where}"
     if where:
         return f"{where}: {_reason(where, detail)}"
     return _reason(where, detail)
@@ -71,9 +73,9 @@ def _sentence(model: type[Section], detail: ErrorDetails) -> str:
 
 def _reason(where: str, detail: ErrorDetails) -> str:
     if detail["type"] == "model_type":
-        return f"this is a table: [{where}]"
+        return f"this is a table: write [{where}]"
     if detail["type"] == "tuple_type" and isinstance(detail["input"], dict):
-        return f"there may be several, so write [[{where}]]"
+        return f"this is an array of tables: write [[{where}]]"
     return detail["msg"].removeprefix("Value error, ")
 
 

@@ -13,15 +13,15 @@ from tracker.domain.best.retention import KeepPolicy
 
 
 class StoreSection(Section):
-    """Where plans, results and what waits for MLflow are kept."""
+    """The database for plans, results and pending MLflow writes."""
 
     database: str = ""
-    """`postgresql://user@host/name`, without a password; default: a SQLite file in `run.state_dir`, which workers on
-    this machine share."""
+    """`postgresql://user@host/name`, without a password. Default: a SQLite file in `run.state_dir`, shared by
+    the workers of this machine."""
     password_env: str = ""
-    """Environment variable that holds the password of the database."""
+    """Environment variable that contains the database password."""
     password_file: Path | None = None
-    """File whose first line is the password of the database."""
+    """File with the database password in its first line."""
 
     @field_validator("database")
     @classmethod
@@ -36,24 +36,24 @@ class StoreSection(Section):
         if self.password_env and self.password_file is not None:
             raise ValueError("set password_env or password_file, not both")
         if (self.password_env or self.password_file is not None) and not self.database.startswith("postgresql"):
-            raise ValueError("a password is for a PostgreSQL database: name it with store.database")
+            raise ValueError("a password requires a PostgreSQL database: set store.database")
         return self
 
 
 class KeepSection(Section):
-    """What is kept of every run on our side. The trainer's files are never touched, and scores are kept for ever.
+    """Retention limits per run. The trainer's files are never touched; scores are never deleted.
 
     Beside the last ones, the first checkpoint, `policy.baseline`, the best one of every benchmark and those that are
     not evaluated yet are always kept. `tracker gc --dry-run` shows what would go.
     """
 
     pins: int = Field(default=8, ge=0)
-    """Checkpoints of a run whose weights are kept: the newest ones, and always the first, the best of every benchmark,
-    `policy.baseline` and those that are not evaluated yet. A pin takes space once the trainer has deleted its own copy.
-    0: every one."""
+    """Number of checkpoints whose weights stay pinned: the newest, plus the first, the best of every benchmark,
+    `policy.baseline` and pending ones. A pin uses disk space once the trainer has deleted its copy. 0: no
+    limit."""
     samples: int = Field(default=0, ge=0)
-    """Checkpoints of a run whose answers are kept as text, chosen in the same way; without them `tracker compare` and
-    the report cannot show what the model said. 0: every one."""
+    """Number of checkpoints whose answers are kept as text, selected like `pins`. `tracker compare` and the
+    report need them to show answers. 0: no limit."""
 
     def to_keep(self) -> KeepPolicy:
         """Return the record for the use case."""

@@ -27,30 +27,30 @@ Rate = Annotated[float, Field(gt=0, le=100_000)]
 
 
 class MatrixSection(Section):
-    """Settings that a sweep varies; every combination is asked. One that is not here is the suite's."""
+    """Settings that the sweep varies: every combination is evaluated. Missing settings come from the suite."""
 
     temperature: tuple[Temperature, ...] = ()
-    """Such as `[0.0, 0.7, 1.0]`."""
+    """Sampling temperatures, such as `[0.0, 0.7, 1.0]`."""
     top_p: tuple[Share, ...] = ()
-    """Nucleus sampling."""
+    """Nucleus sampling probability."""
     top_k: tuple[int, ...] = ()
     """-1: off."""
     seed: tuple[int, ...] = ()
-    """Seeds, to see what they change at a temperature above 0."""
+    """Random seeds, to measure sampling noise at a temperature above 0."""
     max_tokens: tuple[Length, ...] = ()
-    """Longest answer, also of benchmarks that have a length of their own."""
+    """Maximum answer lengths, in tokens. They override the benchmarks' own."""
     few_shot: tuple[Count, ...] = ()
-    """Examples in the prompt."""
+    """Numbers of few-shot examples in the prompt."""
     prompt: tuple[str, ...] = ()
-    """Names of `[schedule.prompts]`."""
+    """Names from [schedule.prompts]."""
 
     @model_validator(mode="after")
     def _values_differ(self) -> MatrixSection:
         for axis, values in self.axes().items():
             if len(set(values)) < len(values):
-                raise ValueError(f"{axis} names a value twice")
+                raise ValueError(f"{axis} contains a value twice")
             if len(values) > MAX_VALUES:
-                raise ValueError(f"{axis} names {len(values)} values, and at most {MAX_VALUES} are possible")
+                raise ValueError(f"{axis} has {len(values)} values (maximum {MAX_VALUES})")
         return self
 
     def axes(self) -> dict[str, tuple[float | int | str, ...]]:
@@ -59,21 +59,21 @@ class MatrixSection(Section):
 
 
 class LoadSection(Section, RequestSettings):
-    """Loads that are put on every checkpoint and endpoint once, for the curve of latency over throughput."""
+    """Loads to apply to every checkpoint and endpoint, for the latency-throughput curve."""
 
     leading = ("concurrency", "request_rate")
     concurrency: tuple[Length, ...] = ()
-    """Requests in flight at once, one load for each number, such as `[1, 2, 4, 8, 16]`."""
+    """Concurrent requests; one load per number, such as `[1, 2, 4, 8, 16]`."""
     request_rate: tuple[Rate, ...] = ()
-    """Requests per second that arrive at random times, one load for each number."""
+    """Requests per second with Poisson arrivals; one load per number."""
     requests: Length = 64
-    """Requests that are timed, of each load."""
+    """Number of timed requests per load."""
 
     @model_validator(mode="after")
     def _loads_differ(self) -> LoadSection:
         for name, values in (("concurrency", self.concurrency), ("request_rate", self.request_rate)):
             if len(set(values)) < len(values):
-                raise ValueError(f"{name} names a load twice")
+                raise ValueError(f"{name} contains a load twice")
         return self
 
     def to_loads(self) -> tuple[ProbeLoad, ...]:
@@ -88,21 +88,21 @@ class LoadSection(Section, RequestSettings):
 
 
 class EndpointSection(Section):
-    """A model that somebody else serves, asked beside the checkpoints."""
+    """An external model server to evaluate beside the checkpoints."""
 
     name: str = Field(min_length=1, max_length=100)
     """Name in results."""
     base_url: str = Field(min_length=1)
     """`http://host:8000/v1`."""
     model: str = ""
-    """Model to ask for; empty: the only one that it offers."""
+    """Model name. Empty: the only model of the server."""
     api_key_env: str = ""
-    """Environment variable that holds the key, on every worker."""
+    """Environment variable that contains the API key, on every worker."""
 
     @field_validator("base_url")
     @classmethod
     def _address_holds_no_key(cls, value: str) -> str:
-        return without_key(value, instead="set an environment variable and name it with api_key_env")
+        return without_key(value, instead="set api_key_env to an environment variable")
 
     def to_other_model(self) -> OtherModel:
         """Return the record for the matrix."""
@@ -113,29 +113,28 @@ class EndpointSection(Section):
 
 
 class ScheduleSection(Section):
-    """One sweep: which checkpoints and models are asked what, in which variants, and when."""
+    """A benchmark sweep: checkpoints and endpoints, variants, and the schedule."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}$")
-    """Name in commands and results; letters, digits, . _ -"""
+    """Name in commands and results: letters, digits, spaces and . _ -"""
     cron: str = ""
-    """When it is due: minute, hour, day of the month, month, day of the week, such as `0 2 * * *` for every night at
-    two. Empty: only `tracker sweep now`."""
+    """Cron expression, such as `0 2 * * *` for 02:00 every day. Empty: only on demand with `tracker sweep run`."""
     time_zone: str = "UTC"
-    """Zone of these times, such as `Europe/Berlin`."""
+    """Time zone of `cron`, such as `Europe/Berlin`."""
     missed: Missed = Missed.ONCE
-    """What becomes of times at which no `tracker watch` ran: `once`: one turn for all of them, at the next start.
+    """Scheduled times missed while `tracker watch` was not running. `once`: one sweep run at the next start.
     `skip`: none."""
-    checkpoints: tuple[str, ...] = Field(default=("latest",), description=f"Which checkpoints: {FORMS}.")
+    checkpoints: tuple[str, ...] = Field(default=("latest",), description=f"Checkpoints to evaluate: {FORMS}.")
     benchmarks: tuple[str, ...] | None = None
-    """Names of `[[benchmark]]` that are asked; default: all, or only those of `[[schedule.benchmark]]` where there are
-    some. `[]`: only latency is measured."""
+    """Names of [[benchmark]] tables. Default: all, or only the [[schedule.benchmark]] tables if there are any.
+    `[]`: measure latency only."""
     again: bool = False
-    """Ask checkpoints at every turn what an earlier turn has asked already. Endpoints always are."""
+    """Evaluate checkpoints again in every sweep run. Endpoints are always evaluated again."""
     max_evaluations: Length = 200
-    """A turn that would ask more often, over all targets and variants, is refused."""
+    """Maximum number of evaluations (targets x variants) per sweep run. A larger one is refused."""
     matrix: MatrixSection = MatrixSection()
     prompts: dict[str, str] = Field(default={})
-    """Texts by name, as `prompt_template`; an empty text is the benchmark's own prompt."""
+    """Prompt templates by name. An empty text is the benchmark's own prompt."""
     load: LoadSection = LoadSection()
     endpoint: tuple[EndpointSection, ...] = ()
     benchmark: tuple[BenchmarkSection, ...] = ()
@@ -157,23 +156,23 @@ class ScheduleSection(Section):
     def _prompts_are_there(self) -> ScheduleSection:
         unknown = [name for name in self.matrix.prompt if name not in self.prompts]
         if unknown:
-            raise ValueError(f"matrix.{PROMPT} names {unknown[0]!r}, and [schedule.prompts] has no such text")
+            raise ValueError(f"matrix.{PROMPT}: {unknown[0]!r} not found in [schedule.prompts]")
         return self
 
     @model_validator(mode="after")
     def _asks_somebody_something(self) -> ScheduleSection:
         if not self.checkpoints and not self.endpoint:
-            raise ValueError(f"sweep {self.name} asks nobody: name checkpoints, or add a [[schedule.endpoint]]")
+            raise ValueError(f"sweep {self.name} has no target: set checkpoints, or add a [[schedule.endpoint]]")
         if named_twice(one.name for one in self.endpoint):
-            raise ValueError(f"sweep {self.name} has two endpoints of one name")
+            raise ValueError(f"sweep {self.name} has two endpoints with the same name")
         return self
 
     @model_validator(mode="after")
     def _without_benchmarks_it_is_about_latency(self) -> ScheduleSection:
         if self.asks_no_benchmark() and not self.load.to_loads():
-            raise ValueError(f"sweep {self.name} measures nothing: name benchmarks, or loads in [schedule.load]")
+            raise ValueError(f"sweep {self.name} measures nothing: set benchmarks, or loads in [schedule.load]")
         if self.asks_no_benchmark() and self.matrix.axes():
-            raise ValueError(f"sweep {self.name} has a matrix and no benchmarks that it would change")
+            raise ValueError(f"sweep {self.name} has a matrix but no benchmarks")
         return self
 
     @model_validator(mode="after")
@@ -181,8 +180,8 @@ class ScheduleSection(Section):
         cells = count_variants(self.matrix.axes())
         if cells > self.max_evaluations:
             raise ValueError(
-                f"the matrix of sweep {self.name} has {cells:,} variants, and max_evaluations is "
-                f"{self.max_evaluations:,}: name fewer values, or raise it"
+                f"the matrix of sweep {self.name} has {cells:,} variants (max_evaluations = "
+                f"{self.max_evaluations:,}): use fewer values, or raise the limit"
             )
         return self
 

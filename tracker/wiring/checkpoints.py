@@ -69,8 +69,8 @@ def held_at(checkpoint: str, pins_dir: Path) -> Checkpoint | None:
     pins = FolderOfPins(pins_dir)
     if str(folder) in pins.given_up():
         raise CheckpointNotFound(
-            f"the weights in {folder} were given up to save space",
-            hint="name the trainer's own folder, if it is still there; keep.pins says how many are kept",
+            f"the weights in {folder} were deleted to save space",
+            hint="pass the trainer's own folder if it still exists; keep.pins sets how many pins are kept",
         )
     held = (pin.checkpoint for pin in pins.held())
     return next((found for found in held if Path(found.uri) == folder), None)
@@ -111,7 +111,7 @@ def _bucket(config: Config, uri: str) -> Bucket:
         from tracker.adapters.checkpoints.bucket.client import Bucket
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"{uri} cannot be read: the Python package {error.name} is not installed",
-            hint="pip install 'checkpoint-tracker[s3]'",
+            f"cannot read {uri}: Python package {error.name} is not installed",
+            hint="install it: pip install 'checkpoint-tracker[s3]'",
         ) from error
     return Bucket(parse_location(uri), config.s3.to_access())

@@ -228,5 +228,5 @@ class Project:
         try:
             self.config.run.work_dir.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            what = f"the state folder {self.config.run.state_dir} cannot be created"
-            raise write_error(error, what, hint="choose another place with run.state_dir") from error
+            what = f"cannot create the state folder {self.config.run.state_dir}"
+            raise write_error(error, what, hint="set run.state_dir to another folder") from error

@@ -93,7 +93,7 @@ class CircuitBreaker:
                     answered, pause = self._answered, max(self._retry_policy.busy_s[-1], retry_after_of(error))
                 if pause is None:
                     raise self._give_up(error) from error
-                log.info("trying again in %.1f s: %s", pause, describe(error))
+                log.info("retrying in %.1f s: %s", pause, describe(error))
                 everybody = classify_failure(error) is FailureKind.BUSY
             else:
                 return answer
@@ -130,16 +130,16 @@ class CircuitBreaker:
             return NoAnswer(describe(error), may_pass=False)
         if kind is FailureKind.KEY and not self._own_engine:
             return self._trip(
-                EndpointRefused(describe(error), hint="check the key in the variable that serve.api_key_env names")
+                EndpointRefused(describe(error), hint="check the API key in the variable named by serve.api_key_env")
             )
         if kind in (FailureKind.KEY, FailureKind.SERVER, FailureKind.BUSY) or not self._is_alive():
-            return self._trip(EndpointFailed(describe(error), hint="look at the server"))
+            return self._trip(EndpointFailed(describe(error), hint="check the server"))
         with self._lock:
             self._in_a_row += 1
             too_many = self._in_a_row >= self._limit
         if too_many and not self._answers_control():
-            reason = f"{self._limit} requests in a row failed, the last one with {describe(error)}"
-            return self._trip(EndpointFailed(reason, hint="look at the server"))
+            reason = f"{self._limit} consecutive requests failed, the last with {describe(error)}"
+            return self._trip(EndpointFailed(reason, hint="check the server"))
         return NoAnswer(describe(error), may_pass=True)
 
     def _answers_control(self) -> bool:
@@ -150,7 +150,7 @@ class CircuitBreaker:
         try:
             control()
         except Exception as error:  # noqa: BLE001 - a body that is no completion breaks a client at any place
-            log.warning("a question that the server should answer gets no answer either: %s", describe(error))
+            log.warning("the control request failed too: %s", describe(error))
             return False
         with self._lock:
             self._in_a_row = 0

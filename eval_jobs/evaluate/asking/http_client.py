@@ -58,7 +58,7 @@ def is_alive(client: httpx.Client, base_url: str) -> bool:
     try:
         status = client.get(f"{base_url}/models", timeout=ALIVE_TIMEOUT_S).status_code
     except (httpx.HTTPError, ValueError) as error:
-        log.info("the server does not answer: %s", error)
+        log.info("server not responding: %s", error)
         return False
     return status < httpx.codes.INTERNAL_SERVER_ERROR
 
@@ -90,7 +90,7 @@ class _Client(httpx.Client):
         if request.method != "POST":
             return self._sent(request, **options)
         if not self._limiter.acquire():
-            raise httpx.ConnectError("the evaluation was stopped before this was sent", request=request)
+            raise httpx.ConnectError("evaluation stopped before the request was sent", request=request)
         response = self._sent(request, **options)
         if response.is_success:
             self._limiter.release()
@@ -120,9 +120,9 @@ class _Limited(httpx.SyncByteStream):
         for part in self._stream:
             received += len(part)
             if time.monotonic() > self._deadline_s:
-                raise httpx.ReadTimeout("the answer did not end in time", request=self._request)
+                raise httpx.ReadTimeout("response not complete in time", request=self._request)
             if received > MAX_ANSWER_BYTES:
-                raise httpx.ReadError(f"the answer is longer than {MAX_ANSWER_BYTES} bytes", request=self._request)
+                raise httpx.ReadError(f"response exceeds {MAX_ANSWER_BYTES} bytes", request=self._request)
             yield part
 
     def close(self) -> None:

@@ -79,7 +79,7 @@ class Journal:
     def begin(self, *, metric: str, to_ask: int) -> None:
         """Note that asking begins; the questions that a resumed evaluation has answered already are done."""
         self.metric = metric
-        self.stage = "asking"
+        self.stage = "evaluating"
         self.done = self.answered = self.planned - to_ask
         self._report()
 
@@ -151,7 +151,7 @@ class Journal:
         ]
         _write(self.folder / FAILURES_FILE, _jsonl(rows))
 
-    def check(self, *, hint: str = "the server refuses such requests") -> None:
+    def check(self, *, hint: str = "check which requests the server accepts") -> None:
         """Write down what failed, and refuse a result that only shows that the server was not well.
 
         Raises:
@@ -165,16 +165,15 @@ class Journal:
         # Once: in another evaluation, of a server perhaps started anew, the same samples count as not answered.
         if len(self.newly_doubtful) > MAX_DOUBTFUL * self.planned:
             raise EndpointFailed(
-                f"{len(self.doubtful)} of {self.planned} requests of `{self.name}` got no proper answer: {details[0]}",
-                hint="read the server's log; raise suite.request_timeout_s if it is only slow",
+                f"{len(self.doubtful)} of {self.planned} requests of `{self.name}` got no valid response: {details[0]}",
+                hint="read the server log; set suite.request_timeout_s higher if the server is slow",
             )
 
     def stopped(self, error: EndpointFailed | EndpointRefused, base_url: str) -> TrackerError:
         """Say how far it was when nothing could be asked any more."""
-        again = "what was answered is kept, the next try asks only the rest"
+        again = "answers are kept; a retry requests only the missing ones"
         return type(error)(
-            f"{base_url} cannot be asked any more, {self.answered} of {self.planned} samples of "
-            f"`{self.name}` are answered: {error.message}",
+            f"{base_url} failed after {self.answered} of {self.planned} samples of `{self.name}`: {error.message}",
             hint=again if error.retryable else error.hint,
         )
 

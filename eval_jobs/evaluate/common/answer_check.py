@@ -25,14 +25,14 @@ def check_answer(response: Mapping[str, object], *, model: str = "", is_chat: bo
     """Raise `BadAnswer` unless `response` is a whole completion, of `model` where one is named."""
     choices = response.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
-        raise BadAnswer(f"the answer has no choices{_error_of(response)}")
+        raise BadAnswer(f"response has no choices{_error_of(response)}")
     if model and response.get("model") != model:
-        raise BadAnswer(f"the answer is from {response.get('model')!r} and not from {model!r}")
+        raise BadAnswer(f"response is from model {response.get('model')!r} (expected {model!r})")
     if response.get("error"):
-        raise BadAnswer(f"the answer is an error{_error_of(response)}")
+        raise BadAnswer(f"response is an error{_error_of(response)}")
     ending = choices[0].get("finish_reason")
     if ending not in ENDINGS:
-        raise BadAnswer(f"the answer did not end properly (finish_reason: {ending}){_error_of(response)}")
+        raise BadAnswer(f"unexpected finish_reason {ending}{_error_of(response)}")
     check = _check_message if is_chat else _check_text
     check(choices[0], filtered=ending == FILTERED)
 
@@ -47,18 +47,18 @@ def is_overflow(message: str) -> bool:
 
 def _check_text(choice: Mapping[str, object], *, filtered: bool) -> None:
     if not filtered and not isinstance(choice.get("text"), str):
-        raise BadAnswer("the answer has no text")
+        raise BadAnswer("response has no text")
 
 
 def _check_message(choice: Mapping[str, object], *, filtered: bool) -> None:
     message = choice.get("message")
     if not isinstance(message, dict):
-        raise BadAnswer("the answer has no message")
+        raise BadAnswer("response has no message")
     content = message.get("content")
     if content is None and not filtered and not any(map(message.get, INSTEAD_OF_TEXT)):
-        raise BadAnswer("the answer has no content")
+        raise BadAnswer("response has no content")
     if not isinstance(content, str | list | None):
-        raise BadAnswer(f"the content of the answer is no text: {content!r}")
+        raise BadAnswer(f"response content is not text: {content!r}")
 
 
 def _error_of(response: Mapping[str, object]) -> str:

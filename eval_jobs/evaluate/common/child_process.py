@@ -116,7 +116,7 @@ class ChildProcess:
             self._settled_bytes = self._rss_bytes()
         grown = self._n_requests > SETTLED_AFTER and self._rss_bytes() > self._settled_bytes + MAX_GROWTH_BYTES
         if grown or self._n_requests >= MAX_REQUESTS:
-            log.info("the evaluator has done its part: %d requests, %d bytes", self._n_requests, self._rss_bytes())
+            log.info("restarting the evaluator: %d requests, %d bytes", self._n_requests, self._rss_bytes())
         return grown or self._n_requests >= MAX_REQUESTS
 
     def stop(self) -> None:
@@ -145,7 +145,7 @@ class ChildProcess:
             )
         except OSError as error:
             raise EvaluatorDied(
-                f"the evaluator cannot be started with {command[0]}: {error.strerror}", hint="check that interpreter"
+                f"cannot start the evaluator with {command[0]}: {error.strerror}", hint="check that interpreter"
             ) from error
 
     def _read(self) -> None:
@@ -179,14 +179,14 @@ class ChildProcess:
             if waited_s >= timeout_s:
                 self.stop()
                 raise EvaluatorDied(
-                    f"the evaluator said nothing for {timeout_s:.0f} s and was stopped", hint=f"read {self.log_path}"
+                    f"stopped the evaluator: no message for {timeout_s:.0f} s", hint=f"read {self.log_path}"
                 )
 
     def _died(self) -> EvaluatorDied:
         self.stop()
         return EvaluatorDied(
-            f"the evaluator ended by itself ({_how(self._process.returncode)})",
-            hint=f"read {self.log_path}; what was answered is kept, the next try asks only the rest",
+            f"the evaluator exited unexpectedly ({_how(self._process.returncode)})",
+            hint=f"read {self.log_path}; answers are kept, a retry requests only the missing ones",
         )
 
 

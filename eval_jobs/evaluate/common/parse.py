@@ -137,7 +137,7 @@ def _sample_ids(planned: Sequence[Planned]) -> tuple[str, ...]:
 
 def _judge(prediction: Row | None, review: Row | None, failure: str) -> _Judgement:
     if prediction is None:
-        return _Judgement(status=SampleStatus.ERROR, detail=failure or "it was never answered")
+        return _Judgement(status=SampleStatus.ERROR, detail=failure or "no response")
     reason = _stop_reason(prediction)
     if reason not in ("stop", "max_tokens", "tool_calls"):
         return _Judgement(status=SampleStatus.ERROR, detail=_why_no_answer(prediction, reason))
@@ -145,7 +145,7 @@ def _judge(prediction: Row | None, review: Row | None, failure: str) -> _Judgeme
     if score is None:
         return _Judgement(status=SampleStatus.UNSCORED, detail=detail)
     if reason == "max_tokens":
-        return _Judgement(status=SampleStatus.TRUNCATED, score=score, detail="the answer was cut at max_tokens")
+        return _Judgement(status=SampleStatus.TRUNCATED, score=score, detail="answer truncated at max_tokens")
     return _Judgement(status=SampleStatus.SCORED, score=score)
 
 
@@ -153,21 +153,21 @@ def _complaint(score: Row, metadata: Row) -> str:
     if metadata.get("metric_errors"):
         return f"the metric failed: {metadata['metric_errors']}"
     if score.get("status") not in USABLE_STATUS:
-        return f"the scorer says {score['status']}: {score.get('explanation') or metadata or ''}"
+        return f"the scorer reported {score['status']}: {score.get('explanation') or metadata or ''}"
     return ""
 
 
 def _number(review: Row | None, failure: str) -> tuple[float | None, str]:
     """Return the score, or None and why there is none."""
     if review is None:
-        return None, failure or "the scorer gave no result"
+        return None, failure or "the scorer returned no result"
     score = _score(review)
     complaint = _complaint(score, _mapping(score.get("metadata")))
     if complaint:
         return None, complaint
     name, value = _main_score(score)
     if not isinstance(value, int | float):
-        return None, f"the scorer gave no value for {name or 'its metric'}"
+        return None, f"the scorer returned no value for {name or 'its metric'}"
     if not math.isfinite(value):
         return None, f"the score is {value}"
     return float(value), ""
@@ -214,10 +214,10 @@ def _stop_reason(prediction: Row) -> str:
 
 def _why_no_answer(prediction: Row, reason: str) -> str:
     if reason == "model_length":  # EvalScope puts the server's refusal where the answer should be
-        return f"the prompt does not fit into the context: {_answer(prediction)}"
+        return f"the prompt exceeds the context length: {_answer(prediction)}"
     if reason == "content_filter":
         return "the server filtered the answer"
-    return f"the answer did not end properly (stop reason: {reason}) {_output(prediction).get('error') or ''}".strip()
+    return f"unexpected stop reason {reason} {_output(prediction).get('error') or ''}".strip()
 
 
 def _answer(prediction: Row | None) -> str:
@@ -255,5 +255,5 @@ def _mapping(value: object) -> Row:
 
 def _integer(value: object) -> int:
     if not isinstance(value, int):
-        raise TypeError(f"expected a whole number, got {value!r}")
+        raise TypeError(f"expected an integer, got {value!r}")
     return value

@@ -33,4 +33,4 @@ def forget_plan(work_dir: Path, plan_id: str) -> None:
             if is_ours:
                 shutil.rmtree(work_dir / "runs" / plan_folder(plan_id), ignore_errors=True)
     except StoreError as error:  # the results are safe; a folder too many is no reason to stop
-        log.warning("the evaluations of plan %s are left where they are: %s", plan_id, error)
+        log.warning("cannot delete the evaluation files of plan %s: %s", plan_id, error)

@@ -61,8 +61,8 @@ def open_cached_dataset(benchmark: Benchmark, folder: Path) -> CachedDataset | N
 def _check_unchanged(benchmark: Benchmark, digest: str) -> None:
     if read_data_digest(benchmark.data or "") != digest:
         raise BadData(
-            f"the data of `{benchmark.name}` has changed since it was read at the start: {benchmark.data}",
-            hint="start again, so that new results are kept apart from the old ones",
+            f"the data of `{benchmark.name}` changed since startup: {benchmark.data}",
+            hint="restart to keep new results separate from the old ones",
         )
 
 

@@ -37,7 +37,7 @@ def read_data_digest(path: str | Path) -> str:
             total.update(f"{len(name)}:{name}:{_file_digest(file)};".encode())
     except OSError as error:
         raise BadData(
-            f"{error.filename or path} cannot be read: {error.strerror}", hint="check its permissions"
+            f"cannot read {error.filename or path}: {error.strerror}", hint="check its permissions"
         ) from error
     return total.hexdigest()
 
@@ -81,7 +81,7 @@ def read_items(benchmark: Benchmark) -> tuple[Item, ...]:
         except ValueError as error:
             raise bad_row(path, numbered.line, str(error)) from error
     if not items:
-        raise BadData(f"{path} holds no rows", hint="one JSON object per line: a question and an answer")
+        raise BadData(f"no rows in {path}", hint="write one JSON object per line, with a question and an answer")
     return tuple(items)
 
 
@@ -93,7 +93,7 @@ def raw_layout(benchmark: Benchmark) -> Layout | None:
     """
     folder = Path(benchmark.data or "")
     if not folder.exists():
-        raise BadData(f"the data of `{benchmark.name}` is not there: {folder}", hint="check the path in data")
+        raise BadData(f"no data for `{benchmark.name}` at {folder}", hint="check the path in data")
     if describes_itself(folder):
         return None
     return LAYOUTS.get(benchmark.adapter)
@@ -120,7 +120,7 @@ def read_parts(benchmark: Benchmark, layout: Layout) -> Iterator[tuple[DatasetSp
             to_evaluate += target[part].split == layout.eval_split
             yield target[part], row
     if not to_evaluate:
-        raise BadData(f"{root} holds no data for `{benchmark.adapter}`", hint=f"expected: {layout.expects}")
+        raise BadData(f"no data for `{benchmark.adapter}` in {root}", hint=f"expected: {layout.expects}")
 
 
 def visible_files(folder: Path) -> tuple[Path, ...]:
@@ -130,7 +130,7 @@ def visible_files(folder: Path) -> tuple[Path, ...]:
         BadData: the folder is not there or is empty.
     """
     if not folder.exists():
-        raise BadData(f"there is no data at {folder}", hint="check the path in data")
+        raise BadData(f"no data at {folder}", hint="check the path in data")
     files = [
         file
         for file in folder.rglob("*")
@@ -155,8 +155,8 @@ def _file_digest(path: Path) -> str:
 def _check_own_settings(benchmark: Benchmark) -> None:
     if benchmark.few_shot:
         raise BadData(
-            f"`{benchmark.name}`: `{benchmark.adapter}` has no few-shot examples",
-            hint="take few_shot out and write the examples into the questions or the prompt_template",
+            f"`{benchmark.name}`: `{benchmark.adapter}` does not support few_shot",
+            hint="remove few_shot and write the examples into the questions or the prompt_template",
         )
     if benchmark.prompt_template is None:
         return
@@ -164,7 +164,7 @@ def _check_own_settings(benchmark: Benchmark) -> None:
     try:
         fields = {name for _, name, _, _ in string.Formatter().parse(benchmark.prompt_template) if name is not None}
     except ValueError as error:
-        raise _bad_template(benchmark, f"is broken ({error})") from error
+        raise _bad_template(benchmark, f"is malformed ({error})") from error
     if not needed <= fields <= needed | allowed:
         raise _bad_template(benchmark, f"has the fields {sorted(fields)}")
 
@@ -173,7 +173,7 @@ def _bad_template(benchmark: Benchmark, what: str) -> BadData:
     needed = " and ".join(f"{{{name}}}" for name in sorted(TEMPLATE_FIELDS[benchmark.adapter][0]))
     return BadData(
         f"the prompt_template of `{benchmark.name}` {what}",
-        hint=f"it needs {needed}; write other braces as {{{{ and }}}}",
+        hint=f"include {needed}; write other braces as {{{{ and }}}}",
     )
 
 
@@ -182,7 +182,7 @@ def _check_subsets(benchmark: Benchmark, known: set[str]) -> None:
     if unknown and known:
         raise BadData(
             f"benchmark `{benchmark.name}` has no subset {', '.join(f'`{s}`' for s in unknown)}",
-            hint=f"it has: {', '.join(sorted(known))}",
+            hint=f"choose from: {', '.join(sorted(known))}",
         )
 
 
@@ -194,7 +194,7 @@ def _check_raw(benchmark: Benchmark, layout: Layout) -> None:
     wanted = by_default if benchmark.few_shot is None else benchmark.few_shot
     if wanted and split and split not in {part.split for part in parts}:
         raise BadData(
-            f"`{benchmark.name}` shows {wanted} examples, and {benchmark.data} has no `{split}` split for them",
+            f"`{benchmark.name}` needs {wanted} few-shot examples, but {benchmark.data} has no `{split}` split",
             hint=f"add it, or set few_shot = 0; expected: {layout.expects}",
         )
 
@@ -214,7 +214,7 @@ def _converted(file: Path, relative: PurePath, layout: Layout) -> Iterator[Row]:
         try:
             yield layout.convert(numbered.row, relative)
         except KeyError as error:
-            raise bad_row(file, numbered.line, f"no key `{error.args[0]}`; expected {layout.expects}") from error
+            raise bad_row(file, numbered.line, f"missing key `{error.args[0]}`; expected {layout.expects}") from error
         except (ValueError, TypeError, IndexError) as error:
             raise bad_row(file, numbered.line, f"{error}; expected {layout.expects}") from error
 

@@ -35,8 +35,8 @@ def check_name(adapter: str) -> None:
     near = difflib.get_close_matches(adapter.lower(), [*OWN_ADAPTERS, *sorted(names)], n=3, cutoff=0.5)
     guess = f"did you mean {' or '.join(f'`{n}`' for n in near)}? " if near else ""
     raise UnknownBenchmark(
-        f"there is no benchmark `{adapter}`",
-        hint=f"{guess}use `exact` or `choice` with a JSONL file, or one of EvalScope's {len(names)} names",
+        f"unknown benchmark `{adapter}`",
+        hint=f"{guess}use `exact` or `choice` with a JSONL file, or one of the {len(names)} EvalScope benchmarks",
     )
 
 
@@ -62,9 +62,9 @@ def runs_code(adapter: str) -> bool:
 def code_refusal(adapter: str) -> EvaluateError:
     """Return why a benchmark that executes what the model wrote is never run; docs/decisions/0022 has the reasons."""
     return EvaluateError(
-        f"benchmark `{adapter}` runs code that the model wrote",
-        hint="take it out: it would run as the current user, and EvalScope's sandbox scores its own failures as wrong "
-        "answers (docs/security.md)",
+        f"benchmark `{adapter}` executes model-generated code",
+        hint="remove it: it would run as the current user, and EvalScope's sandbox scores its own failures as wrong "
+        "answers (docs/explanation/security.md)",
     )
 
 

@@ -114,7 +114,7 @@ def _mmlu(row: Row, path: PurePath) -> Row:
     answer = row["answer"]
     index = "ABCD".index(answer) if isinstance(answer, str) and not answer.isdecimal() else int(str(answer))
     if not isinstance(choices, list) or not 0 <= index < len(choices):
-        raise ValueError("`answer` is none of the `choices`")
+        raise ValueError("`answer` is not one of the `choices`")
     subject = row.get("subject") or _subject(path)
     return {"question": row["question"], "subject": subject, "choices": choices, "answer": index}
 
@@ -137,7 +137,7 @@ def _arc(row: Row, _: PurePath) -> Row:
         }
         question = question["stem"]
     if not isinstance(choices, dict) or row["answerKey"] not in choices["label"]:
-        raise ValueError("`answerKey` is none of the labels in `choices`")
+        raise ValueError("`answerKey` is not one of the labels in `choices`")
     # EvalScope reads only A, B, ... and 1, 2, ...: the position says the same in every file.
     key = "ABCDEFGH"[choices["label"].index(row["answerKey"])]
     return {"id": str(row.get("id", "")), "question": question, "choices": choices, "answerKey": key}
@@ -192,7 +192,7 @@ def _cmmlu(row: Row, path: PurePath) -> Row:
         return {key: row[key] for key in ("question", "choices", "answer", "category")}
     letter = str(row["Answer"]).strip()
     if letter not in set("ABCD"):
-        raise ValueError("`Answer` is none of A, B, C, D")
+        raise ValueError("`Answer` is not one of A, B, C, D")
     choices = [f"({c}) {row[c]}" for c in "ABCD"]
     return {"question": row["Question"], "choices": choices, "answer": f"({letter})", "category": _subject(path)}
 

@@ -37,14 +37,14 @@ def read_rows(path: Path, *, header: Sequence[str] = ()) -> Iterator[NumberedRow
             case _:
                 yield from _jsonl_rows(path)
     except OSError as error:
-        raise BadData(f"{path} cannot be read: {error.strerror}", hint="check the path and its permissions") from error
+        raise BadData(f"cannot read {path}: {error.strerror}", hint="check the path and its permissions") from error
     except UnicodeDecodeError as error:
         raise BadData(f"{path} is not UTF-8 text: {error.reason}", hint="save the file as UTF-8") from error
 
 
 def bad_row(path: Path, line: int, why: str) -> BadData:
     """Return the error for one broken row."""
-    return BadData(f"{path}, line {line}: {why}", hint="correct or remove that line", path=str(path), line=line)
+    return BadData(f"{path}, line {line}: {why}", hint="fix or remove that line", path=str(path), line=line)
 
 
 # --- private
@@ -71,11 +71,11 @@ def _object(path: Path, line: int, text: str) -> Mapping[str, object]:
     except json.JSONDecodeError as error:
         if line == 1 and text.startswith("["):
             raise bad_row(path, line, "a JSON list; JSONL needs one object per line") from error
-        raise bad_row(path, line, f"no valid JSON ({error.msg} at column {error.colno})") from error
+        raise bad_row(path, line, f"invalid JSON ({error.msg} at column {error.colno})") from error
     except RecursionError as error:
         raise bad_row(path, line, "nested too deeply") from error
     if not isinstance(value, dict):
-        raise bad_row(path, line, f"must be a JSON object, it is {text:.60}")
+        raise bad_row(path, line, f"expected a JSON object, got {text:.60}")
     return value
 
 
@@ -83,14 +83,14 @@ def _json_rows(path: Path) -> Iterator[NumberedRow]:
     try:
         document = json.loads(path.read_text(encoding="utf-8-sig"))
     except json.JSONDecodeError as error:
-        raise bad_row(path, error.lineno, f"no valid JSON ({error.msg})") from error
+        raise bad_row(path, error.lineno, f"invalid JSON ({error.msg})") from error
     if isinstance(document, dict):
         document = document.get("examples", document.get("data"))
     if not isinstance(document, list):
-        raise BadData(f"{path} holds no list of rows", hint="a list of objects, alone or under `examples` or `data`")
+        raise BadData(f"no list of rows in {path}", hint="use a list of objects, alone or under `examples` or `data`")
     for number, row in enumerate(document, start=1):
         if not isinstance(row, dict):
-            raise bad_row(path, number, "must be a JSON object")
+            raise bad_row(path, number, "expected a JSON object")
         yield NumberedRow(line=number, row=row)
 
 
@@ -101,7 +101,7 @@ def _csv_rows(path: Path, header: Sequence[str]) -> Iterator[NumberedRow]:
         try:
             for row in reader:
                 if None in row or None in row.values():
-                    raise bad_row(path, reader.line_num, f"needs {len(reader.fieldnames or ())} columns")
+                    raise bad_row(path, reader.line_num, f"expected {len(reader.fieldnames or ())} columns")
                 yield NumberedRow(line=reader.line_num, row=row)
         except csv.Error as error:
-            raise bad_row(path, reader.line_num, f"no valid CSV ({error})") from error
+            raise bad_row(path, reader.line_num, f"invalid CSV ({error})") from error

@@ -76,7 +76,7 @@ def _one_of(row: Mapping[str, object], keys: Sequence[str], what: str) -> object
     present = [key for key in keys if key in row]
     if not present:
         wanted = " or ".join(f"`{key}`" for key in keys)
-        raise ValueError(f"no {what}: needs a key {wanted}, has {_names(row)}")
+        raise ValueError(f"missing {what} (expected a key {wanted}, found {_names(row)})")
     if len(present) > 1:
         raise ValueError(f"more than one {what}: {_names(present)}; keep one of them")
     return row[present[0]]
@@ -88,11 +88,11 @@ def _text(value: object, what: str) -> str:
     if isinstance(value, int | float):
         value = str(value)
     if not isinstance(value, str):
-        raise ValueError(f"the {what} must be text, it is {value!r:.80}")  # noqa: TRY004 - the row is wrong, not the call
+        raise ValueError(f"the {what} must be text, not {value!r:.80}")  # noqa: TRY004 - the row is wrong, not the call
     if not value.strip():
         raise ValueError(f"the {what} is empty")
     if _HALF_PAIR.search(value):
-        raise ValueError(f"the {what} holds half of a surrogate pair, which cannot be sent: {value!r:.80}")
+        raise ValueError(f"the {what} contains an unpaired surrogate, which cannot be sent: {value!r:.80}")
     return value
 
 
@@ -106,7 +106,7 @@ def _label(row: Mapping[str, object], key: str) -> str:
 def _subset(row: Mapping[str, object]) -> str:
     subset = _label(row, "subset") or DEFAULT_SUBSET
     if not _SUBSET_NAME.fullmatch(subset):
-        raise ValueError(f"the subset {subset!r:.80} may hold letters, digits, blanks and .+-_ only")
+        raise ValueError(f"invalid subset {subset!r:.80} (use letters, digits, spaces and .+-_)")
     return subset
 
 
@@ -116,9 +116,9 @@ def _choices(row: Mapping[str, object]) -> tuple[tuple[str, ...], tuple[str, ...
     if not isinstance(given, list) or not isinstance(labels, list | str):
         raise ValueError("`choices` must be a list")  # noqa: TRY004 - the row is wrong, not the call
     if not 2 <= len(given) <= len(LETTERS):
-        raise ValueError(f"needs 2 to {len(LETTERS)} choices in `choices` or in keys A, B, ..., has {len(given)}")
+        raise ValueError(f"expected 2 to {len(LETTERS)} choices in `choices` or in keys A, B, ..., got {len(given)}")
     if len(labels) < len(given):
-        raise ValueError(f"{len(given)} choices and only {len(labels)} labels")
+        raise ValueError(f"{len(given)} choices but only {len(labels)} labels")
     return tuple(_text(c, "choice") for c in given), tuple(map(str, labels[: len(given)]))
 
 
@@ -135,15 +135,15 @@ def _position(answer: object, choices: Sequence[str], labels: Sequence[str]) -> 
     """Return which choice is right; a text that can be read in two ways is refused."""
     if isinstance(answer, int) and not isinstance(answer, bool):
         if not 0 <= answer < len(choices):
-            raise ValueError(f"the answer {answer} is no index from 0 to {len(choices) - 1}")
+            raise ValueError(f"the answer {answer} is not an index from 0 to {len(choices) - 1}")
         return answer
     text = _text(answer, "answer").strip()
     readings = _readings(text, choices, labels)
     if not readings:
-        raise ValueError(f"the answer {text!r:.80} is no label, no index and no text of the choices")
+        raise ValueError(f"the answer {text!r:.80} is not a label, index or text of a choice")
     if len(readings) > 1:
         which = " and ".join(LETTERS[i] for i in readings)
-        raise ValueError(f"the answer {text!r:.80} can mean the choices {which}; give its index")
+        raise ValueError(f"the answer {text!r:.80} matches the choices {which}; use an index")
     return readings[0]
 
 

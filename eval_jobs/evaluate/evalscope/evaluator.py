@@ -88,7 +88,7 @@ class EvalScopeEvaluator:
         try:
             self._startable_child(offline=all(b.data is not None for b in suite.benchmarks), key=api_key_env)
         except (EvaluatorDied, OSError) as error:
-            log.info("the evaluator is not started ahead: %s", error)
+            log.info("cannot start the evaluator in advance: %s", error)
 
     def evaluate(
         self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: ShowProgress
@@ -137,8 +137,8 @@ class EvalScopeEvaluator:
         return self.work_dir / "logs" / self._log_name
 
     def _logs(self, endpoint: Endpoint) -> str:
-        server = f", the server's {endpoint.info.log}" if endpoint.info.log else ""
-        return f"the evaluator's log is {self._log_path}{server}"
+        server = f", server log: {endpoint.info.log}" if endpoint.info.log else ""
+        return f"evaluator log: {self._log_path}{server}"
 
     def _task(self, benchmark: Benchmark, suite: Suite, endpoint: Endpoint, plan_id: str) -> _Task:
         check_name(benchmark.adapter)
@@ -266,8 +266,8 @@ def _check_planned(outputs: Outputs, planned: int, *, logs: str) -> None:
     found = len(outputs.planned) - len(outputs.lost_answers(outputs.failures))
     if not found or found != planned:
         raise EvaluatorDied(
-            f"the evaluator's folder {outputs.folder} accounts for {found} of {planned} planned samples",
-            hint=f"did something else delete or write there? The next try asks what is missing; {logs}",
+            f"the evaluator's folder {outputs.folder} contains {found} of {planned} planned samples",
+            hint=f"check whether another program writes there; a retry requests the missing samples; {logs}",
         )
 
 
@@ -275,5 +275,5 @@ def _check_key(endpoint: Endpoint) -> None:
     if endpoint.api_key_env and not os.environ.get(endpoint.api_key_env):
         raise EndpointFailed(
             f"the API key of {endpoint.base_url} is not set",
-            hint=f"set the environment variable {endpoint.api_key_env} and start again",
+            hint=f"set the environment variable {endpoint.api_key_env} and restart",
         )

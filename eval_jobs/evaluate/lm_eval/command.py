@@ -42,8 +42,8 @@ def check_settings(benchmark: Benchmark) -> None:
     }
     if named := [name for name, is_wrong in wrong.items() if is_wrong]:
         raise BadData(
-            f"`{benchmark.name}`: `{named[0]}` is not for lm-eval",
-            hint=f"say it in the task's own YAML file; options are {' and '.join(_KNOWN)}",
+            f"`{benchmark.name}`: lm-eval does not support `{named[0]}`",
+            hint=f"set it in the task's YAML file; supported options: {' and '.join(_KNOWN)}",
         )
 
 

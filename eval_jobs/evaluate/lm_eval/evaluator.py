@@ -99,7 +99,7 @@ class LmEvalEvaluator:
             raise storage_error(folder, error) from error
         reply = self._reply(task, folder, progress)
         if reply["type"] != "result":
-            raise error_of(reply, logs=f"the evaluator's log is {self._log_path}")
+            raise error_of(reply, logs=f"evaluator log: {self._log_path}")
         found = read_result(folder / OUT, task.benchmark, task.suite, Outcomes.read(folder))
         return replace(found, duration_s=time.monotonic() - began_s)
 
@@ -125,7 +125,7 @@ class LmEvalEvaluator:
                 progress(_so_far(message))
         finally:
             self.close()
-        raise AssertionError("a child says what became of its task, or `ask` raises")
+        raise AssertionError("the child process reported no outcome")
 
 
 # --- private
@@ -152,7 +152,7 @@ class _Task:
         version = installed_version(program.command)
         if version != program.version:
             raise ConfigError(
-                f"`{benchmark.name}` was planned with {program.version}, and {program.command} is {version} here",
+                f"`{benchmark.name}` was planned with {program.version}, but {program.command} is {version} here",
                 hint="install the same version on the machine that plans and on every worker",
             )
         fingerprint = benchmark_fingerprint(benchmark, suite)

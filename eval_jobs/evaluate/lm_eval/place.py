@@ -8,7 +8,7 @@ from pathlib import Path
 
 from eval_jobs.errors import ConfigError
 
-HINT = "pip install 'lm-eval[api]' into an environment, and name its command with suite.lm_eval"
+HINT = "pip install 'lm-eval[api]' into an environment, and set suite.lm_eval to its command"
 TIMEOUT_S = 120.0
 _CODE = """
 import importlib.metadata, importlib.util, sys
@@ -26,7 +26,7 @@ def found_command(command: str) -> str:
     beside = Path(sys.executable).parent / command
     path = str(beside) if "/" not in command and beside.is_file() else shutil.which(command)
     if path is None:
-        raise ConfigError(f"there is no {command!r}, which benchmarks with evaluator = `lm-eval` need", hint=HINT)
+        raise ConfigError(f"cannot find {command!r}, required by benchmarks with evaluator = `lm-eval`", hint=HINT)
     return path
 
 
@@ -45,10 +45,10 @@ def installed_version(command: str) -> str:
             [python, "-I", "-c", _CODE], capture_output=True, text=True, check=True, timeout=TIMEOUT_S
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise ConfigError(f"{python} does not know which version of lm-eval it has: {error}", hint=HINT) from error
+        raise ConfigError(f"cannot determine the lm-eval version of {python}: {error}", hint=HINT) from error
     version, lacks = done.stdout.split("\n")[:2]
     if lacks:
-        raise ConfigError(f"{python} lacks {lacks}, which asking from its environment needs", hint="install it there")
+        raise ConfigError(f"{python} lacks {lacks}, required by the evaluator", hint="install it there")
     return f"lm-eval {version}"
 
 

@@ -29,13 +29,13 @@ def read_result(folder: Path, benchmark: Benchmark, suite: Suite, outcomes: Outc
     _check_version(document, benchmark)
     rows = {task: _rows(folder, task) for task in document.mapping("configs").values}
     if not rows:
-        raise _odd(folder, "it names no task")
+        raise _odd(folder, "no tasks")
     metrics = {task: _metric(document, task, benchmark) for task in rows}
     keys = sorted({metric.key for metric in metrics.values()})
     if len(keys) > 1:
         raise EvaluateError(
             f"the tasks of `{benchmark.adapter}` have no metric in common: {', '.join(keys)}",
-            hint=f"name one that all of them have with options.{METRIC}, or take the tasks one by one",
+            hint=f"set options.{METRIC} to one that all of them report, or evaluate the tasks separately",
         )
     samples: list[SampleScore] = []
     for task, metric in metrics.items():
@@ -61,13 +61,13 @@ def read_result(folder: Path, benchmark: Benchmark, suite: Suite, outcomes: Outc
 def _document(folder: Path) -> Fields:
     paths = sorted(folder.glob("**/results_*.json"))
     if not paths:
-        raise _odd(folder, "there is no results file")
+        raise _odd(folder, "no results file")
     try:
         values = json.loads(paths[-1].read_bytes())
     except (OSError, ValueError) as error:
         raise _odd(paths[-1], str(error)) from error
     if not isinstance(values, dict):
-        raise _odd(paths[-1], "it is no JSON object")
+        raise _odd(paths[-1], "not a JSON object")
     return Fields(source=str(paths[-1]), values=values)
 
 
@@ -76,8 +76,8 @@ def _check_version(document: Fields, benchmark: Benchmark) -> None:
     wrote, program = f"lm-eval {document.text('lm_eval_version')}", benchmark.program
     if program is not None and wrote != program.version:
         raise ConfigError(
-            f"`{benchmark.name}` was planned with {program.version}, and {wrote} measured it",
-            hint="the harness was updated meanwhile: start tracker anew on every machine",
+            f"`{benchmark.name}` was planned with {program.version}, but evaluated with {wrote}",
+            hint="restart tracker on every machine: lm-eval was updated in the meantime",
         )
 
 
@@ -86,7 +86,7 @@ def _rows(folder: Path, task: str) -> tuple[Row, ...]:
     name = re.compile(rf"samples_{re.escape(task)}_\d{{4}}-\d\d-\d\dT[\d.-]+\.jsonl")
     paths = sorted(path for path in folder.rglob("samples_*.jsonl") if name.fullmatch(path.name))
     if not paths:
-        raise _odd(folder, f"there are no samples of {task}")
+        raise _odd(folder, f"no samples of {task}")
     try:
         with paths[-1].open(encoding="utf-8") as lines:
             return tuple(json.loads(line) for line in lines)
@@ -100,14 +100,14 @@ def _metric(document: Fields, task: str, benchmark: Benchmark) -> Metric:
     try:
         metric = chosen_metric(metrics_of(document, entry, task), (wanted,) if wanted else ())
     except NoScore as problem:
-        raise EvaluateError(f"`{task}` has no score: {problem}", hint="take another task") from problem
+        raise EvaluateError(f"`{task}` has no score: {problem}", hint="choose another task") from problem
     if wanted and wanted not in (metric.name, metric.key):
         known = ", ".join(one.key for one in metrics_of(document, entry, task))
         raise EvaluateError(f"`{task}` has no metric `{wanted}` that is a score", hint=f"it reports {known}")
     if metric.up is not benchmark.higher_is_better:
-        better, setting = ("more", "true") if metric.up else ("less", "false")
+        better, setting = ("higher", "true") if metric.up else ("lower", "false")
         raise EvaluateError(
-            f"of `{metric.name}` {better} is better, and `{benchmark.name}` says otherwise",
+            f"{better} `{metric.name}` is better, but `{benchmark.name}` is set to the opposite",
             hint=f"set higher_is_better = {setting}",
         )
     return metric
@@ -120,7 +120,7 @@ def _samples(
     filters = sum(one.name == metric.name for one in metrics_of(document, entry, task))
     read = samples_of_task(rows, metric=metric.name, through=metric.filter, filters=filters)
     if isinstance(read, str):
-        raise EvaluateError(f"the samples of `{task}` cannot be used: {read}", hint=f"see {document.source}")
+        raise EvaluateError(f"cannot use the samples of `{task}`: {read}", hint=f"see {document.source}")
     if generates:
         own = through_filter(rows, metric.filter)
         answered = [outcomes.of(task, row.get("doc_id")) for row in own]
@@ -142,7 +142,7 @@ def _seen(sample: SampleScore, row: Mapping[str, object], outcomes: Sequence[Req
     """Return a sample with what became of its requests: the harness scores cut and refused answers alike."""
     seen = list(outcomes)
     if len(seen) < len(contexts_of(row)):
-        seen.append(RequestOutcome(status=SampleStatus.ERROR, detail="nobody saw its request"))
+        seen.append(RequestOutcome(status=SampleStatus.ERROR, detail="request not recorded"))
     tokens = [one.output_tokens for one in seen if one.output_tokens is not None]
     sample = replace(sample, output_tokens=max(tokens, default=None))
     by_status = {one.status: one for one in reversed(seen)}
@@ -160,6 +160,4 @@ def _of_subset(samples: Sequence[SampleScore], task: str) -> Iterator[SampleScor
 
 
 def _odd(place: Path, what: str) -> EvaluateError:
-    return EvaluateError(
-        f"{place} is not what lm_eval writes: {what}", hint="is it a version that docs/import.md names?"
-    )
+    return EvaluateError(f"{place} is not lm-eval output: {what}", hint="use an unmodified results file of lm-eval")

@@ -114,13 +114,13 @@ class LocalWorkers:
         pid, quick_deaths = worker.process.pid, worker.quick_deaths + 1 if is_quick else 0
         how, where = _how(code), self._log(pid)
         if quick_deaths < MAX_QUICK_DEATHS:
-            log.warning("worker %d ended %s and is started again; its log: %s", pid, how, where)
+            log.warning("restarting worker %d (%s), log: %s", pid, how, where)
             self._workers[index] = self._started(quick_deaths=quick_deaths)
             return
-        often = f"a worker ended {quick_deaths} times within {QUICK_DEATH_S:.0f} s of its start, at last {how}"
+        often = f"a worker exited {quick_deaths} times within {QUICK_DEATH_S:.0f} s of its start (last: {how})"
         if not self._has_lived:
             raise TrackerError(f"{often}: {_last_line(where)}", hint=f"read {where}")
-        log.error("%s; the next one is started in %.0f s; its log: %s", often, REST_S, where)
+        log.error("%s; starting the next one in %.0f s, log: %s", often, REST_S, where)
         self._resting.add(pid)
 
     @property
@@ -148,7 +148,7 @@ class LocalWorkers:
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         if process.stdin is None or process.stdout is None:
-            raise TypeError("workers are spoken to through pipes")
+            raise TypeError("a worker needs pipes for stdin and stdout")
         os.set_blocking(process.stdin.fileno(), False)
         output = process.stdout
 
@@ -172,7 +172,7 @@ def _end(process: subprocess.Popen[bytes], deadline_s: float) -> None:
     try:
         process.wait(max(0.0, deadline_s - time.monotonic()))
     except subprocess.TimeoutExpired:
-        log.warning("worker %d did not stop within %.0f s and is killed", process.pid, STOP_TIMEOUT_S)
+        log.warning("killing worker %d: it did not stop within %.0f s", process.pid, STOP_TIMEOUT_S)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -187,10 +187,10 @@ def _hang_up(process: subprocess.Popen[bytes]) -> None:
 
 def _how(code: int) -> str:
     if code >= 0:
-        return f"with exit code {code}"
+        return f"exit code {code}"
     if -code in set(signal.Signals):
-        return f"by signal {signal.Signals(-code).name}"
-    return f"by signal {-code}"
+        return f"killed by {signal.Signals(-code).name}"
+    return f"killed by signal {-code}"
 
 
 def _last_line(path: Path) -> str:
@@ -199,5 +199,5 @@ def _last_line(path: Path) -> str:
             file.seek(max(0, path.stat().st_size - TAIL_BYTES))
             lines = file.read().decode(errors="replace").split("\n")
     except OSError:
-        return "its log cannot be read"
-    return next((line.strip() for line in reversed(lines) if line.strip()), "it wrote nothing")
+        return "cannot read its log"
+    return next((line.strip() for line in reversed(lines) if line.strip()), "no output")

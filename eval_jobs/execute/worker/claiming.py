@@ -40,8 +40,8 @@ class PinVisibility:
         if run_id not in self._reported:
             self._reported.add(run_id)
             log.warning(
-                "run %s: its checkpoints are not visible on this machine (%s); its plans are left to other workers, "
-                "and looked for here again every %.0f s",
+                "run %s: checkpoints not visible on this machine (%s); leaving its plans to other workers, "
+                "checking again every %.0f s",
                 run_id,
                 path,
                 LOOK_AGAIN_S,

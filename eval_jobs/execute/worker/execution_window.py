@@ -63,7 +63,7 @@ class ExecutionWindow:
         why = self._why(only_when)
         if run_id not in self._reported:
             self._reported.add(run_id)
-            log.info("run %s %s", run_id, why)
+            log.info("run %s: %s", run_id, why)
         self._runs[run_id] = _Paused(only_when=only_when, looked_at_s=self._clock.monotonic_s(), why=why)
         return why
 
@@ -76,7 +76,7 @@ class ExecutionWindow:
     @property
     def shown(self) -> str:
         """Why the worker waits, in a line; "" when no run is paused."""
-        return next((f"{run} {paused.why}" for run, paused in self._runs.items()), "")
+        return next((f"{run}: {paused.why}" for run, paused in self._runs.items()), "")
 
     # --- private
 
@@ -106,7 +106,7 @@ class ExecutionWindow:
         try:
             return self._hours(only_when) or self._gpu(only_when)
         except ConfigError as error:
-            return f"waits: {error.message} ({error.hint})"
+            return f"waiting: {error.message} ({error.hint})"
 
     def _hours(self, only_when: OnlyWhen) -> str:
         hours, now = hours_of(only_when), self._clock.now()
@@ -114,12 +114,12 @@ class ExecutionWindow:
             return ""
         opens = hours.next_opening(now)
         when = f"until {opens.astimezone(hours.zone):%H:%M} {only_when.time_zone}" if opens else "for its hours"
-        return f"waits {when} (serve.only_when.hours = {only_when.hours})"
+        return f"waiting {when} (serve.only_when.hours = {only_when.hours})"
 
     def _gpu(self, only_when: OnlyWhen) -> str:
         self._read(self._clock.monotonic_s())  # says it where nothing can be read
         average = average_pct(self._loads, now_s=self._clock.monotonic_s(), over_s=only_when.gpu_over_s)
         if average is None:
-            return f"looks for {only_when.gpu_over_s:g} s how busy the GPU is (serve.only_when.gpu_below_pct)"
-        busy = f"the GPU is busy for {average:.0f} % of the time"
-        return f"waits: {busy} (serve.only_when.gpu_below_pct = {only_when.gpu_below_pct:g})"
+            return f"measuring GPU utilization for {only_when.gpu_over_s:g} s (serve.only_when.gpu_below_pct)"
+        busy = f"GPU utilization is {average:.0f} %"
+        return f"waiting: {busy} (serve.only_when.gpu_below_pct = {only_when.gpu_below_pct:g})"

@@ -62,7 +62,7 @@ class Heartbeat:
                 is_ours = self._extend(self._progress, answered)
             except StoreError as error:
                 # The lease outlasts a database that is away for a moment; if it does not, the next beat says so.
-                log.warning("the lease could not be extended: %s", error)
+                log.warning("cannot extend the lease: %s", error)
                 continue
             if not is_ours:
                 self._on_lost()

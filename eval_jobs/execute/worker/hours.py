@@ -67,13 +67,13 @@ def hours_of(only_when: OnlyWhen) -> Hours | None:
         return None
     found = _HOURS.fullmatch(only_when.hours.strip())
     if found is None:
-        raise ConfigError(
-            f"serve.only_when.hours cannot be read: {only_when.hours!r}", hint='write it as "20:00-07:00"'
-        )
+        raise ConfigError(f"invalid serve.only_when.hours {only_when.hours!r}", hint='write it as "20:00-07:00"')
     hour, minute, end_hour, end_minute = (int(number) for number in found.groups())
     start, end = time(hour, minute), time(end_hour, end_minute)
     if start == end:
-        raise ConfigError(f"serve.only_when.hours ends where it begins: {only_when.hours}", hint="leave it out instead")
+        raise ConfigError(
+            f"serve.only_when.hours starts and ends at the same time: {only_when.hours}", hint="remove it"
+        )
     return Hours(start=start, end=end, zone=_zone(only_when.time_zone))
 
 
@@ -111,6 +111,6 @@ def _zone(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise ConfigError(
-            f"serve.only_when.time_zone is not known on this machine: {name!r}",
-            hint='name it as in "Europe/Berlin"; a machine without a database of zones needs `pip install tzdata`',
+            f"unknown serve.only_when.time_zone on this machine: {name!r}",
+            hint='use a name such as "Europe/Berlin"; if the time zone database is missing, run `pip install tzdata`',
         ) from error

@@ -21,7 +21,7 @@ from eval_jobs.queue_types import Hold, HoldEnd
 
 log = logging.getLogger(__name__)
 
-UNEXPECTED_END = "the worker ends by an unexpected error"
+UNEXPECTED_END = "worker exiting after an unexpected error"
 _SIGNS_OF_A_CRASH = (b"Fatal Python error: ", UNEXPECTED_END.encode())
 """In a worker's log: the first is what Python's faulthandler writes, such as at a segmentation fault."""
 _TAIL_BYTES = 65536
@@ -42,7 +42,7 @@ def take_back_left_claims(queue: HoldRegistry, own: str, now: datetime) -> int:
         end = HoldEnd.INTERRUPTED if hold.worker == own else _end_of(hold, now)
         if end is not None and queue.take_back(hold, end):
             taken += 1
-            log.warning("plan %s waits again: its worker %s is gone (%s)", hold.plan_id, hold.worker, end)
+            log.warning("requeued plan %s: worker %s is dead (%s)", hold.plan_id, hold.worker, end)
     return taken
 
 
@@ -59,7 +59,7 @@ def _end_of(hold: Hold, now: datetime) -> HoldEnd | None:
             return HoldEnd.CRASHED
         return HoldEnd.KILLED
     if has_run_out(hold, now) and _is_stopped(name):
-        log.warning("worker %d sleeps and has lost its plan: it is killed", name.pid)
+        log.warning("killing stopped worker %d: its lease expired", name.pid)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(name.pid, signal.SIGKILL)
             return HoldEnd.KILLED

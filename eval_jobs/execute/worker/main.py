@@ -1,10 +1,10 @@
-"""One worker: claims a plan, carries it out, hands in the record, again and again.
+"""Claim plans from the queue, carry them out and store their records.
 
     python -m eval_jobs.execute.worker.main --queue sqlite:////state/tracker.db --work-dir /state/work
 
-It may be killed at any moment: the next worker on the machine sees that it is gone, or its lease runs out, and another
-one takes the plan, asking only what is missing. SIGTERM and Ctrl-C give the plan back at once.
-A database that does not answer is waited for. Logs go to WORK_DIR/worker-PID.log.
+A worker may be killed at any time: the next worker on the machine requeues its plan, or its lease expires. Only missing
+answers are requested again. SIGTERM and Ctrl-C release the plan at once.
+While the database is unreachable, the worker retries. Logs go to WORK_DIR/worker-PID.log.
 """
 
 import argparse
@@ -123,11 +123,11 @@ def work(worker: Worker) -> None:
         if claim is None:
             continue
         plan = claim.plan
-        log.info("plan %s claimed: %s step %d, try %d", plan.id, plan.suite.name, plan.checkpoint.step, tries(claim))
+        log.info("claimed plan %s: %s step %d, try %d", plan.id, plan.suite.name, plan.checkpoint.step, tries(claim))
         try:
             carry_out(claim, worker)
         except LeaseLost:
-            log.warning("plan %s was taken by another worker; its half-done work is left to it", plan.id)
+            log.warning("abandoning plan %s: another worker has claimed it", plan.id)
 
 
 def carry_out(claim: Claim, worker: Worker) -> None:
@@ -157,7 +157,7 @@ def carry_out(claim: Claim, worker: Worker) -> None:
                 if again:
                     worker.tools.engine.close()  # it may be the engine's fault: the next try gets another one
                     # Held while waiting, so that no other worker uses up the tries on a server that is restarting.
-                    why = f"not everything could be measured; waiting before try {tries(claim) + 1}"
+                    why = f"some measurements failed; waiting before try {tries(claim) + 1}"
                     heartbeat.show(Progress(stage=Stage.EVALUATING, note=why))
                     clock.sleep(retry_delay_s(tries(claim)))
         except Stopped:
@@ -197,7 +197,7 @@ def run_worker(options: WorkerOptions) -> None:
             closing.callback(tools.evaluator.close)
             queue = _open_queue(options, tools.clock, interrupts)
             name = str(own_name(log_path))
-            log.info("worker %d is ready; its log: %s", os.getpid(), log_path)
+            log.info("worker %d is ready, log: %s", os.getpid(), log_path)
             worker = Worker(
                 name=name,
                 queue=queue,
@@ -212,7 +212,7 @@ def run_worker(options: WorkerOptions) -> None:
     except Stopped:
         log.info("stopped")
     except TrackerError:
-        log.exception("the worker cannot go on")
+        log.exception("worker cannot continue")
         raise
     except Exception:
         log.exception(UNEXPECTED_END)
@@ -246,7 +246,7 @@ def _open_queue(options: WorkerOptions, clock: Clock, interrupts: Interrupts) ->
         except StoreError as error:
             if not error.retryable:
                 raise
-            log.warning("the queue cannot be opened, trying again in %.0f s: %s", STORE_RETRY_S, error)
+            log.warning("cannot open the queue, retrying in %.0f s: %s", STORE_RETRY_S, error)
             options.show("waiting for the database")
         with interrupts.allowed():
             clock.sleep(STORE_RETRY_S)
@@ -274,7 +274,7 @@ def _next_claim(worker: Worker) -> Claim | None:
         claim = worker.claim_filter.choose(worker.queue, lambda runs: claim_next(except_runs=runs), now)
         worker.show(worker.claim_filter.shown or "waiting for plans")
     except StoreError as error:
-        log.warning("the queue does not answer, trying again in %.0f s: %s", STORE_RETRY_S, error)
+        log.warning("queue not responding, retrying in %.0f s: %s", STORE_RETRY_S, error)
         claim, wait_s = None, STORE_RETRY_S
         worker.show("waiting for the database")
     if claim is None:
@@ -300,7 +300,7 @@ def _attempt(claim: Claim, tools: Tools, progress: ShowProgress) -> EvalRecord:
         # The edge of the daemon: one plan with a bug in its path must not end the evaluation of the whole run.
         log.exception("plan %s: unexpected error", claim.plan.id)
         reason = TrackerError(
-            f"unexpected {error_text(error)}", hint=f"report it with its traceback, in worker-{os.getpid()}.log"
+            f"unexpected {error_text(error)}", hint=f"report it with the traceback in worker-{os.getpid()}.log"
         )
     return record_of_failure(claim.plan, reason, started_at=started_at, finished_at=tools.clock.now())
 
@@ -312,12 +312,12 @@ def _hand_in(record: EvalRecord, claim: Claim, worker: Worker) -> None:
             stored = worker.queue.finish(claim, record, now=worker.tools.clock.now())
             break
         except StoreError as error:
-            log.warning("plan %s: results wait %.0f s for the database: %s", claim.plan.id, STORE_RETRY_S, error)
-            worker.show("results wait for the database")
+            log.warning("plan %s: cannot store results, retrying in %.0f s: %s", claim.plan.id, STORE_RETRY_S, error)
+            worker.show("waiting for the database to store results")
         with worker.interrupts.allowed(claim):
             worker.tools.clock.sleep(STORE_RETRY_S)
     if not stored:
-        log.warning("plan %s was finished or taken by another worker; these results are dropped", claim.plan.id)
+        log.warning("dropping results of plan %s: another worker has finished or claimed it", claim.plan.id)
         return
     if not may_pass(record):
         worker.tools.evaluator.forget(claim.plan.id)  # else a later repair asks only what is missing
@@ -332,7 +332,7 @@ def _forget_what_is_done(worker: Worker) -> None:
     try:
         done = worker.queue.done(evaluator.kept())
     except StoreError as error:  # the next start does it
-        log.warning("what earlier workers left is not cleared away now: %s", error)
+        log.warning("cannot delete leftover files of earlier workers: %s", error)
         return
     for plan_id in sorted(done):
         evaluator.forget(plan_id)
@@ -341,24 +341,24 @@ def _forget_what_is_done(worker: Worker) -> None:
 def _give_back(claim: Claim, worker: Worker, *, counts: bool) -> None:
     try:
         worker.queue.release(claim, counts=counts)
-        log.info("plan %s given back", claim.plan.id)
+        log.info("released plan %s", claim.plan.id)
     except StoreError as error:
-        log.warning("plan %s could not be given back, its lease will run out: %s", claim.plan.id, error)
+        log.warning("cannot release plan %s, its lease will expire: %s", claim.plan.id, error)
 
 
 def _parse(arguments: Sequence[str] | None) -> WorkerOptions:
     parser = argparse.ArgumentParser(prog="python -m eval_jobs.execute.worker.main", description=__doc__)
-    parser.add_argument("--queue", default="", help=f"URL of the queue's database; default: ${QUEUE_URL_VARIABLE}")
-    parser.add_argument("--work-dir", required=True, type=Path, help="folder for logs and half-done work")
-    parser.add_argument("--exit-with-parent", type=int, metavar="PID", help="stop when the starting process is gone")
-    parser.add_argument("--nudged", action="store_true", help="stdin and stdout are pipes to that process")
-    parser.add_argument("--lease-s", type=float, default=LEASE_S, help="how long a claim outlives a dead worker")
+    parser.add_argument("--queue", default="", help=f"queue database URL (default: ${QUEUE_URL_VARIABLE})")
+    parser.add_argument("--work-dir", required=True, type=Path, help="folder for logs and unfinished work")
+    parser.add_argument("--exit-with-parent", type=int, metavar="PID", help="exit when process PID exits")
+    parser.add_argument("--nudged", action="store_true", help="stdin and stdout are pipes to the parent process")
+    parser.add_argument("--lease-s", type=float, default=LEASE_S, help="lease duration in seconds")
     options = parser.parse_args(arguments)
     if not 0 < options.lease_s <= MAX_LEASE_S:
         parser.error(f"--lease-s must be above 0 and at most {MAX_LEASE_S:.0f}")
     url, password = database_from_environment()
     if not (options.queue or url):
-        raise ConfigError("no queue is named", hint=f"pass --queue URL or set {QUEUE_URL_VARIABLE}")
+        raise ConfigError("missing queue URL", hint=f"pass --queue URL or set {QUEUE_URL_VARIABLE}")
     return WorkerOptions(
         queue_url=options.queue or url,
         password=password,
@@ -387,7 +387,7 @@ def _stop_with_parent(parent: int, interrupts: Interrupts) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             threading.Event().wait(PARENT_CHECK_S)
-        log.warning("process %d, which started this worker, is gone", parent)
+        log.warning("stopping: parent process %d has exited", parent)
         interrupts.stop_from_thread()
 
     threading.Thread(target=watch, name="parent watch", daemon=True).start()

@@ -39,7 +39,7 @@ def reap_orphans(work_dir: Path) -> tuple[str, ...]:
     engines = tuple(name for place in places if place.is_dir() for name in reap(place, SystemClock()))
     found = [(process.pid, name) for process in proc.every_process() if (name := _evaluator_of(process, folder))]
     for pid, name in found:
-        log.warning("ending process %d of an evaluator that a killed worker left behind, see %s", pid, name)
+        log.warning("killing leftover evaluator process %d of a dead worker, log: %s", pid, name)
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
     return (*engines, *dict.fromkeys(name for _, name in found))

@@ -45,7 +45,7 @@ def _check_same(first: EngineInfo | None, second: EngineInfo | None) -> None:
         return
     if (first.name, first.version, first.machine) != (second.name, second.version, second.machine):
         raise Incomparable(
-            f"{first.name} {first.version} answered the first pass of a calibration, {second.name} {second.version} "
-            f"the second{'' if first.machine == second.machine else ', on another machine'}",
-            hint="`tracker calibrate` again, once the engine stays the same",
+            f"calibration passes ran on different engines: {first.name} {first.version}, then {second.name} "
+            f"{second.version}{'' if first.machine == second.machine else ' on another machine'}",
+            hint="run `tracker calibrate` again with one engine on one machine",
         )

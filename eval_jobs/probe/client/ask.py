@@ -137,7 +137,7 @@ def api_key_from(name: str) -> str:
         return ""
     key = os.environ.get(name, "")
     if not key:
-        raise ValueError(f"the environment variable {name}, which is to hold the key, is not set")
+        raise ValueError(f"the environment variable {name} with the API key is not set")
     return key
 
 
@@ -145,8 +145,8 @@ def reason(error: BaseException) -> str:
     """Return one line for a person."""
     if isinstance(error, TimeoutError):
         if str(error):
-            return f"no complete answer in time ({error})"
-        return "no complete answer in time"
+            return f"request timed out ({error})"
+        return "request timed out"
     if isinstance(error, RequestRefused) or type(error) is ValueError:
         return str(error)
     return f"{type(error).__name__}: {error}"
@@ -170,5 +170,5 @@ async def _read(response: aiohttp.ClientResponse, sent_s: float) -> Timeline:
             output_tokens = output_tokens if last.output_tokens is None else last.output_tokens
             prompt_tokens = prompt_tokens if last.prompt_tokens is None else last.prompt_tokens
     if not (done and events_s):
-        raise ValueError("the stream ended before the answer was complete")
+        raise ValueError("the stream ended before the response was complete")
     return Timeline(sent_s=sent_s, events_s=tuple(events_s), output_tokens=output_tokens, prompt_tokens=prompt_tokens)

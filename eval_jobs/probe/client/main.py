@@ -218,7 +218,7 @@ async def _cut(asker: Asker, prompts: Sequence[str], tokens: int) -> Sequence[st
         ids = await _tokens(asker, prompt, special=False)
         text = (await asker.call("/detokenize", {"tokens": ids[:keep]})).get("prompt")
         if not isinstance(text, str):
-            raise ValueError("/detokenize answered without a prompt")  # noqa: TRY004 - one of FAILURES
+            raise ValueError("no prompt in the /detokenize response")  # noqa: TRY004 - one of FAILURES
         return text
 
     return await asyncio.gather(*map(cut, prompts))
@@ -228,7 +228,7 @@ async def _tokens(asker: Asker, prompt: str, *, special: bool) -> list[int]:
     answer = await asker.call("/tokenize", {"prompt": prompt, "add_special_tokens": special})
     tokens = answer.get("tokens")
     if not isinstance(tokens, list):
-        raise ValueError("/tokenize answered without tokens")  # noqa: TRY004 - one of FAILURES
+        raise ValueError("no tokens in the /tokenize response")  # noqa: TRY004 - one of FAILURES
     return tokens
 
 

@@ -46,7 +46,7 @@ def read_event(data: bytes) -> StreamEvent:
         return StreamEvent(done=True)
     body = json.loads(data)
     if not isinstance(body, dict):
-        raise ValueError("an event of the stream is not a JSON object")  # noqa: TRY004 - one kind of error for callers
+        raise ValueError("a stream event is not a JSON object")  # noqa: TRY004 - one kind of error for callers
     if body.get("error"):
         return StreamEvent(error=_message(body["error"]))
     finish = _finish_reason(body.get("choices"))

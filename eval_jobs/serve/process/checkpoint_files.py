@@ -20,8 +20,8 @@ def require_folders(checkpoint: Checkpoint) -> None:
     # A relative one may be a name in the Hugging Face cache, which only the engine can look up.
     if base and Path(base).is_absolute() and not Path(base).is_dir():
         raise CheckpointNotFound(
-            f"the adapter {checkpoint.uri} needs its base model at {base}, and nothing is there",
-            hint="put the base model back, or correct base_model_name_or_path in adapter_config.json",
+            f"no base model at {base}, required by the adapter {checkpoint.uri}",
+            hint="restore the base model, or correct base_model_name_or_path in adapter_config.json",
         )
 
 

@@ -56,7 +56,7 @@ def ask(port: int, path: str) -> EngineReply | None:
     except NO_ANSWER:
         return None
     except ERRORS:
-        return EngineReply(status=0, body=None, text="something answers that does not speak HTTP")
+        return EngineReply(status=0, body=None, text="response is not HTTP")
     return _reply(status, raw)
 
 
@@ -76,7 +76,7 @@ def _ask(method: str, port: int, path: str, body: bytes | None, timeout_s: float
     try:
         status, raw = request(method, (HOST, port), path, timeout_s=timeout_s, headers=headers, body=body)
     except ERRORS as error:
-        words = f"no answer within {timeout_s:g} s" if isinstance(error, TimeoutError) else f"no answer ({error!r})"
+        words = f"no response within {timeout_s:g} s" if isinstance(error, TimeoutError) else f"no response ({error!r})"
         return EngineReply(status=0, body=None, text=words)
     return _reply(status, raw)
 

@@ -19,19 +19,19 @@ from eval_jobs.types import Between, Checkpoint, CheckpointFormat, ServeSpec
 HOST = "127.0.0.1"
 
 RESERVED_ARGS: Mapping[str, str] = {
-    "--config": "a file of further arguments could hold what is decided elsewhere: write them into serve.args",
-    "--model": "the checkpoint is the model",
-    "--host": "the engine answers on this machine only",
+    "--config": "write its arguments into serve.args: a config file could override the tracker's settings",
+    "--model": "the model is always the checkpoint",
+    "--host": "the engine listens on this machine only",
     "--port": "set serve.port",
-    "--uds": "the engine is reached by its port",
-    "--served-model-name": "the engine is known by a random name",
-    "--lora-modules": "adapters are found as checkpoints",
-    "--enable-lora": "adapters are found as checkpoints, and are never mixed with a model that is served alone",
-    "--max-cpu-loras": "how many adapters are kept is decided together with which ones are taken out again",
-    "--worker-extension-cls": "the extension that swaps weights has that place",
+    "--uds": "the engine listens on a port",
+    "--served-model-name": "the engine serves under a random model name",
+    "--lora-modules": "adapters are discovered as checkpoints",
+    "--enable-lora": "adapters are discovered as checkpoints, and never share an engine with a full model",
+    "--max-cpu-loras": "the tracker decides how many adapters stay loaded",
+    "--worker-extension-cls": "the tracker sets its own extension to swap weights",
     "--enable-sleep-mode": "set serve.between",
-    "--api-key": "a key on the command line is visible to everybody on the machine, and none is needed",
-    "--hf-token": "a key on the command line is visible to everybody on the machine: set HF_TOKEN",
+    "--api-key": "a key on the command line is visible to all users of the machine, and none is needed",
+    "--hf-token": "set HF_TOKEN: a key on the command line is visible to all users of the machine",
     "--trust-remote-code": "set serve.trust_remote_code",
     "--dtype": "set serve.dtype",
     "--max-model-len": "set serve.max_model_len",
@@ -178,12 +178,10 @@ def rank_of(adapter_config: Mapping[str, object], *, where: str) -> int:
     ranks = [rank for rank in [adapter_config.get("r"), *extra] if isinstance(rank, int)]
     rank = max(ranks, default=0)
     if rank < 1:
-        raise CheckpointUnreadable(
-            f"{where} names no rank `r`", hint="only LoRA adapters written by PEFT can be served"
-        )
+        raise CheckpointUnreadable(f"missing rank `r` in {where}", hint="use a LoRA adapter saved by PEFT")
     if rank > LORA_RANKS[-1]:
         raise CheckpointUnreadable(
-            f"{where} has rank {rank}, and vLLM serves at most {LORA_RANKS[-1]}", hint="merge the adapter into its base"
+            f"rank {rank} in {where} exceeds vLLM's maximum {LORA_RANKS[-1]}", hint="merge the adapter into its base"
         )
     return rank
 
@@ -213,8 +211,8 @@ def _model_args(launch: Launch) -> list[str]:
         return ["--model", checkpoint.uri, "--served-model-name", launch.name]
     if checkpoint.base_model is None:
         raise ConfigError(
-            f"the adapter {checkpoint.uri} names no base model",
-            hint="put base_model_name_or_path into its adapter_config.json",
+            f"missing base model of the adapter {checkpoint.uri}",
+            hint="set base_model_name_or_path in its adapter_config.json",
         )
     # JSON, because the short form NAME=PATH breaks on a path with a comma.
     adapter = json.dumps({"name": launch.adapter, "path": checkpoint.uri})

@@ -180,7 +180,7 @@ def mapped_os_errors(where: Path) -> Iterator[None]:
         if is_full(error):
             raise storage_error(where, error) from error
         raise ServeError(
-            f"cannot write in {where}: {error.strerror or error}", hint="check the folder and its permissions"
+            f"cannot write to {where}: {error.strerror or error}", hint="check the folder and its permissions"
         ) from error
 
 
@@ -217,7 +217,7 @@ def _popen(argv: Sequence[str], env: Mapping[str, str], log_file: Path) -> subpr
     except OSError as error:
         raise ConfigError(
             f"cannot run {argv[0]}: {error.strerror or error}",
-            hint="serve.python must name the Python interpreter of the environment that holds vLLM",
+            hint="set serve.python to the Python interpreter of the engine's environment",
         ) from error
 
 
@@ -257,11 +257,11 @@ def _note(record: EngineRecord) -> str:
 def _reap_one(pid_file: Path, clock: Clock) -> bool:
     record = _read_record(pid_file)
     if record is None:
-        log.warning("%s is not a pid file of ours and is left alone", pid_file)
+        log.warning("ignoring %s: not a PID file of tracker", pid_file)
         return False
     if record.machine != proc.this_machine() or proc.is_running(record.owner_pid, record.owner_start_time):
         return False
-    log.warning("stopping an engine that a killed worker left behind, see %s", record.log)
+    log.warning("stopping the leftover engine of a dead worker, log: %s", record.log)
     return _end(record, pid_file, clock)
 
 
@@ -274,7 +274,7 @@ def _end(record: EngineRecord, pid_file: Path, clock: Clock, grace_s: float = ST
         _kill_members(record, clock)
     rest = _members(record)
     if rest:
-        log.error("processes %s of an engine could not be killed, see %s", rest, record.log)
+        log.error("cannot kill processes %s of an engine, log: %s", rest, record.log)
         return False
     _clean_up(record, pid_file)
     return True

@@ -25,23 +25,23 @@ _TOKENIZER = (
     'or set serve.args = ["--tokenizer", FOLDER]'
 )
 _GPU_MEMORY = (
-    "another process, such as the trainer, holds the GPU: give the worker another one (CUDA_VISIBLE_DEVICES) "
-    "or a share of it (serve.gpu_memory_utilization = 0.3)"
+    "another process, such as the trainer, uses the GPU: select another GPU with CUDA_VISIBLE_DEVICES, "
+    "or lower serve.gpu_memory_utilization (such as 0.3)"
 )
-_BATCH_INVARIANT = "this model has no kernels that are independent of the batch: export VLLM_BATCH_INVARIANT=0"
+_BATCH_INVARIANT = "this model has no batch-invariant kernels: export VLLM_BATCH_INVARIANT=0"
 _ADVICE = (
     ("No module named 'vllm'", _INSTALL),
     ("No module named 'sglang'", "point serve.python at an environment that has SGLang"),
-    ("api_server.py: error: ", "correct the settings under serve"),
+    ("api_server.py: error: ", "correct the settings in [serve]"),
     ("Couldn't instantiate the backend tokenizer", _TOKENIZER),
     ("Free memory on device", _GPU_MEMORY),
     ("batch_invariant", _BATCH_INVARIANT),
     ("VLLM_BATCH_INVARIANT", _BATCH_INVARIANT),
     ("CUDA out of memory", _GPU_MEMORY),
-    ("desired CPU memory utilization", "set serve.gpu_memory_utilization, here a share of the machine's memory, lower"),
+    ("desired CPU memory utilization", "lower serve.gpu_memory_utilization, here a fraction of system memory"),
     (
         "KV cache memory",
-        "lower serve.max_model_len; on a CPU the environment variable VLLM_CPU_KVCACHE_SPACE raises it",
+        "lower serve.max_model_len; on a CPU, raise the environment variable VLLM_CPU_KVCACHE_SPACE",
     ),
 )
 
@@ -73,7 +73,7 @@ def exit_words(code: int) -> str:
 def advice(reason: str, code: int) -> str:
     """Return what to do about a reason that we know, as a clause that ends in "; ", else ""."""
     if code == -signal.SIGKILL:
-        return "memory may have run out, `dmesg` knows; "
+        return "check `dmesg` for an out-of-memory kill; "
     return next((f"{words}; " for pattern, words in _ADVICE if pattern in reason), "")
 
 

@@ -21,13 +21,13 @@ def choose_port(wanted: int) -> int:
         if not _is_free(wanted):
             raise PortTaken(
                 f"port {wanted} on {HOST} is taken by another process",
-                hint=f"see `ss -ltnp 'sport = :{wanted}'` for which one, or set serve.port = 0 to pick a free port",
+                hint=f"find it with `ss -ltnp 'sport = :{wanted}'`, or set serve.port = 0 to pick a free port",
             )
         return wanted
     for port in random.sample(PORTS, 100):
         if _is_free(port):
             return port
-    raise PortTaken(f"no free port found in {PORTS.start}-{PORTS.stop - 1}", hint="name a free one as serve.port")
+    raise PortTaken(f"no free port found in {PORTS.start}-{PORTS.stop - 1}", hint="set serve.port to a free port")
 
 
 # --- private
@@ -41,7 +41,7 @@ def _is_free(port: int) -> bool:
             probe.bind((HOST, port))
         except (OverflowError, PermissionError) as error:
             raise ConfigError(
-                f"port {port} cannot be used: {error}", hint="set serve.port between 1024 and 65535"
+                f"cannot use port {port}: {error}", hint="set serve.port between 1024 and 65535"
             ) from error
         except OSError:
             return False

@@ -75,11 +75,11 @@ def _tail(path: Path) -> str:
 
 
 def _wrong(answer: EngineReply, launch: Launch, log_file: Path) -> WrongModel:
-    said = f"HTTP {answer.status} with {', '.join(served_model_names(answer.body)) or 'no list of models'}"
+    said = f"HTTP {answer.status}, models: {', '.join(served_model_names(answer.body)) or 'none'}"
     return WrongModel(
-        f"another server answers on port {launch.port} of {HOST}: "
-        f"{said if answer.status else 'something that is not HTTP'} instead of {launch.name}",
-        hint=f"set serve.port = 0 to pick a free port; the engine's own log is {log_file}",
+        f"another server listens on port {launch.port} of {HOST}: "
+        f"{said if answer.status else 'not HTTP'} (expected {launch.name})",
+        hint=f"set serve.port = 0 to pick a free port; engine log: {log_file}",
         port=launch.port,
     )
 
@@ -89,14 +89,14 @@ def _died(log_file: Path, code: int, launch: Launch) -> ServeError:
     if logfile.PORT_IN_USE in text.lower():
         return PortTaken(
             f"port {launch.port} on {HOST} was taken by another process while the engine started",
-            hint=f"try again, or set serve.port = 0 to pick a free port; the engine's log is {log_file}",
+            hint=f"retry, or set serve.port = 0 to pick a free port; engine log: {log_file}",
             port=launch.port,
         )
-    reason = logfile.last_error(text) or "it wrote nothing"
+    reason = logfile.last_error(text) or "no output"
     kind = ServerKilled if code < 0 else ServerDied
     return kind(
-        f"the engine ended while loading {launch.checkpoint.uri} ({logfile.exit_words(code)}): {reason}",
-        hint=f"{logfile.advice(reason, code)}the whole log is {log_file}",
+        f"the engine exited while loading {launch.checkpoint.uri} ({logfile.exit_words(code)}): {reason}",
+        hint=f"{logfile.advice(reason, code)}read the engine log {log_file}",
         exit_code=code,
     )
 
@@ -104,6 +104,6 @@ def _died(log_file: Path, code: int, launch: Launch) -> ServeError:
 def _timed_out(log_file: Path, timeout_s: float) -> StartTimeout:
     lines = [line for line in map(logfile.without_prefixes, _tail(log_file).splitlines()) if line]
     return StartTimeout(
-        f"the engine did not answer within {timeout_s:g} s; its last line was: {lines[-1] if lines else 'nothing'}",
-        hint=f"raise serve.startup_timeout_s, or see {log_file}",
+        f"the engine was not ready after {timeout_s:g} s; last log line: {lines[-1] if lines else 'none'}",
+        hint=f"set serve.startup_timeout_s higher, or read the engine log {log_file}",
     )

@@ -14,23 +14,23 @@ from eval_jobs.serve.process.launch import HOST, Launch
 from eval_jobs.types import CheckpointFormat, ServeSpec
 
 RESERVED_ARGS: Mapping[str, str] = {
-    "--config": "a file of further arguments could hold what is decided elsewhere: write them into serve.args",
-    "--model-path": "the checkpoint is the model",
-    "--tokenizer-path": "the tokenizer is the checkpoint's",
-    "--host": "the engine answers on this machine only",
+    "--config": "write its arguments into serve.args: a config file could override the tracker's settings",
+    "--model-path": "the model is always the checkpoint",
+    "--tokenizer-path": "the tokenizer is always that of the checkpoint",
+    "--host": "the engine listens on this machine only",
     "--port": "set serve.port",
-    "--served-model-name": "the engine is known by a random name",
-    "--weight-version": "the weights are known by the checkpoint's digest",
-    "--api-key": "a key on the command line is visible to everybody on the machine, and none is needed",
-    "--admin-api-key": "a key on the command line is visible to everybody on the machine, and none is needed",
+    "--served-model-name": "the engine serves under a random model name",
+    "--weight-version": "the weights are identified by the checkpoint's digest",
+    "--api-key": "a key on the command line is visible to all users of the machine, and none is needed",
+    "--admin-api-key": "a key on the command line is visible to all users of the machine, and none is needed",
     "--dtype": "set serve.dtype",
     "--context-length": "set serve.max_model_len",
     "--mem-fraction-static": "set serve.gpu_memory_utilization",
     "--trust-remote-code": "set serve.trust_remote_code",
-    "--enable-lora": "only whole checkpoints are served through SGLang",
-    "--lora-paths": "only whole checkpoints are served through SGLang",
-    "--dp-size": "each of several copies would have to be asked what it holds",
-    "--data-parallel-size": "each of several copies would have to be asked what it holds",
+    "--enable-lora": "only full checkpoints can be served with SGLang",
+    "--lora-paths": "only full checkpoints can be served with SGLang",
+    "--dp-size": "data parallel replicas cannot be checked one by one",
+    "--data-parallel-size": "data parallel replicas cannot be checked one by one",
 }
 
 DETERMINISTIC = "--enable-deterministic-inference"
@@ -46,7 +46,7 @@ def command(launch: Launch, spec: ServeSpec, *, python: str) -> tuple[str, ...]:
     checkpoint = launch.checkpoint
     if checkpoint.format is not CheckpointFormat.FULL:
         raise ConfigError(
-            f"{checkpoint.source_uri} is an adapter, and only whole checkpoints are served through SGLang",
+            f"{checkpoint.source_uri} is an adapter, but SGLang serves only full checkpoints",
             hint='merge adapters into their base, or set serve.engine = "vllm"',
         )
     refuse_reserved(spec.args)

@@ -62,18 +62,18 @@ def read_canary(prompt: tuple[int, ...], body: object) -> Canary:
         tokens = tuple(map(int, choice["token_ids"]))
         logprobs = tuple(map(float, choice["logprobs"]["token_logprobs"]))
     except (KeyError, TypeError, ValueError) as error:
-        raise _failed(f"an answer lacks tokens or their probabilities ({error!r})") from error
+        raise _failed(f"a response lacks tokens or log probabilities ({error!r})") from error
     if not all(map(math.isfinite, logprobs)):
         raise _failed(_NOT_FINITE)
     if len(tokens) != ANSWER_TOKENS or len(logprobs) != ANSWER_TOKENS:
-        raise _failed(f"an answer has {len(tokens)} tokens instead of {ANSWER_TOKENS}")
+        raise _failed(f"a response has {len(tokens)} tokens (expected {ANSWER_TOKENS})")
     return Canary(prompt=prompt, tokens=tokens, logprobs=logprobs)
 
 
 # --- private
 
 
-_NOT_FINITE = "the probability of a token is NaN or Inf: the weights have diverged, or were loaded wrong"
+_NOT_FINITE = "a token probability is NaN or Inf: the weights have diverged or were loaded incorrectly"
 
 
 def _asked(port: int, model: str, prompt: tuple[int, ...], timeout_s: float) -> Canary:
@@ -101,7 +101,7 @@ def _max_model_len(reply: EngineReply) -> int:
     lengths = [model.get("max_model_len") for model in models or () if isinstance(model, dict)]
     known = [length for length in lengths if isinstance(length, int)]
     if not known:
-        raise _failed(f"/v1/models does not say how long a prompt may be ({_words(reply)})")
+        raise _failed(f"no max_model_len in /v1/models ({_words(reply)})")
     return min(known)
 
 
@@ -113,6 +113,6 @@ def _words(reply: EngineReply) -> str:
 
 def _failed(why: str) -> CanaryFailed:
     return CanaryFailed(
-        f"the engine did not answer the fixed prompts that tell weights apart: {why}",
-        hint="it is started anew; if that happens again, look at the training's loss before this step",
+        f"the engine failed on the canary prompts: {why}",
+        hint="if it fails again after the restart, check the training loss before this step",
     )

@@ -123,16 +123,16 @@ class Tried:
 def first_difference(warm: tuple[Canary, ...], cold: tuple[Canary, ...]) -> str:
     """Return what differs first, in words; "" when all is equal to the bit. Pure."""
     if len(warm) != len(cold):
-        return f"{len(warm)} answers warm and {len(cold)} cold"
+        return f"{len(warm)} warm and {len(cold)} cold answers"
     for number, (left, right) in enumerate(zip(warm, cold, strict=True), start=1):
         if left.prompt != right.prompt:
-            return f"prompt {number} was another one"
+            return f"prompt {number} differs"
         if left.tokens != right.tokens:
             place = next((i for i, (a, b) in enumerate(zip(left.tokens, right.tokens, strict=False)) if a != b), 0)
-            return f"answer {number}: token {place + 1} was {left.tokens[place]} warm and {right.tokens[place]} cold"
+            return f"answer {number}: token {place + 1} is {left.tokens[place]} warm, {right.tokens[place]} cold"
         if left.logprobs != right.logprobs:
             gap = max(abs(a - b) for a, b in zip(left.logprobs, right.logprobs, strict=True))
-            return f"answer {number}: log probabilities differed by up to {gap:.3g}"
+            return f"answer {number}: log probabilities differ by up to {gap:.3g}"
     return ""
 
 
@@ -169,7 +169,7 @@ def store_if_possible(folder: Path, proof: Proof) -> None:
     try:
         store(folder, proof)
     except TrackerError as error:
-        log.warning("a proof about loading weights could not be kept: %s", error)
+        log.warning("cannot store the result of a weight swap check: %s", error)
 
 
 def every_proof(folder: Path) -> Iterator[tuple[Path, Proof]]:
@@ -198,5 +198,5 @@ def _read(path: Path) -> Proof | None:
     except FileNotFoundError:
         return None
     except (OSError, StoreError):
-        log.warning("%s cannot be read and counts as not there", path)
+        log.warning("ignoring unreadable certificate %s", path)
         return None

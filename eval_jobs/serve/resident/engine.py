@@ -93,10 +93,10 @@ class ResidentEngine:
         spec = resident.order.spec
         idle_s = self._clock.monotonic_s() - resident.idle_since_s
         if resident.why_gone():
-            log.warning("%s while it was idle, see %s", resident.why_gone(), resident.process.log)
+            log.warning("%s while idle, log: %s", resident.why_gone(), resident.process.log)
             self.close()
         elif spec.between is Between.STOP or idle_s >= spec.idle_timeout_s:
-            log.info("the engine is stopped: it had nothing to do for %.0f s", idle_s)
+            log.info("stopping the engine: idle for %.0f s", idle_s)
             self.close()
         elif spec.between is Between.SLEEP and not resident.order.on_cpu and not resident.asleep:
             self._fall_asleep(resident)
@@ -128,7 +128,7 @@ class ResidentEngine:
         resident.order = order
         loaded = resident.newest()
         load_s = self._clock.monotonic_s() - started_s
-        log.info("step %d: %s in %.2f s: %s", order.checkpoint.step, loaded.method, load_s, reason)
+        log.info("loaded step %d (%s) in %.2f s: %s", order.checkpoint.step, loaded.method, load_s, reason)
         resident.take_note("serving")
         info = EngineInfo(
             name=resident.name,
@@ -161,7 +161,7 @@ class ResidentEngine:
             return
         gone = resident.why_gone()
         if gone:
-            log.warning("%s while it served step %d, see %s", gone, order.checkpoint.step, resident.process.log)
+            log.warning("%s while serving step %d, log: %s", gone, order.checkpoint.step, resident.process.log)
             self.close()
             return
         resident.idle_since_s = self._clock.monotonic_s()
@@ -169,9 +169,9 @@ class ResidentEngine:
 
     def _cold(self, order: Order, reason: str, progress: Note) -> Resident:
         self._resident = None
-        log.info("step %d: a new start: %s", order.checkpoint.step, reason)
+        log.info("step %d: cold start: %s", order.checkpoint.step, reason)
         if order.spec.between is Between.SLEEP and order.on_cpu:
-            log.warning('serve.between = "sleep" does nothing on a CPU: the engine keeps its memory')
+            log.warning('serve.between = "sleep" has no effect on a CPU: the engine keeps its memory')
         self._resident = resident = self._starts.start(order, progress)
         self._remember(resident, order.checkpoint, resident.newest().canaries)
         return resident
@@ -183,7 +183,7 @@ class ResidentEngine:
         """
         started_s = self._clock.monotonic_s()
         before = resident.newest().canaries
-        progress("putting the checkpoint into the engine")
+        progress("loading the checkpoint into the running engine")
         attempt = self._attempt(resident, order, strategy)
         if not attempt.doubt and (strategy.proof is not None or strategy.method == STAY):
             self._remember(resident, order.checkpoint, resident.newest().canaries)
@@ -194,7 +194,7 @@ class ResidentEngine:
             return cold, reason
         useless = _why_useless(cold, before, strategy.kind)
         if useless:
-            return cold, f"{reason}; a comparison would prove nothing: {useless}"
+            return cold, f"{reason}; not compared: {useless}"
         took_s = self._clock.monotonic_s() - started_s
         return cold, f"{reason}; {self._compared(strategy.kind, attempt, cold, took_s)}"
 
@@ -220,7 +220,7 @@ class ResidentEngine:
         resident.keep(replace(loaded, canaries=canaries))
         known = self._answers.get(self._key(resident, order.checkpoint), ())
         differed = first_difference(canaries, known) if known else ""
-        doubt = f"it did not answer as when it was served before ({differed})" if differed else ""
+        doubt = f"outputs differ from when it was served before ({differed})" if differed else ""
         return _Attempt(canaries=canaries, doubt=doubt, can_be_compared=bool(canaries))
 
     def _compared(self, kind: CertificateScope, attempt: _Attempt, cold: Resident, took_s: float) -> str:
@@ -230,9 +230,9 @@ class ResidentEngine:
         proof = compare_answers(kind, attempt.canaries or attempt.doubt, loaded.canaries, tried)
         store_if_possible(self._proofs, proof)
         if proof.is_certificate:
-            return f"compared with a cold start, equal to the bit, and certified from now on ({kind.id})"
-        log.error("step %d: put into a running engine it answers wrong: %s", loaded.checkpoint.step, proof.differed)
-        return f"compared with a cold start, and refused from now on ({kind.id}): {proof.differed}"
+            return f"bitwise equal to a cold start, now certified ({kind.id})"
+        log.error("step %d: weight swap changed the outputs: %s", loaded.checkpoint.step, proof.differed)
+        return f"differs from a cold start, now refused ({kind.id}): {proof.differed}"
 
     def _remember(self, resident: Resident, checkpoint: Checkpoint, canaries: tuple[Canary, ...]) -> None:
         key = self._key(resident, checkpoint)
@@ -247,32 +247,32 @@ class ResidentEngine:
     def _fall_asleep(self, resident: Resident) -> None:
         level = sleep_level(resident, self._proofs)
         if not level:
-            log.info("the engine is stopped: the next checkpoint could not be swapped into it")
+            log.info("stopping the engine: it does not support swapping the next checkpoint")
             self.close()
             return
         try:
             fall_asleep(resident.launch.port, level)
         except SwapFailed as error:
-            log.warning("%s, see %s", error.message, resident.process.log)
+            log.warning("%s, log: %s", error.message, resident.process.log)
             self._starts.distrust()
             self.close()
             return
         resident.asleep = level
         resident.take_note("asleep")
-        log.info("the engine sleeps (level %d)", level)
+        log.info("engine asleep (level %d)", level)
 
 
 def _why_useless(cold: Resident, before: tuple[Canary, ...], kind: CertificateScope) -> str:
     """Return why a cold start says nothing of `kind`, "" when it does. `before` answered what was in the engine."""
     loaded = cold.newest()
     if not loaded.canaries:
-        return "the cold start gave no answers"
+        return "the cold start returned no answers"
     if cold.engine != kind.engine:
         return f"the cold start is {cold.engine}"
     if loaded.canaries == before:
-        return "what was in the engine before answers alike, so it may be in there still"
+        return "the previous weights give the same answers"
     if cold.order.adapter is not None and is_without_effect(Path(loaded.checkpoint.uri)):
-        return "the adapter changes nothing, so it may not be in there"
+        return "the adapter has no effect"
     return ""
 
 

@@ -50,14 +50,14 @@ def launch_fingerprint(order: Order, environment: Mapping[str, str]) -> LaunchFi
     rank = order.adapter.rank if order.adapter else 0
     read = {name: value for name, value in environment.items() if name.startswith(READ_BY_ENGINES)}
     model = {
-        "the kind of checkpoint": order.checkpoint.format.value,
+        "the checkpoint format": order.checkpoint.format.value,
         "the base model": str(order.checkpoint.base_model or "") if order.adapter else "",
-        "the largest rank of adapters": str(max_lora_rank(rank)),
+        "the maximum adapter rank": str(max_lora_rank(rank)),
     }
     settings = {f"serve.{name}": str(v) for name, v in asdict(order.spec).items() if name not in NOT_OF_THE_PROCESS}
     found = {
         "serve.python": order.python,
-        "whether it may sleep": str(may_sleep(order.spec, on_cpu=order.on_cpu)),
+        "sleep mode": str(may_sleep(order.spec, on_cpu=order.on_cpu)),
         ENVIRONMENT: content_hash({name: read[name] for name in read if name not in WHERE_CACHES_LIE}),
     }
     return model | settings | found
@@ -68,9 +68,9 @@ def difference(started: LaunchFingerprint, wanted: LaunchFingerprint) -> str:
     for name, now in wanted.items():
         before = started.get(name, "")
         if before != now and name == ENVIRONMENT:
-            return f"{name} is another one than at the engine's start"
+            return f"{name} changed since the engine started"
         if before != now:
-            return f"{name} is {_shown(now)}, and the engine was started with {_shown(before)}"
+            return f"{name} is {_shown(now)}, but the engine was started with {_shown(before)}"
     return ""
 
 
@@ -79,7 +79,7 @@ def difference(started: LaunchFingerprint, wanted: LaunchFingerprint) -> str:
 
 def _shown(value: str) -> str:
     if not value:
-        return "nothing"
+        return '""'
     if len(value) <= SHOWN_CHARS:
         return value
-    return "another one"
+    return "another value"

@@ -82,15 +82,15 @@ class Resident:
         code = self.process.exit_code()
         if code is None:
             return ""
-        return f"the engine had ended by itself ({logfile.exit_words(code)})"
+        return f"the engine exited unexpectedly ({logfile.exit_words(code)})"
 
     def why_silent(self) -> str:
         """Return why it cannot be used, in words; "" when it answers under its name and gives a sign of life."""
         answer = ask(self.launch.port, "/v1/models")
         if answer is None:
-            return "the engine did not answer any more"
+            return "the engine stopped responding"
         if self.launch.name not in served_model_names(answer.body):
-            return "something else answered at the engine's port"
+            return "another server responded on the engine's port"
         # An API server answers for a core or a worker that is frozen, so those are asked to do something.
         if self.asleep:
             reply = get(self.launch.port, "/is_sleeping", timeout_s=LIFE_SIGN_TIMEOUT_S)
@@ -100,7 +100,7 @@ class Resident:
             reply = post_to_engine(self.launch.port, "/v1/completions", token, timeout_s=LIFE_SIGN_TIMEOUT_S)
         if reply.is_ok:
             return ""
-        return f"the engine gave no sign of life ({reply.text})"
+        return f"the engine failed its health check ({reply.text})"
 
     def ask_canaries(self, model: str) -> tuple[Canary, ...]:
         """Ask `model` the fixed prompts; () where the size of the vocabulary is not known.

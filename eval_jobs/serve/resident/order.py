@@ -106,12 +106,12 @@ def interpreter(python: str) -> str:
         return sys.executable
     path = Path(python).expanduser()
     if path.is_dir():
-        raise ConfigError(f"serve.python is a folder: {path}", hint=f"name the interpreter in it: {path}/bin/python")
+        raise ConfigError(f"serve.python is a folder: {path}", hint=f"set it to {path}/bin/python")
     found = shutil.which(path)
     if found is None:
         raise ConfigError(
-            f"serve.python does not exist or cannot be run: {python}",
-            hint="name the Python interpreter of the environment that holds vLLM, such as /opt/vllm/bin/python",
+            f"serve.python is not an executable file: {python}",
+            hint="set it to the Python interpreter of the vLLM environment, such as /opt/vllm/bin/python",
         )
     return found
 
@@ -152,7 +152,7 @@ def _wants_batch_invariance(spec: ServeSpec) -> bool:
 
 def _model(folder: Path) -> tuple[Fingerprint | None, str]:
     if not folder.is_absolute():
-        return None, "its base model is a name, and what is behind it is not known"
+        return None, "its base model is not a local folder, so its files are unknown"
     try:
         return fingerprint_of(folder), ""
     except CheckpointUnreadable as error:

@@ -21,7 +21,7 @@ def fall_asleep(port: int, level: int) -> None:
     reply = post_to_engine(port, f"/sleep?level={level}&mode=wait", timeout_s=TIMEOUT_S)
     state = get(port, "/is_sleeping", timeout_s=TIMEOUT_S) if reply.is_ok else reply
     if not (state.is_ok and isinstance(state.body, dict) and state.body.get("is_sleeping") is True):
-        raise SwapFailed(f"the engine does not fall asleep: {state.text}", hint="it is stopped")
+        raise SwapFailed(f"cannot put the engine to sleep: {state.text}", hint="stopping it")
 
 
 def wake_weights(port: int) -> None:
@@ -57,4 +57,4 @@ def wake(port: int) -> None:
 def _wake(port: int, query: str, expected: str) -> None:
     reply = post_to_engine(port, f"/wake_up{query}", timeout_s=TIMEOUT_S)
     if not (reply.is_ok and isinstance(reply.body, dict) and reply.body.get("status") == expected):
-        raise SwapFailed(f"the engine does not wake up: {reply.text}", hint="it is started anew")
+        raise SwapFailed(f"cannot wake the engine: {reply.text}", hint="restarting it")

@@ -126,19 +126,19 @@ def _why_another_process(order: Order, resident: Resident, launch: LaunchFingerp
     if reason:
         return reason
     if order.spec.port not in (0, resident.launch.port):
-        return f"serve.port is {order.spec.port}, and the engine answers at {resident.launch.port}"
+        return f"serve.port is {order.spec.port}, but the engine listens on {resident.launch.port}"
     if order.spec.swap is SwapPolicy.NEVER:
         return 'serve.swap = "never"'
     if order.adapter is not None and folder_state(order.checkpoint.base_model) != resident.base.files:
-        return "files of the base model have changed since the engine was started"
+        return "files of the base model changed since the engine started"
     return _why_by_arguments([argument.replace("_", "-") for argument in order.spec.args])
 
 
 def _why_by_arguments(args: Sequence[str]) -> str:
     if any(map(_SEVERAL_ENGINES.match, args)):
-        return "serve.args puts several engines behind one port"
+        return "serve.args runs several engines behind one port"
     if any(map(_CACHE_OUTSIDE.match, args)):
-        return "serve.args keeps computed prompts outside of the engine, where those of other weights would be found"
+        return "serve.args enables an external KV cache, which would keep prompts of other weights"
     return ""
 
 
@@ -150,9 +150,9 @@ def _warm_strategy(
     order: Order, resident: Resident, launch: LaunchFingerprint, proofs: Path, failures: Mapping[str, int]
 ) -> LoadStrategy:
     if identity(order.checkpoint) in resident.loaded and resident.asleep != DROP_WEIGHTS:
-        return LoadStrategy(method=STAY, reason="it was in the engine already")
+        return LoadStrategy(method=STAY, reason="already loaded")
     if order.model is None or resident.model is None:
-        return _cold(order.unread or "what the engine was started on is not known")
+        return _cold(order.unread or "the weights that the engine started with are unknown")
     reason = _why_unproven(resident) or _why_unfit(order, order.model, resident, resident.model)
     if reason:
         return _cold(reason)
@@ -163,9 +163,9 @@ def _warm_strategy(
 def _why_unproven(resident: Resident) -> str:
     if not resident.newest().canaries:
         # NaN that was computed from such weights stays in the engine's cache, beyond any swap (seen on a CPU).
-        return "its last checkpoint did not answer the fixed prompts"
+        return "the last checkpoint failed on the canary prompts"
     if resident.version == UNKNOWN_VERSION:
-        return "the engine does not name its version, so no proof would say what it is about"
+        return "the engine reports no version, so swaps cannot be certified"
     return ""
 
 
@@ -173,11 +173,11 @@ def _why_unfit(order: Order, model: Fingerprint, resident: Resident, held: Finge
     if order.adapter is None:
         never = never_swapped(model, on_cpu=order.on_cpu)
         if never:
-            return f"its weights are never swapped: {never}"
+            return f"its weights cannot be swapped: {never}"
         return obstacle(held, model)
     if order.adapter.served == resident.base.served:
         return obstacle(held, model)
-    other = "the tokenizer or the chat template beside the adapter is another one than at the engine's start"
+    other = "the adapter's tokenizer or chat template differs from that of the running engine"
     return obstacle(held, model) or other
 
 

@@ -63,11 +63,9 @@ def swap(port: int, checkpoint: Checkpoint, resident: Fingerprint, *, timeout_s:
     _check(port, checkpoint, fingerprint, timeout_s)
     _pause(port, timeout_s)
     repacked = _load(port, checkpoint, len(fingerprint.tensors), timeout_s)
-    _demand(
-        post_to_engine(port, "/reset_prefix_cache", timeout_s=STEP_TIMEOUT_S), "forget the prompts of the old weights"
-    )
+    _demand(post_to_engine(port, "/reset_prefix_cache", timeout_s=STEP_TIMEOUT_S), "reset its prefix cache")
     _label(port, checkpoint.digest)
-    _demand(post_to_engine(port, "/resume", timeout_s=STEP_TIMEOUT_S), "go on")
+    _demand(post_to_engine(port, "/resume", timeout_s=STEP_TIMEOUT_S), "resume")
     return Swapped(
         digest=checkpoint.digest,
         tensors=len(fingerprint.tensors),
@@ -103,7 +101,7 @@ def _compared(folder: Path, resident: Fingerprint) -> Fingerprint:
         raise _refused(error.message) from error
     reason = obstacle(resident, fingerprint)
     if reason:
-        raise _refused(f"{folder} does not fit what the engine was started on: {reason}")
+        raise _refused(f"{folder} does not match the model of the running engine: {reason}")
     return fingerprint
 
 
@@ -111,7 +109,7 @@ def _check(port: int, checkpoint: Checkpoint, fingerprint: Fingerprint, timeout_
     arguments = [checkpoint.uri, checkpoint.digest, layout_digest(fingerprint.tensors)]
     reply = post_to_engine(port, "/collective_rpc", {"method": "tracker_check", "args": arguments}, timeout_s=timeout_s)
     if reply.status in (403, 404):
-        raise _refused(f"the engine was not started for swaps (HTTP {reply.status})")
+        raise _refused(f"the engine was started without swap support (HTTP {reply.status})")
     for result in _results(reply, "check the weights"):
         reason = result.get("refused")
         if reason:
@@ -125,7 +123,7 @@ def _pause(port: int, timeout_s: float) -> None:
     if reply.is_ok:
         return
     if post_to_engine(port, "/resume", timeout_s=STEP_TIMEOUT_S).is_ok:
-        raise _refused(f"the engine did not come to rest: {reply.text}")
+        raise _refused(f"the engine did not pause: {reply.text}")
     raise _failed("pause", reply)
 
 
@@ -134,7 +132,7 @@ def _load(port: int, checkpoint: Checkpoint, tensors: int, timeout_s: float) -> 
     reply = post_to_engine(port, "/collective_rpc", {"method": "tracker_load"}, timeout_s=timeout_s)
     results = _results(reply, "load the weights")
     if any((r.get("digest"), r.get("tensors")) != (checkpoint.digest, tensors) for r in results):
-        raise _failed("load the weights that were asked for", reply)
+        raise _failed("load the requested weights", reply)
     return tuple(sorted({str(name) for result in results for name in result.get("repacked", ())}))
 
 
@@ -142,11 +140,11 @@ def _label(port: int, digest: str) -> None:
     """Have the engine say by itself what it serves."""
     _demand(
         post_to_engine(port, "/update_weight_version", {"new_version": digest}, timeout_s=STEP_TIMEOUT_S),
-        "take the label",
+        "set its weight version",
     )
     reply = get(port, "/weight_info", timeout_s=STEP_TIMEOUT_S)
     if not isinstance(reply.body, dict) or reply.body.get("weight_version") != digest:
-        raise _failed("show the label of its weights", reply)
+        raise _failed("report its weight version", reply)
 
 
 def _results(reply: EngineReply, what: str) -> list[Mapping[str, Any]]:
@@ -164,12 +162,12 @@ def _demand(reply: EngineReply, what: str) -> None:
 
 
 def _refused(reason: str) -> SwapRefused:
-    return SwapRefused(f"the weights were not swapped in: {reason}", hint="the engine is started anew on them")
+    return SwapRefused(f"weights not swapped: {reason}", hint="restarting the engine with them")
 
 
 def _failed(what: str, reply: EngineReply) -> SwapFailed:
     said = f"HTTP {reply.status}: {reply.text}" if reply.status else reply.text
     return SwapFailed(
-        f"the engine was asked to {what} and did not do it ({said})",
-        hint="what it holds now is not known; it is stopped and started anew",
+        f"the engine failed to {what} ({said})",
+        hint="engine state unknown; restarting it",
     )

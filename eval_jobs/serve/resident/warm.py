@@ -48,11 +48,9 @@ def load_adapter(port: int, name: str, folder: str, *, timeout_s: float) -> None
     """
     reply = post_to_engine(port, "/v1/load_lora_adapter", {"lora_name": name, "lora_path": folder}, timeout_s=timeout_s)
     if not reply.status:
-        raise SwapFailed(f"the engine was asked to load an adapter: {reply.text}", hint="it is started anew")
+        raise SwapFailed(f"the engine did not confirm loading an adapter: {reply.text}", hint="restarting it")
     if not reply.is_ok:
-        raise SwapRefused(
-            f"the engine does not take the adapter {folder} while it runs: {reply.text}", hint="it is started anew"
-        )
+        raise SwapRefused(f"the running engine rejected the adapter {folder}: {reply.text}", hint="restarting it")
 
 
 def unload_adapter(port: int, name: str) -> None:
@@ -63,7 +61,7 @@ def unload_adapter(port: int, name: str) -> None:
     """
     reply = post_to_engine(port, "/v1/unload_lora_adapter", {"lora_name": name}, timeout_s=UNLOAD_TIMEOUT_S)
     if not reply.is_ok:
-        raise SwapRefused(f"the engine does not unload an adapter: {reply.text}", hint="it is started anew")
+        raise SwapRefused(f"the engine cannot unload an adapter: {reply.text}", hint="restarting it")
 
 
 # --- private
@@ -78,13 +76,13 @@ def _begin_afresh(port: int) -> None:
         reply = post_to_engine(port, path, timeout_s=STEP_TIMEOUT_S)
         said_no = isinstance(reply.body, dict) and reply.body.get("success") is False
         if said_no or not reply.is_ok:
-            raise SwapRefused(f"the engine does not forget its last service: {reply.text}", hint="it is started anew")
+            raise SwapRefused(f"cannot reset the engine's prefix cache: {reply.text}", hint="restarting it")
 
 
 def _swapped(resident: Resident, order: Order, strategy: LoadStrategy) -> Loaded:
     port = resident.launch.port
     if resident.model is None:
-        raise SwapRefused("what the engine holds is not known", hint="it is started anew")
+        raise SwapRefused("the weights in the engine are unknown", hint="restarting it")
     if resident.asleep:
         wake_weights(port)
     resident.loaded.clear()

@@ -32,20 +32,20 @@ def read_canary(prompt: tuple[int, ...], body: object, digest: str) -> Canary:
         CanaryFailed: as in `ask_canaries`.
     """
     if not isinstance(body, Mapping):
-        raise _failed("an answer lacks tokens or their probabilities")
+        raise _failed("a response lacks tokens or log probabilities")
     try:
         meta = body["meta_info"]
         version = meta.get("weight_version", digest)
         logprobs = tuple(float(pair[0]) for pair in meta["output_token_logprobs"])
         tokens = tuple(int(pair[1]) for pair in meta["output_token_logprobs"])
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise _failed(f"an answer lacks tokens or their probabilities ({error!r})") from error
+        raise _failed(f"a response lacks tokens or log probabilities ({error!r})") from error
     if version != digest:
-        raise _failed(f"an answer came from the weights {version!r}")
+        raise _failed(f"a response came from the weights {version!r}")
     if not all(map(math.isfinite, logprobs)):
-        raise _failed("the probability of a token is NaN or Inf: the weights have diverged, or were loaded wrong")
+        raise _failed("a token probability is NaN or Inf: the weights have diverged or were loaded incorrectly")
     if len(tokens) != ANSWER_TOKENS:
-        raise _failed(f"an answer has {len(tokens)} tokens instead of {ANSWER_TOKENS}")
+        raise _failed(f"a response has {len(tokens)} tokens (expected {ANSWER_TOKENS})")
     return Canary(prompt=prompt, tokens=tokens, logprobs=logprobs)
 
 
@@ -66,12 +66,12 @@ def _max_model_len(body: object) -> int:
     lengths = [model.get("max_model_len") for model in models or () if isinstance(model, Mapping)]
     known = [length for length in lengths if isinstance(length, int)]
     if not known:
-        raise _failed("/v1/models does not say how long a prompt may be")
+        raise _failed("no max_model_len in /v1/models")
     return min(known)
 
 
 def _failed(why: str) -> CanaryFailed:
     return CanaryFailed(
-        f"the engine did not answer the fixed prompts that tell weights apart: {why}",
-        hint="it is started anew; if that happens again, look at the training's loss before this step",
+        f"the engine failed on the canary prompts: {why}",
+        hint="if it fails again after the restart, check the training loss before this step",
     )

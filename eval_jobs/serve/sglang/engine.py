@@ -1,6 +1,6 @@
 """SGLang as a process of our own: `resident.engine` with SGLang's way of starting and of taking in a checkpoint.
 
-Written from its documentation and tested against a stand-in; no real SGLang has been run (docs/gpu.md).
+Written from its documentation and tested against a stand-in; no real SGLang has been run (docs/how-to/gpu-node.md).
 """
 
 import os
@@ -43,14 +43,14 @@ class SglangResident(Resident):
         """Return why it cannot be used, in words; "" when it answers under a name of its own and produces a token."""
         answer = ask(self.launch.port, "/v1/models")
         if answer is None:
-            return "the engine did not answer any more"
+            return "the engine stopped responding"
         # An update of its weights makes their path its name.
         if not {self.launch.name, self.newest().model} & set(served_model_names(answer.body)):
-            return "something else answered at the engine's port"
+            return "another server responded on the engine's port"
         reply = get(self.launch.port, "/health_generate", timeout_s=LIFE_SIGN_TIMEOUT_S)
         if reply.is_ok:
             return ""
-        return f"the engine gave no sign of life ({reply.text or f'HTTP {reply.status}'})"
+        return f"the engine failed its health check ({reply.text or f'HTTP {reply.status}'})"
 
     def ask_canaries(self, model: str) -> tuple[Canary, ...]:
         """Ask the fixed prompts; () where the size of the vocabulary is not known.
@@ -66,8 +66,8 @@ class SglangResident(Resident):
         canaries = ask_canaries(self.launch.port, vocab_size=self.model.vocab_size, digest=digest)
         if canaries == self.last_canaries and digest != self.last_digest:
             raise CanaryFailed(
-                f"the engine answers the fixed prompts as the weights {self.last_digest[:12]} did, to the bit",
-                hint="the update of its weights did nothing; it is started anew",
+                f"answers to the canary prompts are bitwise equal to those of the weights {self.last_digest[:12]}",
+                hint="the weight update had no effect; restarting the engine",
             )
         self.last_canaries, self.last_digest = canaries, digest
         return canaries
@@ -94,8 +94,8 @@ class SglangStarts(ColdStarts):
         while not _is_healthy(launch.port):
             if self._clock.monotonic_s() - started_s >= spec.startup_timeout_s:
                 raise StartTimeout(
-                    f"the engine lists its model and is not ready after {spec.startup_timeout_s:g} s",
-                    hint=f"raise serve.startup_timeout_s, or see {running.log}",
+                    f"the engine lists its model but is not ready after {spec.startup_timeout_s:g} s",
+                    hint=f"set serve.startup_timeout_s higher, or read the engine log {running.log}",
                 )
             self._clock.sleep(POLL_S)
             wait_until_ready(running, launch, self._clock, timeout_s=spec.startup_timeout_s, progress=progress)

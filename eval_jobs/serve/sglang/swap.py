@@ -45,7 +45,7 @@ def load_into(resident: Resident, order: Order, strategy: LoadStrategy) -> Loade
     before = folder_state(checkpoint.uri)
     _update(port, checkpoint, timeout_s=order.spec.startup_timeout_s)
     if folder_state(checkpoint.uri) != before:
-        raise _failed(f"somebody wrote into {checkpoint.uri} while it was loaded")
+        raise _failed(f"{checkpoint.uri} changed while being loaded")
     _demand_served(port, checkpoint)
     model = _served_name(port, (resident.launch.name, checkpoint.uri))
     resident.loaded.clear()
@@ -82,9 +82,9 @@ def _compared(folder: Path, resident: Resident) -> Fingerprint:
         fingerprint = fingerprint_of(folder)
     except CheckpointUnreadable as error:
         raise _refused(error.message) from error
-    reason = "what it holds is not known" if resident.model is None else obstacle(resident.model, fingerprint)
+    reason = "its weights are unknown" if resident.model is None else obstacle(resident.model, fingerprint)
     if reason:
-        raise _refused(f"{folder} does not fit what the engine was started on: {reason}")
+        raise _refused(f"{folder} does not match the model of the running engine: {reason}")
     return fingerprint
 
 
@@ -100,7 +100,7 @@ def _update(port: int, checkpoint: Checkpoint, *, timeout_s: float) -> None:
         raise _refused("this version of SGLang cannot update weights from a folder (HTTP 404)")
     _demand(update, "update its weights")
     if not isinstance(update.body, dict) or update.body.get("success") is not True:
-        raise _failed(f"the engine did not say that it has updated its weights: {update.text}")
+        raise _failed(f"the engine did not confirm the weight update: {update.text}")
     _flush(port)
     _demand(post_to_engine(port, "/continue_generation", timeout_s=STEP_TIMEOUT_S), "continue")
 
@@ -114,7 +114,7 @@ def _demand_served(port: int, checkpoint: Checkpoint) -> None:
     info = model_info(port)
     for name, wanted in (("model_path", checkpoint.uri), ("weight_version", checkpoint.digest)):
         if info.get(name) != wanted:
-            raise _failed(f"after the update the engine names {info.get(name)!r} as its {name} instead of {wanted!r}")
+            raise _failed(f"after the update the engine reports {name} {info.get(name)!r} (expected {wanted!r})")
 
 
 def _served_name(port: int, expected: tuple[str, ...]) -> str:
@@ -122,7 +122,7 @@ def _served_name(port: int, expected: tuple[str, ...]) -> str:
     names = served_model_names(get(port, "/v1/models", timeout_s=STEP_TIMEOUT_S).body)
     found = [name for name in expected if name in names]
     if not found:
-        raise _failed(f"after the update the engine offers {', '.join(names) or 'no model'}")
+        raise _failed(f"after the update the engine serves {', '.join(names) or 'no model'}")
     return found[0]
 
 
@@ -130,12 +130,12 @@ def _demand(reply: EngineReply, what: str) -> None:
     said_no = isinstance(reply.body, dict) and reply.body.get("success") is False
     if said_no or not reply.is_ok:
         said = f"HTTP {reply.status}: {reply.text}" if reply.status else reply.text
-        raise _failed(f"the engine was asked to {what} and did not do it ({said})")
+        raise _failed(f"the engine failed to {what} ({said})")
 
 
 def _refused(reason: str) -> SwapRefused:
-    return SwapRefused(f"the weights were not swapped in: {reason}", hint="the engine is started anew on them")
+    return SwapRefused(f"weights not swapped: {reason}", hint="restarting the engine with them")
 
 
 def _failed(reason: str) -> SwapFailed:
-    return SwapFailed(reason, hint="what it holds now is not known; it is stopped and started anew")
+    return SwapFailed(reason, hint="engine state unknown; restarting it")

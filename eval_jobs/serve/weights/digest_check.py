@@ -50,9 +50,9 @@ class DigestCheck:
             self._hash()  # somebody wrote after they were hashed, and perhaps before the engine read them
         if self._found and self._found != self._checkpoint.digest:
             raise CheckpointUnreadable(
-                f"the weights in {self._checkpoint.uri} are not those that were pinned: "
-                f"their SHA-256 is {self._found} and was {self._checkpoint.digest}",
-                hint="something has written into the files since; a trainer must write a step to new files",
+                f"the weights in {self._checkpoint.uri} changed after the checkpoint was found: "
+                f"SHA-256 is {self._found}, was {self._checkpoint.digest}",
+                hint="have the trainer write each step to new files",
             )
 
     # --- private

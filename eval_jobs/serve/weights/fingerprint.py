@@ -91,8 +91,8 @@ def fingerprint_of(folder: Path) -> Fingerprint:
         vocab_size = _vocab_size(config)
     except (BadWeights, OSError, ValueError, RecursionError) as error:
         raise CheckpointUnreadable(
-            f"{folder} cannot be compared with what an engine holds: {error}",
-            hint="it is no whole model folder; evaluate another step",
+            f"cannot read the model in {folder}: {error}",
+            hint="the model folder is incomplete; evaluate another step",
         ) from error
     return Fingerprint(
         tensors={name: (entry.dtype, entry.shape) for name, entry in entries.items()},
@@ -113,12 +113,12 @@ def obstacle(resident: Fingerprint, candidate: Fingerprint) -> str:
     for name in sorted(resident.tensors.keys() | candidate.tensors.keys()):
         before, now = resident.tensors.get(name), candidate.tensors.get(name)
         if before != now:
-            return f"the tensor {name} is {_tensor_words(now)} and was {_tensor_words(before)}"
+            return f"the tensor {name} is {_tensor_words(now)}, was {_tensor_words(before)}"
     for name in sorted(resident.files.keys() | candidate.files.keys()):
         if name not in candidate.files:
-            return f"{name} is missing and was there"
+            return f"{name} is missing"
         if name not in resident.files:
-            return f"{name} is there and was missing"
+            return f"{name} is new"
         if resident.files[name] != candidate.files[name]:
             return f"{name} differs"
     return ""
@@ -132,11 +132,11 @@ def never_swapped(fingerprint: Fingerprint, *, on_cpu: bool) -> str:
     unknown = sorted({dtype for dtype, _ in fingerprint.tensors.values()} - UNQUANTISED)
     reasons = {
         f"it is quantised ({fingerprint.quantisation})": bool(fingerprint.quantisation),
-        f"it holds tensors of type {', '.join(unknown)}": bool(unknown),
-        "it has layers that keep a state, such as Mamba's": fingerprint.is_hybrid,
-        "it has experts, and runs on an accelerator": fingerprint.has_experts and not on_cpu,
-        "it brings code of its own": fingerprint.has_own_code,
-        "its config.json does not name exactly one architecture": not fingerprint.architecture
+        f"it has tensors of type {', '.join(unknown)}": bool(unknown),
+        "it has stateful layers, such as Mamba's": fingerprint.is_hybrid,
+        "it is a mixture of experts on an accelerator": fingerprint.has_experts and not on_cpu,
+        "it has custom code": fingerprint.has_own_code,
+        "its config.json does not list exactly one architecture": not fingerprint.architecture
         or "," in fingerprint.architecture,
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
@@ -156,7 +156,7 @@ def _tensors(folder: Path) -> dict[str, TensorEntry]:
 def _config(folder: Path) -> dict[str, object]:
     config = json.loads((folder / CONFIG).read_bytes())
     if not isinstance(config, dict):
-        raise BadWeights(f"{CONFIG} is no JSON object")
+        raise BadWeights(f"{CONFIG} is not a JSON object")
     return config
 
 
@@ -195,7 +195,7 @@ def _vocab_size(config: Mapping[str, object]) -> int:
     places = [config, text if isinstance(text, dict) else {}]
     sizes = [size for place in places if isinstance(size := place.get("vocab_size"), int) and size > 0]
     if not sizes:
-        raise BadWeights(f"{CONFIG} names no vocab_size")
+        raise BadWeights(f"no vocab_size in {CONFIG}")
     return sizes[0]
 
 

@@ -1,1 +1,1 @@
-"""Parts that checkpoint-tracker finds by entry point; docs/extending.md explains them."""
+"""Parts that checkpoint-tracker finds by entry point; docs/how-to/plugins.md explains them."""

@@ -54,7 +54,7 @@ def test_the_engines_own_worker_refuses_it_too_whoever_asks(
 
 
 def test_other_weights_than_those_that_were_pinned_are_refused(on_a: SwapServer, cold_a: Answers, unfit: Path) -> None:
-    with pytest.raises(SwapRefused, match="are other ones: their SHA-256 is"):
+    with pytest.raises(SwapRefused, match="changed: SHA-256 is"):
         on_a.swap_record(replace(record_of(unfit), digest="0" * 64))
     assert on_a.canaries() == cold_a
 

@@ -29,7 +29,7 @@ def test_the_first_line_of_a_file_is_the_secret(tmp_path: Path) -> None:
     assert upgraded.stdout == f"db upgrade {STORE}: sesame, no file\n"
 
 
-@pytest.mark.parametrize(("text", "says"), [(None, "cannot be read"), ("", "nothing in its first line")])
+@pytest.mark.parametrize(("text", "says"), [(None, "cannot read"), ("", "an empty first line")])
 def test_a_missing_or_empty_secret_ends_it_by_its_name(tmp_path: Path, text: str | None, says: str) -> None:
     if text is not None:
         (tmp_path / "secret").write_text(text)
@@ -50,7 +50,7 @@ def test_a_store_that_does_not_answer_ends_it_with_one_line(tmp_path: Path) -> N
         AWS_MAX_ATTEMPTS="1",
     )
     assert ended.returncode == 1
-    assert "the bucket mlflow cannot be made" in ended.stderr
+    assert "cannot create bucket mlflow" in ended.stderr
     assert "Traceback" not in ended.stderr
     assert "open-sesame" not in ended.stderr
 
@@ -65,6 +65,6 @@ def test_a_server_that_is_away_when_a_user_is_to_be_made_is_said_without_a_secre
         MLFLOW_AUTH_ADMIN_PASSWORD="open-barley",  # noqa: S106
     )
     assert ended.returncode == 1
-    assert ended.stderr.startswith("mlflow_server: MLflow at http://127.0.0.1:9 does not answer: ")
+    assert ended.stderr.startswith("mlflow_server: cannot reach MLflow at http://127.0.0.1:9: ")
     assert "Traceback" not in ended.stderr
     assert "open-" not in ended.stderr

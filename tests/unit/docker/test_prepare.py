@@ -69,7 +69,7 @@ def test_what_is_there_stays(site: Path) -> None:
     again = prepare(site, "gpu", "runs", TRACKER_UID="99")
     assert (again.returncode, again.stdout) == (
         0,
-        "prepared: passwords in docker/secrets; .env was there and stays as it is\n",
+        "prepared: passwords in docker/secrets; existing .env kept\n",
     )
     assert {path: path.read_text() for path in before} == before
 

@@ -36,9 +36,9 @@ def test_a_damaged_record_is_an_error_with_a_hint(data: bytes) -> None:
 @pytest.mark.parametrize("plan_id", ["../../etc", "/etc", "a/b", "..", "", "a" * 65, "a\n"])
 def test_a_plan_whose_id_would_lead_out_of_our_folders_is_refused(plan_id: str) -> None:
     record = replace(RECORDS[0], plan=replace(RECORDS[0].plan, id=plan_id))
-    with pytest.raises(StoreError, match="a stored plan has the id"):
+    with pytest.raises(StoreError, match="a stored plan has the invalid id"):
         plan_from_json(plan_to_json(record.plan))
-    with pytest.raises(StoreError, match="a stored plan has the id"):
+    with pytest.raises(StoreError, match="a stored plan has the invalid id"):
         record_from_bytes(record_to_bytes(record))
 
 

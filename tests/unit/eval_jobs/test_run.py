@@ -148,7 +148,7 @@ def test_the_engine_serves_only_while_it_is_needed(plan: EvalPlan) -> None:
         ({"score": None}, "scored with score None"),
         ({"score": float("nan")}, "scored with score nan"),
         ({"score": None, "status": SampleStatus.TRUNCATED}, "truncated with score None"),
-        ({"sample_id": "b"}, "has 2 samples, 1 of them different"),
+        ({"sample_id": "b"}, "has 2 samples, 1 of them unique"),
     ],
 )
 def test_a_result_that_does_not_account_for_its_samples_is_a_failure(

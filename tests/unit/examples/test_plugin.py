@@ -1,4 +1,4 @@
-"""docs/extending.md shows the example package as it is, in 30 lines, and names every kind of part."""
+"""docs/how-to/plugins.md shows the example package as it is, in 30 lines, and names every kind of part."""
 
 import re
 import tomllib
@@ -11,7 +11,7 @@ from tracker.adapters.checkpoints.plugin_source import SOURCES
 from tracker.cli.main import PLUGIN_GROUP
 from tracker.config import parse_config
 
-PAGE = (PROJECT / "docs" / "extending.md").read_text()
+PAGE = (PROJECT / "docs" / "how-to" / "plugins.md").read_text()
 PACKAGE = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
 
 

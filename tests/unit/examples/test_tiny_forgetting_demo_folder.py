@@ -28,7 +28,7 @@ def test_what_an_earlier_demo_left_is_removed(tmp_path: Path) -> None:
 
 def test_somebody_elses_folder_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years", encoding="utf-8")
-    with pytest.raises(FolderUnusable, match="did not make") as error, fresh_folder(tmp_path):
+    with pytest.raises(FolderUnusable, match="not from the demo") as error, fresh_folder(tmp_path):
         pass
     assert error.value.exit_code == 2
     assert (tmp_path / "thesis.tex").read_text(encoding="utf-8") == "years"
@@ -63,7 +63,7 @@ def test_a_process_that_outlives_a_killed_demo_keeps_the_folder(tmp_path: Path) 
             [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=[marker.fileno()]
         )
     try:
-        with pytest.raises(FolderUnusable, match="another demo works"), fresh_folder(tmp_path / "demo"):
+        with pytest.raises(FolderUnusable, match="another demo is running"), fresh_folder(tmp_path / "demo"):
             pass
     finally:
         left_over.communicate(b"\n")

@@ -19,7 +19,7 @@ def test_each_skill_that_got_its_verdict_is_as_expected_with_its_scores_and_step
     findings = check(FORGETTING)
     assert all(finding.as_expected for finding in findings)
     assert findings[0].sentence() == (
-        "facts: 0.98 at step 600, 0.00 at step 900; forgotten, as the tracker first said at step 900"
+        "facts: 0.98 at step 600, 0.00 at step 900; first reported as forgotten at step 900"
     )
 
 
@@ -31,7 +31,7 @@ def test_a_skill_that_was_not_flagged_is_said_plainly() -> None:
     findings = check(FORGETTING[:2])
     assert [finding.as_expected for finding in findings] == [False, False, True]
     assert findings[1].sentence() == (
-        "sums was expected to be forgotten, and was NOT flagged as that (0.80 at step 600, 0.00 at step 700)"
+        "sums: expected forgotten, but it was NOT reported (0.80 at step 600, 0.00 at step 700)"
     )
 
 
@@ -43,7 +43,7 @@ def test_an_improvement_in_phase_1_does_not_count_for_reversal() -> None:
 def test_a_skill_without_any_score_is_no_success_and_no_crash() -> None:
     assert [f.as_expected for f in check([])] == [False] * 3
     failed = check([report(700, facts=(None, "missing"))])[0]
-    assert failed.sentence() == "facts was expected to be forgotten, and has no score at all"
+    assert failed.sentence() == "facts: expected forgotten, but it has no score"
 
 
 def test_the_level_before_phase_2_is_the_best_of_phase_1() -> None:

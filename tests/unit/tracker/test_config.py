@@ -1,14 +1,16 @@
 """tracker.toml: what is accepted, what is refused, and in which words."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from docs.generator.settings import settings_page
 from eval_jobs.errors import ConfigError
 from eval_jobs.identity import suite_fingerprint
 from eval_jobs.types import EngineKind, OnlyWhen
 from tests.requires import PROJECT
-from tracker.cli.settings_text import commented_toml, settings_markdown
+from tracker.cli.settings_text import commented_toml
 from tracker.config import Config, load_config, parse_config
 
 HERE = Path("/project/tracker.toml")
@@ -102,7 +104,7 @@ def test_all_wrong_settings_are_named_at_once() -> None:
 
 
 def test_a_missing_table_is_named() -> None:
-    assert "benchmark is missing" in refused('[run]\nname = "r"\noutput_dir = "o"\n')
+    assert "missing setting benchmark" in refused('[run]\nname = "r"\noutput_dir = "o"\n')
 
 
 def test_broken_toml_names_the_line() -> None:
@@ -119,11 +121,11 @@ def test_a_remote_engine_needs_an_address() -> None:
 
 
 def test_our_own_adapters_need_data() -> None:
-    assert "needs data" in refused('[run]\nname = "r"\noutput_dir = "o"\n[[benchmark]]\nbenchmark = "exact"\n')
+    assert "requires data" in refused('[run]\nname = "r"\noutput_dir = "o"\n[[benchmark]]\nbenchmark = "exact"\n')
 
 
 def test_two_benchmarks_of_one_name_are_refused() -> None:
-    assert "two benchmarks are called 'gsm8k'" in refused(MINIMAL + '[[benchmark]]\nbenchmark = "gsm8k"\n')
+    assert "duplicate benchmark name 'gsm8k'" in refused(MINIMAL + '[[benchmark]]\nbenchmark = "gsm8k"\n')
 
 
 def test_a_latency_reference_is_the_first_checkpoint_or_a_folder_beside_the_file() -> None:
@@ -146,7 +148,7 @@ def test_a_remote_model_without_a_step_cannot_be_compared_with_a_reference() -> 
 
 def test_phases_out_of_order_are_refused() -> None:
     phases = '[[phase]]\nname = "b"\nfrom_step = 5\n[[phase]]\nname = "a"\nfrom_step = 1\n'
-    assert "rising from_step" in refused(MINIMAL + phases)
+    assert "in ascending order of from_step" in refused(MINIMAL + phases)
 
 
 @pytest.mark.parametrize("change", ["[suite]\nseed = 1\n", "[suite]\nmax_tokens = 9\n", "[suite]\nconcurrency = 9\n"])
@@ -163,18 +165,13 @@ def test_the_place_of_the_data_does_not_change_the_fingerprint_and_its_content_d
     assert suite_fingerprint(here.to_suite({"sums": "b"})) != digest
 
 
-def test_the_settings_page_is_up_to_date() -> None:
-    written = (PROJECT / "docs" / "settings.md").read_text(encoding="utf-8")
-    assert written == settings_markdown(), "run `make docs`"
-
-
 def test_the_commented_file_is_valid_and_uncommenting_nothing_gives_the_defaults() -> None:
     text = commented_toml({"run": ({"name": "r", "output_dir": "out"},), "benchmark": ({"benchmark": "gsm8k"},)})
     assert parse_config(text, HERE) == parse_config(MINIMAL, HERE)
 
 
 def test_every_setting_has_a_description() -> None:
-    assert "None |" not in settings_markdown()
+    assert not re.search(r":   (None)?\n", settings_page())
     assert set(Config.model_fields) == {
         "run", "watch", "serve", "suite", "benchmark", "probe", "policy", "phase", "tracking", "s3", "keep", "store",
         "gate", "alerts", "schedule",
@@ -195,9 +192,9 @@ def test_when_a_worker_may_begin_travels_with_every_plan() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ('hours = "20:00-07:00"', "hours need a time_zone"),
+        ('hours = "20:00-07:00"', "hours requires time_zone"),
         ('hours = "at night"\ntime_zone = "UTC"', 'write it as "20:00-07:00"'),
-        ('hours = "20:00-07:00"\ntime_zone = "Berlin"', "time_zone is not known"),
+        ('hours = "20:00-07:00"\ntime_zone = "Berlin"', "unknown serve.only_when.time_zone on this machine: 'Berlin'"),
         ("gpu_below_pct = 0", "serve.only_when.gpu_below_pct"),
         ("gpu_over_s = 1", "serve.only_when.gpu_over_s"),
         ('hour = "20:00-07:00"', "did you mean hours?"),
@@ -232,4 +229,4 @@ def test_sglang_is_an_engine_with_the_settings_of_vllm_but_for_its_sleep() -> No
         MINIMAL + '[serve]\nengine = "sglang"\npython = "/opt/sglang/bin/python"\n', HERE
     ).serve.to_spec()
     assert (spec.engine, spec.python) == (EngineKind.SGLANG, "/opt/sglang/bin/python")
-    assert 'write "stay" or "stop"' in refused(MINIMAL + '[serve]\nengine = "sglang"\nbetween = "sleep"\n')
+    assert 'use "stay" or "stop"' in refused(MINIMAL + '[serve]\nengine = "sglang"\nbetween = "sleep"\n')

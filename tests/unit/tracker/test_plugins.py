@@ -88,7 +88,7 @@ def test_a_name_that_nothing_has_lists_those_that_are_known(tmp_path: Path) -> N
         "checkpoint source": lambda: open_source(wrong.config, tmp_path / "pins"),
     }
     for what, ask in asked.items():
-        with pytest.raises(ConfigError, match=f"there is no {what} `mien`; known: ") as caught:
+        with pytest.raises(ConfigError, match=f"unknown {what} `mien` \\(known: ") as caught:
             ask()
         said[what] = caught.value.message
     assert all("mine" in text for text in said.values())
@@ -122,12 +122,12 @@ def test_package_and_version_separate_series_and_so_do_settings(tmp_path: Path) 
 
 
 BROKEN = {
-    "needs another version": (">=7", GOOD, "needs checkpoint-tracker>=7"),
+    "needs another version": (">=7", GOOD, "requires checkpoint-tracker>=7"),
     "cannot be imported": ("", "import nowhere_to_be_found", "ModuleNotFoundError"),
     "ends the process when imported": ("", "raise SystemExit(9)", "SystemExit"),
     "is not there": ("", "", "AttributeError"),
     "takes other arguments": ("", "class E: pass", "TypeError"),
-    "lacks methods": ("", GOOD, "has no `name` and no `notify`"),
+    "lacks methods": ("", GOOD, "lacks `name` and `notify`"),
 }
 
 
@@ -149,7 +149,7 @@ def test_a_broken_package_is_named_with_what_is_wrong(
 @pytest.mark.usefixtures("mine")
 def test_two_packages_with_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(written(tmp_path / "yours", points={"tracker.engines:mine": "E"}, code=GOOD)))
-    with pytest.raises(ConfigError, match=r"several packages bring the engine `mine`: acme_mine 1\.2, yours 1\.0"):
+    with pytest.raises(ConfigError, match=r"several packages provide the engine `mine`: acme_mine 1\.2, yours 1\.0"):
         serve_of(project(tmp_path).config)
 
 
@@ -157,7 +157,7 @@ def test_no_package_takes_the_place_of_what_is_built_in(tmp_path: Path, monkeypa
     package = written(tmp_path / "thief", points={f"{ENGINES.group}:vllm": "E"}, code="raise SystemExit(9)")
     monkeypatch.syspath_prepend(str(package))
     assert serve_of(project(tmp_path, engine="vllm").config) == project(tmp_path, engine="vllm").config.serve.to_spec()
-    with pytest.raises(ConfigError, match="there is no engine `vllm`"):
+    with pytest.raises(ConfigError, match="unknown engine `vllm`"):
         find_plugin(PluginKind(group=ENGINES.group, what="engine", setting="x", built_in=("vllm",)), "vllm")
 
 
@@ -168,7 +168,7 @@ def test_a_worker_with_another_version_refuses_the_plan(tmp_path: Path, mine: Pa
     spec = ServeSpec(engine=EngineKind.PLUGIN, program=Program(name="mine", version="acme_mine 1.1"))
     checkpoint = checkpoint_record(write_checkpoint(tmp_path / "checkpoint"), step=1)
     with (
-        pytest.raises(ConfigError, match=r"planned with acme_mine 1\.1, and the engine `mine` of acme_mine 1\.2"),
+        pytest.raises(ConfigError, match=r"planned with acme_mine 1\.1, but the engine `mine` of acme_mine 1\.2"),
         engines.serving(checkpoint, spec, progress=print),
     ):
         pytest.fail("it must not be served")
@@ -229,7 +229,7 @@ def test_the_harness_is_found_beside_us_and_its_version_separates_series(tmp_pat
 
 def test_a_setting_that_a_part_does_not_have_is_refused_with_those_that_it_has() -> None:
     program = Program(name="append", options=(("pth", "a.jsonl"),))
-    with pytest.raises(ConfigError, match="`append` has no setting `pth`; it has path, level"):
+    with pytest.raises(ConfigError, match=r"unknown setting `pth` of `append` \(known: path, level\)"):
         program.check_options("path", "level")
     Program(name="append", options=(("path", "a.jsonl"),)).check_options("path", "level")
 
@@ -252,30 +252,36 @@ class E:
         return [eval(b.adapter)]
 """
 WRONG = {
-    "a dict": ("result", "result of `b` is wrong, .* of the type dict"),
-    "no samples": ("EvalResult(**result | dict(samples=None))", "result of `b`.samples is wrong"),
+    "a dict": ("result", "result of `b` is invalid: expected EvalResult, got dict"),
+    "no samples": ("EvalResult(**result | dict(samples=None))", "result of `b`.samples is invalid"),
     "a score that is none": (
         "EvalResult(**result | dict(samples=[sample(score=math.nan)]))",
-        "that their score belies",
+        "a status that contradicts their score",
     ),
-    "a score of another scale": ("EvalResult(**result | dict(samples=[sample(score=87)]))", "a score of 87"),
+    "a score of another scale": (
+        "EvalResult(**result | dict(samples=[sample(score=87)]))",
+        "score 87 is not between 0 and 1",
+    ),
     "a score of a library": (
         "EvalResult(**result | dict(samples=[sample(score=__import__('numpy').float32(1))]))",
-        "cannot be written down",
+        "Unable to serialize unknown type: <class 'numpy.float32'>",
     ),
     "a status of its own": (
         "EvalResult(**result | dict(samples=[sample(status='great')]))",
-        r"result of `b`.samples\[0\].status is wrong",
+        r"result of `b`.samples\[0\].status is invalid",
     ),
     "a number as id": (
         "EvalResult(**result | dict(samples=[sample(sample_id=3)]))",
-        r"result of `b`.samples\[0\].sample_id is wrong",
+        r"result of `b`.samples\[0\].sample_id is invalid",
     ),
-    "one sample twice": ("EvalResult(**result | dict(samples=[sample(), sample()]))", "2 samples, 1 of them different"),
-    "tokens in words": ("EvalResult(**result | dict(input_tokens='many'))", "input_tokens is wrong"),
-    "no duration": ("EvalResult(**result | dict(duration_s=math.nan))", "a duration of nan s"),
-    "another direction": ("EvalResult(**result | dict(higher_is_better=False))", "against the settings"),
-    "another benchmark": ("EvalResult(**result | dict(benchmark='c'))", "another name or fingerprint"),
+    "one sample twice": ("EvalResult(**result | dict(samples=[sample(), sample()]))", "2 samples, 1 of them unique"),
+    "tokens in words": ("EvalResult(**result | dict(input_tokens='many'))", "input_tokens is invalid"),
+    "no duration": ("EvalResult(**result | dict(duration_s=math.nan))", "invalid duration nan s"),
+    "another direction": (
+        "EvalResult(**result | dict(higher_is_better=False))",
+        "higher_is_better = False contradicts the settings",
+    ),
+    "another benchmark": ("EvalResult(**result | dict(benchmark='c'))", "wrong name `c` or wrong fingerprint"),
 }
 
 
@@ -330,12 +336,12 @@ def test_an_engine_a_source_and_a_channel_that_give_something_else_are_named(
     engine = PluginEngine("odd", tmp_path / "work", SystemClock())
     checkpoint = checkpoint_record(write_checkpoint(tmp_path / "checkpoint"), step=1)
     with (
-        pytest.raises(ServeError, match=r"engine `odd` of acme_odd 1\.0: endpoint is wrong"),
+        pytest.raises(ServeError, match=r"engine `odd` of acme_odd 1\.0: endpoint is invalid"),
         engine.serving(checkpoint, ServeSpec(), progress=print),
     ):
         pytest.fail("it must not be served")
     assert engine.used_cpu_s() is None
-    with pytest.raises(ConfigError, match=r"checkpoint source `odd` of acme_odd 1\.0: checkpoint is wrong"):
+    with pytest.raises(ConfigError, match=r"checkpoint source `odd` of acme_odd 1\.0: checkpoint is invalid"):
         open_source(here.config, tmp_path / "pins").ready(datetime.now(UTC))
-    with pytest.raises(ConfigError, match=r"channel `odd` of acme_odd 1\.0: repeat_s is wrong"):
+    with pytest.raises(ConfigError, match=r"channel `odd` of acme_odd 1\.0: repeat_s is invalid"):
         channels_of(here.config)

@@ -50,7 +50,7 @@ def test_a_file_without_a_password_is_refused_by_its_name(tmp_path: Path, text: 
         (tmp_path / "secret").write_text(text)
     with pytest.raises(ConfigError, match="secret") as caught:
         _ = project(tmp_path, BY_FILE).mlflow.uri
-    assert caught.value.hint == "tracking.password_file names it"
+    assert caught.value.hint == "fix tracking.password_file"
     assert asks_as() == ("somebody", "of somebody", "a-token-of-somebody")
 
 

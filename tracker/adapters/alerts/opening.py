@@ -117,13 +117,13 @@ def _named(place: SecretSource, setting: str) -> str:
 
 
 def _check_address(channel: ChannelSettings, url: str) -> None:
-    hint = f"copy the whole address from the service to where the channel {channel.name!r} says that it is"
+    hint = "copy the complete URL from the service into this channel's url setting"
     if not _is_web_address(url) or url != "".join(url.split()) or not url.isascii():
-        raise ConfigError(f"channel {channel.name!r}: what is given is no address that begins with https://", hint=hint)
+        raise ConfigError(f"channel {channel.name!r}: invalid URL (expected https://...)", hint=hint)
     parts = urlsplit(url)
     if parts.scheme == "http" and channel.kind not in _INSIDE and parts.hostname not in LOOPBACK:
-        what = "the address begins with http://, and whoever reads it on the way may write to everybody"
-        raise ConfigError(f"channel {channel.name!r}: {what}", hint="give the address that begins with https://")
+        what = "the URL is a secret and requires https://"
+        raise ConfigError(f"channel {channel.name!r}: {what}", hint="use the https:// URL")
 
 
 def _is_web_address(url: str) -> bool:
@@ -138,7 +138,7 @@ def _check_key(channel: ChannelSettings, secret: str) -> None:
     try:
         key_of(secret)
     except ValueError as error:
-        hint = f"copy the whole key from the receiver to where the channel {channel.name!r} says that it is"
+        hint = "copy the complete key from the receiver into this channel's secret setting"
         raise ConfigError(f"channel {channel.name!r}: {error}", hint=hint) from error
 
 
@@ -149,5 +149,5 @@ def _open_apprise(target: Target) -> Notifier:
         if error.name != "apprise":
             raise
         hint = "install it: pip install 'checkpoint-tracker[apprise]'"
-        raise ConfigError(f"channel {target.channel!r} needs the library apprise", hint=hint) from error
+        raise ConfigError(f"channel {target.channel!r} requires the Python package apprise", hint=hint) from error
     return open_apprise(target)

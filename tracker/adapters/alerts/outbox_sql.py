@@ -87,7 +87,7 @@ class AlertOutbox:
                     sender.join(deadline - self._clock.now().timestamp())
             left = tuple(state for state in self.channels() if state.waiting)
         except StoreError as error:
-            log.debug("alerts wait in the database: %s", error)
+            log.debug("alerts pending in the database: %s", error)
             return
         for state in left:
             _warn_of(state)
@@ -165,16 +165,16 @@ class AlertOutbox:
 
 
 def _warn_of(state: ChannelState) -> None:
-    """Log that alerts wait for a channel, and for what."""
+    """Log that alerts are pending for a channel, and why."""
     if state.is_silenced:
         return  # somebody wanted that
     count = count_text(state.waiting, "alert")
     if not state.is_configured:
-        gone = "%s will not be sent: channel %s is not configured any more (`tracker alerts list` says what to do)"
+        gone = "cannot send %s: channel %s is not configured (see `tracker alerts list`)"
         log.warning(gone, count, state.name)
         return
-    why = state.last_error or "nobody has tried yet"
-    log.warning("%s for channel %s will be sent by the next start: %s", count, state.name, why)
+    why = state.last_error or "not attempted yet"
+    log.warning("%s for channel %s not sent, retrying at the next start: %s", count, state.name, why)
 
 
 def _queue(connection: Connection, channel: str, alert: Alert) -> None:

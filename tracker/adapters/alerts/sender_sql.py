@@ -85,12 +85,10 @@ class ChannelSender:
         try:
             self.send_due()
         except TrackerError as error:  # of the database, which the watcher asks too and speaks of
-            log.debug("alerts to %s wait: %s", self._channel.name, error)
+            log.debug("alerts to %s pending: %s", self._channel.name, error)
         except Exception as error:  # noqa: BLE001 - an edge that must go on
             if error_text(error) != self._broken:
-                report_unforeseen(
-                    log, f"alerts to channel {self._channel.name} wait", error, then="they are tried again"
-                )
+                report_unforeseen(log, f"cannot send alerts to channel {self._channel.name}", error, then="retrying")
             self._broken = error_text(error)
 
     def _send_news(self) -> None:
@@ -118,7 +116,7 @@ class ChannelSender:
             return False
         self._update([one.id for one in group], sent=True, status=DeliveryStatus.WAITING, last_error="")
         if self._pace.is_in_trouble:
-            log.warning("channel %s takes alerts again", self._channel.name)
+            log.warning("channel %s accepts alerts again", self._channel.name)
         self._pace = replace(self._pace, is_in_trouble=False)
         return True
 
@@ -132,7 +130,7 @@ class ChannelSender:
             self._let_rest_until(until_s)
         log.log(
             logging.WARNING if retry.is_news else logging.DEBUG,
-            "channel %s does not take an alert, it is tried again in %.0f s: %s",
+            "channel %s failed, retrying in %.0f s: %s",
             self._channel.name,
             retry.wait_s,
             trouble,
@@ -153,7 +151,7 @@ class ChannelSender:
             try:
                 self._channel.notify(message_of(group, self._link))
             except TrackerError as error:
-                log.debug("alerts to %s were not repeated: %s", self._channel.name, error)
+                log.debug("alerts to %s not repeated: %s", self._channel.name, error)
                 return
 
     def _standing(self) -> tuple[QueuedAlert, ...]:
@@ -172,7 +170,7 @@ class ChannelSender:
                 alert = from_json(Alert, row.alert)
             except StoreError as error:  # it keeps no other from being told
                 if row.id not in self._unreadable:
-                    log.warning("an alert to channel %s cannot be told: %s", self._channel.name, error)
+                    log.warning("cannot send an alert to channel %s: %s", self._channel.name, error)
                 self._unreadable.add(row.id)
                 continue
             tried = {"attempts": row.attempts, "retry_at_s": row.retry_at_s}

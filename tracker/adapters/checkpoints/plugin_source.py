@@ -41,7 +41,7 @@ class PluginSource:
             raise
         except TrackerError as error:
             if str(error) != self._failed:
-                log.warning("%s; it is asked again", error)
+                log.warning("%s; retrying", error)
             self._failed = str(error)
             return ()
         self._failed = ""

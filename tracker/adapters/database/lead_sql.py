@@ -62,7 +62,7 @@ class SqlLead:
                 put = insert_into(connection, LEADERS).values(row)
                 connection.execute(put.on_conflict_do_update(index_elements=["run_id"], set_=row))
         except BaseException:
-            self._lock.release()  # nobody shall lead whose name is not there
+            self._lock.release()  # a leader must be listed
             raise
         return True
 
@@ -86,6 +86,6 @@ class SqlLead:
         other = next((name for name in others if is_of(name, self._run) or is_of(self._run, name)), None)
         if other is not None:
             raise ConfigError(
-                f"{self._run} and {other} cannot be kept in one database: one would count as a sub-folder of the other",
-                hint="give this run another run.name, or a store.database of its own",
+                f"cannot keep {self._run} and {other} in one database: one would be a sub-folder of the other",
+                hint="set another run.name, or a separate store.database",
             )

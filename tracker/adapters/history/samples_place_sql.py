@@ -8,6 +8,7 @@ from eval_jobs.errors import ConfigError
 from eval_jobs.queue.database_sql import belongs_to, transaction
 from tracker.adapters.history.tables_sql import RECORDS
 from tracker.adapters.samples.packed_parquet import NO_SAMPLES
+from tracker.domain.records.display import count_text
 
 
 def demand_samples(engine: Engine, samples_dir: Path, run: str) -> None:
@@ -23,6 +24,6 @@ def demand_samples(engine: Engine, samples_dir: Path, run: str) -> None:
         plan_ids = connection.scalars(query).all()
     if plan_ids and not any((samples_dir / plan_id).is_dir() for plan_id in plan_ids):
         raise ConfigError(
-            f"run {run} has {len(plan_ids)} results in the database, and {samples_dir} holds the answers of none",
-            hint="set run.state_dir to the folder that it was watched with before, or give this run another run.name",
+            f"no answers in {samples_dir} for the {count_text(len(plan_ids), 'result')} of run {run} in the database",
+            hint="set run.state_dir to the previous folder, or set another run.name",
         )

@@ -22,7 +22,7 @@ MODEL_TAG = "tracker.checkpoint_key"
 """Of a LoggedModel and of a version: which checkpoint it is."""
 REASON_TAG = "tracker.reason"
 
-DESCRIPTION = "The best checkpoints of a training run, chosen by checkpoint-tracker."
+DESCRIPTION = "Best checkpoints of a training run, selected by checkpoint-tracker."
 
 # MLflow refuses the first two; a quote ends the name where it searches for versions.
 _NOT_IN_NAMES = re.compile(r"[/:'\"]+")
@@ -83,8 +83,8 @@ def _registered(client: MlflowClient, run_id: str, key: str) -> RegisteredModel:
     model = client.get_registered_model(name)
     if model.tags.get(KEY_TAG) != key:
         raise StoreError(
-            f"the MLflow registry has a model {name} that is not of this run",
-            hint="give one of the two another name, or set tracking.aliases = false",
+            f"the registered MLflow model {name} does not belong to this run",
+            hint="rename the model or the run, or set tracking.aliases = false",
         )
     return model
 
@@ -94,8 +94,8 @@ def _version(client: MlflowClient, run: TrackedRun, name: str, checkpoint_key: s
     found = client.search_logged_models([run.experiment_id], filter_string=f"tags.`{MODEL_TAG}` = '{checkpoint_key}'")
     if not found:
         raise StoreError(
-            f"MLflow has no model of step {step} yet, which an alias is to name",
-            hint="its results are sent first; this is tried again",
+            f"cannot set an alias: no model of step {step} in MLflow yet",
+            hint="wait: its results are sent first, then the alias is retried",
         )
     model_id = found[0].model_id
     with _as_default(client.tracking_uri):

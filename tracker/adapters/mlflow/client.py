@@ -61,7 +61,7 @@ def check_reachable(uri: str) -> None:
         try:
             socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
         except OSError as error:
-            raise unreachable(public(uri), f"{host}:{port} does not answer ({error})") from error
+            raise unreachable(public(uri), f"cannot connect to {host}:{port} ({error})") from error
 
 
 def sqlite_path(uri: str) -> Path | None:
@@ -88,7 +88,7 @@ def _host_and_port(uri: str) -> tuple[str | None, int | None]:
         return parts.hostname, parts.port or DEFAULT_PORTS.get(parts.scheme.partition("+")[0])
     except ValueError as error:
         raise ConfigError(
-            f"tracking.uri {public(uri)!r} is no address: {error}", hint="use http://host:port, with a number"
+            f"invalid tracking.uri {public(uri)!r}: {error}", hint="use http://host:port with a port number"
         ) from error
 
 

@@ -44,7 +44,7 @@ def mapped_mlflow_errors(uri: str) -> Iterator[None]:
         raise unreachable(uri, str(error)) from error
     except ImportError as error:
         raise ConfigError(
-            f"the MLflow store {uri} needs a database driver: {error}",
+            f"missing database driver for the MLflow store {uri}: {error}",
             hint="install the driver, or use http://host:port or sqlite:////absolute/path.db as tracking.uri",
         ) from error
 
@@ -52,10 +52,10 @@ def mapped_mlflow_errors(uri: str) -> Iterator[None]:
 def unreachable(uri: str, reason: str) -> TrackingUnreachable:
     """Return the error for a store that cannot be used now."""
     if uri.startswith("http"):
-        hint = "start the MLflow server or correct tracking.uri; nothing is lost, it is sent when the server answers"
+        hint = "start the MLflow server or fix tracking.uri; pending results are sent once it is reachable"
     else:
-        hint = "check that the folder is there, writable and has space; nothing is lost, it is sent when it works"
-    return TrackingUnreachable(f"the MLflow store {uri} cannot be used: {_first_line(reason)}", hint=hint)
+        hint = "check that the store exists, is writable and has space; pending results are sent later"
+    return TrackingUnreachable(f"cannot use the MLflow store {uri}: {_first_line(reason)}", hint=hint)
 
 
 # --- private
@@ -65,16 +65,16 @@ def _of_mlflow(error: MlflowException, uri: str) -> StoreError:
     code = error.error_code
     if code in NO_ACCESS:
         return TrackingUnreachable(
-            f"the MLflow server {uri} refuses access: {_first_line(error.message)}",
+            f"access denied by the MLflow server {uri}: {_first_line(error.message)}",
             hint="check tracking.username and tracking.password_file, or set MLFLOW_TRACKING_USERNAME and "
-            "MLFLOW_TRACKING_PASSWORD (or MLFLOW_TRACKING_TOKEN), and start again; nothing is lost",
+            "MLFLOW_TRACKING_PASSWORD (or MLFLOW_TRACKING_TOKEN), and restart; pending results are kept",
         )
     # Without an answer there is no RestException, and the client calls that an internal error too.
     answered = isinstance(error, RestException) or not uri.startswith("http")
     if code in REFUSALS or (code == "INTERNAL_ERROR" and answered):
         return StoreError(
-            f"the MLflow store {uri} refuses: {_first_line(error.message)}",
-            hint="it is tried again later; see the log of the MLflow server",
+            f"request rejected by the MLflow store {uri}: {_first_line(error.message)}",
+            hint="see the log of the MLflow server; the request is retried",
         )
     return unreachable(uri, error.message)
 

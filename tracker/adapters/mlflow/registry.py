@@ -50,17 +50,15 @@ def registered_checkpoint(settings: TrackingSettings, reference: str, runs: Coll
     """
     match = _NAME.fullmatch(reference)
     if match is None:
-        raise ConfigError(
-            f"{reference!r} names no model version", hint="write models:/NAME@ALIAS or models:/NAME/VERSION"
-        )
+        raise ConfigError(f"invalid model version {reference!r}", hint="use models:/NAME@ALIAS or models:/NAME/VERSION")
     with mapped_mlflow_errors(public(settings.uri)):
         client = connect(settings.uri)
         version = _version(client, reference, match)
         key = _checkpoint_key(client, version)
     parts = key.split("|")
     if len(parts) != 3 or not parts[1].isdecimal():
-        what = f"{reference} (version {version.version}) was not made from a checkpoint that a tracker has evaluated"
-        raise ConfigError(what, hint="register the model of a checkpoint: its id stands in MLflow's Models tab")
+        what = f"{reference} (version {version.version}) is not the model of an evaluated checkpoint"
+        raise ConfigError(what, hint="register the model of a checkpoint: MLflow's Models tab lists its id")
     own = next((run for run in runs if run_key(settings, run) == parts[0]), None)
     return RegisteredCheckpoint(run_id=own, step=int(parts[1]), digest=parts[2])
 
@@ -77,7 +75,7 @@ def _version(client: MlflowClient, reference: str, match: re.Match[str]) -> Mode
         if error.error_code not in _UNKNOWN:
             raise
         hint = "see the Models page of MLflow for names, versions and aliases"
-        raise ConfigError(f"the MLflow registry knows no {reference}", hint=hint) from error
+        raise ConfigError(f"no {reference} in the MLflow registry", hint=hint) from error
 
 
 def _checkpoint_key(client: MlflowClient, version: ModelVersion) -> str:

@@ -143,13 +143,13 @@ def _tracked(run: Run) -> TrackedRun:
 
 
 def _named_run(client: MlflowClient, run_id: str) -> Run:
-    hint = "correct tracking.run_id, or leave it out to have the run found by its output folder"
+    hint = "fix tracking.run_id, or remove it to find the run by its output folder"
     try:
         run = client.get_run(run_id)
     except MlflowException as error:
         if error.error_code not in {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}:
             raise
-        raise ConfigError(f"MLflow has no run {run_id!r}", hint=hint) from error
+        raise ConfigError(f"no run {run_id!r} in MLflow", hint=hint) from error
     if run.info.lifecycle_stage != "active":
         raise ConfigError(f"the MLflow run {run_id} was deleted", hint=f"restore it in MLflow, or {hint}")
     return run

@@ -52,7 +52,7 @@ from tracker.domain.tracking.batch import timestamp_ms
 SAMPLES_KEY_TAG = "tracker.samples_key"
 KIND = "genai_development"
 """Else MLflow hides the page of evaluation runs from who uses its "Model training" mode."""
-NOT_KEPT = "(no longer kept)"
+NOT_KEPT = "(deleted)"
 MAX_SPANS = 25
 """In one request: some hundred kilobytes, where texts are long."""
 

@@ -112,7 +112,7 @@ def _free_port(port: int) -> int:
             probe.bind((HOST, port))
         except OSError as error:
             raise PortTaken(
-                f"port {port} of {HOST} is taken by another process", hint="choose another with --port; 0 finds one"
+                f"port {port} on {HOST} is in use", hint="pass another --port, or --port 0 for any free port"
             ) from error
         free: int = probe.getsockname()[1]
         return free
@@ -145,13 +145,13 @@ def _wait_until_ready(server: RunningServer) -> None:
         with suppress(subprocess.TimeoutExpired):
             raise _died(server.log, server.process.wait(POLL_S))
     raise TrackingUnreachable(
-        f"the MLflow server does not answer at {server.url} after {START_POLLS * POLL_S:.0f} s",
+        f"no response from the MLflow server at {server.url} after {START_POLLS * POLL_S:.0f} s",
         hint=f"see {server.log}",
     )
 
 
 def _died(log: Path, code: int) -> TrackingUnreachable:
-    return TrackingUnreachable(f"the MLflow server ended with exit code {code}", hint=f"see {log}")
+    return TrackingUnreachable(f"the MLflow server exited with code {code}", hint=f"see {log}")
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -24,7 +24,7 @@ from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.scores.sample_columns import STATUSES, ObjectArray, StatusArray, object_array
 
 STATUS_OF_TEXT = {str(status): status for status in SampleStatus}
-_RESTORE = "restore the file from a backup, or evaluate that checkpoint again: tracker run CHECKPOINT"
+_RESTORE = "restore the file from a backup, or evaluate the checkpoint again: tracker evaluate CHECKPOINT"
 
 
 @contextmanager
@@ -37,9 +37,9 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise StoreError(f"the samples in {path} are missing", hint=_RESTORE) from error
+        raise StoreError(f"missing samples file {path}", hint=_RESTORE) from error
     except (OSError, pa.ArrowException, KeyError, ValueError) as error:
-        raise StoreError(f"the samples in {path} are damaged: {error}", hint=_RESTORE) from error
+        raise StoreError(f"damaged samples file {path}: {error}", hint=_RESTORE) from error
 
 
 def parquet_bytes(
@@ -165,4 +165,4 @@ def _keep_names(folder: Path) -> None:
 
 
 def _write_error(path: Path, error: OSError) -> StoreError:
-    return write_error(error, f"the samples cannot be written to {path}", hint="check the folder's permissions")
+    return write_error(error, f"cannot write samples to {path}", hint="check the folder's permissions")

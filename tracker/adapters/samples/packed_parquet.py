@@ -215,7 +215,7 @@ def _parts(file: pq.ParquetFile) -> list[_Part]:
         parts.append(_Part(benchmark=benchmark, questions=questions, rows=slice(start, start + count)))
         start += count
     if start != file.metadata.num_rows:
-        raise ValueError(f"{file.metadata.num_rows} rows where {start} were written")
+        raise ValueError(f"{file.metadata.num_rows} rows instead of {start}")
     return parts
 
 

@@ -81,7 +81,7 @@ def _evaluate(world: World, lost: Lost, key: SeriesKey, place: Callable[[], Chec
     try:
         checkpoint = place()
     except CheckpointError as error:
-        log.warning("passed over: %s", error)
+        log.warning("skipping checkpoint: %s", error)
         return
     if checkpoint.step in world.queue.open_steps(lost.run_id, sweeps=False):
         turn.evaluated(checkpoint)  # a watcher has planned it: what that asks is not asked by another plan as well
@@ -116,7 +116,7 @@ def _newest_key(world: World, lost: Lost) -> SeriesKey:
     found = scores.of(lost.benchmark)
     if not found:
         raise ConfigError(
-            f"run {lost.run_id} has no result of a benchmark {lost.benchmark!r}",
+            f"no result of benchmark {lost.benchmark!r} in run {lost.run_id}",
             hint=f"evaluated benchmarks: {', '.join(scores.benchmarks()) or 'none yet'}",
         )
     return found[-1].key
@@ -140,6 +140,6 @@ def _check_measured_alike(world: World, key: SeriesKey) -> None:
         if (suite.name, serving) == (key.suite, key.serving) and key.fingerprint in fingerprints:
             return
     raise ConfigError(
-        f"{key.benchmark} was measured with other settings than those of today: further checkpoints say nothing",
-        hint="bring back the settings of its newest results, or evaluate a good and a bad checkpoint anew",
+        f"cannot search: {key.benchmark} was measured with other settings than the current ones",
+        hint="restore the settings of its newest results, or evaluate a good and a bad checkpoint again",
     )

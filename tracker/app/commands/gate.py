@@ -32,8 +32,8 @@ def gathered(candidate: EvalRecord, baseline: EvalRecord, history: MeasurementSt
     """
     same = not_found(baseline, candidate, policy.changed)
     if same:
-        hint = "evaluate the candidate with the changed settings: name its folder, and not its step"
-        raise ConfigError(f"{same[0]} is said to have changed, and is the same on both sides", hint=hint)
+        hint = "evaluate the candidate with the changed settings: pass its folder, not its step"
+        raise ConfigError(f"{same[0]} is declared as changed but is the same on both sides", hint=hint)
     coverage = Policy(min_coverage=policy.otherwise.min_coverage)
     known = noise_of_run(candidate.plan.checkpoint.run_id, history, coverage)
     own = {series_key(candidate.plan, result) for result in candidate.results}

@@ -1,4 +1,4 @@
-"""`tracker run`: evaluate one checkpoint here and now, without queue or worker."""
+"""`tracker evaluate`: evaluate one checkpoint here and now, without queue or worker."""
 
 from eval_jobs.ports import ShowProgress
 from eval_jobs.queue.rules import may_pass

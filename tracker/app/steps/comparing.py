@@ -16,7 +16,7 @@ def whole_record_of(report: Report, records: RecordStore) -> EvalRecord:
     """
     record = records.record(report.plan_id)
     if record is None:  # a report without its record
-        what = f"the results of step {report.step} of {report.run_id} are gone"
+        what = f"missing results of step {report.step} of {report.run_id}"
         raise StoreError(what, hint="restore the database from a backup")
     return record
 

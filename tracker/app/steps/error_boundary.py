@@ -35,5 +35,5 @@ class ErrorBoundary:
         except Exception as error:  # noqa: BLE001 - an edge that must go on
             self._broken.add(record.plan.id)
             checkpoint = record.plan.checkpoint
-            what = f"step {checkpoint.step} of {checkpoint.run_id} could not be judged"
-            report_unforeseen(log, what, error, then="its results are kept, and the next start tries again")
+            what = f"cannot judge step {checkpoint.step} of {checkpoint.run_id}"
+            report_unforeseen(log, what, error, then="its results are kept and retried at the next start")

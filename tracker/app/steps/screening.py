@@ -105,7 +105,7 @@ def whole_record(record: EvalRecord, history: RecordStore) -> EvalRecord:
     before = _known_of(record, part, history)
     if before is not None:
         return joined(before, record)
-    gone = StoreError("the answers to the first part of the benchmark are gone", hint="`tracker run` asks all of it")
+    gone = StoreError("missing answers to the first part of the benchmark", hint="run `tracker evaluate` again")
     outcomes = tuple(
         BenchmarkFailure(
             benchmark=o.benchmark,

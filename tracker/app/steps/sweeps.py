@@ -110,7 +110,7 @@ def begun_turn(service: SweepService, turn: Turn, now: datetime) -> Turn:
     """Return a due turn with its plans, as the configuration of now wants them; or why there are none."""
     sweep = service.sweeps.get(turn.sweep)
     if sweep is None:
-        note = "it is not in tracker.toml any more"
+        note = "removed from tracker.toml"
         return replace(turn, state=TurnState.SKIPPED, note=note, ended_at=now)
     try:
         choice = select_checkpoints(service, sweep)
@@ -120,7 +120,7 @@ def begun_turn(service: SweepService, turn: Turn, now: datetime) -> Turn:
     plans = plans_of(sweep, choice.checkpoints, run=service.run, due_at=turn.due_at)
     note = "; ".join(choice.missing)
     if not plans:
-        return replace(turn, state=TurnState.DONE, note=note or "there is nothing to ask", started_at=now, ended_at=now)
+        return replace(turn, state=TurnState.DONE, note=note or "nothing to evaluate", started_at=now, ended_at=now)
     return replace(turn, state=TurnState.RUNNING, plans=plans, note=note, started_at=now)
 
 
@@ -150,9 +150,9 @@ def check_size(sweep: Sweep, checkpoints: int) -> None:
     targets, each = checkpoints + len(sweep.endpoints), count_variants(sweep.axes)
     if targets * each > sweep.max_evaluations:
         raise ConfigError(
-            f"sweep {sweep.name} would ask {targets * each:,} times: {count_text(targets, 'target')} in "
-            f"{count_text(each, 'variant')} each, and max_evaluations is {sweep.max_evaluations:,}",
-            hint="name fewer checkpoints or values, or raise max_evaluations in its [[schedule]]",
+            f"sweep {sweep.name} needs {targets * each:,} evaluations ({count_text(targets, 'target')} x "
+            f"{count_text(each, 'variant')}), more than max_evaluations = {sweep.max_evaluations:,}",
+            hint="use fewer checkpoints or values, or increase max_evaluations in its [[schedule]]",
         )
 
 
@@ -320,7 +320,7 @@ def _named(
     else:
         named = _of_run(service, selector, held)
     if not named:
-        raise ConfigError("that checkpoint is not held", hint="keep.pins says how many are kept")
+        raise ConfigError("checkpoint is not pinned", hint="increase keep.pins to keep more checkpoints")
     return named
 
 
@@ -341,7 +341,7 @@ def _of_run(
     run = selector.run or service.run
     of_run = newest_of_steps(held.get(run, ()))
     if not of_run:
-        raise ConfigError(f"no checkpoint of {run} is held", hint="keep.pins says how many are kept")
+        raise ConfigError(f"no pinned checkpoint of {run}", hint="increase keep.pins to keep more checkpoints")
     if selector.pick is Pick.BEST:
         return _best(service, run, selector, of_run)
     return selected_checkpoints(selector, of_run)
@@ -350,7 +350,7 @@ def _of_run(
 def _best(service: SweepService, run: str, selector: Selector, held: Sequence[Checkpoint]) -> tuple[Checkpoint, ...]:
     best = best_of_run(run, service.records, selector.benchmark or None)
     if best is None:
-        of = selector.benchmark or "every benchmark of its suite"
-        raise ConfigError(f"no checkpoint of {run} has a score of {of}", hint="evaluate one first")
+        of = selector.benchmark or "all benchmarks of its suite"
+        raise ConfigError(f"no checkpoint of {run} has a score for {of}", hint="evaluate one first")
     wanted = best.checkpoint
     return tuple(c for c in held if (c.step, c.digest) == (wanted.step, wanted.digest))

@@ -10,7 +10,7 @@ from eval_jobs.host.clock import SystemClock
 from tracker.api.opening import open_project
 from tracker.api.references import named_checkpoint
 from tracker.app.commands.accept import AcceptedLevel, accept
-from tracker.cli.options import config_option, json_option, json_text
+from tracker.cli.options import config_option, json_option, print_json
 from tracker.domain.records.display import one_line
 from tracker.domain.records.types import Acceptance
 from tracker.ports import ReportStore
@@ -19,11 +19,13 @@ from tracker.ports import ReportStore
 @click.command("accept")
 @click.argument("checkpoint")
 @click.argument("benchmark")
-@click.option("--reason", required=True, help="Why; kept, and shown beside the verdicts.")
+@click.option("--reason", required=True, help="Reason; stored and shown beside the verdicts.")
 @config_option
-@json_option
+@json_option(Acceptance)
 def command(*, checkpoint: str, benchmark: str, reason: str, config_path: Path, as_json: bool) -> None:
-    """Accept the level of BENCHMARK at CHECKPOINT as the new normal: its loss ends, and nothing before it counts.
+    """Accept the score of BENCHMARK at CHECKPOINT as its new baseline.
+
+    This ends the loss, and verdicts on BENCHMARK ignore earlier checkpoints.
 
     CHECKPOINT is STEP, RUN@STEP or latest, as listed by `tracker history`; best, best:BENCHMARK, or models:/NAME@ALIAS.
     """
@@ -32,17 +34,16 @@ def command(*, checkpoint: str, benchmark: str, reason: str, config_path: Path, 
     report = named_checkpoint(project, checkpoint)
     run_id, step = report.run_id, report.step
     if not reason.strip():
-        raise ConfigError("the reason is empty", hint="say in a few words why this level is right")
+        raise ConfigError("the reason is empty", hint="explain in a few words why this level is acceptable")
     _check_benchmark(history, run_id, step, benchmark)
     level = AcceptedLevel(run_id=run_id, step=step, benchmark=benchmark, reason=reason)
     acceptance = accept(history, project.dispatcher, level, now=SystemClock().now())
     project.dispatcher.alerting.close()
     if as_json:
-        click.echo(json_text(Acceptance, acceptance))
+        print_json(acceptance)
         return
     what = f"{one_line(benchmark)} of {one_line(run_id)} at step {step}"
-    click.echo(f"accepted {what}: checkpoints before step {acceptance.from_step} no")
-    click.echo("longer count for it; the next verdict begins a new history of its peak and its jitter")
+    click.echo(f"accepted {what}; verdicts on it ignore checkpoints before step {acceptance.from_step}")
 
 
 # --- private
@@ -54,5 +55,5 @@ def _check_benchmark(history: ReportStore, run_id: str, step: int, benchmark: st
         close = difflib.get_close_matches(benchmark, known, n=1)
         meant = f"did you mean {close[0]}? " if close else ""
         raise ConfigError(
-            f"step {step} has no benchmark {benchmark!r}", hint=f"{meant}evaluated there: {', '.join(known)}"
+            f"no benchmark {benchmark!r} at step {step}", hint=f"{meant}benchmarks at this step: {', '.join(known)}"
         )

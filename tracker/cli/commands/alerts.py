@@ -15,7 +15,7 @@ from eval_jobs.errors import AlertError, ConfigError, ExitCode
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.records.run_scope import is_of
 from tracker.api.opening import open_project
-from tracker.cli.options import config_option, json_option, json_text
+from tracker.cli.options import config_option, json_option, print_json
 from tracker.cli.tables.render import plain_table
 from tracker.domain.records.alerts import (
     Alert,
@@ -45,19 +45,19 @@ class AlertsView:
 
 @click.group("alerts")
 def command() -> None:
-    """Show what is wrong now and who was told, or try a channel."""
+    """List open alerts and their delivery; test a channel."""
 
 
 @command.command("list")
 @config_option
-@json_option
+@json_option(AlertsView)
 def list_(*, config_path: Path, as_json: bool) -> None:
-    """Show the alerts that last, what waits for each channel, and what is silenced."""
+    """List open alerts, pending deliveries and silences."""
     project = open_project(config_path)
     alerting = project.alerting
     view = AlertsView(open=_open(project), channels=alerting.channels(), silences=alerting.silences())
     if as_json:
-        click.echo(json_text(AlertsView, view))
+        print_json(view)
         return
     Console().print(alerts_view(view))
 
@@ -66,9 +66,9 @@ def list_(*, config_path: Path, as_json: bool) -> None:
 @click.argument("channel", required=False)
 @config_option
 def test(*, channel: str | None, config_path: Path) -> int:
-    """Send a test message to CHANNEL, or to all of them, and show what the service answered.
+    """Send a test message to CHANNEL, or to all channels, and show the response.
 
-    Exit code 0: every service says that it took the message; 4: one did not.
+    Exit code 0: every message was accepted; 4: a delivery failed.
     """
     project = open_project(config_path)
     console, code = Console(), ExitCode.OK
@@ -78,20 +78,21 @@ def test(*, channel: str | None, config_path: Path) -> int:
         except AlertError as error:
             code = ExitCode.BROKEN
             console.print(Text(f"{one.name}: not delivered: {one_line(error.message)}", style="red"))
-            console.print(Text(f"  do: {one_line(error.hint)}"))
+            console.print(Text(f"    hint: {one_line(error.hint)}"))
         else:
-            console.print(Text(f"{one.name}: delivered, the service answered: {one_line(answer)}"))
+            console.print(Text(f"{one.name}: delivered; response: {one_line(answer)}"))
     return code
 
 
-@command.command("move")
+@command.command("rename")
 @click.argument("old")
 @click.argument("new")
 @config_option
-def move(*, old: str, new: str, config_path: Path) -> None:
-    """Let the channel NEW stand for OLD, which has this name no more: for what waits, and for what was told.
+def rename(*, old: str, new: str, config_path: Path) -> None:
+    """Move pending alerts and delivery state of the renamed channel OLD to NEW.
 
-    Of what OLD was told NEW hears the end. Start `tracker watch` anew first: it knows the names of its start.
+    NEW also receives the resolution of alerts that OLD received. Restart `tracker watch` first, so that it
+    knows NEW.
     """
     project = open_project(config_path)
     _check_gone(project, old)
@@ -102,23 +103,23 @@ def move(*, old: str, new: str, config_path: Path) -> None:
     if not waiting and not moved:
         raise _unknown(project, old)
     over = (a for a in moved if a.fingerprint not in lasting)  # while nobody had this name
-    ends = [replace(a, state=AlertState.RESOLVED, message="it is over", raised_at=now) for a in over]
+    ends = [replace(a, state=AlertState.RESOLVED, message="resolved", raised_at=now) for a in over]
     project.alerting.publish(ends)
-    click.echo(f"{new} stands for {one_line(old)}: {count_text(waiting, 'alert')} will be sent there")
+    click.echo(f"moved {one_line(old)} to {new}: {count_text(waiting, 'alert')} pending")
     project.alerting.close()
 
 
-@command.command("drop")
+@command.command("discard")
 @click.argument("channel")
 @config_option
-def drop(*, channel: str, config_path: Path) -> None:
-    """Give up the alerts that wait for CHANNEL, which is not configured any more. What is wrong stays listed."""
+def discard(*, channel: str, config_path: Path) -> None:
+    """Discard alerts pending for a removed CHANNEL. Open alerts stay listed."""
     project = open_project(config_path)
     _check_gone(project, channel)
     if channel not in _waiting_for(project):
         raise _unknown(project, channel)
     lost = project.alerting.give_up(channel)
-    click.echo(f"{one_line(channel)} is forgotten: {count_text(lost, 'alert')} will not be sent")
+    click.echo(f"discarded {count_text(lost, 'alert')} for {one_line(channel)}")
 
 
 def trial_message(run_id: str, now: datetime) -> AlertMessage:
@@ -130,7 +131,7 @@ def trial_message(run_id: str, now: datetime) -> AlertMessage:
         kind=AlertKind.TEST,
         subject=AlertSubject(kind=SubjectKind.TEST),
         state=AlertState.FIRING,
-        message="this is a test: nothing happened, and alerts of this run arrive here",
+        message="this is a test message: alerts of this run are delivered to this channel",
         command="tracker alerts list",
         raised_at=now,
     )
@@ -139,9 +140,9 @@ def trial_message(run_id: str, now: datetime) -> AlertMessage:
 
 def alerts_view(view: AlertsView) -> RenderableType:
     """Return a table of what lasts, and below it channels and silences. Pure."""
-    shown: list[RenderableType] = [_table(view.open) if view.open else Text("nothing is wrong")]
+    shown: list[RenderableType] = [_table(view.open) if view.open else Text("no open alerts")]
     shown += [_channel_line(state) for state in view.channels] or [
-        Text("no channel is configured: alerts are in the log only (docs/alerts.md)", style="dim")
+        Text("no channel configured: alerts are only logged (see docs/how-to/alerts.md)", style="dim")
     ]
     shown += [_silence_line(silence) for silence in view.silences]
     return Group(*shown)
@@ -158,20 +159,18 @@ def _open(project: Project) -> tuple[Alert, ...]:
 
 def _chosen(channels: Sequence[Notifier], name: str | None) -> Sequence[Notifier]:
     if not channels:
-        raise ConfigError("no channel is configured", hint="add an [[alerts.channel]]: docs/alerts.md shows each kind")
+        raise ConfigError("no channel configured", hint="add an [[alerts.channel]] table (see docs/how-to/alerts.md)")
     chosen = [channel for channel in channels if name in (None, channel.name)]
     if not chosen:
         known = ", ".join(channel.name for channel in channels)
-        raise ConfigError(f"no channel is called {name!r}", hint=f"configured: {known}")
+        raise ConfigError(f"no channel named {name!r}", hint=f"configured: {known}")
     return chosen
 
 
 def _check_gone(project: Project, name: str) -> None:
     states = {state.name: state for state in project.alerting.channels()}
     if name in states and states[name].is_configured:
-        raise ConfigError(
-            f"channel {name!r} is configured: its alerts are sent to it", hint="take it out of tracker.toml first"
-        )
+        raise ConfigError(f"channel {name!r} is still configured", hint="remove it from tracker.toml first")
 
 
 def _waiting_for(project: Project) -> dict[str, int]:
@@ -181,7 +180,9 @@ def _waiting_for(project: Project) -> dict[str, int]:
 
 def _unknown(project: Project, name: str) -> ConfigError:
     known = ", ".join(map(one_line, _waiting_for(project))) or "none"
-    return ConfigError(f"nothing waits for a channel {name!r}", hint=f"not configured any more, with alerts: {known}")
+    return ConfigError(
+        f"no alerts pending for a channel {name!r}", hint=f"removed channels with pending alerts: {known}"
+    )
 
 
 def _table(alerts: Sequence[Alert]) -> Table:
@@ -204,20 +205,17 @@ def _table(alerts: Sequence[Alert]) -> Table:
 
 def _channel_line(state: ChannelState) -> Text:
     if not state.waiting:
-        return Text(f"channel {state.name}: everything is told", style="dim")
+        return Text(f"channel {state.name}: nothing pending", style="dim")
     if not state.is_configured:
         name = shlex.quote(one_line(state.name))
-        what = (
-            f"{count_text(state.waiting, 'alert')} waiting, and nobody sends them: name it so again in tracker.toml, "
-        )
         return Text(
-            f"channel {one_line(state.name)} is not configured any more: {what}"
-            f"`tracker alerts move {name} NEW` where it has another name now, or `tracker alerts drop {name}`",
+            f"channel {one_line(state.name)}: removed from tracker.toml, {count_text(state.waiting, 'alert')} pending "
+            f"(`tracker alerts rename {name} NEW` if it was renamed, or `tracker alerts discard {name}`)",
             style="yellow",
         )
     said = "silenced" if state.is_silenced else one_line(state.last_error)
     why = f": {said}" if said else ""
-    return Text(f"channel {state.name}: {count_text(state.waiting, 'alert')} waiting{why}", style="yellow")
+    return Text(f"channel {state.name}: {count_text(state.waiting, 'alert')} pending{why}", style="yellow")
 
 
 def _silence_line(silence: Silence) -> Text:

@@ -50,23 +50,23 @@ class _Asked:
 
 @click.command("backfill")
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
-@click.option("--run", "run_name", help="Name of the run; default: the project's own, or that of FOLDER.")
+@click.option("--run", "run_name", help="Name of the run. Default: run.name, or the name of FOLDER.")
 @click.option(
     "--order",
     type=click.Choice([str(order) for order in FillOrder]),
     default=str(FillOrder.OLDEST),
     show_default=True,
-    help="bisect: both ends, then the middle of every gap.",
+    help="bisect: first and last, then the middle of every gap.",
 )
-@click.option("--every", type=click.IntRange(min=1), default=1, show_default=True, help="Only every so many-th one.")
-@click.option("--steps", default=":", show_default=True, metavar="A:B", help="Only steps from A to B, both included.")
+@click.option("--every", type=click.IntRange(min=1), default=1, show_default=True, help="Only every Nth checkpoint.")
+@click.option("--steps", default=":", show_default=True, metavar="A:B", help="Only steps A to B, inclusive.")
 @workers_option
 @config_option
 @asked_as(_Asked)
 def command(asked: _Asked) -> None:
-    """Evaluate the checkpoints that FOLDER holds already, by default the output folder of tracker.toml.
+    """Evaluate all checkpoints in FOLDER. Default: the output folder of tracker.toml.
 
-    Nothing has to be training. Killed at any moment, the same command goes on where it was; nothing is evaluated twice.
+    The training does not need to run. If interrupted, the same command continues; no checkpoint is evaluated twice.
     """
     project = _project_of(open_project(asked.config_path), asked.folder, asked.run_name)
     places = _places(project, asked)
@@ -74,8 +74,8 @@ def command(asked: _Asked) -> None:
     if not lead.take(SystemClock().now()):
         leader = lead.leader()
         raise ConfigError(
-            "somebody else watches this run" if leader is None else leader.sentence(project.config.run.name),
-            hint="a watcher evaluates what it finds by itself; end it, or let it do this",
+            "another watcher holds this run" if leader is None else leader.sentence(project.config.run.name),
+            hint="stop it first, or let it evaluate the checkpoints",
         )
     console = Console()
     display = WatchDisplay(console, project.config)
@@ -85,8 +85,8 @@ def command(asked: _Asked) -> None:
         display.farewell(project.history, {place.run_id for place in places})
         _demand_some(project, places)
     except LeadLost as lost:
-        what = f"another process watches {project.config.run.name} by now"
-        raise StoreError(what, hint="it goes on; call this again when it has ended") from lost
+        what = f"another watcher now holds run {project.config.run.name}"
+        raise StoreError(what, hint="run the same command again when that watcher has stopped") from lost
     finally:
         lead.release()
 
@@ -118,11 +118,11 @@ def _project_of(project: Project, folder: Path | None, run_name: str | None) -> 
         run = run.model_copy(update={"name": checked_run_name(run_name)})
     if run.is_bucket:
         raise ConfigError(
-            f"{run.output_dir} is a bucket, and folders are backfilled",
-            hint="`tracker watch --until-idle` evaluates all that a bucket holds, lowest step first",
+            f"cannot backfill a bucket: {run.output_dir}",
+            hint="use `tracker watch --until-idle` to evaluate all checkpoints of a bucket",
         )
     if not Path(run.output_dir).is_dir():
-        raise ConfigError(f"there is no folder {run.output_dir}", hint="name the folder that holds the checkpoints")
+        raise ConfigError(f"folder {run.output_dir} not found", hint="pass the folder that contains the checkpoints")
     watch_section = project.config.watch.model_copy(update={"backlog": Backlog.ALL})  # nothing is skipped
     return Project(project.config.model_copy(update={"run": run, "watch": watch_section}))
 
@@ -130,9 +130,7 @@ def _project_of(project: Project, folder: Path | None, run_name: str | None) -> 
 def _choice(steps: str, every: int) -> StepFilter:
     match = _STEPS.fullmatch(steps)
     if match is None:
-        raise ConfigError(
-            f"--steps {steps} is no range", hint="write --steps 1000:5000, --steps 1000: or --steps :5000"
-        )
+        raise ConfigError(f"invalid range --steps {steps}", hint="expected A:B, A: or :B, such as --steps 1000:5000")
     first, last = (int(part) if part else None for part in match.groups())
     return StepFilter(every=every, first=first, last=last)
 
@@ -155,9 +153,9 @@ def _places(project: Project, asked: _Asked) -> tuple[CheckpointLocation, ...]:
     if not ordered:
         entries = sorted(entry.name for entry in folder.iterdir())
         held = names_text(entries) if entries else "nothing"
-        what = "of these steps " if found else ""
+        what = " with these steps" if found else ""
         raise ConfigError(
-            f"{folder} holds no checkpoint {what}named like {pattern}", hint=f"it holds {held}; see watch.pattern"
+            f"no checkpoint{what} matches {pattern} in {folder}", hint=f"the folder contains {held}; see watch.pattern"
         )
     return tuple(ordered)
 
@@ -201,8 +199,8 @@ def _demand_some(project: Project, places: Sequence[CheckpointLocation]) -> None
     steps = {run_id: {r.step for r in project.history.outlines(run_id)} for run_id in {p.run_id for p in places}}
     if not any(place.step in steps[place.run_id] for place in places):
         raise CheckpointError(
-            f"none of {count_text(len(places), 'checkpoint')} in {project.config.run.output_dir} could be evaluated",
-            hint="`tracker history` shows why each of them is a gap",
+            f"no checkpoint in {project.config.run.output_dir} could be evaluated ({len(places)} tried)",
+            hint="run `tracker history` for the reason of each gap",
         )
 
 
@@ -271,7 +269,7 @@ class _Progress:
         """By this process: what an earlier one had evaluated may be judged before its turn comes."""
 
     def beginning(self, done: int) -> str:
-        known = f", {done} of them evaluated already" if done else ""
+        known = f", {done} already evaluated" if done else ""
         folder, names = self._job.project.config.run.output_dir, _ORDERS[FillOrder(self._job.asked.order)]
         return f"{count_text(len(self._job.places), 'checkpoint')} in {folder}{known}; {names}"
 

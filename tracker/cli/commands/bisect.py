@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
@@ -20,7 +19,7 @@ from tracker.app.commands.bisect import Lost, Places, SearchStep, bisect
 from tracker.app.tick import review_finished
 from tracker.app.world import WatchState, World
 from tracker.cli import interrupts
-from tracker.cli.options import asked_as, config_option, json_option, json_text, workers_option
+from tracker.cli.options import asked_as, config_option, json_option, print_json, workers_option
 from tracker.domain.compare.bisection import Search, most_evaluations
 from tracker.domain.compare.lost_between import Ends, LostBetween, remarks_on, sentence_of
 from tracker.domain.records.display import one_line, p_text, signed_text
@@ -49,18 +48,18 @@ class _Asked:
 @click.argument("run")
 @click.argument("benchmark")
 @config_option
-@json_option
-@click.option("--good", type=click.IntRange(min=0), help="Step that was still good; default: the best before the loss.")
-@click.option("--bad", type=click.IntRange(min=0), help="Step that is bad; default: where the loss was seen.")
+@json_option(LostBetween)
+@click.option("--good", type=click.IntRange(min=0), help="Last good step. Default: the best step before the loss.")
+@click.option("--bad", type=click.IntRange(min=0), help="First bad step. Default: the step of the verdict.")
 @workers_option
 @asked_as(_Asked)
 def command(asked: _Asked) -> int:
-    """Find the step at which BENCHMARK of RUN was lost, by evaluating as few of the checkpoints between as possible.
+    """Find the step at which BENCHMARK of RUN was lost, with as few evaluations as possible.
 
-    What is evaluated already costs nothing. Checkpoints that are pinned, or still lie where the trainer wrote them,
-    can be evaluated. Beside a running `tracker watch` its workers do it. Ctrl-C loses nothing: the next call goes on.
+    Existing results are reused. A checkpoint can be evaluated if it is pinned or still in the output folder. If
+    `tracker watch` is running, its workers evaluate it. After Ctrl-C, the same command continues.
 
-    Exit code 1: the loss is placed; 3: it cannot be, or nothing is lost; 4: something broke.
+    Exit code 1: the step is found; 3: it cannot be found, or nothing is lost; 4: failure.
     """
     project = open_project(asked.config_path)
     project.make_state_dir()
@@ -72,7 +71,7 @@ def command(asked: _Asked) -> int:
     )
     found = _searched(project, lost, asked.workers, console)
     if asked.as_json:
-        click.echo(json_text(dict[str, Any], asdict(found) | {"sentence": sentence_of(found)}))
+        print_json(asdict(found) | {"sentence": sentence_of(found)})
     for line in _lines(found):
         console.print(Text(one_line(line)), soft_wrap=True)
     if found.is_sure:
@@ -139,12 +138,12 @@ def _wait(world: World, local: Launcher, clock: Clock, checkpoint: Checkpoint, *
         if beside is None:
             review_finished(world, state, clock.now())
             if any(r.plan.checkpoint.step == step for r in world.queue.finished()):  # the log says why
-                raise TrackerError(f"step {step} could not be judged", hint="read the log; its results are kept")
+                raise TrackerError(f"no verdict for step {step}", hint="see the log; completed results are kept")
         if step not in world.queue.open_steps(run_id, sweeps=False):
             return
         if beside is not None and beside.take(clock.now()):
-            what = f"the watcher that was to have step {step} evaluated has ended"
-            raise TrackerError(what, hint="the same command goes on where this one was")
+            what = f"the watcher stopped before step {step} was evaluated"
+            raise TrackerError(what, hint="run the same command again to continue")
         interrupts.check()
         local.check()
         clock.sleep(LOOK_S)
@@ -153,10 +152,8 @@ def _wait(world: World, local: Launcher, clock: Clock, checkpoint: Checkpoint, *
 def _progress(search: Search, step: int) -> str:
     border = search.border()
     left = sum(border.good < s < border.bad for s in search.steps)
-    return (
-        f"lost between step {border.good} and step {border.bad}, {left} checkpoints between: evaluating step {step} "
-        f"(at most {most_evaluations(left)} more)"
-    )
+    between = f"lost between step {border.good} and step {border.bad}, {left} checkpoints between"
+    return f"{between}: evaluating step {step} (at most {most_evaluations(left)} more)"
 
 
 def _lines(found: LostBetween) -> tuple[str, ...]:
@@ -164,5 +161,5 @@ def _lines(found: LostBetween) -> tuple[str, ...]:
     p = p_text(found.p_worse)
     size = f"{signed_text(found.delta)} {interval}, p {p if p.startswith('<') else f'= {p}'}"
     counted = f"{len(found.lost)} of {found.n_common} samples lost, {found.gained} gained"
-    shown = f"`tracker compare {found.run_id}@{found.good} {found.run_id}@{found.bad}` shows them"
+    shown = f"to see them: `tracker compare {found.run_id}@{found.good} {found.run_id}@{found.bad}`"
     return (sentence_of(found), f"{size}; {counted}: {shown}", *remarks_on(found))

@@ -20,7 +20,7 @@ from tracker.app.commands.calibrate import CalibrationEstimate, calibration_esti
 from tracker.app.steps.calibrating import CalibrationContext
 from tracker.cli import interrupts
 from tracker.cli.evaluating import has_watcher
-from tracker.cli.options import config_option, json_option, json_text, workers_option
+from tracker.cli.options import config_option, json_option, print_json, workers_option
 from tracker.cli.tables.calibration import calibration_table, repetitions
 from tracker.cli.tables.render import print_line
 from tracker.domain.best.retention import identity_of
@@ -43,16 +43,16 @@ class CalibrationView:
 @click.command("calibrate")
 @click.argument("checkpoint", required=False, default="latest")
 @config_option
-@json_option
+@json_option(CalibrationView)
 @workers_option
 def command(*, checkpoint: str, config_path: Path, as_json: bool, workers: int) -> int:
-    """Ask CHECKPOINT the whole suite twice and say what repeating an evaluation changes.
+    """Measure run-to-run noise by evaluating CHECKPOINT twice with the whole suite.
 
-    CHECKPOINT is a name as in `tracker compare` (default: latest), a folder or s3://bucket/prefix. Beside a running
-    `tracker watch` its workers do it. Ctrl-C loses nothing: the next `tracker calibrate`, or a watcher, goes on.
+    CHECKPOINT is a reference as in `tracker compare` (default: latest), a folder or s3://bucket/prefix. If
+    `tracker watch` is running, its workers evaluate it. After Ctrl-C, the next `tracker calibrate` or watcher
+    continues.
 
-    Exit code 0: measured; 1: a benchmark is unfit, because repetition alone changes it by more than policy.min_effect;
-    3: too few scores; 4: something broke.
+    Exit code 0: measured; 1: the noise of a benchmark exceeds policy.min_effect; 3: not enough scores; 4: failure.
     """
     project = open_project(config_path)
     project.make_state_dir()
@@ -74,7 +74,7 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool, workers: int) 
     min_effect = context.policy.min_effect
     if as_json:
         view = CalibrationView(calibration=calibration, benchmarks=repetitions(calibration, min_effect))
-        click.echo(json_text(CalibrationView, view))
+        print_json(view)
     console.print(calibration_table(calibration, min_effect=min_effect))
     return _exit_code(calibration, min_effect)
 
@@ -93,19 +93,19 @@ def _chosen(project: Project, name: str) -> Checkpoint:
         return pin_named(project.config, name)
     if not project.history.runs() and "@" not in name:
         raise ConfigError(
-            "nothing is evaluated yet",
-            hint="name the folder of a checkpoint, or let `tracker watch` evaluate one first",
+            "no results yet",
+            hint="pass the folder of a checkpoint, or evaluate one with `tracker watch`",
         )
     report = named_checkpoint(project, name)
     own = project.config.run.name
     if not is_of(report.run_id, own):
         raise ConfigError(
-            f"{report.run_id} is not the run of this tracker.toml, {own}",
-            hint="calibrate it where its own tracker.toml is, or name the folder of its checkpoint",
+            f"{report.run_id} is not the run of this tracker.toml ({own})",
+            hint="use --config with the tracker.toml of that run, or pass the folder of the checkpoint",
         )
     record = project.history.bare_record(report.plan_id)
     if record is None:
-        raise StoreError(f"the results of step {report.step} are gone", hint="restore the database from a backup")
+        raise StoreError(f"results of step {report.step} not found", hint="restore the database from a backup")
     return _held(project, record.plan.checkpoint)
 
 
@@ -123,19 +123,19 @@ def _held(project: Project, wanted: Checkpoint) -> Checkpoint:
 
 def _say_what_comes(console: Console, plan: EvalPlan, project: Project, whose: str) -> None:
     checkpoint, names = plan.checkpoint, names_text([b.name for b in plan.suite.benchmarks])
-    print_line(console, "calibrate", f"step {checkpoint.step} of {checkpoint.run_id}: {names}, asked twice")
+    print_line(console, "calibrate", f"step {checkpoint.step} of {checkpoint.run_id}: {names}, evaluated twice")
     records = project.history.records(checkpoint.run_id)
     print_line(console, "cost", _estimate_text(calibration_estimate(plan, records, project.history.record)))
-    workers = f"the workers {whose} do it" if whose else "Ctrl-C stops; the next `tracker calibrate` goes on"
-    print_line(console, "workers" if whose else "keeping", workers)
+    workers = f"evaluated by the workers {whose}" if whose else "Ctrl-C stops; the next `tracker calibrate` continues"
+    print_line(console, "workers" if whose else "note", workers)
 
 
 def _estimate_text(expected: CalibrationEstimate | None) -> str:
     if expected is None:
-        return "two evaluations of the whole suite; none was made before that would tell how long they take"
+        return "two evaluations of the whole suite; duration unknown (no earlier evaluation)"
     total = duration_text(expected.load_s + expected.scoring_s)
     parts = f"loading {duration_text(expected.load_s)}, scoring {duration_text(expected.scoring_s)}"
-    return f"{expected.answers:,} answers in about {total} ({parts}), by what step {expected.step} took"
+    return f"{expected.answers:,} answers in about {total} ({parts}), estimated from step {expected.step}"
 
 
 def _carried_out(plan: EvalPlan, context: CalibrationContext, local: Launcher, console: Console) -> Calibration:
@@ -149,9 +149,7 @@ def _carried_out(plan: EvalPlan, context: CalibrationContext, local: Launcher, c
 
             return run_calibration(plan, context, clock=SystemClock(), meanwhile=meanwhile)
     except KeyboardInterrupt:
-        print_line(
-            console, "stopped", "what is answered is kept: `tracker calibrate` goes on, and so does a `tracker watch`"
-        )
+        print_line(console, "stopped", "completed answers are kept; `tracker calibrate` or `tracker watch` continues")
         raise
     finally:
         local.stop()
@@ -164,7 +162,7 @@ def _progress(plan: EvalPlan, state: QueueState) -> str:
     if not state.running:
         return "waiting for a worker"
     busy = names_text([f"step {running.plan.checkpoint.step}" for running in state.running])
-    return f"waiting for a worker; {busy} comes first"
+    return f"waiting for a worker; {busy} is first"
 
 
 def _exit_code(calibration: Calibration, min_effect: float) -> int:

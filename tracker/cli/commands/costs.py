@@ -9,7 +9,7 @@ from rich.text import Text
 
 from tracker.api.opening import open_project
 from tracker.api.references import known_run
-from tracker.cli.options import config_option, json_option, json_text
+from tracker.cli.options import config_option, json_option, print_json
 from tracker.cli.tables.render import plain_table
 from tracker.domain.overview.costs import Asked, RunCosts, cost_headline, run_costs, tokens_text
 from tracker.domain.records.display import NOTHING, duration_text, one_line
@@ -18,22 +18,24 @@ from tracker.domain.records.display import NOTHING, duration_text, one_line
 @click.command("costs")
 @click.argument("run", required=False)
 @config_option
-@json_option
-@click.option("--last", type=click.IntRange(min=0), default=30, show_default=True, help="Newest steps to show; 0: all.")
+@json_option(tuple[RunCosts, ...])
+@click.option(
+    "--last", type=click.IntRange(min=0), default=30, show_default=True, help="Number of newest steps; 0: all."
+)
 def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> None:
-    """Show what every checkpoint cost, for RUN or for every run of the project: time, tokens, GPU or CPU time.
+    """Show time, tokens and GPU or CPU time of every checkpoint, of RUN or of every run of the project.
 
-    The sentence below the table is about the whole run, whatever is shown. --json prints everything, in seconds.
+    The summary below the table covers the whole run. --json prints everything, in seconds.
     """
     history = open_project(config_path).history
     runs = (known_run(history, run),) if run else history.runs()
     costs = tuple(run_costs(name, history.records(name)) for name in runs)
     if as_json:
-        click.echo(json_text(tuple[RunCosts, ...], costs))
+        print_json(costs)
         return
     console = Console()
     if not costs:
-        console.print("nothing is evaluated yet: `tracker watch` does it as checkpoints appear")
+        console.print("no results yet: run `tracker watch` to evaluate checkpoints")
     for one in costs:
         console.print(
             Text(one_line(one.run_id), "bold"),

@@ -10,32 +10,32 @@ from rich.text import Text
 
 from eval_jobs.serve.status import EngineStatus, KeptEngine, KeptProof, engine_status
 from tracker.api.opening import open_project
-from tracker.cli.options import config_option, json_option, json_text
+from tracker.cli.options import config_option, json_option, print_json
 from tracker.domain.records.display import one_line
 
-NOTHING_RUNS = "no engine runs here: the next checkpoint starts one"
-NOTHING_PROVED = "nothing is certified yet: the second checkpoint of a run does that"
-STATE_CHARS = len("left behind")
+NOTHING_RUNS = "no engine running; the next checkpoint starts one"
+NOTHING_PROVED = "no certified weight swaps yet; the second checkpoint of a run certifies one"
+STATE_CHARS = len("leftover")
 
 
 @click.group("engine")
 def command() -> None:
-    """Look at the engines that serve checkpoints."""
+    """Show running engines and certified weight swaps."""
 
 
 @command.command("status")
-@click.option("--work-dir", type=click.Path(path_type=Path), help="Of `tracker worker`, where it has one of its own.")
+@click.option("--work-dir", type=click.Path(path_type=Path), help="Work folder of a `tracker worker` with its own.")
 @config_option
-@json_option
+@json_option(EngineStatus)
 def status(*, work_dir: Path | None, config_path: Path, as_json: bool) -> None:
-    """Show what engines hold now, and which ways of loading weights are certified.
+    """Show running engines and certified weight swaps.
 
-    A way is certified when a checkpoint that was put into a running engine answered fixed prompts as after a cold
-    start, bit by bit. Refused ones are started cold, until somebody deletes the file that is named.
+    A weight swap is certified when its outputs on fixed prompts are bit-identical to those after a cold start.
+    For a refused swap the engine is restarted, until the listed file is deleted.
     """
     found = engine_status(work_dir if work_dir is not None else open_project(config_path).config.run.work_dir)
     if as_json:
-        click.echo(json_text(EngineStatus, found))
+        print_json(found)
         return
     console = Console()
     for block in [*map(engine_block, found.engines)] or [Text(NOTHING_RUNS)]:
@@ -65,8 +65,8 @@ def proof_block(kept: KeptProof) -> RenderableType:
         "green" if proof.is_certificate else "yellow",
         _sentence(f"{kind.way} of {kind.architecture}", kind.weights, kind.quantisation, computed),
         _sentence(kind.engine, f"on {kind.device}", *kind.flags, asleep),
-        f"{proof.date:%Y-%m-%d %H:%M} with {proof.checkpoint} in {proof.took_s:.1f} s; id {kind.id}",
-        *([] if proof.is_certificate else [proof.differed, f"to have it tried again: rm {kept.file}"]),
+        f"{proof.date:%Y-%m-%d %H:%M} {proof.checkpoint}, {proof.took_s:.1f} s; id {kind.id}",
+        *([] if proof.is_certificate else [proof.differed, f"to retry: rm {kept.file}"]),
     )
 
 

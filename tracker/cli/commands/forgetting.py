@@ -7,7 +7,7 @@ from rich.console import Console
 
 from tracker.api.opening import open_project
 from tracker.api.references import choose_run
-from tracker.cli.options import config_option, json_option, json_text
+from tracker.cli.options import config_option, json_option, print_json
 from tracker.cli.tables.forgetting import ledger_tables
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
@@ -22,17 +22,15 @@ from tracker.domain.verdicts.rewind import scores_of_newest
 @click.command("forgetting")
 @click.argument("run", required=False)
 @config_option
-@json_option
+@json_option(RunLedger)
+@click.option("--samples", type=click.IntRange(min=0), default=3, show_default=True, help="Lost samples per benchmark.")
 @click.option(
-    "--samples", type=click.IntRange(min=0), default=3, show_default=True, help="Lost samples to show of a benchmark."
-)
-@click.option(
-    "--subsets", type=click.IntRange(min=0), default=5, show_default=True, help="Subsets to show, largest loss first."
+    "--subsets", type=click.IntRange(min=0), default=5, show_default=True, help="Number of subsets, largest loss first."
 )
 def command(*, run: str | None, config_path: Path, as_json: bool, samples: int, subsets: int) -> None:
-    """Show what a run forgot: benchmarks, subsets and phases, and lost samples with both answers.
+    """Show what a run forgot: benchmarks, subsets and phases, and the lost samples with both answers.
 
-    RUN is the project's own run unless another one is named.
+    RUN defaults to run.name.
     """
     project = open_project(config_path)
     history = project.history
@@ -43,10 +41,10 @@ def command(*, run: str | None, config_path: Path, as_json: bool, samples: int, 
     ledger = run_ledger(scores, project.config.to_policy(), details=samples)
     ledger = with_texts(ledger, history.record)
     if as_json:
-        click.echo(json_text(RunLedger, ledger))
+        print_json(ledger)
         return
     console = Console()
     console.print(ledger_tables(ledger, subsets=subsets))
     if names := benchmarks_without_samples(records):
-        note = f"imported without their samples, so nothing can be said of what they forgot: {names_text(names)}"
+        note = f"imported without samples, no forgetting analysis: {names_text(names)}"
         console.print(note, markup=False, highlight=False)

@@ -59,31 +59,29 @@ class _Asked:
 
 @click.command("gate")
 @click.argument("candidate", required=False)
-@click.option("--baseline", help="What the candidate would replace, named like it.")
+@click.option("--baseline", help="Baseline checkpoint that CANDIDATE would replace.")
 @config_option
-@click.option("--policy", type=click.Path(path_type=Path, dir_okay=False), help="File with [gate]; default: --config.")
-@click.option("--changed", default="", help="What differs on purpose: prompt, engine, or prompt,engine.")
+@click.option("--policy", type=click.Path(path_type=Path, dir_okay=False), help="File with [gate]. Default: --config.")
+@click.option("--changed", default="", help="Intended differences: prompt, engine, or prompt,engine.")
 @click.option(
-    "--format",
-    "form",
-    type=click.Choice(_FORMATS),
-    help="On stdout; default: by the environment.",
+    "--format", "form", type=click.Choice(_FORMATS), help="Output format. Default: github in GitHub Actions, else text."
 )
-@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write that to a file instead.")
-@click.option("--bundle", type=click.Path(path_type=Path, dir_okay=False), help="Write all that the answer rests on.")
-@click.option("--allow-inconclusive", is_flag=True, help="Exit code 0 for that answer too, and for no other.")
-@click.option("--replay", type=click.Path(path_type=Path, dir_okay=False), help="Give the answer of a bundle again.")
+@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to FILE instead of stdout.")
+@click.option("--bundle", type=click.Path(path_type=Path, dir_okay=False), help="Write all inputs of the decision.")
+@click.option("--allow-inconclusive", is_flag=True, help="Exit 0 if the result is inconclusive.")
+@click.option("--replay", type=click.Path(path_type=Path, dir_okay=False), help="Recompute the decision from a bundle.")
 @asked_as(_Asked)
 def command(asked: _Asked) -> int:
-    """Say whether CANDIDATE may take the place of a baseline: PASS, REGRESSION, or that it is not known.
+    """Decide whether CANDIDATE may replace a baseline: PASS, REGRESSION or INCONCLUSIVE.
 
-    Both are evaluated checkpoints (STEP, RUN@STEP, latest, best, best:BENCHMARK, models:/NAME@ALIAS), or folders or
-    s3://bucket/prefix that are evaluated now. What they are held to is [gate] of the configuration, or of --policy.
+    Both are evaluated checkpoints (STEP, RUN@STEP, latest, best, best:BENCHMARK, models:/NAME@ALIAS), or
+    folders or s3://bucket/prefix to evaluate now. The requirements are [gate] of the configuration, or of
+    --policy.
 
-    With --changed the candidate is asked or served otherwise, and that is what is gated: a folder that is evaluated now
-    is kept apart from its run.
+    Use --changed if the candidate has another prompt or engine on purpose. A folder that is evaluated now is
+    then stored outside its run.
 
-    Exit code 0: pass; 1: regression; 3: inconclusive, missing or incomparable; 4: something broke.
+    Exit code 0: pass; 1: regression; 3: inconclusive, missing or incomparable; 4: failure.
     """
     case, said = _case(asked)
     report = gate_of(case)
@@ -109,12 +107,12 @@ def _case(asked: _Asked) -> tuple[GateCase, RecordedDecision | None]:
     changed = _changes(asked.changed)
     if asked.replay is not None:
         if any((asked.candidate, asked.baseline, asked.policy, changed)):
-            hint = "give --replay without CANDIDATE, --baseline, --policy and --changed"
-            raise ConfigError("a bundle holds both sides and their policy", hint=hint)
+            hint = "remove CANDIDATE, --baseline, --policy and --changed"
+            raise ConfigError("--replay cannot be combined with another candidate, baseline or policy", hint=hint)
         bundle = read_bundle(asked.replay)
         return bundle.case, bundle.said
     if not asked.candidate or not asked.baseline:
-        raise ConfigError("a gate needs two sides", hint="tracker gate CANDIDATE --baseline REF")
+        raise ConfigError("missing CANDIDATE or --baseline", hint="tracker gate CANDIDATE --baseline REF")
     project = open_project(asked.config_path)
     policy = project.config.gate.to_policy() if asked.policy is None else load_gate_policy(asked.policy)
     held_to = replace(policy, changed=changed)
@@ -126,18 +124,18 @@ def _case(asked: _Asked) -> tuple[GateCase, RecordedDecision | None]:
 def _check_files(asked: _Asked) -> None:
     for path in (asked.output, asked.bundle):
         if path is not None and not path.absolute().parent.is_dir():
-            raise ConfigError(f"there is no folder for {path}", hint="create it, or name another file")
+            raise ConfigError(f"no such folder: {path.parent}", hint="create the folder, or choose another file")
     files = [path.resolve() for path in (asked.output, asked.bundle, asked.replay) if path is not None]
     if len(set(files)) < len(files):  # one would be written over the other
-        what = "two of --output, --bundle and --replay name the same file"
-        raise ConfigError(what, hint="give each a file of its own")
+        what = "--output, --bundle and --replay must be different files"
+        raise ConfigError(what, hint="choose different file names")
 
 
 def _changes(text: str) -> tuple[GatedChange, ...]:
     names = dict.fromkeys(name.strip() for name in text.split(",") if name.strip())
     unknown = [name for name in names if name not in set(GatedChange)]
     if unknown:
-        raise ConfigError(f"--changed {unknown[0]!r} is not known", hint=f"write {' or '.join(GatedChange)}, or both")
+        raise ConfigError(f"invalid --changed {unknown[0]!r}", hint=f"expected {' or '.join(GatedChange)}, or both")
     return tuple(map(GatedChange, names))
 
 
@@ -149,8 +147,8 @@ def _record(project: Project, name: str, *, is_apart: bool) -> EvalRecord:
     if is_reference(name):
         return whole_record_of(named_checkpoint(project, name), project.history)
     if not (name.startswith(SCHEME) or _is_folder(name)):
-        what = f"{shortened(name, NAME_CHARS)!r} names no checkpoint, and there is no such folder"
-        raise ConfigError(what, hint=f"{HOW_TO_NAME}, or a folder or {SCHEME}bucket/prefix with a checkpoint")
+        what = f"{shortened(name, NAME_CHARS)!r} is neither a checkpoint reference nor a folder"
+        raise ConfigError(what, hint=f"{HOW_TO_NAME}, a folder, or {SCHEME}bucket/prefix")
     own_name = PurePosixPath(name if name.startswith(SCHEME) else Path(name).absolute()).name
     run_id = None if _is_of_run(project, name) and not is_apart else f"gate/{own_name}"
     return evaluate_now(project, name, Console(stderr=True), run_id=run_id)[0][0]
@@ -181,9 +179,9 @@ def _otherwise(said: RecordedDecision, report: GateReport) -> str:
     """Say where another version of the tracker gave another answer."""
     now, own = recorded_decision_of(report), version("checkpoint-tracker")
     names = [name for name in dict.fromkeys([*said.words, *now]) if name and said.words.get(name) != now.get(name)]
-    answers = [f"{name_text(name)} was {said.words.get(name, 'not there')}" for name in names]
-    was = f"tracker {name_text(said.program)} wrote this bundle and said {said.words.get('', 'nothing')}"
-    return f"note: {was}, {own} says {report.word}: {', '.join(answers) or 'a latency limit'}"
+    answers = [f"{name_text(name)} was {said.words.get(name, 'not recorded')}" for name in names]
+    was = f"tracker {name_text(said.program)} wrote this bundle with result {said.words.get('', 'unknown')}"
+    return f"note: {was}; {own} decides {report.word} (changed: {', '.join(answers) or 'a latency limit'})"
 
 
 def _write(report: GateReport, form: GateFormat, output: Path | None) -> None:
@@ -228,4 +226,4 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise write_error(error, f"{path} cannot be written", hint="name another file") from error
+        raise write_error(error, f"cannot write {path}", hint="choose another file") from error

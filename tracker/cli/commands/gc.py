@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -11,26 +10,26 @@ from rich.text import Text
 
 from tracker.api.opening import open_project
 from tracker.app.steps.collect import StoredItem, collect
-from tracker.cli.options import config_option, json_option, json_text
+from tracker.cli.options import config_option, json_option, print_json
 from tracker.cli.tables.render import plain_table
-from tracker.domain.records.display import bytes_text, one_line
+from tracker.domain.records.display import bytes_text, count_text, one_line
 
-KINDS = {"pin": "pins", "answers": "sets of answers"}
+KINDS = {"pin": "pin", "answers": "answer set"}
 
 
 @click.command("gc")
-@click.option("--dry-run", is_flag=True, help="Only show what would go.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted, without deleting it.")
 @config_option
-@json_option
+@json_option(tuple[StoredItem, ...])
 def command(*, dry_run: bool, config_path: Path, as_json: bool) -> None:
-    """Give up weights and answers beyond the budget of [keep]; a watcher does the same after each checkpoint.
+    """Delete pinned weights and answers beyond the [keep] limits. A watcher does this after each checkpoint.
 
-    Only what the tracker itself holds: the trainer's files are never touched, and scores and verdicts stay.
+    The trainer's files are never touched; scores and verdicts are never deleted.
     """
     project = open_project(config_path)
     items = collect(project.keeping(), dry_run=dry_run)
     if as_json:
-        click.echo(json_text(list[dict[str, object]], [asdict(item) for item in items]))
+        print_json(items)
         return
     console = Console()
     if items:
@@ -45,11 +44,11 @@ def items_table(items: Sequence[StoredItem], *, dry_run: bool) -> RenderableType
     table.add_column("step", justify="right", no_wrap=True)
     table.add_column("what", no_wrap=True)
     table.add_column("space", justify="right", no_wrap=True)
-    table.add_column("would go" if dry_run else "gone", no_wrap=True)
-    table.add_column("kept because", style="dim", overflow="fold")
+    table.add_column("would be deleted" if dry_run else "deleted", no_wrap=True)
+    table.add_column("reason", style="dim", overflow="fold")
     for item in items:
         checkpoint = item.choice.checkpoint
-        reasons = item.choice.reasons or (() if item.is_given_up else ("in use just now",))
+        reasons = item.choice.reasons or (() if item.is_given_up else ("in use",))
         table.add_row(
             Text(one_line(checkpoint.run_id)),
             str(checkpoint.step),
@@ -65,11 +64,11 @@ def summary(items: Sequence[StoredItem], *, dry_run: bool) -> str:
     """Return one sentence. Pure."""
     gone = [item for item in items if item.is_given_up]
     if not items:
-        return "nothing is held yet: pins and answers come with the first checkpoint"
+        return "nothing stored yet: the first checkpoint creates pins and answers"
     if not gone:
-        return "nothing is beyond the budget of \\[keep]"
+        return "nothing to delete: all within the \\[keep] limits"
     kinds = Counter(item.kind for item in gone)
-    counts = [f"{kinds[kind]} {name}" for kind, name in KINDS.items() if kind in kinds]
+    counts = [count_text(kinds[kind], name) for kind, name in KINDS.items() if kind in kinds]
     freed = bytes_text(sum(item.own_bytes for item in gone))
-    verb = "would be given up, which frees" if dry_run else "given up, which frees"
+    verb = "would be deleted, freeing" if dry_run else "deleted, freeing"
     return f"{' and '.join(counts)} {verb} {freed}"

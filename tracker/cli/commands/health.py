@@ -19,10 +19,8 @@ WITHIN_S = 300.0
 
 @click.command("health")
 @click.argument("kind", type=click.Choice(["watch", "worker"]))
-@click.option("--config", "config_path", type=PATH, help="The project's configuration; default: tracker.toml.")
-@click.option(
-    "--work-dir", type=PATH, help="Folder of its logs, without the configuration: STATE_DIR/work of a watcher."
-)
+@click.option("--config", "config_path", type=PATH, help="Project configuration. Default: tracker.toml.")
+@click.option("--work-dir", type=PATH, help="Work folder, instead of --config (STATE_DIR/work for a watcher).")
 @click.option(
     "--within",
     "within_s",
@@ -30,20 +28,20 @@ WITHIN_S = 300.0
     default=WITHIN_S,
     show_default=True,
     metavar="SECONDS",
-    help="How old the last sign of life may be.",
+    help="Maximum age of the last heartbeat.",
 )
 def command(*, kind: str, config_path: Path | None, work_dir: Path | None, within_s: float) -> None:
-    """Say whether the watcher, or a worker, goes round its loop. Exit code 0: it does; 4: it is gone, stopped or stuck.
+    """Exit 0 if the main loop is running, 4 if it is gone, stopped or stuck.
 
-    Only processes of this machine, or of this container, count. One that waits for a database, for MLflow or for a
-    slow model goes on: what it does is said.
+    Checks processes of this machine or container only. A process that waits for a database, MLflow or a slow
+    model is alive; its activity is printed.
     """
     folder = work_dir if work_dir is not None else _work_dir(config_path)
     found = lives(folder, kind, SystemClock())
     if not found:
         raise NoSignOfLife(
-            f"no `tracker {kind}` runs here with the work folder {folder}",
-            hint=f"start it; where its folder is another one, name it: `tracker health {kind} --work-dir FOLDER`",
+            f"no `tracker {kind}` is running with the work folder {folder}",
+            hint=f"start it, or pass its work folder: `tracker health {kind} --work-dir FOLDER`",
         )
     for life in found:
         if life.age_s > within_s:
@@ -57,8 +55,8 @@ def command(*, kind: str, config_path: Path | None, work_dir: Path | None, withi
 
 def _stuck(kind: str, life: Life) -> NoSignOfLife:
     return NoSignOfLife(
-        f"{kind} {life.pid} has shown no sign of life for {life.age_s:.0f} s; the last one: {one_line(life.doing)}",
-        hint=f"it is stopped or stuck: end it with `kill -9 {life.pid}` and start it again, nothing is lost by that",
+        f"no heartbeat from {kind} {life.pid} for {life.age_s:.0f} s; last activity: {one_line(life.doing)}",
+        hint=f"the process is stopped or stuck: `kill -9 {life.pid}` and start it again; no data is lost",
     )
 
 

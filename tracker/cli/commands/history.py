@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
@@ -10,9 +9,9 @@ from rich.text import Text
 
 from tracker.api.opening import open_project
 from tracker.api.references import known_run
-from tracker.cli.options import config_option, json_option, json_text
+from tracker.cli.options import config_option, json_option, print_json
 from tracker.cli.tables.render import gaps_table, history_table, unfit_lines
-from tracker.cli.tables.report_json import report_document
+from tracker.cli.tables.report_json import HistoryDocument, report_document
 from tracker.domain.calibration.repetition_text import repetitions_text
 from tracker.domain.overview.run import open_gaps
 from tracker.domain.records.display import one_line
@@ -23,12 +22,14 @@ from tracker.ports import MeasurementStore, RunHistory
 @click.command("history")
 @click.argument("run", required=False)
 @config_option
-@json_option
-@click.option("--last", type=click.IntRange(min=0), default=30, show_default=True, help="Newest steps to show; 0: all.")
+@json_option(HistoryDocument)
+@click.option(
+    "--last", type=click.IntRange(min=0), default=30, show_default=True, help="Number of newest steps; 0: all."
+)
 def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> None:
-    """Show scores and verdicts by step, for RUN or for every run of the project.
+    """Show scores and verdicts by step, of RUN or of every run of the project.
 
-    The sentence below the table is about the whole run, whatever is shown. --json prints everything.
+    The summary below the table covers the whole run. --json prints everything.
     """
     project = open_project(config_path)
     history, policy = project.history, project.config.policy
@@ -40,11 +41,11 @@ def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> 
             of_run = history.reports(name)
             reports += map(report_document, of_run)
             gaps += open_gaps(of_run, history.gaps(name))
-        click.echo(json_text(dict[str, list[Any]], {"reports": reports, "gaps": gaps}))
+        print_json({"reports": reports, "gaps": gaps})
         return
     console = Console()
     if not runs:
-        console.print("nothing is evaluated yet: `tracker watch` does it as checkpoints appear")
+        console.print("no results yet: run `tracker watch` to evaluate checkpoints")
     for name in runs:
         _show_run(console, history, name, last=last, min_effect=policy.min_effect)
 

@@ -29,22 +29,24 @@ _SHOWN = (VerdictWord.MISSING, VerdictWord.FORGOTTEN, VerdictWord.REGRESSED, Ver
 
 @click.command("import")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--run", "run_id", help="Run that the results belong to; default: the project's own.")
-@click.option("--step", type=click.IntRange(0, 10**18 - 1), help="Step of all of them; default: as their names say.")
+@click.option("--run", "run_id", help="Run of the results. Default: run.name.")
+@click.option(
+    "--step", type=click.IntRange(0, 10**18 - 1), help="Step of all results. Default: derived from their names."
+)
 @click.option(
     "--metric",
     "metrics",
     multiple=True,
-    help="Metric to take where a task reports several: acc_norm, or exact_match,flexible-extract. May be repeated.",
+    help="Metric to import if a task reports several, such as acc_norm or exact_match,flexible-extract; repeatable.",
 )
 @config_option
 def command(
     *, paths: tuple[Path, ...], run_id: str | None, step: int | None, metrics: tuple[str, ...], config_path: Path
 ) -> None:
-    """Take over results that others measured: PATH is a file or a folder, however many checkpoints it holds.
+    """Import existing results. PATH is a file or a folder with results of any number of checkpoints.
 
-    Reads lm-evaluation-harness (with or without --log_samples), EvalScope and `vllm bench serve`. Importing twice
-    changes nothing.
+    Supports lm-evaluation-harness (with or without --log_samples), EvalScope and `vllm bench serve`. Importing
+    a result twice has no effect.
     """
     project = _project_of(open_project(config_path), run_id)
     console = Console()
@@ -58,8 +60,8 @@ def command(
     checkpoints = checkpoints_of(found.sheets, target)
     if not checkpoints:
         raise BadData(
-            f"{names_text([str(path) for path in paths])}: no result of a known kind is there",
-            hint="tracker import reads lm-evaluation-harness, EvalScope and vllm bench serve: docs/import.md",
+            f"no known result format in {names_text([str(path) for path in paths])}",
+            hint="supported: lm-evaluation-harness, EvalScope and vllm bench serve (see docs/how-to/import.md)",
         )
     with _progress(console, len(checkpoints)) as show:
         taken, unsent = _take(project, checkpoints, show)
@@ -71,7 +73,9 @@ def command(
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print(_summary(taken, target), markup=False, highlight=False)
     if unsent:
-        console.print(f"{count_text(unsent, 'result')} wait for MLflow: the same command sends them when it is there")
+        console.print(
+            f"{count_text(unsent, 'result')} pending for MLflow: run the same command again when MLflow is available"
+        )
 
 
 # --- private
@@ -98,7 +102,8 @@ def _take(
     lock = named_lock(project.database, f"import {project.config.run.name}")
     if not lock.take():
         raise StoreUnavailable(
-            f"another import into {project.config.run.name} goes on", hint="call this again when it has ended"
+            f"another import into {project.config.run.name} is running",
+            hint="run the same command again when it has finished",
         )
     world = project.world()
     try:
@@ -112,7 +117,7 @@ def _take(
 
 @contextmanager
 def _progress(console: Console, total: int) -> Iterator[Callable[[JudgedImport], None]]:
-    columns = (TextColumn("judging step {task.fields[step]}"), BarColumn(), MofNCompleteColumn())
+    columns = (TextColumn("evaluating verdicts of step {task.fields[step]}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=total, step="")
 
@@ -151,7 +156,7 @@ def _found_text(one: JudgedImport) -> str:
     for verdict in one.report.verdicts:
         words[verdict.word].append(one_line(verdict.benchmark))
     parts = [f"{word} {names_text(words[word])}" for word in _SHOWN if word in words]
-    return "; ".join([*parts, *([] if one.is_new else ["known already"])])
+    return "; ".join([*parts, *([] if one.is_new else ["already imported"])])
 
 
 def _left_out_lines(left_out: Sequence[LeftOut]) -> Iterator[str]:
@@ -163,17 +168,15 @@ def _left_out_lines(left_out: Sequence[LeftOut]) -> Iterator[str]:
         names = list(dict.fromkeys(left.name for left in members))
         files = sorted({left.source for left in members})
         where = one_line(Path(files[0]).name) if len(files) == 1 else count_text(len(files), "file")
-        yield f"left out of {where}: {names_text(names)}: {one_line(reason)}"
+        yield f"skipped in {where}: {names_text(names)}: {one_line(reason)}"
 
 
 def _model_lines(models: Mapping[str, frozenset[int]], run_id: str) -> Iterator[str]:
     """Yield the line that says that several models are in one run: nobody else would notice."""
     if models:
         named = [f"{one_line(name)} ({count_text(len(steps), 'step')})" for name, steps in models.items()]
-        yield (
-            f"{one_line(run_id)} holds {len(models)} models: {names_text(named)}; "
-            "if they are not one training, import each into a run of its own: --run NAME"
-        )
+        what = f"{one_line(run_id)} contains {len(models)} models: {names_text(named)}"
+        yield f"{what}; use --run NAME to import unrelated models into separate runs"
 
 
 def _summary(taken: Sequence[JudgedImport], target: ImportTarget) -> str:
@@ -182,5 +185,5 @@ def _summary(taken: Sequence[JudgedImport], target: ImportTarget) -> str:
     known = len(taken) - len(new)
     text = f"imported {count_text(len(new), 'checkpoint')} with {count_text(results, 'result')} into {target.run_id}"
     if known:
-        return f"{text}, {known} known already"
+        return f"{text}, {known} already imported"
     return text

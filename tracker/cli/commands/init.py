@@ -23,16 +23,16 @@ EXAMPLE_BENCHMARK = {"benchmark": "gsm8k", "limit": 100}
 @click.command("init")
 @click.argument("folder", type=click.Path(path_type=Path))
 @config_option
-@click.option("--data", multiple=True, type=click.Path(path_type=Path), help="A JSONL data set to score; repeatable.")
-@click.option("--name", help="Name of the run; default: the folder's.")
-@click.option("--force", is_flag=True, help="Replace an existing configuration.")
+@click.option("--data", multiple=True, type=click.Path(path_type=Path), help="JSONL file with questions; repeatable.")
+@click.option("--name", help="Name of the run. Default: the folder's name.")
+@click.option("--force", is_flag=True, help="Overwrite an existing configuration.")
 def command(*, folder: Path, config_path: Path, data: tuple[Path, ...], name: str | None, force: bool) -> None:
-    """Write a commented tracker.toml from what is in FOLDER, the trainer's output folder.
+    """Create a commented tracker.toml for FOLDER, the output folder of the trainer.
 
-    JSONL data sets in and beside the folder become benchmarks when their rows are questions with answers.
+    JSONL files in and beside FOLDER become benchmarks if their rows are questions with answers.
     """
     if config_path.exists() and not force:
-        raise ConfigError(f"{config_path} exists", hint="add --force to replace it, or name another with --config")
+        raise ConfigError(f"{config_path} already exists", hint="use --force to overwrite it, or --config FILE")
     found = find_runs(folder)
     benchmarks = tuple(_benchmark(path, config_path) for path in data) or _guessed(found, config_path)
     chosen = {
@@ -47,9 +47,9 @@ def command(*, folder: Path, config_path: Path, data: tuple[Path, ...], name: st
 # --- private
 
 _RAW = {
-    RawKind.TORCH: "files of torch.save",
-    RawKind.DCP: "shards of torch.distributed.checkpoint",
-    RawKind.ZERO: "shards of DeepSpeed ZeRO",
+    RawKind.TORCH: "torch.save files",
+    RawKind.DCP: "torch.distributed.checkpoint shards",
+    RawKind.ZERO: "DeepSpeed ZeRO shards",
 }
 
 
@@ -86,7 +86,7 @@ def _write(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise write_error(error, f"{path} cannot be written", hint="choose another with --config") from error
+        raise write_error(error, f"cannot write {path}", hint="choose another file with --config") from error
 
 
 def _explain(found: FoundFolder, config_path: Path, benchmarks: tuple[Values, ...]) -> None:
@@ -94,10 +94,10 @@ def _explain(found: FoundFolder, config_path: Path, benchmarks: tuple[Values, ..
     for run in found.runs:
         console.print(f"found  {one_line(_described(run))}", markup=False)
     if not found.runs:
-        console.print(f"found  no checkpoint in {found.path} yet: they will be seen as they appear", markup=False)
+        console.print(f"found  no checkpoint in {found.path} yet", markup=False)
     for benchmark in benchmarks:
         console.print(f"scores {benchmark['benchmark']} {benchmark.get('data', '')}".rstrip(), markup=False)
-    console.print(f"wrote  {config_path}: look through it, then start `tracker watch`", markup=False)
+    console.print(f"wrote  {config_path}; next: review it, then run `tracker watch`", markup=False)
 
 
 def _described(run: FoundRun) -> str:
@@ -106,5 +106,5 @@ def _described(run: FoundRun) -> str:
     if run.base_model and not run.problem:
         kind += f", base {run.base_model}"
     if run.raw is not None:
-        kind += f", made into safetensors from {_RAW[run.raw]}"
+        kind += f", to be converted from {_RAW[run.raw]}"
     return f"{where}{count_text(run.checkpoints, 'checkpoint')} up to step {run.newest_step} ({kind})"

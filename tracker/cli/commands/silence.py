@@ -14,7 +14,7 @@ from eval_jobs.host.clock import SystemClock
 from eval_jobs.identity import content_hash
 from eval_jobs.records.run_scope import is_of
 from tracker.api.opening import open_project
-from tracker.cli.options import asked_as, config_option, json_option, json_text
+from tracker.cli.options import asked_as, config_option, json_option, print_json
 from tracker.domain.records.alerts import Silence, SubjectKind
 from tracker.domain.records.display import one_line
 from tracker.domain.records.subjects import silenced_text
@@ -32,10 +32,10 @@ def length_of(ctx: click.Context, param: click.Parameter, value: str | None) -> 
         return None
     match = re.fullmatch(r"(\d{1,6})\s*(s|min|h|d)", value)
     if match is None:
-        raise click.BadParameter(f"{value!r} is no length of time: write 30min, 4h or 2d", param=param)
+        raise click.BadParameter(f"{value!r} is not a duration (expected 30min, 4h or 2d)", param=param)
     length = timedelta(seconds=int(match[1]) * UNITS_S[match[2]])
     if not timedelta() < length <= LONGEST:
-        raise click.BadParameter("silence something for 1s to 365d", param=param)
+        raise click.BadParameter("expected a duration from 1s to 365d", param=param)
     return length
 
 
@@ -56,27 +56,27 @@ class _Asked:
 
 @click.command("silence")
 @click.argument("name", required=False)
-@click.option("--kind", type=click.Choice([str(kind) for kind in KINDS]), help="What NAME is; default: a benchmark.")
-@click.option("--subset", help="Only this subset of the benchmark, or a pattern; default: the whole and all of them.")
-@click.option("--for", "length", callback=length_of, help="How long: 30min, 4h or 2d.")
-@click.option("--reason", help="Why; shown by `tracker alerts list`.")
-@click.option("--end", is_flag=True, help="End this silence now.")
-@click.option("--run", "run_id", help="Only a sub-folder's run; default: the project's run with all of them.")
+@click.option("--kind", type=click.Choice([str(kind) for kind in KINDS]), help="Kind of NAME. Default: benchmark.")
+@click.option("--subset", help="Only this subset (name or pattern). Default: the benchmark and all subsets.")
+@click.option("--for", "length", callback=length_of, help="Duration: 30min, 4h or 2d.")
+@click.option("--reason", help="Reason, shown by `tracker alerts list`.")
+@click.option("--end", is_flag=True, help="End the silence now.")
+@click.option("--run", "run_id", help="Only the run of one sub-folder. Default: all runs of the project.")
 @config_option
-@json_option
+@json_option(Silence)
 @asked_as(_Asked)
 def command(asked: _Asked) -> None:
-    """Tell nobody of a benchmark with its subsets for a while, or of several by a pattern such as math*.
+    """Silence alerts of a benchmark and its subsets, or of several with a pattern such as math*.
 
-    `--kind latency` means slower answers, under the load NAME or any; `--kind checkpoint` and `--kind queue` what is
-    told of missing checkpoints and of evaluations that do not go on.
-    Nothing is forgotten: what still lasts when the silence ends is told then. `tracker accept` ends a loss for good.
+    Use `--kind latency` for latency alerts (at load NAME, or any), `--kind checkpoint` for missing checkpoints
+    and `--kind queue` for stuck evaluations. Alerts that are still open when the silence ends are sent then. To
+    end a loss permanently, use `tracker accept`.
     """
     project = open_project(asked.config_path)
     own, now = project.config.run.name, SystemClock().now()
     run_id = asked.run_id or own
     if not is_of(run_id, own):
-        raise ConfigError(f"{run_id} is not of the run of this tracker.toml, {own}", hint=f"write {own}/NAME")
+        raise ConfigError(f"{run_id} is not a run of this tracker.toml ({own})", hint=f"expected {own}/NAME")
     alerting = project.alerting
     silence = _asked_for(asked, run_id, now)
     if asked.end:
@@ -84,7 +84,7 @@ def command(asked: _Asked) -> None:
     alerting.silence(silence)
     alerting.close()  # what is told now that a silence has ended
     if asked.as_json:
-        click.echo(json_text(Silence, silence))
+        print_json(silence)
     elif asked.end:
         click.echo(f"no longer silenced: {_what(silence)}")
     else:
@@ -114,15 +114,15 @@ def _say_what_is_unknown(project: Project, silence: Silence) -> None:
     for name in known:
         if name == silence.name or fnmatchcase(name, silence.name):
             return
-    click.echo(f"so far no benchmark is called like that; what is known: {one_line(', '.join(known))}")
+    click.echo(f"no such benchmark yet; known: {one_line(', '.join(known))}")
 
 
 def _asked_for(asked: _Asked, run_id: str, now: datetime) -> Silence:
     reason = (asked.reason or "").strip()
     if asked.end == (asked.length is not None):
-        raise ConfigError("for how long?", hint="give --for 4h to begin a silence, or --end to end it")
+        raise ConfigError("missing --for DURATION (or --end)", hint="--for 4h starts a silence, --end ends it")
     if not (reason or asked.end):
-        raise ConfigError("a silence needs a reason", hint="--reason says it to those who wonder why nobody was told")
+        raise ConfigError("missing --reason", hint="pass --reason TEXT; `tracker alerts list` shows it")
     kind, name, subset = _kind_of(asked), asked.name or "*", asked.subset or "*"
     return Silence(
         id=content_hash([run_id, kind, name, subset]),
@@ -140,16 +140,16 @@ def _kind_of(asked: _Asked) -> SubjectKind:
     """Return what is to be silenced; a word that means a kind and may be a benchmark's name is asked back."""
     if asked.kind is None and asked.name in KINDS:
         raise ConfigError(
-            f"{asked.name} may be a kind of alert or a benchmark",
-            hint=f"write --kind {asked.name}, or --kind benchmark {asked.name} for a benchmark of that name",
+            f"{asked.name} is ambiguous: alert kind or benchmark",
+            hint=f"use --kind {asked.name}, or --kind benchmark {asked.name}",
         )
     if asked.kind in (None, SubjectKind.BENCHMARK):
         if not asked.name:
-            raise ConfigError("silence what?", hint="name a benchmark, or a kind of alert by --kind")
+            raise ConfigError("missing NAME or --kind", hint="pass the NAME of a benchmark, or --kind")
         return SubjectKind.BENCHMARK
     kind = SubjectKind(asked.kind)
     if asked.name and kind is not SubjectKind.LATENCY:
-        raise ConfigError(f"alerts of the kind {kind} have no name", hint=f"leave out {asked.name!r}")
+        raise ConfigError(f"{kind} alerts have no name", hint=f"remove {asked.name!r}")
     if asked.subset is not None:
-        raise ConfigError("only benchmarks have subsets", hint="leave out --subset")
+        raise ConfigError("--subset requires a benchmark", hint="remove --subset")
     return kind

@@ -1,4 +1,4 @@
-"""`tracker sweep now|list|show`: begin a sweep, see when they come, see what came of one."""
+"""`tracker sweep run|list|show`: begin a sweep, see when they come, see what came of one."""
 
 import difflib
 from pathlib import Path
@@ -25,7 +25,7 @@ from tracker.app.steps.sweeps import (
 )
 from tracker.cli import interrupts
 from tracker.cli.evaluating import has_watcher
-from tracker.cli.options import config_option, json_option, json_text, workers_option
+from tracker.cli.options import config_option, json_option, print_json, workers_option
 from tracker.cli.tables.render import print_line
 from tracker.cli.tables.sweep import board_lines, list_table, turn_text
 from tracker.domain.records.display import one_line
@@ -42,24 +42,24 @@ LOOK_S = 0.5
 
 @click.group("sweep")
 def command() -> None:
-    """Ask checkpoints and other models in many variants, now or by the timetables of [[schedule]].
+    """Run benchmark sweeps over checkpoints, endpoints and settings, on a schedule or on demand.
 
-    Results are leaderboards and curves of latency over load. They are never part of a run's own results.
+    A sweep produces a leaderboard and latency-throughput curves, separate from the results of a run.
     """
 
 
-@command.command("now")
+@command.command("run")
 @click.argument("name")
 @config_option
-@click.option("--dry-run", is_flag=True, help="Say what would be asked and what it would cost, and ask nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the evaluations and their cost, without running them.")
 @workers_option
-def now(*, name: str, config_path: Path, dry_run: bool, workers: int) -> int:
-    """Carry out the sweep NAME now and show what came of it.
+def run(*, name: str, config_path: Path, dry_run: bool, workers: int) -> int:
+    """Run the sweep NAME now and show its results.
 
-    Beside a running `tracker watch` its workers do it, after the checkpoints that wait. Ctrl-C loses nothing: the same
-    command, or a watcher, goes on.
+    If `tracker watch` is running, its workers evaluate the sweep after pending checkpoints. After Ctrl-C, the
+    same command or a watcher continues.
 
-    Exit code 0: everything was measured; 2: it is refused; 3: something has no result.
+    Exit code 0: everything was measured; 2: the sweep is refused; 3: a result is missing.
     """
     project = open_project(config_path)
     project.make_state_dir()
@@ -71,8 +71,8 @@ def now(*, name: str, config_path: Path, dry_run: bool, workers: int) -> int:
         return ExitCode.OK
     is_watched = has_watcher(project)
     turn = _open_turn(service, name) or begin_by_hand(service, sweep, clock.now())
-    whose = "those of the running `tracker watch`" if is_watched else "Ctrl-C stops; the same command goes on"
-    print_line(console, "workers" if is_watched else "keeping", whose)
+    whose = "workers of the running `tracker watch`" if is_watched else "Ctrl-C stops; the same command continues"
+    print_line(console, "workers" if is_watched else "note", whose)
     turn = _carried_out(turn, service, project.workers(0 if is_watched else workers), console)
     project.tracking.flush()
     return _concluded(console, service, turn)
@@ -81,11 +81,11 @@ def now(*, name: str, config_path: Path, dry_run: bool, workers: int) -> int:
 @command.command("list")
 @config_option
 def list_sweeps(*, config_path: Path) -> None:
-    """Show all sweeps: when each comes next, and what came of its last turn."""
+    """List all sweeps with their next and last run."""
     project, console = open_project(config_path), Console()
     sweeps, store = project.sweeps(), project.sweep_store
     if not sweeps:
-        console.print("tracker.toml has no [[schedule]]: docs/sweeps.md shows one", markup=False)
+        console.print("no [[schedule]] in tracker.toml (see docs/how-to/sweeps.md)", markup=False)
         return
     turns = [(sweep, store.turns(sweep.name)) for sweep in sweeps.values()]
     newest = (of_sweep[0] for _, of_sweep in turns if of_sweep)
@@ -96,19 +96,20 @@ def list_sweeps(*, config_path: Path) -> None:
 @command.command("show")
 @click.argument("name")
 @config_option
-@json_option
+@json_option(Board)
 def show(*, name: str, config_path: Path, as_json: bool) -> None:
-    """Show what came of the newest turn of the sweep NAME: scores with intervals, and latency by load."""
+    """Show the newest results of the sweep NAME: scores with 95 % CI, and latency by load."""
     project = open_project(config_path)
     turns = project.sweep_store.turns(name)
     turn = next((t for t in turns if t.plans), None)
     if turn is None:
         raise ConfigError(
-            f"nothing came of a sweep {name} yet", hint=f"`tracker sweep now {name}` begins one, `tracker sweep list`"
+            f"no results of sweep {name} yet",
+            hint=f"start it with `tracker sweep run {name}`; `tracker sweep list` shows all sweeps",
         )
     board = board_of(turn, project.sweep_store.results([plan.id for plan in turn.plans]))
     if as_json:
-        click.echo(json_text(Board, board))
+        print_json(board)
         return
     _print(Console(), board)
 
@@ -121,9 +122,9 @@ def _sweep(service: SweepService, name: str) -> Sweep:
         return service.sweeps[name]
     close = difflib.get_close_matches(name, service.sweeps, n=1)
     known = (
-        f"did you mean {close[0]}?" if close else f"known: {', '.join(service.sweeps) or 'none; add a [[schedule]]'}"
+        f"did you mean {close[0]}?" if close else f"known: {', '.join(service.sweeps) or 'none (add a [[schedule]])'}"
     )
-    raise ConfigError(f"no sweep is called {name!r}", hint=known)
+    raise ConfigError(f"no sweep named {name!r}", hint=known)
 
 
 def _open_turn(service: SweepService, name: str) -> Turn | None:
@@ -136,7 +137,7 @@ def _say_what_comes(console: Console, service: SweepService, sweep: Sweep) -> No
     check_size(sweep, len(choice.checkpoints))
     plans = plans_of(sweep, choice.checkpoints, run=service.run, due_at=SystemClock().now())
     targets = dict.fromkeys(plan.sweep.target for plan in plans if plan.sweep is not None)
-    print_line(console, "sweep", f"{sweep.name} of {', '.join(targets) or 'nothing'}")
+    print_line(console, "sweep", f"{sweep.name}: {', '.join(targets) or 'no targets'}")
     for missing in choice.missing:
         print_line(console, "missing", missing)
     if plans:
@@ -151,7 +152,7 @@ def _say_who_is_away(console: Console, project: Project, sweep: Sweep) -> None:
         try:
             check_endpoint(other, project.config.run.name, SystemClock().now())
         except TrackerError as error:
-            print_line(console, "away", f"{other.name}: {error.message} ({error.hint}); a worker tries it all the same")
+            print_line(console, "offline", f"{other.name}: {error.message} ({error.hint}); workers will still try it")
 
 
 def _records(service: SweepService) -> list[EvalRecord]:
@@ -187,7 +188,7 @@ def _carried_out(turn: Turn, service: SweepService, local: Launcher, console: Co
 
 def _progress(turn: Turn, service: SweepService) -> str:
     if turn.state is TurnState.DUE:
-        return "waiting for the sweep before it"
+        return "waiting for the previous sweep"
     ids = [plan.id for plan in turn.plans]
     state = service.queue.state()
     return f"{len(service.store.answered(ids))} of {len(ids)}{_at_work(state, turn.plans)}"

@@ -11,9 +11,11 @@ from tracker.cli.options import config_option
 
 @click.command("ui")
 @config_option
-@click.option("--port", type=click.IntRange(0, 65535), default=5000, show_default=True, help="0 picks a free one.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=5000, show_default=True, help="Port; 0 selects a free one."
+)
 def command(*, config_path: Path, port: int) -> int:
-    """Start the MLflow server on this project's store and print the link to its ready-made page."""
+    """Start the MLflow server on this project's store and print the link to the run's page."""
     project = open_project(config_path)
     project.make_state_dir()
     click.echo("starting the MLflow server (about 10 s) ...")

@@ -36,17 +36,20 @@ from tracker.wiring.project import Project
 @click.command("watch")
 @config_option
 @click.option(
-    "--until-exit-of", "pid", type=click.IntRange(min=1), help="Stop after process PID has ended and all is judged."
+    "--until-exit-of",
+    "pid",
+    type=click.IntRange(min=1),
+    help="Exit once process PID has exited and every checkpoint is evaluated.",
 )
-@click.option("--until-idle", is_flag=True, help="Evaluate everything that is there now, lowest step first, and stop.")
+@click.option("--until-idle", is_flag=True, help="Evaluate all existing checkpoints, lowest step first, then exit.")
 @workers_option
-@click.option("--polling", is_flag=True, help="Look at the disk instead of waiting for file events.")
+@click.option("--polling", is_flag=True, help="Scan the disk instead of using file events.")
 def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: int, polling: bool) -> None:
     """Evaluate every checkpoint of a run as it appears.
 
-    Finds each finished checkpoint, pins it before the trainer deletes it, serves and scores it, writes MLflow and
-    says what changed. Runs beside the trainer until Ctrl-C; the next start continues where this one stopped. A second
-    one on the same run stands by and takes over when the first one ends.
+    Finds each complete checkpoint, pins it before the trainer deletes it, serves it, scores it, writes the
+    results to MLflow and reports what changed. Runs until Ctrl-C; the next start continues where this one
+    stopped. A second watcher of the same run is a standby: it takes over when the first one stops.
     """
     keep_no_pool()
     # Until it is idle: all of it is asked for, and nothing newer will come.
@@ -94,7 +97,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
 
     def show_leader(leader: Leader | None) -> None:
         interrupts.check()
-        session.sign.give("standing by")
+        session.sign.give("standby")
         display.stands_by(leader)
 
     stand_by(lead, run.name, output_dir=str(run.output_dir), clock=clock, show=show_leader)
@@ -136,8 +139,8 @@ def _training_ended(pid: int | None, *, until_idle: bool) -> Callable[[], bool]:
         trainer = psutil.Process(pid)
     except psutil.NoSuchProcess as error:
         raise ConfigError(
-            f"--until-exit-of {pid}: there is no such process",
-            hint="use --until-idle to evaluate what is there already",
+            f"--until-exit-of {pid}: no such process",
+            hint="use --until-idle to evaluate existing checkpoints",
         ) from error
     return lambda: _is_gone(trainer)
 

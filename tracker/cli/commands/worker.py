@@ -23,20 +23,23 @@ PATH = click.Path(path_type=Path)
 
 
 @click.command("worker")
-@click.option("--config", "config_path", type=PATH, help=f"The watcher's configuration; default: {DEFAULT_NAME}.")
-@click.option("--database", default="", help=f"URL of the watcher's database, without it; ${QUEUE_URL_VARIABLE} too.")
-@click.option("--password-file", type=PATH, help=f"Its first line is the password; ${PASSWORD_VARIABLE} too.")
-@click.option("--work-dir", type=PATH, help="Folder for logs and half-done work; needed with --database.")
+@click.option("--config", "config_path", type=PATH, help=f"Configuration of the watcher. Default: {DEFAULT_NAME}.")
+@click.option(
+    "--database", default="", help=f"Database URL of the watcher, instead of --config. Also ${QUEUE_URL_VARIABLE}."
+)
+@click.option(
+    "--password-file", type=PATH, help=f"File with the database password in its first line. Also ${PASSWORD_VARIABLE}."
+)
+@click.option("--work-dir", type=PATH, help="Work folder for logs and partial results; required with --database.")
 def command(*, config_path: Path | None, database: str, password_file: Path | None, work_dir: Path | None) -> None:
-    """Evaluate plans of a watcher on this machine.
+    """Evaluate checkpoints for a watcher, on this or another machine.
 
-    Claims plans from the watcher's database, one after the other, serves and scores them here and hands the results
-    in. Any number of workers may run, on any machine that sees the checkpoints' pins under the same path. Ctrl-C gives
-    the plan back.
+    Claims evaluation plans from the watcher's database, one at a time. Start any number of workers, on any
+    machine that sees the pinned checkpoints under the same path. Ctrl-C releases the current plan.
     """
     url, password = database_from_environment()
     if database and config_path is not None:
-        raise ConfigError("--config and --database both name a database", hint="leave out one of them")
+        raise ConfigError("--config and --database are mutually exclusive", hint="remove one of them")
     database = database or url
     if config_path is None and database:
         password = read_secret(variable="", file=password_file, setting="--password") or password
@@ -67,7 +70,7 @@ def _place_of(config_path: Path, work_dir: Path | None) -> _Place:
 
 def _work(place: _Place) -> None:
     if place.work_dir is None:
-        raise ConfigError("--work-dir is missing", hint="name a folder on a local disk for logs and half-done work")
+        raise ConfigError("missing --work-dir", hint="pass a folder on a local disk for logs and partial results")
     console = Console()
     status = console.status("starting")
     events = logging.getLogger("eval_jobs.execute")

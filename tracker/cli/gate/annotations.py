@@ -74,7 +74,7 @@ def _shown(kind: str, lines: list[str]) -> list[str]:
     if len(lines) <= SHOWN_OF_A_KIND:
         return lines
     left_out = len(lines) - SHOWN_OF_A_KIND + 1
-    more = command(kind, "Gate", f"{left_out} more checks did not pass; the step summary has them")
+    more = command(kind, "Gate", f"{left_out} more checks did not pass; see the step summary")
     return [*lines[: SHOWN_OF_A_KIND - 1], more]
 
 

@@ -103,7 +103,7 @@ def _tag(check: GateCheck) -> str | None:
 def _numbers(check: BenchmarkCheck | None) -> Iterable[str]:
     if check is not None and check.compared is not None:
         yield f"scores: {scores_text(check)} ({answered_text(check)})"
-        yield f"change, 95 % interval: {gate_change_text(check)} ({level_text(check)})"
+        yield f"change, 95 % CI: {gate_change_text(check)} ({level_text(check)})"
         yield f"lost/gained: {lost_and_gained_text(check)}"
 
 

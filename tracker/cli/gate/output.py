@@ -64,7 +64,7 @@ def formats_for(environment: Mapping[str, str], explicit: GateFormat | None = No
 def gate_json(report: GateReport) -> str:
     """Return the whole answer as JSON."""
     # An older form of a command to a GitHub workflow, which counts anywhere in a line.
-    text = json_text(GateReport, report).replace("##[", "#\\u0023[")
+    text = json_text("gate", report).replace("##[", "#\\u0023[")
     return f"{text}\n"
 
 

@@ -103,7 +103,7 @@ def _stacked(check: GateCheck) -> Iterable[RenderableType]:
 def _table(checks: Iterable[GateCheck], *, is_wide: bool) -> Table:
     table = plain_table(padding=(0, 1, 0, 0))
     table.add_column("check", overflow="fold", min_width=8)
-    for name in ("scores", "change, 95 % interval", "lost/gained"):
+    for name in ("scores", "change, 95 % CI", "lost/gained"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("answer", no_wrap=True)
     if is_wide:

@@ -84,8 +84,8 @@ def deciding_text(report: GateReport) -> str:
     required = [check for check in checks_of(report) if check.required]
     if not required:
         if not checks_of(report):
-            return "nothing was measured and nothing is required, so nothing is shown"
-        return "required = false for all that was measured, so nothing is required and nothing decides"
+            return "nothing was measured and no check is required"
+        return "every measured check is advisory (required = false)"
     if report.word is GateWord.PASS:
         return f"passed {count_text(len(required), 'required check')}"
     return names_text([check.name for check in required if check.word is report.word])
@@ -93,12 +93,12 @@ def deciding_text(report: GateReport) -> str:
 
 def changed_lines(report: GateReport) -> tuple[str, ...]:
     """Return what differs on purpose, one harmless line each."""
-    return tuple(f"changed on purpose: {short_reason(phrase)}" for phrase in report.changed)
+    return tuple(f"intended difference: {short_reason(phrase)}" for phrase in report.changed)
 
 
 def alpha_text(report: GateReport) -> str:
     """Return how sure a REGRESSION is."""
-    return f"level {p_text(report.alpha)}: the chance, over all required benchmarks, to call a loss where there is none"
+    return f"family-wise error rate {p_text(report.alpha)} over the required benchmarks (Holm)"
 
 
 def scores_text(check: BenchmarkCheck) -> str:

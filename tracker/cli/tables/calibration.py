@@ -16,7 +16,7 @@ from tracker.domain.records.calibration import Calibration, Fitness, Repetition
 from tracker.domain.records.display import one_line, signed_text
 
 _STYLES: Mapping[Fitness, str] = {Fitness.FIT: "green", Fitness.UNFIT: "bold red", Fitness.UNSURE: "dim"}
-_MORE = "more samples, several answers to each (repeats), temperature 0 or a larger policy.min_effect help"
+_MORE = "to reduce noise: more samples, more repeats or temperature 0; or raise policy.min_effect"
 
 
 def repetitions(calibration: Calibration, min_effect: float) -> tuple[Repetition, ...]:
@@ -37,7 +37,7 @@ def calibration_table(calibration: Calibration, *, min_effect: float) -> Rendera
 def _table(found: tuple[Repetition, ...]) -> Table:
     table = plain_table()
     table.add_column("benchmark", overflow="fold", min_width=9)
-    for name in ("samples", "flips\n95 % interval", "other\ntext", "two scores differ\nby, 95 %"):
+    for name in ("samples", "flips\n95 % CI", "other\ntext", "noise,\n95 % bound"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True, min_width=6)
     for one in found:
@@ -56,23 +56,25 @@ def _table(found: tuple[Repetition, ...]) -> Table:
 def _notes(calibration: Calibration, found: tuple[Repetition, ...]) -> Iterator[Text]:
     for failure in calibration.failures:
         why = f"{one_line(failure.message)} [{failure.code}]"
-        yield Text.assemble((f"{one_line(failure.benchmark)} is not calibrated: ", "magenta"), why)
+        yield Text.assemble((f"{one_line(failure.benchmark)} not calibrated: ", "magenta"), why)
         yield Text(f"  {one_line(failure.hint)}", style="dim")
     if found:
         yield Text("")
         yield from _conclusions(found)
-        yield Text("from now on verdicts, comparisons and reports show this beside every difference", style="dim")
+        yield Text("verdicts, comparisons and reports now show this noise beside every difference", style="dim")
 
 
 def _conclusions(found: tuple[Repetition, ...]) -> Iterator[Text]:
     for one in found:
         if not one.shift:
             continue
-        moved = f"{one_line(one.benchmark)}: the second pass is {signed_text(one.shift)} off as a whole, which flips"
-        yield Text(f"{moved} do not explain: something changed between the passes", style="yellow")
+        moved = f"{one_line(one.benchmark)}: the second pass is shifted by {signed_text(one.shift)}, more than flips"
+        yield Text(f"{moved} explain: something changed between the passes", style="yellow")
     unfit = [one for one in found if one.fitness is Fitness.UNFIT]
     yield from (Text(one_line(unfit_text(one)), style="bold red") for one in unfit)
     if unfit:
         yield Text(f"  {_MORE}", style="dim")
     if any(one.fitness is Fitness.UNSURE for one in found):
-        yield Text("unsure: too few samples to show it either way; verdicts say what they can show", style="dim")
+        yield Text(
+            "unsure: not enough samples to decide; each verdict shows its minimum detectable effect", style="dim"
+        )

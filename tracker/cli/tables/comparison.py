@@ -20,11 +20,11 @@ def comparison_table(view: ComparisonView) -> RenderableType:
     """Return two checkpoints side by side: scores, what changed, how sure that is, and samples that changed."""
     parts: list[RenderableType] = [_sides(view.before, view.after), _compared_table(view.benchmarks)]
     if any(min(one.before.coverage, one.after.coverage) < 1 for one in view.benchmarks):
-        parts.append(Text("percent: share of the samples that have a score", style="bold yellow"))
+        parts.append(Text("percent: coverage (samples with a score)", style="bold yellow"))
     parts += repetition_lines(view.benchmarks)
     for refused in view.refused:
         reasons = "; ".join(one_line(reason) for reason in refused.reasons)
-        parts.append(Text.assemble((f"{one_line(refused.benchmark)} cannot be compared: ", "magenta"), reasons))
+        parts.append(Text.assemble((f"cannot compare {one_line(refused.benchmark)}: ", "magenta"), reasons))
     for compared in view.benchmarks:
         parts += _examples(compared)
     return Group(*parts)
@@ -66,7 +66,7 @@ def _sides(before: Side, after: Side) -> Text:
 def _compared_table(benchmarks: Sequence[ComparedBenchmark]) -> Table:
     table = plain_table(padding=(0, 1, 0, 0))
     table.add_column("benchmark", overflow="fold", min_width=8)
-    for name in ("scores", "change, 95 % interval", "lost/gained"):
+    for name in ("scores", "change, 95 % CI", "lost/gained"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for one in benchmarks:
@@ -95,7 +95,7 @@ def _p_values(one: ComparedBenchmark) -> str:
     p = f"p {p_text(one.p_two_sided)}"
     if one.p_two_sided_jitter is None:
         return p
-    return f"{p} (jitter: {p_text(one.p_two_sided_jitter)})"
+    return f"{p} (with noise: {p_text(one.p_two_sided_jitter)})"
 
 
 def _examples(compared: ComparedBenchmark) -> Iterable[RenderableType]:

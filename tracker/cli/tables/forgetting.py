@@ -36,7 +36,7 @@ def ledger_tables(ledger: RunLedger, *, subsets: int) -> RenderableType:
     """
     remarks = [Text(note, "dim") for benchmark in ledger.benchmarks for note in notes(benchmark)]
     if not ledger.steps:
-        return Group(Text(f"{one_line(ledger.run_id)}: no checkpoint has enough scores yet"), *remarks)
+        return Group(Text(f"{one_line(ledger.run_id)}: not enough scores yet"), *remarks)
     parts: list[RenderableType] = [
         run_title(ledger.run_id, ledger.steps),
         _summary(ledger.benchmarks, subsets),
@@ -55,7 +55,7 @@ def ledger_tables(ledger: RunLedger, *, subsets: int) -> RenderableType:
 def _summary(benchmarks: Iterable[BenchmarkLedger], subsets: int) -> Table:
     table = plain_table(padding=(0, 1, 0, 0))
     table.add_column("benchmark", overflow="fold", min_width=8)
-    for name in ("best", "steps", "now", "change (95 %)", "kept", "lost", "net", "by chance"):
+    for name in ("best", "steps", "now", "change, 95 % CI", "kept", "lost", "net", "by chance"):
         table.add_column(name, justify="right", no_wrap=True)
     for benchmark in benchmarks:
         table.add_row(Text(one_line(benchmark.benchmark), "bold"), *_cells(benchmark.whole))
@@ -111,7 +111,7 @@ def _lost(benchmark: BenchmarkLedger) -> Iterator[RenderableType]:
 def _sample_grid(sample: LostSample, before: int, after: int) -> Table:
     texts, life = sample.texts, Text(events_text(sample.events), "dim")
     if texts is None:
-        missing = Text(f"{one_line(sample.sample_id)} (its texts were not kept)")
+        missing = Text(f"{one_line(sample.sample_id)} (text not kept)")
         return sample_grid([("sample", missing), ("life", life)])
     return sample_grid(
         [

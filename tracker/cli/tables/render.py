@@ -93,7 +93,7 @@ def unfit_lines(found: Iterable[Repetition | None]) -> Iterable[Text]:
 
 
 def gaps_table(gaps: Sequence[Gap], *, last: int = 0) -> RenderableType:
-    """Return the checkpoints that were not evaluated, each with the reason and what to do.
+    """Return the checkpoints that were not evaluated, each with the reason and hint.
 
     Args:
         gaps: ordered by step.
@@ -103,7 +103,7 @@ def gaps_table(gaps: Sequence[Gap], *, last: int = 0) -> RenderableType:
     table = plain_table()
     table.add_column("not evaluated", justify="right", no_wrap=True)
     table.add_column("why", overflow="fold")
-    table.add_column("what to do", style="dim", overflow="fold")
+    table.add_column("hint", style="dim", overflow="fold")
     for gap in shown:
         table.add_row(str(gap.step), Text(f"{one_line(gap.message)} [{gap.code}]"), Text(one_line(gap.hint)))
     return Group("", *_earlier(len(gaps) - len(shown), "checkpoint"), table)
@@ -155,7 +155,7 @@ class _HistoryView:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         view = overview(self.reports)
         if not view.steps:
-            yield Text("nothing was evaluated yet")
+            yield Text("no results yet")
             return
         yield run_title(self.reports[0].run_id, view.steps)
         shown = replace(view, steps=view.steps[-self.last :])
@@ -182,12 +182,12 @@ def _findings(view: Overview) -> Iterable[RenderableType]:
     if not found:
         return
     yield Text("")
-    yield Text(f"found at step {view.steps[-1]} in subsets and in the length of answers:", style="dim")
+    yield Text(f"findings at step {view.steps[-1]} (subsets and answer lengths):", style="dim")
     width = max(len(_subject(finding)) for finding in found[:_MAX_FINDINGS])
     for finding in found[:_MAX_FINDINGS]:
         yield Text.assemble(f"{_subject(finding):<{width}}", "  ", _word(finding.word), _since(finding))
     if len(found) > _MAX_FINDINGS:
-        yield Text(f"and {len(found) - _MAX_FINDINGS} more: `tracker report` shows them", style="dim")
+        yield Text(f"and {len(found) - _MAX_FINDINGS} more (see `tracker report`)", style="dim")
 
 
 def _left(view: Overview) -> Iterable[Text]:
@@ -196,10 +196,10 @@ def _left(view: Overview) -> Iterable[Text]:
     for end in ends:
         names = [f"{c.step}:{c.digest[:DIGEST_SHOWN]}" for c, went_to in view.left if went_to == end]
         more = f" and {len(names) - _MAX_FINDINGS} more" if len(names) > _MAX_FINDINGS else ""
-        text = f"left behind when training went back to step {end}: {', '.join(names[:_MAX_FINDINGS])}{more}"
+        text = f"discarded when training restarted from step {end}: {', '.join(names[:_MAX_FINDINGS])}{more}"
         yield Text(text, style="dim")
     if ends:
-        yield Text("`tracker compare` takes these names", style="dim")
+        yield Text("`tracker compare` accepts these names", style="dim")
 
 
 def _since(verdict: Verdict) -> Text:
@@ -293,7 +293,7 @@ def _answered_legend(view: Overview) -> Iterable[Text]:
     steps = set(view.steps)
     shown = [verdict for (step, _), verdict in view.verdicts.items() if step in steps]
     if any(map(_is_partial, shown)):
-        yield Text("(percent): share of the samples that have a score, where it is not all", style="bold yellow")
+        yield Text("(percent): coverage (samples with a score), if below 100 %", style="bold yellow")
 
 
 def _word(word: VerdictWord) -> Text:
@@ -305,7 +305,7 @@ def _remark(verdict: Verdict) -> str:
     if verdict.word is VerdictWord.FIRST:
         return ""
     if verdict.word is VerdictWord.INCONCLUSIVE:
-        unseen = "" if verdict.mde is None else f"  (losses under {score_text(verdict.mde)} can go unseen)"
+        unseen = "" if verdict.mde is None else f"  (minimum detectable loss {score_text(verdict.mde)})"
         if verdict.comparisons:
             return unseen
         return f"  {one_line(reason_text(verdict))}"

@@ -3,9 +3,17 @@
 from typing import cast
 
 from pydantic import TypeAdapter
+from typing_extensions import TypedDict
 
 from tracker.domain.records.reason_text import latency_reason_text, reason_text
-from tracker.domain.records.types import Report
+from tracker.domain.records.types import Gap, Report
+
+
+class HistoryDocument(TypedDict):
+    """What `tracker history --json` prints; each verdict has a text and a code as its reason."""
+
+    reports: list[Report]
+    gaps: list[Gap]
 
 
 def report_document(report: Report) -> dict[str, object]:

@@ -22,7 +22,7 @@ WHOLE = 0.995
 
 def board_lines(board: Board) -> Iterator[RenderableType]:
     """Yield everything that is to be printed of a turn's results."""
-    yield Text(f"{one_line(board.sweep)}, turn of {time_text(board.due_at)}: {turn_state_text(board)}", "bold")
+    yield Text(f"{one_line(board.sweep)}, run of {time_text(board.due_at)}: {turn_state_text(board)}", "bold")
     if board.rows:
         yield ""
         yield score_table(board)
@@ -69,14 +69,14 @@ def turn_state_text(board: Board) -> str:
     """Return what became of a turn, in words."""
     asked = len(board.rows) or len(board.curves) + board.unanswered
     if board.unanswered:
-        return f"{board.state}, {count_text(board.unanswered, 'evaluation')} still to come"
+        return f"{board.state}, {count_text(board.unanswered, 'evaluation')} remaining"
     return f"{board.state}, {count_text(asked, 'evaluation')}"
 
 
 def list_table(
     sweeps: Sequence[tuple[Sweep, Sequence[Turn]]], answered: dict[tuple[str, datetime], int], now: datetime
 ) -> Table:
-    """Return one line for each sweep: when it comes, and what came of its last turn.
+    """Return one line for each sweep: its schedule and its last run.
 
     Args:
         sweeps: each with its turns, newest first.
@@ -84,7 +84,7 @@ def list_table(
         now: the present.
     """
     table = plain_table()
-    for name in ("sweep", "when", "last turn"):
+    for name in ("sweep", "when", "last run"):
         table.add_column(name)
     for sweep, turns in sweeps:
         timetable, zone = sweep.timetable, "UTC"
@@ -103,11 +103,11 @@ def list_table(
 
 def turn_text(turn: Turn, answered: int) -> str:
     """Return what became of a turn as one sentence."""
-    by_hand = "by hand, " if turn.by_hand else ""
+    by_hand = "on demand, " if turn.by_hand else ""
     missed = f", for {count_text(turn.missed + 1, 'time')}" if turn.missed else ""
     note = f": {turn.note}" if turn.note else ""
     if turn.state is TurnState.RUNNING:
-        return f"{by_hand}running, {answered} of {count_text(len(turn.plans), 'evaluation')} made{missed}{note}"
+        return f"{by_hand}running, {answered} of {count_text(len(turn.plans), 'evaluation')}{missed}{note}"
     if turn.state is TurnState.DONE and turn.plans:
         return f"{by_hand}done, {count_text(len(turn.plans), 'evaluation')}{missed}{note}"
     return f"{by_hand}{turn.state}{missed}{note}"
@@ -117,8 +117,8 @@ def turn_change_text(turn: Turn) -> str:
     """Return what has just become of a turn: that it began, ended or was left out."""
     if turn.state is not TurnState.RUNNING:
         return turn_text(turn, 0)
-    note = f"; not asked: {turn.note}" if turn.note else ""
-    return f"begins, {count_text(len(turn.plans), 'evaluation')}{note}"
+    note = f"; not evaluated: {turn.note}" if turn.note else ""
+    return f"started, {count_text(len(turn.plans), 'evaluation')}{note}"
 
 
 def time_text(time: datetime, zone: str = "UTC") -> str:
@@ -167,14 +167,11 @@ def _ms(percentiles: Percentiles | None) -> str:
 def _remarks(board: Board) -> Iterator[str]:
     scores = [score for row in board.rows for score in row.scores]
     if any(score.low is not None for score in scores):
-        yield "behind each score its 95 % interval over other questions like these"
+        yield "score, 95 % CI"
     if first := first_text(board):
-        yield (
-            f"below it the difference from {first} on the same questions, up is better, with its 95 % interval: "
-            "one that holds 0 shows none"
-        )
+        yield f"below: paired difference from {first} (positive is better), 95 % CI (contains 0: not significant)"
     if board.curves:
-        yield "times are the median and the 95th percentile"
+        yield "latency: median / 95th percentile"
     yield from dict.fromkeys(f"{score.benchmark}: {score.failure}" for score in scores if score.failure)
     if board.note:
-        yield f"not asked: {board.note}"
+        yield f"not evaluated: {board.note}"

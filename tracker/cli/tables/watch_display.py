@@ -38,7 +38,7 @@ class WatchDisplay:
         self._leader: Leader | None = None
         self._unsent = 0
         self._is_paused = False
-        self._spinner = Spinner("dots", text="looking for checkpoints")
+        self._spinner = Spinner("dots", text="scanning for checkpoints")
         self._live = Live(self._spinner, console=console, transient=True) if console.is_terminal else None
 
     def __enter__(self) -> Self:
@@ -55,15 +55,18 @@ class WatchDisplay:
     def stands_by(self, leader: Leader | None) -> None:
         """Say once who leads, and that this process waits for its end."""
         run = self._config.run.name
-        self._spinner.update(text=Text(f"standing by for run {run}", style="dim"))
+        self._spinner.update(text=Text(f"standby for run {run}", style="dim"))
         if leader is not None and leader != self._leader:
-            self._line("stand-by", f"{leader.sentence(run)}; this process takes over when that one ends")
+            self._line("standby", f"{leader.sentence(run)}; this process takes over when it stops")
             self._leader = leader
 
     def has_no_worker(self, config_path: Path) -> None:
         """Say how to start a worker, because this process starts none."""
         folder = self._config.run.state_dir
-        self._line("workers", f"none here: `tracker worker --config {config_path}` on any machine that sees {folder}")
+        self._line(
+            "workers",
+            f"no local worker: start `tracker worker --config {config_path}` on a machine with access to {folder}",
+        )
 
     def welcome(self, measurement: MeasurementPlan) -> None:
         """Say what is watched and how it is measured."""
@@ -72,12 +75,12 @@ class WatchDisplay:
         self._line("watching", f"{config.run.output_dir} for {config.watch.pattern}")
         self._line("scoring", f"{names} through {measurement.serve.engine_name}")
         if measurement.serve.trust_remote_code and measurement.serve.engine is not EngineKind.REMOTE:
-            what = "Python code that comes with a checkpoint is run (serve.trust_remote_code)"
-            self._line("trusting", what, style="yellow")
+            what = "executing Python code from checkpoints (serve.trust_remote_code)"
+            self._line("warning", what, style="yellow")
         if config.watch.allow_pickle:
-            what = "weights are unpickled, which can run code (watch.allow_pickle)"
-            self._line("trusting", what, style="yellow")
-        self._line("keeping", f"{config.run.state_dir} (Ctrl-C stops; the next start continues)")
+            what = "unpickling weights, which can execute code (watch.allow_pickle)"
+            self._line("warning", what, style="yellow")
+        self._line("state", f"{config.run.state_dir} (Ctrl-C stops; the next start continues)")
 
     def show_event(self, word: str, text: str) -> None:
         """Print one line that its caller makes."""
@@ -109,9 +112,9 @@ class WatchDisplay:
             reports = history.outlines(run)
             judged += len(reports)
             gaps += len(open_gaps(reports, history.gaps(run)))
-        text = f"{judged} checkpoints judged, {gaps} gaps; `tracker history` shows them"
+        text = f"{count_text(judged, 'checkpoint')} evaluated, {count_text(gaps, 'gap')} (see `tracker history`)"
         if self._unsent:
-            text += f"; {self._unsent} results wait for MLflow: the next `tracker watch` sends them"
+            text += f"; {self._unsent} results pending for MLflow (sent by the next `tracker watch`)"
         self._line("done", text, style="red" if self._unsent else "dim")
 
     # --- private
@@ -141,17 +144,17 @@ def _status(passed: Tick, state: QueueState) -> Text:
     if state.waiting:
         parts.append(_waiting(state))
     if passed.unsent:
-        parts.append(f"{passed.unsent} results wait for MLflow")
+        parts.append(f"{passed.unsent} results pending for MLflow")
     if passed.pending_alerts:
-        parts.append(f"{count_text(passed.pending_alerts, 'alert')} to be told")
-    return Text(one_line(" | ".join(parts)) or "looking for checkpoints", style="dim")
+        parts.append(f"{count_text(passed.pending_alerts, 'alert')} pending")
+    return Text(one_line(" | ".join(parts)) or "scanning for checkpoints", style="dim")
 
 
 def _waiting(state: QueueState) -> str:
     shown = ", ".join(str(one.step) for one in state.waiting[:_MAX_WAITING])
     more = state.counts["waiting"] - min(len(state.waiting), _MAX_WAITING)
     why = _why_waiting(state)
-    text = f"waiting: step {shown}"
+    text = f"pending: step {shown}"
     if more:
         text += f" and {more} more"
     if why:

@@ -35,10 +35,10 @@ CHECKPOINT = AlertSubject(kind=SubjectKind.CHECKPOINT)
 
 
 def alerts_for(report: Report, open_alerts: Sequence[Alert], later: Iterable[EvalRecord] = ()) -> tuple[Alert, ...]:
-    """Return what people must be told: losses that open or end, results that are missing or there again.
+    """Return the alerts of a report: losses that open or end, results that are missing or available again.
 
-    One loss is told once, however many checkpoints show it. Reports of steps before an alert's step never resolve it.
-    A result that is missing makes nobody blind when one of the `later` checkpoints, evaluated before, has it.
+    One loss is one alert, however many checkpoints show it. Reports of steps before an alert's step never resolve it.
+    A missing result is no blind spot when one of the `later` checkpoints, evaluated before, has it.
     """
     seen = {o.benchmark for record in later for o in record.results}
     blind = (_of_blind_spot(report, v) for v in report.verdicts if not (_is_missing(v) and v.benchmark in seen))
@@ -52,7 +52,7 @@ def loss_alerts(report: Report, open_alerts: Sequence[Alert]) -> tuple[Alert, ..
 
 
 def alert_of_acceptance(episode: Episode, acceptance: Acceptance) -> Alert:
-    """Return the end of a loss that somebody accepted."""
+    """Return the end of a loss that was accepted."""
     return Alert(
         fingerprint=_fingerprint_of(episode),
         run_id=episode.run_id,
@@ -60,7 +60,7 @@ def alert_of_acceptance(episode: Episode, acceptance: Acceptance) -> Alert:
         kind=AlertKind.LOSS,
         subject=_subject_of(episode),
         state=AlertState.RESOLVED,
-        message=f"{episode.benchmark}: its level at step {acceptance.step} was accepted: {acceptance.reason}",
+        message=f"{episode.benchmark}: level at step {acceptance.step} accepted: {acceptance.reason}",
         raised_at=acceptance.accepted_at,
     )
 
@@ -83,9 +83,9 @@ def alert_of_gap(gap: Gap) -> Alert:
 def alerts_of_calibration(
     calibration: Calibration, open_alerts: Sequence[Alert], *, min_effect: float
 ) -> tuple[Alert, ...]:
-    """Return which benchmarks a calibration shows to be unfit, each told once, and which ones no longer are.
+    """Return which benchmarks a calibration shows to be unfit, one alert each, and which ones no longer are.
 
-    One alert for each benchmark of a run, whatever its settings: whoever mends them calibrates again with others.
+    One alert for each benchmark of a run, whatever its settings: fixing them means to calibrate again with others.
     """
     run_id = calibration.plan.checkpoint.run_id
     firing = {a.fingerprint: a for a in open_alerts if a.state is AlertState.FIRING and a.run_id == run_id}
@@ -136,9 +136,9 @@ def _of_losses(report: Report) -> Iterator[Alert]:
 
 def _what_became_of(episode: Episode, verdict: Verdict | None, step: int) -> str:
     if episode.closed_by is Closing.SUPERSEDED:
-        return f": training went back to step {episode.closed_step}, before this loss was seen"
+        return f": loss discarded, training restarted from step {episode.closed_step}"
     if verdict is None:
-        return " is lost again: training went back to before its recovery"
+        return " regressed again: training restarted from before its recovery"
     return f" {verdict.word} at step {step}: {reason_text(verdict)}"
 
 
@@ -172,7 +172,7 @@ def _subject_of(episode: Episode) -> AlertSubject:
 
 def _of_repetition(found: Repetition) -> Alert:
     unfit = is_unfit(found)
-    fit = f"{found.benchmark} is no longer shown to be unfit: {repetition_text(found)}"
+    fit = f"{found.benchmark} is no longer flagged as too noisy: {repetition_text(found)}"
     return Alert(
         fingerprint=content_hash([found.run_id, found.benchmark, Fitness.UNFIT]),
         run_id=found.run_id,
@@ -200,7 +200,7 @@ def _of_blind_spot(report: Report, verdict: Verdict) -> Alert:
         subject=AlertSubject(kind=SubjectKind.BENCHMARK, name=verdict.benchmark),
         state=AlertState.FIRING if missing else AlertState.RESOLVED,
         message=f"{verdict.benchmark} {'' if missing else 'no longer '}missing at step {report.step}: {said}",
-        command=f"tracker run {shlex.quote(report.checkpoint.uri)}",
+        command=f"tracker evaluate {shlex.quote(report.checkpoint.uri)}",
         raised_at=report.created_at,
     )
 

@@ -96,9 +96,9 @@ def overdue(rhythm: Rhythm, factor: float, *, quiet_s: float, silent_s: float, n
     is_logging = silent_s <= limit_s
     if quiet_s <= limit_s * (LOGGING if is_logging else 1.0):
         return None
-    why = "the training hangs, has ended, saves less often, or saves elsewhere"
+    why = "training may have hung or ended, or may save less often or elsewhere"
     if is_logging:
-        why = "the training still logs: it saves less often, saves elsewhere, or cannot save"
+        why = "training still writes logs, but saves less often or elsewhere, or fails to save"
     return Alert(
         fingerprint=_cause(rhythm.run_id, AlertKind.OVERDUE),
         run_id=rhythm.run_id,
@@ -106,22 +106,22 @@ def overdue(rhythm: Rhythm, factor: float, *, quiet_s: float, silent_s: float, n
         kind=AlertKind.OVERDUE,
         subject=CHECKPOINT,
         state=AlertState.FIRING,
-        message=f"no checkpoint for {duration_text(quiet_s)} after step {rhythm.step}, usually one comes every "
-        f"{duration_text(usual_s)}: {why}",
+        message=f"no checkpoint for {duration_text(quiet_s)} since step {rhythm.step} "
+        f"(usual interval {duration_text(usual_s)}): {why}",
         command=looking(rhythm.run_id),
         raised_at=now,
     )
 
 
 def idle_queue(state: QueueState, run: str, idle_s: float, now: datetime) -> Alert:
-    """Return the alert that evaluations are left and nobody has worked on one for `idle_s`."""
+    """Return the alert that evaluations are pending and no worker has evaluated one for `idle_s`."""
     left = count_text(sum(state.unfinished.values()), "evaluation")
     steps = [waiting.step for waiting in state.waiting] + [one.plan.checkpoint.step for one in state.running]
     return _stuck(
         run,
         steps[0] if steps else 0,
-        f"{left} left, and nobody has worked on one for {duration_text(idle_s)}: "
-        "start a `tracker worker`, or look at why the workers fail",
+        f"{left} pending, no worker active for {duration_text(idle_s)}: "
+        "start a `tracker worker`, or check why the workers fail",
         now,
     )
 
@@ -133,8 +133,8 @@ def slow_plan(slow: Running, run: str, *, for_s: float, longest_s: float, now: d
     alert = _stuck(
         run,
         step,
-        f"step {step} has been evaluated for {duration_text(for_s)} by {slow.worker}{note}, those before took up to "
-        f"{duration_text(longest_s)}: look at the log of that worker",
+        f"evaluation of step {step} has been running for {duration_text(for_s)} on {slow.worker}{note}; "
+        f"earlier ones took at most {duration_text(longest_s)}: check the log of that worker",
         now,
     )
     return replace(alert, command=looking(slow.plan.checkpoint.run_id))
@@ -142,9 +142,9 @@ def slow_plan(slow: Running, run: str, *, for_s: float, longest_s: float, now: d
 
 def over(alert: Alert, now: datetime, *, is_training: bool) -> Alert:
     """Return the end of such an alert."""
-    why = "evaluations go on, or none is left"
+    why = "evaluations are running again, or none is pending"
     if alert.kind is AlertKind.OVERDUE:
-        why = "checkpoints come again" if is_training else "the training has ended"
+        why = "new checkpoints are arriving" if is_training else "training has ended"
     return replace(alert, state=AlertState.RESOLVED, message=why, raised_at=now)
 
 
@@ -152,7 +152,7 @@ def ends_of_unknown(run: str, step: int, now: datetime) -> tuple[Alert, Alert]:
     """Return the ends of what a process may have told and not noted, because it was killed in between."""
     stuck = _stuck(run, step, "", now)
     late = replace(stuck, fingerprint=_cause(run, AlertKind.OVERDUE), kind=AlertKind.OVERDUE, subject=CHECKPOINT)
-    why = "told by a tracker that was killed; it is told anew if it lasts"
+    why = "raised by a tracker that was killed; raised again if it persists"
     return (
         replace(stuck, state=AlertState.RESOLVED, message=why),
         replace(late, state=AlertState.RESOLVED, message=why),

@@ -29,7 +29,7 @@ MAX_COMMAND_CHARS = 500
 """A longer command is left out: cut, it would be another one."""
 MAX_LINK_CHARS = 500
 
-LOST = "Lost, for example"
+LOST = "Examples of lost samples"
 LINK = "Open the run"
 
 
@@ -192,17 +192,14 @@ def bytes_long(text: str) -> int:
 # --- private
 
 _HEADLINES: dict[AlertKind, tuple[str, str]] = {
-    AlertKind.LOSS: ("{subject} regressed", "{subject}: the loss is over"),
-    AlertKind.LATENCY: ("slower: {subject}", "no longer slower: {subject}"),
-    AlertKind.MISSING: ("{subject} was not measured", "{subject} is measured again"),
-    AlertKind.CHECKPOINT: ("the checkpoint will not be evaluated", "the checkpoint was evaluated after all"),
-    AlertKind.OVERDUE: ("no checkpoint for much longer than usual", "the wait for a checkpoint is over"),
-    AlertKind.STUCK: ("the evaluation is stuck", "the evaluation goes on"),
-    AlertKind.UNFIT: (
-        "{subject} is unfit: repeating it changes its score",
-        "{subject} is not shown to be unfit any more",
-    ),
-    AlertKind.TEST: ("a test, nothing happened", "the test is over"),
+    AlertKind.LOSS: ("{subject} regressed", "{subject} no longer regressed"),
+    AlertKind.LATENCY: ("{subject}: slower", "{subject}: no longer slower"),
+    AlertKind.MISSING: ("{subject} has no result", "{subject} has a result again"),
+    AlertKind.CHECKPOINT: ("checkpoint will not be evaluated", "checkpoint was evaluated after all"),
+    AlertKind.OVERDUE: ("checkpoint overdue", "checkpoint no longer overdue"),
+    AlertKind.STUCK: ("evaluation stuck", "evaluation no longer stuck"),
+    AlertKind.UNFIT: ("{subject} is too noisy", "{subject} is no longer flagged as too noisy"),
+    AlertKind.TEST: ("test alert, no action needed", "test alert resolved"),
 }
 
 
@@ -216,7 +213,7 @@ def _facts(alert: Alert, evidence: AlertEvidence) -> Iterator[tuple[str, str]]:
     if evidence.n_common:
         yield ("requests" if evidence.is_ratio else "samples"), _count_text(evidence)
     is_firing = alert.state is AlertState.FIRING
-    yield ("since" if is_firing else "over since"), f"{alert.raised_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    yield ("since" if is_firing else "resolved at"), f"{alert.raised_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _change_text(evidence: AlertEvidence, change: float) -> str:
@@ -224,15 +221,15 @@ def _change_text(evidence: AlertEvidence, change: float) -> str:
     text = as_text(change)
     if evidence.ci_low is None or evidence.ci_high is None:
         return text
-    return f"{text} (95 % interval {as_text(evidence.ci_low)} to {as_text(evidence.ci_high)})"
+    return f"{text} (95 % CI {as_text(evidence.ci_low)} to {as_text(evidence.ci_high)})"
 
 
 def _times_text(ratio: float) -> str:
-    return f"{score_text(ratio)} times"
+    return f"{score_text(ratio)}x"
 
 
 def _count_text(evidence: AlertEvidence) -> str:
     if evidence.is_ratio:
         return f"{evidence.n_common} on both sides"
-    common = count_text(evidence.n_common, "sample")
-    return f"{evidence.n_lost} lost and {evidence.n_gained} gained of {common} on both sides"
+    paired = count_text(evidence.n_common, "paired sample")
+    return f"{evidence.n_lost} lost, {evidence.n_gained} gained of {paired}"

@@ -42,5 +42,5 @@ def _alias_part(benchmark: str) -> str:
 
 def _champion(alias: str, best: Best) -> Champion:
     what = best.benchmarks[0] if len(best.benchmarks) == 1 else f"{len(best.benchmarks)} benchmarks"
-    reason = f"{what}: the best block is {steps_text(best.block)}, its mean is {best.mean:.3f}"
+    reason = f"{what}: best block {steps_text(best.block)}, mean {best.mean:.3f}"
     return Champion(alias=alias, checkpoint=best.checkpoint, plan_id=best.plan.id, reason=reason)

@@ -16,9 +16,9 @@ from tracker.domain.scores.run_scores import RunScores
 
 LAST = "one of the last {count}"
 FIRST = "first of the run"
-BEST = "best at {names}"
+BEST = "best on {names}"
 BEST_OF_SUITE = "best of the run"
-REFERENCE = "latency is compared with it"
+REFERENCE = "latency reference"
 BASELINE = "policy.baseline"
 UNFINISHED = "not evaluated yet"
 

@@ -54,7 +54,7 @@ def calibration_of(record: EvalRecord, *, min_coverage: float) -> Calibration:
     tried = [_tried(name, record.outcomes, min_coverage) for name in names]
     return Calibration(
         plan=record.plan,
-        engine=None if record.engine is None else replace(record.engine, canaries=()),  # long, and said nowhere
+        engine=None if record.engine is None else replace(record.engine, canaries=()),  # long, and never shown
         benchmarks=tuple(t for t in tried if isinstance(t, AskedTwice)),
         failures=tuple(t for t in tried if isinstance(t, BenchmarkFailure)),
         started_at=record.started_at,
@@ -226,7 +226,7 @@ def _tried(name: str, outcomes: Sequence[Outcome], min_coverage: float) -> Asked
         results.append(outcome)
     fingerprint = results[0].fingerprint if results else ""
     if len(results) != 2:
-        return _failure(name, fingerprint, f"{len(results)} of 2 passes over {name} gave a result")
+        return _failure(name, fingerprint, f"{len(results)} of 2 passes over {name} have a result")
     asked = asked_twice(results[0], results[1])
     if asked is not None and asked.samples >= min_coverage * asked.planned:
         return asked
@@ -238,9 +238,9 @@ def _too_few(name: str, results: Sequence[EvalResult], asked: AskedTwice | None)
     detail = first_detail(samples)
     both = 0 if asked is None else asked.samples
     planned = len({s.sample_id for s in samples})
-    text = f"only {both} of {planned} samples of {name} have a score in both passes"
+    text = f"only {both} of {planned} samples of {name} scored in both passes"
     if detail:
-        return f"{text}; the first that has none: {detail}"
+        return f"{text}; first failure: {detail}"
     return text
 
 
@@ -250,7 +250,7 @@ def _failure(name: str, fingerprint: str, message: str) -> BenchmarkFailure:
         fingerprint=fingerprint,
         code=Incomparable.code,
         message=message,
-        hint="`tracker calibrate` asks again",
+        hint="rerun `tracker calibrate`",
         retryable=False,
     )
 
@@ -271,23 +271,22 @@ def _changed(calibration: Calibration, asked: AskedTwice, measured: MeasurementS
     if now is None:
         return ""
     if then is None:
-        return "its engine is not known"
+        return "engine unknown"
     return _changed_engine(now, then)
 
 
 def _changed_engine(now: EngineInfo, then: EngineInfo) -> str:
     if (now.name, now.version) != (then.name, then.version):
-        return f"the engine is {_engine_text(now)}, was {_engine_text(then)}"
+        return f"engine is {_engine_text(now)}, was {_engine_text(then)}"
     if now.is_batch_invariant != then.is_batch_invariant:
-        other = "no longer depends" if now.is_batch_invariant else "now depends"
-        return f"an answer {other} on what else is in the batch"
+        return f"outputs are {'now' if now.is_batch_invariant else 'no longer'} batch-invariant"
     if now.device and then.device:
         if now.device == then.device:
             return ""
-        return f"the device is {now.device}, was {then.device}"
+        return f"device is {now.device}, was {then.device}"
     if now.machine == then.machine:
         return ""
-    return "the engine runs on another machine"
+    return "engine runs on another machine"
 
 
 def _engine_text(engine: EngineInfo | None) -> str:

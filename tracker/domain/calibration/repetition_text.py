@@ -1,4 +1,4 @@
-"""How it is said what repeating an evaluation changes. Pure.
+"""Run-to-run noise of an evaluation, in words. Pure.
 
 repetition_text(found)      # "repeating the evaluation flips 0.4 % of the samples, ±0.002"
 """
@@ -26,7 +26,7 @@ def rate_text(share: float) -> str:
 def flips_text(found: Repetition) -> str:
     """Return how many samples flip: `0.4 % of the samples`, or how few where none did."""
     if found.flips == 0:
-        return f"none of {found.samples} samples (at most {rate_text(found.flip_rate_high)})"
+        return f"none of {found.samples} samples (95 % CI up to {rate_text(found.flip_rate_high)})"
     return f"{rate_text(found.flips / found.samples)} of the samples"
 
 
@@ -50,10 +50,10 @@ def repetition_text(found: Repetition) -> str:
 def short_text(found: Repetition) -> str:
     """Return the same in a few words, to stand behind a verdict."""
     if found.stale:
-        return "its calibration is stale"
+        return "calibration is stale"
     if found.noise == 0:
-        return "repeating it flips nothing"
-    return f"repeating it alone: {change_text(found.noise)}"
+        return "no flips between repeats"
+    return f"run-to-run noise {change_text(found.noise)}"
 
 
 def repetitions_text(found: Sequence[Repetition]) -> str:
@@ -63,19 +63,15 @@ def repetitions_text(found: Sequence[Repetition]) -> str:
     stale = [one.benchmark for one in found if one.stale]
     parts = (
         f"repeating the evaluation flips: {'; '.join([*fresh[:_SHOWN], *more])}" if fresh else "",
-        f"calibrated before something changed, `tracker calibrate` again: {names_text(stale)}" if stale else "",
+        f"calibration is stale, rerun `tracker calibrate`: {names_text(stale)}" if stale else "",
     )
     return "; ".join(part for part in parts if part)
 
 
 def unfit_text(found: Repetition) -> str:
     """Return why a benchmark cannot show the smallest effect that counts."""
-    by = "as a whole by" if found.shift else "by"
-    size = score_text(abs(found.shift)) if found.shift else change_text(found.noise)
-    return (
-        f"{found.benchmark} is unfit: repeating the evaluation alone moves it {by} {size}, and policy.min_effect is "
-        f"{found.min_effect:.2g}"
-    )
+    size = f"in mean by {score_text(abs(found.shift))}" if found.shift else f"by {change_text(found.noise)}"
+    return f"{found.benchmark} is too noisy: repeats differ {size}, more than policy.min_effect {found.min_effect:.2g}"
 
 
 def is_unfit(found: Repetition | None) -> bool:

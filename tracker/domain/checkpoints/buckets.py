@@ -43,11 +43,11 @@ class S3Access:
     """How a bucket is reached; keys come from AWS's own environment variables and files."""
 
     endpoint_url: str = ""
-    """Server that speaks S3, such as https://minio:9000; default: AWS_ENDPOINT_URL, else AWS."""
+    """URL of an S3-compatible server, such as https://minio:9000. Default: AWS_ENDPOINT_URL, then AWS."""
     region: str = ""
-    """Region of the bucket; default: AWS_REGION or the profile's."""
+    """Region of the bucket. Default: AWS_REGION, then the profile's region."""
     anonymous: bool = False
-    """Read a public bucket without any key."""
+    """Read a public bucket without credentials."""
 
 
 def parse_location(uri: str) -> S3Location:
@@ -58,7 +58,7 @@ def parse_location(uri: str) -> S3Location:
     """
     bucket, _, prefix = uri.removeprefix(SCHEME).partition("/")
     if not uri.startswith(SCHEME) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.:_-]*", bucket):
-        raise ConfigError(f"{uri!r} is no place of checkpoints", hint="write a folder, or s3://bucket/prefix")
+        raise ConfigError(f"invalid checkpoint location {uri!r}", hint="use a folder or s3://bucket/prefix")
     prefix = prefix.strip("/")
     return S3Location(bucket=bucket, prefix=f"{prefix}/" if prefix else "")
 
@@ -73,7 +73,7 @@ def demand_whole_weights(facts: Facts) -> NotYet | None:
     if not weights:
         return None
     return not_yet(
-        f"it holds {weights[0]} and no safetensors, which alone are read from a bucket",
+        f"found {weights[0]} but no safetensors (the only format supported in buckets)",
         hint="upload safetensors, or mount the bucket and watch the folder with watch.polling = true",
     )
 

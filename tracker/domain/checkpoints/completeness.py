@@ -36,6 +36,7 @@ from tracker.domain.checkpoints.listing import (
 from tracker.domain.checkpoints.raw_state import RawLayout, check_config, find_raw
 from tracker.domain.checkpoints.unusable import NotYet, Rejected
 from tracker.domain.checkpoints.unusable import not_yet as _not_yet
+from tracker.domain.records.display import count_text
 
 __all__ = ["Complete", "Habits", "NotYet", "Readiness", "Rejected", "assess"]
 
@@ -101,7 +102,7 @@ def assess(listing: Listing, habits: Habits | None = None, *, allow_pickle: bool
     """Return whether the checkpoint is complete, not yet, or never will be, with the first reason found."""
     habits = habits or Habits()
     if listing.facts.problem:
-        return _not_yet(f"it cannot be listed: {listing.facts.problem}", hint="give the tracker's user read permission")
+        return _not_yet(f"cannot list its files: {listing.facts.problem}", hint="grant the tracker read permission")
     layout = _layout(listing, allow_pickle=allow_pickle)
     if not isinstance(layout, _Layout):
         return layout
@@ -121,7 +122,7 @@ class _Layout:
     weights: tuple[str, ...]
     config: str
     tensors: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Tensors that the index puts into each shard."""
+    """Tensors that the index maps to each shard."""
     raw: RawLayout | None = None
 
 
@@ -148,7 +149,7 @@ def _of_full(listing: Listing) -> _Layout | NotYet | Rejected:
     if SINGLE in names and INDEX in names:
         return Rejected(
             code=CheckpointIncomplete.code,
-            reason=f"it holds {SINGLE} and {INDEX}: two saves are mixed, and which weights are meant is unknown",
+            reason=f"found both {SINGLE} and {INDEX}: files of two saves are mixed",
             hint="delete the files of the older save",
         )
     if SINGLE in names:
@@ -175,7 +176,7 @@ def _sharded(listing: Listing) -> _Layout | NotYet | Rejected:
         if not isinstance(shard, str) or "/" in shard or not shard.endswith(".safetensors"):
             return Rejected(
                 code=CheckpointUnreadable.code,
-                reason=f"{INDEX} puts tensor {tensor} into {shard!r}, which is no safetensors file of the folder",
+                reason=f"{INDEX} maps tensor {tensor} to {shard!r}, which is not a safetensors file in the folder",
                 hint="save the checkpoint again with save_pretrained(safe_serialization=True)",
             )
         tensors.setdefault(shard, set()).add(str(tensor))
@@ -189,20 +190,20 @@ def _sharded(listing: Listing) -> _Layout | NotYet | Rejected:
 
 def _without_weights(facts: Facts, names: frozenset[str]) -> NotYet | Rejected:
     if any(_SHARD.match(name) for name in names):
-        return _not_yet(f"{INDEX} is missing, so how many shards there should be is unknown")
+        return _not_yet(f"{INDEX} is missing, so the number of shards is unknown")
     if any(is_temporary(name) for name in names):
-        return _not_yet("its weights are still being written to a temporary file")
+        return _not_yet("weights are still being written to a temporary file")
     pickles = sorted(name for name in names if _PICKLE.match(name))
     if pickles:
         return Rejected(
             code=CheckpointUnsafe.code,
-            reason=f"its weights are a pickle ({pickles[0]}), which can run code when it is loaded",
+            reason=f"weights are a pickle ({pickles[0]}), and unpickling can execute code",
             hint="save as safetensors: save_safetensors=True in TrainingArguments, or convert the file once",
         )
     raw = sorted(name for name in facts.folders if is_state_folder(name))
     if raw:
-        return _not_yet(f"it holds the sharded training state {raw[0]}, which is not whole, and no {SINGLE}")
-    return _not_yet(f"it holds no weights: neither {SINGLE} nor {INDEX} nor {ADAPTER}" if names else "it is empty")
+        return _not_yet(f"found an incomplete sharded training state {raw[0]} and no {SINGLE}")
+    return _not_yet(f"no weights: {SINGLE}, {INDEX} and {ADAPTER} are missing" if names else "folder is empty")
 
 
 def _check_links(listing: Listing, layout: _Layout, _: Habits) -> Objection:
@@ -211,8 +212,8 @@ def _check_links(listing: Listing, layout: _Layout, _: Habits) -> Objection:
         if fact is not None and fact.outside:
             return Rejected(
                 code=CheckpointUnsafe.code,
-                reason=f"{name} is a link to a place outside the watched folder",
-                hint="replace the link by the file, or evaluate the checkpoint alone with `tracker run`",
+                reason=f"{name} links to a path outside the watched folder",
+                hint="replace the link with the file, or evaluate this checkpoint with `tracker evaluate`",
             )
     return None
 
@@ -234,14 +235,14 @@ def _check_shard(listing: Listing, name: str, expected: frozenset[str] | None) -
     if isinstance(header, Broken):
         return _not_yet(f"{name} {header.text}", code=header.code)
     if header is None or header.end != fact.size:
-        should = f"{header.end} by its own header" if header else "longer"
-        return _not_yet(f"{name} is {fact.size} bytes long and should be {should}")
+        expected_size = f"{header.end} according to its header" if header else "more"
+        return _not_yet(f"{name} has {count_text(fact.size, 'byte')}, expected {expected_size}")
     absent = sorted((expected or frozenset()) - header.tensors)
     if absent:
-        return _not_yet(f"{name} does not hold tensor {absent[0]}, which {INDEX} puts there")
+        return _not_yet(f"{name} does not contain tensor {absent[0]} listed in {INDEX}")
     if header.tensors:
         return None
-    return _not_yet(f"{name} holds no tensor", code=CheckpointUnreadable.code)
+    return _not_yet(f"{name} contains no tensors", code=CheckpointUnreadable.code)
 
 
 def _check_config(listing: Listing, layout: _Layout, _: Habits) -> Objection:
@@ -255,8 +256,8 @@ def _check_config(listing: Listing, layout: _Layout, _: Habits) -> Objection:
     if layout.format is CheckpointFormat.LORA and not _base_model(document):
         return Rejected(
             code=CheckpointUnreadable.code,
-            reason=f"{ADAPTER_CONFIG} names no base model (base_model_name_or_path)",
-            hint="write the path of the base model into it",
+            reason=f"missing base_model_name_or_path in {ADAPTER_CONFIG}",
+            hint="set it to the path of the base model",
         )
     return None
 
@@ -265,7 +266,7 @@ def _check_temporaries(listing: Listing, _: _Layout, __: Habits) -> Objection:
     name = _temporary(listing.facts)
     if name is None:
         return None
-    return _not_yet(f"a temporary file is left: {name}")
+    return _not_yet(f"temporary file {name} still exists")
 
 
 def _check_trainer_state(listing: Listing, _: _Layout, habits: Habits) -> Objection:
@@ -279,7 +280,7 @@ def _check_trainer_state(listing: Listing, _: _Layout, habits: Habits) -> Object
         return _not_yet(f"{TRAINER_STATE} {document.text}", code=document.code)
     step = document.get("global_step")
     if listing.step is not None and step != listing.step:
-        return _not_yet(f"{TRAINER_STATE} says step {step}, the folder's name says {listing.step}")
+        return _not_yet(f"{TRAINER_STATE} has step {step}, the folder name has {listing.step}")
     return None
 
 
@@ -287,7 +288,7 @@ def _sign_of_state(facts: Facts, habits: Habits) -> str | None:
     """Return what shows that the trainer writes its state, too."""
     for name in sorted(facts.names()):
         if _RESUME_STATE.match(name):
-            return f"{name} is there"
+            return f"{name} exists"
     if habits.trainer_state:
         return "earlier checkpoints of the run have it"
     return None

@@ -11,9 +11,7 @@ from tracker.domain.checkpoints.unusable import NotYet, Rejected
 from tracker.domain.checkpoints.watching import missed_steps
 from tracker.domain.records.types import Gap
 
-ROTATION_HINT = (
-    "keep more checkpoints (save_total_limit) or save less often, and let the tracker run while training runs"
-)
+ROTATION_HINT = "keep more checkpoints (save_total_limit) or save less often, and run the tracker during training"
 
 
 class Gaps:
@@ -62,7 +60,7 @@ class Gaps:
                 known[step] = None
                 if step > self._joined[run_id]:
                     place = _sibling(self._places[run_id], step)
-                    self.add_vanished(place, "was never seen, though the trainer saves in this rhythm", now)
+                    self.add_vanished(place, "was never seen, although it was due by the save interval", now)
         self._is_first_look = False
 
     def remember_step(self, place: Site, save_every: int | None, *, was_watched: bool = False) -> None:

@@ -17,7 +17,7 @@ from tracker.domain.checkpoints.pin import Pin
 from tracker.domain.checkpoints.unusable import NotYet
 from tracker.domain.checkpoints.watching import FileChange, change_of
 
-_UNSEEN = NotYet(code=CheckpointIncomplete.code, reason="it had just been begun", hint="")
+_UNSEEN = NotYet(code=CheckpointIncomplete.code, reason="saving had only just started", hint="")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,16 +33,17 @@ from tracker.domain.checkpoints.listing import (
     StateIndex,
 )
 from tracker.domain.checkpoints.unusable import NotYet, Rejected, not_yet
+from tracker.domain.records.display import count_text
 
 SINGLE_BINS = ("pytorch_model.bin", "adapter_model.bin", "pytorch_model_fsdp.bin")
 """Whole weights in one pickle; the last one is what accelerate writes for FSDP with FULL_STATE_DICT."""
 
 PICKLE_HINT = (
-    "save as safetensors; or, if nobody else can write to that folder, set watch.allow_pickle = true to convert it"
+    "save as safetensors; or, if no one else can write to that folder, set watch.allow_pickle = true to convert it"
 )
 CONFIG_HINT = (
-    "a sharded state comes without one: set watch.config_from to a folder with the model's config.json and tokenizer, "
-    "such as the base model's"
+    "sharded states do not include it: set watch.config_from to a folder with the model's config.json and tokenizer, "
+    "such as the base model"
 )
 
 _OPTIM = re.compile(r"(?:bf16_|fp16_)?zero_pp_rank_([0-9]+)_mp_rank_([0-9]+)_optim_states\.pt$")
@@ -98,13 +99,11 @@ def check_config(listing: Listing, layout: RawLayout) -> NotYet | Rejected | Non
     if isinstance(found, Broken):
         return not_yet(f"{name} in {raw.config_from} {found.text}", code=found.code, hint=CONFIG_HINT)
     if found is None:
-        where = f", nor does {raw.config_from}" if raw.is_given else ""
-        return _rejected(f"it holds no {name}{where}", hint=CONFIG_HINT)
+        where = f", also not in {raw.config_from}" if raw.is_given else ""
+        return _rejected(f"no {name}{where}", hint=CONFIG_HINT)
     if not _is_certain(name, found, raw):
-        return _rejected(
-            f"it holds no {name}, and whether the one in {raw.config_from} is of this model is not certain",
-            hint=CONFIG_HINT,
-        )
+        reason = f"no {name}, and the one in {raw.config_from} may belong to another model"
+        return _rejected(reason, hint=CONFIG_HINT)
     return None
 
 
@@ -129,7 +128,7 @@ def _rejected(reason: str, *, code: str = CheckpointIncomplete.code, hint: str) 
 def _refused_pickle(names: frozenset[str]) -> Rejected:
     first = BIN_INDEX if BIN_INDEX in names else next(name for name in SINGLE_BINS if name in names)
     return _rejected(
-        f"its weights are a pickle ({first}), which can run code when it is loaded",
+        f"weights are a pickle ({first}), and unpickling can execute code",
         code=CheckpointUnsafe.code,
         hint=PICKLE_HINT,
     )
@@ -149,7 +148,7 @@ def _torch(listing: Listing) -> RawLayout | NotYet | Rejected:
     single = next((name for name in SINGLE_BINS if name in names), None)
     if single is not None and BIN_INDEX in names:
         return _rejected(
-            f"it holds {single} and {BIN_INDEX}: two saves are mixed, and which weights are meant is unknown",
+            f"found both {single} and {BIN_INDEX}: files of two saves are mixed",
             hint="delete the files of the older save",
         )
     files = (single,) if single is not None else _shards(listing)
@@ -171,7 +170,7 @@ def _shards(listing: Listing) -> tuple[str, ...] | NotYet | Rejected:
     for name in files:
         if "/" in name or not name.endswith(".bin"):
             return _rejected(
-                f"{BIN_INDEX} names {name!r}, which is no file of the folder",
+                f"{BIN_INDEX} lists {name!r}, which is not a file in the folder",
                 code=CheckpointUnreadable.code,
                 hint="save the checkpoint again",
             )
@@ -209,7 +208,7 @@ def _dcp(listing: Listing) -> RawLayout | NotYet | Rejected:
 
 def _no_index(listing: Listing) -> NotYet:
     where = f"{FSDP_FOLDER}/" if FSDP_FOLDER in listing.facts.folders else ""
-    return not_yet(f"{where}{DCP_INDEX}, which is written when every rank has saved, is missing")
+    return not_yet(f"{where}{DCP_INDEX} is missing: not all ranks have finished saving")
 
 
 def _broken_index(index: Broken, name: str) -> NotYet | Rejected:
@@ -225,11 +224,11 @@ def _absent_files(listing: Listing, index: StateIndex, prefix: str, *, is_lora: 
         if fact is None:
             return not_yet(f"{prefix}{name} is missing: that rank has not saved")
         if fact.size < end:
-            return not_yet(f"{prefix}{name} is {fact.size} bytes long and should be at least {end} by {DCP_INDEX}")
+            return not_yet(f"{prefix}{name} has {count_text(fact.size, 'byte')}, expected at least {end} ({DCP_INDEX})")
     if ADAPTER_CONFIG in listing.documents and not is_lora:
         return _rejected(
-            "it holds adapter_config.json and a state with more than an adapter",
-            hint="let the trainer save the adapter alone (save_pretrained)",
+            "found adapter_config.json, but the state contains more than an adapter",
+            hint="let the trainer save only the adapter (save_pretrained)",
         )
     return None
 
@@ -241,9 +240,9 @@ def _zero(listing: Listing) -> RawLayout | NotYet | Rejected:
     if LATEST in facts.names():
         folder, prefix, extra = listing.raw.latest, f"{listing.raw.latest}/", (LATEST,)
         if folder not in facts.folders:
-            return not_yet(f"{LATEST} names {folder!r}, and there is no such folder")
+            return not_yet(f"{LATEST} references {folder!r}, but that folder does not exist")
     if ADAPTER_CONFIG in listing.documents:
-        return not_yet("it holds a DeepSpeed state and adapter_config.json, and no adapter_model.safetensors")
+        return not_yet("found a DeepSpeed state and adapter_config.json, but no adapter_model.safetensors")
     states = (f.name for f in facts.files if f.name.endswith("_states.pt"))
     files = tuple(sorted(name for name in states if name.startswith(prefix)))
     names = [name.removeprefix(prefix) for name in files]
@@ -266,12 +265,12 @@ def _unlike_zero(names: list[str]) -> Rejected | None:
     if len(_tensor_ranks(names)) > 1:
         what = "tensor-parallel ranks"
     elif any(_OTHER_PARALLEL.match(name) for name in names):
-        what = "pipeline stages or experts in files of their own"
+        what = "pipeline stages or experts in separate files"
     else:
         return None
     return _rejected(
-        f"its DeepSpeed state holds {what}, and DeepSpeed's zero_to_fp32 cannot put those together",
-        hint="let the trainer save whole weights (stage3_gather_16bit_weights_on_model_save, or save_pretrained)",
+        f"DeepSpeed state has {what}, which zero_to_fp32 cannot consolidate",
+        hint="let the trainer save full weights (stage3_gather_16bit_weights_on_model_save, or save_pretrained)",
     )
 
 

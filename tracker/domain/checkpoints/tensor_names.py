@@ -122,10 +122,10 @@ def compare_weights(content: WeightsContent, config: Document, earlier: Earlier)
     missing = [name for name in absent if not _may_be_absent(name, config)]
     changed = changed_settings(config, earlier.config)
     if missing and not changed:
-        return Soundness(fault=f"{tensors_text(missing)} missing, which step {earlier.step} of the run has")
+        return Soundness(fault=f"{tensors_text(missing)} missing, but present at step {earlier.step}")
     lost = _zeroed(content, earlier)
     if lost:
-        return Soundness(fault=f"{tensors_text(lost)} all zeros now, and not at step {earlier.step} of the run")
+        return Soundness(fault=f"{tensors_text(lost)} all zeros, but not at step {earlier.step}")
     return Soundness(notes=tuple(_notes(content, earlier, absent, changed)))
 
 
@@ -182,16 +182,16 @@ def _notes(content: WeightsContent, earlier: Earlier, absent: list[str], changed
     tensors = {t.name: t for t in content.tensors}
     before, notes = f"step {earlier.step}", []
     if changed:
-        notes.append(f"its configuration differs from that of {before} in {', '.join(changed[:5])}")
+        notes.append(f"configuration differs from {before} in {', '.join(changed[:5])}")
     if absent:
-        notes.append(f"{tensors_text(absent)} missing, which {before} has")
+        notes.append(f"{tensors_text(absent)} missing, but present at {before}")
     if more := sorted(tensors.keys() - earlier.tensors.keys()):
         notes.append(f"{tensors_text(more)} new since {before}")
     both = [(tensors[name], earlier.tensors[name]) for name in sorted(tensors.keys() & earlier.tensors.keys())]
     if other := [now.name for now, then in both if now.shape != then.shape]:
-        notes.append(f"{tensors_text(other)} of another shape than at {before}")
+        notes.append(f"{tensors_text(other)} of a different shape than at {before}")
     if other := [now.name for now, then in both if now.dtype != then.dtype]:
-        notes.append(f"{tensors_text(other)} of another type than at {before}")
+        notes.append(f"{tensors_text(other)} of a different dtype than at {before}")
     return notes
 
 

@@ -84,7 +84,7 @@ def never_written(content: WeightsContent) -> str:
             where = "to the end of the file" if run.is_tail else f"to byte {run.end}"
             touched = [t.name for t in by_file[run.file] if t.begin < run.end and t.end > run.begin]
             parts = f"{touched[0]} to {touched[-1]}" if len(touched) > 1 else touched[0]
-            return f"{run.file} holds only zeros from byte {run.begin} {where} ({parts}): that part was never written"
+            return f"{run.file} has only zeros from byte {run.begin} {where} ({parts}): that range was never written"
     return ""
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from eval_jobs.errors import CheckpointIncomplete
 
-KILLED_HINT = "if the trainer was killed while saving, delete the folder or let the trainer save this step again"
+KILLED_HINT = "if the trainer was killed while saving, delete the folder or save this step again"
 
 
 @dataclass(frozen=True, kw_only=True)

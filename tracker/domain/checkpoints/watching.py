@@ -33,18 +33,19 @@ class WatchSettings:
     """What a person may set of how checkpoints are looked for."""
 
     pattern: str = "checkpoint-*"
-    """Folder names of checkpoints; the number at the end is the step."""
+    """Glob pattern of checkpoint folders. The number at the end of the name is the step."""
     settle_s: Annotated[float, Field(gt=0)] = 3.0
-    """How long files must stay unchanged, in seconds. Where trainer_state.json proves the end and file events told of
-    its writing, a tenth of a second is enough."""
+    """Seconds without a change before a checkpoint counts as complete. Shortened to 0.1 s when
+    trainer_state.json proves that the save has finished."""
     rescan_s: Annotated[float, Field(gt=0)] = 10.0
-    """Seconds between two looks at the disk when no file event comes."""
+    """Seconds between two scans when no file event arrives."""
     polling: bool = False
-    """Do not rely on file events: needed on network file systems, which have none."""
+    """Scan the disk instead of using file events. Required on network file systems."""
     allow_pickle: bool = False
-    """Unpickle weights (`.bin`, or a DeepSpeed state with classes of its own), which can run code."""
+    """Allow pickled weights (`.bin` files, DeepSpeed states with custom classes). Unpickling can execute code."""
     python: str = ""
-    """Interpreter with torch (and DeepSpeed) that puts sharded checkpoints together; default: the running one."""
+    """Python interpreter with torch (and DeepSpeed) that consolidates sharded checkpoints. Default: the
+    tracker's own."""
 
 
 @dataclass(frozen=True, kw_only=True)

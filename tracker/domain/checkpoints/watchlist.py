@@ -200,9 +200,9 @@ class Watchlist:
         if not isinstance(one.readiness, Complete):
             self.gaps.add_unusable(one.site, one.readiness, now)
             return
-        reason = one.trouble or "it never stopped changing"
+        reason = one.trouble or "its files kept changing"
         what = f"{one.site.uri} could not be {self._done}: {reason}"
-        self.gaps.add(one.site, CheckpointIncomplete(what, hint="evaluate it with `tracker run`"), now)
+        self.gaps.add(one.site, CheckpointIncomplete(what, hint="evaluate it with `tracker evaluate`"), now)
 
     def give_up(self, now: datetime) -> None:
         """Make a gap of every checkpoint that is neither taken nor a gap already."""
@@ -262,10 +262,10 @@ class Watchlist:
         if not isinstance(one.readiness, Complete):
             return one.readiness.reason
         if one.pin is not None:
-            return f"its files had not been unchanged for {self._options.settle_s:g} s"
+            return f"its files had changed within the last {self._options.settle_s:g} s"
         if self._is_bucket:
-            return one.trouble or "its upload had ended too short a time ago"
-        return one.trouble or "it was deleted while it was being pinned"
+            return one.trouble or "its upload had only just finished"
+        return one.trouble or "deleted while being pinned"
 
     def _learn(self, pin: Pin) -> None:
         self._habits[pin.run_id] = self._habits.get(pin.run_id, _UNKNOWN).after(pin.complete)

@@ -13,7 +13,7 @@ import numpy as np
 
 from eval_jobs.errors import ConfigError, Incomparable
 from tracker.domain.compare.bisection import Border, Search
-from tracker.domain.records.display import names_text
+from tracker.domain.records.display import count_text, names_text
 from tracker.domain.records.types import Baseline, Episode, Measure
 from tracker.domain.regression.blocks import Blocks
 from tracker.domain.regression.detector import Track, jitter_of
@@ -94,12 +94,12 @@ def ends_of(series: BenchmarkSeries, rows: IntArray, episodes: Iterable[Episode]
     earlier = _before(series, rows, bad)
     if bad is None or not earlier.size:
         raise Incomparable(
-            f"{name} has {len(known)} whole results, and a loss shows between two of them",
-            hint="`tracker run CHECKPOINT` evaluates one",
+            f"{name} has {count_text(len(known), 'complete result')}, a loss needs two",
+            hint="evaluate more checkpoints with `tracker evaluate CHECKPOINT`",
         )
     good = _best_of(series, earlier) if wanted.good is None else wanted.good
     if good >= bad:
-        raise ConfigError(f"the good step {good} does not come before the bad one, {bad}", hint="exchange the two")
+        raise ConfigError(f"good step {good} is not before bad step {bad}", hint="swap the two")
     _check_lost(series, rows, good, bad)
     return good, bad
 
@@ -122,7 +122,7 @@ def _check_known(wanted: Iterable[int | None], known: Sequence[int], benchmark: 
     for step in wanted:
         if step is not None and step not in known:
             shown = ", ".join(map(str, known[-20:])) or "none"
-            raise ConfigError(f"step {step} has no whole result of {benchmark}", hint=f"evaluated steps: {shown}")
+            raise ConfigError(f"step {step} has no complete result of {benchmark}", hint=f"evaluated steps: {shown}")
 
 
 def search_of(series: BenchmarkSeries, rows: IntArray, ends: tuple[int, int], present: Iterable[int]) -> Search:
@@ -171,10 +171,10 @@ def remarks_on(found: LostBetween) -> tuple[str, ...]:
     """Return what weakens the finding, one sentence each."""
     doubts = []
     if not found.is_sure:
-        doubts.append(f"not beyond chance (p = {found.p_worse:.1g}): the scores scatter as much as they fall")
+        doubts.append(f"not significant (p = {found.p_worse:.1g}): the drop is within the noise")
     if found.odd_steps:
         names = names_text([str(step) for step in found.odd_steps])
-        doubts.append(f"not one step down: {names} on the other side of half the loss than the border says")
+        doubts.append(f"not a single drop: scores at {names} are on the wrong side of the midpoint")
     return tuple(doubts)
 
 
@@ -206,9 +206,7 @@ def _check_lost(series: BenchmarkSeries, rows: IntArray, good: int, bad: int) ->
         shown = f"{first:.3g} at step {good}, {last:.3g} at step {bad}"
     else:
         shown = f"{1 - first:.3g} at step {good}, {1 - last:.3g} at step {bad}"
-    raise Incomparable(
-        f"nothing of {name} is lost beyond chance: {shown}", hint="name other steps with --good and --bad"
-    )
+    raise Incomparable(f"no significant loss in {name}: {shown}", hint="choose other steps with --good and --bad")
 
 
 def _sides(series: BenchmarkSeries, border: Border) -> Blocks:

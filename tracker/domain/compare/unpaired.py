@@ -13,8 +13,8 @@ from tracker.domain.records.display import score_text, signed_text
 from tracker.domain.scores.summary import summarise
 
 HINT = (
-    "import files that hold samples (lm_eval --log_samples; the predictions/ and reviews/ of EvalScope), "
-    "or evaluate both checkpoints here: `tracker run CHECKPOINT`"
+    "import files with samples (lm_eval --log_samples; predictions/ and reviews/ of EvalScope), "
+    "or evaluate both checkpoints with `tracker evaluate CHECKPOINT`"
 )
 
 _NORMAL_95 = 1.959964
@@ -28,7 +28,7 @@ def lacks_samples(before: EvalResult, after: EvalResult) -> bool:
 def unpaired_text(before: EvalResult, after: EvalResult, *, steps: tuple[int, int], alike: bool) -> str:
     """Return both means and, where they were measured alike, what lies between them."""
     sides = ", ".join(_side(result, step) for result, step in zip((before, after), steps, strict=True))
-    return f"{sides}, imported without its samples, so nothing can be paired{_change(before, after) if alike else ''}"
+    return f"{sides}, imported without samples, cannot be paired{_change(before, after) if alike else ''}"
 
 
 # --- private
@@ -45,4 +45,4 @@ def _change(before: EvalResult, after: EvalResult) -> str:
     if old.mean is None or new.mean is None or old.stderr is None or new.stderr is None:
         return ""
     delta, margin = new.mean - old.mean, _NORMAL_95 * math.hypot(old.stderr, new.stderr)
-    return f"; unpaired, the change is {signed_text(delta - margin)} to {signed_text(delta + margin)} (95 %)"
+    return f"; unpaired difference: 95 % CI {signed_text(delta - margin)} to {signed_text(delta + margin)}"

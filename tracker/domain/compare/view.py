@@ -187,8 +187,8 @@ def _try(name: str, before: EvalRecord, after: EvalRecord) -> _Possible | Refuse
         return RefusedBenchmark(benchmark=name, reasons=explain_difference(after.plan, before.plan, name))
     if pairing.common_fraction >= MIN_COMMON:
         return _Possible(before=left, after=right, pairing=pairing, steps=steps)
-    common = f"{len(pairing.sample_ids)} of {pairing.planned} samples have a score on both sides"
-    return RefusedBenchmark(benchmark=name, reasons=(f"only {common} ({MIN_COMMON:.0%} needed)",), is_missing=True)
+    common = f"{len(pairing.sample_ids)} of {pairing.planned} samples scored on both sides"
+    return RefusedBenchmark(benchmark=name, reasons=(f"only {common} ({MIN_COMMON:.0%} required)",), is_missing=True)
 
 
 def on_common_questions(left: EvalResult, right: EvalResult) -> tuple[EvalResult, EvalResult]:
@@ -219,13 +219,13 @@ def _unusable(outcome: Outcome | None, record: EvalRecord) -> tuple[str, ...]:
 def _nothing_comparable(before: EvalRecord, after: EvalRecord, refused: Sequence[RefusedBenchmark]) -> Incomparable:
     named = [f"{r.benchmark}: {', '.join(r.reasons)}" for r in refused[:_NAMED]]
     if len(refused) > _NAMED:
-        named.append(f"{len(refused) - _NAMED} more benchmarks are no better")
+        named.append(f"{len(refused) - _NAMED} more benchmarks")
     results = [*before.results, *after.results]
     without = bool(results) and all(result.aggregate is not None for result in results)
     return Incomparable(
-        f"steps {before.plan.checkpoint.step} and {after.plan.checkpoint.step} share nothing comparable: "
-        f"{'; '.join(named) or 'neither holds a benchmark'}",
-        hint=HINT if without else "evaluate both checkpoints with the same tracker.toml: `tracker run CHECKPOINT`",
+        f"no comparable benchmark at steps {before.plan.checkpoint.step} and {after.plan.checkpoint.step}: "
+        f"{'; '.join(named) or 'neither has results'}",
+        hint=HINT if without else "evaluate both checkpoints with the same tracker.toml: `tracker evaluate CHECKPOINT`",
     )
 
 

@@ -38,19 +38,19 @@ def transfer_sentences(ledger: RunLedger) -> tuple[str, ...]:
 def notes(benchmark: BenchmarkLedger) -> tuple[str, ...]:
     """Say which checkpoints of a benchmark do not count, and why, and whether there is nothing to tell yet."""
     reasons = (
-        (benchmark.measured_otherwise, "measured otherwise than the newest one"),
+        (benchmark.measured_otherwise, "measured differently from the newest checkpoint"),
         (benchmark.passed_over, "scored on too few samples"),
     )
-    said = [f"{why}, not counted: step {names_text([str(step) for step in steps])}" for steps, why in reasons if steps]
+    said = [f"{why}, not counted: {names_text([f'step {step}' for step in steps])}" for steps, why in reasons if steps]
     partly = [
-        f"{step} ({percent_text(share)})"
+        f"step {step} ({percent_text(share)})"
         for step, share in zip(benchmark.steps, benchmark.coverage, strict=False)
         if share < 1
     ]
     if partly:
-        said.append(f"not all samples were answered: step {names_text(partly)}")
+        said.append(f"not all samples answered: {names_text(partly)}")
     if benchmark.whole.forgetting is None:
-        said.append("too few checkpoints or samples to tell what was forgotten")
+        said.append("too few checkpoints or samples to measure forgetting")
     return tuple(f"{one_line(benchmark.benchmark)}: {text}" for text in said)
 
 
@@ -88,11 +88,11 @@ def steps_span_text(steps: Sequence[int]) -> str:
 
 
 def _of_phase(phase: str | None, transfer: BackwardTransfer) -> str:
-    taught = names_text(transfer.benchmarks)
+    learned = names_text(transfer.benchmarks)
     if phase is None:
-        return f"no phase taught {taught}: {_change(transfer)} since the start"
-    return f"{one_line(phase)} taught {taught}: {_change(transfer)} since its end"
+        return f"{learned}, learned in no phase: {_change(transfer)} since the start"
+    return f"{learned}, learned in phase {one_line(phase)}: {_change(transfer)} since its end"
 
 
 def _change(transfer: BackwardTransfer) -> str:
-    return f"{signed_text(transfer.mean)} [{signed_text(transfer.ci_low)}, {signed_text(transfer.ci_high)}]"
+    return f"{signed_text(transfer.mean)} (95 % CI {signed_text(transfer.ci_low)} to {signed_text(transfer.ci_high)})"

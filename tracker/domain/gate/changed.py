@@ -99,13 +99,13 @@ def _prompted(own: Benchmark, other: Benchmark) -> Benchmark:
 def _asked_like(baseline: EvalResult, candidate: EvalResult) -> EvalResult | str:
     """Return a result with the questions of the candidate's, or why they are not known to be the same."""
     if baseline.left_out or candidate.left_out:
-        return "one side was asked a part, and which part depends on the prompt"
+        return "one side was only partly evaluated, and the selection depends on the prompt"
     mine, theirs = dict(_placed(baseline)), dict(_placed(candidate))
     if mine.keys() != theirs.keys():
-        return f"the questions are not the same: {len(mine)} and {len(theirs)}"
+        return f"the questions differ: {len(mine)} and {len(theirs)}"
     other = next((place for place in mine if mine[place].target != theirs[place].target), None)
     if other is not None:
-        return f"question {other[1] + 1} of {other[0]} has another answer than before"
+        return f"question {other[1] + 1} of {other[0]} has a different expected answer"
     samples = (
         replace(sample, sample_id=theirs[place].sample_id, cluster_id=theirs[place].cluster_id)
         for place, sample in mine.items()
@@ -129,4 +129,4 @@ def _engine_phrases(candidate: EvalRecord, baseline: EvalRecord) -> Iterator[str
         yield from explain_difference(candidate.plan, asked, benchmarks[0].name) if benchmarks else ()
     now, was = candidate.engine, baseline.engine
     if now is not None and was is not None and (now.name, now.version) != (was.name, was.version):
-        yield f"the engine is {now.name} {now.version}, was {was.name} {was.version}"
+        yield f"engine is {now.name} {now.version}, was {was.name} {was.version}"

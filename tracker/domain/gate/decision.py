@@ -122,10 +122,10 @@ def _checked(one: ComparedBenchmark, rule: BenchmarkRule, alpha_test: float, alp
     )
     change, coverage = one.comparison, min(one.before.coverage, one.after.coverage)
     if coverage < rule.min_coverage:
-        share = f"{percent_text(coverage)} of the samples have a score, {percent_text(rule.min_coverage)} are needed"
+        share = f"{percent_text(coverage)} of the samples scored, {percent_text(rule.min_coverage)} required"
         return replace(check, word=GateWord.MISSING, reason=share)
     if change.p_worse < alpha_test and change.delta <= -rule.min_effect:
-        lost = f"lost {score_text(-change.delta)}: {change.n_lost} samples lost, {change.n_gained} gained"
+        lost = f"loss of {score_text(-change.delta)} ({change.n_lost} samples lost, {change.n_gained} gained)"
         return replace(check, word=GateWord.REGRESSION, reason=lost)
     if loss_p(spread, rule.min_effect) < alpha:
         return replace(check, reason=f"no loss of {score_text(rule.min_effect)} or more")
@@ -153,12 +153,12 @@ def _asked_share(record: EvalRecord, name: str) -> float:
 
 def _in_part(one: ComparedBenchmark, rule: BenchmarkRule, alpha_test: float, share: float) -> BenchmarkCheck:
     """Say that a part was asked: it may show a loss to a verdict of the run, and is no coverage."""
-    needed = f"{percent_text(rule.min_coverage)} are needed: name the checkpoint's folder to ask all of them"
+    needed = f"{percent_text(rule.min_coverage)} required: pass the checkpoint's folder to evaluate all of them"
     return BenchmarkCheck(
         benchmark=one.benchmark,
         required=rule.required,
         word=GateWord.MISSING,
-        reason=f"{percent_text(share)} of the samples were asked on one side, {needed}",
+        reason=f"only {percent_text(share)} of the samples evaluated on one side, {needed}",
         min_effect=rule.min_effect,
         alpha_test=alpha_test,
         compared=one,
@@ -169,16 +169,18 @@ def _undecided(check: BenchmarkCheck, one: ComparedBenchmark) -> BenchmarkCheck:
     """Say what these samples could have shown, and how many would be needed."""
     needed = check.samples_needed
     if one.comparison.p_worse < check.alpha_test:
-        reason = f"a loss is shown, and neither that it is below {score_text(check.min_effect)} nor that it is not"
+        reason = f"significant loss, not shown to be below or above {score_text(check.min_effect)}"
         return replace(check, reason=reason, samples_needed=None)
-    could = f"a loss of {score_text(check.detectable or 0.0)} would have been seen"
+    could = f"minimum detectable loss {score_text(check.detectable or 0.0)}"
     if needed is not None and needed <= one.comparison.n_common:
-        return replace(check, samples_needed=None, reason=f"{could}; {signed_text(one.comparison.delta)} is less clear")
+        return replace(
+            check, samples_needed=None, reason=f"{could}; {signed_text(one.comparison.delta)} is inconclusive"
+        )
     if needed is None:
-        more = f"checkpoints of this run differ by more than {score_text(check.min_effect)} anyway"
+        more = f"checkpoint-to-checkpoint noise exceeds {score_text(check.min_effect)}"
     else:
-        more = f"to pass, about {needed:,} samples are needed, there are {one.comparison.n_common:,}"
-        more += " in clusters, and it is clusters that count" if one.comparison.method == CLUSTERED_T else ""
+        more = f"about {needed:,} samples required to pass, {one.comparison.n_common:,} available"
+        more += " (clustered: the number of clusters counts)" if one.comparison.method == CLUSTERED_T else ""
     return replace(check, reason=f"{could}; {more}")
 
 
@@ -226,7 +228,7 @@ def _refused(name: str, refused: RefusedBenchmark | None, rule: BenchmarkRule, a
         benchmark=name,
         required=rule.required,
         word=GateWord.MISSING if is_missing else GateWord.INCOMPARABLE,
-        reason="neither side was evaluated on it" if refused is None else "; ".join(refused.reasons),
+        reason="not evaluated on either side" if refused is None else "; ".join(refused.reasons),
         min_effect=rule.min_effect,
         alpha_test=alpha_test,
     )
@@ -236,14 +238,14 @@ def _within_limit(candidate: EvalRecord, limit: LatencyLimit, min_coverage: floa
     probe = _probe_under(candidate, limit.load)
     found = getattr(probe, f"{limit.metric}_ms", None)
     if probe is None or found is None:
-        return LatencyCheck(limit=limit, word=GateWord.MISSING, reason=f"nothing was timed under the load {limit.load}")
+        return LatencyCheck(limit=limit, word=GateWord.MISSING, reason=f"no latency measured under load {limit.load}")
     measured_ms = float(getattr(found, f"p{limit.quantile * 100:.0f}"))
     sent = probe.completed + probe.failed
     if measured_ms > limit.max_ms:
-        word, reason = GateWord.REGRESSION, f"{measured_ms:.1f} ms, more than {limit.max_ms:g} ms"
+        word, reason = GateWord.REGRESSION, f"{measured_ms:.1f} ms exceeds {limit.max_ms:g} ms"
     elif probe.completed < min_coverage * sent:
         word = GateWord.MISSING  # the slowest ones may be those that never came
-        reason = f"{measured_ms:.1f} ms, and {probe.failed} of {sent} requests failed, whose time nobody knows"
+        reason = f"{measured_ms:.1f} ms, but {probe.failed} of {sent} requests failed without a latency"
     else:
         word, reason = GateWord.PASS, f"{measured_ms:.1f} ms, within {limit.max_ms:g} ms"
     return LatencyCheck(limit=limit, word=word, reason=reason, measured_ms=measured_ms)

@@ -46,7 +46,7 @@ class BenchmarkRule:
 
 @dataclass(frozen=True, kw_only=True)
 class LatencyLimit:
-    """The longest time that a quantile of the candidate's requests may take."""
+    """Limit for one latency quantile of the candidate."""
 
     metric: LatencyMetric
     quantile: float

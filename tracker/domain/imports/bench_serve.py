@@ -38,7 +38,7 @@ def sheet_of_bench_serve(document: Fields, given: Given) -> Sheet:
     if not any(found.values()):
         raise document.refusal(
             "ttfts",
-            "is missing, and so are the percentiles of every metric",
+            "is missing, as are the percentiles of every metric",
             hint="measure with `vllm bench serve --save-result --save-detailed`",
         )
     model = document.text("model_id")
@@ -50,9 +50,7 @@ def sheet_of_bench_serve(document: Fields, given: Given) -> Sheet:
         probes=(_probe(document, found, requests),),
         engine=engine_of(document.text("endpoint_type") or document.text("backend") or "not known"),
         left_out=tuple(
-            LeftOut(
-                source=given.source, name=metric, reason="the file holds neither its requests nor p50, p90, p95, p99"
-            )
+            LeftOut(source=given.source, name=metric, reason="file has no single requests and no p50, p90, p95, p99")
             for metric, percentiles in found.items()
             if percentiles is None
         ),
@@ -113,7 +111,7 @@ def _listed(document: Fields, name: str, length: int) -> Sequence[object]:
     if values is None or length == 0:
         return (None,) * length
     if not isinstance(values, list) or len(values) != length:
-        raise document.refusal(name, f"must hold {length} values, as many as `ttfts`")
+        raise document.refusal(name, f"must have {length} values, as many as `ttfts`")
     return values
 
 

@@ -93,8 +93,8 @@ def _datasets(folder: EvalScopeFolder) -> dict[str, tuple[str, ...]]:
         owner = max((name for name in names if stem.startswith(f"{name}_")), key=len, default="")
         if not owner:
             raise BadData(
-                f"{folder.config.source}: no data set is known for the rows of {stem}.jsonl",
-                hint="keep reports/ and configs/ of the evaluation beside its reviews/",
+                f"{folder.config.source}: cannot assign {stem}.jsonl to a dataset",
+                hint="keep reports/ and configs/ of the evaluation next to its reviews/",
             )
         found.setdefault(owner, []).append(stem[len(owner) + 1 :])
     return {name: tuple(subsets) for name, subsets in found.items()}
@@ -135,13 +135,13 @@ def _result(folder: EvalScopeFolder, benchmark: Benchmark, subsets: Sequence[str
     if not stems:
         return _of_report(benchmark, report), ""
     if lacking:
-        why = f"predictions/{lacking[0]}.jsonl is missing, so nobody knows which answers failed or were cut"
-        return _of_report(benchmark, report), f"{why}: only the reported mean is imported"
+        why = f"predictions/{lacking[0]}.jsonl is missing, so failed and truncated answers are unknown"
+        return _of_report(benchmark, report), f"{why}: importing only the reported mean"
     result = _of_samples(folder, benchmark, stems)
     scores = [sample.score for sample in result.samples if sample.score is not None]
     if all(0 <= score <= 1 for score in scores):
         return result, ""
-    return None, f"`{result.metric}` is no score from 0 to 1"
+    return None, f"`{result.metric}` is not a score from 0 to 1"
 
 
 def _of_samples(folder: EvalScopeFolder, benchmark: Benchmark, stems: Mapping[str, str]) -> EvalResult:
@@ -203,7 +203,7 @@ def _of_report(benchmark: Benchmark, report: Fields | None) -> EvalResult | None
         return None
     mean = report.number("score")
     if not 0 <= mean <= 1:
-        raise report.refusal("score", f"must be from 0 to 1, it is {mean:g}")
+        raise report.refusal("score", f"must be from 0 to 1, not {mean:g}")
     samples = report.count("num") if "num" in report.values else None
     aggregate = Aggregate(mean=mean, stderr=stderr_of(mean, None, samples), samples=samples)
     return replace(_blank(benchmark, _reported_metric(report)), aggregate=aggregate)

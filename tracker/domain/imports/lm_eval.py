@@ -60,7 +60,7 @@ def _parts(document: Fields) -> Iterator[tuple[int, Fields]]:
     for at, step in enumerate(steps):
         tasks = {task: dict(_values_at(results.mapping(task), at, len(steps))) for task in results.values}
         if step < 0 or step != int(step):
-            raise document.refusal("checkpoints", f"must hold steps, it holds {step:g}")
+            raise document.refusal("checkpoints", f"must be a list of steps, not {step:g}")
         yield int(step), Fields(source=document.source, values={**document.values, "results": tasks})
 
 
@@ -68,7 +68,7 @@ def _values_at(entry: Fields, at: int, count: int) -> Iterator[tuple[str, object
     """Yield the value of every metric of a task at one of `count` checkpoints."""
     for metric, values in entry.values.items():
         if not isinstance(values, list) or len(values) != count:
-            raise entry.refusal(metric, f"must hold {count} values, one for every entry of `checkpoints`")
+            raise entry.refusal(metric, f"must have {count} values, one for every entry of `checkpoints`")
         yield metric, values[at]
 
 
@@ -105,7 +105,7 @@ def _measured_at(document: Fields, given: Given) -> datetime:
             return given.modified_at
         return datetime.fromtimestamp(date, UTC)
     except (ValueError, OverflowError, OSError) as error:
-        raise document.refusal("date", f"is no time in seconds since 1970, but {date:g}") from error
+        raise document.refusal("date", f"is not a Unix timestamp: {date:g}") from error
 
 
 def _tasks(document: Fields) -> Iterator[str]:
@@ -143,7 +143,7 @@ def _outcome(document: Fields, entry: Fields, benchmark: Benchmark, fingerprint:
             benchmark=benchmark.name,
             fingerprint=fingerprint,
             code=BadData.code,
-            message=f"the file gives no value for `{entry.path}.{metric.key}`, but {value_text(metric.mean)}",
+            message=f"`{entry.path}.{metric.key}` is not a number: {value_text(metric.mean)}",
             hint="evaluate this checkpoint again",
             retryable=False,
         )
@@ -184,11 +184,11 @@ def _with_samples(document: Fields, found: _Found, rows: Sequence[Row] | None) -
     through = sum(m.name == metric.name for m in _metrics_of(document, one.benchmark.name))
     read = samples_of_task(rows, metric=metric.name, through=metric.filter, filters=through)
     if isinstance(read, str):
-        return one, f"{read}: only mean and standard error are imported"
+        return one, f"{read}: importing only mean and standard error"
     mean, expected = _mean_of_all(read, outcome.aggregate), outcome.aggregate.samples
     if mean is not None and abs(mean - outcome.aggregate.mean) > _MEAN_TOLERANCE:
-        reported = f"{outcome.aggregate.mean:.6g} was reported"
-        return one, f"their mean is {mean:.6g}, and {reported}: only that is imported"
+        reported = f"{outcome.aggregate.mean:.6g}"
+        return one, f"their mean {mean:.6g} differs from the reported {reported}: importing only the reported mean"
     samples = (*read, *missing_samples(len(read), expected))
     return replace(one, outcome=replace(outcome, samples=samples, aggregate=None)), ""
 

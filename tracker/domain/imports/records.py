@@ -89,7 +89,7 @@ def models_of(records: Iterable[EvalRecord]) -> dict[str, frozenset[int]]:
 
 # --- private
 
-_AGAIN = "another file of this step measured it again later"
+_AGAIN = "superseded by a newer file of this step"
 
 
 def _checkpoint(sheets: Sequence[Sheet], target: ImportTarget) -> ImportedCheckpoint:
@@ -173,14 +173,14 @@ def _engine(serving: Sequence[Sheet]) -> EngineInfo:
     for sheet in serving:
         if engine != sheet.engine:
             raise BadData(
-                f"{sheet.source}: step {sheet.step} was served by {sheet.engine.name}, and by {engine.name} elsewhere",
-                hint="import each engine into a run of its own: --run NAME",
+                f"{sheet.source}: step {sheet.step} was served by {sheet.engine.name}, elsewhere by {engine.name}",
+                hint="import each engine into its own run with --run NAME",
             )
     return engine
 
 
 def _conflict(name: str, earlier: Sheet, sheet: Sheet) -> BadData:
     return BadData(
-        f"step {sheet.step} has {name} twice, measured in different ways: {earlier.source} and {sheet.source}",
-        hint="import them into two runs: --run NAME",
+        f"conflicting results of {name} at step {sheet.step}: settings differ in {earlier.source} and {sheet.source}",
+        hint="import them into two runs with --run NAME",
     )

@@ -27,14 +27,12 @@ def step_of_result(given: Given, models: Iterable[str] = ()) -> int:
     inside = frozenset(step for model in models for step in _steps_in(model))
     if not named | inside:
         raise BadData(
-            f"{given.source}: nothing says which step it belongs to",
-            hint="name it with --step, or put step1000 or checkpoint-1000 into the name of the file or its folder",
+            f"{given.source}: cannot determine the training step",
+            hint="set --step, or put step1000 or checkpoint-1000 into the name of the file or its folder",
         )
     if len(named | inside) > 1:
         said = " and ".join(str(step) for step in sorted(named | inside))
-        raise BadData(
-            f"{given.source}: its name and its model say the steps {said}", hint="say which one it is with --step"
-        )
+        raise BadData(f"{given.source}: file name and model name contain different steps: {said}", hint="set --step")
     (step,) = named | inside
     return step
 

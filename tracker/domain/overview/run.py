@@ -156,8 +156,8 @@ def open_gaps(reports: Iterable[Report], gaps: Iterable[Gap]) -> tuple[Gap, ...]
 def skipped_text(skipped: Sequence[Gap]) -> str:
     """Return in one line which checkpoints were skipped, and why."""
     steps = sorted(gap.step for gap in skipped)
-    which = f"step {steps[0]}" if len(steps) == 1 else f"{len(steps)} checkpoints, step {steps[0]} to {steps[-1]}"
-    return f"{which}: {skipped[0].message} (`tracker history` says how to evaluate one)"
+    which = f"step {steps[0]}" if len(steps) == 1 else f"{len(steps)} checkpoints, steps {steps[0]} to {steps[-1]}"
+    return f"{which}: {skipped[0].message} (`tracker history` shows how to evaluate one)"
 
 
 def standings(view: Overview) -> tuple[Standing, ...]:
@@ -169,7 +169,7 @@ def standings(view: Overview) -> tuple[Standing, ...]:
 def headline(view: Overview) -> str:
     """Return the finding of the run in one sentence, without a full stop."""
     if not view.steps:
-        return "nothing was evaluated yet"
+        return "nothing evaluated yet"
     by_phrase: dict[str, list[Standing]] = {}
     for standing in standings(view):
         by_phrase.setdefault(_phrase(standing), []).append(standing)
@@ -177,8 +177,8 @@ def headline(view: Overview) -> str:
     found = _finding_clauses([f for f in view.newest_findings() if f.word in WORSE])
     rest = by_phrase.get("", [])
     if rest:
-        as_a_whole = " as a whole" if found else ""
-        found.append(_nothing_found(rest, alone=not parts, qualifier=as_a_whole))
+        overall = " overall" if found else ""
+        found.append(_nothing_found(rest, alone=not parts, qualifier=overall))
     return "; ".join([*parts, *found])
 
 
@@ -261,8 +261,8 @@ def _steps_text(preposition: str, known: Iterable[int | None]) -> str:
 
 
 _CHANGES: Mapping[Measure, tuple[str, str]] = {
-    Measure.OUTPUT_LENGTH: ("the answers of", "got longer"),
-    Measure.COMPLETENESS: ("more answers of", "are cut off"),
+    Measure.OUTPUT_LENGTH: ("answers to", "got longer"),
+    Measure.COMPLETENESS: ("more answers to", "are truncated"),
 }
 """What is said before and after the names."""
 
@@ -293,9 +293,9 @@ def _nothing_found(group: Sequence[Standing], *, alone: bool, qualifier: str) ->
     if len(counts) == 1:
         words = f"all {_BY_NAME[group[0].word]}"
     if len(group) == 1:
-        return f"no finding in {names_text([group[0].benchmark])}{qualifier} ({_BY_NAME[group[0].word]})"
+        return f"no findings in {names_text([group[0].benchmark])}{qualifier} ({_BY_NAME[group[0].word]})"
     subject = count_text(len(group), "benchmark" if alone else "other benchmark")
-    return f"no finding in {subject}{qualifier} ({words})"
+    return f"no findings in {subject}{qualifier} ({words})"
 
 
 _BY_NAME: Mapping[VerdictWord, str] = {

@@ -153,7 +153,8 @@ class Patience:
     """When silence becomes an alert."""
 
     overdue_factor: Annotated[float, Field(ge=0)] = 4.0
-    """Alert when no checkpoint comes for so many times the usual interval while training goes on; 0: never."""
+    """Alert when no checkpoint appears for this multiple of the usual interval while training is running; 0:
+    never."""
     stuck_after_s: Annotated[float, Field(ge=0)] = 900.0
-    """Alert when evaluations are left for so long and nobody works on any, or one takes so long and five times longer
-    than any before that asked the same; in seconds. 0: never."""
+    """Alert when evaluations are pending for this many seconds without an active worker, or when one takes this
+    long and five times longer than any earlier one of the same suite; 0: never."""

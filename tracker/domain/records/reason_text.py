@@ -4,7 +4,7 @@ reason_text(verdict)            # 0.93 -> 0.02 since steps 100-400; lost 182 of 
 latency_reason_text(verdict)    # 8.3 % slower (+7.1 % to +9.5 %) than the reference, step 100
 """
 
-from tracker.domain.records.display import score_text, steps_text
+from tracker.domain.records.display import count_text, score_text, steps_text
 from tracker.domain.records.reasons import (
     AgainstHistory,
     AgainstReference,
@@ -42,8 +42,8 @@ def reason_text(verdict: Verdict) -> str:
     text, part = _text(verdict, verdict.reason), verdict.screened
     if part is None:
         return text
-    then = ", the others are asked next" if verdict.word is VerdictWord.SUSPECT else ""
-    return f"{text}; {part.asked} of {part.asked + part.left_out} samples were asked{then}"
+    then = ", full evaluation follows" if verdict.word is VerdictWord.SUSPECT else ""
+    return f"{text}; screened on {part.asked} of {part.asked + part.left_out} samples{then}"
 
 
 def latency_reason_text(verdict: LatencyVerdict) -> str:
@@ -62,30 +62,30 @@ def difference_text(difference: Difference) -> str:
     if difference.setting == "data_digest":
         return f"{words} differs"
     if not difference.now:
-        return f"{words} changed between the two"
+        return f"{words} changed in between"
     return f"{words} is {difference.now}, was {difference.before}"
 
 
 # --- private
 
 _SETTINGS = {
-    "data_digest": "the content of the data",
-    "adapter": "the benchmark's adapter",
-    "few_shot": "the number of examples in the prompt (few_shot)",
-    "limit": "the number of samples (limit)",
-    "scoring_version": "this program's own prompts and scorers (scoring_version)",
-    "concurrency": "the number of requests in flight (concurrency)",
+    "data_digest": "data content",
+    "adapter": "benchmark adapter",
+    "few_shot": "few_shot (examples in the prompt)",
+    "limit": "limit (number of samples)",
+    "scoring_version": "scoring_version (built-in prompts and scorers)",
+    "concurrency": "concurrency (requests in flight)",
 }
 
-_BASELINES = {Baseline.PEAK: ", the peak", Baseline.PINNED: ", the pinned model"}
+_BASELINES = {Baseline.PEAK: " (peak)", Baseline.PINNED: " (pinned baseline)"}
 
 _PAIR = 2
 """Steps; what was right at most of so many was right at both."""
 
 _MEASURES = {
     Measure.SCORE: "",
-    Measure.OUTPUT_LENGTH: "answers, as a share of the longest allowed: ",
-    Measure.COMPLETENESS: "answers cut off: ",
+    Measure.OUTPUT_LENGTH: "output length (share of the token limit): ",
+    Measure.COMPLETENESS: "truncated answers: ",
 }
 
 
@@ -99,7 +99,7 @@ def _text(verdict: Verdict, reason: Reason) -> str:
             return _too_few(verdict, reason)
         case MeasuredOtherwise():
             differences = "; ".join(map(difference_text, reason.differences))
-            return f"not measured like step {reason.step}: {differences}"
+            return f"measured differently from step {reason.step}: {differences}"
     return _without_tests(verdict, reason)
 
 
@@ -108,24 +108,24 @@ def _without_tests(verdict: Verdict, reason: Failed | NothingEarlier | TooEarly 
         case Failed():
             return f"no result: {reason.message} ({reason.error})"
         case NothingEarlier():
-            return f"{verdict.score or 0.0:.3g}, the first usable result of this run"
+            return f"{verdict.score or 0.0:.3g}, first usable result of this run"
         case TooEarly():
-            return "verdicts begin with the third checkpoint"
+            return "verdicts start at the third checkpoint"
     return reason.problem
 
 
 def _too_few(verdict: Verdict, reason: FewScores | FewInCommon | FewSamples) -> str:
     if isinstance(reason, FewSamples):
-        return f"too few samples to judge by: {reason.samples} have a score on both sides, {reason.needed} are needed"
+        return f"too few samples: {reason.samples} scored on both sides, {reason.needed} required"
     if isinstance(reason, FewInCommon):
-        shares = f"{reason.share:.1%}, {reason.needed:.0%} needed"
-        return f"only {reason.samples} samples have a score on both sides ({shares})"
+        shares = f"{reason.share:.1%}, {reason.needed:.0%} required"
+        return f"only {reason.samples} samples scored on both sides ({shares})"
     text = (
-        f"only {reason.with_score} of {reason.planned} samples have a score ({verdict.coverage:.1%},"
-        f" {reason.needed:.0%} needed): {reason.errors} errors, {reason.unscored} unscored"
+        f"only {reason.with_score} of {reason.planned} samples scored ({verdict.coverage:.1%},"
+        f" {reason.needed:.0%} required): {count_text(reason.errors, 'error')}, {reason.unscored} unscored"
     )
     if reason.detail:
-        return f"{text}; the first: {reason.detail}"
+        return f"{text}; first: {reason.detail}"
     return text
 
 
@@ -133,17 +133,17 @@ def _compared(verdict: Verdict, reason: Compared) -> str:
     deciding = verdict.comparisons[0]
     change = f"{_MEASURES[verdict.measure]}{_change(deciding, reason)}"
     if verdict.word is VerdictWord.EQUIVALENT:
-        return f"{change}: shown to be within {reason.margin:.2g}"
+        return f"{change}: equivalent within ±{reason.margin:.2g}"
     if verdict.word is VerdictWord.INCONCLUSIVE:
-        seen = "" if verdict.mde is None else f"; a true loss below {verdict.mde:.2g} can go unseen"
-        return f"{change}: too little to conclude from {deciding.n_common} samples{seen}"
+        seen = "" if verdict.mde is None else f"; minimum detectable loss {verdict.mde:.2g}"
+        return f"{change}: not significant (n = {deciding.n_common}){seen}"
     counted = f"{change}; {_flips(deciding)}" if verdict.measure is Measure.SCORE else change
     if verdict.word is VerdictWord.FORGOTTEN:
         return f"{counted}; below the peak at {reason.in_a_row} checkpoints in a row"
     if verdict.word is VerdictWord.RECOVERED:
-        return f"{counted}; back for {reason.in_a_row} checkpoints in a row"
+        return f"{counted}; recovered at {reason.in_a_row} checkpoints in a row"
     if verdict.word is VerdictWord.SUSPECT:
-        return f"{counted}: looks worse (p = {deciding.p_worse:.1g}), an alarm over a whole run needs less"
+        return f"{counted}: looks worse (p = {deciding.p_worse:.1g}), not significant after FWER correction"
     return counted
 
 
@@ -162,16 +162,16 @@ def _together(pooled: int) -> str:
 
 def _flips(comparison: Comparison) -> str:
     """Say whom a flip is counted against: where scores still rose, few samples were right at most of many steps."""
-    most = " (right at most of those steps)" if len(comparison.baseline_steps) > _PAIR and comparison.n_lost else ""
+    most = " (right at a majority of steps)" if len(comparison.baseline_steps) > _PAIR and comparison.n_lost else ""
     return f"lost {comparison.n_lost} of {comparison.n_common}{most}, gained {comparison.n_gained}"
 
 
 def _compared_means(reason: ComparedMeans) -> str:
     since = steps_text(reason.baseline_steps) + (_BASELINES[Baseline.PEAK] if reason.is_peak else "")
     change = f"{score_text(reason.before)} -> {score_text(reason.now)}{_together(reason.pooled)} since {since}"
-    interval = f"change {reason.ci_low:+.3f} to {reason.ci_high:+.3f}, p = {reason.p:.1g}"
-    chance = "; it never was above chance" if reason.never_above_chance else ""
-    return f"{change}; {interval}, from means without samples{chance}"
+    interval = f"95 % CI {reason.ci_low:+.3f} to {reason.ci_high:+.3f}, p = {reason.p:.1g}"
+    chance = "; never above chance" if reason.never_above_chance else ""
+    return f"{change}; {interval}, means only (no samples){chance}"
 
 
 def _latency_text(verdict: LatencyVerdict, reason: LatencyReason) -> str:
@@ -183,45 +183,43 @@ def _latency_text(verdict: LatencyVerdict, reason: LatencyReason) -> str:
         case FewRequests():
             return _few_requests(verdict, reason.needed)
         case NoScatter():
-            pairs = f"{verdict.requests} pairs of requests"
-            return f"all draws from {pairs} agree: without scatter nothing can be concluded"
+            return f"cannot test: no variance among {verdict.requests} pairs of requests"
         case Failed():
-            return f"nothing was timed: {reason.message} ({reason.error})" if reason.error else "nothing was timed"
+            return f"not measured: {reason.message} ({reason.error})" if reason.error else "not measured"
     return _short_history(verdict.learned_from, reason.needed)
 
 
 def _short_history(earlier: int, needed: int) -> str:
     if not earlier:
-        return "the first of this run that was timed on this machine, engine and load"
-    return f"{earlier} earlier checkpoints were timed alike, {needed} are needed without a reference"
+        return "first latency measurement on this machine, engine and load"
+    return f"{count_text(earlier, 'comparable earlier checkpoint')}, {needed} required without a reference"
 
 
 def _few_requests(verdict: LatencyVerdict, needed: int) -> str:
     """Say how many requests there are and how to get enough."""
     requests = verdict.requests
     if verdict.method is LatencyMethod.HISTORY:
-        return f"{requests} requests were timed, {needed} are needed: raise probe.requests to {needed}"
+        return f"{requests} requests timed, {needed} required: raise probe.requests to {needed}"
     if requests >= needed:
-        return f"of {requests} pairs of requests almost all are of one half: too many of the other failed"
+        return f"almost all {requests} pairs of requests are from one half of the load: too many failed in the other"
     more = f"raise probe.requests to {needed // 2} or more"
-    return f"{requests} pairs of requests were timed, {needed} are needed: {more}"
+    return f"{requests} pairs of requests timed, {needed} required: {more}"
 
 
 def _against_reference(verdict: LatencyVerdict, reason: AgainstReference) -> str:
     averaged = f", mean of {verdict.sessions} checkpoints" if verdict.sessions > 1 else ""
     text = f"{_latency_change(verdict)} than the reference, step {verdict.reference_step}{averaged}"
     if verdict.learned_from < reason.learning:
-        known = f"the noise between starts is known after {reason.learning} checkpoints"
-        return f"{text}: {known}, so far {verdict.learned_from}"
+        return f"{text}: start-to-start noise needs {reason.learning} checkpoints, {verdict.learned_from} so far"
     if verdict.word is VerdictWord.SUSPECT:
-        return f"{text}: looks slower (p = {verdict.p_slower:.1g}), an alarm needs p < {verdict.alpha_test:.1g}"
+        return f"{text}: p = {verdict.p_slower:.1g}, not significant at level {verdict.alpha_test:.1g}"
     return text + _unseen(verdict)
 
 
 def _against_history(verdict: LatencyVerdict, reason: AgainstHistory) -> str:
     text = f"{_latency_change(verdict)} than the {reason.checkpoints} checkpoints before it"
     if verdict.word is VerdictWord.SUSPECT:
-        return f"{text}; it may have been the machine: set probe.reference to tell"
+        return f"{text}; possibly caused by the machine: set probe.reference to rule that out"
     return text + _unseen(verdict)
 
 
@@ -239,4 +237,4 @@ def _percent(ratio: float) -> str:
 def _unseen(verdict: LatencyVerdict) -> str:
     if verdict.word is not VerdictWord.INCONCLUSIVE:
         return ""
-    return f": too little to conclude from; a true slowdown below {_percent(verdict.detectable or 1.0)} can go unseen"
+    return f": not significant; minimum detectable slowdown {_percent(verdict.detectable or 1.0)}"

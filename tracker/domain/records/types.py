@@ -342,23 +342,23 @@ class PolicySettings:
     """What a person may set of what counts as a finding."""
 
     alpha: Annotated[float, Field(gt=0, lt=1)] = 0.05
-    """Chance of any false alarm over a whole healthy run."""
+    """Family-wise error rate: probability of any false alarm over a whole healthy run."""
     min_effect: Annotated[float, Field(ge=0, lt=1)] = 0.01
-    """Smallest loss that is called a regression."""
+    """Smallest score loss that counts as a regression."""
     subset_min_effect: Annotated[float, Field(ge=0, lt=1)] = 0.05
-    """Smallest loss of a single subset that is called a regression."""
+    """Smallest score loss of a single subset that counts as a regression."""
     equivalence_margin: Annotated[float, Field(gt=0, lt=1)] = 0.01
-    """Two scores shown to differ by less than this are called equivalent."""
+    """Scores shown to differ by less than this margin are reported as equivalent."""
     min_coverage: Annotated[float, Field(gt=0, le=1)] = 0.95
-    """Smallest share of scored samples; below it the verdict is `missing`."""
+    """Minimum coverage (scored samples / planned samples). Below it the verdict is `missing`."""
     planned_checkpoints: Annotated[int | None, Field(gt=0)] = None
-    """Checkpoints that the run is expected to write; `alpha` is divided over them. Default: unknown, half of `alpha`
-    for the first 100, a quarter for the next 200, and so on."""
+    """Expected number of checkpoints of the run; `alpha` is spent evenly over them. Default: half of `alpha`
+    for the first 100 checkpoints, a quarter for the next 200, and so on."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Policy(PolicySettings):
-    """What counts as a finding."""
+    """Error rates and thresholds of verdicts."""
 
     phases: tuple[Phase, ...] = ()
     pinned: Pinned | None = None

@@ -6,7 +6,7 @@
 
 Scores are in [0, 1] and up is better, as everywhere in the engine: its constants are in points of such a score. An
 error rate comes as 1 - x; a perplexity or a loss has no such scale and is refused. How real series led to each of these
-rules is in docs/replay.md.
+rules is in benchmarks/REPLAY.md.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ class AggregateSeries:
     def __post_init__(self) -> None:
         problem = _problem(self)
         if problem:
-            raise BadData(problem, hint="leave this benchmark out: without samples it cannot be judged")
+            raise BadData(problem, hint="exclude this benchmark: it cannot be judged without samples")
 
     @cached_property
     def n_samples(self) -> int:
@@ -121,11 +121,11 @@ def bend_weights(steps: IntArray, rows: IntArray, limit: int) -> FloatArray:
 
 def _problem(series: AggregateSeries) -> str:
     if not series.steps.shape == series.means.shape == series.stderrs.shape or series.steps.ndim != 1:
-        return "steps, means and standard errors are not of one length"
+        return "steps, means and standard errors differ in length"
     if np.any(np.diff(series.steps) <= 0):
         return "steps are not ascending"
     if not np.all((series.means >= 0) & (series.means <= 1)):
-        return "a mean is not in [0, 1]"
+        return "a mean is outside [0, 1]"
     if not np.all(np.isfinite(series.stderrs) & (series.stderrs >= 0)) or not np.any(series.stderrs > 0):
         return "standard errors are missing"
     return ""

@@ -6,7 +6,7 @@
 
 Pooled paired contrasts against a recent and a peak block, the item variance of the same contrast before the new block,
 a jitter term that the run itself supplies, a t tail, and a level shared over the planned run: what the simulations of
-docs/verdicts.md chose.
+benchmarks/verdicts/RESULTS.md chose.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def explain_difference(candidate: EvalPlan, baseline: EvalPlan, benchmark: str) 
     """Return one phrase for every setting of `benchmark` or its serving that differs and can change its scores."""
     for plan in (candidate, baseline):
         if _benchmark_of(plan, benchmark) is None:
-            return (f"step {plan.checkpoint.step} was evaluated without {benchmark}",)
+            return (f"{benchmark} was not evaluated at step {plan.checkpoint.step}",)
     return tuple(map(difference_text, differences_of(candidate, baseline, benchmark)))
 
 

@@ -128,8 +128,8 @@ def without_texts(record: EvalRecord) -> EvalRecord:
 
 
 def variant_text(variant: Iterable[tuple[str, str]]) -> str:
-    """Return `temperature 0.7, prompt cot`, or `as the suite` where nothing is varied."""
-    return ", ".join(f"{axis} {value}" for axis, value in variant) or "as the suite"
+    """Return `temperature 0.7, prompt cot`, or `suite defaults` where nothing is varied."""
+    return ", ".join(f"{axis} {value}" for axis, value in variant) or "suite defaults"
 
 
 # --- private
@@ -190,7 +190,7 @@ def _score(outcome: Outcome) -> BoardScore:
         high=high,
         questions=len(means),
         coverage=summary.coverage,
-        failure="" if summary.mean is not None else "no sample has a score",
+        failure="" if summary.mean is not None else "no sample scored",
     )
 
 

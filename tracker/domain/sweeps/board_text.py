@@ -6,10 +6,10 @@ from tracker.domain.sweeps.board import Board, ScoreDifference, variant_text
 
 
 def load_size_text(load: ProbeLoad) -> str:
-    """Return how much a load asks for."""
+    """Return the size of a load."""
     if load.request_rate is None:
-        return f"{load.concurrency} at a time"
-    return f"{load.request_rate:g} per second"
+        return f"concurrency {load.concurrency}"
+    return f"{load.request_rate:g} requests/s"
 
 
 def signed_interval_text(change: ScoreDifference) -> str:

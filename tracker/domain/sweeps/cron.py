@@ -34,15 +34,15 @@ def check_timetable(timetable: Timetable) -> None:
     try:
         ZoneInfo(timetable.time_zone)
     except (KeyError, ValueError, OSError) as error:
-        raise ValueError(f"no time zone is called {timetable.time_zone!r}; write one like `Europe/Berlin`") from error
+        raise ValueError(f"invalid time zone {timetable.time_zone!r} (expected a name like `Europe/Berlin`)") from error
     if len(timetable.cron.split()) != 5:
-        raise ValueError(f"cron needs five fields, such as `0 2 * * *` for every night at two: {timetable.cron!r}")
+        raise ValueError(f"invalid cron {timetable.cron!r} (expected five fields, e.g. `0 2 * * *` for daily at 02:00)")
     try:
         comes = next_time(timetable, datetime(2026, 1, 1, tzinfo=UTC)) is not None
     except CronSimError as error:
-        raise ValueError(f"cron {timetable.cron!r} cannot be read: {error}") from error
+        raise ValueError(f"invalid cron {timetable.cron!r}: {error}") from error
     if not comes:
-        raise ValueError(f"cron {timetable.cron!r} names a time that never comes")
+        raise ValueError(f"invalid cron {timetable.cron!r}: it never matches")
 
 
 def next_time(timetable: Timetable, after: datetime) -> datetime | None:
@@ -93,9 +93,9 @@ def turn_due(name: str, timetable: Timetable, *, look: TimetablePosition, now: d
     turn = Turn(sweep=name, due_at=times[0], missed=len(times) - 1)
     reason = ""
     if waits:
-        reason = "the turn before still waited"
+        reason = "the previous sweep run was still pending"
     elif timetable.missed is Missed.SKIP and (now - times[0]).total_seconds() > LATE_S:
-        reason = f"nobody watched when it was due ({count_text(len(times), 'time')} missed)"
+        reason = f"no watcher was running when it was due (missed {count_text(len(times), 'time')})"
     if not reason:
         return turn
     return _skipped(turn, reason, now)

@@ -1,7 +1,7 @@
 """What a turn will cost, as far as earlier evaluations tell. Pure.
 
 expected = estimate_of(plans, records, asked)
-estimate_text(expected)      # 12 evaluations of 3 targets, 4 asked before; about 8.2 min: ...
+estimate_text(expected)      # 12 evaluations of 3 targets, 4 already done by an earlier sweep run; about 8.2 min: ...
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -75,15 +75,15 @@ def estimate_text(expected: Estimate) -> str:
     """Return the estimate as a sentence."""
     count = f"{count_text(expected.evaluations, 'evaluation')} of {count_text(expected.targets, 'target')}"
     if expected.asked:
-        count += f", {expected.asked} of them made by an earlier turn"
+        count += f", {expected.asked} already done by an earlier sweep run"
     if expected.own:
-        count += f", {expected.own} of them with the scores of the run's own evaluation"
+        count += f", {expected.own} reusing scores of the run's own evaluation"
     if not expected.left:
-        return f"{count}: nothing is left to ask"
+        return f"{count}: nothing left to evaluate"
     stages = ((expected.loading_s, "loading"), (expected.evaluating_s, "scoring"), (expected.probing_s, "timing"))
     spent = ", ".join(f"{duration_text(seconds)} {name}" for seconds, name in stages if seconds)
-    about = f"about {duration_text(expected.total_s)} ({spent})" if spent else "nothing tells how long they take"
-    without = f", without {names_text(expected.unknown)}, of which nothing is known" if expected.unknown else ""
+    about = f"about {duration_text(expected.total_s)} ({spent})" if spent else "duration unknown"
+    without = f", excluding {names_text(expected.unknown)} (no timings yet)" if expected.unknown else ""
     return f"{count}; {about}{without if spent else ''}"
 
 

@@ -12,8 +12,8 @@ from tracker.domain.records.branches import branches_of
 from tracker.domain.sweeps.types import Pick, Selector
 
 FORMS = (
-    "`latest`, `latest:3`, `first`, `all`, `every:5`, `best`, `best:BENCHMARK` or a step, each perhaps after `RUN@`; "
-    "or `models:/NAME@ALIAS`"
+    "`latest`, `latest:3`, `first`, `all`, `every:5`, `best`, `best:BENCHMARK` or a step, optionally prefixed with "
+    "`RUN@`; or `models:/NAME@ALIAS`"
 )
 REGISTRY = "models:/"
 
@@ -45,7 +45,7 @@ def _by_place(text: str) -> Selector:
         return Selector(text=text, run=match["run"] or "", pick=Pick.STEP, number=int(match["step"]))
     match = _BY_WORD.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} names no checkpoints: write {FORMS}")
+        raise ValueError(f"invalid checkpoint selector {text!r} (expected {FORMS})")
     pick = Pick(match["counted"] or match["word"])
     return Selector(text=text, run=match["run"] or "", pick=pick, number=int(match["number"] or 1))
 
@@ -81,4 +81,4 @@ def selected_checkpoints(selector: Selector, held: Sequence[Checkpoint]) -> tupl
         case Pick.STEP:
             return tuple(c for c in held if c.step == number)
         case Pick.BEST | Pick.REGISTERED:
-            raise ValueError(f"{selector.text} is somebody's choice, and not one by step")
+            raise ValueError(f"{selector.text} cannot be resolved by step")

@@ -101,7 +101,7 @@ def sweep_batch(record: EvalRecord) -> SweepBatch:
     """
     plan, cell = record.plan, record.plan.sweep
     if cell is None:
-        raise ValueError(f"plan {plan.id} is of no sweep")
+        raise ValueError(f"plan {plan.id} is not part of a sweep")
     keys = unique_keys(b.name for b in plan.suite.benchmarks)
     ended_ms = int(record.finished_at.timestamp() * 1000)
     settings = {name: str(value) for name, value in asdict(plan.suite.generation).items()}

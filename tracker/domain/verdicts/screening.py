@@ -121,8 +121,8 @@ def mean_text(verdict: Verdict) -> str:
 def savings_text(savings: Savings) -> str:
     """Return in one line what was not asked."""
     tokens = "" if savings.tokens is None else f", {savings.tokens:,} tokens"
-    less = f"{savings.samples:,} samples{tokens} and {duration_text(savings.seconds)} less"
-    return f"{PART} of the part that is asked first: {savings.screens} of {savings.results} results, {less}"
+    saved = f"{savings.samples:,} samples{tokens} and {duration_text(savings.seconds)}"
+    return f"{PART} screened only: {savings.screens} of {savings.results} results, saved {saved}"
 
 
 # --- private
@@ -144,8 +144,8 @@ def _joined(first: Outcome, second: Outcome | None) -> Outcome:
             benchmark=first.benchmark,
             fingerprint=second.fingerprint,
             code=EvaluateError.code,
-            message="its two parts were asked by different versions of this program",
-            hint="`tracker run` evaluates the checkpoint anew",
+            message="screen and rest were evaluated by different versions of the tracker",
+            hint="evaluate the checkpoint again with `tracker evaluate`",
             retryable=False,
         )
     return replace(

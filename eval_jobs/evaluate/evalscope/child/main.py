@@ -102,14 +102,14 @@ def _send_outcome(task: Message, journal: Journal, shared: _Shared, send: Send) 
     with ExitStack() as loading:
         loading.callback(shared.loading.release)
         try:
-            with held(ours, on_wait=lambda: log.warning("another evaluator still works in %s", journal.folder)):
+            with held(ours, on_wait=lambda: log.warning("waiting for another evaluator in %s", journal.folder)):
                 _evaluate(task, journal, shared, loading)
             counts = {"planned": journal.planned, "left_out": journal.left_out}
             message = {"type": "result", "metric": journal.metric, **counts}
         except TrackerError as error:
             message = error_message(error)
         except BaseException as error:  # code of a benchmark may call `sys.exit`: our parent would wait for ever
-            log.exception("evaluating %s failed while %s", journal.name, journal.stage)
+            log.exception("%s failed while %s", journal.name, journal.stage)
             message = error_message(_explained(error, journal))
     send(message | {"benchmark": journal.name, "asking_s": journal.asking_s})
 
@@ -123,7 +123,7 @@ def _evaluate(task: Message, journal: Journal, shared: _Shared, loading: ExitSta
         again = (*journal.doubtful, *lost, *outputs.lost_scores(journal.failures))
         if pause_s is None or not again:
             break
-        log.warning("%s: asking again, in %.0f s, for %s", journal.name, pause_s, again)
+        log.warning("%s: retrying in %.0f s: %s", journal.name, pause_s, again)
         shared.api.limiter.stopped.wait(pause_s)
         journal.begin_again()
         loading.enter_context(shared.loading)
@@ -137,7 +137,7 @@ def _pass(task: Message, journal: Journal, shared: _Shared, loading: ExitStack) 
         _run(task, journal, shared, loading)
     except PlanChanged:
         # Another EvalScope version, other data, or a file torn by a kill: nothing there can be trusted.
-        log.warning("starting %s anew, what was there cannot be used", journal.name)
+        log.warning("restarting %s: its stored answers cannot be reused", journal.name)
         shutil.rmtree(journal.folder)
         _run(task, journal, shared, loading)
 
@@ -171,23 +171,23 @@ def _check_complete(journal: Journal, lost: Sequence[Place]) -> None:
     journal.check()
     if lost:
         raise EvaluatorDied(
-            f"{len(lost)} of {journal.planned} answers of `{name}` were written to {journal.folder} and are gone",
-            hint="is its disk full or broken, or does something else delete there? The next try asks them again",
+            f"{len(lost)} of {journal.planned} answers of `{name}` have disappeared from {journal.folder}",
+            hint="check the disk, and whether another program deletes files there; a retry requests them again",
         )
 
 
 def _explained(error: BaseException, journal: Journal) -> TrackerError:
     """Say in our own words what an error of EvalScope means."""
     name, stage, text = journal.name, journal.stage, f"{type(error).__name__}: {error}"
-    if isinstance(error, OSError) and (is_full(error) or (stage == "asking" and is_storage_error(error))):
+    if isinstance(error, OSError) and (is_full(error) or (stage == "evaluating" and is_storage_error(error))):
         return storage_error(Path(journal.folder), error)
     if isinstance(error, ImportError):
-        return EvaluateError(f"`{name}` needs a package that is not installed: {error}", hint="install it")
+        return EvaluateError(f"`{name}` needs a package that is not installed: {error}", hint="install that package")
     if stage == "loading":
-        hint = "give a local copy with data, or check that this machine can reach the hub"
-        return BadData(f"the data of `{name}` cannot be loaded: {text}", hint=hint)
+        hint = "set data to a local copy, or check that this machine can reach the hub"
+        return BadData(f"cannot load the data of `{name}`: {text}", hint=hint)
     if stage == "configuring" and "not found" in str(error):
-        return UnknownBenchmark(f"EvalScope does not know the benchmark of `{name}`: {error}", hint="check its name")
+        return UnknownBenchmark(f"EvalScope has no such benchmark for `{name}`: {error}", hint="check its name")
     return EvaluateError(f"EvalScope failed on `{name}` while {stage}: {text}", hint="read the traceback")
 
 

@@ -29,12 +29,12 @@ def _problem(found: object, expected: int) -> str:
     known = found if isinstance(found, dict) else {}
     likely, best = known.get("token_logprobs"), known.get("top_logprobs")
     if not isinstance(likely, list) or not isinstance(best, list) or len(likely) != len(best):
-        return "its answer holds none"
+        return "none in its response"
     if len(likely) != expected:
-        return f"its answer holds {len(likely)} where {expected} were asked"
+        return f"{len(likely)} in its response (expected {expected})"
     if all(map(_is_number, likely[1:])) and all(map(_is_ranking, best[1:])):
         return ""
-    return "not all in its answer are numbers"
+    return "some in its response are not numbers"
 
 
 def _tokens(body: Json) -> int:

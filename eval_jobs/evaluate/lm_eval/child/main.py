@@ -46,7 +46,7 @@ def run_harness(request: Message, send: Send) -> Message:
     except TrackerError as error:
         message = error_message(error)
     except BaseException as error:  # tasks may call `sys.exit`: our parent would wait for ever
-        log.exception("lm_eval ended with an error")
+        log.exception("lm_eval failed")
         message = error_message(_explained(error, task))
     return message | {"benchmark": task["benchmark"]}
 
@@ -88,10 +88,10 @@ def _explained(error: BaseException, task: Message) -> TrackerError:
     if "Tasks not found" in text or "No tasks specified" in text:
         return BadData(
             f"lm-eval has no task `{task['adapter']}`",
-            hint="see `lm_eval ls tasks`; tasks of your own are found in the folder that `data` names",
+            hint="see `lm_eval ls tasks`; for custom tasks, set `data` to their folder",
         )
     if isinstance(error, ImportError):
         return EvaluateError(
-            f"`{task['adapter']}` needs a package that lm-eval's environment lacks: {error}", hint="install it"
+            f"`{task['adapter']}` needs a package missing from lm-eval's environment: {error}", hint="install it there"
         )
     return EvaluateError(f"lm_eval failed on `{task['adapter']}`: {text}", hint="read the traceback")

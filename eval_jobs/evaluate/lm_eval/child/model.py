@@ -80,8 +80,8 @@ class Completions(LocalCompletionsAPI):  # type: ignore[misc]
             return
         if not self.tokenizer_folder:
             raise EvaluateError(
-                f"`{self.asking.journal.name}` compares likelihoods, and the tokenizer of the model is not known here",
-                hint="checkpoints with their tokenizer in their folder have one",
+                f"`{self.asking.journal.name}` needs log-likelihoods, but the tokenizer of the model is unknown",
+                hint="save the tokenizer in the checkpoint folder",
             )
         super().__init__(**self._settings | _TOKENS | {"tokenizer": self.tokenizer_folder})
         for name in ("eot_token_id", "eos_string", "prefix_token_id"):  # remembered from when there was none
@@ -100,8 +100,8 @@ class Chat(LocalChatCompletion):  # type: ignore[misc]
     def loglikelihood(self, requests: Requests, **_: object) -> NoReturn:
         """Refuse: answers to messages have no likelihoods of a prompt."""
         raise EvaluateError(
-            f"`{self.asking.journal.name}` compares {len(requests)} likelihoods, which answers to messages do not have",
-            hint="leave options.chat out",
+            f"`{self.asking.journal.name}` needs {len(requests)} log-likelihoods, which chat responses do not have",
+            hint="remove options.chat",
         )
 
     loglikelihood_rolling = loglikelihood

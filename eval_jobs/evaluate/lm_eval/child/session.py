@@ -112,7 +112,7 @@ class Session:
             DiskFull, StoreError: it cannot be written.
         """
         self.journal.check(
-            hint="read the server's log; tasks that compare likelihoods need an engine that gives those of prompts"
+            hint="read the server log; log-likelihood tasks need an engine that returns log probabilities of prompts"
         )
         write_outcomes(self.journal.folder, self._outcomes)
 
@@ -222,7 +222,7 @@ def _refusal_in(reply: Json) -> str:
     text = choice["message"].get("content") if "message" in choice else choice.get("text")
     if isinstance(text, str):
         return ""
-    return "the answer holds no text"
+    return "response has no text"
 
 
 def _check_likelihoods(body: Json, reply: Json) -> None:
@@ -233,8 +233,8 @@ def _check_likelihoods(body: Json, reply: Json) -> None:
     """
     if problem := problem_of(body, reply):
         raise EvaluateError(
-            f"the server does not give the likelihoods of a prompt's tokens: {problem}",
-            hint="use tasks that generate, or an engine that gives them, such as vLLM",
+            f"the server does not return log probabilities of prompt tokens: {problem}",
+            hint="use generation tasks, or an engine that returns them, such as vLLM",
         )
 
 

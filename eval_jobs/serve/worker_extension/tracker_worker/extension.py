@@ -33,7 +33,7 @@ class _OpenFile:
     def demand_unchanged(self) -> None:
         """Raise BadWeights when somebody has written to the file since it was opened."""
         if _state(self.file) != self.state:
-            raise BadWeights(f"{self.name} was written to while it was read")
+            raise BadWeights(f"{self.name} changed while being read")
 
 
 class StrictLoading:
@@ -57,7 +57,7 @@ class StrictLoading:
             self._tracker_files = _opened(Path(path), layout)
             found = _checked_digest(self._tracker_files)
             if found != digest:
-                raise BadWeights(f"the weights in {path} are other ones: their SHA-256 is {found} and not {digest}")
+                raise BadWeights(f"the weights in {path} changed: SHA-256 is {found} (expected {digest})")
         except (BadWeights, OSError) as error:
             self._tracker_close()
             return {"refused": str(error)}
@@ -113,10 +113,10 @@ def _opened(folder: Path, layout: str) -> tuple[_OpenFile, ...]:
         ]
         tensors = check_complete(folder, {f.name: f.entries for f in files})
         if layout_digest({name: (entry.dtype, entry.shape) for name, entry in tensors.items()}) != layout:
-            raise BadWeights(f"the tensors in {folder} are other ones than those that were compared")
+            raise BadWeights(f"the tensors in {folder} changed since they were compared")
         unknown = sorted({entry.dtype for entry in tensors.values()} - set(DTYPES))
         if unknown:
-            raise BadWeights(f"{folder} holds tensors of type {', '.join(unknown)}")
+            raise BadWeights(f"unsupported tensor types in {folder}: {', '.join(unknown)}")
     except BaseException:
         for opened in files:
             opened.file.close()
@@ -142,7 +142,7 @@ def _checked_digest(files: tuple[_OpenFile, ...]) -> str:
                 _read_exactly(opened, chunk)
                 digest.update(chunk)
                 if not torch.isfinite(torch.frombuffer(chunk, dtype=DTYPES[entry.dtype])).all():
-                    raise BadWeights(f"the tensor {entry.name} in {opened.name} holds NaN or Inf")
+                    raise BadWeights(f"the tensor {entry.name} in {opened.name} contains NaN or Inf")
                 left -= len(chunk)
         opened.demand_unchanged()
     return digest.hexdigest()
@@ -172,7 +172,7 @@ def _read_exactly(opened: _OpenFile, chunk: memoryview) -> None:
     while done < len(chunk):
         count = opened.file.readinto(chunk[done:])  # type: ignore[attr-defined]
         if not count:
-            raise BadWeights(f"{opened.name} became shorter while it was read")
+            raise BadWeights(f"{opened.name} was truncated while being read")
         done += count
 
 
@@ -194,6 +194,6 @@ def _pack_again(model: torch.nn.Module, before: dict[str, Any]) -> list[str]:
         module = model.get_submodule(name)
         weight = getattr(module, "weight", None)
         if weight is None or not weight.numel():
-            raise BadWeights(f"the module {name} still holds a copy of its old weights")
+            raise BadWeights(f"the module {name} still has a copy of its old weights")
         module.quant_method.process_weights_after_loading(module)
     return old

@@ -51,10 +51,10 @@ def weight_names(folder: Path) -> tuple[str, ...]:
     present = {path.name for path in folder.iterdir() if path.suffix == ".safetensors"}
     meant = set(_indexed(folder / INDEX).values()) if (folder / INDEX).exists() else {SINGLE}
     if meant - present:
-        raise BadWeights(f"{folder} does not hold {min(meant - present)}")
+        raise BadWeights(f"no {min(meant - present)} in {folder}")
     if present - meant:
         # A cold start would load it too.
-        raise BadWeights(f"{folder} also holds {min(present - meant)}, and which weights are meant is unknown")
+        raise BadWeights(f"unexpected weights file {min(present - meant)} in {folder}")
     return tuple(sorted(meant))
 
 
@@ -72,14 +72,14 @@ def read_entries(file: BinaryIO, name: str) -> tuple[TensorEntry, ...]:
     if len(head) < 8 or length > size - 8:
         raise BadWeights(f"{name} ends inside its header")
     if length > MAX_HEADER_BYTES:
-        raise BadWeights(f"{name} has no safetensors header: its length would be {length}")
+        raise BadWeights(f"{name} has no safetensors header (length {length})")
     try:
         entries = _parse(file.read(length))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise BadWeights(f"{name} has a broken header: {error}") from error
+        raise BadWeights(f"{name} has an invalid header: {error}") from error
     end = max((entry.end for entry in entries), default=8 + length)
     if end != size:
-        raise BadWeights(f"{name} is {size} bytes long, and its header says {end}")
+        raise BadWeights(f"{name} is {size} bytes long (expected {end} from its header)")
     return entries
 
 
@@ -95,10 +95,10 @@ def check_complete(folder: Path, found: Mapping[str, Iterable[TensorEntry]]) -> 
     for file, entries in found.items():
         for entry in entries:
             if entry.name in tensors:
-                raise BadWeights(f"the tensor {entry.name} is in {places[entry.name]} and in {file}")
+                raise BadWeights(f"the tensor {entry.name} is in both {places[entry.name]} and {file}")
             tensors[entry.name], places[entry.name] = entry, file
     if not tensors:
-        raise BadWeights(f"{folder} holds no tensor")
+        raise BadWeights(f"no tensors in {folder}")
     if (folder / INDEX).exists():
         _check_index(_indexed(folder / INDEX), places)
     return tensors
@@ -118,9 +118,9 @@ def _indexed(path: Path) -> dict[str, str]:
         weight_map = json.loads(path.read_bytes())["weight_map"]
         pairs = {str(tensor): str(file) for tensor, file in weight_map.items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise BadWeights(f"{path.name} names no weights: {error!r}") from error
+        raise BadWeights(f"{path.name} has no valid weight map: {error!r}") from error
     if not pairs or any("/" in file or file.startswith(".") for file in pairs.values()):
-        raise BadWeights(f"{path.name} names no files of its folder")
+        raise BadWeights(f"{path.name} does not list files of its folder")
     return pairs
 
 
@@ -129,7 +129,7 @@ def _check_index(indexed: Mapping[str, str], places: Mapping[str, str]) -> None:
         return
     wrong = min(name for name in indexed.keys() | places.keys() if indexed.get(name) != places.get(name))
     raise BadWeights(
-        f"{INDEX} has {wrong} in {indexed.get(wrong, 'no file')}, and it is in {places.get(wrong, 'no file')}"
+        f"{INDEX} lists {wrong} in {indexed.get(wrong, 'no file')}, but it is in {places.get(wrong, 'no file')}"
     )
 
 
@@ -149,18 +149,18 @@ def _parse(raw: bytes) -> tuple[TensorEntry, ...]:
 def _entry(name: str, value: Mapping[str, object], start: int) -> TensorEntry:
     dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
     if not isinstance(dtype, str) or not isinstance(shape, list) or not isinstance(offsets, list):
-        raise TypeError(f"tensor {name} is described by other types than dtype, shape and data_offsets should have")
+        raise TypeError(f"tensor {name} has a dtype, shape or data_offsets of the wrong type")
     sizes = tuple(_natural(size) for size in shape)
     begin, end = (_natural(offset) for offset in offsets)
     item = ITEM_BYTES.get(dtype)
     if item is None:
-        raise ValueError(f"tensor {name} has the unknown type {dtype}")
+        raise ValueError(f"tensor {name} has unknown type {dtype}")
     if end - begin != item * math.prod(sizes):
-        raise ValueError(f"tensor {name} of shape {shape} and type {dtype} cannot fill bytes {begin} to {end}")
+        raise ValueError(f"tensor {name} of shape {shape} and type {dtype} does not fit bytes {begin} to {end}")
     return TensorEntry(name=name, dtype=dtype, shape=sizes, begin=start + begin, end=start + end)
 
 
 def _natural(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"{value!r} is no size")
+        raise ValueError(f"invalid size {value!r}")
     return value

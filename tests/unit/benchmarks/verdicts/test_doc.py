@@ -1,4 +1,4 @@
-"""docs/verdicts.md states what the engine's own numbers are."""
+"""docs/explanation/verdicts.md states what the engine's own numbers are, and quotes benchmarks/verdicts/RESULTS.md."""
 
 import math
 import re
@@ -16,7 +16,8 @@ from tracker.domain.regression.jitter import Jitter
 from tracker.domain.regression.pooled_test import pooled_test
 from tracker.domain.scores.matrix import Contrast
 
-DOC = (PROJECT / "docs" / "verdicts.md").read_text()
+DOC = (PROJECT / "docs" / "explanation" / "verdicts.md").read_text(encoding="utf-8")
+RESULTS = (PROJECT / "benchmarks" / "verdicts" / "RESULTS.md").read_text(encoding="utf-8")
 LEVEL = ErrorBudget(alpha=0.05 * SCORE_SHARE, planned=100, benchmarks=20)
 
 
@@ -38,7 +39,7 @@ def test_the_smallest_losses_are_those_of_the_tests() -> None:
 
 def test_the_levels_are_those_of_the_budget() -> None:
     levels = [LEVEL.alpha_test(50, m, b) for m in (1, 2, 4, 8) for b in (Baseline.RECENT, Baseline.PEAK)]
-    found = re.search(r"leaves (0\.0+\d) to (0\.0+\d) a test", DOC)
+    found = re.search(r"leaves (0\.0+\d) to (0\.0+\d) per test", DOC)
     assert found is not None
     assert [float(x) for x in found.groups()] == pytest.approx([min(levels), max(levels)], rel=0.1)
     assert sum(levels) == pytest.approx(0.05 * SCORE_SHARE / 100 / 20)
@@ -46,8 +47,23 @@ def test_the_levels_are_those_of_the_budget() -> None:
 
 
 def test_the_measured_tables_name_detectors_that_there_are_and_every_loss() -> None:
-    headers = re.findall(rf"^\| +(\| {DEFAULT}\b.*)\|$", DOC, re.MULTILINE)
+    headers = re.findall(rf"^\| +(\| {DEFAULT}\b.*)\|$", RESULTS, re.MULTILINE)
     named = {cell.strip() for header in headers for cell in header.strip("|").split("|")} - {""}
     assert DEFAULT in named <= {d.name for d in detectors()}
     for row in [f"FWER {kind}" for kind in NULLS] + [f"{plant} n={n}" for plant in PLANTS for n in CLUSTERS]:
-        assert f"\n| {row} " in DOC
+        assert f"\n| {row} " in RESULTS
+
+
+def table(text: str) -> dict[tuple[str, str], str]:
+    """Return the cells, by row and detector, of the first table in `text` that has a column of the shipped engine."""
+    start = re.search(rf"^\| +\| {DEFAULT}\b", text, re.MULTILINE)
+    assert start is not None
+    lines = text[start.start() :].partition("\n\n")[0].splitlines()
+    header, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {(row[0], name): cell for row in rows for name, cell in zip(header[1:], row[1:], strict=True)}
+
+
+def test_the_page_quotes_the_measured_table() -> None:
+    quoted, measured = table(DOC), table(RESULTS)
+    assert len(quoted) == 35
+    assert quoted.items() <= measured.items()

@@ -28,13 +28,13 @@ def test_every_request_of_both_sides_is_in_the_curves() -> None:
         39,
         39,
     ]  # an answer of one token has no time per further one
-    assert [curve.name for curve in e2e.curves] == ["step 1000", "step 900, before it"]
-    assert "different hours" in load.note
+    assert [curve.name for curve in e2e.curves] == ["step 1000", "step 900, previous"]
+    assert "different times" in load.note
 
 
 def test_percentiles_are_those_of_the_requests() -> None:
     (load,) = load_spreads(NOW, BEFORE)
-    row = next(row for row in load.rows if row.metric == "TTFT" and row.side == "step 900, before it")
+    row = next(row for row in load.rows if row.metric == "TTFT" and row.side == "step 900, previous")
     assert row.percentiles[2] == "49.5"  # the median of 30 to 69
     assert row.percentiles[-1] == "69.0"
 
@@ -51,8 +51,8 @@ def test_a_reference_that_was_timed_by_turns_comes_before_the_checkpoint_before(
         dropped=0,
     )
     (load,) = load_spreads(replace(NOW, reference_probes=(pairs,)), BEFORE)
-    assert [curve.name for curve in load.figures[0].curves] == ["step 1000", "step 100, the reference"]
-    assert "by turns on the same engine" in load.note
+    assert [curve.name for curve in load.figures[0].curves] == ["step 1000", "step 100, reference"]
+    assert "alternating on the same engine" in load.note
 
 
 def test_another_load_is_never_compared() -> None:
@@ -60,13 +60,13 @@ def test_another_load_is_never_compared() -> None:
     other = replace(BEFORE, probes=(replace(probe, load=replace(probe.load, concurrency=64)),))
     (load,) = load_spreads(NOW, other)
     assert [curve.name for curve in load.figures[0].curves] == ["step 1000"]
-    assert "Nothing earlier was measured under the same load." in load.note
+    assert "No earlier checkpoint was measured under this load." in load.note
 
 
 def test_without_single_requests_nothing_is_drawn() -> None:
     (load,) = load_spreads(RUN.records[-1], BEFORE)
     assert (load.figures, load.rows) == ((), ())
-    assert load.note == "Only percentiles are known of it, no single requests."
+    assert load.note == "Only percentiles are available, no single requests."
 
 
 def test_a_load_that_failed_says_why() -> None:
@@ -100,10 +100,10 @@ def test_the_run_shows_the_middle_half_of_the_requests_around_each_median() -> N
     run = replace(RUN, records=tuple(timed(record) for record in RUN.records))
     data = run_data(run)
     (figure,) = latency_figures(data, overview(data.conclusions.reports, data.conclusions.gaps))
-    assert [panel.title[:12] for panel in figure.panels] == ["Time to firs", "Time per fur", "Time to last"]
+    assert [panel.title[:12] for panel in figure.panels] == ["Time to firs", "Time per out", "End-to-end l"]
     median = figure.panels[0].lines[1]
     assert [(p.low, p.high) for p in median.points][:2] == [(39.75, 59.25)] * 2
-    assert "half in 39.8 to 59.2" in median.points[0].tip
+    assert "IQR 39.8 to 59.2" in median.points[0].tip
 
 
 def test_times_are_ascending_and_those_that_are_not_known_are_left_out() -> None:

@@ -59,7 +59,7 @@ def test_the_first_screen_says_how_sure_a_change_is_and_what_to_type() -> None:
     data = checkpoint_data(RUN, 700)
     view = build_checkpoint_view(data)
     facts = next(row for row in view.scores if row.benchmark == "facts")
-    assert facts.sure == f"95 %: {facts.before.interval}"
+    assert facts.sure == f"95 % CI {facts.before.interval}"
     commands = [
         "tracker compare tiny-forgetting@600 tiny-forgetting@700",
         "tracker accept tiny-forgetting@700 facts --reason WHY",
@@ -73,8 +73,8 @@ def test_the_first_screen_says_how_sure_a_change_is_and_what_to_type() -> None:
 def test_the_first_checkpoint_is_held_against_nothing() -> None:
     view = build_checkpoint_view(checkpoint_data(RUN, 100))
     assert (view.before_step, view.changes) == (None, ())
-    assert {row.before.why_not for row in view.scores} == {"the first checkpoint"}
-    assert "Skip to the scores" in html_of(checkpoint_data(RUN, 100))
+    assert {row.before.why_not for row in view.scores} == {"first checkpoint"}
+    assert "Skip to scores" in html_of(checkpoint_data(RUN, 100))
 
 
 def test_what_cannot_be_held_against_the_one_before_says_why() -> None:
@@ -118,7 +118,7 @@ def test_only_the_path_to_a_checkpoint_counts_for_it() -> None:
     assert left.left_for == 300
     assert left.before is not None
     assert left.before.plan.checkpoint.step == 900
-    assert "left behind when training went back to step 300" in html_of(left)
+    assert "discarded when training restarted from step 300" in html_of(left)
 
 
 def test_the_best_checkpoint_of_a_run_is_named_so() -> None:
@@ -134,14 +134,14 @@ def test_cost_and_certificate_are_shown() -> None:
     cost = Cost(loading_s=1.5, evaluating_s=30.0, probing_s=8.0, input_tokens=40_000, output_tokens=5_200, gpu_s=39.5)
     run = replace(RUN, records=(*RUN.records[:-1], replace(record, engine=engine, cost=cost)))
     texts = parsed(html_of(checkpoint_data(run, 1000))).texts
-    assert "put into the running engine" in " ".join(texts)
-    assert "cb71f6fd35e4: a cold start of an engine like this gave the same answers, to the bit" in texts
-    assert {"39.5 s", "1.5 s", "30.0 s", "8.0 s", "40.0 k asked, 5.2 k answered"} <= set(texts)
+    assert "swapped into the running engine" in " ".join(texts)
+    assert "cb71f6fd35e4: answers bit-identical to those of a cold start" in texts
+    assert {"39.5 s", "1.5 s", "30.0 s", "8.0 s", "40.0 k input, 5.2 k output"} <= set(texts)
 
 
 def test_a_checkpoint_whose_results_are_gone_is_an_error() -> None:
     sources = replace(sources_of(RUN), history=FakeHistory())
-    with pytest.raises(StoreError, match="the results of step 1000 of tiny-forgetting are gone"):
+    with pytest.raises(StoreError, match="missing results of step 1000 of tiny-forgetting"):
         collect_checkpoint(RUN.reports[-1], sources, now=MADE_AT)
 
 

@@ -215,7 +215,7 @@ def test_many_findings_losses_and_slower_checkpoints_are_folded() -> None:
     losses = tuple(replace(judged.episodes[0], opened_step=i) for i in range(16))
     reports = (slower, *judged.reports[1:-1], replace(newest, findings=many))
     html = html_of(run_data(replace(judged, reports=reports, episodes=losses, acceptances=())))
-    for folded in ("5 more findings", "4 more losses", "6 more"):
+    for folded in ("5 more findings", "More losses (4)", "6 more"):
         assert f"<summary>{folded}</summary>" in html
 
 
@@ -239,14 +239,14 @@ def test_the_life_of_a_sample_is_told_in_words() -> None:
 
 def test_a_run_with_only_gaps_has_a_page() -> None:
     html = html_of(run_data(RecordedRun(run_id="r", records=(), reports=(), gaps=RUN.gaps)))
-    assert "nothing was evaluated yet" in html
+    assert "nothing evaluated yet" in html
     assert "E-CKPT-VANISHED" in html
     assert 'href="#verdicts"' not in html
 
 
 def test_records_that_were_not_judged_yet_do_not_break_the_page() -> None:
     html = html_of(run_data(RecordedRun(run_id="r", records=RUN.records[:2], reports=())))
-    assert "nothing was evaluated yet" in html
+    assert "nothing evaluated yet" in html
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

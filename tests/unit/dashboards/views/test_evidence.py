@@ -32,7 +32,7 @@ def test_the_deciding_comparison_has_what_a_doubter_asks_for() -> None:
         flips="70 / 0",
         common="of 80",
         p="< 1e-12 worse",
-        p_items="samples alone < 1e-12",
+        p_items="samples only < 1e-12",
         level="8.3e-05",
         jitter="0.40",
     )
@@ -42,7 +42,7 @@ def test_a_pooled_side_and_a_block_say_how_many_checkpoints_they_are_the_mean_of
     proof = _cases()["trivia"].proofs[0]
     assert (proof.against, proof.chosen) == ("peak, steps 410-500", "mean of 10, best of 12 blocks")
     assert (proof.newest, proof.pooled) == ("steps 700-1000", "mean of 4")
-    assert (proof.p, proof.p_items) == ("3.1e-07 worse", "samples alone 4.4e-09")
+    assert (proof.p, proof.p_items) == ("3.1e-07 worse", "samples only 4.4e-09")
     assert (proof.level, proof.jitter) == ("2.5e-06", "0.62")
 
 
@@ -68,13 +68,13 @@ def test_a_loss_says_since_when() -> None:
     assert _cases()["facts"].notes == ("lost since step 700",)
     assert _cases()["trivia"].notes == ("had been lost since step 400",)
     hidden = replace(_newest("facts"), word=VerdictWord.SUSPECT, lost_since=700)
-    assert onset_text(hidden) == "the loss since step 700 is not over"
+    assert onset_text(hidden) == "loss since step 700 is still open"
 
 
 def test_what_is_inconclusive_says_what_could_not_have_been_seen() -> None:
-    assert _cases()["reversal"].notes == ("smallest loss to be seen: 0.084 alone, 0.048 by four together",)
+    assert _cases()["reversal"].notes == ("minimum detectable loss: 0.084, mean of four: 0.048",)
     alone = _case(replace(_newest("reversal"), mde_pooled=None))
-    assert alone.notes == ("smallest loss to be seen: 0.084 alone",)
+    assert alone.notes == ("minimum detectable loss: 0.084",)
     assert _case(replace(_newest("reversal"), mde=None)).notes == ()
 
 

@@ -26,7 +26,7 @@ def test_the_best_checkpoint_and_what_is_lost_come_first() -> None:
     sources.history.append_alert(_alert(1))
     best, losses, alerts = glance(read_run(RUN.run_id, sources, now=MADE_AT).conclusions)
     assert best.lines[0].startswith("step ")
-    assert "the best block is steps" in best.lines[1]
+    assert "best block steps" in best.lines[1]
     assert "facts, since step 700" in losses.lines
     assert losses.is_bad
     assert alerts.lines == ("alert 1",)
@@ -35,12 +35,12 @@ def test_the_best_checkpoint_and_what_is_lost_come_first() -> None:
 def test_of_many_alerts_the_rest_is_counted() -> None:
     _, _, alerts = glance(replace(run_data(RUN).conclusions, alerts=tuple(map(_alert, range(9)))))
     assert len(alerts.lines) == AT_MOST + 1
-    assert alerts.lines[-1] == "and 5 others"
+    assert alerts.lines[-1] == "and 5 more"
 
 
 def test_nothing_open_is_said_and_not_left_out() -> None:
     best, losses, alerts = glance(run_data(replace(RUN, episodes=())).conclusions)
-    assert best.lines == ("no checkpoint has scored answers of every benchmark",)
+    assert best.lines == ("no checkpoint has scores of every benchmark",)
     assert (losses.lines, losses.is_bad) == (("none",), False)
     assert (alerts.lines, alerts.is_bad) == (("none",), False)
 

@@ -69,7 +69,7 @@ def test_a_short_run_has_scores_and_says_why_there_is_no_more() -> None:
     view = view_of(run_data(replace(RUN, records=RUN.records[:2])).ledger)
     assert [(e.best, e.change, e.lost) for e in view.entries] == [("-", "-", "-")] * 3
     assert {e.now for e in view.entries} == {"0.075", "0.050", "0.013"}
-    assert view.notes[0].endswith("too few checkpoints or samples to tell what was forgotten")
+    assert view.notes[0].endswith("too few checkpoints or samples to measure forgetting")
     assert view.benchmarks == ()
 
 

@@ -17,7 +17,7 @@ def _facts(**changes: object) -> dict[str, str]:
 
 def test_how_a_run_was_measured_is_said_in_words() -> None:
     assert _facts() == {
-        "Suite": "skills, 8 requests in flight, 120 s each at most",
+        "Suite": "skills, 8 requests in flight, timeout 120 s",
         "Generation": "greedy, top_p 1, at most 16 tokens, seed 0",
         "Engine": "vllm 0.32.1",
         "Served with": "dtype float32, context 128 tokens",
@@ -33,14 +33,14 @@ def test_code_that_was_trusted_and_weights_that_were_unpickled_are_shown_with_th
         plans[index] = replace(plans[index], checkpoint=replace(plans[index].checkpoint, unpickled=True))
     records = tuple(replace(record, plan=plan) for record, plan in zip(DATA.records, plans, strict=True))
     facts = _facts(records=records)
-    assert facts["Code of the checkpoint"] == "trusted (serve.trust_remote_code), step 200"
-    assert facts["Pickles"] == "weights were unpickled (watch.allow_pickle), steps 300 and 400"
+    assert facts["Checkpoint code"] == "trusted (serve.trust_remote_code), step 200"
+    assert facts["Pickles"] == "unpickled weights (watch.allow_pickle), steps 300 and 400"
 
 
 def test_an_endpoint_of_others_trusts_nothing_by_our_setting() -> None:
     serve = ServeSpec(engine=EngineKind.REMOTE, base_url="http://x/v1", trust_remote_code=True)
     records = tuple(replace(r, plan=replace(r.plan, serve=serve)) for r in DATA.records)
-    assert "Code of the checkpoint" not in _facts(records=records)
+    assert "Checkpoint code" not in _facts(records=records)
 
 
 def test_benchmarks_name_their_samples_and_fingerprints() -> None:
@@ -84,7 +84,7 @@ def test_a_run_that_was_never_served_has_no_times() -> None:
         finished_at=DATA.records[0].finished_at,
     )
     facts = _facts(records=(failed,))
-    assert facts["Engine"] == "none could be started"
+    assert facts["Engine"] == "failed to start"
     assert facts["Weights loaded"] == "failed 1 time"
     assert facts["Time per checkpoint, median"] == "-"
     assert measured(replace(DATA, records=(failed,))).benchmarks[0].samples == "-"
@@ -106,8 +106,7 @@ def test_sampling_and_other_settings_are_said() -> None:
     view = measured(replace(DATA, records=(replace(record, plan=plan),)))
     assert dict(view.facts)["Generation"] == "temperature 0.7, top_p 0.9, top_k 40, at most 256 tokens, seed 0"
     assert view.benchmarks[0].settings == (
-        "subsets a, b, at most 50 per subset, 3 examples in the prompt, 4 answers each, at most 9 tokens,"
-        " lower is better"
+        "subsets a, b, at most 50 per subset, 3-shot, 4 answers per sample, at most 9 tokens, lower is better"
     )
 
 
@@ -122,7 +121,7 @@ def test_a_remote_endpoint_is_shown_without_its_password() -> None:
 def test_an_address_loses_its_user() -> None:
     assert without_user("http://gpu7:8000/v1") == "http://gpu7:8000/v1"
     assert without_user("https://u:p@[::1]:8000/v1") == "https://[::1]:8000/v1"
-    assert (without_user("http://[broken"), without_user("")) == ("(not an address)", "")
+    assert (without_user("http://[broken"), without_user("")) == ("(invalid URL)", "")
 
 
 def test_arguments_that_look_like_keys_lose_their_values() -> None:
@@ -140,7 +139,7 @@ def test_every_status_without_a_score_has_words() -> None:
         for sample, status in zip(result.samples, (s for _ in range(20) for s in SampleStatus), strict=True)
     )
     changed = replace(record, outcomes=(replace(result, samples=samples), *record.outcomes[1:]))
-    assert measured(replace(DATA, records=DATA.records[:4])).benchmarks[0].samples == "80, 2 never answered"
+    assert measured(replace(DATA, records=DATA.records[:4])).benchmarks[0].samples == "80, 2 errors"
     assert {row.samples for row in measured(replace(DATA, texts={})).benchmarks} == {"-"}, "not read, not counted"
     rows = measured(replace(DATA, texts={record.plan.id: changed})).benchmarks
-    assert rows[0].samples == "80, 20 cut at the token limit, 40 without a score, 20 never answered"
+    assert rows[0].samples == "80, 20 truncated, 40 unscored, 20 errors"

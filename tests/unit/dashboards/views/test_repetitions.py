@@ -70,7 +70,7 @@ def test_what_repetition_does_stands_beside_the_difference() -> None:
 
 def test_an_unfit_benchmark_is_named_in_the_first_lines() -> None:
     view = view_with(asked("sums", 80))
-    said = "sums is unfit: repeating the evaluation alone moves it by \u00b10.044, and policy.min_effect is 0.01"
+    said = "sums is too noisy: repeats differ by \u00b10.044, more than policy.min_effect 0.01"
     assert said in view.heading.facts
     assert '<td class="text v-regressed">flips 20 % of the samples, \u00b10.044, unfit' in render_page(
         view, version="1"
@@ -80,6 +80,6 @@ def test_an_unfit_benchmark_is_named_in_the_first_lines() -> None:
 def test_a_calibration_of_another_version_is_shown_as_stale_and_makes_nothing_unfit() -> None:
     assert NEWEST.engine is not None
     view = view_with(asked("sums", 80), engine=replace(NEWEST.engine, version="0.31.0"))
-    stale = "(stale: the engine is vllm 0.32.1, was vllm 0.31.0)"
+    stale = "(stale: engine is vllm 0.32.1, was vllm 0.31.0)"
     assert cells(view)["sums"] == f"flips 20 % of the samples, \u00b10.044 {stale} (step 1000, 2026-03-14)"
     assert not any("unfit" in fact for fact in view.heading.facts)

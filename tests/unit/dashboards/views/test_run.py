@@ -27,7 +27,7 @@ def test_the_title_counts_what_is_there_and_what_is_not() -> None:
         "3 benchmarks",
         "1 checkpoint not evaluated",
         "1 result missing",
-        "2 evaluations still to come",
+        "2 evaluations pending",
     )
     assert VIEW.heading.made_at == "2026-03-14 12:00 UTC"
 
@@ -47,8 +47,8 @@ def test_each_benchmark_says_what_it_fell_from_or_rose_from() -> None:
 
 def test_each_score_has_its_interval_and_each_loss_says_how_sure_it_is() -> None:
     assert [(t.interval, t.sure.replace(MINUS, "-")) for t in VIEW.tiles] == [
-        ("± 0.042", "-0.875, 95 %: -0.948 to -0.802"),
-        ("± 0.042", "-0.662, 95 %: -0.767 to -0.558"),
+        ("± 0.042", "-0.875, 95 % CI -0.948 to -0.802"),
+        ("± 0.042", "-0.662, 95 % CI -0.767 to -0.558"),
         ("± 0.024", ""),
     ]
 
@@ -66,12 +66,12 @@ def test_a_tile_says_what_the_newest_score_is_held_against() -> None:
     (suspect,) = (t for t in with_newest(word=VerdictWord.SUSPECT).tiles if t.benchmark == "facts")
     assert (suspect.note, suspect.sure.replace(MINUS, "-")) == (
         "was 0.912 at step 600",
-        "-0.875, 95 %: -0.948 to -0.802",
+        "-0.875, 95 % CI -0.948 to -0.802",
     )
     block = with_newest(comparisons=tuple(replace(c, baseline_steps=(400, 500, 600)) for c in comparisons))
     assert block.tiles[0].note == "was 0.793 at steps 400-600"
     pinned = with_newest(comparisons=tuple(replace(c, baseline=Baseline.PINNED) for c in comparisons))
-    assert pinned.tiles[0].note == "against pinned, step 600"
+    assert pinned.tiles[0].note == "vs. pinned, step 600"
     assert [loss.benchmark for loss in pinned.forgetting.losses] == ["sums"], "of another run, not looked up here"
 
 
@@ -98,7 +98,7 @@ def test_many_benchmarks_stand_on_paper_in_parts_of_about_one_size() -> None:
 
 def test_a_first_result_and_a_missing_one_compare_with_nothing() -> None:
     early = RecordedRun(run_id="r", records=RUN.records[:1], reports=RUN.reports[:1])
-    assert [t.note for t in build_view(run_data(early)).tiles] == ["first result, step 100"] * 3
+    assert [t.note for t in build_view(run_data(early)).tiles] == ["first result at step 100"] * 3
     third = RecordedRun(run_id="r", records=RUN.records[:3], reports=RUN.reports[:3])
     assert build_view(run_data(third)).tiles[0].note == "no result at step 300"
 
@@ -155,8 +155,8 @@ def test_requests_that_failed_are_counted_and_nothing_completed_is_no_number() -
 def test_everything_that_was_not_measured_is_listed_by_step() -> None:
     assert [(t.step, t.what, t.code) for t in VIEW.troubles] == [
         (300, "sums", "E-EVAL-ENDPOINT"),
-        (550, "the whole checkpoint", "E-CKPT-VANISHED"),
-        (800, "latency under load default", "E-PROBE"),
+        (550, "checkpoint", "E-CKPT-VANISHED"),
+        (800, "latency, load default", "E-PROBE"),
     ]
 
 
@@ -170,7 +170,7 @@ def test_one_cause_that_took_everything_is_one_row() -> None:
     run = RecordedRun(run_id="r", records=(record,), reports=reports_of((record,)))
     view = build_view(run_data(run))
     assert [(t.what, t.why) for t in view.troubles] == [
-        ("facts, sums, reversal and latency under load default", "vLLM ended with code 1")
+        ("facts, sums, reversal and latency, load default", "vLLM ended with code 1")
     ]
     assert view.heading.headline == "facts, sums and reversal have no result at step 100"
 
@@ -186,7 +186,7 @@ def test_a_long_run_folds_its_earlier_steps_and_many_benchmarks_are_sorted_by_ur
 
 def test_a_run_with_only_gaps_still_has_a_report() -> None:
     view = build_view(run_data(RecordedRun(run_id="r", records=(), reports=(), gaps=RUN.gaps)))
-    assert view.heading.headline == "nothing was evaluated yet"
+    assert view.heading.headline == "nothing evaluated yet"
     assert view.heading.facts == ("0 checkpoints evaluated", "0 benchmarks", "1 checkpoint not evaluated")
     assert (view.curves.figures, view.tiles, view.conclusions.evidence) == ((), (), ())
     assert len(view.troubles) == 1

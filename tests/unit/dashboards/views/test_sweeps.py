@@ -46,18 +46,18 @@ def test_a_leaderboard_names_targets_settings_scores_with_intervals_and_why_one_
     assert view.first == f"{RECORDED.run_id}@400, temperature 0"
     assert [row.scores[0].change.partition(",")[0] for row in view.rows] == ["", "−0.100", "", ""]  # noqa: RUF001
     assert view.rows[2].scores[0].note == "E-SERVE-DIED: the server is gone"
-    assert view.rows[3].scores[0].note == "not asked yet"
-    assert view.headline == "Turn of 2026-11-22 01:00 UTC, running, 1 evaluation still to come."
+    assert view.rows[3].scores[0].note == "not evaluated yet"
+    assert view.headline == "Sweep run of 2026-11-22 01:00 UTC: running, 1 evaluation pending."
 
 
 def test_the_page_has_a_section_with_everything_and_none_without_sweeps() -> None:
     texts = " ".join(" ".join(parsed(html_of(board_of(TURN, RECORDS))).texts).split())
     for words in (
         "Leaderboard of nightly",
-        "Change: the difference from",
+        "Change: paired difference from",
         "best: nothing has a score",
-        "1 at a time",
-        "4 at a time",
+        "concurrency 1",
+        "concurrency 4",
         "gone",
     ):
         assert words in texts
@@ -71,7 +71,7 @@ def test_a_curve_has_a_line_for_each_target_and_a_point_for_each_load() -> None:
     drawn = draw_curve(chart, width=900)
     assert drawn.count('class="line s0"') == drawn.count('class="line s1"') == 2
     assert drawn.count('class="m s0"') == 4
-    assert "a, 4 at a time" in drawn
+    assert "a, concurrency 4" in drawn
     assert curve_chart("one", [LoadCurve(target="a", probes=probes[:1])]) is None
 
 

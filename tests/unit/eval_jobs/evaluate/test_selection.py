@@ -71,9 +71,9 @@ def test_outcomes_come_in_order_and_what_fails_fails_alone(suite: Suite, tmp_pat
     assert isinstance(third, EvalResult)
     assert (first.benchmark, third.benchmark) == ("0", "2")
     assert isinstance(unknown, ConfigError)
-    assert "there is no evaluator `nobody`" in unknown.message
+    assert "unknown evaluator `nobody`" in unknown.message
     assert isinstance(liar, EvaluateError)
-    assert "another name or fingerprint" in liar.message
+    assert "or wrong fingerprint" in liar.message
     assert isinstance(short, EvaluateError)
     assert "0 outcomes for 1 benchmarks" in short.message
     evaluator.close()

@@ -93,13 +93,13 @@ def test_a_gpu_that_does_not_tell_is_an_error_and_not_idle(smi: Path) -> None:
 
 def test_no_gpu_at_all_is_an_error_and_not_idle(smi: Path) -> None:
     write(smi, f"printf '{TABLE}'")
-    with pytest.raises(ConfigError, match="there is no GPU"):
+    with pytest.raises(ConfigError, match="no visible GPU"):
         busiest_gpu_pct({"CUDA_VISIBLE_DEVICES": ""})
 
 
 @pytest.mark.usefixtures("smi")
 def test_without_nvml_and_nvidia_smi_the_error_says_what_to_install() -> None:
-    with pytest.raises(ConfigError, match="nvidia-ml-py is not installed, and there is no nvidia-smi") as caught:
+    with pytest.raises(ConfigError, match="nvidia-ml-py is not installed, and nvidia-smi is not installed") as caught:
         busiest_gpu_pct({})
     assert "checkpoint-tracker[gpu]" in caught.value.hint
 

@@ -53,7 +53,7 @@ def test_nothing_completed_gives_none_and_counts_the_failures() -> None:
     never = summarize(LOAD, Measurement(timelines=(), duration_s=0.0))
     assert (never.completed, never.failed, never.requests_per_s, never.output_tokens_per_s) == (0, 0, 0.0, 0.0)
     silent = summarize(LOAD, Measurement(timelines=(Timeline(sent_s=0.0),), duration_s=1.0))
-    assert (silent.failed, silent.first_error) == (1, "the stream held no event")
+    assert (silent.failed, silent.first_error) == (1, "no event in the stream")
 
 
 def test_tpot_counts_tokens_not_events_and_needs_more_than_one() -> None:

@@ -24,7 +24,7 @@ def test_a_sqlite_path_may_hold_what_looks_like_a_password() -> None:
     ],
 )
 def test_a_url_with_a_password_is_refused_without_being_shown(url: str) -> None:
-    with pytest.raises(ConfigError, match="has a password in it") as raised:
+    with pytest.raises(ConfigError, match="contains a password") as raised:
         checked_database_url(url)
     assert "sesame" not in str(raised.value)
     assert "host" not in str(raised.value)
@@ -32,5 +32,5 @@ def test_a_url_with_a_password_is_refused_without_being_shown(url: str) -> None:
 
 @pytest.mark.parametrize("url", ["mysql://host/runs", "tracker.db", "postgresql:host/runs", ""])
 def test_other_databases_are_refused(url: str) -> None:
-    with pytest.raises(ConfigError, match="cannot be used"):
+    with pytest.raises(ConfigError, match="invalid database URL"):
         checked_database_url(url)

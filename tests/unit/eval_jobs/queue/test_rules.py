@@ -89,7 +89,7 @@ def test_a_plan_whose_workers_are_killed_without_end_is_not_tried_for_ever() -> 
     assert not is_worn_out(replace(claim(), stalled=MAX_STALLED - 1))
     worn = replace(claim(), stalled=MAX_STALLED)
     assert is_worn_out(worn)
-    assert "30 workers in a row were killed" in poisoned(worn).message
+    assert "30 consecutive workers were killed" in poisoned(worn).message
 
 
 def test_random_kills_set_no_plan_aside() -> None:

@@ -69,7 +69,7 @@ def test_a_folder_above_the_one_that_was_named_says_nothing(tmp_path: Path) -> N
     place = tmp_path / "step1" / "evals" / "deeper"
     place.mkdir(parents=True)
     (place / "serve.json").write_text(json.dumps(bench(model_id="m")))
-    with pytest.raises(BadData, match="nothing says which step"):
+    with pytest.raises(BadData, match="cannot determine the training step"):
         read(tmp_path / "step1" / "evals")
 
 
@@ -85,14 +85,20 @@ def test_half_a_surrogate_pair_is_no_obstacle(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("[" * 100_000, "cannot be read as JSON"),
-        (b"\xff\xfe", "cannot be read as JSON"),
-        ("[]", "holds no JSON object"),
-        (json.dumps(lm_eval({"t": 0.5}, date=1e17)), "`date` is no time in seconds since 1970"),
-        ('{"results": {"t": {"acc": [0.5]}}, "checkpoints": [1e300]}', "`checkpoints` must be a list of numbers"),
-        ('{"results": {"t": {"acc": [0.5]}}, "checkpoints": [0.5]}', "`checkpoints` must hold steps, it holds 0.5"),
-        (json.dumps(lm_eval({"t": 0.5}) | {"n-samples": {"t": {"effective": 10**400}}}), "a number of many digits"),
-        (json.dumps(lm_eval({"t": 0.5}) | {"n-samples": {"t": {"effective": -1}}}), "`n-samples.t.effective` must be"),
+        ("[" * 100_000, " as JSON: "),
+        (b"\xff\xfe", " as JSON: "),
+        ("[]", "is not a JSON object"),
+        (json.dumps(lm_eval({"t": 0.5}, date=1e17)), "`date` is not a Unix timestamp"),
+        (
+            '{"results": {"t": {"acc": [0.5]}}, "checkpoints": [1e300]}',
+            "`checkpoints` is a list of 1 (expected a list of numbers)",
+        ),
+        ('{"results": {"t": {"acc": [0.5]}}, "checkpoints": [0.5]}', "`checkpoints` must be a list of steps, not 0.5"),
+        (json.dumps(lm_eval({"t": 0.5}) | {"n-samples": {"t": {"effective": 10**400}}}), "a very large number"),
+        (
+            json.dumps(lm_eval({"t": 0.5}) | {"n-samples": {"t": {"effective": -1}}}),
+            "`n-samples.t.effective` is -1 (expected",
+        ),
     ],
 )
 def test_hostile_files_are_refused_by_name(tmp_path: Path, content: str | bytes, said: str) -> None:
@@ -117,7 +123,7 @@ def test_results_of_several_models_in_one_evaluation_are_refused(tmp_path: Path)
     for model in ("a", "b"):
         (tmp_path / "reports" / model).mkdir(parents=True)
         (tmp_path / "reports" / model / "t.json").write_text("{}")
-    with pytest.raises(BadData, match="holds results of 2 models: a, b"):
+    with pytest.raises(BadData, match="contains results of 2 models: a, b"):
         read(tmp_path, step=1)
 
 

@@ -13,9 +13,9 @@ def test_the_projects_own_run_is_the_default() -> None:
 @pytest.mark.parametrize(
     ("known", "named", "message"),
     [
-        ((), None, "nothing is evaluated yet"),
-        ((), "a", "nothing is evaluated yet"),
-        (("a", "b"), "c", "no run is called 'c'"),
+        ((), None, "no evaluated checkpoints yet"),
+        ((), "a", "no evaluated checkpoints yet"),
+        (("a", "b"), "c", "no run 'c'"),
         (("a", "b"), None, "the project has several runs"),
     ],
 )

@@ -33,7 +33,7 @@ def test_a_trainer_that_falls_silent_is_told_once_and_so_is_its_next_checkpoint(
         tower.look(4 * EVERY_S + 4.0 * EVERY_S + second)
     assert tower.told() == [(AlertKind.OVERDUE, FIRING, 400)]
     assert "no checkpoint for 40.0 min" in tower.alerting.alerts[0].message
-    assert "usually one comes every 10.0 min" in tower.alerting.alerts[0].message
+    assert "usual interval 10.0 min" in tower.alerting.alerts[0].message
     assert tower.alerting.alerts[0].command == f"tracker history {RUN}"
     late = replace(checkpoint(5), ready_at=seconds(20_000))
     tower.look(20_001, late)
@@ -193,7 +193,7 @@ def test_evaluations_that_nobody_works_on_are_told_until_one_is_finished() -> No
     tower.look(901, state=waiting(3))
     tower.look(5000, state=waiting(4))
     assert tower.told() == [(AlertKind.STUCK, FIRING, 300)]
-    assert "3 evaluations left, and nobody has worked on one for 15.0 min" in tower.alerting.alerts[0].message
+    assert "3 evaluations pending, no worker active for 15.0 min" in tower.alerting.alerts[0].message
     assert tower.alerting.alerts[0].command == "tracker worker"
     tower.look(5001, state=running("p", seconds(5001)))  # begun is not done: a worker may die again and again
     tower.look(5002, state=waiting(4))
@@ -257,7 +257,7 @@ def test_a_worker_whose_machine_is_gone_with_its_plan_is_told() -> None:
     tower.look(0, state=running("p", START))
     tower.look(901, state=running("p", START))
     assert tower.told() == [(AlertKind.STUCK, FIRING, PLAN.checkpoint.step)]
-    assert "nobody has worked on one" in tower.alerting.alerts[0].message
+    assert "no worker active" in tower.alerting.alerts[0].message
 
 
 def test_what_asks_more_than_those_before_is_not_measured_by_them() -> None:
@@ -286,7 +286,7 @@ def test_an_evaluation_that_takes_much_longer_than_those_before_is_told() -> Non
     assert tower.told() == []
     tower.look(10_000 + 1501, state=hung)
     assert [kind for kind, _, _ in tower.told()] == [AlertKind.STUCK]
-    assert "by w1 (sums 3/8), those before took up to 5.0 min: look at the log" in tower.alerting.alerts[0].message
+    assert "on w1 (sums 3/8); earlier ones took at most 5.0 min: check the log" in tower.alerting.alerts[0].message
     tower.look(20_000, reports=(report("hung"),))
     assert [state for _, state, _ in tower.told()] == [FIRING, RESOLVED]
 

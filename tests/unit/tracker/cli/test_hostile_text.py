@@ -16,7 +16,6 @@ from tracker.app.world import Tick
 from tracker.cli.options import json_text
 from tracker.cli.tables.watch_display import WatchDisplay, _status
 from tracker.config import parse_config
-from tracker.domain.records.types import Gap
 
 RUN = forgetting_run()
 HOSTILE = [
@@ -58,6 +57,6 @@ def test_the_live_line_shows_what_a_worker_says_as_text(hostile: str) -> None:
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_json_for_scripts_is_ascii_and_gives_the_text_back(hostile: str) -> None:
     gap = replace(RUN.gaps[0], message=hostile)
-    text = json_text(tuple[Gap, ...], (gap,))
+    text = json_text("history", (gap,))
     assert text.isascii()
-    assert json.loads(text)[0]["message"] == hostile
+    assert json.loads(text)["result"][0]["message"] == hostile

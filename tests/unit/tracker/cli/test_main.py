@@ -32,12 +32,12 @@ def test_help_lists_every_command_and_imports_nothing_heavy() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.stderr.strip() == "[]"
-    for name in ("init", "watch", "run", "history", "compare", "forgetting", "ui", "report"):
+    for name in ("init", "watch", "evaluate", "history", "compare", "forgetting", "ui", "report"):
         assert f"\n  {name} " in result.stdout
 
 
 def test_every_command_explains_itself_in_at_most_six_options() -> None:
-    for name in ("init", "watch", "run", "history", "compare", "forgetting", "ui", "report"):
+    for name in ("init", "watch", "evaluate", "history", "compare", "forgetting", "ui", "report"):
         result = CliRunner().invoke(command(name), ["--help"])
         assert result.exit_code == 0, name
         options = [line for line in result.stdout.splitlines() if line.startswith("  -") and "--help" not in line]

@@ -2,11 +2,13 @@
 
 import os
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from docs.generator.settings import settings_page
 from eval_jobs.errors import ConfigError
 from eval_jobs.host.secrets import held_secrets
 from tests.alert_messages import alert, message_of, ordinary
@@ -17,7 +19,6 @@ from tests.fakes.clock import FakeClock
 from tests.requires import PROJECT as PROJECT_FOLDER
 from tracker.adapters.alerts.channels.alertmanager import alerts_of
 from tracker.adapters.alerts.opening import open_channels
-from tracker.cli.settings_text import settings_markdown
 from tracker.config import Config, parse_config
 from tracker.domain.records.alerts import AlertKind
 from tracker.domain.records.channels import ChannelKind, ChannelSettings, MailRoute, MailSecurity, SecretSource
@@ -81,25 +82,25 @@ def test_a_mail_server_has_the_port_of_its_security(security: str, port: int) ->
 
 REFUSED = {
     'name = "t"\nkind = "pager"\nurl_env = "U"': "slack",
-    'name = "t"\nkind = "slack"': "set one of url_env and url_file",
-    'name = "t"\nkind = "webhook"': "set one of url, url_env and url_file",
-    'name = "t"\nkind = "slack"\nurl_env = "U"\nurl_file = "u"': "not several",
+    'name = "t"\nkind = "slack"': "set exactly one of url_env and url_file",
+    'name = "t"\nkind = "webhook"': "set exactly one of url, url_env and url_file",
+    'name = "t"\nkind = "slack"\nurl_env = "U"\nurl_file = "u"': "set exactly one of url_env and url_file",
     f'name = "t"\nkind = "dingtalk"\nurl = "https://oapi.dingtalk.com/robot/send?access_token={TOKEN}"': "a key",
     f'name = "t"\nkind = "slack"\nurl = "{SLACK}"': "is a secret",
-    'name = "t"\nkind = "alertmanager"\nurl = "http://me:hunter22@am:9093"': "a key or a password",
+    'name = "t"\nkind = "alertmanager"\nurl = "http://me:hunter22@am:9093"': "a key or password",
     'name = "t"\nkind = "alertmanager"\nurl = "am:9093"': "http://",
-    'name = "t"\nkind = "slack"\nurl_env = "U"\nsecret_env = "S"': "signs nothing",
-    'name = "t"\nkind = "wecom"\nurl_env = "U"\nsecret_file = "s"': "signs nothing",
+    'name = "t"\nkind = "slack"\nurl_env = "U"\nsecret_env = "S"': "slack does not use a secret",
+    'name = "t"\nkind = "wecom"\nurl_env = "U"\nsecret_file = "s"': "wecom does not use a secret",
     'name = "t"\nkind = "feishu"\nurl_env = "U"\nsecret_env = "S"\nsecret_file = "s"': "not both",
-    'name = "t"\nkind = "feishu"\nurl_env = "U"\nuser = "me"': "knows no user",
-    'name = "t"\nkind = "alertmanager"\nurl = "http://am:9093"\nuser = "me"': "needs a password",
-    'name = "t"\nkind = "slack"\nurl_env = "U"\nhost = "m"': "host is for a channel of the kind email",
-    'name = "t"\nkind = "slack"\nurl_env = "U"\nsecurity = "none"': "security is for a channel of the kind email",
-    'name = "t"\nkind = "email"\nhost = "m"': "needs sender and recipients",
+    'name = "t"\nkind = "feishu"\nurl_env = "U"\nuser = "me"': "feishu does not use a user",
+    'name = "t"\nkind = "alertmanager"\nurl = "http://am:9093"\nuser = "me"': "user requires a password",
+    'name = "t"\nkind = "slack"\nurl_env = "U"\nhost = "m"': "host is only for email channels",
+    'name = "t"\nkind = "slack"\nurl_env = "U"\nsecurity = "none"': "security is only for email channels",
+    'name = "t"\nkind = "email"\nhost = "m"': "requires sender and recipients",
     f'{MAIL}url_env = "U"': "has no url",
-    f'{MAIL}secret_env = "S"': "a password needs its user",
-    f'{MAIL}user = "me"': "needs a password",
-    f'{MAIL}user = "me"\nsecret_env = "S"\nsecurity = "none"': "could be read on the way",
+    f'{MAIL}secret_env = "S"': "a password requires user",
+    f'{MAIL}user = "me"': "user requires a password",
+    f'{MAIL}user = "me"\nsecret_env = "S"\nsecurity = "none"': "the password is sent unencrypted",
     f"{MAIL}port = 0": "port",
     MAIL.replace("b@example.org", "Bob <b@example.org>"): "plain addresses",
     MAIL.replace("b@example.org", r"b@example.org\r\nBcc: x@example.org"): "plain addresses",
@@ -119,7 +120,7 @@ def test_what_cannot_work_is_refused_with_what_to_do_and_no_secret(table: str) -
 
 def test_two_channels_of_one_name_are_refused() -> None:
     table = 'name = "t"\nkind = "slack"\nurl_env = "U"'
-    with pytest.raises(ConfigError, match="two channels are called 't'"):
+    with pytest.raises(ConfigError, match="duplicate channel name 't'"):
         parsed(table, table)
 
 
@@ -130,7 +131,7 @@ def test_a_link_that_is_none_or_holds_a_key_is_refused(link: str) -> None:
 
 
 def test_every_setting_is_on_the_page() -> None:
-    assert "## `[[alerts.channel]]`" in settings_markdown()
+    assert "## `[[alerts.channel]]`" in settings_page()
 
 
 # --- opening
@@ -165,7 +166,7 @@ def test_an_address_and_a_key_are_read_once_forgotten_by_children_and_never_show
 def test_what_is_no_address_is_refused_without_being_shown(address: str, tmp_path: Path) -> None:
     (tmp_path / "url").write_text(address)
     settings = parsed('name = "t"\nkind = "slack"\nurl_file = "url"', here=tmp_path / "tracker.toml")
-    with pytest.raises(ConfigError, match="no address") as caught:
+    with pytest.raises(ConfigError, match="invalid URL") as caught:
         open_channels(settings.alerts.to_channels(), FakeClock())
     assert address not in str(caught.value)
 
@@ -173,7 +174,7 @@ def test_what_is_no_address_is_refused_without_being_shown(address: str, tmp_pat
 def test_the_address_of_a_robot_does_not_travel_in_the_open(tmp_path: Path) -> None:
     (tmp_path / "url").write_text(SLACK.replace("https", "http"))
     settings = parsed('name = "t"\nkind = "slack"\nurl_file = "url"', here=tmp_path / "tracker.toml")
-    with pytest.raises(ConfigError, match="begins with http://"):
+    with pytest.raises(ConfigError, match="requires https://"):
         open_channels(settings.alerts.to_channels(), FakeClock())
 
 
@@ -182,7 +183,7 @@ def test_what_is_not_there_is_named_with_its_setting(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"NOT_SET is not set.*alerts\.channel\.url_env"):
         open_channels(settings, FakeClock())
     settings = parsed('name = "t"\nkind = "slack"\nurl_file = "none"', here=tmp_path / "t").alerts.to_channels()
-    with pytest.raises(ConfigError, match=r"cannot be read.*alerts\.channel\.url_file"):
+    with pytest.raises(ConfigError, match=r"cannot read .*alerts\.channel\.url_file"):
         open_channels(settings, FakeClock())
 
 
@@ -198,8 +199,8 @@ def test_a_key_that_is_no_base64_is_refused_where_base64_is_said(tmp_path: Path)
 # --- the page
 
 
-PAGE = (PROJECT_FOLDER / "docs" / "alerts.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+PAGE = (PROJECT_FOLDER / "docs" / "how-to" / "alerts.md").read_text(encoding="utf-8")
+EXAMPLES = [textwrap.dedent(block) for block in re.findall(r"^ *```toml\n(.*?)^ *```$", PAGE, re.DOTALL | re.MULTILINE)]
 
 
 def test_the_page_has_an_example_of_every_kind_that_is_read() -> None:

@@ -19,7 +19,7 @@ from tracker.domain.records.subjects import alert_subject_text
 REPEAT_S = 60.0
 LASTS = timedelta(days=30)
 TEST_LASTS = timedelta(minutes=5)
-"""Nobody says that a test is over."""
+"""A test alert is never resolved."""
 MAX_LABEL_CHARS = 200
 PATH = "/api/v2/alerts"
 
@@ -40,7 +40,7 @@ class Alertmanager(HttpChannel):
 
     @property
     def repeat_s(self) -> float | None:
-        """It forgets everything when it is started anew."""
+        """It forgets everything when it is restarted."""
         return REPEAT_S
 
     def notify(self, message: AlertMessage) -> str:

@@ -54,17 +54,17 @@ class Apprise:
                 ),
             )
         except (TimeoutError, OSError, TypeError, ValueError) as error:
-            raise self.target.unreachable(f"apprise gave up: {type(error).__name__}") from error
+            raise self.target.unreachable(f"apprise failed: {type(error).__name__}") from error
         if not taken:
-            raise self.target.unreachable("apprise says that it was not delivered")
-        return "apprise says that it was delivered"
+            raise self.target.unreachable("apprise reports that delivery failed")
+        return "apprise reports delivery"
 
 
 def open_apprise(target: Target) -> Apprise:
     """Return the channel for the address in `target`.
 
     Raises:
-        ConfigError: apprise does not know such an address.
+        ConfigError: apprise does not recognize the URL.
     """
     service = apprise.Apprise()
     with warnings.catch_warnings():
@@ -72,7 +72,7 @@ def open_apprise(target: Target) -> Apprise:
         is_known = service.add(target.url) is True
     if not is_known:
         raise ConfigError(
-            f"channel {target.channel!r}: apprise does not know such an address",
-            hint=f"compare the one that {target.url_setting} names with apprise's list of services",
+            f"channel {target.channel!r}: apprise does not recognize the URL",
+            hint=f"compare {target.url_setting} with apprise's list of services",
         )
     return Apprise(target=target, service=service)

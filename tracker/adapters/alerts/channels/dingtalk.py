@@ -33,9 +33,9 @@ TAKEN = AcceptanceRule(
         ("timestamp", look_at_secret),
         (
             "keyword",
-            say("the robot asks for a keyword: add `step`, which is in every title, or let it ask for a signature"),
+            say("set the robot's keyword to `step`, which is in every title, or use a signature instead"),
         ),
-        ("whitelist", say("add the address of this machine to the robot's list")),
+        ("whitelist", say("add this machine's IP address to the robot's allowlist")),
         ("310000", look_at_secret),
         ("token", look_at_url),
         ("300001", look_at_url),
@@ -69,7 +69,7 @@ class DingTalk(HttpChannel):
         """Deliver the message; see the port."""
         now_s = self.target.clock.monotonic_s()
         if wait_s := self.pace.wait_s(now_s):
-            raise self.target.unreachable(f"{PER_MINUTE} messages were sent within a minute", retry_after_s=wait_s)
+            raise self.target.unreachable(f"limit of {PER_MINUTE} messages per minute reached", retry_after_s=wait_s)
         self.pace.sent_s.append(now_s)
         text = message_text(message)
         title = MARKUP.escape(text.title)

@@ -26,11 +26,11 @@ TAKEN = AcceptanceRule(
         ("sign", look_at_secret),
         (
             "19024",
-            say("the bot asks for a keyword: add `step`, which is in every title, or let it ask for a signature"),
+            say("set the bot's keyword to `step`, which is in every title, or use a signature instead"),
         ),
-        ("19022", say("add the address of this machine to the bot's list")),
+        ("19022", say("add this machine's IP address to the bot's allowlist")),
         ("19001", look_at_url),
-        ("19007", say("the bot is switched off: switch it on in the group's settings")),
+        ("19007", say("enable the bot in the group's settings")),
     ),
 )
 

@@ -63,8 +63,8 @@ class Mail:
             raise _mapped(error, target) from error
         count = len(self.route.recipients)
         if refused:
-            return f"taken for {count - refused} of {count} recipients"
-        return "taken"
+            return f"accepted for {count - refused} of {count} recipients"
+        return "accepted"
 
 
 def mail_of(message: AlertMessage, route: MailRoute) -> EmailMessage:
@@ -129,28 +129,26 @@ _NO_ENTRY = 535
 def _mapped(error: Exception, target: Target) -> ChannelRefused | ChannelUnreachable:
     if isinstance(error, smtplib.SMTPRecipientsRefused):
         code, said = next(iter(error.recipients.values()))
-        return _answered(code, f"no recipient is taken: {code} {_decoded(said)}", target)
+        return _answered(code, f"all recipients refused: {code} {_decoded(said)}", target)
     if isinstance(error, smtplib.SMTPResponseException):
         if isinstance(error, smtplib.SMTPAuthenticationError) and error.smtp_code >= 500:
             return _answered(_NO_ENTRY, f"{error.smtp_code} {_decoded(error.smtp_error)}", target)
         return _answered(error.smtp_code, f"{error.smtp_code} {_decoded(error.smtp_error)}", target)
     if isinstance(error, smtplib.SMTPNotSupportedError) or type(error) is smtplib.SMTPException:
-        hint = "set `security` of this channel to what the server offers (starttls, tls or none), and `user` if it asks"
+        hint = "set this channel's `security` to what the server supports (starttls, tls, none), and `user` for a login"
         return target.refused(error, hint=hint)
     if isinstance(error, TimeoutError):
-        return target.unreachable(f"no answer within {target.patience_s:g} s")
-    return target.unreachable(f"no answer: {type(error).__name__} {error}")
+        return target.unreachable(f"no response within {target.patience_s:g} s")
+    return target.unreachable(f"connection failed: {type(error).__name__} {error}")
 
 
 def _answered(code: int, said: str, target: Target) -> ChannelRefused | ChannelUnreachable:
     if not 500 <= code < 600:  # a mail server says 4xx for: not now
         return target.unreachable(said)
     if code in {_NO_ENTRY, 530, 534, 538}:
-        return target.refused(
-            said, hint=f"correct `user` of this channel, or the password that {target.secret_setting} names"
-        )
+        return target.refused(said, hint=f"fix this channel's `user`, or the password in {target.secret_setting}")
     return target.refused(
-        said, hint="correct `sender` and `recipients` of this channel, or ask whoever runs the server"
+        said, hint="fix this channel's `sender` or `recipients`, or contact the server's administrator"
     )
 
 

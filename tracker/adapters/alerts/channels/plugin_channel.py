@@ -48,12 +48,12 @@ class PluginChannel:
         except ChannelRefused as error:
             if isinstance(error.__cause__, TimeoutError | ConnectionError):
                 raise ChannelUnreachable(
-                    f"channel {self._name!r}: {self._found} gave no answer", hint="look at its service"
+                    f"channel {self._name!r}: no response from {self._found}", hint="check its service"
                 ) from error
             raise
         if not str(said or "").strip():
             raise ChannelRefused(
-                f"channel {self._name!r}: {self._found} did not say that the message was taken",
-                hint="its `notify` must return what the service answered: docs/extending.md",
+                f"channel {self._name!r}: {self._found} did not confirm the delivery",
+                hint="return the service's response from `notify`: docs/how-to/plugins.md",
             )
         return " ".join(str(said).split())

@@ -49,18 +49,18 @@ def key_of(secret: str) -> bytes:
     """Return the bytes of a secret: of one that begins with `whsec_` those that its base64 stands for.
 
     Raises:
-        ValueError: what follows `whsec_` is no base64.
+        ValueError: what follows `whsec_` is not base64.
     """
     if not secret.startswith(_ENCODED):
         return secret.encode()
     try:
         return base64.b64decode(secret.removeprefix(_ENCODED), validate=True)
     except binascii.Error as error:
-        raise ValueError(f"what follows {_ENCODED} is no base64") from error
+        raise ValueError(f"invalid key: no base64 after {_ENCODED}") from error
 
 
 def document_of(message: AlertMessage) -> dict[str, object]:
-    """Return the document; docs/alerts.md describes it."""
+    """Return the document; docs/how-to/alerts.md describes it."""
     return {
         "schema_version": SCHEMA_VERSION,
         "id": id_of(message),

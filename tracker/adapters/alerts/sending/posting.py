@@ -92,10 +92,10 @@ def post(
     try:
         response = within(target.patience_s + 2, lambda: asyncio.run(_answer_to(request)))
     except TimeoutError as error:
-        raise target.unreachable(f"no answer within {target.patience_s:g} s") from error
+        raise target.unreachable(f"no response within {target.patience_s:g} s") from error
     except (httpx.HTTPError, httpx.InvalidURL, ImportError, OSError, ValueError) as error:
         # The text of its errors is often empty. A SOCKS proxy would need one more library.
-        raise target.unreachable(f"no answer: {type(error).__name__} {_reason(error)}") from error
+        raise target.unreachable(f"request failed: {type(error).__name__} {_reason(error)}") from error
     return _taken(target, *response)
 
 
@@ -108,8 +108,8 @@ def _taken(target: Target, status: int, text: str, header: str) -> Reply:
         asked_s = retry_after_s(header, target.clock.now(), longest_s=MAX_RETRY_AFTER_S)
         raise target.unreachable(said, retry_after_s=asked_s)
     if 300 <= status < 400:
-        hint = f"give the address that it leads to where {target.url_setting} of this channel says"
-        raise target.refused(f"HTTP {status}: it is somewhere else", hint=hint)
+        hint = f"set this channel's {target.url_setting} to the URL that it redirects to"
+        raise target.refused(f"HTTP {status}: redirected", hint=hint)
     hint = target.look_at_secret if status == 401 else target.look_at_url
     raise target.refused(said, hint=hint)
 
@@ -131,7 +131,7 @@ def json_object(target: Target, reply: Reply) -> dict[str, Any]:
 
 def unknown_answer(target: Target, reply: Reply) -> ChannelUnreachable:
     """Return the error for an answer that this service never gives."""
-    what = f"HTTP {reply.status}, but {target.service} does not answer like this: {reply.body or 'nothing'}"
+    what = f"unexpected response, HTTP {reply.status}: {reply.body or 'empty'}"
     return target.unreachable(what)
 
 

@@ -81,4 +81,4 @@ def say(hint: str) -> Hint:
 
 
 def _otherwise(target: Target) -> str:
-    return f"look at the robot's settings in {target.service}, and at {target.url_setting} of this channel"
+    return f"check the bot's settings in {target.service} and this channel's {target.url_setting}"

@@ -19,7 +19,7 @@ class Target:
     """One channel's address and key."""
 
     channel: str
-    """Name that a person gave it."""
+    """Name in the settings."""
     service: str
     """`DingTalk`."""
     url: str = field(repr=False)
@@ -33,7 +33,7 @@ class Target:
     """Key for signing, password or token; empty: there is none."""
     secret_setting: str = "secret_env"  # noqa: S105 - a name
     patience_s: float = 25.0
-    """After so long nobody answers."""
+    """Timeout of a request."""
 
     @property
     def place(self) -> str:
@@ -45,9 +45,9 @@ class Target:
         return shortened(one_line(masked(str(foreign), hidden_parts(self.url, self.secret, self.user))), 300)
 
     def unreachable(self, what: object, *, retry_after_s: float | None = None) -> ChannelUnreachable:
-        """Return the error for: nobody answers, or not now."""
+        """Return the error for: no response, or not now."""
         context = {} if retry_after_s is None else {"retry_after_s": retry_after_s}
-        hint = f"check the network, and {self.url_setting} of this channel; alerts wait and are sent again"
+        hint = f"check the network and this channel's {self.url_setting}; pending alerts are retried"
         return ChannelUnreachable(f"{self.place}: {self.harmless(what)}", hint=hint, **context)
 
     def refused(self, what: object, *, hint: str) -> ChannelRefused:
@@ -57,12 +57,12 @@ class Target:
     @property
     def look_at_url(self) -> str:
         """Hint for an address that leads nowhere."""
-        return f"copy the address anew from {self.service} to where {self.url_setting} of this channel says"
+        return f"copy the URL from {self.service} into this channel's {self.url_setting} again"
 
     @property
     def look_at_secret(self) -> str:
         """Hint for a key that does not fit."""
-        return f"correct the key that {self.secret_setting} of this channel names, and the clock of this machine"
+        return f"fix the key in this channel's {self.secret_setting}, or this machine's clock"
 
 
 def hidden_parts(url: str, secret: str, user: str = "") -> frozenset[str]:

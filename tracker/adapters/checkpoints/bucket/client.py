@@ -137,7 +137,7 @@ class Bucket:
         while left:
             block = fsspec.asyn.sync(self._fs.loop, body.read, min(left, BLOCK_BYTES))
             if not block:
-                raise OSError(f"the answer ended {left} bytes early")
+                raise OSError(f"response ended {left} bytes early")
             take(block)
             left -= len(block)
 
@@ -145,7 +145,7 @@ class Bucket:
         try:
             page = self._call("list_objects_v2", **arguments)
             if "Name" not in page:  # a gateway's page can be well-formed, and must not look like an empty bucket
-                raise OSError("what answers there is no S3 server")
+                raise OSError("not an S3 server")
         except TROUBLE as error:
             raise self._mapped(error) from error
         return page

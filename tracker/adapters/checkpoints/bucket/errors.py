@@ -31,7 +31,7 @@ _SETTINGS = (InvalidRegionError, NoRegionError, ParamValidationError, ValueError
 _CREDENTIALS_HINT = (
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; a public bucket needs s3.anonymous = true"
 )
-_REFUSED_HINT = "the tracker needs s3:ListBucket on the bucket and s3:GetObject below the prefix"
+_REFUSED_HINT = "grant s3:ListBucket on the bucket and s3:GetObject below the prefix"
 _ELSEWHERE = {"PermanentRedirect", "301", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
 
 
@@ -44,17 +44,17 @@ def code_of(error: BaseException) -> str:
 
 
 def mapped(error: Exception, uri: str, endpoint: str) -> TrackerError:
-    """Return what a person is told: a ConfigError where somebody must act, else StoreUnavailable."""
-    at = f"{uri} cannot be read at {endpoint or 'AWS'}"
+    """Return the error for the user: a ConfigError where a setting must change, else StoreUnavailable."""
+    at = f"cannot read {uri} from {endpoint or 'AWS'}"
     answer = _answer(error)
     if answer is not None:
         return _refusal(answer, uri, at)
     if isinstance(error, _CREDENTIALS):
         return ConfigError(f"{at}: {error}", hint=_CREDENTIALS_HINT)
     if isinstance(error, _SETTINGS):
-        return ConfigError(f"{at}: {error}", hint="correct run.output_dir, s3.endpoint_url or s3.region")
+        return ConfigError(f"{at}: {error}", hint="fix run.output_dir, s3.endpoint_url or s3.region")
     what = " ".join(str(error).split())[:200] or type(error).__name__
-    return StoreUnavailable(f"{at}: {what}", hint="it is tried again; check that s3.endpoint_url is an S3 server")
+    return StoreUnavailable(f"{at}: {what}", hint="check that s3.endpoint_url is an S3 server, or retry later")
 
 
 # --- private
@@ -73,9 +73,9 @@ def _refusal(answer: ClientError, uri: str, at: str) -> TrackerError:
     status = int(answer.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     what = f"{at}: {code} {said}".rstrip()
     if code in {"NoSuchBucket", "404"}:
-        return ConfigError(f"there is no bucket {uri.split('/')[2]!r}: {what}", hint="correct run.output_dir")
+        return ConfigError(f"no bucket {uri.split('/')[2]!r}: {what}", hint="fix run.output_dir")
     if code in _ELSEWHERE:
-        return ConfigError(what, hint="the bucket is in another region: set s3.region or AWS_REGION")
+        return ConfigError(what, hint="set s3.region or AWS_REGION to the bucket's region")
     if status in {400, 401, 403} and code not in {"RequestTimeout", "SlowDown"}:
         return ConfigError(what, hint=_REFUSED_HINT)
-    return StoreUnavailable(what, hint="it is tried again")
+    return StoreUnavailable(what, hint="retry later; `tracker watch` retries automatically")

@@ -92,7 +92,7 @@ class Fetcher:
         except BaseException as error:
             remove_folder(folder)
             if isinstance(error, OSError):
-                raise store_error(error, f"{prefix.uri} cannot be pinned in {self._pins_dir}") from error
+                raise store_error(error, f"cannot pin {prefix.uri} in {self._pins_dir}") from error
             raise
         if pin is None:
             remove_folder(folder)
@@ -108,7 +108,7 @@ class Fetcher:
     def _folder(self, prefix: Prefix, version: str) -> Path:
         begun, folder = self._begun.pop(prefix.uri, ("", None))
         if folder is not None and begun == version and folder.exists():
-            log.info("the download of %s goes on", prefix.uri)
+            log.info("resuming the download of %s", prefix.uri)
             return folder
         if folder is not None:
             remove_folder(folder)
@@ -118,7 +118,7 @@ class Fetcher:
             folder.mkdir(parents=True)
             (folder / BEGUN).write_text(json.dumps(document), encoding="utf-8")
         except OSError as error:
-            raise store_error(error, f"{prefix.uri} cannot be pinned in {self._pins_dir}") from error
+            raise store_error(error, f"cannot pin {prefix.uri} in {self._pins_dir}") from error
         return folder
 
     def _download(self, folder: Path, wanted: Mapping[str, S3Object]) -> bool:
@@ -141,7 +141,7 @@ class Fetcher:
                     in_vain = 0 if file.tell() > before else in_vain + 1
                     if in_vain == TRIES:
                         raise
-                    log.info("%s: %s; going on from byte %d", thing.key, error.message, file.tell())
+                    log.info("%s: %s; resuming at byte %d", thing.key, error.message, file.tell())
                     if self._stopped.wait(BACKOFF.wait_s(in_vain + 1)):
                         raise SourceClosed from error
 
@@ -152,7 +152,7 @@ class Fetcher:
             file.write(block)
             file.flush()  # so that a kill loses nothing of what is counted as there
         except OSError as error:
-            raise store_error(error, f"{path} cannot be written") from error
+            raise store_error(error, f"cannot write {path}") from error
 
 
 # --- private

@@ -142,7 +142,7 @@ def _header_end(head: bytes) -> int:
     return 0
 
 
-_CHANGED = Broken(code=CheckpointIncomplete.code, text="was written again or deleted while it was read")
+_CHANGED = Broken(code=CheckpointIncomplete.code, text="was overwritten or deleted while being read")
 
 
 def _place(parts: list[str], run_name: str, pattern: str) -> tuple[str, str, int, list[str]] | None:

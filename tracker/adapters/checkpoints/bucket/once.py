@@ -39,15 +39,15 @@ def pin_from_bucket(bucket: Bucket, *, run_id: str, pins_dir: Path) -> Checkpoin
     prefix = at_prefix(bucket.objects(), bucket.location, run_id=run_id, step=step or 0)
     if not prefix.objects:
         raise CheckpointNotFound(
-            f"{uri} holds no checkpoint", hint="name the prefix of one, as s3://bucket/run/checkpoint-100"
+            f"no checkpoint in {uri}", hint="pass a checkpoint's prefix, such as s3://bucket/run/checkpoint-100"
         )
     listing = replace(Reader(bucket).listing(prefix), step=step)
     readiness = demand_whole_weights(listing.facts) or assess(listing)
     if not isinstance(readiness, Complete):
-        raise _ERRORS[readiness.code](f"{uri} cannot be evaluated: {readiness.reason}", hint=readiness.hint)
+        raise _ERRORS[readiness.code](f"cannot evaluate {uri}: {readiness.reason}", hint=readiness.hint)
     pin = Fetcher(bucket, pins_dir, threading.Event()).hold(replace(prefix, step=readiness.step), readiness)
     if pin is None:
-        raise CheckpointIncomplete(f"{uri} changed while it was downloaded", hint="try again when its upload has ended")
+        raise CheckpointIncomplete(f"{uri} changed during the download", hint="retry after its upload has finished")
     try:
         return publish(replace(pin, by_hand=True))
     finally:

@@ -129,9 +129,7 @@ class BucketSource:
             try:
                 self.look(self._clock.now())
             except Exception as error:  # noqa: BLE001 - the edge of a thread: without it nothing would ever be found again
-                report_unforeseen(
-                    log, f"looking at {self._bucket.location.uri} failed", error, then="it is tried again"
-                )
+                report_unforeseen(log, f"cannot scan {self._bucket.location.uri}", error, then="retrying")
             with self._looking:
                 settles_in_s = self._watchlist.settles_in_s(self._clock.now(), {})
             pause_s = self._options.rescan_s
@@ -168,8 +166,8 @@ class BucketSource:
     def _say_what_is_late(self, prefix: Prefix, taken: Complete) -> None:
         for name in late_files(prefix.objects.keys(), taken):
             self._complaints.say(
-                f"{prefix.uri}/{name} was uploaded after the checkpoint had been taken, which goes on without it: "
-                "raise watch.settle_s above the time that your largest file takes to upload"
+                f"{prefix.uri}/{name} was uploaded after the checkpoint was pinned and is ignored: "
+                "set watch.settle_s above the upload time of your largest file"
             )
 
     def _read(self, prefix: Prefix) -> Listing | NotYet:
@@ -191,7 +189,7 @@ class BucketSource:
         if not isinstance(one.readiness, Complete):
             return
         self._is_behind = True
-        log.info("%s step %d is complete and downloaded now", prefix.run_id, prefix.step)
+        log.info("%s step %d is complete, downloading it", prefix.run_id, prefix.step)
         try:
             pin = self._fetcher.hold(prefix, one.readiness)
         except StoreUnavailable:
@@ -202,7 +200,7 @@ class BucketSource:
             return
         if pin is None:
             self._watchlist.unseen(prefix.uri, now)
-            trouble = "it was deleted or written again while it was being downloaded"
+            trouble = "deleted or overwritten during the download"
             self._watchlist.not_held(prefix.uri, trouble)
             return
         self._reader.forget(prefix)
@@ -227,5 +225,5 @@ class BucketSource:
 
     def _came_back(self) -> None:
         if self._outage is not None:
-            log.warning("%s is read again", self._bucket.location.uri)
+            log.warning("%s reachable again", self._bucket.location.uri)
         self._outage, self._is_behind = None, self._watchlist.are_expected()

@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 CHILD = Path(__file__).parent / "child" / "main.py"
 OUT = ".consolidating"
 SILENCE_S = 3600.0
-"""Reading all ranks of a large model is one step that says nothing; half an hour has been seen on slow disks."""
+"""Reading all ranks of a large model is one step without progress; half an hour has been seen on slow disks."""
 STOP_S = 5.0
 POLL_S = 0.2
 
@@ -65,7 +65,7 @@ class Consolidator:
     log_dir: Path
     """Where the output of a conversion goes; it is kept when it failed."""
     silence_s: float = SILENCE_S
-    """A conversion that says nothing for so long is ended."""
+    """A conversion without progress for longer is killed."""
     stopped: threading.Event = field(default_factory=threading.Event)
     """Set: the conversion under way is ended, and the hold waits for the next start."""
     needed: dict[str, int] = field(default_factory=dict)
@@ -92,9 +92,9 @@ class Consolidator:
             demand_unchanged(pin)
             done = _finished(replace(pin, unpickled=answer["unpickled"]), answer["files"])
         except OSError as error:
-            raise store_error(error, f"{pin.source} cannot be made into safetensors in {pin.folder}") from error
+            raise store_error(error, f"cannot convert {pin.source} to safetensors in {pin.folder}") from error
         log.info(
-            "%s step %d: %d tensors of a %s state are safetensors now, %s",
+            "%s step %d: converted %d tensors of a %s state to safetensors, %s",
             pin.run_id,
             pin.step,
             answer["tensors"],
@@ -109,8 +109,8 @@ class Consolidator:
         needed, free = self.needed.get(pin.folder, 0), shutil.disk_usage(pin.folder).free
         if free < needed:
             raise DiskFull(
-                f"{pin.source} cannot be made into safetensors: {needed >> 20} MiB are needed",
-                hint=f"free some space below {pin.folder}; it is tried again",
+                f"cannot convert {pin.source} to safetensors: {needed >> 20} MiB required",
+                hint=f"free disk space for {pin.folder}; the conversion is retried",
             )
 
     def _converted(self, pin: Pin) -> Answer:
@@ -176,7 +176,7 @@ class Consolidator:
             silent_s = 0.0
             if answer["type"] != "progress":
                 return answer
-        why = "the tracker was stopped" if self.stopped.is_set() else f"it said nothing for {self.silence_s:g} s"
+        why = "the tracker was stopped" if self.stopped.is_set() else f"no progress for {self.silence_s:g} s"
         return {"type": "error", "kind": "silent", "message": why}
 
 
@@ -279,7 +279,7 @@ def _finished(pin: Pin, files: list[str]) -> Pin:
     held = weights + tuple(sorted(small))
     facts = facts_of_folder(folder)
     if facts is None:
-        raise StoreError(f"the pin {folder} of {pin.source} was deleted", hint="leave the folder of pins alone")
+        raise StoreError(f"the pin {folder} of {pin.source} was deleted", hint="do not modify the pins folder")
     done = replace(
         pin,
         complete=replace(raw, weights=weights, held=held, raw=None, raw_folder="", config_from=""),
@@ -307,26 +307,24 @@ def _drop_raw(pin: Pin) -> None:
 
 def _error(pin: Pin, answer: Answer, log_path: Path) -> CheckpointError | StoreError:
     kind, text = answer["kind"], answer["message"]
-    what = f"{pin.source} cannot be made into safetensors: {text}"
-    again = f"it is held, and tried again at the next start; read {log_path}"
+    what = f"cannot convert {pin.source} to safetensors: {text}"
+    again = f"see {log_path}; the conversion is retried at the next start"
     if kind == "disk":
-        return DiskFull(what, hint="free some space; it is tried again")
+        return DiskFull(what, hint="free disk space; the conversion is retried")
     if kind == "unsafe":
         hint = PICKLE_HINT if pin.complete.raw is RawKind.ZERO else "save the checkpoint as safetensors"
-        return CheckpointUnsafe(f"{pin.source} cannot be read without running what it names: {text}", hint=hint)
+        return CheckpointUnsafe(f"cannot read {pin.source} without running code: {text}", hint=hint)
     if kind == "unreadable":
-        return CheckpointUnreadable(what, hint=f"save the checkpoint again; read {log_path}")
+        return CheckpointUnreadable(what, hint=f"save the checkpoint again; see {log_path}")
     if kind == "missing":
-        return ConsolidationFailed(
-            what, hint=f"install it, or point watch.python at an environment that has it; {again}"
-        )
+        return ConsolidationFailed(what, hint=f"install it, or set watch.python to an environment that has it; {again}")
     if kind == "memory" or "SIGKILL" in text:
-        return ConsolidationFailed(what, hint=f"memory may have run out, `dmesg` knows; {again}")
+        return ConsolidationFailed(what, hint=f"check `dmesg` for an out-of-memory kill; {again}")
     return ConsolidationFailed(what, hint=again)
 
 
 def _how(code: int) -> str:
     if code >= 0:
-        return f"the conversion ended with exit code {code}"
+        return f"conversion exited with code {code}"
     known = {number.value: number.name for number in signal.Signals}
-    return f"the conversion was killed by {known.get(-code, f'signal {-code}')}"
+    return f"conversion killed by {known.get(-code, f'signal {-code}')}"

@@ -76,15 +76,15 @@ def read_index(path: Path) -> StateIndex | Broken:
     """Return which files of the folder hold the model, and its tensors; or why that cannot be told."""
     try:
         if path.stat().st_size > MAX_BYTES:
-            return Broken(code=CheckpointUnreadable.code, text="is too long for an index")
+            return Broken(code=CheckpointUnreadable.code, text="is too large for an index")
         metadata = _Reader(io.BytesIO(path.read_bytes())).load()
         return _index(metadata)
     except OSError as error:
         return Broken(code=CheckpointIncomplete.code, text=f"cannot be read: {error.strerror}")
     except _Foreign as error:
-        return Broken(code=CheckpointUnsafe.code, text=f"names {error}, which has no place in an index and could run")
+        return Broken(code=CheckpointUnsafe.code, text=f"references {error}, which may run code")
     except Exception as error:  # noqa: BLE001 - a damaged pickle raises nearly anything
-        return Broken(code=CheckpointUnreadable.code, text=f"is no index of a DCP folder: {error!r:.200}")
+        return Broken(code=CheckpointUnreadable.code, text=f"is not a DCP index: {error!r:.200}")
 
 
 # --- private
@@ -162,7 +162,7 @@ def _keys_of_model(places: Mapping[str, tuple[Any, ...]]) -> dict[str, str]:
     roots = {place[:-1] for place in places.values()}
     root = next((root for root in _ROOTS if root in roots), None)
     if root is None:
-        raise ValueError(f"no tensors of a model among {sorted(places)[:3]}")
+        raise ValueError(f"no model tensors among {sorted(places)[:3]}")
     keys: dict[str, str] = {}
     for key, place in places.items():
         if place[:-1] != root:
@@ -180,7 +180,7 @@ def _files(metadata: _Record) -> dict[str, int]:
     for info in metadata.get("storage_data").values():
         name = info.get("relative_path")
         if not _FILE.match(name):
-            raise ValueError(f"{name!r} is no file of the folder")
+            raise ValueError(f"{name!r} is not a file in the folder")
         files[name] = max(files.get(name, 0), int(info.get("offset")) + int(info.get("length")))
     return files
 

@@ -141,9 +141,9 @@ def parse_document(content: bytes) -> Document | Broken:
     try:
         document = json.loads(content)
     except (ValueError, RecursionError) as error:
-        return Broken(code=CheckpointUnreadable.code, text=f"is no valid JSON: {error}")
+        return Broken(code=CheckpointUnreadable.code, text=f"is not valid JSON: {error}")
     if not isinstance(document, dict):
-        return Broken(code=CheckpointUnreadable.code, text="is no JSON object")
+        return Broken(code=CheckpointUnreadable.code, text="is not a JSON object")
     return document
 
 

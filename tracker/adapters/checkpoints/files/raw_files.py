@@ -127,7 +127,7 @@ def _why_broken(path: Path) -> str:
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     except (zipfile.BadZipFile, ValueError, NotImplementedError):
-        return "is no whole file of torch.save: it is still being written, was cut off, or is older than torch 1.6"
+        return "is not a complete torch.save file: still being written, truncated, or older than torch 1.6"
 
 
 def _may_use(path: Path, *, is_given: bool) -> bool:

@@ -124,7 +124,7 @@ def read_weights(paths: Iterable[Path]) -> WeightsContent:
                 if _digest_tensor(file, tensor, digest, buffer, zeros):
                     small.add(tensor.name)
             if file.read(1):
-                raise CheckpointIncomplete(f"{path.name} is longer than its header says", hint=_SAVE_AGAIN)
+                raise CheckpointIncomplete(f"{path.name} is longer than its header declares", hint=_SAVE_AGAIN)
             runs += zeros.runs(file, path.name)
         found += tensors
     whole = {t.name for t in found for run in runs if _holds(run, t)} if runs else set()
@@ -135,7 +135,7 @@ def read_weights(paths: Iterable[Path]) -> WeightsContent:
 
 # --- private
 
-_SAVE_AGAIN = "save the checkpoint again; this file was damaged or is still being written"
+_SAVE_AGAIN = "save the checkpoint again; this file is damaged or still being written"
 
 
 def _read_tensors(file: BinaryIO, name: str) -> tuple[int, list[TensorFact]]:
@@ -145,20 +145,20 @@ def _read_tensors(file: BinaryIO, name: str) -> tuple[int, list[TensorFact]]:
         raise CheckpointIncomplete(f"{name} is {len(head)} bytes long, too short for a header", hint=_SAVE_AGAIN)
     length = int.from_bytes(head, "little")
     if length > MAX_HEADER_BYTES:
-        raise CheckpointUnreadable(f"{name} has no safetensors header: its length would be {length}", hint=_SAVE_AGAIN)
+        raise CheckpointUnreadable(f"{name} has no safetensors header (length {length})", hint=_SAVE_AGAIN)
     raw = file.read(length)
     if len(raw) < length:
         raise CheckpointIncomplete(f"{name} ends inside its header", hint=_SAVE_AGAIN)
     try:
         return 8 + length, _parse(raw, name)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise CheckpointUnreadable(f"{name} has a broken header: {error}", hint=_SAVE_AGAIN) from error
+        raise CheckpointUnreadable(f"{name} has an invalid header: {error}", hint=_SAVE_AGAIN) from error
 
 
 def _parse(raw: bytes, file: str) -> list[TensorFact]:
     document, start = json.loads(raw), 8 + len(raw)
     if not isinstance(document, dict):
-        raise TypeError("it is no JSON object")
+        raise TypeError("not a JSON object")
     document.pop("__metadata__", None)
     tensors = sorted(
         (_tensor(name, entry, file, start) for name, entry in document.items()), key=lambda t: (t.begin, t.end)
@@ -174,11 +174,11 @@ def _parse(raw: bytes, file: str) -> list[TensorFact]:
 def _tensor(name: str, entry: Mapping[str, object], file: str, start: int) -> TensorFact:
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or not isinstance(shape, list) or not isinstance(offsets, list):
-        raise TypeError(f"tensor {name} is described by other types than dtype, shape and data_offsets should have")
+        raise TypeError(f"tensor {name} has a dtype, shape or data_offsets of the wrong type")
     begin, end = (_natural(offset) for offset in offsets)
     sizes = tuple(_natural(n) for n in shape)
     if end < begin or not _fills(dtype, sizes, end - begin):
-        raise ValueError(f"tensor {name} of shape {shape} and type {dtype} cannot fill bytes {begin} to {end}")
+        raise ValueError(f"tensor {name} of shape {shape} and dtype {dtype} does not fit bytes {begin} to {end}")
     return TensorFact(name=name, dtype=dtype, shape=sizes, file=file, begin=start + begin, end=start + end)
 
 
@@ -190,7 +190,7 @@ def _fills(dtype: str, shape: tuple[int, ...], size: int) -> bool:
 
 def _natural(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"{value!r} is no size")
+        raise ValueError(f"invalid size {value!r}")
     return value
 
 
@@ -226,7 +226,7 @@ def _read_exactly(file: BinaryIO, chunk: memoryview) -> None:
     while done < len(chunk):
         count = file.readinto(chunk[done:])  # type: ignore[attr-defined]
         if not count:
-            raise CheckpointIncomplete(f"{Path(file.name).name} became shorter while it was read", hint=_SAVE_AGAIN)
+            raise CheckpointIncomplete(f"{Path(file.name).name} was truncated while being read", hint=_SAVE_AGAIN)
         done += count
 
 
@@ -237,6 +237,6 @@ def _check_finite(chunk: memoryview, tensor: TensorFact, file_name: str) -> None
     items = np.frombuffer(chunk, dtype=bits.item) & bits.mask
     if items.max() >= bits.limit:
         raise CheckpointUnreadable(
-            f"tensor {tensor.name} in {file_name} holds NaN or Inf",
-            hint="the training has diverged: look at the loss and gradient norm before this step",
+            f"tensor {tensor.name} in {file_name} contains NaN or Inf",
+            hint="check the loss and gradient norm before this step: the training diverged",
         )

@@ -64,7 +64,7 @@ class Hints:
             return False
         except OSError as error:
             # No watches left (fs.inotify.max_user_watches) or none possible: rescanning alone loses nothing.
-            log.warning("no file events for %s (%s); it is looked at every second instead", self._folder, error)
+            log.warning("no file events for %s (%s); polling it instead", self._folder, error)
             self._is_off = True
             return False
         self._watched = identity

@@ -45,7 +45,7 @@ def pin_folder(path: Path, *, run_id: str, pins_dir: Path, options: WatchOptions
         facts = _facts(folder)
         listing = read_listing(facts, usual_step_of(folder.name), config_from=options.config_from)
     except OSError as error:
-        raise store_error(error, f"{folder} cannot be read") from error
+        raise store_error(error, f"cannot read {folder}") from error
     readiness = assess(listing, allow_pickle=options.allow_pickle)
     if not isinstance(readiness, Complete):
         raise _error(folder, facts, readiness)
@@ -53,7 +53,7 @@ def pin_folder(path: Path, *, run_id: str, pins_dir: Path, options: WatchOptions
     pin = hold(place, facts, readiness, pins_dir)
     if pin is None:
         raise CheckpointIncomplete(
-            f"{folder} changed while it was being pinned", hint="try again when the trainer has finished saving"
+            f"{folder} changed while being pinned", hint="retry after the trainer has finished saving"
         )
     try:
         return publish(replace(_consolidator(options, pins_dir).whole(pin), by_hand=True))
@@ -71,10 +71,10 @@ def _consolidator(options: WatchOptions, pins_dir: Path) -> Consolidator:
 
 def _facts(folder: Path) -> Facts:
     if folder.exists() and not folder.is_dir():
-        raise CheckpointNotFound(f"{folder} is a file", hint="name the folder that holds config.json and the weights")
+        raise CheckpointNotFound(f"{folder} is a file", hint="pass the folder with config.json and the weights")
     facts = facts_of_folder(folder)
     if facts is None:
-        raise CheckpointNotFound(f"{folder} does not exist", hint="check the path; rotation may have deleted it")
+        raise CheckpointNotFound(f"{folder} does not exist", hint="check the path; the trainer may have deleted it")
     return facts
 
 
@@ -87,9 +87,9 @@ def _error(folder: Path, facts: Facts, readiness: NotYet | Rejected) -> Checkpoi
         inside = places_in(folder, run_name="", pattern="*")
         names = [str(place.path.relative_to(folder)) for place in inside]
         if names:
-            hint = f"name one of the checkpoints in it: {', '.join(names[:5])}"
-            return CheckpointNotFound(f"{folder} is no checkpoint itself", hint=hint)
+            hint = f"pass one of its checkpoints: {', '.join(names[:5])}"
+            return CheckpointNotFound(f"{folder} is not a checkpoint", hint=hint)
         if facts.names().isdisjoint(_SIGNS):
-            what = "holds no checkpoint" if facts.files or facts.folders else "is empty"
-            return CheckpointNotFound(f"{folder} {what}", hint="name the folder that holds config.json and the weights")
-    return _ERRORS[readiness.code](f"{folder} cannot be evaluated: {readiness.reason}", hint=readiness.hint)
+            what = "contains no checkpoint" if facts.files or facts.folders else "is empty"
+            return CheckpointNotFound(f"{folder} {what}", hint="pass the folder with config.json and the weights")
+    return _ERRORS[readiness.code](f"cannot evaluate {folder}: {readiness.reason}", hint=readiness.hint)

@@ -61,8 +61,8 @@ def find_runs(folder: Path) -> FoundFolder:
         pattern, places = _places(folder)
     except OSError as error:
         raise CheckpointNotFound(
-            f"{folder} cannot be listed: {error.strerror}",
-            hint="name the trainer's output folder: the one that holds checkpoint-100 and so on",
+            f"cannot list {folder}: {error.strerror}",
+            hint="pass the trainer's output folder, which contains checkpoint-100 and so on",
         ) from error
     by_run: dict[str, list[CheckpointLocation]] = {}
     for place in places:
@@ -110,7 +110,7 @@ def _readiness(place: CheckpointLocation) -> Complete | NotYet | Rejected:
     try:
         facts = facts_of_folder(place.path)
         if facts is None:
-            return NotYet(code="", reason="it was deleted meanwhile", hint="")
+            return NotYet(code="", reason="deleted while being read", hint="")
         return assess(read_listing(facts, usual_step_of(place.path.name)))
     except OSError as error:
-        return NotYet(code="", reason=f"it cannot be read: {error.strerror}", hint="")
+        return NotYet(code="", reason=f"cannot read its files: {error.strerror}", hint="")

@@ -23,7 +23,7 @@ from tracker.domain.checkpoints.watchlist import Watchlist
 
 log = logging.getLogger(__name__)
 
-_AWAY_HINT = "look at the file server or the disk; it is taken when it can be read again"
+_AWAY_HINT = "check the file server or the disk; the checkpoint is pinned once it is readable again"
 
 
 class Folders:
@@ -79,13 +79,13 @@ class Folders:
             self._complaints.say(f"{self._output_dir} does not exist yet; waiting for the trainer to create it")
         except OSError as error:
             # Not the same as empty: a file server that is away for a moment has deleted nothing.
-            self._complaints.say(f"{self._output_dir} cannot be read: {error.strerror}; trying again")
+            self._complaints.say(f"cannot read {self._output_dir}: {error.strerror}; retrying")
             self.outage.is_on = True
             return None
         if places:
             self.outage.remember(self._output_dir)
         elif self.outage.is_unmounted(self._output_dir):
-            self._complaints.say(f"{self._output_dir} is not mounted: waiting for the file system with its checkpoints")
+            self._complaints.say(f"{self._output_dir} is not mounted; waiting for its file system")
             self.outage.is_on = True
             return None
         return places
@@ -97,9 +97,9 @@ class Folders:
         except OSError as error:
             why = error.strerror or str(error)
             self.watchlist.unseen(place.uri, now)
-            self._complaints.say(f"{place.path} cannot be read: {why}; trying again")
+            self._complaints.say(f"cannot read {place.path}: {why}; retrying")
             if self.outage.note(place.path, now):
-                self.watchlist.gaps.add_unusable(place, not_yet(f"it cannot be read: {why}", hint=_AWAY_HINT), now)
+                self.watchlist.gaps.add_unusable(place, not_yet(f"cannot read its files: {why}", hint=_AWAY_HINT), now)
             return False
         self.outage.end(place.path)
         return is_new
@@ -128,12 +128,12 @@ class Folders:
             return False
         if pin is None:
             return False
-        log.info("%s step %d is complete and held", place.run_id, place.step)
+        log.info("%s step %d is complete and pinned", place.run_id, place.step)
         self.watchlist.held(place.uri, pin)
         if not pin.is_linked() and not is_copy:
             self._complaints.say(
-                f"weights cannot be linked from {self._output_dir} to {self._pins_dir} and are copied instead, which "
-                "takes time and space: put run.state_dir on the file system of the checkpoints"
+                f"copying weights from {self._output_dir} to {self._pins_dir}, which cannot be hard-linked: "
+                "set run.state_dir to a folder on the checkpoints' file system to save time and space"
             )
         return True
 

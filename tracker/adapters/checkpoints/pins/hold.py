@@ -81,7 +81,7 @@ def hold(
         remove_folder(folder)
         if isinstance(error, FileNotFoundError) and not _still_there(place, complete):
             return None
-        raise store_error(error, f"{place.path} cannot be pinned in {pins_dir}") from error
+        raise store_error(error, f"cannot pin {place.path} in {pins_dir}") from error
     if pin is None:
         remove_folder(folder)
     return pin
@@ -139,7 +139,7 @@ def publish(pin: Pin) -> Checkpoint:
         write_manifest(published, held, is_durable=True)
         held.rename(final)
     except OSError as error:
-        raise store_error(error, f"the pin {held} of {pin.source} cannot be published") from error
+        raise store_error(error, f"cannot publish the pin {held} of {pin.source}") from error
     for note in notes:
         log.warning("%s step %d: %s", pin.run_id, pin.step, note)
     return checkpoint
@@ -153,17 +153,17 @@ def demand_unchanged(pin: Pin) -> None:
         StoreError: it was deleted.
     """
     if not Path(pin.folder).exists():
-        raise StoreError(f"the pin {pin.folder} of {pin.source} was deleted", hint="leave the folder of pins alone")
+        raise StoreError(f"the pin {pin.folder} of {pin.source} was deleted", hint="do not modify the pins folder")
     if not is_unchanged(pin):
         raise CheckpointIncomplete(
-            f"the weights of {pin.source} were overwritten in place after they were pinned",
-            hint="if the trainer saves this step again, the new content is taken",
+            f"the weights of {pin.source} were overwritten in place after pinning",
+            hint="save this step again: the new content is then pinned",
         )
 
 
 def store_error(error: OSError, what: str) -> StoreError:
-    """Return what a person is told when the disk refuses; `what` says which file and what was to be done."""
-    return write_error(error, what, hint="check that the tracker may read the one and write to the other")
+    """Return the error for a file operation that failed; `what` says which file and what was to be done."""
+    return write_error(error, what, hint="check that the tracker may read the source and write the target")
 
 
 def owner_mark(pid: int) -> str:
@@ -254,7 +254,7 @@ def _content(pin: Pin) -> WeightsContent:
         return read_weights(Path(pin.folder) / name for name in pin.complete.weights)
     except CheckpointError as error:
         # A person knows the trainer's folder, not ours.
-        raise type(error)(f"{pin.source} cannot be evaluated: {error.message}", hint=error.hint) from error
+        raise type(error)(f"cannot evaluate {pin.source}: {error.message}", hint=error.hint) from error
 
 
 def _final(pin: Pin, digest: str) -> tuple[Path, Checkpoint | None]:

@@ -27,7 +27,7 @@ def read_pin(folder: Path) -> Pin | None:
         text = (folder / MANIFEST).read_bytes()
         pin = from_document(text, lambda document: _PIN.validate_python(document["pin"]), what=f"the pin {folder}")
     except SchemaTooNew as error:
-        log.warning("%s; it is left alone", error.message)
+        log.warning("%s; leaving it unchanged", error.message)
         return None
     except (OSError, StoreError):
         return None

@@ -33,7 +33,7 @@ class SteadyClock:
 
 
 class Complaints:
-    """Logs a trouble that lasts over many looks once."""
+    """Logs a problem that lasts over many scans once."""
 
     def __init__(self) -> None:
         self._said: set[str] = set()
@@ -110,4 +110,4 @@ class Publisher:
 def log_gaps(watchlist: Watchlist) -> None:
     """Log the gaps that are new."""
     for gap in watchlist.gaps.unreported():
-        log.warning("%s step %d is a gap: %s (%s)", gap.run_id, gap.step, gap.message, gap.hint)
+        log.warning("%s step %d is not evaluated: %s (%s)", gap.run_id, gap.step, gap.message, gap.hint)

@@ -18,7 +18,7 @@ from tracker.domain.checkpoints.watching import time_of_ns
 log = logging.getLogger(__name__)
 
 ABANDONED = timedelta(days=1)
-"""A hold of another machine that nobody touched for this long is given up."""
+"""A hold of another machine that was not modified for this long is deleted."""
 
 
 def find_pins(pins_dir: Path, run_name: str, output_dir: PurePath, now: datetime) -> tuple[Pin, ...]:
@@ -52,7 +52,7 @@ def _usable_pins(pins_dir: Path, run_name: str, output_dir: PurePath, now: datet
             continue
         pin = read_pin(folder)
         if is_held and pin is None:
-            log.info("removing %s, left half-made by a killed process", folder)
+            log.info("removing %s: incomplete pin of a killed process", folder)
             remove_folder(folder)
         elif pin is not None and _belongs(pin, run_name, output_dir) and _is_usable(pin):
             # Killed between its last manifest and its renaming, a hold says that it is published and is not.
@@ -67,10 +67,10 @@ def _is_usable(pin: Pin) -> bool:
     try:
         is_sound = _is_sound(pin)
     except OSError as error:
-        log.warning("the pin %s cannot be read now and is left alone: %s", pin.folder, error.strerror)
+        log.warning("cannot read the pin %s, leaving it unchanged: %s", pin.folder, error.strerror)
         return False
     if not is_sound:
-        log.warning("removing the pin %s: its files are no longer those of step %d", pin.folder, pin.step)
+        log.warning("removing the pin %s: its files do not match step %d", pin.folder, pin.step)
         remove_folder(Path(pin.folder))
     return is_sound
 

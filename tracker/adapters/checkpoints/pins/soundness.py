@@ -21,8 +21,8 @@ from tracker.domain.checkpoints.tensors import WeightsContent, never_written
 PUBLISHED = "step-"
 """Begins the names of published pins; the step and the digest follow."""
 
-_SAVE_AGAIN = "save this step again: it is taken as soon as it is whole"
-_NEW_FOLDER = "save this step again; if the model was changed on purpose, let it be saved into a new output folder"
+_SAVE_AGAIN = "save this step again: it is pinned once it is complete"
+_NEW_FOLDER = "save this step again; if the model was changed on purpose, use a new output folder"
 
 
 def demand_sound(pin: Pin, content: WeightsContent) -> tuple[str, ...]:
@@ -39,20 +39,20 @@ def demand_sound(pin: Pin, content: WeightsContent) -> tuple[str, ...]:
     """
     fault = never_written(content)
     if fault:
-        raise CheckpointIncomplete(f"{pin.source} cannot be evaluated: {fault}", hint=_SAVE_AGAIN)
+        raise CheckpointIncomplete(f"cannot evaluate {pin.source}: {fault}", hint=_SAVE_AGAIN)
     config = _config(pin)
     if pin.complete.format is CheckpointFormat.FULL:
         absent = absent_by_config([t.name for t in content.tensors], config)
         if absent:
-            fault = f"{tensors_text(absent)} missing, which its config.json implies"
-            raise CheckpointIncomplete(f"{pin.source} cannot be evaluated: {fault}", hint=_SAVE_AGAIN)
+            fault = f"{tensors_text(absent)} missing, but implied by its config.json"
+            raise CheckpointIncomplete(f"cannot evaluate {pin.source}: {fault}", hint=_SAVE_AGAIN)
     base = _base_notes(pin)
     earlier = _earlier(pin)
     if earlier is None:
         return base
     found = compare_weights(content, config, earlier)
     if found.fault:
-        raise CheckpointIncomplete(f"{pin.source} cannot be evaluated: {found.fault}", hint=_NEW_FOLDER)
+        raise CheckpointIncomplete(f"cannot evaluate {pin.source}: {found.fault}", hint=_NEW_FOLDER)
     return (*base, *found.notes)
 
 
@@ -66,10 +66,10 @@ def _base_notes(pin: Pin) -> tuple[str, ...]:
         return ()
     if base.startswith("."):
         raise CheckpointUnreadable(
-            f"{pin.source} names its base model {base}, relative to the folder that the trainer was started in",
-            hint="write its absolute path into base_model_name_or_path of adapter_config.json",
+            f"{pin.source} references its base model {base} by a path relative to the trainer's folder",
+            hint="set base_model_name_or_path in adapter_config.json to its absolute path",
         )
-    return (f"its base model {base} is no absolute path: the engine looks it up in the Hugging Face cache, or online",)
+    return (f"base model {base} is not an absolute path: the engine loads it from the Hugging Face cache or Hub",)
 
 
 def _earlier(pin: Pin) -> Earlier | None:

@@ -52,7 +52,7 @@ class FolderOfPins:
             if known is None:
                 return False
             _give_up(known)
-        log.info("the pin %s was given up", folder)
+        log.info("deleted the weights of pin %s", folder)
         return True
 
     @contextmanager
@@ -104,7 +104,7 @@ def _give_up(pin: Pin) -> None:
             if path.name != MANIFEST:
                 path.unlink()
     except OSError as error:
-        raise store_error(error, f"the pin {folder} cannot be given up") from error
+        raise store_error(error, f"cannot delete the weights of pin {folder}") from error
 
 
 def _is_bare(folder: Path) -> bool:

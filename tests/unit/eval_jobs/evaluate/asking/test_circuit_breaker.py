@@ -203,12 +203,12 @@ def trip_by_three(breaker: CircuitBreaker, request: Callable[[], str], words: st
     for _ in range(2):
         with pytest.raises(NoAnswer):
             breaker.ask(request)
-    with pytest.raises(EndpointFailed, match=f"3 requests in a row failed{words}"):
+    with pytest.raises(EndpointFailed, match=f"3 consecutive requests failed{words}"):
         breaker.ask(request)
 
 
 def test_failures_in_a_row_trip_the_breaker_of_a_server_that_never_answered(lapse: Lapse) -> None:
-    trip_by_three(breaker_of(lapse, limit=3), failing(timed_out()), ", the last one with APITimeoutError")
+    trip_by_three(breaker_of(lapse, limit=3), failing(timed_out()), ", the last with APITimeoutError")
 
 
 def test_failures_in_a_row_trip_the_breaker_when_what_was_answered_before_fails_too(lapse: Lapse) -> None:

@@ -102,7 +102,7 @@ def test_after_the_end_nothing_is_sent_any_more(server: OpenAIServer) -> None:
         limiter.stopped.set()
         limiter.release()
         for one in waiting:
-            with pytest.raises(httpx.ConnectError, match="stopped before this was sent"):
+            with pytest.raises(httpx.ConnectError, match="stopped before the request was sent"):
                 one.result(timeout=60)
     assert server.requests == []
 

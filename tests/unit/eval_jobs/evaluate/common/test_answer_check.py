@@ -40,12 +40,12 @@ def test_an_answer_is_a_text_or_says_what_it_has_instead(response: dict[str, Any
         (answer({}), "no content"),
         (answer({"content": None}), "no content"),
         (answer({"content": None, "tool_calls": []}), "no content"),
-        (answer({"content": 4}), "no text"),
-        (answer({"content": "4"}, ending=None), "finish_reason: None"),
-        (answer({"content": "4"}, ending="abort"), "finish_reason: abort"),
-        (answer({"content": "4"}, ending="error"), "finish_reason: error"),
+        (answer({"content": 4}), "content is not text: 4"),
+        (answer({"content": "4"}, ending=None), "finish_reason None"),
+        (answer({"content": "4"}, ending="abort"), "finish_reason abort"),
+        (answer({"content": "4"}, ending="error"), "finish_reason error"),
         (answer({"content": "4"}, error={"message": "died"}), "died"),
-        (answer({"content": "4"}) | {"model": "other"}, "from 'other' and not from 'm'"),
+        (answer({"content": "4"}) | {"model": "other"}, r"from model 'other' \(expected 'm'\)"),
     ],
 )
 def test_what_is_no_answer_is_refused_with_its_reason(response: dict[str, Any], reason: str) -> None:

@@ -54,5 +54,5 @@ def test_the_child_knows_the_key_of_its_endpoint_and_no_other() -> None:
 
 def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="cannot be written"):
+    with pytest.raises(StoreError, match="cannot write to"):
         ChildProcess("python", tmp_path, tmp_path / "file" / "logs" / "evaluator.log", offline=True)

@@ -29,16 +29,16 @@ def test_a_sound_file_passes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{"question": "q", "answer": "a"}\n{"question": "q"\n', "line 2: no valid JSON"),
-        (b'{"question": "q", "answer": "a"}\n\n{"answer": "a"}\n', "line 3: no question"),
-        (b'{"question": "q", "answer": "a"}\n["q", "a"]\n', "line 2: must be a JSON object"),
-        (b'[{"question": "q", "answer": "a"}]\n', "line 1: must be a JSON object"),
+        (b'{"question": "q", "answer": "a"}\n{"question": "q"\n', "line 2: invalid JSON"),
+        (b'{"question": "q", "answer": "a"}\n\n{"answer": "a"}\n', "line 3: missing question"),
+        (b'{"question": "q", "answer": "a"}\n["q", "a"]\n', "line 2: expected a JSON object, got"),
+        (b'[{"question": "q", "answer": "a"}]\n', "line 1: expected a JSON object, got"),
         (b'[\n{"question": "q", "answer": "a"}\n]\n', "line 1: a JSON list; JSONL needs one object per line"),
         (b'{"question": "q", "answer": "a"}\n{"question": "\xff", "answer": "a"}\n', "line 2: not UTF-8"),
-        (b'{"question": "q", "answer": "a"}\n{"question": "q", "ans', "line 2: no valid JSON"),
+        (b'{"question": "q", "answer": "a"}\n{"question": "q", "ans', "line 2: invalid JSON"),
         (b"[" * 100_000, "line 1: "),
-        (b"", "holds no rows"),
-        (b"\n \n", "holds no rows"),
+        (b"", "no rows in"),
+        (b"\n \n", "no rows in"),
     ],
 )
 def test_a_broken_file_is_named_with_its_line(tmp_path: Path, content: bytes, message: str) -> None:
@@ -58,13 +58,13 @@ def test_a_byte_order_mark_windows_line_ends_and_blank_lines_are_no_fault(tmp_pa
 
 
 def test_what_is_not_there_is_said(tmp_path: Path) -> None:
-    with pytest.raises(BadData, match=r"nothing\.jsonl cannot be read: No such file"):
+    with pytest.raises(BadData, match=r"cannot read .*nothing\.jsonl: No such file"):
         check_benchmark(exact(tmp_path / "nothing.jsonl"))
     with pytest.raises(BadData, match="is a folder"):
         check_benchmark(exact(tmp_path))
     with pytest.raises(BadData, match="has no data"):
         check_benchmark(Benchmark(name="b", adapter="choice"))
-    with pytest.raises(BadData, match="is not there"):
+    with pytest.raises(BadData, match="no data for `b` at"):
         check_benchmark(Benchmark(name="b", adapter="gsm8k", data=str(tmp_path / "nothing")))
     with pytest.raises(BadData, match="no data at"):
         read_data_digest(tmp_path / "nothing")
@@ -72,7 +72,7 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
 
 def test_settings_that_an_own_adapter_cannot_use_are_refused(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "a.jsonl", [GOOD])
-    with pytest.raises(BadData, match="no few-shot examples"):
+    with pytest.raises(BadData, match="does not support few_shot"):
         check_benchmark(exact(path, few_shot=3))
     with pytest.raises(BadData, match="has no subset `hard`") as caught:
         check_benchmark(exact(path, subsets=("default", "hard")))

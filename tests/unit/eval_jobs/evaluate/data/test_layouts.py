@@ -131,18 +131,22 @@ def test_a_folder_that_describes_itself_is_copied_as_it_is(tmp_path: Path) -> No
     ("adapter", "files", "message"),
     [
         ("gsm8k", {"test.jsonl": '{"question": "q", "answer": "4"}'}, "test.jsonl, line 1: `answer` has no `####"),
-        ("gsm8k", {"test.jsonl": '{"question": "q"}'}, "test.jsonl, line 1: no key `answer`"),
-        ("gsm8k", {"train.jsonl": '{"question": "q", "answer": "#### 4"}'}, "holds no data for `gsm8k`"),
-        ("gsm8k", {"notes.txt": "x"}, "holds no data for `gsm8k`"),
-        ("gsm8k", {"test.jsonl": ""}, "holds no data for `gsm8k`"),
-        ("mmlu", {"a_test.jsonl": json.dumps(MMLU_ROW | {"answer": 4})}, "line 1: `answer` is none of the `choices`"),
+        ("gsm8k", {"test.jsonl": '{"question": "q"}'}, "test.jsonl, line 1: missing key `answer`"),
+        ("gsm8k", {"train.jsonl": '{"question": "q", "answer": "#### 4"}'}, "no data for `gsm8k` in"),
+        ("gsm8k", {"notes.txt": "x"}, "no data for `gsm8k` in"),
+        ("gsm8k", {"test.jsonl": ""}, "no data for `gsm8k` in"),
+        (
+            "mmlu",
+            {"a_test.jsonl": json.dumps(MMLU_ROW | {"answer": 4})},
+            "line 1: `answer` is not one of the `choices`",
+        ),
         ("mmlu", {"a_test.jsonl": json.dumps(MMLU_ROW | {"answer": "Z"})}, "line 1: "),
-        ("mmlu", {"a_test.csv": "q,a,b,c,d\n"}, "a_test.csv, line 1: needs 6 columns"),
-        ("arc", {"ARC-Easy-Test.jsonl": json.dumps(ARC_ROW | {"answerKey": "C"})}, "none of the labels"),
-        ("bbh", {"navigate.json": '{"examples": 3}'}, "holds no list of rows"),
-        ("bbh", {"navigate.json": '{"examples": [3]}'}, "line 1: must be a JSON object"),
-        ("bbh", {"navigate.json": '{\n"examples": [}'}, "line 2: no valid JSON"),
-        ("truthful_qa", {"x.csv": "Question,Best Answer\nq,a\n"}, "line 2: no key `Correct Answers`"),
+        ("mmlu", {"a_test.csv": "q,a,b,c,d\n"}, "a_test.csv, line 1: expected 6 columns"),
+        ("arc", {"ARC-Easy-Test.jsonl": json.dumps(ARC_ROW | {"answerKey": "C"})}, "not one of the labels"),
+        ("bbh", {"navigate.json": '{"examples": 3}'}, "no list of rows in"),
+        ("bbh", {"navigate.json": '{"examples": [3]}'}, "line 1: expected a JSON object"),
+        ("bbh", {"navigate.json": '{\n"examples": [}'}, "line 2: invalid JSON"),
+        ("truthful_qa", {"x.csv": "Question,Best Answer\nq,a\n"}, "line 2: missing key `Correct Answers`"),
         ("truthful_qa", {"x.jsonl": '{"question": "q", "mc1_targets": 1, "mc2_targets": 2}'}, "must be objects"),
     ],
 )
@@ -165,7 +169,7 @@ def test_examples_that_the_folder_cannot_give_are_missed_before_anything_is_serv
     row = json.dumps({"question": "q", "answer": "#### 4"})
     data = folder(tmp_path, {"test.jsonl": row})
     benchmark = Benchmark(name="b", adapter="gsm8k", data=str(data))
-    with pytest.raises(BadData, match=r"shows 4 examples, and .* has no `train` split") as caught:
+    with pytest.raises(BadData, match=r"needs 4 few-shot examples, but .* has no `train` split") as caught:
         check_benchmark(benchmark)
     assert "few_shot = 0" in caught.value.hint
     check_benchmark(replace(benchmark, few_shot=0))

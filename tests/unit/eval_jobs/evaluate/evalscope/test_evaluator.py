@@ -78,7 +78,7 @@ def test_a_result_without_the_samples_that_were_planned_is_no_result(start: Star
 
 
 def test_a_result_with_a_sample_of_which_nothing_is_known_is_no_result(start: Start) -> None:
-    with pytest.raises(EvaluatorDied, match="accounts for 1 of 2 planned samples") as caught:
+    with pytest.raises(EvaluatorDied, match="contains 1 of 2 planned samples") as caught:
         evaluate(start(written=2, planned=2, known=1))
     assert caught.value.retryable
 

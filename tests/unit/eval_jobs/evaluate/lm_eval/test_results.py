@@ -108,7 +108,7 @@ def test_torn_files_are_an_error_and_no_score(fault: str, tmp_path: Path) -> Non
 
 def test_a_metric_that_is_better_the_other_way_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "out", {"sums": [row("one", 1.0)]}, up=False)
-    with pytest.raises(EvaluateError, match="less is better"):
+    with pytest.raises(EvaluateError, match="lower `exact_match` is better"):
         read_result(tmp_path / "out", BENCHMARK, suite_of(BENCHMARK), seen(0))
 
 
@@ -128,7 +128,7 @@ def test_a_refused_likelihood_is_an_error_of_its_question(tmp_path: Path) -> Non
 
 def test_a_harness_that_was_updated_meanwhile_is_not_believed(tmp_path: Path) -> None:
     write(tmp_path / "out", {"sums": [row("one", 1.0)]}, version="0.5.0")
-    with pytest.raises(ConfigError, match=r"planned with lm-eval 0\.4\.13, and lm-eval 0\.5\.0 measured it"):
+    with pytest.raises(ConfigError, match=r"planned with lm-eval 0\.4\.13, but evaluated with lm-eval 0\.5\.0"):
         read_result(tmp_path / "out", BENCHMARK, suite_of(BENCHMARK), seen(0))
 
 

@@ -33,7 +33,7 @@ class Gpu:
 
 
 def nothing_tells() -> float:
-    raise ConfigError("the GPUs cannot be asked", hint="install nvidia-ml-py")
+    raise ConfigError("cannot query the GPUs", hint="install nvidia-ml-py")
 
 
 def no_gpu_is_read() -> float:
@@ -63,9 +63,9 @@ def test_a_plan_without_conditions_begins() -> None:
 def test_a_plan_outside_its_hours_waits_and_says_until_when() -> None:
     waiting = window_of(FakeClock(NOON))
     why = waiting.reason(plan(NIGHT))
-    assert why == "waits until 20:00 UTC (serve.only_when.hours = 20:00-07:00)"
+    assert why == "waiting until 20:00 UTC (serve.only_when.hours = 20:00-07:00)"
     assert waiting.paused_runs() == (RUN,)
-    assert waiting.shown == f"{RUN} {why}"
+    assert waiting.shown == f"{RUN}: {why}"
 
 
 def test_when_the_hours_begin_the_run_is_no_longer_paused() -> None:
@@ -103,11 +103,9 @@ def test_a_clock_that_is_set_changes_only_what_the_clock_says(jump: timedelta) -
 def test_a_busy_gpu_is_waited_for_and_an_idle_one_must_be_idle_for_a_while() -> None:
     clock, gpu = FakeClock(NOON), Gpu(busy_pct=97)
     waiting = window_of(clock, gpu.read)
-    assert waiting.reason(plan(IDLE_GPU)) == "looks for 5 s how busy the GPU is (serve.only_when.gpu_below_pct)"
+    assert waiting.reason(plan(IDLE_GPU)) == "measuring GPU utilization for 5 s (serve.only_when.gpu_below_pct)"
     assert set(poll(clock, waiting, seconds=20)) == {(RUN,)}
-    assert waiting.reason(plan(IDLE_GPU)) == (
-        "waits: the GPU is busy for 97 % of the time (serve.only_when.gpu_below_pct = 10)"
-    )
+    assert waiting.reason(plan(IDLE_GPU)) == ("waiting: GPU utilization is 97 % (serve.only_when.gpu_below_pct = 10)")
     gpu.busy_pct = 0
     assert set(poll(clock, waiting, seconds=3)) == {(RUN,)}, "a moment of rest is none"
     assert poll(clock, waiting, seconds=6)[-1] == ()
@@ -130,7 +128,7 @@ def test_a_gap_between_readings_begins_the_average_anew() -> None:
     poll(clock, waiting, seconds=4)
     clock.advance(30)  # the database was away
     assert waiting.paused_runs() == (RUN,)
-    assert waiting.reason(plan(IDLE_GPU)).startswith("looks for 5 s")
+    assert waiting.reason(plan(IDLE_GPU)).startswith("measuring GPU utilization for 5 s")
 
 
 def test_a_gpu_is_read_once_a_second_at_most() -> None:
@@ -152,7 +150,7 @@ def test_outside_the_hours_no_gpu_is_read() -> None:
 def test_a_load_that_nothing_tells_is_waited_for_with_the_reason() -> None:
     clock = FakeClock(NOON)
     waiting = window_of(clock, nothing_tells)
-    assert waiting.reason(plan(IDLE_GPU)) == "waits: the GPUs cannot be asked (install nvidia-ml-py)"
+    assert waiting.reason(plan(IDLE_GPU)) == "waiting: cannot query the GPUs (install nvidia-ml-py)"
     assert waiting.paused_runs() == (RUN,)
 
 

@@ -385,6 +385,6 @@ def test_a_plan_that_brought_down_three_workers_is_not_tried_again(bench: Bench)
     (record,) = bench.queue.finished()
     failure = failures(record)[0]
     assert (failure.code, failure.retryable) == ("E-PLAN-POISONED", False)
-    assert "brought down 3 workers in a row: killed at 'its beginning'; killed" in failure.message
+    assert "crashed 3 consecutive workers: killed at 'the start'; killed" in failure.message
     assert "logs" in failure.hint
     assert bench.engine.served_steps == []

@@ -108,8 +108,8 @@ def test_a_worker_waits_for_the_hours_and_says_so_where_people_look(interrupts: 
     scene = Scene(interrupts, now=EVENING, end=EVENING.replace(hour=22))
     scene.run(with_conditions(PLANS[0], NIGHT))
     assert [began.strftime("%H:%M") for began in scene.engine.began] == ["20:00"]
-    assert scene.clock.notes == {"waits until 20:00 UTC (serve.only_when.hours = 20:00-07:00)"}
-    assert any("waits until 20:00 UTC" in line for line in scene.shown)
+    assert scene.clock.notes == {"waiting until 20:00 UTC (serve.only_when.hours = 20:00-07:00)"}
+    assert any("waiting until 20:00 UTC" in line for line in scene.shown)
     (record,) = scene.queue.finished()
     assert record.engine is not None
 
@@ -179,4 +179,4 @@ def test_a_worker_waits_for_an_idle_gpu(interrupts: Interrupts) -> None:
     (began,) = scene.engine.began
     waited_s = (began - EVENING.replace(minute=55)).total_seconds()
     assert 5 <= waited_s <= 10
-    assert any("the GPU is busy for 99 % of the time" in note for note in scene.clock.notes)
+    assert any("GPU utilization is 99 %" in note for note in scene.clock.notes)

@@ -77,7 +77,7 @@ def test_the_rank_is_rounded_up_to_one_that_vllm_accepts(rank: int, accepted: st
 
 
 def test_an_adapter_without_a_base_is_refused() -> None:
-    with pytest.raises(ConfigError, match="names no base model"):
+    with pytest.raises(ConfigError, match="missing base model"):
         argv(launch=replace(LAUNCH, checkpoint=replace(ADAPTER, base_model=None)))
 
 

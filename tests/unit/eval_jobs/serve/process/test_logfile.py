@@ -96,7 +96,7 @@ def test_exit_codes_are_said_as_a_person_would() -> None:
 
 def test_known_causes_come_with_what_to_do() -> None:
     assert "serve.python" in advice(NO_VLLM, 1)
-    assert "settings under serve" in advice(USAGE, 2)
+    assert "settings in [serve]" in advice(USAGE, 2)
     assert "memory" in advice("", -9)
     assert "CUDA_VISIBLE_DEVICES" in advice("ValueError: Free memory on device cuda:0 (1.2/79.1 GiB) on startup is", 1)
     assert advice(WORKER_FAILED, 1) == ""

@@ -39,7 +39,7 @@ def test_a_port_that_is_shared_by_others_is_taken_too() -> None:
 
 
 def test_a_number_that_is_no_port_is_a_wrong_setting() -> None:
-    with pytest.raises(ConfigError, match=r"70000 .*serve\.port"):
+    with pytest.raises(ConfigError, match=r"70000: .*serve\.port"):
         choose_port(70_000)
 
 

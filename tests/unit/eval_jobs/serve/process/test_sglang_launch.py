@@ -75,7 +75,7 @@ def test_a_canary_holds_tokens_and_their_probabilities() -> None:
         ({}, "lacks tokens"),
         ({"meta_info": {}}, "lacks tokens"),
         ({"meta_info": GOOD | {"weight_version": "other"}}, "from the weights 'other'"),
-        ({"meta_info": GOOD | {"output_token_logprobs": [[-0.5, 7, None]]}}, "1 tokens instead of"),
+        ({"meta_info": GOOD | {"output_token_logprobs": [[-0.5, 7, None]]}}, r"1 tokens \(expected 8\)"),
         ({"meta_info": GOOD | {"output_token_logprobs": [[float("nan"), 7, None]] * ANSWER_TOKENS}}, "NaN or Inf"),
         ({"meta_info": GOOD | {"output_token_logprobs": [[]] * ANSWER_TOKENS}}, "lacks tokens"),
         ({"meta_info": GOOD | {"output_token_logprobs": [[None, 7, None]] * ANSWER_TOKENS}}, "lacks tokens"),

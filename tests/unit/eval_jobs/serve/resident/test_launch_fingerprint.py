@@ -26,7 +26,7 @@ def test_whether_an_engine_may_sleep_counts_where_it_can(order: Order) -> None:
     sleeping = replace(order, spec=replace(order.spec, between=Between.SLEEP))
     assert launch_fingerprint(sleeping, {}) == launch_fingerprint(order, {})
     on_gpu = replace(order, on_cpu=False)
-    assert "it may sleep" in difference(
+    assert "sleep mode is True" in difference(
         launch_fingerprint(on_gpu, {}), launch_fingerprint(replace(sleeping, on_cpu=False), {})
     )
 
@@ -34,7 +34,7 @@ def test_whether_an_engine_may_sleep_counts_where_it_can(order: Order) -> None:
 @pytest.mark.parametrize("name", ["VLLM_USE_V1", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "LD_PRELOAD", "TORCH_LOGS"])
 def test_a_variable_that_engines_read_counts_and_its_value_is_shown_to_nobody(order: Order, name: str) -> None:
     said = difference(launch_fingerprint(order, {}), launch_fingerprint(order, {name: "a value"}))
-    assert said == "the environment is another one than at the engine's start"
+    assert said == "the environment changed since the engine started"
 
 
 @pytest.mark.parametrize("name", ["HOME", "TRACKER_ENGINE_KEY", "VLLM_CACHE_ROOT", "TORCHINDUCTOR_CACHE_DIR", "TMPDIR"])
@@ -51,10 +51,10 @@ def test_another_rank_of_the_same_class_is_the_same_process(tmp_path: Path) -> N
         for r in (4, 8, 16)
     ]
     assert prints[0] == prints[1]
-    assert difference(prints[1], prints[2]) == ("the largest rank of adapters is 16, and the engine was started with 8")
+    assert difference(prints[1], prints[2]) == ("the maximum adapter rank is 16, but the engine was started with 8")
 
 
 def test_a_long_value_is_not_repeated_in_a_reason() -> None:
     assert difference({"serve.args": ""}, {"serve.args": "x" * 500}) == (
-        "serve.args is another one, and the engine was started with nothing"
+        'serve.args is another value, but the engine was started with ""'
     )

@@ -29,23 +29,23 @@ def closed() -> int:
 
 def test_an_adapter_of_which_nothing_is_heard_makes_the_engine_a_dead_one(silent: int, closed: int) -> None:
     for port in (silent, closed):
-        with pytest.raises(SwapFailed, match="asked to load an adapter: no answer"):
+        with pytest.raises(SwapFailed, match="did not confirm loading an adapter: no response"):
             load_adapter(port, "a", "/adapter", timeout_s=0.2)
 
 
 def test_an_adapter_that_is_not_let_go_of_is_said(closed: int) -> None:
-    with pytest.raises(SwapRefused, match="does not unload"):
+    with pytest.raises(SwapRefused, match="cannot unload"):
         unload_adapter(closed, "a")
 
 
 @pytest.mark.parametrize("call", [sleeping.wake, sleeping.wake_weights, sleeping.wake_cache])
 def test_an_engine_that_does_not_say_that_it_woke_up_counts_as_dead(call: Callable[[int], None], closed: int) -> None:
-    with pytest.raises(SwapFailed, match="does not wake up: no answer"):
+    with pytest.raises(SwapFailed, match="cannot wake the engine: no response"):
         call(closed)
 
 
 def test_an_engine_that_does_not_say_that_it_sleeps_counts_as_dead(closed: int) -> None:
-    with pytest.raises(SwapFailed, match="does not fall asleep: no answer"):
+    with pytest.raises(SwapFailed, match="cannot put the engine to sleep: no response"):
         sleeping.fall_asleep(closed, sleeping.DROP_WEIGHTS)
 
 

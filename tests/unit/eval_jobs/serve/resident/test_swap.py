@@ -54,11 +54,11 @@ def test_what_does_not_fit_is_refused_before_the_engine_is_asked_anything(folder
 
 
 REFUSED: list[tuple[str, Said, list[str], str]] = [
-    ("tracker_check", (200, {"results": [{"refused": "x holds NaN or Inf"}]}), STEPS[:1], "x holds NaN or Inf"),
+    ("tracker_check", (200, {"results": [{"refused": "x contains NaN or Inf"}]}), STEPS[:1], "x contains NaN or Inf"),
     ("tracker_check", (200, {"results": [{"refused": ""}, {"refused": "gone here"}]}), STEPS[:1], "gone here"),
-    ("tracker_check", (404, {"detail": "Not Found"}), STEPS[:1], "not started for swaps"),
-    ("tracker_check", (403, None), STEPS[:1], "not started for swaps"),
-    ("/pause?mode=wait", (500, {"error": "busy"}), [*STEPS[:2], "/resume"], "did not come to rest"),
+    ("tracker_check", (404, {"detail": "Not Found"}), STEPS[:1], "without swap support"),
+    ("tracker_check", (403, None), STEPS[:1], "without swap support"),
+    ("/pause?mode=wait", (500, {"error": "busy"}), [*STEPS[:2], "/resume"], "did not pause"),
 ]
 
 
@@ -75,7 +75,7 @@ def test_before_anything_was_touched_a_swap_is_refused(
 def test_an_engine_that_does_not_come_to_rest_in_time_goes_on_and_serves_what_it_did(folder: Path) -> None:
     with (
         SwapEngine({"/pause?mode=wait": [(-1, {})]}) as engine,
-        pytest.raises(SwapRefused, match="no answer within 2 s"),
+        pytest.raises(SwapRefused, match="no response within 2 s"),
     ):
         swapped(engine, folder, timeout_s=2.0)
     assert engine.asked == [*STEPS[:2], "/resume"]
@@ -92,15 +92,15 @@ FAILED: list[tuple[dict[str, list[Said]], str]] = [
     ({"/pause?mode=wait": [NO], "/resume": [NO]}, "pause"),
     ({"tracker_load": [NO]}, "load the weights"),
     ({"tracker_load": [(0, None)]}, "load the weights"),
-    ({"tracker_load": [(200, {"results": [{"digest": "other", "tensors": 21}]})]}, "that were asked for"),
-    ({"tracker_load": [(200, {"results": [{"tensors": 21}]})]}, "that were asked for"),
-    ({"/reset_prefix_cache": [(200, {"success": False})]}, "forget the prompts"),
-    ({"/reset_prefix_cache": [NO]}, "forget the prompts"),
-    ({"/update_weight_version": [NO]}, "take the label"),
-    ({"/weight_info": [(200, {"weight_version": "another"})]}, "show the label"),
-    ({"/weight_info": [(200, None)]}, "show the label"),
-    ({"/resume": [NO]}, "go on"),
-    ({"/resume": [(0, None)]}, "go on"),
+    ({"tracker_load": [(200, {"results": [{"digest": "other", "tensors": 21}]})]}, "load the requested weights"),
+    ({"tracker_load": [(200, {"results": [{"tensors": 21}]})]}, "load the requested weights"),
+    ({"/reset_prefix_cache": [(200, {"success": False})]}, "reset its prefix cache"),
+    ({"/reset_prefix_cache": [NO]}, "reset its prefix cache"),
+    ({"/update_weight_version": [NO]}, "set its weight version"),
+    ({"/weight_info": [(200, {"weight_version": "another"})]}, "report its weight version"),
+    ({"/weight_info": [(200, None)]}, "report its weight version"),
+    ({"/resume": [NO]}, "failed to resume"),
+    ({"/resume": [(0, None)]}, "failed to resume"),
 ]
 
 
@@ -121,7 +121,7 @@ def test_weights_on_one_worker_of_two_are_not_enough(folder: Path) -> None:
 def test_an_engine_that_is_gone_has_failed(folder: Path) -> None:
     with SwapEngine() as engine:
         port = engine.port
-    with pytest.raises(SwapFailed, match="no answer"):
+    with pytest.raises(SwapFailed, match="no response"):
         swap(port, record_of(folder), fingerprint_of(folder), timeout_s=1)
 
 

@@ -91,23 +91,23 @@ def test_any_other_file_that_is_served_is_an_obstacle(name: str, candidate: Path
     (bare / name).unlink(missing_ok=True)
     with_it, without = fingerprint_of(candidate), fingerprint_of(bare)
     assert obstacle(with_it, fingerprint_of(tmp_path / "other")) == f"{name} differs"
-    assert obstacle(without, with_it) == f"{name} is there and was missing"
-    assert obstacle(with_it, without) == f"{name} is missing and was there"
+    assert obstacle(without, with_it) == f"{name} is new"
+    assert obstacle(with_it, without) == f"{name} is missing"
 
 
 def test_a_tensor_that_differs_is_named(resident: Fingerprint, candidate: Path) -> None:
     name, head = "model.layers.0.self_attn.k_proj.weight", "lm_head.weight"
     original = (candidate / "model.safetensors").read_bytes()
     changes: list[tuple[Callable[[dict[str, object]], object], str]] = [
-        (lambda tensors: tensors.pop(name), f"{name} is missing and was F32 [64, 64]"),
-        (lambda tensors: tensors.update(extra=np.ones(3, np.float32)), "extra is F32 [3] and was missing"),
+        (lambda tensors: tensors.pop(name), f"{name} is missing, was F32 [64, 64]"),
+        (lambda tensors: tensors.update(extra=np.ones(3, np.float32)), "extra is F32 [3], was missing"),
         (
             lambda tensors: tensors.update({head: np.ones((101, 32), np.float32)}),
-            f"{head} is F32 [101, 32] and was F32 [101, 64]",
+            f"{head} is F32 [101, 32], was F32 [101, 64]",
         ),
         (
             lambda tensors: tensors.update({head: np.ones((101, 64), np.float16)}),
-            f"{head} is F16 [101, 64] and was F32 [101, 64]",
+            f"{head} is F16 [101, 64], was F32 [101, 64]",
         ),
     ]
     found = []
@@ -141,16 +141,16 @@ def test_what_is_said_of_a_model_is_read_from_its_files(resident: Fingerprint) -
         ({"quantization_config": {"quant_method": "fp8"}}, "it is quantised (fp8)"),
         ({"quantization_config": {"bits": 4}}, "it is quantised (quantization_config)"),
         ({"compression_config": {"format": "pack-quantized"}}, "it is quantised (compression_config)"),
-        ({"model_type": "mamba2"}, "it has layers that keep a state, such as Mamba's"),
-        ({"model_type": "phi4flash"}, "it has layers that keep a state, such as Mamba's"),
-        ({"architectures": ["NemotronHForCausalLM"]}, "it has layers that keep a state, such as Mamba's"),
-        ({"hybrid_override_pattern": "M-M*"}, "it has layers that keep a state, such as Mamba's"),
-        ({"layer_types": ["linear_attention", "full_attention"]}, "it has layers that keep a state, such as Mamba's"),
-        ({"text_config": {"mamba_d_state": 16}}, "it has layers that keep a state, such as Mamba's"),
-        ({"auto_map": {"AutoModel": "modeling_own.Model"}}, "it brings code of its own"),
-        ({"architectures": []}, "its config.json does not name exactly one architecture"),
-        ({"architectures": None}, "its config.json does not name exactly one architecture"),
-        ({"architectures": ["A", "B"]}, "its config.json does not name exactly one architecture"),
+        ({"model_type": "mamba2"}, "it has stateful layers, such as Mamba's"),
+        ({"model_type": "phi4flash"}, "it has stateful layers, such as Mamba's"),
+        ({"architectures": ["NemotronHForCausalLM"]}, "it has stateful layers, such as Mamba's"),
+        ({"hybrid_override_pattern": "M-M*"}, "it has stateful layers, such as Mamba's"),
+        ({"layer_types": ["linear_attention", "full_attention"]}, "it has stateful layers, such as Mamba's"),
+        ({"text_config": {"mamba_d_state": 16}}, "it has stateful layers, such as Mamba's"),
+        ({"auto_map": {"AutoModel": "modeling_own.Model"}}, "it has custom code"),
+        ({"architectures": []}, "its config.json does not list exactly one architecture"),
+        ({"architectures": None}, "its config.json does not list exactly one architecture"),
+        ({"architectures": ["A", "B"]}, "its config.json does not list exactly one architecture"),
     ],
 )
 def test_kinds_that_are_reloaded_wrong_or_not_known_are_never_swapped(
@@ -165,7 +165,7 @@ def test_experts_are_never_swapped_on_an_accelerator(change: Mapping[str, object
     edit_json(candidate / "config.json", **change)
     found = fingerprint_of(candidate)
     assert never_swapped(found, on_cpu=True) == ""
-    assert never_swapped(found, on_cpu=False) == "it has experts, and runs on an accelerator"
+    assert never_swapped(found, on_cpu=False) == "it is a mixture of experts on an accelerator"
 
 
 def test_quantisation_beside_the_configuration_is_seen(candidate: Path) -> None:
@@ -174,7 +174,7 @@ def test_quantisation_beside_the_configuration_is_seen(candidate: Path) -> None:
         assert never_swapped(fingerprint_of(candidate), on_cpu=True) == f"it is quantised ({name})"
         (candidate / name).unlink()
     edit_tensors(candidate, lambda tensors: tensors.update(packed=np.ones(4, np.int8)))
-    assert never_swapped(fingerprint_of(candidate), on_cpu=True) == "it holds tensors of type I8"
+    assert never_swapped(fingerprint_of(candidate), on_cpu=True) == "it has tensors of type I8"
 
 
 def test_words_that_mean_nothing_here_keep_nothing_from_being_swapped(candidate: Path) -> None:
@@ -214,16 +214,16 @@ def extra_weights(folder: Path) -> None:
     ("damage", "word"),
     [
         (truncated, "bytes long"),
-        (extra_weights, "also holds consolidated.safetensors"),
-        (lambda folder: (folder / "model.safetensors").unlink(), "does not hold model.safetensors"),
+        (extra_weights, "unexpected weights file consolidated.safetensors in"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "no model.safetensors in"),
         (lambda folder: (folder / "config.json").unlink(), "config.json"),
-        (lambda folder: (folder / "config.json").write_text("[]"), "config.json is no JSON object"),
+        (lambda folder: (folder / "config.json").write_text("[]"), "config.json is not a JSON object"),
         (lambda folder: (folder / "config.json").write_text('{"architectures": '), "Expecting value"),
-        (lambda folder: (folder / "config.json").write_text("{}"), "names no vocab_size"),
-        (lambda folder: (folder / "config.json").write_bytes(b"\xff\xfe{"), "cannot be compared"),
-        (lambda folder: (folder / "config.json").write_text("[" * 100_000), "cannot be compared"),
+        (lambda folder: (folder / "config.json").write_text("{}"), "no vocab_size in config.json"),
+        (lambda folder: (folder / "config.json").write_bytes(b"\xff\xfe{"), "cannot read the model in"),
+        (lambda folder: (folder / "config.json").write_text("[" * 100_000), "cannot read the model in"),
         (shutil.rmtree, "No such file"),
-        (an_adapter, "does not hold model.safetensors"),
+        (an_adapter, "no model.safetensors in"),
     ],
 )
 def test_a_damaged_folder_is_unreadable_and_says_why(

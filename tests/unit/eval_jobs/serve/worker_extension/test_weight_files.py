@@ -55,24 +55,24 @@ def entry(dtype: str = "F32", shape: object = (2,), offsets: object = (0, 8)) ->
 
 
 BROKEN: list[tuple[object, str]] = [
-    (b"", "broken header"),
-    (b"{", "broken header"),
-    (b"[]", "broken header"),
-    (b"7", "broken header"),
-    (b"\xff\xff", "broken header"),
-    (b"[" * 50_000, "broken header"),
-    ({"a": 3}, "broken header"),
-    ({"a": {}}, "broken header"),
+    (b"", "invalid header"),
+    (b"{", "invalid header"),
+    (b"[]", "invalid header"),
+    (b"7", "invalid header"),
+    (b"\xff\xff", "invalid header"),
+    (b"[" * 50_000, "invalid header"),
+    ({"a": 3}, "invalid header"),
+    ({"a": {}}, "invalid header"),
     ({"a": entry(dtype="F7")}, "unknown type F7"),
-    ({"a": entry(shape=[3])}, "cannot fill"),
-    ({"a": entry(shape=[-2])}, "is no size"),
-    ({"a": entry(shape=[2.0])}, "is no size"),
-    ({"a": entry(shape=[True, 2])}, "is no size"),
-    ({"a": entry(offsets=[8, 0])}, "cannot fill"),
-    ({"a": entry(offsets=[0, 8, 9])}, "broken header"),
+    ({"a": entry(shape=[3])}, "does not fit bytes"),
+    ({"a": entry(shape=[-2])}, "invalid size"),
+    ({"a": entry(shape=[2.0])}, "invalid size"),
+    ({"a": entry(shape=[True, 2])}, "invalid size"),
+    ({"a": entry(offsets=[8, 0])}, "does not fit bytes"),
+    ({"a": entry(offsets=[0, 8, 9])}, "invalid header"),
     ({"a": entry(offsets=[4, 12])}, "begins at 4 instead of 0"),
     ({"a": entry(), "b": entry()}, "begins at 0 instead of 8"),
-    ({"a": entry(), "b": entry(offsets=[8, 16])}, "is .* bytes long, and its header says"),
+    ({"a": entry(), "b": entry(offsets=[8, 16])}, r"is .* bytes long \(expected .* from its header\)"),
     ({}, "bytes long"),
 ]
 
@@ -84,7 +84,7 @@ def test_a_broken_header_is_named(document: object, words: str, tmp_path: Path) 
 
 
 def test_a_file_without_tensors_is_no_model(tmp_path: Path) -> None:
-    with pytest.raises(BadWeights, match="holds no tensor"):
+    with pytest.raises(BadWeights, match="no tensors in"):
         read(header(tmp_path / "empty", {"__metadata__": {"format": "pt"}}))
 
 
@@ -102,7 +102,7 @@ def test_a_header_that_would_fill_the_memory_is_not_read(tmp_path: Path) -> None
     with (folder / "model.safetensors").open("r+b") as file:
         file.write((200_000_000).to_bytes(8, "little"))
         file.truncate(300_000_000)
-    with pytest.raises(BadWeights, match="its length would be 200000000"):
+    with pytest.raises(BadWeights, match=r"no safetensors header \(length 200000000\)"):
         read(folder)
 
 
@@ -129,19 +129,22 @@ def edit_index(change: Callable[[dict[str, str]], object]) -> Callable[[Path], o
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 
 INDEXES: list[tuple[Callable[[Path], object], str]] = [
-    (lambda folder: (folder / FIRST).unlink(), f"does not hold {FIRST}"),
-    (lambda folder: (folder / "model.safetensors").write_bytes(b""), r"also holds model\.safetensors"),
-    (lambda folder: (folder / "model-00003.safetensors").write_bytes(b""), "which weights are meant"),
-    (lambda folder: (folder / FIRST).write_bytes((folder / SECOND).read_bytes()), "is in .* and in"),
+    (lambda folder: (folder / FIRST).unlink(), f"no {FIRST} in"),
+    (lambda folder: (folder / "model.safetensors").write_bytes(b""), r"unexpected weights file model\.safetensors in"),
+    (
+        lambda folder: (folder / "model-00003.safetensors").write_bytes(b""),
+        r"unexpected weights file model-00003\.safetensors in",
+    ),
+    (lambda folder: (folder / FIRST).write_bytes((folder / SECOND).read_bytes()), f"is in both {FIRST} and {SECOND}"),
     (edit_index(lambda files: files.pop("lm_head.weight")), r"lm_head\.weight in no file"),
     (edit_index(lambda files: files.update(more=FIRST)), "more in .* in no file"),
     (edit_index(lambda files: files.update({"lm_head.weight": SECOND})), r"lm_head\.weight in .*2-of"),
-    (edit_index(lambda files: files.update(more="../x.safetensors")), "names no files of its folder"),
-    (edit_index(lambda files: files.clear()), "names no files of its folder"),
-    (lambda folder: (folder / INDEX).write_text("{}"), "names no weights"),
-    (lambda folder: (folder / INDEX).write_text("[]"), "names no weights"),
-    (lambda folder: (folder / INDEX).write_text('{"weight_map": []}'), "names no weights"),
-    (lambda folder: (folder / INDEX).write_text("{"), "names no weights"),
+    (edit_index(lambda files: files.update(more="../x.safetensors")), "does not list files of its folder"),
+    (edit_index(lambda files: files.clear()), "does not list files of its folder"),
+    (lambda folder: (folder / INDEX).write_text("{}"), "has no valid weight map"),
+    (lambda folder: (folder / INDEX).write_text("[]"), "has no valid weight map"),
+    (lambda folder: (folder / INDEX).write_text('{"weight_map": []}'), "has no valid weight map"),
+    (lambda folder: (folder / INDEX).write_text("{"), "has no valid weight map"),
 ]
 
 

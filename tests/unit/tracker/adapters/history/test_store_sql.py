@@ -75,7 +75,7 @@ def test_missing_samples_are_named_with_what_to_do(history: SqlHistory, tmp_path
     (path,) = (tmp_path / "samples" / RECORDS[0].plan.id).glob("scores-*")
     path.unlink()
     for read in (lambda: history.record(RECORDS[0].plan.id), lambda: history.scores(RUN)):
-        with pytest.raises(StoreError, match="are missing") as caught:
+        with pytest.raises(StoreError, match="missing samples file") as caught:
             read()
         assert str(path) in caught.value.message
         assert "backup" in caught.value.hint
@@ -202,7 +202,7 @@ def test_a_database_without_space_is_called_a_full_disk(history: SqlHistory, eng
         pages = connection.execute(text("PRAGMA page_count")).scalar()
         connection.execute(text(f"PRAGMA max_page_count={pages}"))
     big = replace(RECORDED.gaps[0], message="x" * 200_000)
-    with pytest.raises(DiskFull, match="no space is left"):
+    with pytest.raises(DiskFull, match="no space left for the database"):
         history.append_gap(big)
     with engine.connect() as connection:
         connection.execute(text("PRAGMA max_page_count=1000000"))

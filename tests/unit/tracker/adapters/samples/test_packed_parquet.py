@@ -195,10 +195,10 @@ def test_a_missing_file_is_named_with_what_to_do(tmp_path: Path) -> None:
     for path in (tmp_path / "plan" / f"scores-{packed.version}.parquet", *tmp_path.glob("questions/*")):
         aside = path.rename(tmp_path / "aside")
         for read in (samples_in, columns_in):
-            with pytest.raises(StoreError, match="are missing") as caught:
+            with pytest.raises(StoreError, match="missing samples file") as caught:
                 read(tmp_path, packed)
             assert str(path) in caught.value.message
-            assert "tracker run" in caught.value.hint
+            assert "tracker evaluate" in caught.value.hint
         aside.rename(path)
 
 

@@ -47,7 +47,7 @@ def test_a_latency_limit_finds_the_timing_of_a_checkpoint_whose_newest_record_ha
     for record in (before, rest):
         history.append(record)
     (check,) = gate_of(gathered(rest, before, history, LENIENT)).latency
-    assert (check.word, check.reason) == (GateWord.MISSING, "nothing was timed under the load default")
+    assert (check.word, check.reason) == (GateWord.MISSING, "no latency measured under load default")
     history.append(after)
     slow = replace(after, plan=replace(after.plan, id="earlier"), finished_at=after.finished_at - timedelta(hours=1))
     history.append(replace(slow, probes=tuple(replace(p, ttft_ms=p.e2e_ms) for p in _timings(slow))))
@@ -72,7 +72,7 @@ def test_a_part_of_a_benchmark_is_no_coverage(side: int) -> None:
         policy = GatePolicy()
         (check,) = gate_of(gathered(sides[1], sides[0], FakeHistory(), policy)).benchmarks
     assert check.word is GateWord.MISSING
-    assert "60 % of the samples were asked on one side" in check.reason
+    assert "only 60 % of the samples evaluated on one side" in check.reason
 
 
 def test_a_policy_may_say_that_a_part_is_enough() -> None:
@@ -133,5 +133,5 @@ def test_only_what_is_known_of_the_two_sides_benchmarks_goes_into_a_case() -> No
 
 def test_a_change_that_is_named_and_not_there_is_a_wrong_call() -> None:
     before, after = (record_of(step, {"sums": SAME}) for step in (1, 2))
-    with pytest.raises(ConfigError, match="prompt is said to have changed, and is the same on both sides"):
+    with pytest.raises(ConfigError, match="prompt is declared as changed but is the same on both sides"):
         gathered(after, before, FakeHistory(), GatePolicy(changed=(GatedChange.PROMPT,)))

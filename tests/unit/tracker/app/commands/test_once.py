@@ -1,4 +1,4 @@
-"""`tracker run`: what a checkpoint that a person names is compared with."""
+"""`tracker evaluate`: what a checkpoint that a person names is compared with."""
 
 from dataclasses import replace
 

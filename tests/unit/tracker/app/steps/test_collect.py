@@ -185,4 +185,4 @@ def _of(record: EvalRecord, pinned: Checkpoint) -> EvalRecord:
 
 def _best(keeping: Keeping) -> set[int]:
     items = collect(keeping, dry_run=True)
-    return {i.choice.checkpoint.step for i in items if any(r.startswith("best at") for r in i.choice.reasons)}
+    return {i.choice.checkpoint.step for i in items if any(r.startswith("best on") for r in i.choice.reasons)}

@@ -280,7 +280,7 @@ def test_a_turn_whose_schedule_was_taken_out_is_skipped_and_says_so() -> None:
     bench = Bench(sweep_of())
     begin_by_hand(bench.service(), bench.sweeps.pop("nightly"), NOW)
     (turn,) = carry_on(bench.service(), NOW)
-    assert (turn.state, turn.note) == (TurnState.SKIPPED, "it is not in tracker.toml any more")
+    assert (turn.state, turn.note) == (TurnState.SKIPPED, "removed from tracker.toml")
 
 
 def test_a_run_without_checkpoints_and_one_that_nobody_knows_are_said_and_the_rest_is_asked() -> None:
@@ -288,16 +288,16 @@ def test_a_run_without_checkpoints_and_one_that_nobody_knows_are_said_and_the_re
     choice = select_checkpoints(bench.service(), bench.sweeps["nightly"])
     assert [c.step for c in choice.checkpoints] == [400]
     assert choice.missing == (
-        "ghost@latest:2: no checkpoint of ghost is held",
-        f"best: no checkpoint of {RUN} has a score of every benchmark of its suite",
-        "12345: that checkpoint is not held",
+        "ghost@latest:2: no pinned checkpoint of ghost",
+        f"best: no checkpoint of {RUN} has a score for all benchmarks of its suite",
+        "12345: checkpoint is not pinned",
         "models:/m@champion: the store does not answer",
     )
     bench.pins.checkpoints = []
     begin_by_hand(bench.service(), bench.sweeps["nightly"], NOW)
     (turn,) = carry_on(bench.service(), NOW)
     assert (turn.state, turn.plans) == (TurnState.DONE, ())
-    assert f"latest: no checkpoint of {RUN} is held" in turn.note
+    assert f"latest: no pinned checkpoint of {RUN}" in turn.note
 
 
 def test_the_best_checkpoint_is_the_one_that_its_peak_names() -> None:
@@ -324,18 +324,20 @@ def test_checkpoints_of_another_run_are_asked_and_counted_to_the_run_whose_sweep
 def test_a_turn_that_is_too_large_is_refused_by_hand_and_by_time() -> None:
     large = sweep_of(checkpoints=("all",), max_evaluations=7)
     bench = Bench(large)
-    with pytest.raises(ConfigError, match="would ask 8 times: 4 targets in 2 variants each"):
+    with pytest.raises(
+        ConfigError, match=r"needs 8 evaluations \(4 targets x 2 variants\), more than max_evaluations = 7"
+    ):
         begin_by_hand(bench.service(), large, NOW)
     followed(bench, NOW, TWO)
     (turn,) = bench.store.turns("nightly")
     assert (turn.state, turn.plans) == (TurnState.REFUSED, ())
-    assert "would ask 8 times" in turn.note
+    assert "needs 8 evaluations" in turn.note
 
 
 def test_thousands_of_thousands_of_cells_are_counted_and_never_made() -> None:
     axes = {axis: tuple(range(100)) for axis in ("temperature", "top_k", "seed", "max_tokens", "few_shot")}
     huge = sweep_of(axes=axes)
-    with pytest.raises(ConfigError, match="20,000,000,000 times"):
+    with pytest.raises(ConfigError, match="needs 20,000,000,000 evaluations"):
         begin_by_hand(Bench(huge).service(), huge, NOW)
 
 

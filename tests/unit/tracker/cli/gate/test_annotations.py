@@ -32,7 +32,7 @@ def test_the_answer_comes_first_and_then_what_did_not_pass() -> None:
         ("warning", "style: regression (advisory)"),
         ("notice", "ttft p95, load default: missing (advisory)"),
     ]
-    assert read[2][2].startswith("lost 0.060: 60 samples lost, 0 gained\nscores 0.900 → 0.840, change ")
+    assert read[2][2].startswith("loss of 0.060 (60 samples lost, 0 gained)\nscores 0.900 → 0.840, change ")
 
 
 def test_a_pass_is_one_notice() -> None:
@@ -45,7 +45,7 @@ def test_more_than_github_shows_are_counted() -> None:
     lines = gate_annotations(replace(report, benchmarks=report.benchmarks * 20)).splitlines()
     errors = [line for line in lines if line.startswith("::error ")]
     assert len(errors) == SHOWN_OF_A_KIND
-    assert "72 more checks did not pass" in errors[-1]
+    assert "72 more checks did not pass; see the step summary" in errors[-1]
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)

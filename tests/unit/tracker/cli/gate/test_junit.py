@@ -44,7 +44,7 @@ def test_what_is_not_alike_is_an_error() -> None:
 
 def test_a_failure_says_why_and_what_was_lost() -> None:
     failure = case(parsed(answer()), "sums")[0]
-    assert failure.get("message") == "lost 0.060: 60 samples lost, 0 gained"
+    assert failure.get("message") == "loss of 0.060 (60 samples lost, 0 gained)"
     lines = (failure.text or "").splitlines()
     assert lines[0] == failure.get("message")
     assert "scores: 0.900 → 0.840 (n = 1000)" in lines

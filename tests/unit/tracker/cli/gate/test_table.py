@@ -22,7 +22,7 @@ def test_an_answer_fits_a_terminal_of_80_columns() -> None:
         == """\
 REGRESSION  run@200 against run@100: sums
 
-check               scores    change, 95 % interval  lost/gained  answer
+check               scores          change, 95 % CI  lost/gained  answer
 ────────────────────────────────────────────────────────────────────────────────
 absent                                                            ? missing
 required
@@ -40,17 +40,16 @@ ttft p95,                                                         ? missing
 load
 default
 advisory
-absent: neither side was evaluated on it
-sums: lost 0.060: 60 samples lost, 0 gained
-few: a loss of 0.084 would have been seen; to pass, about 2,287 samples are
-needed, there are 50
+absent: not evaluated on either side
+sums: loss of 0.060 (60 samples lost, 0 gained)
+few: minimum detectable loss 0.084; about 2,287 samples required to pass, 50
+available
 same: no loss of 0.010 or more
 broken: no result at step 200: vLLM ended while loading /pins/7 (E-SERVE-DIED)
-style: lost 0.060: 60 samples lost, 0 gained
-ttft p95, load default: nothing was timed under the load default
+style: loss of 0.060 (60 samples lost, 0 gained)
+ttft p95, load default: no latency measured under load default
 not calibrated: sums, few, same and style (see `tracker calibrate`)
-level 0.05: the chance, over all required benchmarks, to call a loss where there
-is none
+family-wise error rate 0.05 over the required benchmarks (Holm)
 
 sums, lost:
     prompt question 0
@@ -81,9 +80,9 @@ def test_a_narrow_terminal_shows_every_check_with_its_name_and_its_numbers(width
 def test_the_answer_names_what_decides_it() -> None:
     assert shown(passed()).startswith("PASS  run@200 against run@100: passed 1 required check\n")
     nothing = replace(passed(), benchmarks=())
-    assert "nothing was measured and nothing is required, so nothing is shown" in " ".join(shown(nothing).split())
+    assert "nothing was measured and no check is required" in " ".join(shown(nothing).split())
     advisory = replace(passed(), benchmarks=tuple(replace(b, required=False) for b in passed().benchmarks))
-    assert "required = false for all that was measured" in " ".join(shown(advisory).split())
+    assert "every measured check is advisory (required = false)" in " ".join(shown(advisory).split())
 
 
 def test_sides_of_the_same_name_are_told_apart_by_their_digests() -> None:

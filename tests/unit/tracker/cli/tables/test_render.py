@@ -42,7 +42,7 @@ step   facts                      sums                    reversal
  800   0.163 ▼  regressed         0.175 ▼  regressed      0.887 ▲  improved
  900   0.062 ▼▼ forgotten         0.113 ▼▼ forgotten      0.963 ~  inconclusive
 1000   0.037 ▼▼ forgotten         0.037 ▼▼ forgotten      0.988 ~  inconclusive
-(percent): share of the samples that have a score, where it is not all
+(percent): coverage (samples with a score), if below 100 %
 
 facts and sums were forgotten after step 600; reversal improved.
 """
@@ -118,7 +118,7 @@ step   reversal
 ▼▼ forgotten  ~ inconclusive
 
 facts and sums were forgotten
-after step 600; no finding in
+after step 600; no findings in
 reversal (inconclusive).
 """
     )
@@ -132,7 +132,7 @@ def test_fifty_benchmarks_are_all_shown_within_the_width() -> None:
 
 
 def test_an_empty_history_says_so() -> None:
-    assert shown(history_table(())) == "nothing was evaluated yet\n"
+    assert shown(history_table(())) == "no results yet\n"
 
 
 def test_gaps_say_why_and_what_to_do() -> None:
@@ -140,7 +140,7 @@ def test_gaps_say_why_and_what_to_do() -> None:
         shown(gaps_table(RUN.gaps))
         == """\
 
-not evaluated   why                              what to do
+not evaluated   why                              hint
 ────────────────────────────────────────────────────────────────────────────────
           550   /out/checkpoint-550 was          raise save_total_limit, or
                 deleted before it could be       lower watch.interval_s
@@ -156,7 +156,7 @@ def test_a_report_has_one_line_per_benchmark() -> None:
    judged step 400
           facts     0.628  ▲  improved (97 % answered)  0.27 -> 0.63 since step 300; lost 0 of 78, gained 28
           sums      0.338  ▲  improved  0.05 -> 0.34 since step 200; lost 0 of 80, gained 23
-          reversal  0.013  ~  inconclusive  (losses under 0.084 can go unseen)
+          reversal  0.013  ~  inconclusive  (minimum detectable loss 0.084)
 """
     )
 
@@ -171,22 +171,22 @@ def test_findings_of_the_newest_checkpoint_stand_under_the_history() -> None:
     assert text.endswith(
         """\
 
-found at step 1000 in subsets and in the length of answers:
+findings at step 1000 (subsets and answer lengths):
 trivia / history     ▼▼ forgotten  since step 600
 sums, output length  ▼  regressed  since step 700
 
-facts and sums were forgotten after step 600; trivia recovered; trivia / history was forgotten since step 600; the
-answers of sums got longer since step 700; no finding in reversal as a whole (inconclusive).
+facts and sums were forgotten after step 600; trivia recovered; trivia / history was forgotten since step 600; answers
+to sums got longer since step 700; no findings in reversal overall (inconclusive).
 """
     )
-    assert "found at" not in shown(history_table([*judged_run().reports, replace(RUN.reports[-1], step=1100)]))
+    assert "findings at" not in shown(history_table([*judged_run().reports, replace(RUN.reports[-1], step=1100)]))
 
 
 def test_many_findings_are_counted() -> None:
     newest = judged_run().reports[-1]
     many = tuple(replace(newest.findings[0], subset=f"s{i}") for i in range(12))
     text = shown(history_table([replace(newest, findings=many)]), width=120)
-    assert "trivia / s9  ▼▼ forgotten  since step 600\nand 2 more: `tracker report` shows them\n" in text
+    assert "trivia / s9  ▼▼ forgotten  since step 600\nand 2 more (see `tracker report`)\n" in text
 
 
 def test_a_failed_benchmark_has_a_reason_and_no_score() -> None:
@@ -199,16 +199,16 @@ def test_a_comparison_shows_both_scores_and_samples_that_changed() -> None:
         shown(comparison_table(view))
         == """\
 tiny-forgetting  step 400 compared with step 300
-benchmark         scores    change, 95 % interval  lost/gained  verdict
+benchmark         scores          change, 95 % CI  lost/gained  verdict
 ──────────────────────────────────────────────────────────────────────────────
 facts      0.275 → 0.628  +0.359 [+0.240, +0.460]         0/28  ▲ improved
             100 % → 97 %                p 3.7e-09
 reversal   0.000 → 0.013  +0.013 [−0.029, +0.054]          0/1  ~ inconclusive
                   n = 80                    p 0.5
-percent: share of the samples that have a score
+percent: coverage (samples with a score)
 not calibrated: facts and reversal (see `tracker calibrate`)
-sums cannot be compared: no result at step 300: the server went away after 31 of
-80 samples of checkpoint 300 (E-EVAL-ENDPOINT)
+cannot compare sums: no result at step 300: the server went away after 31 of 80
+samples of checkpoint 300 (E-EVAL-ENDPOINT)
 
 facts, gained:
     prompt What colour is the moseto?

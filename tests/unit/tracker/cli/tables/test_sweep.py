@@ -31,16 +31,17 @@ def printed(board: Board, width: int = 110) -> str:
 def test_scores_intervals_loads_failures_and_what_was_not_asked_are_said() -> None:
     said = " ".join(printed(board_of(TURN, RECORDS)).split())
     for words in (
-        "nightly, turn of 2026-11-22 01:00 UTC: running, 1 evaluation still to come",
+        "nightly, run of 2026-11-22 01:00 UTC: running, 1 evaluation remaining",
         "0.900 0.55-1.00",
         "−0.100, −0.",  # noqa: RUF001 - a true minus sign
-        "the difference from",
-        "on the same questions, up is better, with its 95 % interval",
+        "score, 95 % CI",
+        "paired difference from",
+        "(positive is better), 95 % CI (contains 0: not significant)",
         "failed",
         "E-SERVE-DIED: the server is gone",
         "latency of other",
-        "1 at a time",
-        "not asked: best: nothing has a score",
+        "concurrency 1",
+        "not evaluated: best: nothing has a score",
     ):
         assert words in said
 
@@ -62,11 +63,11 @@ def test_a_name_that_would_clear_the_screen_is_shown_and_not_obeyed() -> None:
 
 
 def test_a_turn_in_words() -> None:
-    assert turn_text(TURN, 3) == "running, 3 of 4 evaluations made: best: nothing has a score"
-    assert turn_change_text(TURN) == "begins, 4 evaluations; not asked: best: nothing has a score"
+    assert turn_text(TURN, 3) == "running, 3 of 4 evaluations: best: nothing has a score"
+    assert turn_change_text(TURN) == "started, 4 evaluations; not evaluated: best: nothing has a score"
     done = replace(TURN, state=TurnState.DONE, by_hand=True, note="", missed=4)
-    assert turn_text(done, 4) == "by hand, done, 4 evaluations, for 5 times"
-    assert turn_change_text(replace(done, state=TurnState.SKIPPED, missed=0, note="no")) == "by hand, skipped: no"
+    assert turn_text(done, 4) == "on demand, done, 4 evaluations, for 5 times"
+    assert turn_change_text(replace(done, state=TurnState.SKIPPED, missed=0, note="no")) == "on demand, skipped: no"
 
 
 def test_the_list_says_when_each_comes_and_what_became_of_it() -> None:
@@ -76,7 +77,7 @@ def test_the_list_says_when_each_comes_and_what_became_of_it() -> None:
             list_table([(SWEEP, [TURN]), (sweep_of("other", timetable=None), [])], {("nightly", NOW): 3}, NOW)
         )
     said = captured.get()
-    for words in ("next 2026-11-22 02:00 UTC", "running, 3 of 4 evaluations made", "on demand"):
+    for words in ("next 2026-11-22 02:00 UTC", "running, 3 of 4 evaluations", "on demand"):
         assert words in said
 
 
@@ -85,4 +86,4 @@ def test_of_two_sweeps_at_one_time_each_has_its_own_number() -> None:
     answered_by = {("nightly", NOW): 3, ("other", NOW): 0}
     with console.capture() as captured:
         console.print(list_table([(SWEEP, [TURN]), (sweep_of("other"), [waits])], answered_by, NOW))
-    assert "running, 3 of 4 evaluations made" in captured.get()
+    assert "running, 3 of 4 evaluations" in captured.get()

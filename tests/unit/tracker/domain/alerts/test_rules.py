@@ -38,7 +38,7 @@ LOST = ComparedMeans(
     p=1e-9,
     never_above_chance=False,
 )
-SAID = "0.930 -> 0.020 since step 600; change -0.950 to -0.870, p = 1e-09, from means without samples"
+SAID = "0.930 -> 0.020 since step 600; 95 % CI -0.950 to -0.870, p = 1e-09, means only (no samples)"
 W = VerdictWord
 LOSS = Episode(run_id="run", suite="skills", benchmark="sums", opened_step=700, opened_digest="of it", onset_step=600)
 
@@ -175,7 +175,7 @@ def test_an_accepted_level_ends_the_alert_with_its_reason() -> None:
         "sums",
         later,
     )
-    assert alert.message == "sums: its level at step 900 was accepted: the new mix"
+    assert alert.message == "sums: level at step 900 accepted: the new mix"
 
 
 # --- blind spots

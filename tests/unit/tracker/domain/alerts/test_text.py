@@ -35,13 +35,13 @@ def test_a_loss_is_shown_with_its_interval_its_counts_its_questions_and_the_next
     assert plain_lines(entry_of(alert())) == [
         "Firing: sums regressed",
         "sums regressed at step 600: 0.790 -> 0.580",
-        "change: −0.210 (95 % interval −0.310 to −0.110)",  # noqa: RUF001 - as it is shown
+        "change: −0.210 (95 % CI −0.310 to −0.110)",  # noqa: RUF001 - as it is shown
         "score: 0.580",
         "compared with: steps 100-500",
-        "samples: 25 lost and 4 gained of 100 samples on both sides",
+        "samples: 25 lost, 4 gained of 100 paired samples",
         "since: 2026-02-01 12:30 UTC",
         "  tracker compare run-a 500 600",
-        "Lost, for example",
+        "Examples of lost samples",
         "  What is 17 + 25?",
         "  What is 8 * 7?",
     ]
@@ -52,8 +52,8 @@ def test_a_slower_checkpoint_is_shown_in_times_and_requests() -> None:
     subject = AlertSubject(kind=SubjectKind.LATENCY, name="default")
     slower = replace(alert(kind=AlertKind.LATENCY, evidence=evidence), subject=subject)
     lines = plain_lines(entry_of(slower))
-    assert lines[0] == "Firing: slower: latency, load default"
-    assert "change: 1.420 times (95 % interval 1.310 times to 1.550 times)" in lines
+    assert lines[0] == "Firing: latency, load default: slower"
+    assert "change: 1.420x (95 % CI 1.310x to 1.550x)" in lines
     assert "requests: 64 on both sides" in lines
 
 
@@ -61,9 +61,9 @@ def test_what_is_over_says_since_when_and_shows_no_number_that_is_not_known() ->
     text = message_text(resolved())
     assert not text.is_firing
     assert plain_lines(text.entries[0]) == [
-        "Resolved: sums: the loss is over",
+        "Resolved: sums no longer regressed",
         "sums recovered at step 700",
-        "over since: 2026-02-01 12:30 UTC",
+        "resolved at: 2026-02-01 12:30 UTC",
         "  tracker compare run-a 500 600",
     ]
 

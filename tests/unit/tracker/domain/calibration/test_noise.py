@@ -221,7 +221,7 @@ def test_a_calibration_holds_one_entry_or_failure_for_each_benchmark() -> None:
 def test_too_few_scores_in_both_passes_are_no_calibration() -> None:
     record = calibrated([None, None, *[1.0] * 18], [1.0] * 20)
     (failure,) = calibration_of(record, min_coverage=0.95).failures
-    said = "only 18 of 20 samples of sums have a score in both passes; the first that has none: the server went away"
+    said = "only 18 of 20 samples of sums scored in both passes; first failure: the server went away"
     assert failure.message == said
     assert calibration_of(record, min_coverage=0.9).failures == ()
 
@@ -229,7 +229,7 @@ def test_too_few_scores_in_both_passes_are_no_calibration() -> None:
 def test_an_answer_from_before_suites_were_asked_twice_is_a_failure() -> None:
     record = calibrated([1.0] * 20, [1.0] * 20)
     (failure,) = calibration_of(replace(record, outcomes=record.outcomes[:1]), min_coverage=0.95).failures
-    assert failure.message == "1 of 2 passes over sums gave a result"
+    assert failure.message == "1 of 2 passes over sums have a result"
 
 
 def measured(run: str = "run", **changes: object) -> EvalRecord:
@@ -255,11 +255,11 @@ def test_a_calibration_holds_for_every_run_that_is_measured_in_the_same_way() ->
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"version": "0.33.0"}, "the engine is vllm 0.33.0, was vllm 0.32.1"),
-        ({"name": "remote", "version": ""}, "the engine is remote, was vllm 0.32.1"),
-        ({"device": "B200"}, "the device is B200, was H200"),
-        ({"is_batch_invariant": True}, "an answer no longer depends on what else is in the batch"),
-        ({"device": "", "machine": "n"}, "the engine runs on another machine"),
+        ({"version": "0.33.0"}, "engine is vllm 0.33.0, was vllm 0.32.1"),
+        ({"name": "remote", "version": ""}, "engine is remote, was vllm 0.32.1"),
+        ({"device": "B200"}, "device is B200, was H200"),
+        ({"is_batch_invariant": True}, "outputs are now batch-invariant"),
+        ({"device": "", "machine": "n"}, "engine runs on another machine"),
         ({"device": "", "machine": "m"}, ""),
     ],
 )
@@ -270,7 +270,7 @@ def test_another_engine_or_device_makes_it_stale(change: dict[str, Any], said: s
 def test_another_suite_or_serving_makes_it_stale_in_its_own_run_and_is_nothing_in_others() -> None:
     suite = replace(SUITE, concurrency=32)
     other = replace(record_of(900, {"sums": [1.0]}, suite=suite), engine=ENGINE)
-    assert stale(other, calibration()) == "the number of requests in flight (concurrency) is 32, was 8"
+    assert stale(other, calibration()) == "concurrency (requests in flight) is 32, was 8"
     assert stale(other, calibration(run="another")) is None
     served = replace(record_of(900, {"sums": [1.0]}, suite=SUITE, serve=ServeSpec(dtype="half")), engine=ENGINE)
     assert stale(served, calibration()) == "serve.dtype is half, was auto"

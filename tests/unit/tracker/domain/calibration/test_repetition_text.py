@@ -37,7 +37,7 @@ FOUND = Repetition(
     measured_at=datetime(2026, 3, 14, tzinfo=UTC),
 )
 NONE = replace(FOUND, benchmark="facts", flips=0, noise=0.0, flip_rate_high=0.0073)
-STALE = replace(FOUND, stale="the engine is vllm 0.33.0, was vllm 0.32.1")
+STALE = replace(FOUND, stale="engine is vllm 0.33.0, was vllm 0.32.1")
 UNFIT = replace(FOUND, fitness=Fitness.UNFIT, noise=0.02)
 
 
@@ -50,30 +50,28 @@ def test_a_share_has_the_digits_that_count(share: float, said: str) -> None:
 
 def test_a_clause_says_how_many_flip_by_how_much_and_whether_that_holds() -> None:
     assert repetition_text(FOUND) == "repeating the evaluation flips 0.4 % of the samples, \u00b10.006"
-    assert repetition_text(NONE) == "repeating the evaluation flips none of 500 samples (at most 0.7 %)"
-    assert repetition_text(STALE).endswith(" (stale: the engine is vllm 0.33.0, was vllm 0.32.1)")
+    assert repetition_text(NONE) == "repeating the evaluation flips none of 500 samples (95 % CI up to 0.7 %)"
+    assert repetition_text(STALE).endswith(" (stale: engine is vllm 0.33.0, was vllm 0.32.1)")
     assert change_text(0.01) == "\u00b10.028"  # 1.96 * sqrt(2) * 0.01
-    assert (short_text(FOUND), short_text(NONE)) == ("repeating it alone: \u00b10.006", "repeating it flips nothing")
-    assert short_text(STALE) == "its calibration is stale"
+    assert (short_text(FOUND), short_text(NONE)) == ("run-to-run noise \u00b10.006", "no flips between repeats")
+    assert short_text(STALE) == "calibration is stale"
 
 
 def test_an_unfit_benchmark_is_named_with_what_it_was_held_to() -> None:
-    assert unfit_text(UNFIT) == (
-        "sums is unfit: repeating the evaluation alone moves it by \u00b10.055, and policy.min_effect is 0.01"
-    )
-    assert "moves it as a whole by 0.200," in unfit_text(replace(UNFIT, shift=-0.2))
+    assert unfit_text(UNFIT) == ("sums is too noisy: repeats differ by \u00b10.055, more than policy.min_effect 0.01")
+    assert "repeats differ in mean by 0.200," in unfit_text(replace(UNFIT, shift=-0.2))
     assert is_unfit(UNFIT)
     assert not any(is_unfit(one) for one in (None, FOUND, NONE, replace(UNFIT, stale="something changed")))
 
 
 def test_several_benchmarks_are_one_line_and_many_are_counted() -> None:
     assert repetitions_text((FOUND, NONE)) == (
-        "repeating the evaluation flips: sums 0.4 % of the samples; facts none of 500 samples (at most 0.7 %)"
+        "repeating the evaluation flips: sums 0.4 % of the samples; facts none of 500 samples (95 % CI up to 0.7 %)"
     )
-    assert repetitions_text((STALE,)) == "calibrated before something changed, `tracker calibrate` again: sums"
+    assert repetitions_text((STALE,)) == "calibration is stale, rerun `tracker calibrate`: sums"
     many = repetitions_text((*[FOUND] * 6, STALE))
     assert many.count("0.4 %") == 4
-    assert "; and 2 more; calibrated before something changed" in many
+    assert "; and 2 more; calibration is stale" in many
     assert flips_text(FOUND) == "0.4 % of the samples"
 
 

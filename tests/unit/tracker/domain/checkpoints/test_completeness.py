@@ -116,7 +116,7 @@ def test_an_adapter_names_its_base() -> None:
 
 
 def test_an_adapter_without_a_base_is_rejected() -> None:
-    assert "base model" in reason_of(assess(lora(base_model_name_or_path=None)))
+    assert "missing base_model_name_or_path" in reason_of(assess(lora(base_model_name_or_path=None)))
 
 
 def test_a_missing_shard_is_named() -> None:
@@ -154,7 +154,7 @@ def test_one_file_beside_an_index_is_two_saves_mixed() -> None:
 def test_a_file_of_another_size_than_its_header_says_is_not_ready(size: int) -> None:
     found = full()
     changed = tuple(replace(f, size=size) if f.name == "model.safetensors" else f for f in found.facts.files)
-    assert "bytes long" in reason_of(assess(replace(found, facts=replace(found.facts, files=changed))))
+    assert ", expected " in reason_of(assess(replace(found, facts=replace(found.facts, files=changed))))
 
 
 def test_a_broken_header_is_not_ready() -> None:
@@ -196,7 +196,7 @@ def test_trainer_state_of_another_step_is_not_ready() -> None:
     other = full()
     state: Document = {"global_step": 5}
     reason = reason_of(assess(replace(other, documents={**other.documents, "trainer_state.json": state})))
-    assert reason == "trainer_state.json says step 5, the folder's name says 10"
+    assert reason == "trainer_state.json has step 5, the folder name has 10"
 
 
 def test_a_folder_without_a_step_in_its_name_takes_the_trainers() -> None:
@@ -300,7 +300,7 @@ def test_a_link_out_of_the_folder_is_refused() -> None:
 
 
 def test_an_empty_folder_and_one_that_cannot_be_listed_say_so() -> None:
-    assert reason_of(assess(listing())) == "it is empty"
+    assert reason_of(assess(listing())) == "folder is empty"
     closed = Listing(facts=Facts(path="/x", mtime_ns=0, files=(), problem="Permission denied"), step=1)
     assert "Permission denied" in reason_of(assess(closed))
 

@@ -86,7 +86,7 @@ def test_a_model_wrapped_in_another_has_names_of_its_own() -> None:
 
 def test_a_tensor_that_an_earlier_checkpoint_has_is_missed_by_name() -> None:
     found = compare_weights(content("a", "c"), LLAMA, earlier("a", "b", "c"))
-    assert found.fault == "tensor b is missing, which step 10 of the run has"
+    assert found.fault == "tensor b is missing, but present at step 10"
 
 
 def test_many_missing_tensors_are_counted() -> None:
@@ -109,7 +109,7 @@ def test_many_missing_tensors_are_counted() -> None:
 def test_what_comes_and_goes_with_libraries_is_a_note(name: str) -> None:
     found = compare_weights(content("a"), LLAMA, earlier("a", name))
     assert found.fault == ""
-    assert found.notes == (f"tensor {name} is missing, which step 10 has",)
+    assert found.notes == (f"tensor {name} is missing, but present at step 10",)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_lm_head_may_go_where_it_is_the_embedding(*, tied: bool | None, kind: st
 def test_another_architecture_in_the_same_folder_is_said_and_not_refused() -> None:
     found = compare_weights(content("a"), {**LLAMA, "num_hidden_layers": 1}, earlier("a", "b"))
     assert found.fault == ""
-    assert "configuration differs from that of step 10 in num_hidden_layers" in found.notes[0]
+    assert "configuration differs from step 10 in num_hidden_layers" in found.notes[0]
     assert "tensor b is missing" in found.notes[1]
 
 
@@ -133,14 +133,14 @@ def test_new_tensors_shapes_and_types_are_notes() -> None:
     now = WeightsContent(digest="", tensors=(*facts("a", shape=(8, 9), dtype="BF16"), *facts("b")))
     assert compare_weights(now, LLAMA, earlier("a")).notes == (
         "tensor b is new since step 10",
-        "tensor a is of another shape than at step 10",
-        "tensor a is of another type than at step 10",
+        "tensor a is of a different shape than at step 10",
+        "tensor a is of a different dtype than at step 10",
     )
 
 
 def test_a_matrix_that_held_numbers_and_is_zero_now_is_a_fault() -> None:
     found = compare_weights(content("a", "b", zeros=("b",)), LLAMA, earlier("a", "b"))
-    assert found.fault == "tensor b is all zeros now, and not at step 10 of the run"
+    assert found.fault == "tensor b is all zeros, but not at step 10"
 
 
 def test_what_was_zero_before_or_is_not_known_or_is_a_bias_may_be_zero() -> None:

@@ -88,7 +88,7 @@ def test_other_settings_are_refused_by_name() -> None:
     changed = replace(other, benchmarks=(replace(other.benchmarks[0], few_shot=5), other.benchmarks[1]))
     view = compare_records(before, record_of(2, {"sums": [1.0], "facts": [1.0]}, suite=changed), POLICY, NO_JITTER)
     (refused,) = view.refused
-    assert refused.reasons == ("the number of examples in the prompt (few_shot) is 5, was the default",)
+    assert refused.reasons == ("few_shot (examples in the prompt) is 5, was the default",)
 
 
 def test_other_serving_is_refused_by_name() -> None:
@@ -108,7 +108,7 @@ def test_too_few_common_samples_are_refused() -> None:
     before = record_of(1, {"sums": [1.0] * 10, "facts": [1.0]})
     after = record_of(2, {"sums": [1.0] * 8 + [None, None], "facts": [1.0]})
     (refused,) = compare_records(before, after, POLICY, NO_JITTER).refused
-    assert refused.reasons == ("only 8 of 10 samples have a score on both sides (95% needed)",)
+    assert refused.reasons == ("only 8 of 10 samples scored on both sides (95% required)",)
 
 
 def means_at(step: int, *means: float, task_version: float = 1.0) -> EvalRecord:
@@ -125,8 +125,8 @@ def test_means_without_samples_are_shown_unpaired_and_no_verdict_rests_on_them()
         compare_records(means_at(100, 0.8), means_at(900, 0.5), POLICY, NO_JITTER)
     assert (
         "task0: 0.800 \N{PLUS-MINUS SIGN} 0.010 at step 100, 0.500 \N{PLUS-MINUS SIGN} 0.010 at step 900, imported "
-        "without its samples, so nothing can be paired; unpaired, the change is \N{MINUS SIGN}0.328 to "
-        "\N{MINUS SIGN}0.272 (95 %)"
+        "without samples, cannot be paired; unpaired difference: 95 % CI \N{MINUS SIGN}0.328 to "
+        "\N{MINUS SIGN}0.272"
     ) in caught.value.message
     assert "--log_samples" in caught.value.hint
 
@@ -135,11 +135,11 @@ def test_means_that_were_measured_in_two_ways_have_no_change_between_them() -> N
     with pytest.raises(Incomparable) as caught:
         compare_records(means_at(100, 0.8), means_at(900, 0.5, task_version=2.0), POLICY, NO_JITTER)
     assert "0.800" in caught.value.message
-    assert "unpaired, the change" not in caught.value.message
+    assert "unpaired difference" not in caught.value.message
 
 
 def test_of_many_benchmarks_that_cannot_be_compared_a_few_are_named() -> None:
-    with pytest.raises(Incomparable, match="79 more benchmarks are no better"):
+    with pytest.raises(Incomparable, match="; 79 more benchmarks"):
         compare_records(means_at(100, *[0.8] * 87), means_at(900, *[0.5] * 87), POLICY, NO_JITTER)
 
 
@@ -148,12 +148,12 @@ def test_nothing_comparable_is_an_error_that_says_why_for_each() -> None:
     with pytest.raises(Incomparable) as caught:
         compare_records(before, record_of(2, {"sums": [None]}), POLICY, NO_JITTER)
     assert caught.value.exit_code == 3
-    assert "steps 1 and 2 share nothing comparable: sums: no result at step 1" in caught.value.message
-    assert "tracker run" in caught.value.hint
+    assert "no comparable benchmark at steps 1 and 2: sums: no result at step 1" in caught.value.message
+    assert "tracker evaluate" in caught.value.hint
 
 
 def test_nothing_scored_at_all_is_refused() -> None:
-    with pytest.raises(Incomparable, match="0 of 1 samples have a score"):
+    with pytest.raises(Incomparable, match="0 of 1 samples scored"):
         compare_records(record_of(1, {"sums": [None]}), record_of(2, {"sums": [1.0]}), POLICY, NO_JITTER)
 
 

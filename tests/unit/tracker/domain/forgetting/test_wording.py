@@ -31,22 +31,22 @@ def test_a_negative_count_has_a_true_minus() -> None:
 
 def test_phases_are_told_and_the_whole_is_last() -> None:
     assert [s.split(":")[0] for s in transfer_sentences(LEDGER)] == [
-        "skills taught facts and sums",
+        "facts and sums, learned in phase skills",
         "backward transfer",
     ]
     untaught = replace(LEDGER, transfers=(replace(LEDGER.transfers[0], phase=None),), backward_transfer=None)
-    assert transfer_sentences(untaught)[0].startswith("no phase taught facts and sums: ")
+    assert transfer_sentences(untaught)[0].startswith("facts and sums, learned in no phase: ")
     assert transfer_sentences(untaught)[0].endswith(" since the start")
 
 
 def test_what_does_not_count_is_named() -> None:
     facts = LEDGER.benchmarks[0]
-    assert notes(facts) == ("facts: not all samples were answered: step 400 (97 %)",)
+    assert notes(facts) == ("facts: not all samples answered: step 400 (97 %)",)
     assert notes(replace(facts, coverage=(1.0,) * len(facts.steps))) == ()
     other = replace(facts, coverage=(), measured_otherwise=(100, 200), whole=replace(facts.whole, forgetting=None))
     assert notes(other) == (
-        "facts: measured otherwise than the newest one, not counted: step 100 and 200",
-        "facts: too few checkpoints or samples to tell what was forgotten",
+        "facts: measured differently from the newest checkpoint, not counted: step 100 and step 200",
+        "facts: too few checkpoints or samples to measure forgetting",
     )
 
 

@@ -44,7 +44,7 @@ def test_a_loss_is_a_regression_and_names_its_samples() -> None:
     report = gate(before, after, GatePolicy(), NO_NOISE)
     (check,) = report.benchmarks
     assert report.word is check.word is GateWord.REGRESSION
-    assert check.reason == "lost 0.060: 60 samples lost, 0 gained"
+    assert check.reason == "loss of 0.060 (60 samples lost, 0 gained)"
     assert check.compared is not None
     assert [example.sample_id for example in check.compared.lost] == ["s0", "s1", "s2"]
     assert (report.baseline.step, report.candidate.step) == (100, 200)
@@ -58,7 +58,7 @@ def test_few_samples_show_neither_a_loss_nor_its_absence_and_the_gate_says_how_m
     assert check.detectable == pytest.approx(0.0673, abs=0.002)
     assert check.samples_needed is not None
     assert 1_000 < check.samples_needed < 4_000
-    assert "there are 50" in check.reason
+    assert "samples required to pass, 50 available" in check.reason
 
 
 @pytest.mark.slow
@@ -220,8 +220,8 @@ def test_a_floor_is_held_against_a_part_where_the_policy_says_that_a_part_is_eno
     ("failed", "max_ms", "word", "reason"),
     [
         (1, 100.0, GateWord.PASS, "50.0 ms, within 100 ms"),
-        (4, 100.0, GateWord.MISSING, "50.0 ms, and 4 of 32 requests failed, whose time nobody knows"),
-        (4, 40.0, GateWord.REGRESSION, "50.0 ms, more than 40 ms"),
+        (4, 100.0, GateWord.MISSING, "50.0 ms, but 4 of 32 requests failed without a latency"),
+        (4, 40.0, GateWord.REGRESSION, "50.0 ms exceeds 40 ms"),
     ],
 )
 def test_requests_that_failed_are_not_within_a_limit(failed: int, max_ms: float, word: GateWord, reason: str) -> None:
@@ -248,7 +248,7 @@ def test_requests_that_failed_are_not_within_a_limit(failed: int, max_ms: float,
 def test_a_loss_that_is_shown_and_measures_less_than_what_matters_is_left_open() -> None:
     report = gate(record_of(1, {"sums": SAME}), record_of(2, {"sums": lost(9)}), GatePolicy(), NO_NOISE)
     assert report.word is GateWord.INCONCLUSIVE
-    assert report.benchmarks[0].reason == "a loss is shown, and neither that it is below 0.010 nor that it is not"
+    assert report.benchmarks[0].reason == "significant loss, not shown to be below or above 0.010"
 
 
 def test_jitter_of_the_run_widens_both_tests() -> None:

@@ -77,10 +77,10 @@ def test_a_file_without_percentiles_is_refused_with_what_to_do() -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"ttfts": [0.1, None, 0.0, 0.3]}, "`ttfts` must be a list of numbers"),
-        ({"errors": [""]}, "`errors` must hold 4 values"),
-        ({"completed": "three"}, "`completed` must be a whole number from 0, it is 'three'"),
-        ({"duration": None}, "`duration` must be a number, it is missing"),
+        ({"ttfts": [0.1, None, 0.0, 0.3]}, "`ttfts` is a list of 4 (expected a list of numbers)"),
+        ({"errors": [""]}, "`errors` must have 4 values"),
+        ({"completed": "three"}, "`completed` is 'three' (expected a non-negative integer)"),
+        ({"duration": None}, "`duration` is missing (expected a number)"),
     ],
 )
 def test_what_is_wrong_names_the_field(more: dict[str, object], said: str) -> None:

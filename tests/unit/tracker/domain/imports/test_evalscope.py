@@ -115,11 +115,11 @@ def test_scores_without_their_answers_are_not_taken_for_proper_ones() -> None:
 def test_a_score_that_is_no_share_is_left_out() -> None:
     sheet = sheet_of_evalscope(folder(35.5), given("outputs"))
     assert not sheet.measured
-    assert sheet.left_out[0].reason == "`accuracy` is no score from 0 to 1"
+    assert sheet.left_out[0].reason == "`accuracy` is not a score from 0 to 1"
 
 
 def test_rows_of_a_data_set_that_nothing_names_are_refused() -> None:
-    with pytest.raises(BadData, match=r"no data set is known for the rows of other_main\.jsonl"):
+    with pytest.raises(BadData, match=r"cannot assign other_main\.jsonl"):
         read(folder(1.0, reviews={"other_main": []}))
 
 

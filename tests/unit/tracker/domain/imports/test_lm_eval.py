@@ -79,7 +79,7 @@ def _aggregates(of: Sheet) -> dict[str, Aggregate]:
 
 def test_a_whole_run_with_a_value_too_few_is_refused_with_file_and_field() -> None:
     document = {"checkpoints": [100, 200], "results": {"copa": {"acc": [0.5]}}}
-    with pytest.raises(BadData, match=r"evals/f\.json: `results\.copa\.acc` must hold 2 values"):
+    with pytest.raises(BadData, match=r"evals/f\.json: `results\.copa\.acc` must have 2 values"):
         sheets_of_lm_eval(fields(document), {}, given())
 
 
@@ -102,16 +102,14 @@ def test_what_the_file_says_of_the_direction_counts() -> None:
 
 def test_a_metric_whose_direction_nobody_knows_is_left_out() -> None:
     found = sheet(lm_eval({}, results={"new": {"zeal,none": 0.4}}, higher_is_better={}))
-    assert [left.reason for left in found.left_out] == [
-        "`zeal,none` is not known: nothing says whether more of it is better"
-    ]
+    assert [left.reason for left in found.left_out] == ["`zeal,none` is unknown: not declared whether higher is better"]
 
 
 @pytest.mark.parametrize(("name", "value"), [("word_perplexity,none", 0.9), ("acc,none", 3.5)])
 def test_what_is_no_score_from_0_to_1_is_left_out(name: str, value: float) -> None:
     found = sheet(lm_eval({}, results={"t": {name: value}}))
     assert not found.measured
-    assert "is no score from 0 to 1" in found.left_out[0].reason
+    assert "not a score from 0 to 1" in found.left_out[0].reason
 
 
 @pytest.mark.parametrize("value", [None, float("nan"), "N/A"])
@@ -173,7 +171,7 @@ def test_samples_beside_a_results_file_take_the_place_of_its_mean() -> None:
 def test_samples_that_do_not_give_the_reported_mean_are_not_believed() -> None:
     found = sheet(lm_eval({"t": 0.9}, n=2), {"t": lm_eval_rows([1.0, 0.0])})
     assert result(found).aggregate is not None
-    assert found.left_out[0].reason == "their mean is 0.5, and 0.9 was reported: only that is imported"
+    assert found.left_out[0].reason == "their mean 0.5 differs from the reported 0.9: importing only the reported mean"
 
 
 def test_a_question_that_the_samples_lack_is_an_error_and_no_wrong_answer() -> None:

@@ -45,9 +45,7 @@ def test_only_rows_of_the_filter_count() -> None:
 
 def test_rows_of_several_filters_that_do_not_say_which_are_not_guessed() -> None:
     rows = [{k: v for k, v in row.items() if k != "filter"} for row in lm_eval_rows([1.0])]
-    assert samples_of_task(rows, metric="acc", through="none", filters=2) == (
-        "the samples do not say which filter they went through"
-    )
+    assert samples_of_task(rows, metric="acc", through="none", filters=2) == ("the samples do not record their filter")
     assert isinstance(samples_of_task(rows, metric="acc", through="none", filters=1), tuple)
 
 
@@ -68,14 +66,14 @@ def test_a_missing_response_is_an_error_a_missing_value_unscored_and_an_empty_re
 @pytest.mark.parametrize("value", [-3.2, 1.5, [0, 1], "yes"])
 def test_a_metric_that_is_no_score_of_a_sample_is_left_to_its_mean(value: Any) -> None:
     found = samples_of_task(lm_eval_rows([value]), metric="acc", through="none", filters=1)
-    assert found == "`acc` of a sample is no score from 0 to 1"
+    assert found == "`acc` of a sample is not a score from 0 to 1"
 
 
 def test_samples_without_the_metric_or_the_question_are_left_to_their_mean() -> None:
     rows = lm_eval_rows([1.0])
-    assert samples_of_task(rows, metric="f1", through="none", filters=1) == "the samples hold no `f1`"
+    assert samples_of_task(rows, metric="f1", through="none", filters=1) == "no `f1` in the samples"
     asked = samples_of_task(lm_eval_rows([1.0], arguments={}), metric="acc", through="none", filters=1)
-    assert asked == "`arguments` of a sample does not hold what was asked"
+    assert asked == "`arguments` of a sample contains no request"
 
 
 def test_what_was_generated_is_the_answer() -> None:

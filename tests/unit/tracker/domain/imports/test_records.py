@@ -65,7 +65,7 @@ def test_of_one_measurement_made_twice_the_newer_counts() -> None:
 def test_one_benchmark_measured_in_two_ways_at_one_step_is_refused() -> None:
     five_shot = lm_eval({"x": 0.5}) | {"n-shot": {"x": 5}}
     (other,) = sheets_of_lm_eval(fields(five_shot), {}, given())
-    with pytest.raises(BadData, match="step 1000 has x twice, measured in different ways: a and evals"):
+    with pytest.raises(BadData, match="conflicting results of x at step 1000: settings differ in a and evals"):
         checkpoints_of([sheet("a", x=0.5), other], TARGET)
 
 
@@ -79,7 +79,7 @@ def test_scores_and_latencies_of_a_step_are_one_record() -> None:
 def test_two_engines_at_one_step_are_refused() -> None:
     one = sheet_of_bench_serve(fields(bench()), given("f.json"))
     other = sheet_of_bench_serve(fields(bench(backend="sglang")), given("g.json"))
-    with pytest.raises(BadData, match="was served by sglang, and by vllm elsewhere"):
+    with pytest.raises(BadData, match="was served by sglang, elsewhere by vllm"):
         checkpoints_of([one, other], TARGET)
 
 

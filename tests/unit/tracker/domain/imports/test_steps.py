@@ -21,11 +21,11 @@ def test_the_nearest_name_says_the_step_a_person_counts_more_and_a_model_less() 
 
 
 def test_a_name_and_a_model_that_differ_are_refused() -> None:
-    with pytest.raises(BadData, match="say the steps 1 and 3"):
+    with pytest.raises(BadData, match="different steps: 1 and 3"):
         step_of_result(given("step1.json"), ["step3"])
 
 
 @pytest.mark.parametrize("name", ["results_2026-03-01.json", "misstep7.json", "160m.json", ""])
 def test_a_number_alone_is_no_step(name: str) -> None:
-    with pytest.raises(BadData, match="nothing says which step"):
+    with pytest.raises(BadData, match="cannot determine the training step"):
         step_of_result(given(name))

@@ -76,7 +76,7 @@ def test_until_the_noise_is_known_a_slow_checkpoint_is_at_most_suspect_and_a_fas
         assert words(fast, sessions(earlier)) == fast_words
     verdict = judged(slow, sessions(4))[LatencyMetric.E2E, 0.5]
     assert verdict.learned_from == 4
-    assert latency_reason_text(verdict).endswith("the noise between starts is known after 5 checkpoints, so far 4")
+    assert latency_reason_text(verdict).endswith("start-to-start noise needs 5 checkpoints, 4 so far")
 
 
 def test_a_faster_checkpoint_is_an_improvement() -> None:
@@ -113,7 +113,7 @@ def test_equal_sides_say_how_small_a_slowdown_could_hide() -> None:
     assert verdict.word is VerdictWord.INCONCLUSIVE
     assert verdict.detectable is not None
     assert 1.03 < verdict.detectable < 1.3
-    assert f"below +{100 * (verdict.detectable - 1):.1f} % can go unseen" in latency_reason_text(verdict)
+    assert f"minimum detectable slowdown +{100 * (verdict.detectable - 1):.1f} %" in latency_reason_text(verdict)
 
 
 def test_no_verdict_from_too_few_pairs() -> None:
@@ -123,7 +123,7 @@ def test_no_verdict_from_too_few_pairs() -> None:
     assert found[LatencyMetric.E2E, 0.5].word is VerdictWord.REGRESSED
     assert found[LatencyMetric.E2E, 0.95].word is VerdictWord.INCONCLUSIVE
     assert found[LatencyMetric.E2E, 0.95].ratio is None
-    assert "150 pairs of requests were timed, 200 are needed: raise probe.requests to 100" in (
+    assert "150 pairs of requests timed, 200 required: raise probe.requests to 100" in (
         latency_reason_text(found[LatencyMetric.E2E, 0.95])
     )
     assert words(replace(slow, reference_probes=(_cut(slow, 99),))) == {VerdictWord.INCONCLUSIVE}
@@ -133,7 +133,7 @@ def test_no_verdict_when_one_half_was_lost() -> None:
     [slow] = sessions(1, slow=3.0)
     lost = replace(slow, reference_probes=(replace(_cut(slow, 200), first_pairs=180),))
     assert words(lost) == {VerdictWord.INCONCLUSIVE}
-    assert "almost all are of one half" in latency_reason_text(judged(lost)[LatencyMetric.E2E, 0.5])
+    assert "almost all 200 pairs of requests are from one" in latency_reason_text(judged(lost)[LatencyMetric.E2E, 0.5])
 
 
 def test_requests_of_unknown_length_leave_tpot_out_and_nothing_else() -> None:
@@ -229,7 +229,7 @@ def test_without_a_reference_a_slow_checkpoint_is_at_most_suspect() -> None:
     assert verdict.candidate_ms is not None
     assert verdict.baseline_ms is not None
     assert verdict.ratio == pytest.approx(verdict.candidate_ms / verdict.baseline_ms)
-    assert "set probe.reference to tell" in latency_reason_text(verdict)
+    assert "set probe.reference to rule that out" in latency_reason_text(verdict)
 
 
 def test_without_a_reference_a_fast_checkpoint_says_nothing() -> None:
@@ -242,7 +242,7 @@ def test_a_history_begins_with_first_and_is_too_short_for_a_while() -> None:
     assert words(run[0]) == {VerdictWord.FIRST}
     assert words(run[9], run[:9]) == {VerdictWord.INCONCLUSIVE}
     verdict = judged(run[9], run[:9])[LatencyMetric.TTFT, 0.5]
-    assert (verdict.ratio, latency_reason_text(verdict)[:21]) == (None, "9 earlier checkpoints")
+    assert (verdict.ratio, latency_reason_text(verdict)[:32]) == (None, "9 comparable earlier checkpoints")
     assert judged(run[10], run[:10])[LatencyMetric.TTFT, 0.5].ratio is not None
 
 
@@ -255,7 +255,7 @@ def test_too_few_requests_say_how_many_are_needed() -> None:
     [record] = quiet_alone(1, requests=32)
     found = judged(record)
     assert words(record) == {VerdictWord.INCONCLUSIVE}
-    assert "32 requests were timed, 100 are needed: raise probe.requests to 100" in latency_reason_text(
+    assert "32 requests timed, 100 required: raise probe.requests to 100" in latency_reason_text(
         found[LatencyMetric.E2E, 0.5]
     )
     assert "raise probe.requests to 200" in latency_reason_text(found[LatencyMetric.E2E, 0.95])
@@ -278,7 +278,7 @@ def test_a_load_that_could_not_be_timed_is_missing_with_its_reason() -> None:
     failure = ProbeFailure(load=LOAD, code="E-PROBE", message="all requests failed", hint="see the log")
     verdict = judged(replace(record, probes=(failure,)))[LatencyMetric.E2E, 0.5]
     assert (verdict.word, verdict.requests) == (VerdictWord.MISSING, 0)
-    assert latency_reason_text(verdict) == "nothing was timed: all requests failed (E-PROBE)"
+    assert latency_reason_text(verdict) == "not measured: all requests failed (E-PROBE)"
 
 
 def test_without_a_load_there_is_no_verdict_and_two_loads_share_the_level() -> None:

@@ -23,13 +23,13 @@ def test_the_finding_of_the_run_is_one_sentence() -> None:
 def test_the_sentence_follows_the_run() -> None:
     said = [headline(overview(RUN.reports[:count])) for count in range(9)]
     assert said == [
-        "nothing was evaluated yet",
-        "no finding in 3 benchmarks (all measured for the first time)",
-        "no finding in 3 benchmarks (all inconclusive)",
-        "sums has no result at step 300; facts improved; no finding in reversal (inconclusive)",
-        "facts and sums improved; no finding in reversal (inconclusive)",
-        "facts and sums improved; no finding in reversal (inconclusive)",
-        "facts and sums improved; no finding in reversal (inconclusive)",
+        "nothing evaluated yet",
+        "no findings in 3 benchmarks (all measured for the first time)",
+        "no findings in 3 benchmarks (all inconclusive)",
+        "sums has no result at step 300; facts improved; no findings in reversal (inconclusive)",
+        "facts and sums improved; no findings in reversal (inconclusive)",
+        "facts and sums improved; no findings in reversal (inconclusive)",
+        "facts and sums improved; no findings in reversal (inconclusive)",
         "facts and sums regressed after step 600; reversal improved",
         "facts and sums regressed after step 600; reversal improved",
     ]
@@ -37,7 +37,7 @@ def test_the_sentence_follows_the_run() -> None:
 
 def test_no_difference_found_is_never_called_no_change() -> None:
     newest = _with_words(RUN.reports[1], facts=VerdictWord.EQUIVALENT)
-    assert headline(overview([newest])) == "no finding in 3 benchmarks (2 inconclusive, 1 equivalent)"
+    assert headline(overview([newest])) == "no findings in 3 benchmarks (2 inconclusive, 1 equivalent)"
 
 
 def test_a_loss_that_cannot_be_told_any_more_is_still_mentioned() -> None:
@@ -81,7 +81,7 @@ def test_a_loss_that_is_over_is_said_once_and_not_held_against_later_checkpoints
     )
     after = _with_words(replace(RUN.reports[-1], step=1200), facts=VerdictWord.INCONCLUSIVE)
     assert headline(overview([*RUN.reports, back, after])) == (
-        "sums was forgotten after step 600; reversal improved; no finding in facts (inconclusive)"
+        "sums was forgotten after step 600; reversal improved; no findings in facts (inconclusive)"
     )
 
 
@@ -89,7 +89,7 @@ def test_the_sentence_names_what_was_found_beside_the_scores() -> None:
     reports = judged_run().reports
     assert headline(overview(reports)) == (
         "facts and sums were forgotten after step 600; trivia recovered; reversal improved; "
-        "trivia / history was forgotten since step 600; the answers of sums got longer since step 700"
+        "trivia / history was forgotten since step 600; answers to sums got longer since step 700"
     )
     assert "history" not in headline(overview([*reports, replace(RUN.reports[-1], step=1100)]))
 
@@ -100,9 +100,9 @@ def test_a_benchmark_with_a_lost_subset_is_not_said_to_show_nothing() -> None:
     cut_off = replace(length, benchmark="facts", measure=Measure.COMPLETENESS)
     found = replace(early, findings=(replace(subset, benchmark="sums"), replace(length, benchmark="sums"), cut_off))
     assert headline(overview([found])) == (
-        "sums / history was forgotten since step 600; the answers of sums got longer since step 700; "
-        "more answers of facts are cut off since step 700; "
-        "no finding in 3 benchmarks as a whole (all inconclusive)"
+        "sums / history was forgotten since step 600; answers to sums got longer since step 700; "
+        "more answers to facts are truncated since step 700; "
+        "no findings in 3 benchmarks overall (all inconclusive)"
     )
 
 

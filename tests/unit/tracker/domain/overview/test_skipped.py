@@ -26,4 +26,4 @@ def test_one_that_was_evaluated_after_all_is_no_gap_any_more() -> None:
 
 def test_one_line_tells_of_any_number() -> None:
     assert skipped_text([gap(300)]).startswith("step 300: 20 newer checkpoints were waiting (")
-    assert skipped_text([gap(300), gap(100), gap(200)]).startswith("3 checkpoints, step 100 to 300: 20 newer")
+    assert skipped_text([gap(300), gap(100), gap(200)]).startswith("3 checkpoints, steps 100 to 300: 20 newer")

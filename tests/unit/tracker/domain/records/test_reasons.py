@@ -51,7 +51,7 @@ REASONS: tuple[Reason, ...] = (
         p=0.01,
         never_above_chance=True,
     ),
-    NotOfAScore(problem="a mean is not in [0, 1]"),
+    NotOfAScore(problem="a mean is outside [0, 1]"),
 )
 LATENCY: tuple[LatencyReason, ...] = (
     Failed(),

@@ -112,11 +112,11 @@ def test_a_score_of_zero_is_not_known_exactly() -> None:
 @pytest.mark.parametrize(
     ("means", "stderrs", "message"),
     [
-        ([11.9, 12.1], [0.4, 0.4], "not in"),
-        ([0.5, float("nan")], [0.1, 0.1], "not in"),
+        ([11.9, 12.1], [0.4, 0.4], "outside"),
+        ([0.5, float("nan")], [0.1, 0.1], "outside"),
         ([0.5, 0.5], [0.1, float("nan")], "standard errors are missing"),
         ([0.5, 0.5], [0.0, 0.0], "standard errors are missing"),
-        ([0.5, 0.5], [0.1], "one length"),
+        ([0.5, 0.5], [0.1], "differ in length"),
     ],
 )
 def test_what_is_no_score_with_an_error_is_refused(means: list[float], stderrs: list[float], message: str) -> None:

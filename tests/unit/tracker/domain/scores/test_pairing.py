@@ -66,8 +66,8 @@ def test_differing_settings_are_named_in_words() -> None:
     now = replace(suite_of(["sums"], few_shot=0, data_digest="a"), generation=Generation(temperature=0.7))
     before = suite_of(["sums"], few_shot=5, data_digest="b")
     assert explain_difference(plan_of(2, now), plan_of(1, before), "sums") == (
-        "the content of the data differs",
-        "the number of examples in the prompt (few_shot) is 0, was 5",
+        "data content differs",
+        "few_shot (examples in the prompt) is 0, was 5",
         "temperature is 0.7, was 0.0",
     )
 
@@ -80,7 +80,7 @@ def test_a_long_template_is_shortened_and_none_is_called_the_default() -> None:
 
 def test_a_benchmark_that_one_side_lacks_is_said_so() -> None:
     (phrase,) = explain_difference(plan_of(2, suite_of(["sums"])), plan_of(1, suite_of(["facts"])), "sums")
-    assert phrase == "step 1 was evaluated without sums"
+    assert phrase == "sums was not evaluated at step 1"
 
 
 def test_equal_settings_under_unlike_fingerprints_point_to_the_program_itself() -> None:

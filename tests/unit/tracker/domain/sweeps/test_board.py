@@ -135,7 +135,7 @@ def test_an_answer_without_a_score_is_coverage_and_no_zero() -> None:
     nothing = score_of(
         changed(record, samples=tuple(replace(s, score=None, status=SampleStatus.ERROR) for s in broken))
     )
-    assert (nothing.mean, nothing.failure) == (None, "no sample has a score")
+    assert (nothing.mean, nothing.failure) == (None, "no sample scored")
 
 
 def test_where_lower_is_better_the_mean_turns_it_round() -> None:
@@ -168,4 +168,4 @@ def test_what_is_kept_holds_scores_and_no_texts() -> None:
 
 def test_a_variant_in_words() -> None:
     assert variant_text((("temperature", "0.7"), ("prompt", "cot"))) == "temperature 0.7, prompt cot"
-    assert variant_text(()) == "as the suite"
+    assert variant_text(()) == "suite defaults"

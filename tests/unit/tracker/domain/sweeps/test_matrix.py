@@ -69,10 +69,10 @@ def test_the_cost_is_that_of_earlier_evaluations_and_what_nothing_tells_is_named
     assert (expected.evaluations, expected.targets, expected.asked) == (6, 3, 1)
     assert expected.evaluating_s == 3 * len(SUITE.benchmarks) * 2.0
     assert "loading other" in expected.unknown
-    assert "of which nothing is known" in estimate_text(expected)
+    assert "(no timings yet)" in estimate_text(expected)
     nothing = estimate_of(plans, [], ())
-    assert "nothing tells how long they take" in estimate_text(nothing)
-    assert "nothing is left to ask" in estimate_text(estimate_of(plans, costly, {p.id for p in plans}))
+    assert "duration unknown" in estimate_text(nothing)
+    assert "nothing left to evaluate" in estimate_text(estimate_of(plans, costly, {p.id for p in plans}))
 
 
 def test_an_earlier_turn_tells_what_an_endpoint_takes() -> None:
@@ -92,7 +92,7 @@ def test_what_the_run_itself_has_answered_costs_its_loads_at_most() -> None:
     assert (expected.own, expected.left) == (1, 2)
     assert expected.evaluating_s == whole.evaluating_s / 2
     assert expected.probing_s == whole.probing_s
-    assert "2 evaluations of 1 target, 1 of them with the scores of the run's own evaluation" in estimate_text(expected)
+    assert "2 evaluations of 1 target, 1 reusing scores of the run's own evaluation" in estimate_text(expected)
     both = estimate_of(plans, records, {plans[0].id}, {plans[1].id})
     assert (both.asked, both.own, both.left) == (1, 1, 0)
-    assert estimate_text(both).endswith("own evaluation: nothing is left to ask")
+    assert estimate_text(both).endswith("own evaluation: nothing left to evaluate")

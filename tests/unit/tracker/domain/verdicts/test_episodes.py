@@ -83,7 +83,7 @@ def test_a_loss_that_comes_back_ends_at_the_second_checkpoint_that_is_back() -> 
     )
     verdict = reports[16].verdicts[0]
     assert (verdict.word, verdict.lost_since) == (VerdictWord.RECOVERED, 1300)
-    assert reason_text(verdict).endswith("back for 2 checkpoints in a row")
+    assert reason_text(verdict).endswith("recovered at 2 checkpoints in a row")
     assert told(reports) == [(1300, "firing"), (1700, "resolved")]
 
 

@@ -26,13 +26,13 @@ def test_the_first_usable_result_has_nothing_to_compare_with() -> None:
     verdict = judged(run_of(140))
     assert (verdict.word, verdict.comparisons, verdict.mde) == (VerdictWord.FIRST, (), None)
     assert verdict.score == pytest.approx(0.7)
-    assert reason_text(verdict) == "0.7, the first usable result of this run"
+    assert reason_text(verdict) == "0.7, first usable result of this run"
 
 
 def test_the_second_one_is_too_early_to_judge() -> None:
     verdict = judged(run_of(190, 10))
     assert (verdict.word, verdict.comparisons) == (VerdictWord.INCONCLUSIVE, ())
-    assert reason_text(verdict) == "verdicts begin with the third checkpoint"
+    assert reason_text(verdict) == "verdicts start at the third checkpoint"
 
 
 def test_a_failed_benchmark_is_missing_and_says_why() -> None:
@@ -45,8 +45,7 @@ def test_too_few_scored_samples_are_missing_and_never_a_lower_score() -> None:
     verdict = judged(run_of(200, 200, [1.0] * 150 + [None] * 50))
     assert verdict.word is VerdictWord.MISSING
     assert reason_text(verdict) == (
-        "only 150 of 200 samples have a score (75.0%, 95% needed): 50 errors, 0 unscored;"
-        " the first: the server went away"
+        "only 150 of 200 samples scored (75.0%, 95% required): 50 errors, 0 unscored; first: the server went away"
     )
 
 
@@ -59,10 +58,7 @@ def test_other_settings_are_incomparable_and_named() -> None:
     after = record_of(300, {"sums": right(20)}, suite=suite_of(["sums"], few_shot=0))
     verdict = judged([*before, after])
     assert verdict.word is VerdictWord.INCOMPARABLE
-    assert (
-        reason_text(verdict)
-        == "not measured like step 200: the number of examples in the prompt (few_shot) is 0, was 5"
-    )
+    assert reason_text(verdict) == "measured differently from step 200: few_shot (examples in the prompt) is 0, was 5"
 
 
 def test_other_serving_is_incomparable_and_named() -> None:
@@ -70,7 +66,7 @@ def test_other_serving_is_incomparable_and_named() -> None:
     verdict = judged([*run_of(190, 190), record_of(300, {"sums": right(20)}, serve=serve)])
     assert verdict.word is VerdictWord.INCOMPARABLE
     assert reason_text(verdict) == (
-        "not measured like step 200: serve.args is --quantization, fp8, was the default;"
+        "measured differently from step 200: serve.args is --quantization, fp8, was the default;"
         " serve.dtype is float32, was auto"
     )
 
@@ -80,14 +76,14 @@ def test_too_few_common_samples_are_incomparable() -> None:
     after: Scores = [1.0] * 190 + [None] * 10
     verdict = judged(run_of(before, before, after))
     assert verdict.word is VerdictWord.INCOMPARABLE
-    assert reason_text(verdict) == "only 180 samples have a score on both sides (90.0%, 95% needed)"
+    assert reason_text(verdict) == "only 180 samples scored on both sides (90.0%, 95% required)"
 
 
 @pytest.mark.parametrize("n", [1, 2, 9])
 def test_a_handful_of_samples_shows_no_spread_to_judge_by(n: int) -> None:
     verdict = judged(run_of([1.0] * n, [1.0] * n, [0.0] * n))
     assert verdict.word is VerdictWord.INCOMPARABLE
-    assert reason_text(verdict) == f"too few samples to judge by: {n} have a score on both sides, 10 are needed"
+    assert reason_text(verdict) == f"too few samples: {n} scored on both sides, 10 required"
 
 
 def test_ten_samples_are_judged() -> None:
@@ -99,7 +95,7 @@ def test_a_drop_is_regressed_and_counted_in_samples() -> None:
     assert verdict.word is VerdictWord.REGRESSED
     assert (
         reason_text(verdict)
-        == "0.93 -> 0.02 since steps 100-400; lost 182 of 200 (right at most of those steps), gained 0"
+        == "0.93 -> 0.02 since steps 100-400; lost 182 of 200 (right at a majority of steps), gained 0"
     )
     assert [c.baseline for c in verdict.comparisons] == [Baseline.RECENT, Baseline.PEAK]
     assert ONE_CHECKPOINT / 100 < verdict.alpha_test < ONE_CHECKPOINT
@@ -115,7 +111,7 @@ def test_what_was_learned_and_stays_lost_is_forgotten_at_the_third_checkpoint() 
     assert "forgotten" in [v.word.value for v in facts[lost : lost + 5]]
     forgotten = next(v for v in facts if v.word is VerdictWord.FORGOTTEN)
     assert reason_text(forgotten).endswith("below the peak at 3 checkpoints in a row")
-    assert ", the peak" in reason_text(forgotten)
+    assert " (peak);" in reason_text(forgotten)
     assert forgotten.comparisons[0].baseline is Baseline.PEAK
 
 
@@ -134,20 +130,20 @@ def test_a_gain_is_improved() -> None:
 def test_the_same_answers_of_enough_samples_are_equivalent() -> None:
     verdict = judged(run_of(*[140] * 8))
     assert verdict.word is VerdictWord.EQUIVALENT
-    assert reason_text(verdict) == "0.700 -> 0.700 since steps 100-700: shown to be within 0.01"
+    assert reason_text(verdict) == "0.700 -> 0.700 since steps 100-700: equivalent within ±0.01"
 
 
 def test_the_same_answers_of_few_samples_conclude_nothing() -> None:
     verdict = judged(run_of(*[14] * 8, n=20))
     assert verdict.word is VerdictWord.INCONCLUSIVE
-    assert "too little to conclude from 20 samples" in reason_text(verdict)
+    assert "not significant (n = 20)" in reason_text(verdict)
 
 
 def test_a_loss_that_one_checkpoint_alone_would_flag_is_suspect() -> None:
     verdict = judged(run_of(*[140] * 6, 131))
     assert verdict.word is VerdictWord.SUSPECT
-    assert "lost 9 of 200 (right at most of those steps), gained 0: looks worse (p = " in reason_text(verdict)
-    assert reason_text(verdict).endswith("an alarm over a whole run needs less")
+    assert "lost 9 of 200 (right at a majority of steps), gained 0: looks worse (p = " in reason_text(verdict)
+    assert reason_text(verdict).endswith("not significant after FWER correction")
     assert verdict.comparisons[0].p_worse < 0.01
 
 
@@ -158,7 +154,7 @@ def test_a_change_within_noise_is_inconclusive_and_says_what_could_hide() -> Non
     assert verdict.word is VerdictWord.INCONCLUSIVE
     assert verdict.mde is not None
     assert 0.05 < verdict.mde < 0.3
-    assert f"a true loss below {verdict.mde:.2g} can go unseen" in reason_text(verdict)
+    assert f"minimum detectable loss {verdict.mde:.2g}" in reason_text(verdict)
 
 
 def test_four_checkpoints_together_see_smaller_losses_than_one() -> None:
@@ -209,7 +205,7 @@ def test_lower_is_better_is_judged_the_other_way_round() -> None:
     assert verdict.word is VerdictWord.REGRESSED
     assert (
         reason_text(verdict)
-        == "0.05 -> 0.50 since steps 100-400; lost 90 of 200 (right at most of those steps), gained 0"
+        == "0.05 -> 0.50 since steps 100-400; lost 90 of 200 (right at a majority of steps), gained 0"
     )
     assert verdict.score == 0.5
     assert verdict.comparisons[0].delta == pytest.approx(-0.45)

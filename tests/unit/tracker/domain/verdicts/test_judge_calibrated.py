@@ -70,7 +70,7 @@ def test_a_stale_calibration_is_shown_and_decides_nothing() -> None:
     verdict = last(run, calibration(run[0], 120)).verdicts[0]
     assert verdict.word is VerdictWord.REGRESSED
     assert verdict.repetition is not None
-    assert verdict.repetition.stale == "the engine is vllm 0.33.0, was vllm 0.32.1"
+    assert verdict.repetition.stale == "engine is vllm 0.33.0, was vllm 0.32.1"
 
 
 def test_two_checkpoints_differ_only_by_more_than_repetition_makes_them() -> None:

@@ -83,7 +83,7 @@ def consolidate(request: Mapping[str, Any], progress: Callable[[str], None]) -> 
     progress("loading")
     weights = _without_tied(_READERS[request["kind"]](request), request["config"])
     if not weights:
-        raise ConsolidationRefused("unreadable", "it holds no tensor")
+        raise ConsolidationRefused("unreadable", "no tensors found")
     dtype, said = _dtype(request["config"])
     targets = {name: _target(weight.dtype, dtype) for name, weight in weights.items()}
     files = _write(weights, targets, request, progress)
@@ -102,7 +102,7 @@ def _demand_torch() -> None:
     import torch
 
     if tuple(int(part) for part in re.findall(r"[0-9]+", torch.__version__)[:2]) < (2, 6):
-        raise ConsolidationRefused("missing", f"torch is {torch.__version__}, and 2.6 or newer is needed")
+        raise ConsolidationRefused("missing", f"torch {torch.__version__} is too old (2.6 or newer required)")
 
 
 def _read_torch(request: Mapping[str, Any]) -> dict[str, Weight]:
@@ -113,7 +113,7 @@ def _read_torch(request: Mapping[str, Any]) -> dict[str, Weight]:
         path = Path(request["state"], name)
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         if not isinstance(state, Mapping) or not all(torch.is_tensor(value) for value in state.values()):
-            raise ConsolidationRefused("unreadable", f"{name} holds other things than tensors by name")
+            raise ConsolidationRefused("unreadable", f"{name} contains values that are not named tensors")
         weights |= {_model_name(key): _of_tensor(tensor) for key, tensor in state.items()}
     return weights
 
@@ -238,8 +238,8 @@ def _dtype(config: Mapping[str, Any]) -> tuple[Any, str]:
         for key in ("dtype", "torch_dtype"):
             name = str(document.get(key) or "").removeprefix("torch.")
             if name in ("float32", "float16", "bfloat16", "float64"):
-                return getattr(torch, name), f"as {key} in config.json says"
-    return None, "as the state holds it"
+                return getattr(torch, name), f"{key} in config.json"
+    return None, "as stored"
 
 
 def _target(stored: Any, wanted: Any) -> Any:  # noqa: ANN401 - types of torch
@@ -269,7 +269,7 @@ def _write(
     free = shutil.disk_usage(out).free
     needed = total + (total >> 6) + (16 << 20)
     if free < needed:
-        message = f"{needed >> 20} MiB are needed and {free >> 20} MiB are free"
+        message = f"{needed >> 20} MiB required, {free >> 20} MiB free"
         raise ConsolidationRefused("disk", message, needed_bytes=needed)
     for number, (file, names) in enumerate(split.filename_to_tensors.items(), 1):
         progress(f"writing {number}/{len(split.filename_to_tensors)}")

@@ -32,7 +32,7 @@ def test_a_message_arrives_with_title_and_text(tmp_path: Path) -> None:
     with ChatService(Receiver()) as service:
         channel = opened(ChannelKind.APPRISE, service.url.replace("http", "json"), tmp_path)
         assert (channel.name, channel.repeat_s) == ("team", None)
-        assert channel.notify(ordinary()) == "apprise says that it was delivered"
+        assert channel.notify(ordinary()) == "apprise reports delivery"
         channel.notify(hostile())
     document = service.taken[0].json()
     assert document["title"] == "run-a step 600: sums regressed"
@@ -66,6 +66,6 @@ def test_a_token_in_the_place_of_a_host_is_not_shown(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("address", [f"nonsense://{TOKEN}", f"json://[{TOKEN}", TOKEN])
 def test_an_address_that_apprise_does_not_know_is_refused(address: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="apprise does not know") as caught:
+    with pytest.raises(ConfigError, match="apprise does not recognize the URL") as caught:
         opened(ChannelKind.APPRISE, address, tmp_path)
     assert TOKEN not in str(caught.value)

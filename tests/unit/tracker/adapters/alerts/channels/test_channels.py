@@ -114,7 +114,7 @@ def test_dingtalk_is_sent_few_enough_a_minute_that_its_robot_is_never_closed(tmp
         for _ in range(dingtalk.PER_MINUTE):
             channel.notify(ordinary())
         clock.advance(20)
-        with pytest.raises(ChannelUnreachable, match="15 messages were sent within a minute") as caught:
+        with pytest.raises(ChannelUnreachable, match="limit of 15 messages per minute reached") as caught:
             channel.notify(ordinary())
         assert caught.value.context == {"retry_after_s": 40.0}
         assert len(one.service.asked) == dingtalk.PER_MINUTE
@@ -128,17 +128,32 @@ BODIES = [
         ChannelKind.DINGTALK,
         '{"errcode":310000,"errmsg":"ip 1.2.3.4 not in whitelist"}',
         ChannelRefused,
-        "address of this",
+        "this machine's IP address",
     ),
-    (ChannelKind.DINGTALK, '{"errcode":-1,"errmsg":"系统繁忙"}', ChannelUnreachable, "sent again"),
-    (ChannelKind.DINGTALK, '{"errcode":410100,"errmsg":"发送速度太快而限流"}', ChannelUnreachable, "sent again"),
-    (ChannelKind.DINGTALK, '{"errcode":90030,"errmsg":"webhook over limit"}', ChannelUnreachable, "sent again"),
+    (ChannelKind.DINGTALK, '{"errcode":-1,"errmsg":"系统繁忙"}', ChannelUnreachable, "pending alerts are retried"),
+    (
+        ChannelKind.DINGTALK,
+        '{"errcode":410100,"errmsg":"发送速度太快而限流"}',
+        ChannelUnreachable,
+        "pending alerts are retried",
+    ),
+    (
+        ChannelKind.DINGTALK,
+        '{"errcode":90030,"errmsg":"webhook over limit"}',
+        ChannelUnreachable,
+        "pending alerts are retried",
+    ),
     (ChannelKind.DINGTALK, '{"errcode":1,"errmsg":"never heard of"}', ChannelRefused, "settings in DingTalk"),
-    (ChannelKind.WECOM, '{"errcode":45033,"errmsg":"api concurrent out of limit"}', ChannelUnreachable, "sent again"),
+    (
+        ChannelKind.WECOM,
+        '{"errcode":45033,"errmsg":"api concurrent out of limit"}',
+        ChannelUnreachable,
+        "pending alerts are retried",
+    ),
     (ChannelKind.FEISHU, '{"code":9499,"msg":"Bad Request","StatusCode":0}', ChannelRefused, "settings in Feishu"),
-    (ChannelKind.FEISHU, '{"code":9499,"msg":"too many request"}', ChannelUnreachable, "sent again"),
-    (ChannelKind.FEISHU, '{"code":19007,"msg":"Bot Not Enabled"}', ChannelRefused, "switch it on"),
-    (ChannelKind.FEISHU, '{"code":19022,"msg":"Ip Not Allowed"}', ChannelRefused, "address of this"),
+    (ChannelKind.FEISHU, '{"code":9499,"msg":"too many request"}', ChannelUnreachable, "pending alerts are retried"),
+    (ChannelKind.FEISHU, '{"code":19007,"msg":"Bot Not Enabled"}', ChannelRefused, "enable the bot"),
+    (ChannelKind.FEISHU, '{"code":19022,"msg":"Ip Not Allowed"}', ChannelRefused, "this machine's IP address"),
     (ChannelKind.FEISHU, '{"code":0,"StatusCode":19021,"StatusMessage":"sign"}', ChannelRefused, "secret"),
     (ChannelKind.LARK, '{"StatusCode":19024,"StatusMessage":"Key Words Not Found"}', ChannelRefused, "step"),
 ]
@@ -254,7 +269,7 @@ def test_a_resolved_message_is_green_and_says_so(tmp_path: Path) -> None:
             bodies[kind] = one.service.taken[0].body.decode()
     assert 'color=\\"info\\"' in bodies[ChannelKind.WECOM]
     assert '"template":"green"' in bodies[ChannelKind.FEISHU]
-    assert all("Resolved: sums: the loss is over" in body for body in bodies.values())
+    assert all("Resolved: sums no longer regressed" in body for body in bodies.values())
 
 
 def test_a_receiver_sees_the_same_id_again_and_another_one_for_other_news(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_a_mail_has_a_subject_a_text_and_a_page(tmp_path: Path) -> None:
     assert mail["Auto-Submitted"] == "auto-generated"
     assert mail["Date"].datetime.tzinfo is not None
     text = part(mail, "plain")
-    assert "change: −0.210 (95 % interval −0.310 to −0.110)" in text  # noqa: RUF001 - as it is shown
+    assert "change: −0.210 (95 % CI −0.310 to −0.110)" in text  # noqa: RUF001 - as it is shown
     assert "  tracker compare run-a 500 600" in text
     assert "Open the run: https://mlflow.example/#/experiments/1" in text
     page = part(mail, "html")
@@ -93,7 +93,7 @@ def test_a_password_is_given_over_a_connection_that_nobody_can_read(
     is_tls = security is MailSecurity.TLS
     with MailServer(users={"bot": PASSWORD}, certificate=certificate, is_tls=is_tls) as server:
         channel = mail_channel(server.port, tmp_path, user="bot", password=PASSWORD, security=security)
-        assert channel.notify(ordinary()) == "taken"
+        assert channel.notify(ordinary()) == "accepted"
     assert len(server.mails) == 1
     commands = [line.partition(" ")[0] for line in server.seen]
     assert ("STARTTLS" in commands) is not is_tls
@@ -152,9 +152,9 @@ def test_who_asks_for_a_password_and_gets_none_refuses(tmp_path: Path) -> None:
 def test_one_unknown_recipient_does_not_keep_the_others_from_being_told(tmp_path: Path) -> None:
     with MailServer(unknown=("gone@example.org",)) as server:
         channel = mail_channel(server.port, tmp_path, recipients=("gone@example.org", "b@example.org"))
-        assert channel.notify(ordinary()) == "taken for 1 of 2 recipients"
+        assert channel.notify(ordinary()) == "accepted for 1 of 2 recipients"
         assert server.mails[0].recipients == ("b@example.org",)
-        with pytest.raises(ChannelRefused, match="no recipient is taken: 550"):
+        with pytest.raises(ChannelRefused, match="all recipients refused: 550"):
             mail_channel(server.port, tmp_path, recipients=("gone@example.org",)).notify(ordinary())
 
 
@@ -187,7 +187,7 @@ def test_a_fault_of_the_server_is_told_from_a_refusal(fault: str, tmp_path: Path
 
 def test_a_server_that_does_not_say_goodbye_has_taken_the_mail(tmp_path: Path) -> None:
     with MailServer(answers={"QUIT": "drop"}) as server:
-        assert mail_channel(server.port, tmp_path).notify(ordinary()) == "taken"
+        assert mail_channel(server.port, tmp_path).notify(ordinary()) == "accepted"
 
 
 def test_nobody_there_is_unreachable(tmp_path: Path) -> None:

@@ -92,22 +92,22 @@ def test_a_flipped_byte_changes_the_digest_or_is_refused(position: int, value: i
         (b"\x01\x02", "2 bytes long"),
         (struct.pack("<Q", 2**63) + b"x" * 50, "no safetensors header"),
         (struct.pack("<Q", 1000) + b"{}", "ends inside its header"),
-        (with_header(b"this is no JSON"), "broken header"),
-        (with_header(b"\xff\xfe\x00"), "broken header"),
-        (with_header([1, 2]), "broken header"),
-        (with_header(b"[" * 100_000), "broken header"),
-        (with_header({"a": {"dtype": "F32"}}), "broken header"),
-        (with_header({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}), "cannot fill"),
+        (with_header(b"this is no JSON"), "invalid header"),
+        (with_header(b"\xff\xfe\x00"), "invalid header"),
+        (with_header([1, 2]), "invalid header"),
+        (with_header(b"[" * 100_000), "invalid header"),
+        (with_header({"a": {"dtype": "F32"}}), "invalid header"),
+        (with_header({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}), "does not fit bytes"),
         (with_header({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}}), "begins at"),
-        (with_header({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 0]}}), "cannot fill"),
-        (with_header({"a": {"dtype": "F32", "shape": ["x"], "data_offsets": [0, 4]}}), "broken header"),
-        (with_header(b'{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 1E999]}}'), "inf is no size"),
-        (with_header({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4.0]}}), "4.0 is no size"),
-        (with_header({"a": {"dtype": "F32", "shape": [True], "data_offsets": [0, 4]}}), "True is no size"),
-        (with_header({"a": {"dtype": "F32", "shape": [-1], "data_offsets": [-4, 0]}}), "-4 is no size"),
-        (with_header({"a": {"dtype": 7, "shape": [1], "data_offsets": [0, 4]}}), "described by other types"),
-        (with_header({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4, 8]}}), "broken header"),
-        (with_header({"a": 1}), "broken header"),
+        (with_header({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 0]}}), "does not fit bytes"),
+        (with_header({"a": {"dtype": "F32", "shape": ["x"], "data_offsets": [0, 4]}}), "invalid header"),
+        (with_header(b'{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 1E999]}}'), "invalid size inf"),
+        (with_header({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4.0]}}), "invalid size 4.0"),
+        (with_header({"a": {"dtype": "F32", "shape": [True], "data_offsets": [0, 4]}}), "invalid size True"),
+        (with_header({"a": {"dtype": "F32", "shape": [-1], "data_offsets": [-4, 0]}}), "invalid size -4"),
+        (with_header({"a": {"dtype": 7, "shape": [1], "data_offsets": [0, 4]}}), "of the wrong type"),
+        (with_header({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4, 8]}}), "invalid header"),
+        (with_header({"a": 1}), "invalid header"),
     ],
 )
 def test_a_broken_header_is_explained(content: bytes, words: str, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ GOOD = {
 def test_nan_and_inf_of_every_type_are_found_and_the_tensor_is_named(dtype: str, value: bytes, tmp_path: Path) -> None:
     good = GOOD[dtype][0]
     content = raw({"first": (dtype, [1], good), "second": (dtype, [3], good + value + good)})
-    with pytest.raises(CheckpointUnreadable, match=r"tensor second in .* holds NaN or Inf"):
+    with pytest.raises(CheckpointUnreadable, match=r"tensor second in .* contains NaN or Inf"):
         digest_weights([write(tmp_path, content)])
 
 

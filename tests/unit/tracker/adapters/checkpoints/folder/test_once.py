@@ -152,16 +152,16 @@ def damage_wrong_step(folder: Path) -> None:
         (damage_nothing, CheckpointNotFound, "does not exist"),
         (damage_file, CheckpointNotFound, "is a file"),
         (damage_empty, CheckpointNotFound, "is empty"),
-        (damage_truncate, CheckpointIncomplete, "is 500 bytes long and should be"),
+        (damage_truncate, CheckpointIncomplete, "has 500 bytes, expected"),
         (damage_zero, CheckpointIncomplete, "0 bytes long"),
         (damage_header, CheckpointUnreadable, "no safetensors header"),
-        (damage_config, CheckpointUnreadable, "config.json is no valid JSON"),
-        (damage_state, CheckpointUnreadable, "trainer_state.json is no JSON object"),
+        (damage_config, CheckpointUnreadable, "config.json is not valid JSON"),
+        (damage_state, CheckpointUnreadable, "trainer_state.json is not a JSON object"),
         (damage_no_config, CheckpointIncomplete, "config.json is missing"),
-        (damage_nan, CheckpointUnreadable, "holds NaN or Inf"),
+        (damage_nan, CheckpointUnreadable, "contains NaN or Inf"),
         (damage_pickle, CheckpointUnsafe, "pytorch_model.bin"),
-        (damage_index, CheckpointUnreadable, "index.json is no valid JSON"),
-        (damage_wrong_step, CheckpointIncomplete, "says step 11, the folder's name says 10"),
+        (damage_index, CheckpointUnreadable, "index.json is not valid JSON"),
+        (damage_wrong_step, CheckpointIncomplete, "has step 11, the folder name has 10"),
     ],
 )
 def test_bad_input_gets_one_clear_message_and_leaves_no_pin(
@@ -180,7 +180,7 @@ def test_bad_input_gets_one_clear_message_and_leaves_no_pin(
 def test_an_output_folder_instead_of_a_checkpoint_gets_the_names_inside(tmp_path: Path) -> None:
     trainer.save(tmp_path / "out", 10)
     trainer.save(tmp_path / "out", 20)
-    with pytest.raises(CheckpointNotFound, match="no checkpoint itself") as caught:
+    with pytest.raises(CheckpointNotFound, match="is not a checkpoint") as caught:
         pin_folder(tmp_path / "out", run_id="run", pins_dir=tmp_path / "pins")
     assert "checkpoint-10, checkpoint-20" in caught.value.hint
 
@@ -188,5 +188,5 @@ def test_an_output_folder_instead_of_a_checkpoint_gets_the_names_inside(tmp_path
 def test_a_place_for_pins_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     folder = trainer.save(tmp_path / "out", 10)
     (tmp_path / "pins").write_text("a file")
-    with pytest.raises(StoreError, match="cannot be pinned"):
+    with pytest.raises(StoreError, match="cannot pin"):
         pin_folder(folder, run_id="run", pins_dir=tmp_path / "pins")

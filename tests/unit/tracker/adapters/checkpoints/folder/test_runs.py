@@ -18,7 +18,7 @@ def test_a_trainers_output_folder_is_described(tmp_path: Path) -> None:
     assert found.pattern == "checkpoint-*"
     assert (run.sub_folder, run.checkpoints, run.newest_step) == ("", 4, 40)
     assert run.format is CheckpointFormat.FULL
-    assert run.problem == "it is empty"
+    assert run.problem == "folder is empty"
 
 
 def test_runs_in_sub_folders_logs_and_data_are_found(tmp_path: Path) -> None:
@@ -52,5 +52,5 @@ def test_a_folder_without_checkpoints_is_described_too(tmp_path: Path) -> None:
 def test_a_folder_that_is_none_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "missing", tmp_path / "file"):
-        with pytest.raises(CheckpointNotFound, match="cannot be listed"):
+        with pytest.raises(CheckpointNotFound, match="cannot list"):
             find_runs(path)

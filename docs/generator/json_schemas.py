@@ -1,0 +1,97 @@
+"""The schemas of what `--json` prints, from the types of the results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import click
+from pydantic import TypeAdapter
+
+from tracker.cli.main import cli
+from tracker.cli.options import JSON_SCHEMA_VERSION, JsonFlag
+from tracker.domain.gate.types import GateReport
+
+HEAD = """# JSON output
+
+Every command with `--json` (and `tracker gate --format json`) prints one object:
+
+```json
+{"schema_version": 1, "command": "costs", "result": []}
+```
+
+`schema_version` changes when a field is renamed, removed or changes its meaning; new fields may appear at any time.
+Infinite numbers are the strings `"Infinity"` and `"-Infinity"`, not-a-number is `"NaN"`. In reports, each verdict has
+`reason` (a sentence), `reason_code` and `reason_fields`.
+
+| command | schema of the whole object | fields of `result` |
+|---|---|---|
+"""
+
+
+def json_page() -> str:
+    """Return docs/reference/json.md."""
+    rows = [
+        f"| `tracker {path}` | [{_file(path)}](schemas/{_file(path)}) | {_fields(kind)} |" for path, kind in _kinds()
+    ]
+    return HEAD + "\n".join(rows) + "\n"
+
+
+def schemas() -> dict[str, str]:
+    """Return the JSON schema of every command by the name of its file."""
+    return {_file(path): json.dumps(_schema(path, kind), indent=1) + "\n" for path, kind in _kinds()}
+
+
+# --- private
+
+
+def _kinds() -> Iterator[tuple[str, Any]]:
+    """Yield every command that prints JSON, by its path without `tracker`, with the type of its result."""
+    root = click.Context(cli, info_name="tracker")
+    for path, command in _commands(cli, root):
+        for parameter in command.params:
+            if isinstance(parameter, JsonFlag):
+                yield path, parameter.kind
+    yield "gate", GateReport
+
+
+def _commands(group: click.Group, context: click.Context) -> Iterator[tuple[str, click.Command]]:
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            for inner, each in _commands(command, click.Context(command, info_name=name, parent=context)):
+                yield f"{name} {inner}", each
+        elif command is not None:
+            yield name, command
+
+
+def _file(path: str) -> str:
+    return f"{path.replace(' ', '-')}.json"
+
+
+def _schema(path: str, kind: Any) -> dict[str, Any]:  # noqa: ANN401 - a type expression has no common type
+    result = TypeAdapter(kind).json_schema(mode="serialization", ref_template="#/$defs/{model}")
+    definitions = result.pop("$defs", {})
+    envelope = {"schema_version": {"const": JSON_SCHEMA_VERSION}, "command": {"const": path}, "result": result}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"tracker {path}",
+        "type": "object",
+        "properties": envelope,
+        "required": list(envelope),
+        "$defs": definitions,
+    }
+
+
+def _fields(kind: Any) -> str:  # noqa: ANN401 - a type expression has no common type
+    schema = TypeAdapter(kind).json_schema(mode="serialization")
+    is_list, found = schema.get("type") == "array", schema
+    if is_list:
+        found = schema.get("items", schema)
+    if "$ref" in found:
+        found = schema["$defs"][found["$ref"].rpartition("/")[2]]
+    names = ", ".join(f"`{name}`" for name in found.get("properties", {}))
+    if is_list:
+        return f"list of: {names}"
+    return names

@@ -1,0 +1,111 @@
+"""Render the pictures of the documentation from a fresh run of the demo: `make pictures`. Needs Chromium; 5 minutes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import StringIO
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+from rich.console import Console
+from rich.text import Text
+
+ROOT = Path(__file__).parents[2]
+IMAGES = ROOT / "docs" / "images"
+BIN = Path(sys.executable).parent
+COLUMNS = 92
+WATCH_LINES = 26
+LOST_STEP = 700
+"""Of the demo: the first checkpoint without the first two skills."""
+LOAD_TIMEOUT_MS = 120_000
+STYLES = {"▲ +improved": "green", "▼+ +(regressed|forgotten)": "bold red", "~ +inconclusive": "dim"}
+
+
+def main() -> None:
+    """Run the demo in a temporary folder and write every picture."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "demo"
+        said = _output(sys.executable, str(ROOT / "examples" / "tiny_forgetting" / "demo.py"), "--dir", str(folder))
+        config = folder / "tracker.toml"
+        lines = said[said.index(" watching ") :].replace(str(folder), ".demo").splitlines()
+        _terminal("tracker watch", "\n".join(lines[:WATCH_LINES]), "terminal-watch.svg")
+        _terminal("tracker history", _tracker(config, "history"), "terminal-history.svg")
+        with _browser() as page:
+            for name, arguments in (("report.png", ()), ("checkpoint.png", (str(LOST_STEP),))):
+                file = Path(temporary) / f"{name}.html"
+                _tracker(config, "report", *arguments, "--output", str(file))
+                _screenshot(page, file.as_uri(), name)
+            _mlflow(page, config)
+            _site(page, Path(temporary) / "site")
+
+
+# --- private
+
+
+def _output(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def _tracker(config: Path, *arguments: str) -> str:
+    return _output(str(BIN / "tracker"), *arguments, "--config", str(config))
+
+
+def _terminal(command: str, shown: str, name: str) -> None:
+    """Draw a terminal with the output of a command."""
+    console = Console(record=True, width=COLUMNS, file=StringIO(), force_terminal=True)
+    text = Text(f"$ {command}\n{shown.rstrip()}")
+    for pattern, style in STYLES.items():
+        text.highlight_regex(pattern, style)
+    console.print(text, soft_wrap=False)
+    console.save_svg(str(IMAGES / name), title=command, unique_id=name.partition(".")[0])
+
+
+@contextmanager
+def _browser() -> Iterator[Page]:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        sys.exit("chromium not found\n  hint: install it (apt-get install chromium)")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--hide-scrollbars"])
+        yield browser.new_page(viewport={"width": 1280, "height": 900})
+        browser.close()
+
+
+def _screenshot(page: Page, address: str, name: str, *, wait_for: str = "body", settle_ms: int = 1_000) -> None:
+    page.goto(address, timeout=LOAD_TIMEOUT_MS)
+    page.locator(wait_for).first.wait_for(timeout=LOAD_TIMEOUT_MS)
+    page.wait_for_timeout(settle_ms)  # charts draw with an animation
+    page.screenshot(path=str(IMAGES / name))
+
+
+def _mlflow(page: Page, config: Path) -> None:
+    """Show the page of the run, and two checkpoints side by side."""
+    links = _tracker(config, "compare", str(LOST_STEP - 100), str(LOST_STEP), "--mlflow")
+    command = [str(BIN / "tracker"), "ui", "--port", "0", "--config", str(config)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            address = next(line.strip() for line in server.stdout or () if line.startswith("http"))
+            _screenshot(page, address, "mlflow.png", wait_for=".js-plotly-plot", settle_ms=5_000)
+            found = re.search(r"#/\S+", links)
+            if found is not None:
+                _screenshot(page, address.partition("#")[0] + found[0], "mlflow-samples.png", settle_ms=8_000)
+        finally:
+            server.terminate()
+
+
+def _site(page: Page, folder: Path) -> None:
+    _output(str(BIN / "mkdocs"), "build", "--quiet", "--site-dir", str(folder))
+    _screenshot(page, (folder / "concepts" / "index.html").as_uri(), "site.png")
+
+
+if __name__ == "__main__":
+    main()

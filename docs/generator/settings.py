@@ -1,0 +1,57 @@
+"""The reference of settings, from the configuration model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from tracker.cli.settings_text import SettingsTable, first_paragraph, meanings, plain_settings, tables, toml_text
+from tracker.config.section import Section
+
+HEAD = """# Settings
+
+Every setting of `tracker.toml`, with its default in brackets. Paths are relative to the file; an unknown setting is an
+error. `tracker init` writes a file with all of them as comments.
+"""
+
+
+def settings_page() -> str:
+    """Return docs/reference/settings.md."""
+    seen: dict[type[Section], str] = {}
+    lines = [HEAD]
+    for table in tables():
+        lines.append(f"## `{table.head}`\n")
+        if table.section in seen:
+            head = seen[table.section]
+            lines.append(f"The same settings as [`{head}`](#{_anchor(head)}).\n")
+        else:
+            seen[table.section] = table.head
+            lines += _table(table)
+    return "\n".join(lines)
+
+
+# --- private
+
+
+def _table(table: SettingsTable) -> Iterator[str]:
+    yield f"{first_paragraph(table.section)}\n"
+    known = meanings(table.section)
+    for key, field in plain_settings(table.section):
+        yield f"`{key}` ({_default(field)})\n:   {known[key]}\n"
+
+
+def _anchor(head: str) -> str:
+    return re.sub(r"[^\w-]", "", head).lower()
+
+
+def _default(field: FieldInfo) -> str:
+    if field.default is PydanticUndefined:
+        return "required"
+    if field.default is None:
+        return "unset"
+    if field.default in ("", (), {}):
+        return "empty"
+    return f"`{toml_text(field.default)}`"

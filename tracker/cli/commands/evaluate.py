@@ -1,0 +1,62 @@
+"""`tracker evaluate CHECKPOINT`: evaluate one checkpoint now."""
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from eval_jobs.errors import ExitCode
+from eval_jobs.types import EvalRecord
+from tracker.api.opening import open_project
+from tracker.cli.evaluating import evaluate_now
+from tracker.cli.options import config_option, json_option, print_json
+from tracker.cli.tables.render import report_lines
+from tracker.cli.tables.report_json import report_document
+from tracker.domain.records.types import Measure, Report, Verdict, VerdictWord
+
+BAD_NEWS = {VerdictWord.REGRESSED, VerdictWord.FORGOTTEN}
+NO_NEWS = {VerdictWord.MISSING, VerdictWord.INCOMPARABLE}
+
+
+@click.command("evaluate")
+@click.argument("checkpoint")
+@config_option
+@json_option(tuple[Report, ...])
+def command(*, checkpoint: str, config_path: Path, as_json: bool) -> int:
+    """Evaluate one checkpoint: a folder with config.json and safetensors, or s3://bucket/prefix.
+
+    Exit code 0: no regression; 1: regression; 3: a benchmark is missing or incomparable; 4: failure.
+    """
+    project = open_project(config_path)
+    console = Console(stderr=as_json)
+    results = evaluate_now(project, checkpoint, console)
+    reports = tuple(report for _, report in results)
+    if as_json:
+        print_json(list(map(report_document, reports)))
+    for report in reports:
+        console.print(*report_lines(report), sep="\n")
+    return _exit_code(tuple(record for record, _ in results), reports)
+
+
+# --- private
+
+
+def _exit_code(records: tuple[EvalRecord, ...], reports: tuple[Report, ...]) -> int:
+    for record in records:
+        if len(record.results) < len(record.outcomes):
+            return ExitCode.BROKEN
+    words: set[VerdictWord] = set()
+    latency: set[VerdictWord] = set()
+    for report in reports:
+        words.update(verdict.word for verdict in (*report.verdicts, *_losses(report)))
+        latency.update(verdict.word for verdict in report.latency)
+    if BAD_NEWS & (words | latency):
+        return ExitCode.REGRESSION
+    if words & NO_NEWS:
+        return ExitCode.UNKNOWN
+    return ExitCode.OK
+
+
+def _losses(report: Report) -> tuple[Verdict, ...]:
+    """Longer answers alone are shown; whether they are worse, the score says."""
+    return tuple(verdict for verdict in report.findings if verdict.measure is not Measure.OUTPUT_LENGTH)
