@@ -46,7 +46,7 @@ texts: setup ## write every text that a user can see into build/texts, to be rea
 	@$(BIN)/python -m docs.generator.texts
 
 site: docs ## build the documentation site into site/; a broken link or anchor is an error
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 pictures: setup ## render the terminal, report, MLflow and site pictures of the documentation from the demo
 	@$(BIN)/python -m docs.generator.pictures
