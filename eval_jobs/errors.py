@@ -178,7 +178,7 @@ class WrongModel(ServeError):
 
 
 class SwapRefused(ServeError):
-    """The weights were not swapped. The engine is unchanged."""
+    """The weights were not swapped, and the engine is unchanged. A cold start follows: nothing to do."""
 
     code = "E-SERVE-SWAP-REFUSED"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
@@ -23,7 +23,12 @@ Every command with `--json` (and `tracker gate --format json`) prints one object
 
 `schema_version` changes when a field is renamed, removed or changes its meaning; new fields may appear at any time.
 Infinite numbers are the strings `"Infinity"` and `"-Infinity"`, not-a-number is `"NaN"`. In reports, each verdict has
-`reason` (a sentence), `reason_code` and `reason_fields`.
+`reason` (a sentence), `reason_code` and `reason_fields`. `episodes` are incidents, `proofs` are certificates of weight swaps.
+Errors and progress go to stderr. The losses of a run by step:
+
+```console
+$ tracker history --json | jq -c '.result.reports[] | [.step, (.verdicts[] | select(.word == "regressed") | .benchmark)]'
+```
 
 | command | schema of the whole object | fields of `result` |
 |---|---|---|
@@ -41,6 +46,16 @@ def json_page() -> str:
 def schemas() -> dict[str, str]:
     """Return the JSON schema of every command by the name of its file."""
     return {_file(path): json.dumps(_schema(path, kind), indent=1) + "\n" for path, kind in _kinds()}
+
+
+REPORTS = ("history", "evaluate")
+REASONED = ("Verdict", "LatencyVerdict")
+WORDED: Mapping[str, Any] = {
+    "reason": {"type": "string", "description": "A sentence."},
+    "reason_code": {"type": "string", "description": "Empty where there is no reason."},
+    "reason_fields": {"type": "object", "description": "The values in the sentence."},
+}
+"""Of a verdict in a report; `tracker.cli.tables.report_json` writes them."""
 
 
 # --- private
@@ -73,8 +88,11 @@ def _file(path: str) -> str:
 def _schema(path: str, kind: Any) -> dict[str, Any]:  # noqa: ANN401 - a type expression has no common type
     result = TypeAdapter(kind).json_schema(mode="serialization", ref_template="#/$defs/{model}")
     definitions = result.pop("$defs", {})
+    for name in REASONED:
+        if name in definitions and path in REPORTS:
+            definitions[name]["properties"] |= WORDED
     envelope = {"schema_version": {"const": JSON_SCHEMA_VERSION}, "command": {"const": path}, "result": result}
-    return {
+    document: dict[str, Any] = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"tracker {path}",
         "type": "object",
@@ -82,6 +100,20 @@ def _schema(path: str, kind: Any) -> dict[str, Any]:  # noqa: ANN401 - a type ex
         "required": list(envelope),
         "$defs": definitions,
     }
+    _allow_infinity(document)
+    return document
+
+
+def _allow_infinity(node: Any) -> None:  # noqa: ANN401 - any part of a JSON document
+    """Let every number be one of the texts that stand for infinite numbers, too."""
+    if isinstance(node, dict):
+        if node.get("type") == "number":
+            node |= {"type": ["number", "string"], "pattern": "^(-?Infinity|NaN)$"}
+        for part in list(node.values()):
+            _allow_infinity(part)
+    elif isinstance(node, list):
+        for part in node:
+            _allow_infinity(part)
 
 
 def _fields(kind: Any) -> str:  # noqa: ANN401 - a type expression has no common type

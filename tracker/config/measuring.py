@@ -241,8 +241,8 @@ class ProbeSection(Section, LoadSettings):
     """Measure latency at every checkpoint."""
     reference: str = ""
     """Reference checkpoint for latency verdicts, measured in alternation: `first` (the run's first checkpoint)
-    or a path. Costs two more weight loads per checkpoint. Medians require requests >= 50, 95th percentiles >=
-    100. Empty: compared with earlier checkpoints, and verdicts are `suspect` at most."""
+    or a path. Costs two more weight loads per checkpoint. Medians require `requests` >= 50, 95th percentiles >= 100
+    (each is sent twice). Empty: compared with earlier checkpoints, and verdicts are `suspect` at most."""
 
     def to_loads(self) -> tuple[ProbeLoad, ...]:
         """Return the loads, none when the probe is off."""

@@ -43,14 +43,13 @@ class StoreSection(Section):
 class KeepSection(Section):
     """Retention limits per run. The trainer's files are never touched; scores are never deleted.
 
-    Beside the last ones, the first checkpoint, `policy.baseline`, the best one of every benchmark and those that are
-    not evaluated yet are always kept. `tracker gc --dry-run` shows what would go.
+    What is kept beside the newest ones stands at `pins`. `tracker gc --dry-run` shows what would go.
     """
 
     pins: int = Field(default=8, ge=0)
-    """Number of checkpoints whose weights stay pinned: the newest, plus the first, the best of every benchmark,
-    `policy.baseline` and pending ones. A pin uses disk space once the trainer has deleted its copy. 0: no
-    limit."""
+    """Number of newest checkpoints whose weights stay pinned, plus: the first, the latency reference, the best of the
+    run and of every benchmark, `policy.baseline` and pending ones. A pin uses disk space once the trainer has
+    deleted its copy. 0: no limit."""
     samples: int = Field(default=0, ge=0)
     """Number of checkpoints whose answers are kept as text, selected like `pins`. `tracker compare` and the
     report need them to show answers. 0: no limit."""

@@ -30,8 +30,8 @@ def command() -> None:
 def status(*, work_dir: Path | None, config_path: Path, as_json: bool) -> None:
     """Show running engines and certified weight swaps.
 
-    A weight swap is certified when its outputs on fixed prompts are bit-identical to those after a cold start.
-    For a refused swap the engine is restarted, until the listed file is deleted.
+    A kind of swap is certified when its outputs on fixed prompts are bit-identical to those after a cold start.
+    One that is not certified is listed as refused: it is started cold until you delete the listed file.
     """
     found = engine_status(work_dir if work_dir is not None else open_project(config_path).config.run.work_dir)
     if as_json:

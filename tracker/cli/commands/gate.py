@@ -67,9 +67,9 @@ class _Asked:
     "--format", "form", type=click.Choice(_FORMATS), help="Output format. Default: github in GitHub Actions, else text."
 )
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to FILE instead of stdout.")
-@click.option("--bundle", type=click.Path(path_type=Path, dir_okay=False), help="Write all inputs of the decision.")
+@click.option("--bundle", type=click.Path(path_type=Path, dir_okay=False), help="Write all inputs of the result.")
 @click.option("--allow-inconclusive", is_flag=True, help="Exit 0 if the result is inconclusive.")
-@click.option("--replay", type=click.Path(path_type=Path, dir_okay=False), help="Recompute the decision from a bundle.")
+@click.option("--replay", type=click.Path(path_type=Path, dir_okay=False), help="Recompute the result from a bundle.")
 @asked_as(_Asked)
 def command(asked: _Asked) -> int:
     """Decide whether CANDIDATE may replace a baseline: PASS, REGRESSION or INCONCLUSIVE.
@@ -81,7 +81,7 @@ def command(asked: _Asked) -> int:
     Use --changed if the candidate has another prompt or engine on purpose. A folder that is evaluated now is
     then stored outside its run.
 
-    Exit code 0: pass; 1: regression; 3: inconclusive, missing or incomparable; 4: failure.
+    Exit code 0: pass; 1: regression; 2: bad settings; 3: inconclusive, missing or incomparable; 4: failure.
     """
     case, said = _case(asked)
     report = gate_of(case)

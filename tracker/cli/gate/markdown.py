@@ -35,7 +35,7 @@ MAX_BYTES = 60_000
 """GitHub refuses comments of more than 65,536 characters; its step summaries and GitLab's notes may be longer."""
 
 _TABLE_BYTES = 45_000
-_HEAD = ("check", "", "answer", "scores", "change, 95 % CI", "lost/gained", "why")
+_HEAD = ("check", "", "result", "scores", "change, 95 % CI", "lost/gained", "why")
 
 
 def gate_markdown(report: GateReport) -> str:

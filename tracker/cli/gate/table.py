@@ -105,7 +105,7 @@ def _table(checks: Iterable[GateCheck], *, is_wide: bool) -> Table:
     table.add_column("check", overflow="fold", min_width=8)
     for name in ("scores", "change, 95 % CI", "lost/gained"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("answer", no_wrap=True)
+    table.add_column("result", no_wrap=True)
     if is_wide:
         table.add_column("why", overflow="fold")
     for check in checks:

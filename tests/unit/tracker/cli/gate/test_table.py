@@ -22,7 +22,7 @@ def test_an_answer_fits_a_terminal_of_80_columns() -> None:
         == """\
 REGRESSION  run@200 against run@100: sums
 
-check               scores          change, 95 % CI  lost/gained  answer
+check               scores          change, 95 % CI  lost/gained  result
 ────────────────────────────────────────────────────────────────────────────────
 absent                                                            ? missing
 required
