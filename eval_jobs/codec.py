@@ -50,7 +50,7 @@ def from_document(text: str | bytes, read: Callable[[Any], T], *, what: str, hin
     except (ValueError, LookupError, TypeError) as error:  # pydantic's ValidationError is a ValueError
         raise StoreError(f"{what} is damaged", hint=hint) from error
     raise SchemaTooNew(
-        f"{what} has schema version {document['schema_version']}; this program reads {SCHEMA_VERSION}",
+        f"{what} has schema version {document['schema_version']}; this version supports {SCHEMA_VERSION}",
         hint="use the version of checkpoint-tracker that wrote it, or a newer one",
     )
 

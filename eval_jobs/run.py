@@ -137,7 +137,7 @@ def probe_all(plan: EvalPlan, endpoint: Endpoint, prober: Prober, progress: Show
 
 def probe_one(load: ProbeLoad, endpoint: Endpoint, prober: Prober, progress: ShowProgress) -> ProbeOutcome:
     """Time one load; a failure is a value."""
-    noted(Stage.PROBING, progress)(f"probing latency: {load.name}")
+    noted(Stage.PROBING, progress)(f"measuring latency, load {load.name}")
     try:
         return prober.probe(endpoint, load)
     except TrackerError as error:

@@ -136,7 +136,7 @@ class Generation:
     top_p: Annotated[float, Bounds(gt=0, le=1)] = 1.0
     """Nucleus sampling probability."""
     top_k: int = -1
-    """-1: off."""
+    """Number of most likely tokens to sample from; -1: all."""
     seed: int = 0
     """Random seed sent with every request."""
 
@@ -162,7 +162,7 @@ class AskingSettings:
     """How a person may have questions asked. The concurrency is in the fingerprint: batches change bf16 results."""
 
     concurrency: Annotated[int, Bounds(gt=0)] = 8
-    """Concurrent requests over all benchmarks. With 1, every question is alone in its batch."""
+    """Concurrent requests across all benchmarks. With 1, every question is alone in its batch."""
     request_timeout_s: Annotated[float, Bounds(gt=0)] = 120.0
     """Timeout of one request, in seconds."""
 

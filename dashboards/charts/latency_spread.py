@@ -113,12 +113,12 @@ def _sides(record: EvalRecord, before: EvalRecord | None, load: ProbeLoad) -> tu
     if isinstance(own, ProbeFailure):
         return (), f"Not measured: {one_line(own.message)} ({one_line(own.code)})."
     if own is None or not own.requests:
-        return (), "Only percentiles are available, no single requests."
+        return (), "Only percentiles are available, no individual requests."
     side = _Side(name=f"step {step}", requests=own.requests)
     earlier = tuple(_earlier_side(before, load))
     if not earlier:
         return (side,), "No earlier checkpoint was measured under this load."
-    return (side, *earlier), "Measured at different times: the difference includes other load on the machine."
+    return (side, *earlier), "Measured at different times: other load on the machine may affect the difference."
 
 
 def _earlier_side(before: EvalRecord | None, load: ProbeLoad) -> Iterator[_Side]:

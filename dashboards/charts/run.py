@@ -227,7 +227,7 @@ def _half(step: int, times: Sequence[float], median: float) -> Point:
     if not times:
         return Point(step=step, value=median, tip=f"{median:.3g} ms")
     low, high = np.percentile(times, (25, 75)).tolist()
-    return Point(step=step, value=median, low=low, high=high, tip=f"{median:.3g} ms, IQR {low:.3g} to {high:.3g}")
+    return Point(step=step, value=median, low=low, high=high, tip=f"{median:.3g} ms, IQR {low:.3g} to {high:.3g} ms")
 
 
 # --- private: the step axis

@@ -121,7 +121,7 @@ def _end(episode: Episode, acceptance: Acceptance | None) -> str:
         return _accepted(acceptance)
     if episode.closed_by is Closing.SUPERSEDED:
         return f"discarded when training restarted from step {episode.closed_step}"
-    below = "" if episode.last_step is None else f", below until step {episode.last_step}"
+    below = "" if episode.last_step is None else f", last below the baseline at step {episode.last_step}"
     return f"recovered at step {episode.closed_step}{below}"
 
 

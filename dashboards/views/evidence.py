@@ -102,7 +102,7 @@ def _evidence(step: int, verdict: Verdict, known: Repetition | None) -> Evidence
         step=step,
         badge=badge(verdict.word),
         reason=one_line(reason_text(verdict)),
-        score=f"{score} ({coverage} of samples)" if coverage else score,
+        score=f"{score} ({coverage} scored)" if coverage else score,
         notes=tuple(_notes(verdict, known)),
         proofs=proofs_of(verdict),
     )
@@ -120,9 +120,9 @@ def _notes(verdict: Verdict, known: Repetition | None) -> Iterator[str]:
 
 def _proof(comparison: Comparison, level: float | None) -> ProofView:
     pooled = len(comparison.pooled_steps)
-    p, p_items = f"{p_text(comparison.p_worse)} worse", f"samples only {p_text(comparison.p_worse_items)}"
+    p, p_items = f"{p_text(comparison.p_worse)} (worse)", f"samples only {p_text(comparison.p_worse_items)}"
     if comparison.delta > 0:
-        p, p_items = f"{p_text(comparison.p_better)} better", ""
+        p, p_items = f"{p_text(comparison.p_better)} (better)", ""
     return ProofView(
         against=baseline_text(comparison.baseline, comparison.baseline_steps),
         chosen=", ".join(_chosen(comparison)),

@@ -97,7 +97,7 @@ def _advice(run_id: str, worst: Standing, best: Champion | None) -> Iterator[Adv
 
     if worst.best_steps:
         before, now = at(worst.best_steps[-1]), at(worst.step)
-        yield Advice(says="Show the changed questions with both answers:", command=f"tracker compare {before} {now}")
+        yield Advice(says="Show the changed samples with both answers:", command=f"tracker compare {before} {now}")
     if best is not None and best.checkpoint.step < worst.step:
         yield Advice(says="Show the best checkpoint:", command=f"tracker report {at(best.checkpoint.step)}")
     accepted = f"tracker accept {at(worst.step)} {shlex.quote(worst.benchmark)} --reason WHY"
@@ -107,7 +107,7 @@ def _advice(run_id: str, worst: Standing, best: Champion | None) -> Iterator[Adv
 def _best(known: Conclusions) -> tuple[str, ...]:
     champion = _champion(known.champions)
     if champion is None:
-        return ("no checkpoint has scores of every benchmark",)
+        return ("no checkpoint has a score for every benchmark",)
     return f"step {champion.checkpoint.step}", one_line(champion.reason)
 
 

@@ -86,7 +86,7 @@ def _p(verdict: LatencyVerdict) -> str:
         p, which = verdict.p_slower, "slower"
     if p is None:
         return NOTHING
-    return f"{p_text(p)} {which}"
+    return f"{p_text(p)} ({which})"
 
 
 def _against(verdict: LatencyVerdict) -> str:

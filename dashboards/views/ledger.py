@@ -183,4 +183,4 @@ def _changes(benchmark: BenchmarkLedger) -> str:
     learned = sum(event.learned for event in benchmark.events)
     forgotten = sum(event.forgotten for event in benchmark.events)
     relearned = sum(event.relearned for event in benchmark.events)
-    return f"learned {learned} times, forgotten {forgotten} times, relearned {relearned} times"
+    return f"{learned} learned, {forgotten} forgotten, {relearned} relearned"

@@ -142,7 +142,7 @@ def _trust_facts(records: Sequence[EvalRecord]) -> Iterator[tuple[str, str]]:
     if trusting:
         yield ("Checkpoint code", f"trusted (serve.trust_remote_code), {_steps_text(trusting)}")
     if unpickled:
-        yield ("Pickles", f"unpickled weights (watch.allow_pickle), {_steps_text(unpickled)}")
+        yield ("Pickled weights", f"unpickled (watch.allow_pickle), {_steps_text(unpickled)}")
 
 
 def _steps_text(steps: set[int]) -> str:
@@ -190,7 +190,7 @@ def _times_text(records: Sequence[EvalRecord]) -> str:
     if not spent:
         return NOTHING
     typical = [duration_text(median(seconds)) for seconds in zip(*spent, strict=True)]
-    return "{}: loading {}, scoring {}, latency {}".format(*typical)
+    return "{}: loading {}, scoring {}, measuring latency {}".format(*typical)
 
 
 def _cost_facts(data: RunData) -> Iterator[tuple[str, str]]:

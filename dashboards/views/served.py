@@ -49,7 +49,7 @@ def _served(record: EvalRecord) -> Iterator[tuple[str, str]]:
         yield ("Certificate", f"{short}: answers bit-identical to those of a cold start")
     if engine.canaries:
         asked = count_text(len(engine.canaries), "fixed prompt")
-        yield ("Canaries", f"{asked}, answers stored with the result")
+        yield ("Output check", f"{asked}, answers stored with the result")
     if engine.device:
         gpus = f", {count_text(engine.gpus, 'GPU')}" if engine.gpus else ""
         yield ("Device", f"{one_line(engine.device)}{gpus}")

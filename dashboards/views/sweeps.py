@@ -110,7 +110,7 @@ def _cell(score: BoardScore | None) -> ScoreCell:
         score=score_text(score.mean),
         interval="" if score.low is None else f"{score_text(score.low)} to {score_text(score.high)}",
         change="" if score.change is None else signed_interval_text(score.change),
-        note="" if score.coverage >= WHOLE else f"{percent_text(score.coverage)} answered",
+        note="" if score.coverage >= WHOLE else f"{percent_text(score.coverage)} scored",
     )
 
 

@@ -12,8 +12,8 @@ WIDTH = 100
 
 HEAD = """# Commands
 
-Every command with its options. `tracker COMMAND --help` prints the same text. See also [exit codes](errors.md#exit-codes)
-and [JSON output](json.md).
+Every command with its options. `tracker COMMAND --help` prints the same text. See also
+[exit codes](errors.md#exit-codes) and [JSON output](json.md).
 
 Shell completion: add `eval "$(_TRACKER_COMPLETE=bash_source tracker)"` to `~/.bashrc`
 (for zsh, `zsh_source` in `~/.zshrc`; for fish, `_TRACKER_COMPLETE=fish_source tracker | source`).

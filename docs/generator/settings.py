@@ -13,8 +13,8 @@ from tracker.config.section import Section
 
 HEAD = """# Settings
 
-Every setting of `tracker.toml`, with its default in brackets. Paths are relative to the file; an unknown setting is an
-error. `tracker init` writes a file with all of them as comments.
+Every setting of `tracker.toml`, with its default in parentheses. Paths are relative to the file; an unknown setting is
+an error. `tracker init` writes a file with all of them as comments.
 """
 
 

@@ -78,7 +78,7 @@ def _problem(metric: Metric) -> str:
     if metric.name in NO_SHARES:
         return "is not a score from 0 to 1"
     if metric.up is None:
-        return "is unknown: not declared whether higher is better"
+        return "cannot be used: the file does not declare whether higher is better"
     mean = finite(metric.mean)
     if mean is None or 0 <= mean <= 1:
         return ""

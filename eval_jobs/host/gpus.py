@@ -50,13 +50,13 @@ def busiest_gpu_pct(environment: Mapping[str, str] | None = None) -> float:
     if not gpus:
         raise ConfigError(
             f"serve.only_when.gpu_below_pct: no visible GPU ({VISIBLE_DEVICES}={visible or 'not set'})",
-            hint="remove it on a machine without NVIDIA GPUs",
+            hint="remove this setting on a machine without NVIDIA GPUs",
         )
     silent = [gpu for gpu in gpus if gpu.busy_pct is None]
     if silent:
         raise ConfigError(
             f"serve.only_when.gpu_below_pct: GPU {silent[0].uuid} reports no utilization, as with MIG",
-            hint="remove it: a MIG slice is not shared",
+            hint="remove this setting: a MIG slice is not shared",
         )
     return max(gpu.busy_pct or 0.0 for gpu in gpus)
 

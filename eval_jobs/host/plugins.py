@@ -72,7 +72,7 @@ class Found:
             raise ConfigError(
                 f"{self.kind.setting} = `{self.point.name}` was planned with {planned or 'no version'}, but {self} "
                 "is installed here",
-                hint="install the same version on the machine that plans and on every worker",
+                hint="install the same version on the watcher's machine and on every worker",
             )
 
     def load(self) -> Any:  # noqa: ANN401 - what the caller says it is

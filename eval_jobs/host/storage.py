@@ -21,7 +21,7 @@ def is_storage_error(error: Exception) -> bool:
 
 def storage_error(folder: Path, error: OSError) -> StoreError:
     """Return the error for a folder of ours that cannot be written."""
-    return write_error(error, f"cannot write to {folder}", hint="check the folder's permissions and disk")
+    return write_error(error, f"cannot write to {folder}", hint="check the folder's permissions and its disk")
 
 
 def write_error(error: OSError, what: str, *, hint: str) -> StoreError:
@@ -34,5 +34,5 @@ def write_error(error: OSError, what: str, *, hint: str) -> StoreError:
     """
     text = f"{what}: {error.strerror or error}"
     if is_full(error):
-        return DiskFull(text, hint="free some disk space; completed work is kept")
+        return DiskFull(text, hint="free disk space; completed work is kept")
     return StoreError(text, hint=hint)

@@ -92,7 +92,7 @@ class LatencyProber:
         if waited > MAX_WAITED:
             log.warning(
                 "the probe client waited %.0f %% of the time for a CPU, so latency reads too high: "
-                "run the worker as root or with CAP_SYS_NICE, or leave a core free",
+                "run the worker as root or with CAP_SYS_NICE, or keep one CPU core free",
                 100 * waited,
             )
         return summarize(load, measurement)
@@ -131,7 +131,7 @@ class LatencyProber:
             )
             has_replied = True
         except TimeoutError as error:
-            what = f"the load {request.load.name} exceeded {self._timeout_s:g} s"
+            what = f"load {request.load.name} did not finish within {self._timeout_s:g} s"
             raise _failure(endpoint, what) from error
         except ClientEnded as error:
             if error.is_killed:
@@ -176,7 +176,7 @@ def _check(load: ProbeLoad) -> None:
     if least < 1 or load.warmup_requests < 0 or no_rate:
         raise ProbeError(
             f"invalid load {load.name}: {load}",
-            hint="set requests, concurrency, input_tokens and output_tokens to at least 1, a request_rate above 0",
+            hint="set requests, concurrency, input_tokens and output_tokens to at least 1, and request_rate above 0",
         )
 
 
@@ -203,7 +203,7 @@ def _in_flight(endpoint: Endpoint) -> int:
     try:
         status, body = request("GET", (parts.hostname or "", parts.port or 80), path, timeout_s=METRICS_TIMEOUT_S)
     except ERRORS as error:
-        log.info("no metrics from %s (%s); probing without checking that it is idle", parts.netloc, error)
+        log.info("no metrics from %s (%s); measuring latency without checking that it is idle", parts.netloc, error)
         return 0
     if status == HTTPStatus.OK:
         return requests_in_flight(body.decode(errors="replace"))

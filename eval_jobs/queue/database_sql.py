@@ -63,7 +63,8 @@ def open_database(url: str, *, password: str = "", silence_s: float = SILENCE_S)
         engine = create_engine(address)
     except ImportError as error:
         raise ConfigError(
-            f"the PostgreSQL driver is not installed: {error}", hint="pip install 'checkpoint-tracker[postgresql]'"
+            f"the PostgreSQL driver is not installed: {error}",
+            hint="install it: pip install 'checkpoint-tracker[postgresql]'",
         ) from error
     except (ArgumentError, ValueError) as error:
         raise ConfigError(
@@ -160,7 +161,7 @@ def _mapped(error: DBAPIError, where: str) -> StoreError:
     state = str(getattr(cause, "sqlstate", None) or "")
     reason = " ".join(str(cause).split())
     if state == _POSTGRES_NO_SPACE:
-        return DiskFull(f"no space left for the database {where}: {reason}", hint="free some space on its server")
+        return DiskFull(f"no space left for the database {where}: {reason}", hint="free disk space on its server")
     if state.startswith(_POSTGRES_PASSING) or _is_cut(error, state):
         return StoreUnavailable(
             f"the database {where} is not responding: {reason}", hint="check that its server is running and reachable"
@@ -176,7 +177,7 @@ def _is_cut(error: DBAPIError, state: str) -> bool:
 def _mapped_sqlite(cause: sqlite3.Error, where: str) -> StoreError:
     code = getattr(cause, "sqlite_errorcode", 0) & 0xFF  # the extended code says more than matters here
     if code in _NO_SPACE:
-        return DiskFull(f"no space left for the database {where}: {cause}", hint="free some space")
+        return DiskFull(f"no space left for the database {where}: {cause}", hint="free disk space")
     if code in _LOCKED:
         return StoreUnavailable(
             f"the database {where} has been locked by another process for {BUSY_TIMEOUT_MS // 1000} s: {cause}",

@@ -118,7 +118,7 @@ def poisoned(claim: Claim) -> PlanPoisoned:
     step = claim.plan.checkpoint.step
     if len(claim.crashes) < MAX_CRASHES:
         return PlanPoisoned(
-            f"step {step}: {claim.stalled} consecutive workers were killed before another answer",
+            f"step {step}: {claim.stalled} consecutive workers were killed before they completed another answer",
             hint="find out what kills them, then evaluate the checkpoint with `tracker evaluate`",
         )
     ends = [(crash.worker, progress_text(crash.progress) or "the start") for crash in claim.crashes]

@@ -68,13 +68,13 @@ class ServeSettings:
     port: Annotated[int, Bounds(ge=0, le=65535)] = 0
     """vllm: port on 127.0.0.1; 0 selects a free port."""
     startup_timeout_s: Annotated[float, Bounds(gt=0)] = 600.0
-    """Seconds until the engine must be ready."""
+    """Maximum startup time of the engine, in seconds."""
     trust_remote_code: bool = False
     """vllm: execute Python code contained in a checkpoint. Enable this only for code you trust."""
     base_url: str = ""
     """remote: base URL, such as `http://gpu7:8000/v1`."""
     model: str = ""
-    """remote: model name; `{step}` and `{run}` are substituted. Empty: the only model of the server."""
+    """remote: model name; `{step}` and `{run}` are substituted. Empty: the server's only model."""
     api_key_env: str = ""
     """remote: environment variable that contains the API key (never the key itself)."""
     swap: SwapPolicy = SwapPolicy.AUTO

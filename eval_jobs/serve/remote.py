@@ -126,7 +126,8 @@ def chosen_model(wanted: str, offered: tuple[str, ...], *, url: str) -> str:
         if wanted in offered:
             return wanted
         raise WrongModel(
-            f"{url} does not serve {wanted} (available: {listed})", hint="correct serve.model, or load it there"
+            f"{url} does not serve {wanted} (available: {listed})",
+            hint="correct serve.model, or load the model on that server",
         )
     if len(offered) == 1:
         return offered[0]
@@ -174,7 +175,7 @@ def _mapped(error: openai.OpenAIError, url: str, variable: str) -> TrackerError:
         which = f"the API key in {variable}" if variable else "requests without an API key"
         return ConfigError(
             f"{url} rejects {which} (HTTP {error.status_code})",
-            hint="put a valid key into an environment variable and name that variable as serve.api_key_env",
+            hint="put a valid key into an environment variable and set serve.api_key_env to its name",
         )
     if isinstance(error, openai.NotFoundError):
         return WrongModel(f"{url}/models does not exist (HTTP 404)", hint="check that serve.base_url ends in /v1")

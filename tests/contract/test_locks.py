@@ -192,7 +192,7 @@ def test_a_run_whose_name_looks_like_a_sub_folder_of_another_is_refused(
     one, other, unlike = SqlLead(engine, first, "/a"), SqlLead(engine, second, "/b"), SqlLead(engine, "ab", "/c")
     assert one.take(NOW)
     for _ in range(2):
-        with pytest.raises(ConfigError, match=r"cannot keep .* in one database"):
+        with pytest.raises(ConfigError, match=r"runs .* and .* cannot share a database"):
             other.take(NOW)
     assert unlike.take(NOW)
     one.release()

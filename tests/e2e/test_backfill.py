@@ -67,11 +67,11 @@ def test_the_ends_come_first_and_every_question_is_asked_once(tmp_path: Path) ->
         assert script.order == [100, 500, 300, 200, 400]
         assert reported(tmp_path) == list(STEPS)
         assert max(script.asked.values()) == 1
-        assert re.search(r"backfill 5 checkpoints in .*out; ends first", said)
+        assert re.search(r"backfill 5 checkpoints in .*out; first and last first", said)
         assert re.search(r"progress [1-4] of 5 done, about \S+ \S+ left", said)
         assert "5 of 5 done" in said
         again = tracker(tmp_path, "backfill", "--order", "bisect")
-        assert ", 5 already evaluated; ends first" in again
+        assert ", 5 already evaluated; first and last first" in again
         assert script.asked.total() == 2 * ROWS * len(STEPS)
 
 
@@ -115,8 +115,8 @@ def test_a_checkpoint_that_cannot_be_read_is_a_gap(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["nowhere"], "nowhere not found"),
-        (["empty"], "holds no checkpoint named like checkpoint-*"),
-        (["--steps", "9000:"], "holds no checkpoint of these steps"),
+        (["empty"], "no checkpoint matches checkpoint-* in "),
+        (["--steps", "9000:"], "no checkpoint with these steps matches checkpoint-* in "),
         (["--steps", "a:b"], "invalid range --steps a:b"),
     ],
 )

@@ -60,7 +60,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterato
         _interrupt(folder, script)
         write_checkpoint(folder / "out" / "checkpoint-200", seed=200)
         said = tracker(folder, "watch", "--until-idle")
-        assert "repeated step 100  repeating the evaluation flips: sums 20 % of the samples" in said
+        assert "noise step 100  repeating the evaluation flips: sums 20 % of the samples" in said
         assert "sums is too noisy" in said
         yield folder
 
@@ -74,7 +74,7 @@ def _interrupt(folder: Path, script: Script) -> None:
     assert code == 130, said
     assert "step 100 of r: sums and facts, evaluated twice" in said
     assert "two evaluations of the whole suite" in said
-    assert "`tracker calibrate` or `tracker watch` continues" in said
+    assert "run `tracker calibrate` again, or `tracker watch`, to continue" in said
 
 
 def test_an_interrupted_calibration_asked_every_question_once_in_each_pass(project: Path, script: Script) -> None:
@@ -99,7 +99,7 @@ def test_history_compare_and_report_show_what_repetition_does(project: Path) -> 
     assert f"sums 20 % of the samples; facts none of 60 samples (95 % CI up to {100 * exact:.1f} %)" in said
     assert "sums is too noisy" in said
     said = " ".join(tracker(project, "compare", "100", "200").split())
-    assert "sums: repeating the evaluation flips 20 % of the samples, ±0." in said
+    assert "sums: repeating the evaluation flips 20 % of the samples, score ±0." in said
     assert "not calibrated" not in said
     tracker(project, "report")
     page = next((project / ".tracker" / "reports").glob("*.html")).read_text()

@@ -55,7 +55,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, server: OpenAIServer) -> P
     serve = f'[serve]\nengine = "remote"\nbase_url = "{server.base_url}"\nmodel = "step-{{step}}"'
     config.write_text(config.read_text().replace("[serve]", serve))
     said = tracker(folder, "watch", "--until-idle")
-    assert all(f"found step {step}" in said and f"judged step {step}" in said for step in STEPS)
+    assert all(f"found step {step}" in said and f"evaluated step {step}" in said for step in STEPS)
     return folder
 
 
@@ -139,7 +139,7 @@ def test_accept_ends_the_loss_and_makes_its_level_the_new_normal(project: Path) 
 
 def test_a_second_watch_has_nothing_to_do(project: Path, server: OpenAIServer) -> None:
     before = len(server.requests)
-    assert "judged step" not in tracker(project, "watch", "--until-idle")
+    assert "evaluated step" not in tracker(project, "watch", "--until-idle")
     assert len(server.requests) == before
 
 

@@ -71,7 +71,7 @@ def test_screens_ask_a_part_and_a_suspicious_one_the_rest_once(project: Path, sc
     shown = tracker(project, "history")
     assert "1.000*" in shown
     assert "regressed" in shown
-    assert "* screened only: 5 of 14 results, saved 200 samples" in shown
+    assert "* screened only: 5 of 14 results, which saved 200 samples" in shown
 
 
 def test_bisect_places_the_loss_among_checkpoints_that_nobody_had_seen(project: Path, script: Script) -> None:

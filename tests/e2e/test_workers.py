@@ -121,7 +121,7 @@ def test_two_workers_on_postgresql_carry_out_every_plan_once_and_store_no_passwo
         server.requests.clear()
         watch = site.start("watch.out", "watch", "--until-idle", "--workers", "0", RUNS_PASSWORD=SECRET)
         site.until(
-            lambda: "no local worker: start `tracker worker --config tracker.toml`" in site.said("watch.out"),
+            lambda: "none here: start `tracker worker --config tracker.toml`" in site.said("watch.out"),
             "it says so",
         )
         one = site.start("one.out", "worker", RUNS_PASSWORD=SECRET)
@@ -234,7 +234,7 @@ def test_a_worker_that_sees_no_checkpoint_leaves_the_plans_to_others(tmp_path: P
     queue.add(plan, now=NOW)
     try:
         worker = site.start("worker.out", "worker")
-        site.until(lambda: "not visible on this machine" in site.said("worker.out"), "it says what it does not see")
+        site.until(lambda: "not found on this machine" in site.said("worker.out"), "it says what it does not see")
         assert worker.stop() == 0
     finally:
         site.close()

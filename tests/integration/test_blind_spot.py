@@ -43,7 +43,7 @@ def test_too_few_answers_are_a_missing_verdict_that_is_told_as_a_blind_spot(tmp_
     (verdict,) = report.verdicts
     assert verdict.word is VerdictWord.MISSING
     assert verdict.coverage == (COUNT - REFUSED) / COUNT
-    assert f"only {COUNT - REFUSED} of {COUNT} samples scored (80.0%, 95% required)" in reason_text(verdict)
+    assert f"only {COUNT - REFUSED} of {COUNT} samples scored (80.0 %, 95 % required)" in reason_text(verdict)
     assert "maximum context length" in reason_text(verdict)
     (alert,) = fakes.alerting.alerts
     assert (alert_subject_text(alert.subject), alert.state) == ("sums", AlertState.FIRING)

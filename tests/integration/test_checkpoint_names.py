@@ -128,6 +128,6 @@ def test_every_command_that_takes_a_checkpoint_reads_the_same_names(folder: Path
     said = tracker(folder, "gate", "latest", "--baseline", "models:/sft@champion", "--format", "text", code=1)
     assert "tiny-forgetting@1000 against tiny-forgetting@600" in said
     said = tracker(folder, "accept", "models:/sft@champion", "facts", "--reason", "as planned")
-    assert "accepted facts of tiny-forgetting at step 600" in said
+    assert "accepted the score of facts in tiny-forgetting at step 600" in said
     said = tracker(folder, "calibrate", "models:/sft@champion", code=2)  # its pin was never made
     assert "600" in said

@@ -131,7 +131,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, runs: Path) -> Iterator[Conta
         started.start("watch")  # by its restart policy, again and again; the worker has waited
         started.until(lambda: started.is_healthy("mlflow"), "MLflow is healthy", every_s=ASKING_S)
         assert started.once("mlflow-user") == "the user tracker is made\n"
-        started.until(lambda: "judged step 100" in started.said("watch"), "the first checkpoint is judged")
+        started.until(lambda: "evaluated step 100" in started.said("watch"), "the first checkpoint is judged")
         yield started
 
 
@@ -164,7 +164,7 @@ def test_what_started_before_postgresql_says_so_and_works_when_it_is_there(site:
     assert "finished" in after
     said = site.said("watch")
     assert said.startswith("error E-STORE-AWAY")
-    assert said.index("watching /runs/my-run") < said.index("judged step 100")
+    assert said.index("watching /runs/my-run") < said.index("evaluated step 100")
 
 
 def test_no_service_runs_as_root_or_shows_a_secret(site: Containers) -> None:
@@ -195,7 +195,7 @@ def test_weights_that_are_not_quantised_are_refused_and_vllm_alone_spoils_those_
     port, model, started_on = (command[command.index(f"--{n}") + 1] for n in ("port", "served-model-name", "model"))
     arguments = (server.environ()[KEY_VARIABLE], port, model, started_on, "/runs/whole", str(len(VOCABULARY)))
     refused, *said = site.run("worker", "/opt/tracker/bin/python", "-c", WITHOUT_US, *arguments).splitlines()
-    assert re.search(r"refused: .*the tensor .*_proj\.weight is F32 .* and was I8", refused)
+    assert re.search(r"refused: .*the tensor .*_proj\.weight is F32 .*, was I8", refused)
     assert said == [
         "answers as before: True",
         *["loaded by vLLM alone: True answers as a cold start: False"] * 2,

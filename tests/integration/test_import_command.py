@@ -75,7 +75,7 @@ def test_means_alone_are_suspect_at_most_and_every_page_says_why(home: Path) -> 
     assert words(home, "copa")[9000] == "suspect"
     refused = " ".join(tracker(home, "compare", "3000", "9000", code=3).split())
     assert "0.900" in refused
-    assert "imported without samples, cannot be paired" in refused
+    assert "imported without samples, so they cannot be paired" in refused
     assert "imported without samples, no forgetting analysis: " in tracker(home, "forgetting")
     assert Path(tracker(home, "report").strip()).is_file()
 

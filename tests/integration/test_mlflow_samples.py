@@ -155,8 +155,8 @@ def test_the_command_prints_a_link_for_each_page_and_the_second_call_the_same_on
     links = [line.strip() for line in first.output.splitlines() if "evaluation-runs" in line]
     # `facts` and `sums` were lost, `reversal` was gained.
     assert len(set(links)) == len(links) == 6
-    assert "while `tracker ui` runs" in first.output
-    assert "facts: all 6 questions" in first.output
+    assert "(start `tracker ui` to open the links):" in first.output
+    assert "facts: all 6 samples" in first.output
 
 
 def test_where_nothing_is_written_to_mlflow_the_command_says_so(project: Path, tmp_path: Path) -> None:

@@ -100,16 +100,16 @@ def test_what_the_judge_says_is_shown_with_its_evidence(page: Page, judged_repor
     page.goto(judged_report.as_uri())
     wait_for_texts(
         page,
-        "trivia / history was forgotten since step 600; answers to sums got longer since step 700.",
+        "trivia / history was forgotten since step 600; answers to sums have become longer since step 700.",
         "△ recovered",
         "mean of 10, best of 12 blocks",
         "samples only 4.4e-09",
         "minimum detectable loss: 0.084, mean of four: 0.048",
         "sums, output length",
         "level of step 800 accepted on 2026-03-15: the data mix changed on purpose",
-        "recovered at step 1000, below until step 800",
+        "recovered at step 1000, last below the baseline at step 800",
         "Latency verdicts at step 1000.",
-        "2.2e-09 slower",
+        "2.2e-09 (slower)",
     )
     tables = page.locator(".scroll:visible").all()
     assert len(tables) >= 7

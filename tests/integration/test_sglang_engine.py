@@ -71,7 +71,7 @@ def test_the_first_swap_is_compared_with_a_cold_start_and_the_next_ones_are_swap
     assert (first.name, first.version, first.load_method) == ("sglang", "0.0.stand-in", "cold")
     second = bench.serve(2)
     assert second.load_method == "cold"
-    assert "bitwise equal to a cold start, now certified" in second.load_reason
+    assert "bit-identical to a cold start, now certified" in second.load_reason
     third = bench.serve(3)
     assert (third.load_method, third.certificate != "") == ("swap", True)
     assert third.canaries != second.canaries
@@ -125,8 +125,8 @@ def test_the_model_is_asked_for_under_the_name_that_it_has_after_an_update(bench
         ("no-flush", "failed to flush its cache"),
         ("no-pause", "cannot be paused"),
         ("no-update", "cannot update weights from a folder"),
-        ("does-nothing", "bitwise equal to those of the weights"),
-        ("remembers", "bitwise equal to those of the weights"),
+        ("does-nothing", "bit-identical to those of the weights"),
+        ("remembers", "bit-identical to those of the weights"),
         ("nan", "NaN or Inf"),
     ],
 )

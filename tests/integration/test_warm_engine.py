@@ -67,7 +67,7 @@ def test_the_second_checkpoint_certifies_by_a_cold_start_and_from_then_on_weight
     first, second, third = (bench.serve(bench.full(seed)) for seed in (1, 2, 3))
     assert [info.load_method for info in (first, second, third)] == ["cold", "cold", "swap"]
     assert first.load_reason == "no engine was running"
-    assert "not certified yet; bitwise equal to a cold start, now certified" in second.load_reason
+    assert "not certified yet; bit-identical to a cold start, now certified" in second.load_reason
     assert third.certificate
     assert third.certificate in third.load_reason
     assert (first.certificate, second.certificate) == ("", "")
@@ -128,7 +128,7 @@ def test_a_checkpoint_that_answers_nan_is_served_and_proves_nothing(bench: Bench
     infos = [bench.serve(bench.full(seed), args=("--stand-in", "nan")) for seed in (1, 2)]
     assert [info.load_method for info in infos] == ["cold", "cold"]
     # What NaN left in the engine's cache outlives a swap.
-    assert infos[1].load_reason == "the last checkpoint failed on the canary prompts"
+    assert infos[1].load_reason == "the last checkpoint failed on the fixed prompts"
     assert not list(work_dir.glob("certificates/*"))
 
 
@@ -243,7 +243,7 @@ def test_quantised_weights_are_never_swapped(bench: Bench) -> None:
     quantised = {"quantization_config": {"quant_method": "compressed-tensors"}}
     bench.serve(bench.full(1, config=quantised))
     info = bench.serve(bench.full(2, config=quantised))
-    assert info.load_reason == "its weights cannot be swapped: it is quantised (compressed-tensors)"
+    assert info.load_reason == "its weights cannot be swapped: it is quantized (compressed-tensors)"
 
 
 def test_weights_that_changed_since_they_were_pinned_are_not_served_as_that_checkpoint(bench: Bench) -> None:

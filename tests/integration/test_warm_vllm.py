@@ -42,7 +42,7 @@ def adapters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
 
 def test_the_second_checkpoint_certifies_and_the_others_are_swapped_in(plain: Series) -> None:
     assert plain.methods == ["cold", "cold", "swap", "swap", "swap"]
-    assert "bitwise equal to a cold start" in plain.infos[1].load_reason
+    assert "bit-identical to a cold start" in plain.infos[1].load_reason
     ((_, proof),) = every_proof(plain.work_dir / "certificates")
     assert proof.is_certificate
     assert {info.certificate for info in plain.infos[2:]} == {proof.kind.id}

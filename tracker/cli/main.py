@@ -44,14 +44,14 @@ GROUPS = {
         "history": "Show scores and verdicts by step.",
         "compare": "Compare two checkpoints sample by sample.",
         "forgetting": "Show what a run forgot, with the lost samples.",
-        "costs": "Show time, tokens and GPU time of every checkpoint.",
+        "costs": "Show time, tokens and GPU time for every checkpoint.",
         "report": "Write a self-contained HTML report.",
-        "ui": "Start MLflow on this project's results.",
+        "ui": "Start MLflow with this project's results.",
     },
     "Decide": {
         "gate": "Decide whether a candidate may replace a baseline.",
-        "bisect": "Find the step at which a benchmark was lost.",
-        "accept": "Accept the current score of a benchmark as its new baseline.",
+        "bisect": "Find the step at which the score of a benchmark dropped.",
+        "accept": "Accept the score of a checkpoint as the new baseline.",
     },
     "Operate": {
         "alerts": "List open alerts and their delivery; test a channel.",

@@ -18,6 +18,9 @@ Answer = TypeVar("Answer")
 Answer_co = TypeVar("Answer_co", covariant=True)
 Parameters = ParamSpec("Parameters")
 
+FILE = click.Path(path_type=Path, dir_okay=False)
+COUNT = click.IntRange(min=0)
+
 JSON_SCHEMA_VERSION = 1
 """Of what `--json` prints: it rises when a field is renamed, removed or changes its meaning, not when one is added."""
 
@@ -47,7 +50,7 @@ def config_option(function: Callable[Parameters, Answer]) -> Callable[Parameters
     return click.option(
         "--config",
         "config_path",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=FILE,
         default=Path(DEFAULT_NAME),
         show_default=True,
         help="Project configuration.",
@@ -57,7 +60,7 @@ def config_option(function: Callable[Parameters, Answer]) -> Callable[Parameters
 def workers_option(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
     """Add `--workers`."""
     return click.option(
-        "--workers", type=click.IntRange(0), default=1, show_default=True, help="Number of local workers (0: none)."
+        "--workers", type=COUNT, default=1, show_default=True, help="Number of local workers (0: none)."
     )(function)
 
 

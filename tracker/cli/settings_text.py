@@ -43,7 +43,7 @@ def commented_toml(chosen: Mapping[str, tuple[Values, ...]]) -> str:
     Args:
         chosen: settings by table name, one mapping for each time the table appears.
     """
-    lines = ["# Configuration of checkpoint-tracker. Commented settings show their defaults."]
+    lines = ["# Configuration of checkpoint-tracker. Commented-out settings show their defaults."]
     for table in tables():
         given = chosen.get(table.name, ())
         off = "" if given or not table.is_one_of_several else "# "

@@ -28,7 +28,7 @@ _OF_MAIL = ("host", "port", "security", "sender", "recipients")
 
 
 class ChannelSection(Section):
-    """A notification channel. Its address and key are secrets: keep them in the environment or in a file."""
+    """An alert channel. Its address and key are secrets: keep them in the environment or in a file."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
     """Name of the channel in `tracker alerts`."""
@@ -47,7 +47,7 @@ class ChannelSection(Section):
     secret_file: Path | None = None
     """File with that secret in its first line."""
     user: str = ""
-    """User name for the mail server or the Alertmanager."""
+    """User name for the mail server or Alertmanager."""
     host: str = ""
     """Mail server."""
     port: int | None = Field(default=None, ge=1, le=65535)
@@ -59,7 +59,7 @@ class ChannelSection(Section):
     recipients: tuple[str, ...] = ()
     """Recipient addresses."""
     options: Options = Field(default={})
-    """Settings of a plugin channel, which has no others."""
+    """Settings of a plugin channel, which uses no others except `name` and `kind`."""
 
     @property
     def is_mail(self) -> bool:
@@ -88,9 +88,9 @@ class ChannelSection(Section):
         given = sorted(self.model_fields_set - {"name", "kind", "options"})
         if self.is_plugin and given:
             known = ", ".join(ChannelKind)
-            raise ValueError(f"unknown kind {self.kind} (known: {known}); a plugin channel does not support {given[0]}")
+            raise ValueError(f"unknown kind {self.kind} (known: {known}); for a plugin channel, remove {given[0]}")
         if self.options and not self.is_plugin:
-            raise ValueError(f"options are for plugin channels, and {self.kind} is built in")
+            raise ValueError(f"{self.kind} is a built-in channel: remove options")
         return self
 
     @field_validator("url")

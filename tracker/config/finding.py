@@ -44,7 +44,7 @@ class RunSection(Section):
             except ConfigError as error:
                 raise ValueError(error.hint) from error
         if self.options and not self.source:
-            raise ValueError("options are for a plugin source: set source")
+            raise ValueError("options require a plugin source: set source, or remove options")
         return self
 
     @property

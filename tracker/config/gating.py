@@ -80,7 +80,7 @@ class GateSection(Section):
     """Requirements of `tracker gate`. These tables may also be in a separate file for `--policy`."""
 
     alpha: float = Field(default=GatePolicy.alpha, gt=0, lt=0.5)
-    """Family-wise error rate over the required benchmarks: probability of a regression result without a loss."""
+    """Family-wise error rate over the required benchmarks: probability of REGRESSION if no benchmark has a loss."""
     min_effect: float | None = Field(
         default=None,
         ge=SMALLEST_EFFECT,
@@ -115,7 +115,7 @@ class GateSection(Section):
 
     @model_validator(mode="after")
     def _no_time_has_two_limits(self) -> GateSection:
-        times = [f"{one.quantile} of {one.metric} at load {one.load}" for one in self.latency]
+        times = [f"{one.quantile} of {one.metric} under load {one.load}" for one in self.latency]
         if twice := named_twice(times):
             raise ValueError(f"{twice} has two limits: remove one")
         return self

@@ -14,8 +14,8 @@ class PolicySection(Section, PolicySettings):
     """Error rates and thresholds of verdicts."""
 
     baseline: str = ""
-    """`RUN@STEP` of an evaluated checkpoint to compare every checkpoint with, in addition: the base model or
-    the best of another run."""
+    """`RUN@STEP` of an evaluated checkpoint, such as the base model or the best checkpoint of another run. Every
+    checkpoint is also compared with it."""
 
     @field_validator("baseline")
     @classmethod
@@ -47,7 +47,7 @@ class TrackingSection(Section):
     experiment: str = ""
     """MLflow experiment. Default: the run's name."""
     run_id: str = ""
-    """ID of the trainer's MLflow run to write to. Default: found by its output folder."""
+    """ID of the trainer's MLflow run to write to. Default: the run that logged the same output folder."""
     username: str = ""
     """User name for the MLflow server, with `password_file`. Default: MLFLOW_TRACKING_USERNAME."""
     password_file: Path | None = None

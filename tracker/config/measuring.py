@@ -45,7 +45,7 @@ _MEMORY_SHARE = "--gpu-memory-utilization"
 
 
 class OnlyWhenSection(Section, OnlyWhen):
-    """Conditions for starting an evaluation; a started one always finishes. `tracker evaluate` ignores them."""
+    """Conditions for starting an evaluation. Once started, it always finishes. `tracker evaluate` ignores them."""
 
     @model_validator(mode="after")
     def _hours_can_be_read(self) -> OnlyWhenSection:
@@ -89,13 +89,13 @@ class ServeSection(Section, ServeSettings):
     @model_validator(mode="after")
     def _options_are_for_others(self) -> ServeSection:
         if self.options and isinstance(self.engine, EngineKind):
-            raise ValueError(f"options are for plugin engines, and {self.engine} is built in")
+            raise ValueError(f"{self.engine} is a built-in engine: remove options")
         return self
 
     @field_validator("base_url")
     @classmethod
     def _address_holds_no_key(cls, value: str) -> str:
-        return without_key(value, instead="set serve.api_key_env to an environment variable")
+        return without_key(value, instead="set serve.api_key_env to the name of an environment variable")
 
     @model_validator(mode="after")
     def _remote_needs_an_address(self) -> ServeSection:
@@ -123,7 +123,7 @@ class ServeSection(Section, ServeSettings):
 
 
 class ScreenSection(Section):
-    """Evaluate a subset of each benchmark first, the rest only if it looks suspicious. Off while both sizes are 0.
+    """Evaluate a part of each benchmark first, and the rest only if a loss is suspected. Off while both sizes are 0.
 
     docs/how-to/screening.md says what that costs in what is found.
     """
@@ -187,7 +187,7 @@ class BenchmarkSection(Section, BenchmarkSettings):
     @model_validator(mode="after")
     def _options_are_for_others(self) -> BenchmarkSection:
         if self.options and self.evaluator == EVALSCOPE:
-            raise ValueError("options are for other evaluators than EvalScope: set evaluator")
+            raise ValueError("EvalScope does not use options: set evaluator, or remove options")
         return self
 
     @property
@@ -240,9 +240,10 @@ class ProbeSection(Section, LoadSettings):
     enabled: bool = True
     """Measure latency at every checkpoint."""
     reference: str = ""
-    """Reference checkpoint for latency verdicts, measured in alternation: `first` (the run's first checkpoint)
-    or a path. Costs two more weight loads per checkpoint. Medians require `requests` >= 50, 95th percentiles >= 100
-    (each is sent twice). Empty: compared with earlier checkpoints, and verdicts are `suspect` at most."""
+    """Reference checkpoint for latency verdicts, measured alternately with each checkpoint: `first` (the run's
+    first checkpoint) or a path. Costs two more weight loads per checkpoint. Medians require `requests` >= 50, 95th
+    percentiles >= 100 (each is sent twice). Empty: each checkpoint is compared with earlier ones, and verdicts are
+    `suspect` at most."""
 
     def to_loads(self) -> tuple[ProbeLoad, ...]:
         """Return the loads, none when the probe is off."""

@@ -37,7 +37,7 @@ def checked_name(name: str) -> str:
         ValueError: it cannot be one.
     """
     if not _NAME.fullmatch(name):
-        raise ValueError("a name consists of letters, digits, dots, dashes and underscores")
+        raise ValueError("a name may contain only letters, digits, dots, dashes and underscores")
     return name
 
 

@@ -45,9 +45,7 @@ def without_key(url: str, *, instead: str) -> str:
     # A database is asked for as somebody; over HTTP a user's name alone may be a token.
     has_key = ":" in user or (bool(separator) and scheme.startswith("http"))
     if has_key or _KEY_IN_QUERY.search(query):
-        raise ValueError(
-            f"it contains a key or password: remove it, {instead}, and rotate the credential: it has been exposed"
-        )
+        raise ValueError(f"it contains a key or password: remove it ({instead}) and rotate the exposed credential")
     return url
 
 

@@ -32,9 +32,9 @@ class MatrixSection(Section):
     temperature: tuple[Temperature, ...] = ()
     """Sampling temperatures, such as `[0.0, 0.7, 1.0]`."""
     top_p: tuple[Share, ...] = ()
-    """Nucleus sampling probability."""
+    """Nucleus sampling probabilities."""
     top_k: tuple[int, ...] = ()
-    """-1: off."""
+    """Numbers of most likely tokens to sample from; -1: all."""
     seed: tuple[int, ...] = ()
     """Random seeds, to measure sampling noise at a temperature above 0."""
     max_tokens: tuple[Length, ...] = ()
@@ -88,21 +88,21 @@ class LoadSection(Section, RequestSettings):
 
 
 class EndpointSection(Section):
-    """An external model server to evaluate beside the checkpoints."""
+    """An external model server to evaluate alongside the checkpoints."""
 
     name: str = Field(min_length=1, max_length=100)
     """Name in results."""
     base_url: str = Field(min_length=1)
-    """`http://host:8000/v1`."""
+    """Base URL, such as `http://host:8000/v1`."""
     model: str = ""
-    """Model name. Empty: the only model of the server."""
+    """Model name. Empty: the server's only model."""
     api_key_env: str = ""
     """Environment variable that contains the API key, on every worker."""
 
     @field_validator("base_url")
     @classmethod
     def _address_holds_no_key(cls, value: str) -> str:
-        return without_key(value, instead="set api_key_env to an environment variable")
+        return without_key(value, instead="set api_key_env to the name of an environment variable")
 
     def to_other_model(self) -> OtherModel:
         """Return the record for the matrix."""
@@ -122,8 +122,8 @@ class ScheduleSection(Section):
     time_zone: str = "UTC"
     """Time zone of `cron`, such as `Europe/Berlin`."""
     missed: Missed = Missed.ONCE
-    """Scheduled times missed while `tracker watch` was not running. `once`: one sweep run at the next start.
-    `skip`: none."""
+    """What to do about scheduled times missed while `tracker watch` was not running. `once`: one sweep run at the
+    next start. `skip`: nothing."""
     checkpoints: tuple[str, ...] = Field(default=("latest",), description=f"Checkpoints to evaluate: {FORMS}.")
     benchmarks: tuple[str, ...] | None = None
     """Names of [[benchmark]] tables. Default: all, or only the [[schedule.benchmark]] tables if there are any.
@@ -131,10 +131,10 @@ class ScheduleSection(Section):
     again: bool = False
     """Evaluate checkpoints again in every sweep run. Endpoints are always evaluated again."""
     max_evaluations: Length = 200
-    """Maximum number of evaluations (targets x variants) per sweep run. A larger one is refused."""
+    """Maximum number of evaluations (targets x variants) per sweep run. A larger sweep run is refused."""
     matrix: MatrixSection = MatrixSection()
     prompts: dict[str, str] = Field(default={})
-    """Prompt templates by name. An empty text is the benchmark's own prompt."""
+    """Prompt templates by name. An empty string selects the benchmark's own prompt."""
     load: LoadSection = LoadSection()
     endpoint: tuple[EndpointSection, ...] = ()
     benchmark: tuple[BenchmarkSection, ...] = ()
@@ -164,7 +164,7 @@ class ScheduleSection(Section):
         if not self.checkpoints and not self.endpoint:
             raise ValueError(f"sweep {self.name} has no target: set checkpoints, or add a [[schedule.endpoint]]")
         if named_twice(one.name for one in self.endpoint):
-            raise ValueError(f"sweep {self.name} has two endpoints with the same name")
+            raise ValueError(f"sweep {self.name} has two endpoints with the same name: rename one")
         return self
 
     @model_validator(mode="after")
@@ -172,7 +172,7 @@ class ScheduleSection(Section):
         if self.asks_no_benchmark() and not self.load.to_loads():
             raise ValueError(f"sweep {self.name} measures nothing: set benchmarks, or loads in [schedule.load]")
         if self.asks_no_benchmark() and self.matrix.axes():
-            raise ValueError(f"sweep {self.name} has a matrix but no benchmarks")
+            raise ValueError(f"sweep {self.name} has a matrix but no benchmarks: set benchmarks, or remove the matrix")
         return self
 
     @model_validator(mode="after")

@@ -166,7 +166,7 @@ class Journal:
         if len(self.newly_doubtful) > MAX_DOUBTFUL * self.planned:
             raise EndpointFailed(
                 f"{len(self.doubtful)} of {self.planned} requests of `{self.name}` got no valid response: {details[0]}",
-                hint="read the server log; set suite.request_timeout_s higher if the server is slow",
+                hint="read the server log; increase suite.request_timeout_s if the server is slow",
             )
 
     def stopped(self, error: EndpointFailed | EndpointRefused, base_url: str) -> TrackerError:

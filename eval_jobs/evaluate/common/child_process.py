@@ -145,7 +145,8 @@ class ChildProcess:
             )
         except OSError as error:
             raise EvaluatorDied(
-                f"cannot start the evaluator with {command[0]}: {error.strerror}", hint="check that interpreter"
+                f"cannot start the evaluator with {command[0]}: {error.strerror}",
+                hint="check that this interpreter exists and is executable",
             ) from error
 
     def _read(self) -> None:

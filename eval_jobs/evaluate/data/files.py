@@ -72,7 +72,7 @@ def read_items(benchmark: Benchmark) -> tuple[Item, ...]:
         raise BadData(f"benchmark `{benchmark.name}` has no data", hint="set data to the path of a JSONL file")
     path = Path(benchmark.data)
     if path.is_dir():
-        raise BadData(f"{path} is a folder", hint=f"`{benchmark.adapter}` reads one JSONL file")
+        raise BadData(f"{path} is a folder", hint="set data to the path of a JSONL file")
     read = exact_item if benchmark.adapter == EXACT else choice_item
     items = []
     for numbered in read_rows(path):

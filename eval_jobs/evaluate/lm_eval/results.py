@@ -77,7 +77,7 @@ def _check_version(document: Fields, benchmark: Benchmark) -> None:
     if program is not None and wrote != program.version:
         raise ConfigError(
             f"`{benchmark.name}` was planned with {program.version}, but evaluated with {wrote}",
-            hint="restart tracker on every machine: lm-eval was updated in the meantime",
+            hint="restart the tracker on every machine: lm-eval was updated in the meantime",
         )
 
 
@@ -103,7 +103,10 @@ def _metric(document: Fields, task: str, benchmark: Benchmark) -> Metric:
         raise EvaluateError(f"`{task}` has no score: {problem}", hint="choose another task") from problem
     if wanted and wanted not in (metric.name, metric.key):
         known = ", ".join(one.key for one in metrics_of(document, entry, task))
-        raise EvaluateError(f"`{task}` has no metric `{wanted}` that is a score", hint=f"it reports {known}")
+        raise EvaluateError(
+            f"`{task}` has no metric `{wanted}` that is a score",
+            hint=f"set options.{METRIC} to one that it reports: {known}",
+        )
     if metric.up is not benchmark.higher_is_better:
         better, setting = ("higher", "true") if metric.up else ("lower", "false")
         raise EvaluateError(

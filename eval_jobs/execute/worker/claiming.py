@@ -40,7 +40,7 @@ class PinVisibility:
         if run_id not in self._reported:
             self._reported.add(run_id)
             log.warning(
-                "run %s: checkpoints not visible on this machine (%s); leaving its plans to other workers, "
+                "run %s: checkpoints not found on this machine (%s); leaving its plans to other workers, "
                 "checking again every %.0f s",
                 run_id,
                 path,

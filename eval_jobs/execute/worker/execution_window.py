@@ -113,7 +113,7 @@ class ExecutionWindow:
         if hours is None or hours.has(now):
             return ""
         opens = hours.next_opening(now)
-        when = f"until {opens.astimezone(hours.zone):%H:%M} {only_when.time_zone}" if opens else "for its hours"
+        when = f"until {opens.astimezone(hours.zone):%H:%M} {only_when.time_zone}" if opens else "for the allowed hours"
         return f"waiting {when} (serve.only_when.hours = {only_when.hours})"
 
     def _gpu(self, only_when: OnlyWhen) -> str:

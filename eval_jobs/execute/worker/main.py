@@ -123,7 +123,9 @@ def work(worker: Worker) -> None:
         if claim is None:
             continue
         plan = claim.plan
-        log.info("claimed plan %s: %s step %d, try %d", plan.id, plan.suite.name, plan.checkpoint.step, tries(claim))
+        log.info(
+            "claimed plan %s: %s step %d, attempt %d", plan.id, plan.suite.name, plan.checkpoint.step, tries(claim)
+        )
         try:
             carry_out(claim, worker)
         except LeaseLost:
@@ -157,7 +159,7 @@ def carry_out(claim: Claim, worker: Worker) -> None:
                 if again:
                     worker.tools.engine.close()  # it may be the engine's fault: the next try gets another one
                     # Held while waiting, so that no other worker uses up the tries on a server that is restarting.
-                    why = f"some measurements failed; waiting before try {tries(claim) + 1}"
+                    why = f"some measurements failed; waiting before attempt {tries(claim) + 1}"
                     heartbeat.show(Progress(stage=Stage.EVALUATING, note=why))
                     clock.sleep(retry_delay_s(tries(claim)))
         except Stopped:

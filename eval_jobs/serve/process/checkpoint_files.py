@@ -14,7 +14,8 @@ def require_folders(checkpoint: Checkpoint) -> None:
     """Raise CheckpointNotFound when the checkpoint or its base is gone, before an engine spends 20 s on it."""
     if not Path(checkpoint.uri).is_dir():
         raise CheckpointNotFound(
-            f"no checkpoint at {checkpoint.uri}", hint="it was moved or deleted after its evaluation was planned"
+            f"no checkpoint at {checkpoint.uri}",
+            hint="restore it: it was moved or deleted after its evaluation was planned",
         )
     base = checkpoint.base_model
     # A relative one may be a name in the Hugging Face cache, which only the engine can look up.

@@ -257,7 +257,7 @@ def _note(record: EngineRecord) -> str:
 def _reap_one(pid_file: Path, clock: Clock) -> bool:
     record = _read_record(pid_file)
     if record is None:
-        log.warning("ignoring %s: not a PID file of tracker", pid_file)
+        log.warning("ignoring %s: not a PID file of the tracker", pid_file)
         return False
     if record.machine != proc.this_machine() or proc.is_running(record.owner_pid, record.owner_start_time):
         return False

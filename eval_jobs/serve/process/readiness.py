@@ -105,5 +105,5 @@ def _timed_out(log_file: Path, timeout_s: float) -> StartTimeout:
     lines = [line for line in map(logfile.without_prefixes, _tail(log_file).splitlines()) if line]
     return StartTimeout(
         f"the engine was not ready after {timeout_s:g} s; last log line: {lines[-1] if lines else 'none'}",
-        hint=f"set serve.startup_timeout_s higher, or read the engine log {log_file}",
+        hint=f"increase serve.startup_timeout_s, or read the engine log {log_file}",
     )

@@ -15,22 +15,22 @@ from eval_jobs.types import CheckpointFormat, ServeSpec
 
 RESERVED_ARGS: Mapping[str, str] = {
     "--config": "write its arguments into serve.args: a config file could override the tracker's settings",
-    "--model-path": "the model is always the checkpoint",
-    "--tokenizer-path": "the tokenizer is always that of the checkpoint",
-    "--host": "the engine listens on this machine only",
+    "--model-path": "remove it: the model is always the checkpoint",
+    "--tokenizer-path": "remove it: the tokenizer is always that of the checkpoint",
+    "--host": "remove it: the engine listens on this machine only",
     "--port": "set serve.port",
-    "--served-model-name": "the engine serves under a random model name",
-    "--weight-version": "the weights are identified by the checkpoint's digest",
-    "--api-key": "a key on the command line is visible to all users of the machine, and none is needed",
-    "--admin-api-key": "a key on the command line is visible to all users of the machine, and none is needed",
+    "--served-model-name": "remove it: the engine serves under a random model name",
+    "--weight-version": "remove it: the weights are identified by the checkpoint's digest",
+    "--api-key": "remove it: a key on the command line is visible to all users of the machine, and none is needed",
+    "--admin-api-key": "remove it: a key on the command line is visible to all users, and none is needed",
     "--dtype": "set serve.dtype",
     "--context-length": "set serve.max_model_len",
     "--mem-fraction-static": "set serve.gpu_memory_utilization",
     "--trust-remote-code": "set serve.trust_remote_code",
-    "--enable-lora": "only full checkpoints can be served with SGLang",
-    "--lora-paths": "only full checkpoints can be served with SGLang",
-    "--dp-size": "data parallel replicas cannot be checked one by one",
-    "--data-parallel-size": "data parallel replicas cannot be checked one by one",
+    "--enable-lora": "remove it: only full checkpoints can be served with SGLang",
+    "--lora-paths": "remove it: only full checkpoints can be served with SGLang",
+    "--dp-size": "remove it: data parallel replicas cannot be checked one by one",
+    "--data-parallel-size": "remove it: data parallel replicas cannot be checked one by one",
 }
 
 DETERMINISTIC = "--enable-deterministic-inference"

@@ -230,7 +230,7 @@ class ResidentEngine:
         proof = compare_answers(kind, attempt.canaries or attempt.doubt, loaded.canaries, tried)
         store_if_possible(self._proofs, proof)
         if proof.is_certificate:
-            return f"bitwise equal to a cold start, now certified ({kind.id})"
+            return f"bit-identical to a cold start, now certified ({kind.id})"
         log.error("step %d: weight swap changed the outputs: %s", loaded.checkpoint.step, proof.differed)
         return f"differs from a cold start, now refused ({kind.id}): {proof.differed}"
 
@@ -268,7 +268,7 @@ def _why_useless(cold: Resident, before: tuple[Canary, ...], kind: CertificateSc
     if not loaded.canaries:
         return "the cold start returned no answers"
     if cold.engine != kind.engine:
-        return f"the cold start is {cold.engine}"
+        return f"the cold start runs {cold.engine}"
     if loaded.canaries == before:
         return "the previous weights give the same answers"
     if cold.order.adapter is not None and is_without_effect(Path(loaded.checkpoint.uri)):

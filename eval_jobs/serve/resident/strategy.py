@@ -163,7 +163,7 @@ def _warm_strategy(
 def _why_unproven(resident: Resident) -> str:
     if not resident.newest().canaries:
         # NaN that was computed from such weights stays in the engine's cache, beyond any swap (seen on a CPU).
-        return "the last checkpoint failed on the canary prompts"
+        return "the last checkpoint failed on the fixed prompts"
     if resident.version == UNKNOWN_VERSION:
         return "the engine reports no version, so swaps cannot be certified"
     return ""

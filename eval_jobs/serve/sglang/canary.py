@@ -72,6 +72,6 @@ def _max_model_len(body: object) -> int:
 
 def _failed(why: str) -> CanaryFailed:
     return CanaryFailed(
-        f"the engine failed on the canary prompts: {why}",
+        f"the engine failed on the fixed prompts: {why}",
         hint="if it fails again after the restart, check the training loss before this step",
     )

@@ -66,7 +66,7 @@ class SglangResident(Resident):
         canaries = ask_canaries(self.launch.port, vocab_size=self.model.vocab_size, digest=digest)
         if canaries == self.last_canaries and digest != self.last_digest:
             raise CanaryFailed(
-                f"answers to the canary prompts are bitwise equal to those of the weights {self.last_digest[:12]}",
+                f"answers to the fixed prompts are bit-identical to those of the weights {self.last_digest[:12]}",
                 hint="the weight update had no effect; restarting the engine",
             )
         self.last_canaries, self.last_digest = canaries, digest
@@ -95,7 +95,7 @@ class SglangStarts(ColdStarts):
             if self._clock.monotonic_s() - started_s >= spec.startup_timeout_s:
                 raise StartTimeout(
                     f"the engine lists its model but is not ready after {spec.startup_timeout_s:g} s",
-                    hint=f"set serve.startup_timeout_s higher, or read the engine log {running.log}",
+                    hint=f"increase serve.startup_timeout_s, or read the engine log {running.log}",
                 )
             self._clock.sleep(POLL_S)
             wait_until_ready(running, launch, self._clock, timeout_s=spec.startup_timeout_s, progress=progress)

@@ -131,7 +131,7 @@ def never_swapped(fingerprint: Fingerprint, *, on_cpu: bool) -> str:
     """
     unknown = sorted({dtype for dtype, _ in fingerprint.tensors.values()} - UNQUANTISED)
     reasons = {
-        f"it is quantised ({fingerprint.quantisation})": bool(fingerprint.quantisation),
+        f"it is quantized ({fingerprint.quantisation})": bool(fingerprint.quantisation),
         f"it has tensors of type {', '.join(unknown)}": bool(unknown),
         "it has stateful layers, such as Mamba's": fingerprint.is_hybrid,
         "it is a mixture of experts on an accelerator": fingerprint.has_experts and not on_cpu,

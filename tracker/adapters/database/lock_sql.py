@@ -84,7 +84,9 @@ class _FileLock:
         try:
             file = self._path.open("a", encoding="utf-8")
         except OSError as error:
-            raise write_error(error, f"cannot write the lock {self._path}", hint="check its folder") from error
+            raise write_error(
+                error, f"cannot write the lock {self._path}", hint="check the permissions of its folder"
+            ) from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -213,17 +213,19 @@ class OutboxTracking:
             retry_at_s = now.timestamp() + BACKOFF.wait_s(row.refused + 1)
             values = {"refused": row.refused + 1, "retry_at_s": retry_at_s}
             connection.execute(update(ITEMS).where(ITEMS.c.id == item_id).values(values))
-        log.log(logging.DEBUG if row.refused else logging.WARNING, "%s pending in the outbox: %s", row.key, error)
+        log.log(
+            logging.DEBUG if row.refused else logging.WARNING, "%s not sent to MLflow, retrying: %s", row.key, error
+        )
 
     def _store_is_away(self, now: datetime, error: StoreError | ConfigError) -> None:
         if self._failures == 0:
-            log.warning("results pending in the outbox: %s", error)
+            log.warning("results not sent to MLflow, retrying: %s", error)
         self._retry_at = now + timedelta(seconds=BACKOFF.wait_s(self._failures + 1))
         self._failures += 1
 
     def _store_is_there(self) -> None:
         if self._failures:
-            log.warning("tracking store reachable again; sending pending results")
+            log.warning("MLflow reachable again; sending pending results")
         self._failures = 0
         self._retry_at = None
 
@@ -330,5 +332,5 @@ def _read(body: bytes) -> TrackingItem:
         return _ITEM.validate_json(zlib.decompress(body))
     except (zlib.error, ValidationError) as error:
         raise StoreError(
-            "cannot read an outbox item", hint="use the version of checkpoint-tracker that wrote it"
+            "cannot read a pending MLflow write", hint="use the version of checkpoint-tracker that wrote it"
         ) from error

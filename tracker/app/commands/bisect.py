@@ -140,6 +140,6 @@ def _check_measured_alike(world: World, key: SeriesKey) -> None:
         if (suite.name, serving) == (key.suite, key.serving) and key.fingerprint in fingerprints:
             return
     raise ConfigError(
-        f"cannot search: {key.benchmark} was measured with other settings than the current ones",
+        f"cannot bisect: {key.benchmark} was measured with settings that differ from the current ones",
         hint="restore the settings of its newest results, or evaluate a good and a bad checkpoint again",
     )

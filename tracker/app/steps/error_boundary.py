@@ -35,5 +35,7 @@ class ErrorBoundary:
         except Exception as error:  # noqa: BLE001 - an edge that must go on
             self._broken.add(record.plan.id)
             checkpoint = record.plan.checkpoint
-            what = f"cannot judge step {checkpoint.step} of {checkpoint.run_id}"
-            report_unforeseen(log, what, error, then="its results are kept and retried at the next start")
+            what = f"cannot compute the verdicts of step {checkpoint.step} of {checkpoint.run_id}"
+            report_unforeseen(
+                log, what, error, then="its results are kept, and its verdicts are retried at the next start"
+            )

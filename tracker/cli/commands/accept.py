@@ -19,7 +19,7 @@ from tracker.ports import ReportStore
 @click.command("accept")
 @click.argument("checkpoint")
 @click.argument("benchmark")
-@click.option("--reason", required=True, help="Reason; stored and shown beside the verdicts.")
+@click.option("--reason", required=True, help="Reason, stored and shown beside the verdicts.")
 @config_option
 @json_option(Acceptance)
 def command(*, checkpoint: str, benchmark: str, reason: str, config_path: Path, as_json: bool) -> None:
@@ -42,8 +42,8 @@ def command(*, checkpoint: str, benchmark: str, reason: str, config_path: Path, 
     if as_json:
         print_json(acceptance)
         return
-    what = f"{one_line(benchmark)} of {one_line(run_id)} at step {step}"
-    click.echo(f"accepted {what}; verdicts on it ignore checkpoints before step {acceptance.from_step}")
+    what = f"{one_line(benchmark)} in {one_line(run_id)} at step {step}"
+    click.echo(f"accepted the score of {what}; its verdicts now ignore checkpoints before step {acceptance.from_step}")
 
 
 # --- private

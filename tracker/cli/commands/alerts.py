@@ -91,8 +91,8 @@ def test(*, channel: str | None, config_path: Path) -> int:
 def rename(*, old: str, new: str, config_path: Path) -> None:
     """Move pending alerts and delivery state of the renamed channel OLD to NEW.
 
-    NEW also receives the resolution of alerts that OLD received. Restart `tracker watch` first, so that it
-    knows NEW.
+    NEW is also notified when alerts that OLD received are resolved. Restart `tracker watch` first, so that it
+    loads NEW from tracker.toml.
     """
     project = open_project(config_path)
     _check_gone(project, old)
@@ -113,7 +113,7 @@ def rename(*, old: str, new: str, config_path: Path) -> None:
 @click.argument("channel")
 @config_option
 def discard(*, channel: str, config_path: Path) -> None:
-    """Discard alerts pending for a removed CHANNEL. Open alerts stay listed."""
+    """Discard alerts pending for a removed CHANNEL. Open alerts remain in `tracker alerts list`."""
     project = open_project(config_path)
     _check_gone(project, channel)
     if channel not in _waiting_for(project):
@@ -180,9 +180,7 @@ def _waiting_for(project: Project) -> dict[str, int]:
 
 def _unknown(project: Project, name: str) -> ConfigError:
     known = ", ".join(map(one_line, _waiting_for(project))) or "none"
-    return ConfigError(
-        f"no alerts pending for a channel {name!r}", hint=f"removed channels with pending alerts: {known}"
-    )
+    return ConfigError(f"no alerts pending for channel {name!r}", hint=f"removed channels with pending alerts: {known}")
 
 
 def _table(alerts: Sequence[Alert]) -> Table:

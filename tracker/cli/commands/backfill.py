@@ -32,7 +32,7 @@ from tracker.wiring.project import Project
 
 _STEPS = re.compile(r"([0-9]*):([0-9]*)")
 _NS = 1_000_000_000
-_ORDERS = {FillOrder.OLDEST: "oldest first", FillOrder.NEWEST: "newest first", FillOrder.BISECT: "ends first"}
+_ORDERS = {FillOrder.OLDEST: "oldest first", FillOrder.NEWEST: "newest first", FillOrder.BISECT: "first and last first"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class _Asked:
     type=click.Choice([str(order) for order in FillOrder]),
     default=str(FillOrder.OLDEST),
     show_default=True,
-    help="bisect: first and last, then the middle of every gap.",
+    help="bisect: first and last, then the middle of each remaining interval.",
 )
 @click.option("--every", type=click.IntRange(min=1), default=1, show_default=True, help="Only every Nth checkpoint.")
 @click.option("--steps", default=":", show_default=True, metavar="A:B", help="Only steps A to B, inclusive.")
@@ -64,9 +64,10 @@ class _Asked:
 @config_option
 @asked_as(_Asked)
 def command(asked: _Asked) -> None:
-    """Evaluate all checkpoints in FOLDER. Default: the output folder of tracker.toml.
+    """Evaluate all checkpoints in FOLDER (default: run.output_dir).
 
-    The training does not need to run. If interrupted, the same command continues; no checkpoint is evaluated twice.
+    Training does not need to be running. If the command is interrupted, run it again to continue; no checkpoint is
+    evaluated twice.
     """
     project = _project_of(open_project(asked.config_path), asked.folder, asked.run_name)
     places = _places(project, asked)
@@ -74,7 +75,7 @@ def command(asked: _Asked) -> None:
     if not lead.take(SystemClock().now()):
         leader = lead.leader()
         raise ConfigError(
-            "another watcher holds this run" if leader is None else leader.sentence(project.config.run.name),
+            "another watcher is watching this run" if leader is None else leader.sentence(project.config.run.name),
             hint="stop it first, or let it evaluate the checkpoints",
         )
     console = Console()
@@ -85,7 +86,7 @@ def command(asked: _Asked) -> None:
         display.farewell(project.history, {place.run_id for place in places})
         _demand_some(project, places)
     except LeadLost as lost:
-        what = f"another watcher now holds run {project.config.run.name}"
+        what = f"another watcher has taken over run {project.config.run.name}"
         raise StoreError(what, hint="run the same command again when that watcher has stopped") from lost
     finally:
         lead.release()
@@ -155,7 +156,8 @@ def _places(project: Project, asked: _Asked) -> tuple[CheckpointLocation, ...]:
         held = names_text(entries) if entries else "nothing"
         what = " with these steps" if found else ""
         raise ConfigError(
-            f"no checkpoint{what} matches {pattern} in {folder}", hint=f"the folder contains {held}; see watch.pattern"
+            f"no checkpoint{what} matches {pattern} in {folder}",
+            hint=f"check watch.pattern and --steps; the folder contains {held}",
         )
     return tuple(ordered)
 
@@ -200,7 +202,7 @@ def _demand_some(project: Project, places: Sequence[CheckpointLocation]) -> None
     if not any(place.step in steps[place.run_id] for place in places):
         raise CheckpointError(
             f"no checkpoint in {project.config.run.output_dir} could be evaluated ({len(places)} tried)",
-            hint="run `tracker history` for the reason of each gap",
+            hint="run `tracker history` to see the reason for each gap",
         )
 
 

@@ -19,7 +19,7 @@ from tracker.app.commands.bisect import Lost, Places, SearchStep, bisect
 from tracker.app.tick import review_finished
 from tracker.app.world import WatchState, World
 from tracker.cli import interrupts
-from tracker.cli.options import asked_as, config_option, json_option, print_json, workers_option
+from tracker.cli.options import COUNT, asked_as, config_option, json_option, print_json, workers_option
 from tracker.domain.compare.bisection import Search, most_evaluations
 from tracker.domain.compare.lost_between import Ends, LostBetween, remarks_on, sentence_of
 from tracker.domain.records.display import one_line, p_text, signed_text
@@ -49,17 +49,17 @@ class _Asked:
 @click.argument("benchmark")
 @config_option
 @json_option(LostBetween)
-@click.option("--good", type=click.IntRange(min=0), help="Last good step. Default: the best step before the loss.")
-@click.option("--bad", type=click.IntRange(min=0), help="First bad step. Default: the step of the verdict.")
+@click.option("--good", type=COUNT, help="A step before the loss. Default: the best one.")
+@click.option("--bad", type=COUNT, help="A step after the loss. Default: the one at which it was detected.")
 @workers_option
 @asked_as(_Asked)
 def command(asked: _Asked) -> int:
-    """Find the step at which BENCHMARK of RUN was lost, with as few evaluations as possible.
+    """Find the step at which the score of BENCHMARK in RUN dropped, with as few evaluations as possible.
 
     Existing results are reused. A checkpoint can be evaluated if it is pinned or still in the output folder. If
-    `tracker watch` is running, its workers evaluate it. After Ctrl-C, the same command continues.
+    `tracker watch` is running, its workers evaluate it. After Ctrl-C, run the same command again to continue.
 
-    Exit code 1: the step is found; 3: it cannot be found, or nothing is lost; 4: failure.
+    Exit code 1: the step is found; 3: it cannot be found, or there is no loss; 4: failure.
     """
     project = open_project(asked.config_path)
     project.make_state_dir()
@@ -152,7 +152,7 @@ def _wait(world: World, local: Launcher, clock: Clock, checkpoint: Checkpoint, *
 def _progress(search: Search, step: int) -> str:
     border = search.border()
     left = sum(border.good < s < border.bad for s in search.steps)
-    between = f"lost between step {border.good} and step {border.bad}, {left} checkpoints between"
+    between = f"lost between step {border.good} and step {border.bad} (checkpoints in between: {left})"
     return f"{between}: evaluating step {step} (at most {most_evaluations(left)} more)"
 
 
@@ -161,5 +161,5 @@ def _lines(found: LostBetween) -> tuple[str, ...]:
     p = p_text(found.p_worse)
     size = f"{signed_text(found.delta)} {interval}, p {p if p.startswith('<') else f'= {p}'}"
     counted = f"{len(found.lost)} of {found.n_common} samples lost, {found.gained} gained"
-    shown = f"to see them: `tracker compare {found.run_id}@{found.good} {found.run_id}@{found.bad}`"
+    shown = f"see `tracker compare {found.run_id}@{found.good} {found.run_id}@{found.bad}`"
     return (sentence_of(found), f"{size}; {counted}: {shown}", *remarks_on(found))

@@ -49,8 +49,8 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool, workers: int) 
     """Measure run-to-run noise by evaluating CHECKPOINT twice with the whole suite.
 
     CHECKPOINT is a reference as in `tracker compare` (default: latest), a folder or s3://bucket/prefix. If
-    `tracker watch` is running, its workers evaluate it. After Ctrl-C, the next `tracker calibrate` or watcher
-    continues.
+    `tracker watch` is running, its workers evaluate it. After Ctrl-C, run `tracker calibrate` again, or
+    `tracker watch`, to continue.
 
     Exit code 0: measured; 1: the noise of a benchmark exceeds policy.min_effect; 3: not enough scores; 4: failure.
     """
@@ -93,8 +93,7 @@ def _chosen(project: Project, name: str) -> Checkpoint:
         return pin_named(project.config, name)
     if not project.history.runs() and "@" not in name:
         raise ConfigError(
-            "no results yet",
-            hint="pass the folder of a checkpoint, or evaluate one with `tracker watch`",
+            "no results yet", hint="pass the folder of a checkpoint, or evaluate one with `tracker watch`"
         )
     report = named_checkpoint(project, name)
     own = project.config.run.name
@@ -126,7 +125,7 @@ def _say_what_comes(console: Console, plan: EvalPlan, project: Project, whose: s
     print_line(console, "calibrate", f"step {checkpoint.step} of {checkpoint.run_id}: {names}, evaluated twice")
     records = project.history.records(checkpoint.run_id)
     print_line(console, "cost", _estimate_text(calibration_estimate(plan, records, project.history.record)))
-    workers = f"evaluated by the workers {whose}" if whose else "Ctrl-C stops; the next `tracker calibrate` continues"
+    workers = f"evaluated by the workers {whose}" if whose else "Ctrl-C stops; run the same command again to continue"
     print_line(console, "workers" if whose else "note", workers)
 
 
@@ -149,7 +148,11 @@ def _carried_out(plan: EvalPlan, context: CalibrationContext, local: Launcher, c
 
             return run_calibration(plan, context, clock=SystemClock(), meanwhile=meanwhile)
     except KeyboardInterrupt:
-        print_line(console, "stopped", "completed answers are kept; `tracker calibrate` or `tracker watch` continues")
+        print_line(
+            console,
+            "stopped",
+            "completed answers are kept; run `tracker calibrate` again, or `tracker watch`, to continue",
+        )
         raise
     finally:
         local.stop()
@@ -162,7 +165,7 @@ def _progress(plan: EvalPlan, state: QueueState) -> str:
     if not state.running:
         return "waiting for a worker"
     busy = names_text([f"step {running.plan.checkpoint.step}" for running in state.running])
-    return f"waiting for a worker; {busy} is first"
+    return f"waiting for a worker (busy with {busy})"
 
 
 def _exit_code(calibration: Calibration, min_effect: float) -> int:

@@ -10,7 +10,7 @@ from eval_jobs.errors import ConfigError, TrackingUnreachable
 from tracker.api.opening import open_project
 from tracker.api.references import named_checkpoints
 from tracker.app.steps.comparing import noise_of_run, whole_record_of
-from tracker.cli.options import config_option, json_option, print_json
+from tracker.cli.options import COUNT, config_option, json_option, print_json
 from tracker.cli.tables.comparison import comparison_table
 from tracker.domain.compare.sample_pages import ChosenPages, SampleFilter, SamplePage, sample_pages
 from tracker.domain.compare.view import ComparisonView, compare_records
@@ -27,12 +27,12 @@ UI_ADDRESS = "http://127.0.0.1:5000"
 @config_option
 @json_option(ComparisonView)
 @click.option("--mlflow", "to_mlflow", is_flag=True, help="Write the samples to MLflow and print the links.")
-@click.option("--examples", type=click.IntRange(min=0), default=3, show_default=True, help="Number of changed samples.")
+@click.option("--examples", type=COUNT, default=3, show_default=True, help="Lost and gained samples per benchmark.")
 def command(*, a: str, b: str, config_path: Path, as_json: bool, to_mlflow: bool, examples: int) -> None:
     """Compare checkpoint B with checkpoint A, sample by sample.
 
     A and B are STEP, RUN@STEP or latest, as listed by `tracker history`; best, best:BENCHMARK, or
-    models:/NAME@ALIAS. If a step was saved more than once, the newest weights count; STEP:DIGEST selects older
+    models:/NAME@ALIAS. If a step was saved more than once, the newest weights are used; STEP:DIGEST selects older
     ones.
     """
     project = open_project(config_path)
@@ -65,7 +65,7 @@ def _pages_in_mlflow(project: Project, chosen: ChosenPages) -> Iterator[str]:
     """
     count = sum(len(page.before.rows) + len(page.after.rows) for page in chosen.pages)
     yield f"\nwriting up to {count} samples to MLflow ..."
-    server, when = UI_ADDRESS, ", while `tracker ui` runs"
+    server, when = UI_ADDRESS, " (start `tracker ui` to open the links)"
     if project.mlflow.uri.startswith("http"):
         server, when = project.mlflow.uri.rstrip("/"), ""
     yield f"samples side by side in MLflow{when}:"
@@ -78,16 +78,16 @@ def _pages_in_mlflow(project: Project, chosen: ChosenPages) -> Iterator[str]:
         raise TrackingUnreachable(error.message, hint=hint) from error
     if chosen.without_answers:
         steps = names_text([f"step {step}" for step in chosen.without_answers])
-        yield f"answers of {steps} were deleted ([keep] in tracker.toml): the pages show scores only"
+        yield f"the answers of {steps} were deleted ([keep] in tracker.toml): their pages show only scores"
     if chosen.left_out:
-        yield f"not written (less changed than the others): {names_text(chosen.left_out)}"
+        yield f"not written, because other benchmarks lost more samples: {names_text(chosen.left_out)}"
 
 
 def _words(page: SamplePage) -> str:
     shown, name = len(page.after.rows), one_line(page.benchmark)
     if page.choice is SampleFilter.CHANGED:
-        which = "all that" if shown == page.chosen_from else f"{shown} of the {page.chosen_from} that"
+        which = "all samples that" if shown == page.chosen_from else f"{shown} of the {page.chosen_from} samples that"
         return f"{name}: {which} changed"
     if shown == page.chosen_from:
-        return f"{name}: all {shown} questions"
-    return f"{name}: {shown} of {page.chosen_from} questions, the same for every two checkpoints"
+        return f"{name}: all {shown} samples"
+    return f"{name}: {shown} of {page.chosen_from} samples, the same selection in every comparison"

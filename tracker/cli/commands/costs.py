@@ -9,7 +9,7 @@ from rich.text import Text
 
 from tracker.api.opening import open_project
 from tracker.api.references import known_run
-from tracker.cli.options import config_option, json_option, print_json
+from tracker.cli.options import COUNT, config_option, json_option, print_json
 from tracker.cli.tables.render import plain_table
 from tracker.domain.overview.costs import Asked, RunCosts, cost_headline, run_costs, tokens_text
 from tracker.domain.records.display import NOTHING, duration_text, one_line
@@ -19,13 +19,11 @@ from tracker.domain.records.display import NOTHING, duration_text, one_line
 @click.argument("run", required=False)
 @config_option
 @json_option(tuple[RunCosts, ...])
-@click.option(
-    "--last", type=click.IntRange(min=0), default=30, show_default=True, help="Number of newest steps; 0: all."
-)
+@click.option("--last", type=COUNT, default=30, show_default=True, help="Number of newest steps to show; 0: all.")
 def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> None:
-    """Show time, tokens and GPU or CPU time of every checkpoint, of RUN or of every run of the project.
+    """Show time, tokens and GPU or CPU time for every checkpoint of RUN, or of all runs of the project.
 
-    The summary below the table covers the whole run. --json prints everything, in seconds.
+    The summary below the table covers the whole run. --json prints everything, with times in seconds.
     """
     history = open_project(config_path).history
     runs = (known_run(history, run),) if run else history.runs()
@@ -51,8 +49,8 @@ def costs_table(costs: RunCosts, *, last: int) -> Table:
     has_parts = any(row.asked is not Asked.WHOLE for row in costs.checkpoints)
     table.add_column("step", justify="right", no_wrap=True)
     if has_parts:
-        table.add_column("asked", no_wrap=True)
-    for name in ("loading", "evaluating", "probing", "tokens in", "out", "GPU", "CPU"):
+        table.add_column("part", no_wrap=True)
+    for name in ("loading", "scoring", "latency\ntest", "tokens\nin", "tokens\nout", "GPU", "CPU"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in costs.checkpoints[-last:]:
         cost, cells = row.cost, [str(row.step)]

@@ -13,8 +13,8 @@ from tracker.api.opening import open_project
 from tracker.cli.options import config_option, json_option, print_json
 from tracker.domain.records.display import one_line
 
-NOTHING_RUNS = "no engine running; the next checkpoint starts one"
-NOTHING_PROVED = "no certified weight swaps yet; the second checkpoint of a run certifies one"
+NOTHING_RUNS = "no engine running; one starts with the next checkpoint"
+NOTHING_PROVED = "no certified weight swaps yet; one is certified at the second checkpoint of a run"
 STATE_CHARS = len("leftover")
 
 
@@ -24,14 +24,14 @@ def command() -> None:
 
 
 @command.command("status")
-@click.option("--work-dir", type=click.Path(path_type=Path), help="Work folder of a `tracker worker` with its own.")
+@click.option("--work-dir", type=click.Path(path_type=Path), help="Work folder of a worker started with --work-dir.")
 @config_option
 @json_option(EngineStatus)
 def status(*, work_dir: Path | None, config_path: Path, as_json: bool) -> None:
     """Show running engines and certified weight swaps.
 
     A kind of swap is certified when its outputs on fixed prompts are bit-identical to those after a cold start.
-    One that is not certified is listed as refused: it is started cold until you delete the listed file.
+    A kind that differed is listed as refused: the engine restarts instead, until you delete the listed file.
     """
     found = engine_status(work_dir if work_dir is not None else open_project(config_path).config.run.work_dir)
     if as_json:
@@ -50,7 +50,7 @@ def engine_block(engine: KeptEngine) -> RenderableType:
         engine.service,
         "bold",
         ", ".join(reversed(engine.checkpoints)),
-        _sentence(f"loaded by {engine.load_method}", engine.certificate, engine.engine),
+        _sentence(f"load method {engine.load_method}", engine.certificate, engine.engine),
         f"{engine.name}, port {engine.port or '-'}, worker {engine.worker_pid}",
     )
 
@@ -59,7 +59,7 @@ def proof_block(kept: KeptProof) -> RenderableType:
     """Return one certificate or refusal, with what it was about and how to have it tried again. Pure."""
     proof, kind = kept.proof, kept.proof.kind
     computed = "" if kind.dtype == "auto" else f"in {kind.dtype}"
-    asleep = f"after sleep {kind.asleep}" if kind.asleep else ""
+    asleep = f"after sleep level {kind.asleep}" if kind.asleep else ""
     return _block(
         "certified" if proof.is_certificate else "refused",
         "green" if proof.is_certificate else "yellow",

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from tracker.api.opening import open_project
 from tracker.api.references import choose_run
-from tracker.cli.options import config_option, json_option, print_json
+from tracker.cli.options import COUNT, config_option, json_option, print_json
 from tracker.cli.tables.forgetting import ledger_tables
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
@@ -23,10 +23,8 @@ from tracker.domain.verdicts.rewind import scores_of_newest
 @click.argument("run", required=False)
 @config_option
 @json_option(RunLedger)
-@click.option("--samples", type=click.IntRange(min=0), default=3, show_default=True, help="Lost samples per benchmark.")
-@click.option(
-    "--subsets", type=click.IntRange(min=0), default=5, show_default=True, help="Number of subsets, largest loss first."
-)
+@click.option("--samples", type=COUNT, default=3, show_default=True, help="Lost samples per benchmark.")
+@click.option("--subsets", type=COUNT, default=5, show_default=True, help="Subsets per benchmark, largest loss first.")
 def command(*, run: str | None, config_path: Path, as_json: bool, samples: int, subsets: int) -> None:
     """Show what a run forgot: benchmarks, subsets and phases, and the lost samples with both answers.
 

@@ -25,7 +25,7 @@ from tracker.cli.gate.markdown import gate_markdown
 from tracker.cli.gate.output import DOCUMENTS, GateFormat, formats_for
 from tracker.cli.gate.table import gate_table
 from tracker.cli.gate.text import NAME_CHARS, name_text
-from tracker.cli.options import asked_as, config_option
+from tracker.cli.options import FILE, asked_as, config_option
 from tracker.config.gating import load_gate_policy
 from tracker.domain.checkpoints.buckets import SCHEME
 from tracker.domain.checkpoints.listing import step_of
@@ -61,25 +61,25 @@ class _Asked:
 @click.argument("candidate", required=False)
 @click.option("--baseline", help="Baseline checkpoint that CANDIDATE would replace.")
 @config_option
-@click.option("--policy", type=click.Path(path_type=Path, dir_okay=False), help="File with [gate]. Default: --config.")
+@click.option("--policy", type=FILE, help="File with a [gate] table. Default: --config.")
 @click.option("--changed", default="", help="Intended differences: prompt, engine, or prompt,engine.")
 @click.option(
     "--format", "form", type=click.Choice(_FORMATS), help="Output format. Default: github in GitHub Actions, else text."
 )
-@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to FILE instead of stdout.")
-@click.option("--bundle", type=click.Path(path_type=Path, dir_okay=False), help="Write all inputs of the result.")
+@click.option("--output", type=FILE, help="Write to FILE instead of stdout.")
+@click.option("--bundle", type=FILE, help="Write all inputs of the result to FILE.")
 @click.option("--allow-inconclusive", is_flag=True, help="Exit 0 if the result is inconclusive.")
-@click.option("--replay", type=click.Path(path_type=Path, dir_okay=False), help="Recompute the result from a bundle.")
+@click.option("--replay", type=FILE, help="Recompute the result from a --bundle file.")
 @asked_as(_Asked)
 def command(asked: _Asked) -> int:
     """Decide whether CANDIDATE may replace a baseline: PASS, REGRESSION or INCONCLUSIVE.
 
     Both are evaluated checkpoints (STEP, RUN@STEP, latest, best, best:BENCHMARK, models:/NAME@ALIAS), or
-    folders or s3://bucket/prefix to evaluate now. The requirements are [gate] of the configuration, or of
-    --policy.
+    folders or s3://bucket/prefix to evaluate now. The requirements come from [gate] in the configuration, or in
+    the --policy file.
 
-    Use --changed if the candidate has another prompt or engine on purpose. A folder that is evaluated now is
-    then stored outside its run.
+    Use --changed if the candidate intentionally has another prompt or engine. With --changed, the results of a
+    folder that is evaluated now are stored outside its run.
 
     Exit code 0: pass; 1: regression; 2: bad settings; 3: inconclusive, missing or incomparable; 4: failure.
     """
@@ -112,7 +112,7 @@ def _case(asked: _Asked) -> tuple[GateCase, RecordedDecision | None]:
         bundle = read_bundle(asked.replay)
         return bundle.case, bundle.said
     if not asked.candidate or not asked.baseline:
-        raise ConfigError("missing CANDIDATE or --baseline", hint="tracker gate CANDIDATE --baseline REF")
+        raise ConfigError("missing CANDIDATE or --baseline", hint="run `tracker gate CANDIDATE --baseline REF`")
     project = open_project(asked.config_path)
     policy = project.config.gate.to_policy() if asked.policy is None else load_gate_policy(asked.policy)
     held_to = replace(policy, changed=changed)
@@ -181,7 +181,7 @@ def _otherwise(said: RecordedDecision, report: GateReport) -> str:
     names = [name for name in dict.fromkeys([*said.words, *now]) if name and said.words.get(name) != now.get(name)]
     answers = [f"{name_text(name)} was {said.words.get(name, 'not recorded')}" for name in names]
     was = f"tracker {name_text(said.program)} wrote this bundle with result {said.words.get('', 'unknown')}"
-    return f"note: {was}; {own} decides {report.word} (changed: {', '.join(answers) or 'a latency limit'})"
+    return f"note: {was}; tracker {own} decides {report.word} (changed: {', '.join(answers) or 'a latency limit'})"
 
 
 def _write(report: GateReport, form: GateFormat, output: Path | None) -> None:

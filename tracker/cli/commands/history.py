@@ -9,7 +9,7 @@ from rich.text import Text
 
 from tracker.api.opening import open_project
 from tracker.api.references import known_run
-from tracker.cli.options import config_option, json_option, print_json
+from tracker.cli.options import COUNT, config_option, json_option, print_json
 from tracker.cli.tables.render import gaps_table, history_table, unfit_lines
 from tracker.cli.tables.report_json import HistoryDocument, report_document
 from tracker.domain.calibration.repetition_text import repetitions_text
@@ -23,11 +23,9 @@ from tracker.ports import MeasurementStore, RunHistory
 @click.argument("run", required=False)
 @config_option
 @json_option(HistoryDocument)
-@click.option(
-    "--last", type=click.IntRange(min=0), default=30, show_default=True, help="Number of newest steps; 0: all."
-)
+@click.option("--last", type=COUNT, default=30, show_default=True, help="Number of newest steps to show; 0: all.")
 def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> None:
-    """Show scores and verdicts by step, of RUN or of every run of the project.
+    """Show the scores and verdicts of RUN, or of all runs of the project, by step.
 
     The summary below the table covers the whole run. --json prints everything.
     """

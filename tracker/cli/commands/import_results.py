@@ -29,10 +29,8 @@ _SHOWN = (VerdictWord.MISSING, VerdictWord.FORGOTTEN, VerdictWord.REGRESSED, Ver
 
 @click.command("import")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--run", "run_id", help="Run of the results. Default: run.name.")
-@click.option(
-    "--step", type=click.IntRange(0, 10**18 - 1), help="Step of all results. Default: derived from their names."
-)
+@click.option("--run", "run_id", help="Run to import the results into. Default: run.name.")
+@click.option("--step", type=click.IntRange(0, 10**18 - 1), help="Step of all results. Default: from their names.")
 @click.option(
     "--metric",
     "metrics",
@@ -43,10 +41,10 @@ _SHOWN = (VerdictWord.MISSING, VerdictWord.FORGOTTEN, VerdictWord.REGRESSED, Ver
 def command(
     *, paths: tuple[Path, ...], run_id: str | None, step: int | None, metrics: tuple[str, ...], config_path: Path
 ) -> None:
-    """Import existing results. PATH is a file or a folder with results of any number of checkpoints.
+    """Import existing results. Each PATH is a file or a folder with results of any number of checkpoints.
 
     Supports lm-evaluation-harness (with or without --log_samples), EvalScope and `vllm bench serve`. Importing
-    a result twice has no effect.
+    a result again has no effect.
     """
     project = _project_of(open_project(config_path), run_id)
     console = Console()
@@ -73,9 +71,7 @@ def command(
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print(_summary(taken, target), markup=False, highlight=False)
     if unsent:
-        console.print(
-            f"{count_text(unsent, 'result')} pending for MLflow: run the same command again when MLflow is available"
-        )
+        console.print(f"{count_text(unsent, 'result')} pending for MLflow: run the same command again to send them")
 
 
 # --- private
@@ -103,7 +99,7 @@ def _take(
     if not lock.take():
         raise StoreUnavailable(
             f"another import into {project.config.run.name} is running",
-            hint="run the same command again when it has finished",
+            hint="retry when it has finished",
         )
     world = project.world()
     try:
@@ -117,7 +113,7 @@ def _take(
 
 @contextmanager
 def _progress(console: Console, total: int) -> Iterator[Callable[[JudgedImport], None]]:
-    columns = (TextColumn("evaluating verdicts of step {task.fields[step]}"), BarColumn(), MofNCompleteColumn())
+    columns = (TextColumn("computing the verdicts of step {task.fields[step]}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=total, step="")
 
@@ -168,7 +164,7 @@ def _left_out_lines(left_out: Sequence[LeftOut]) -> Iterator[str]:
         names = list(dict.fromkeys(left.name for left in members))
         files = sorted({left.source for left in members})
         where = one_line(Path(files[0]).name) if len(files) == 1 else count_text(len(files), "file")
-        yield f"skipped in {where}: {names_text(names)}: {one_line(reason)}"
+        yield f"skipped {names_text(names)} in {where}: {one_line(reason)}"
 
 
 def _model_lines(models: Mapping[str, frozenset[int]], run_id: str) -> Iterator[str]:

@@ -29,7 +29,7 @@ EXAMPLE_BENCHMARK = {"benchmark": "gsm8k", "limit": 100}
 def command(*, folder: Path, config_path: Path, data: tuple[Path, ...], name: str | None, force: bool) -> None:
     """Create a commented tracker.toml for FOLDER, the output folder of the trainer.
 
-    JSONL files in and beside FOLDER become benchmarks if their rows are questions with answers.
+    JSONL files in FOLDER or next to it become benchmarks if each row has a question and an answer.
     """
     if config_path.exists() and not force:
         raise ConfigError(f"{config_path} already exists", hint="use --force to overwrite it, or --config FILE")

@@ -32,7 +32,7 @@ def length_of(ctx: click.Context, param: click.Parameter, value: str | None) -> 
         return None
     match = re.fullmatch(r"(\d{1,6})\s*(s|min|h|d)", value)
     if match is None:
-        raise click.BadParameter(f"{value!r} is not a duration (expected 30min, 4h or 2d)", param=param)
+        raise click.BadParameter(f"{value!r} is not a duration, such as 30min, 4h or 2d", param=param)
     length = timedelta(seconds=int(match[1]) * UNITS_S[match[2]])
     if not timedelta() < length <= LONGEST:
         raise click.BadParameter("expected a duration from 1s to 365d", param=param)
@@ -56,21 +56,21 @@ class _Asked:
 
 @click.command("silence")
 @click.argument("name", required=False)
-@click.option("--kind", type=click.Choice([str(kind) for kind in KINDS]), help="Kind of NAME. Default: benchmark.")
+@click.option("--kind", type=click.Choice([str(kind) for kind in KINDS]), help="Alert kind. Default: benchmark.")
 @click.option("--subset", help="Only this subset (name or pattern). Default: the benchmark and all subsets.")
-@click.option("--for", "length", callback=length_of, help="Duration: 30min, 4h or 2d.")
+@click.option("--for", "length", callback=length_of, help="Duration, such as 30min, 4h or 2d.")
 @click.option("--reason", help="Reason, shown by `tracker alerts list`.")
 @click.option("--end", is_flag=True, help="End the silence now.")
-@click.option("--run", "run_id", help="Only the run of one sub-folder. Default: all runs of the project.")
+@click.option("--run", "run_id", help="Only this run. Default: all runs of the project.")
 @config_option
 @json_option(Silence)
 @asked_as(_Asked)
 def command(asked: _Asked) -> None:
-    """Silence alerts of a benchmark and its subsets, or of several with a pattern such as math*.
+    """Silence alerts of a benchmark and its subsets, or of several benchmarks with a pattern such as math*.
 
-    Use `--kind latency` for latency alerts (at load NAME, or any), `--kind checkpoint` for missing checkpoints
-    and `--kind queue` for stuck evaluations. Alerts that are still open when the silence ends are sent then. To
-    end a loss permanently, use `tracker accept`.
+    Use `--kind latency` for latency alerts (under load NAME, or under any load), `--kind checkpoint` for missing
+    checkpoints and `--kind queue` for stuck evaluations. Alerts that are still open when the silence ends are sent
+    then. To end a loss permanently, use `tracker accept`.
     """
     project = open_project(asked.config_path)
     own, now = project.config.run.name, SystemClock().now()
@@ -114,13 +114,13 @@ def _say_what_is_unknown(project: Project, silence: Silence) -> None:
     for name in known:
         if name == silence.name or fnmatchcase(name, silence.name):
             return
-    click.echo(f"no such benchmark yet; known: {one_line(', '.join(known))}")
+    click.echo(f"no configured benchmark matches; known: {one_line(', '.join(known))}")
 
 
 def _asked_for(asked: _Asked, run_id: str, now: datetime) -> Silence:
     reason = (asked.reason or "").strip()
     if asked.end == (asked.length is not None):
-        raise ConfigError("missing --for DURATION (or --end)", hint="--for 4h starts a silence, --end ends it")
+        raise ConfigError("expected either --for DURATION or --end", hint="--for starts a silence, --end ends it")
     if not (reason or asked.end):
         raise ConfigError("missing --reason", hint="pass --reason TEXT; `tracker alerts list` shows it")
     kind, name, subset = _kind_of(asked), asked.name or "*", asked.subset or "*"
@@ -140,7 +140,7 @@ def _kind_of(asked: _Asked) -> SubjectKind:
     """Return what is to be silenced; a word that means a kind and may be a benchmark's name is asked back."""
     if asked.kind is None and asked.name in KINDS:
         raise ConfigError(
-            f"{asked.name} is ambiguous: alert kind or benchmark",
+            f"{asked.name} is both an alert kind and a benchmark",
             hint=f"use --kind {asked.name}, or --kind benchmark {asked.name}",
         )
     if asked.kind in (None, SubjectKind.BENCHMARK):

@@ -56,8 +56,8 @@ def command() -> None:
 def run(*, name: str, config_path: Path, dry_run: bool, workers: int) -> int:
     """Run the sweep NAME now and show its results.
 
-    If `tracker watch` is running, its workers evaluate the sweep after pending checkpoints. After Ctrl-C, the
-    same command or a watcher continues.
+    If `tracker watch` is running, its workers evaluate the sweep after pending checkpoints. After Ctrl-C, run
+    the same command again, or `tracker watch`, to continue.
 
     Exit code 0: everything was measured; 2: the sweep is refused; 3: a result is missing.
     """
@@ -71,7 +71,7 @@ def run(*, name: str, config_path: Path, dry_run: bool, workers: int) -> int:
         return ExitCode.OK
     is_watched = has_watcher(project)
     turn = _open_turn(service, name) or begin_by_hand(service, sweep, clock.now())
-    whose = "workers of the running `tracker watch`" if is_watched else "Ctrl-C stops; the same command continues"
+    whose = "evaluated by `tracker watch`" if is_watched else "Ctrl-C stops; run the same command again to continue"
     print_line(console, "workers" if is_watched else "note", whose)
     turn = _carried_out(turn, service, project.workers(0 if is_watched else workers), console)
     project.tracking.flush()
@@ -81,7 +81,7 @@ def run(*, name: str, config_path: Path, dry_run: bool, workers: int) -> int:
 @command.command("list")
 @config_option
 def list_sweeps(*, config_path: Path) -> None:
-    """List all sweeps with their next and last run."""
+    """List all sweeps with their next and last sweep run."""
     project, console = open_project(config_path), Console()
     sweeps, store = project.sweeps(), project.sweep_store
     if not sweeps:
@@ -104,8 +104,7 @@ def show(*, name: str, config_path: Path, as_json: bool) -> None:
     turn = next((t for t in turns if t.plans), None)
     if turn is None:
         raise ConfigError(
-            f"no results of sweep {name} yet",
-            hint=f"start it with `tracker sweep run {name}`; `tracker sweep list` shows all sweeps",
+            f"no results of sweep {name} yet", hint=f"run `tracker sweep run {name}`; see `tracker sweep list`"
         )
     board = board_of(turn, project.sweep_store.results([plan.id for plan in turn.plans]))
     if as_json:
@@ -188,10 +187,10 @@ def _carried_out(turn: Turn, service: SweepService, local: Launcher, console: Co
 
 def _progress(turn: Turn, service: SweepService) -> str:
     if turn.state is TurnState.DUE:
-        return "waiting for the previous sweep"
+        return "waiting for another sweep run to finish"
     ids = [plan.id for plan in turn.plans]
     state = service.queue.state()
-    return f"{len(service.store.answered(ids))} of {len(ids)}{_at_work(state, turn.plans)}"
+    return f"evaluations: {len(service.store.answered(ids))} of {len(ids)}{_at_work(state, turn.plans)}"
 
 
 def _at_work(state: QueueState, plans: tuple[EvalPlan, ...]) -> str:

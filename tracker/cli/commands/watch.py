@@ -36,10 +36,7 @@ from tracker.wiring.project import Project
 @click.command("watch")
 @config_option
 @click.option(
-    "--until-exit-of",
-    "pid",
-    type=click.IntRange(min=1),
-    help="Exit once process PID has exited and every checkpoint is evaluated.",
+    "--until-exit-of", "pid", type=click.IntRange(min=1), help="Exit after process PID, when all is evaluated."
 )
 @click.option("--until-idle", is_flag=True, help="Evaluate all existing checkpoints, lowest step first, then exit.")
 @workers_option
@@ -139,8 +136,7 @@ def _training_ended(pid: int | None, *, until_idle: bool) -> Callable[[], bool]:
         trainer = psutil.Process(pid)
     except psutil.NoSuchProcess as error:
         raise ConfigError(
-            f"--until-exit-of {pid}: no such process",
-            hint="use --until-idle to evaluate existing checkpoints",
+            f"--until-exit-of {pid}: no such process", hint="use --until-idle to evaluate existing checkpoints"
         ) from error
     return lambda: _is_gone(trainer)
 

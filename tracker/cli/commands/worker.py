@@ -24,18 +24,14 @@ PATH = click.Path(path_type=Path)
 
 @click.command("worker")
 @click.option("--config", "config_path", type=PATH, help=f"Configuration of the watcher. Default: {DEFAULT_NAME}.")
-@click.option(
-    "--database", default="", help=f"Database URL of the watcher, instead of --config. Also ${QUEUE_URL_VARIABLE}."
-)
-@click.option(
-    "--password-file", type=PATH, help=f"File with the database password in its first line. Also ${PASSWORD_VARIABLE}."
-)
+@click.option("--database", default="", help=f"Database URL, instead of --config (or ${QUEUE_URL_VARIABLE}).")
+@click.option("--password-file", type=PATH, help=f"File with the database password (or ${PASSWORD_VARIABLE}).")
 @click.option("--work-dir", type=PATH, help="Work folder for logs and partial results; required with --database.")
 def command(*, config_path: Path | None, database: str, password_file: Path | None, work_dir: Path | None) -> None:
     """Evaluate checkpoints for a watcher, on this or another machine.
 
     Claims evaluation plans from the watcher's database, one at a time. Start any number of workers, on any
-    machine that sees the pinned checkpoints under the same path. Ctrl-C releases the current plan.
+    machine that can read the pinned checkpoints under the same path. Ctrl-C releases the current plan.
     """
     url, password = database_from_environment()
     if database and config_path is not None:

@@ -29,13 +29,13 @@ from tracker.cli.gate.text import (
 )
 from tracker.domain.calibration.repetition_text import is_unfit, not_calibrated_text, repetition_text, unfit_text
 from tracker.domain.gate.types import BenchmarkCheck, GateReport, GateWord
-from tracker.domain.records.display import count_text, one_line
+from tracker.domain.records.display import one_line
 
 MAX_BYTES = 60_000
 """GitHub refuses comments of more than 65,536 characters; its step summaries and GitLab's notes may be longer."""
 
 _TABLE_BYTES = 45_000
-_HEAD = ("check", "", "result", "scores", "change, 95 % CI", "lost/gained", "why")
+_HEAD = ("check", "", "result", "scores", "change, 95 % CI", "lost/gained", "reason")
 
 
 def gate_markdown(report: GateReport) -> str:
@@ -116,11 +116,11 @@ def _samples(check: BenchmarkCheck) -> Iterable[str]:
     examples = loss_examples(check)
     if not examples:
         return
-    name, count = escaped(name_text(check.benchmark)), count_text(len(examples), "sample")
+    name, count = escaped(name_text(check.benchmark)), str(len(examples))
     of = "" if check.compared is None else f" of {check.compared.comparison.n_lost}"
     # In an HTML block everything up to </pre> is taken as it is, also blank lines; the texts cannot hold that tag.
     texts = "\n\n".join(no_command("\n".join(map(html.escape, sample_lines(example)))) for example in examples)
-    yield f"<details>\n<summary>{name}: {count}{of} lost</summary>\n\n<pre>\n{texts}\n</pre>\n\n</details>\n\n"
+    yield f"<details>\n<summary>{name}: {count}{of} lost samples</summary>\n\n<pre>\n{texts}\n</pre>\n\n</details>\n\n"
 
 
 def _fitting(parts: Sequence[str], room: int) -> Sequence[str]:
@@ -136,7 +136,7 @@ def _fitting(parts: Sequence[str], room: int) -> Sequence[str]:
 def _left_out(count: int, noun: str) -> str:
     if count == 0:
         return ""
-    return f"\nNot shown: {count} more {noun}; `--format json` has all.\n"
+    return f"\nNot shown ({noun}): {count}; `--format json` has all.\n"
 
 
 def _size(text: str) -> int:

@@ -25,6 +25,7 @@ from tracker.cli.gate.text import (
     lost_and_gained_text,
     name_text,
     scores_text,
+    short_level_text,
     sides_text,
 )
 from tracker.cli.tables.comparison import example_grid, repetition_lines
@@ -103,11 +104,11 @@ def _stacked(check: GateCheck) -> Iterable[RenderableType]:
 def _table(checks: Iterable[GateCheck], *, is_wide: bool) -> Table:
     table = plain_table(padding=(0, 1, 0, 0))
     table.add_column("check", overflow="fold", min_width=8)
-    for name in ("scores", "change, 95 % CI", "lost/gained"):
+    for name in ("scores", "change, 95 % CI\none-sided p, level", "lost/gained"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("result", no_wrap=True)
     if is_wide:
-        table.add_column("why", overflow="fold")
+        table.add_column("reason", overflow="fold")
     for check in checks:
         why = (Text(check.reason),) if is_wide else ()
         table.add_row(_name(check), *_numbers(check.benchmark), _word(check.word), *why)
@@ -125,7 +126,7 @@ def _numbers(check: BenchmarkCheck | None) -> tuple[RenderableType, ...]:
     is_partial = min(one.before.coverage, one.after.coverage) < 1
     return (
         Text.assemble(f"{scores_text(check)}\n", (answered_text(check), "bold yellow" if is_partial else "dim")),
-        Text.assemble(f"{gate_change_text(check)}\n", (level_text(check), "dim")),
+        Text.assemble(f"{gate_change_text(check)}\n", (short_level_text(check), "dim")),
         lost_and_gained_text(check),
     )
 

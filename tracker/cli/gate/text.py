@@ -88,7 +88,7 @@ def deciding_text(report: GateReport) -> str:
         return "every measured check is advisory (required = false)"
     if report.word is GateWord.PASS:
         return f"passed {count_text(len(required), 'required check')}"
-    return names_text([check.name for check in required if check.word is report.word])
+    return f"decided by {names_text([check.name for check in required if check.word is report.word])}"
 
 
 def changed_lines(report: GateReport) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ def changed_lines(report: GateReport) -> tuple[str, ...]:
 
 def alpha_text(report: GateReport) -> str:
     """Return how sure a REGRESSION is."""
-    return f"family-wise error rate {p_text(report.alpha)} over the required benchmarks (Holm)"
+    return f"family-wise error rate {p_text(report.alpha)} over the required benchmarks (Holm correction)"
 
 
 def scores_text(check: BenchmarkCheck) -> str:
@@ -130,6 +130,11 @@ def gate_change_text(check: BenchmarkCheck) -> str:
 
 def level_text(check: BenchmarkCheck) -> str:
     """Return the p-value that decides, and the level that it was held to."""
+    return f"one-sided {short}" if (short := short_level_text(check)) else ""
+
+
+def short_level_text(check: BenchmarkCheck) -> str:
+    """Return the same for a column whose heading says that p is one-sided."""
     if check.compared is None:
         return ""
     return f"p {p_text(check.compared.comparison.p_worse)}, level {p_text(check.alpha_test)}"

@@ -16,7 +16,7 @@ from tracker.domain.records.calibration import Calibration, Fitness, Repetition
 from tracker.domain.records.display import one_line, signed_text
 
 _STYLES: Mapping[Fitness, str] = {Fitness.FIT: "green", Fitness.UNFIT: "bold red", Fitness.UNSURE: "dim"}
-_MORE = "to reduce noise: more samples, more repeats or temperature 0; or raise policy.min_effect"
+_MORE = "use more samples, more repeats or temperature 0, or raise policy.min_effect"
 
 
 def repetitions(calibration: Calibration, min_effect: float) -> tuple[Repetition, ...]:
@@ -37,7 +37,7 @@ def calibration_table(calibration: Calibration, *, min_effect: float) -> Rendera
 def _table(found: tuple[Repetition, ...]) -> Table:
     table = plain_table()
     table.add_column("benchmark", overflow="fold", min_width=9)
-    for name in ("samples", "flips\n95 % CI", "other\ntext", "noise,\n95 % bound"):
+    for name in ("samples", "flips\n95 % CI", "same score,\nother text", "noise,\n95 % bound"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True, min_width=6)
     for one in found:
@@ -68,13 +68,11 @@ def _conclusions(found: tuple[Repetition, ...]) -> Iterator[Text]:
     for one in found:
         if not one.shift:
             continue
-        moved = f"{one_line(one.benchmark)}: the second pass is shifted by {signed_text(one.shift)}, more than flips"
-        yield Text(f"{moved} explain: something changed between the passes", style="yellow")
+        moved = f"{one_line(one.benchmark)}: the mean of the second pass is shifted by {signed_text(one.shift)}"
+        yield Text(f"{moved}, more than flips explain; something changed between the passes", style="yellow")
     unfit = [one for one in found if one.fitness is Fitness.UNFIT]
     yield from (Text(one_line(unfit_text(one)), style="bold red") for one in unfit)
     if unfit:
         yield Text(f"  {_MORE}", style="dim")
     if any(one.fitness is Fitness.UNSURE for one in found):
-        yield Text(
-            "unsure: not enough samples to decide; each verdict shows its minimum detectable effect", style="dim"
-        )
+        yield Text("unsure: not enough samples to decide; each verdict shows its minimum detectable loss", style="dim")

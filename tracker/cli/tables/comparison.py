@@ -20,7 +20,7 @@ def comparison_table(view: ComparisonView) -> RenderableType:
     """Return two checkpoints side by side: scores, what changed, how sure that is, and samples that changed."""
     parts: list[RenderableType] = [_sides(view.before, view.after), _compared_table(view.benchmarks)]
     if any(min(one.before.coverage, one.after.coverage) < 1 for one in view.benchmarks):
-        parts.append(Text("percent: coverage (samples with a score)", style="bold yellow"))
+        parts.append(Text("percentages: share of samples with a score", style="bold yellow"))
     parts += repetition_lines(view.benchmarks)
     for refused in view.refused:
         reasons = "; ".join(one_line(reason) for reason in refused.reasons)
@@ -95,7 +95,7 @@ def _p_values(one: ComparedBenchmark) -> str:
     p = f"p {p_text(one.p_two_sided)}"
     if one.p_two_sided_jitter is None:
         return p
-    return f"{p} (with noise: {p_text(one.p_two_sided_jitter)})"
+    return f"{p} (with jitter: {p_text(one.p_two_sided_jitter)})"
 
 
 def _examples(compared: ComparedBenchmark) -> Iterable[RenderableType]:

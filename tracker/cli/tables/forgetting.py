@@ -55,7 +55,7 @@ def ledger_tables(ledger: RunLedger, *, subsets: int) -> RenderableType:
 def _summary(benchmarks: Iterable[BenchmarkLedger], subsets: int) -> Table:
     table = plain_table(padding=(0, 1, 0, 0))
     table.add_column("benchmark", overflow="fold", min_width=8)
-    for name in ("best", "steps", "now", "change, 95 % CI", "kept", "lost", "net", "by chance"):
+    for name in ("best", "steps", "now", "change,\n95 % CI", "retained", "lost", "net\nlost", "by\nchance"):
         table.add_column(name, justify="right", no_wrap=True)
     for benchmark in benchmarks:
         table.add_row(Text(one_line(benchmark.benchmark), "bold"), *_cells(benchmark.whole))
@@ -99,27 +99,27 @@ def _lost(benchmark: BenchmarkLedger) -> Iterator[RenderableType]:
     yield Text("")
     yield Text.assemble(
         (f"{one_line(benchmark.benchmark)}: {count_text(flow.lost, 'lost sample')}", "bold red"),
-        f" (about {chance_text(flow.expected_false)} by chance), right at {span_text(window.before_steps)} and "
+        f" ({chance_text(flow.expected_false)} expected by chance), right at {span_text(window.before_steps)} and "
         f"wrong at {span_text(window.after_steps)}",
     )
     for sample in benchmark.details:
         yield _sample_grid(sample, window.before_steps[-1], window.after_steps[-1])
     if flow.lost > len(benchmark.details):
-        yield Text(f"and {flow.lost - len(benchmark.details)} more: --samples, --json", "dim")
+        yield Text(f"and {flow.lost - len(benchmark.details)} more (use --samples or --json)", "dim")
 
 
 def _sample_grid(sample: LostSample, before: int, after: int) -> Table:
     texts, life = sample.texts, Text(events_text(sample.events), "dim")
     if texts is None:
         missing = Text(f"{one_line(sample.sample_id)} (text not kept)")
-        return sample_grid([("sample", missing), ("life", life)])
+        return sample_grid([("sample", missing), ("history", life)])
     return sample_grid(
         [
             ("prompt", quoted(texts.prompt)),
             ("expected", quoted(texts.target)),
             (_place(before, right=texts.right_before), quoted(texts.answer_before)),
             (_place(after, right=texts.right_after), quoted(texts.answer_after)),
-            ("life", life),
+            ("history", life),
         ]
     )
 

@@ -67,13 +67,13 @@ def history_table(reports: Sequence[Report], *, last: int = 0) -> RenderableType
 def report_lines(report: Report) -> tuple[Text, ...]:
     """Return what was concluded about one checkpoint, one line each: benchmarks, findings, changed latencies."""
     cost = f"  {cost_text(report.cost)}" if report.cost is not None else ""
-    head = Text.assemble((f"{'judged':>9} ", "dim"), f"step {report.step}", (cost, "dim"))
+    head = Text.assemble((f"{'evaluated':>9} ", "dim"), f"step {report.step}", (cost, "dim"))
     verdicts = (*report.verdicts, *report.findings)
     width = max((len(_subject(v)) for v in verdicts), default=0)
     lines = [
         Text.assemble(
             " " * 10, f"{_subject(verdict):<{width}}", "  ", _score(verdict), "  ", _word(verdict.word),
-            _coverage(verdict, " answered"), (f"{_remark(verdict)}{_repeated(verdict)}", "dim"),
+            _coverage(verdict, " scored"), (f"{_remark(verdict)}{_repeated(verdict)}", "dim"),
         )
         for verdict in verdicts
     ]  # fmt: skip
@@ -102,7 +102,7 @@ def gaps_table(gaps: Sequence[Gap], *, last: int = 0) -> RenderableType:
     shown = gaps[-last:]
     table = plain_table()
     table.add_column("not evaluated", justify="right", no_wrap=True)
-    table.add_column("why", overflow="fold")
+    table.add_column("reason", overflow="fold")
     table.add_column("hint", style="dim", overflow="fold")
     for gap in shown:
         table.add_row(str(gap.step), Text(f"{one_line(gap.message)} [{gap.code}]"), Text(one_line(gap.hint)))
@@ -182,7 +182,7 @@ def _findings(view: Overview) -> Iterable[RenderableType]:
     if not found:
         return
     yield Text("")
-    yield Text(f"findings at step {view.steps[-1]} (subsets and answer lengths):", style="dim")
+    yield Text(f"findings at step {view.steps[-1]} (subsets, answer lengths and truncation):", style="dim")
     width = max(len(_subject(finding)) for finding in found[:_MAX_FINDINGS])
     for finding in found[:_MAX_FINDINGS]:
         yield Text.assemble(f"{_subject(finding):<{width}}", "  ", _word(finding.word), _since(finding))
@@ -293,7 +293,7 @@ def _answered_legend(view: Overview) -> Iterable[Text]:
     steps = set(view.steps)
     shown = [verdict for (step, _), verdict in view.verdicts.items() if step in steps]
     if any(map(_is_partial, shown)):
-        yield Text("(percent): coverage (samples with a score), if below 100 %", style="bold yellow")
+        yield Text("(percentages): share of samples with a score, if below 100 %", style="bold yellow")
 
 
 def _word(word: VerdictWord) -> Text:

@@ -22,7 +22,7 @@ WHOLE = 0.995
 
 def board_lines(board: Board) -> Iterator[RenderableType]:
     """Yield everything that is to be printed of a turn's results."""
-    yield Text(f"{one_line(board.sweep)}, run of {time_text(board.due_at)}: {turn_state_text(board)}", "bold")
+    yield Text(f"{one_line(board.sweep)}, sweep run of {time_text(board.due_at)}: {turn_state_text(board)}", "bold")
     if board.rows:
         yield ""
         yield score_table(board)
@@ -69,7 +69,7 @@ def turn_state_text(board: Board) -> str:
     """Return what became of a turn, in words."""
     asked = len(board.rows) or len(board.curves) + board.unanswered
     if board.unanswered:
-        return f"{board.state}, {count_text(board.unanswered, 'evaluation')} remaining"
+        return f"{board.state}, {count_text(board.unanswered, 'evaluation')} pending"
     return f"{board.state}, {count_text(asked, 'evaluation')}"
 
 
@@ -84,7 +84,7 @@ def list_table(
         now: the present.
     """
     table = plain_table()
-    for name in ("sweep", "when", "last run"):
+    for name in ("sweep", "schedule", "last sweep run"):
         table.add_column(name)
     for sweep, turns in sweeps:
         timetable, zone = sweep.timetable, "UTC"
@@ -104,7 +104,7 @@ def list_table(
 def turn_text(turn: Turn, answered: int) -> str:
     """Return what became of a turn as one sentence."""
     by_hand = "on demand, " if turn.by_hand else ""
-    missed = f", for {count_text(turn.missed + 1, 'time')}" if turn.missed else ""
+    missed = f", covers {count_text(turn.missed + 1, 'scheduled time')}" if turn.missed else ""
     note = f": {turn.note}" if turn.note else ""
     if turn.state is TurnState.RUNNING:
         return f"{by_hand}running, {answered} of {count_text(len(turn.plans), 'evaluation')}{missed}{note}"
@@ -142,7 +142,7 @@ def _score(score: BoardScore | None) -> Text:
     if score.low is not None and score.high is not None:
         text.append(f" {score.low:.2f}-{score.high:.2f}", "dim")
     if score.coverage < WHOLE:
-        text.append(f" {percent_text(score.coverage)} answered", "yellow")
+        text.append(f" {percent_text(score.coverage)} scored", "yellow")
     if score.change is not None:
         text.append(f"\n{signed_interval_text(score.change)}")
     return text
@@ -167,11 +167,12 @@ def _ms(percentiles: Percentiles | None) -> str:
 def _remarks(board: Board) -> Iterator[str]:
     scores = [score for row in board.rows for score in row.scores]
     if any(score.low is not None for score in scores):
-        yield "score, 95 % CI"
+        yield "scores: mean and 95 % CI"
     if first := first_text(board):
-        yield f"below: paired difference from {first} (positive is better), 95 % CI (contains 0: not significant)"
+        change = f"paired difference from {first} (positive is better)"
+        yield f"second line: {change} and 95 % CI (contains 0: not significant)"
     if board.curves:
-        yield "latency: median / 95th percentile"
+        yield "TTFT, TPOT: median / 95th percentile"
     yield from dict.fromkeys(f"{score.benchmark}: {score.failure}" for score in scores if score.failure)
     if board.note:
         yield f"not evaluated: {board.note}"

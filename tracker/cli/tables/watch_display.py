@@ -63,17 +63,14 @@ class WatchDisplay:
     def has_no_worker(self, config_path: Path) -> None:
         """Say how to start a worker, because this process starts none."""
         folder = self._config.run.state_dir
-        self._line(
-            "workers",
-            f"no local worker: start `tracker worker --config {config_path}` on a machine with access to {folder}",
-        )
+        self._line("workers", f"none here: start `tracker worker --config {config_path}` with access to {folder}")
 
     def welcome(self, measurement: MeasurementPlan) -> None:
         """Say what is watched and how it is measured."""
         config = self._config
         names = ", ".join(b.name for suite in measurement.suites for b in suite.benchmarks)
         self._line("watching", f"{config.run.output_dir} for {config.watch.pattern}")
-        self._line("scoring", f"{names} through {measurement.serve.engine_name}")
+        self._line("scoring", f"{names} with {measurement.serve.engine_name}")
         if measurement.serve.trust_remote_code and measurement.serve.engine is not EngineKind.REMOTE:
             what = "executing Python code from checkpoints (serve.trust_remote_code)"
             self._line("warning", what, style="yellow")
@@ -114,7 +111,7 @@ class WatchDisplay:
             gaps += len(open_gaps(reports, history.gaps(run)))
         text = f"{count_text(judged, 'checkpoint')} evaluated, {count_text(gaps, 'gap')} (see `tracker history`)"
         if self._unsent:
-            text += f"; {self._unsent} results pending for MLflow (sent by the next `tracker watch`)"
+            text += f"; {count_text(self._unsent, 'result')} pending for MLflow (sent by the next `tracker watch`)"
         self._line("done", text, style="red" if self._unsent else "dim")
 
     # --- private
@@ -131,7 +128,7 @@ class WatchDisplay:
         found = repetitions(calibration, self._config.policy.min_effect)
         failed = [failure.benchmark for failure in calibration.failures]
         said = (repetitions_text(found), f"no result: {names_text(failed)}" if failed else "")
-        self._line("repeated", f"step {calibration.plan.checkpoint.step}  {'; '.join(text for text in said if text)}")
+        self._line("noise", f"step {calibration.plan.checkpoint.step}  {'; '.join(text for text in said if text)}")
         for line in unfit_lines(found):
             self._console.print(Text.assemble(" " * 10, line), soft_wrap=True)
 
@@ -144,7 +141,7 @@ def _status(passed: Tick, state: QueueState) -> Text:
     if state.waiting:
         parts.append(_waiting(state))
     if passed.unsent:
-        parts.append(f"{passed.unsent} results pending for MLflow")
+        parts.append(f"{count_text(passed.unsent, 'result')} pending for MLflow")
     if passed.pending_alerts:
         parts.append(f"{count_text(passed.pending_alerts, 'alert')} pending")
     return Text(one_line(" | ".join(parts)) or "scanning for checkpoints", style="dim")
@@ -154,11 +151,11 @@ def _waiting(state: QueueState) -> str:
     shown = ", ".join(str(one.step) for one in state.waiting[:_MAX_WAITING])
     more = state.counts["waiting"] - min(len(state.waiting), _MAX_WAITING)
     why = _why_waiting(state)
-    text = f"pending: step {shown}"
+    text = f"pending steps: {shown}"
     if more:
         text += f" and {more} more"
     if why:
-        return f"{text}: {why}"
+        return f"{text}; {why}"
     return text
 
 

@@ -138,7 +138,7 @@ def _what_became_of(episode: Episode, verdict: Verdict | None, step: int) -> str
     if episode.closed_by is Closing.SUPERSEDED:
         return f": loss discarded, training restarted from step {episode.closed_step}"
     if verdict is None:
-        return " regressed again: training restarted from before its recovery"
+        return " regressed again: training restarted from a step before the recovery"
     return f" {verdict.word} at step {step}: {reason_text(verdict)}"
 
 
@@ -149,7 +149,8 @@ def _of_latency(report: Report) -> Iterator[Alert]:
         slower = [v for v in verdicts if v.word is VerdictWord.REGRESSED]
         if not slower and not all(_is_no_slower(v) for v in verdicts if v.quantile == _MEDIAN):
             continue
-        said = "; ".join(map(latency_reason_text, slower)) or "no longer slower"
+        named = (f"{v.metric.upper()} p{v.quantile * 100:.0f} {latency_reason_text(v)}" for v in slower)
+        said = "; ".join(named) or "no longer slower"
         yield Alert(
             fingerprint=content_hash([report.run_id, "latency", load]),
             run_id=report.run_id,
@@ -199,7 +200,7 @@ def _of_blind_spot(report: Report, verdict: Verdict) -> Alert:
         kind=AlertKind.MISSING,
         subject=AlertSubject(kind=SubjectKind.BENCHMARK, name=verdict.benchmark),
         state=AlertState.FIRING if missing else AlertState.RESOLVED,
-        message=f"{verdict.benchmark} {'' if missing else 'no longer '}missing at step {report.step}: {said}",
+        message=f"{verdict.benchmark} is {'' if missing else 'no longer '}missing at step {report.step}: {said}",
         command=f"tracker evaluate {shlex.quote(report.checkpoint.uri)}",
         raised_at=report.created_at,
     )

@@ -121,7 +121,7 @@ def idle_queue(state: QueueState, run: str, idle_s: float, now: datetime) -> Ale
         run,
         steps[0] if steps else 0,
         f"{left} pending, no worker active for {duration_text(idle_s)}: "
-        "start a `tracker worker`, or check why the workers fail",
+        "start `tracker worker`, or read the logs of the workers",
         now,
     )
 
@@ -152,7 +152,7 @@ def ends_of_unknown(run: str, step: int, now: datetime) -> tuple[Alert, Alert]:
     """Return the ends of what a process may have told and not noted, because it was killed in between."""
     stuck = _stuck(run, step, "", now)
     late = replace(stuck, fingerprint=_cause(run, AlertKind.OVERDUE), kind=AlertKind.OVERDUE, subject=CHECKPOINT)
-    why = "raised by a tracker that was killed; raised again if it persists"
+    why = "raised by a watcher that was killed; it is raised again if the problem persists"
     return (
         replace(stuck, state=AlertState.RESOLVED, message=why),
         replace(late, state=AlertState.RESOLVED, message=why),

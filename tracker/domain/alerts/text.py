@@ -192,7 +192,7 @@ def bytes_long(text: str) -> int:
 # --- private
 
 _HEADLINES: dict[AlertKind, tuple[str, str]] = {
-    AlertKind.LOSS: ("{subject} regressed", "{subject} no longer regressed"),
+    AlertKind.LOSS: ("{subject} regressed", "loss of {subject} ended"),
     AlertKind.LATENCY: ("{subject}: slower", "{subject}: no longer slower"),
     AlertKind.MISSING: ("{subject} has no result", "{subject} has a result again"),
     AlertKind.CHECKPOINT: ("checkpoint will not be evaluated", "checkpoint was evaluated after all"),
@@ -230,6 +230,6 @@ def _times_text(ratio: float) -> str:
 
 def _count_text(evidence: AlertEvidence) -> str:
     if evidence.is_ratio:
-        return f"{evidence.n_common} on both sides"
+        return f"{evidence.n_common} on each side"
     paired = count_text(evidence.n_common, "paired sample")
     return f"{evidence.n_lost} lost, {evidence.n_gained} gained of {paired}"

@@ -226,7 +226,7 @@ def _tried(name: str, outcomes: Sequence[Outcome], min_coverage: float) -> Asked
         results.append(outcome)
     fingerprint = results[0].fingerprint if results else ""
     if len(results) != 2:
-        return _failure(name, fingerprint, f"{len(results)} of 2 passes over {name} have a result")
+        return _failure(name, fingerprint, f"only {len(results)} of 2 passes produced a result for {name}")
     asked = asked_twice(results[0], results[1])
     if asked is not None and asked.samples >= min_coverage * asked.planned:
         return asked
@@ -271,7 +271,7 @@ def _changed(calibration: Calibration, asked: AskedTwice, measured: MeasurementS
     if now is None:
         return ""
     if then is None:
-        return "engine unknown"
+        return "the engine of the calibration is unknown"
     return _changed_engine(now, then)
 
 

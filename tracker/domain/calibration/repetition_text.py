@@ -37,7 +37,7 @@ def change_text(noise: float) -> str:
 
 def effect_text(found: Repetition) -> str:
     """Return what repetition does, and whether that still holds: `flips 0.4 % of the samples, ±0.002`."""
-    change = "" if found.noise == 0 else f", {change_text(found.noise)}"
+    change = "" if found.noise == 0 else f", score {change_text(found.noise)}"
     stale = f" (stale: {found.stale})" if found.stale else ""
     return f"flips {flips_text(found)}{change}{stale}"
 
@@ -52,7 +52,7 @@ def short_text(found: Repetition) -> str:
     if found.stale:
         return "calibration is stale"
     if found.noise == 0:
-        return "no flips between repeats"
+        return "no flips between repeated evaluations"
     return f"run-to-run noise {change_text(found.noise)}"
 
 
@@ -70,8 +70,9 @@ def repetitions_text(found: Sequence[Repetition]) -> str:
 
 def unfit_text(found: Repetition) -> str:
     """Return why a benchmark cannot show the smallest effect that counts."""
-    size = f"in mean by {score_text(abs(found.shift))}" if found.shift else f"by {change_text(found.noise)}"
-    return f"{found.benchmark} is too noisy: repeats differ {size}, more than policy.min_effect {found.min_effect:.2g}"
+    size = f"by {score_text(abs(found.shift))} on average" if found.shift else f"by {change_text(found.noise)}"
+    limit = f"policy.min_effect {found.min_effect:.2g}"
+    return f"{found.benchmark} is too noisy: repeated evaluations differ {size}, more than {limit}"
 
 
 def is_unfit(found: Repetition | None) -> bool:
@@ -84,4 +85,4 @@ def not_calibrated_text(names: Iterable[str]) -> str:
     listed = [*names]
     if not listed:
         return ""
-    return f"{NOT_CALIBRATED}: {names_text(listed)} (see `tracker calibrate`)"
+    return f"{NOT_CALIBRATED}: {names_text(listed)} (run `tracker calibrate`)"

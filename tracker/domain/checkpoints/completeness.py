@@ -275,7 +275,7 @@ def _check_trainer_state(listing: Listing, _: _Layout, habits: Habits) -> Object
         sign = _sign_of_state(listing.facts, habits)
         if sign is None:
             return None
-        return _not_yet(f"{TRAINER_STATE}, which the trainer writes last, is missing while {sign}")
+        return _not_yet(f"{TRAINER_STATE}, which the trainer writes last, is missing although {sign}")
     if isinstance(document, Broken):
         return _not_yet(f"{TRAINER_STATE} {document.text}", code=document.code)
     step = document.get("global_step")

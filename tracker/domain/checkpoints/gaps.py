@@ -60,7 +60,7 @@ class Gaps:
                 known[step] = None
                 if step > self._joined[run_id]:
                     place = _sibling(self._places[run_id], step)
-                    self.add_vanished(place, "was never seen, although it was due by the save interval", now)
+                    self.add_vanished(place, "was never seen, although the save interval made it due", now)
         self._is_first_look = False
 
     def remember_step(self, place: Site, save_every: int | None, *, was_watched: bool = False) -> None:

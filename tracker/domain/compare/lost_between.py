@@ -94,12 +94,12 @@ def ends_of(series: BenchmarkSeries, rows: IntArray, episodes: Iterable[Episode]
     earlier = _before(series, rows, bad)
     if bad is None or not earlier.size:
         raise Incomparable(
-            f"{name} has {count_text(len(known), 'complete result')}, a loss needs two",
+            f"{name} has {count_text(len(known), 'complete result')}, two are required",
             hint="evaluate more checkpoints with `tracker evaluate CHECKPOINT`",
         )
     good = _best_of(series, earlier) if wanted.good is None else wanted.good
     if good >= bad:
-        raise ConfigError(f"good step {good} is not before bad step {bad}", hint="swap the two")
+        raise ConfigError(f"good step {good} is not before bad step {bad}", hint="swap --good and --bad")
     _check_lost(series, rows, good, bad)
     return good, bad
 
@@ -173,7 +173,7 @@ def remarks_on(found: LostBetween) -> tuple[str, ...]:
     if not found.is_sure:
         doubts.append(f"not significant (p = {found.p_worse:.1g}): the drop is within the noise")
     if found.odd_steps:
-        names = names_text([str(step) for step in found.odd_steps])
+        names = names_text([f"step {step}" for step in found.odd_steps])
         doubts.append(f"not a single drop: scores at {names} are on the wrong side of the midpoint")
     return tuple(doubts)
 

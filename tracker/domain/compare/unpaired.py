@@ -28,7 +28,7 @@ def lacks_samples(before: EvalResult, after: EvalResult) -> bool:
 def unpaired_text(before: EvalResult, after: EvalResult, *, steps: tuple[int, int], alike: bool) -> str:
     """Return both means and, where they were measured alike, what lies between them."""
     sides = ", ".join(_side(result, step) for result, step in zip((before, after), steps, strict=True))
-    return f"{sides}, imported without samples, cannot be paired{_change(before, after) if alike else ''}"
+    return f"{sides}: imported without samples, so they cannot be paired{_change(before, after) if alike else ''}"
 
 
 # --- private
@@ -36,7 +36,7 @@ def unpaired_text(before: EvalResult, after: EvalResult, *, steps: tuple[int, in
 
 def _side(result: EvalResult, step: int) -> str:
     known = summarise(result)
-    error = "" if known.stderr is None else f" \N{PLUS-MINUS SIGN} {score_text(known.stderr)}"
+    error = "" if known.stderr is None else f" (standard error {score_text(known.stderr)})"
     return f"{score_text(known.mean)}{error} at step {step}"
 
 

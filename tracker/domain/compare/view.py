@@ -188,7 +188,9 @@ def _try(name: str, before: EvalRecord, after: EvalRecord) -> _Possible | Refuse
     if pairing.common_fraction >= MIN_COMMON:
         return _Possible(before=left, after=right, pairing=pairing, steps=steps)
     common = f"{len(pairing.sample_ids)} of {pairing.planned} samples scored on both sides"
-    return RefusedBenchmark(benchmark=name, reasons=(f"only {common} ({MIN_COMMON:.0%} required)",), is_missing=True)
+    return RefusedBenchmark(
+        benchmark=name, reasons=(f"only {common} ({100 * MIN_COMMON:.0f} % required)",), is_missing=True
+    )
 
 
 def on_common_questions(left: EvalResult, right: EvalResult) -> tuple[EvalResult, EvalResult]:
@@ -219,7 +221,7 @@ def _unusable(outcome: Outcome | None, record: EvalRecord) -> tuple[str, ...]:
 def _nothing_comparable(before: EvalRecord, after: EvalRecord, refused: Sequence[RefusedBenchmark]) -> Incomparable:
     named = [f"{r.benchmark}: {', '.join(r.reasons)}" for r in refused[:_NAMED]]
     if len(refused) > _NAMED:
-        named.append(f"{len(refused) - _NAMED} more benchmarks")
+        named.append(f"and {len(refused) - _NAMED} more")
     results = [*before.results, *after.results]
     without = bool(results) and all(result.aggregate is not None for result in results)
     return Incomparable(

@@ -48,7 +48,7 @@ def notes(benchmark: BenchmarkLedger) -> tuple[str, ...]:
         if share < 1
     ]
     if partly:
-        said.append(f"not all samples answered: {names_text(partly)}")
+        said.append(f"not all samples scored: {names_text(partly)}")
     if benchmark.whole.forgetting is None:
         said.append("too few checkpoints or samples to measure forgetting")
     return tuple(f"{one_line(benchmark.benchmark)}: {text}" for text in said)
@@ -56,7 +56,7 @@ def notes(benchmark: BenchmarkLedger) -> tuple[str, ...]:
 
 def events_text(events: Sequence[Event]) -> str:
     """Return `learned 300, forgotten 800`, the newest of many."""
-    shown = [f"{event.change} {event.step}" for event in events[-_EVENTS:]]
+    shown = [f"{event.change} at {event.step}" for event in events[-_EVENTS:]]
     left_out = len(events) - len(shown)
     return ", ".join([count_text(left_out, "earlier change"), *shown] if left_out else shown)
 
@@ -90,7 +90,7 @@ def steps_span_text(steps: Sequence[int]) -> str:
 def _of_phase(phase: str | None, transfer: BackwardTransfer) -> str:
     learned = names_text(transfer.benchmarks)
     if phase is None:
-        return f"{learned}, learned in no phase: {_change(transfer)} since the start"
+        return f"{learned}, not learned in any phase: {_change(transfer)} since the start"
     return f"{learned}, learned in phase {one_line(phase)}: {_change(transfer)} since its end"
 
 

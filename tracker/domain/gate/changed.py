@@ -102,7 +102,7 @@ def _asked_like(baseline: EvalResult, candidate: EvalResult) -> EvalResult | str
         return "one side was only partly evaluated, and the selection depends on the prompt"
     mine, theirs = dict(_placed(baseline)), dict(_placed(candidate))
     if mine.keys() != theirs.keys():
-        return f"the questions differ: {len(mine)} and {len(theirs)}"
+        return f"the questions differ ({len(mine)} in the baseline, {len(theirs)} in the candidate)"
     other = next((place for place in mine if mine[place].target != theirs[place].target), None)
     if other is not None:
         return f"question {other[1] + 1} of {other[0]} has a different expected answer"

@@ -169,12 +169,12 @@ def _undecided(check: BenchmarkCheck, one: ComparedBenchmark) -> BenchmarkCheck:
     """Say what these samples could have shown, and how many would be needed."""
     needed = check.samples_needed
     if one.comparison.p_worse < check.alpha_test:
-        reason = f"significant loss, not shown to be below or above {score_text(check.min_effect)}"
+        reason = f"significant loss, but it may be smaller or larger than {score_text(check.min_effect)}"
         return replace(check, reason=reason, samples_needed=None)
     could = f"minimum detectable loss {score_text(check.detectable or 0.0)}"
     if needed is not None and needed <= one.comparison.n_common:
         return replace(
-            check, samples_needed=None, reason=f"{could}; {signed_text(one.comparison.delta)} is inconclusive"
+            check, samples_needed=None, reason=f"{could}; change {signed_text(one.comparison.delta)} is inconclusive"
         )
     if needed is None:
         more = f"checkpoint-to-checkpoint noise exceeds {score_text(check.min_effect)}"
@@ -212,7 +212,7 @@ def _with_floor(check: BenchmarkCheck, candidate: EvalRecord, rule: BenchmarkRul
         is_worse, side = own.mean > rule.floor, "above"
     if not is_worse:
         return check
-    reason = f"{score_text(own.mean)} is {side} the limit of {score_text(rule.floor)}"
+    reason = f"score {score_text(own.mean)} is {side} the limit of {score_text(rule.floor)}"
     return replace(check, word=GateWord.REGRESSION, reason=reason, samples_needed=None)
 
 
@@ -245,7 +245,7 @@ def _within_limit(candidate: EvalRecord, limit: LatencyLimit, min_coverage: floa
         word, reason = GateWord.REGRESSION, f"{measured_ms:.1f} ms exceeds {limit.max_ms:g} ms"
     elif probe.completed < min_coverage * sent:
         word = GateWord.MISSING  # the slowest ones may be those that never came
-        reason = f"{measured_ms:.1f} ms, but {probe.failed} of {sent} requests failed without a latency"
+        reason = f"{measured_ms:.1f} ms, but {probe.failed} of {sent} requests failed and were not timed"
     else:
         word, reason = GateWord.PASS, f"{measured_ms:.1f} ms, within {limit.max_ms:g} ms"
     return LatencyCheck(limit=limit, word=word, reason=reason, measured_ms=measured_ms)

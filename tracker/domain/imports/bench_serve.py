@@ -50,7 +50,11 @@ def sheet_of_bench_serve(document: Fields, given: Given) -> Sheet:
         probes=(_probe(document, found, requests),),
         engine=engine_of(document.text("endpoint_type") or document.text("backend") or "not known"),
         left_out=tuple(
-            LeftOut(source=given.source, name=metric, reason="file has no single requests and no p50, p90, p95, p99")
+            LeftOut(
+                source=given.source,
+                name=metric,
+                reason="the file contains neither individual requests nor p50, p90, p95 and p99",
+            )
             for metric, percentiles in found.items()
             if percentiles is None
         ),

@@ -173,7 +173,7 @@ def _engine(serving: Sequence[Sheet]) -> EngineInfo:
     for sheet in serving:
         if engine != sheet.engine:
             raise BadData(
-                f"{sheet.source}: step {sheet.step} was served by {sheet.engine.name}, elsewhere by {engine.name}",
+                f"{sheet.source}: step {sheet.step} was served by {sheet.engine.name}, other results by {engine.name}",
                 hint="import each engine into its own run with --run NAME",
             )
     return engine

@@ -105,8 +105,8 @@ def cost_text(cost: Cost) -> str:
     """Return `41 s: 3.1 s loading, 30 s evaluating, 8.0 s probing; 45.2 k tokens`; what took no time is left out."""
     stages = (
         (cost.loading_s, "loading"),
-        (cost.evaluating_s, "evaluating"),
-        (cost.probing_s, "probing"),
+        (cost.evaluating_s, "scoring"),
+        (cost.probing_s, "measuring latency"),
     )
     spent = [f"{duration_text(seconds)} {name}" for seconds, name in stages if seconds >= MIN_SHOWN_S]
     parts = [f"{duration_text(cost.wall_s)}{': ' if spent else ''}{', '.join(spent)}", *_resources(cost)]

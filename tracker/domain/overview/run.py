@@ -261,8 +261,8 @@ def _steps_text(preposition: str, known: Iterable[int | None]) -> str:
 
 
 _CHANGES: Mapping[Measure, tuple[str, str]] = {
-    Measure.OUTPUT_LENGTH: ("answers to", "got longer"),
-    Measure.COMPLETENESS: ("more answers to", "are truncated"),
+    Measure.OUTPUT_LENGTH: ("answers to", "have become longer"),
+    Measure.COMPLETENESS: ("more answers to", "have been truncated"),
 }
 """What is said before and after the names."""
 

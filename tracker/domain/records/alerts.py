@@ -157,4 +157,4 @@ class Patience:
     never."""
     stuck_after_s: Annotated[float, Field(ge=0)] = 900.0
     """Alert when evaluations are pending for this many seconds without an active worker, or when one takes this
-    long and five times longer than any earlier one of the same suite; 0: never."""
+    long and more than five times as long as any earlier one of the same suite; 0: never."""

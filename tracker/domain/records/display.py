@@ -38,7 +38,7 @@ def shortened(text: str, limit: int) -> str:
         return text
     head = limit * 2 // 3
     tail = limit - head
-    return f"{text[:head]} [... {len(text) - head - tail} characters left out ...] {text[-tail:]}"
+    return f"{text[:head]} [... {len(text) - head - tail} characters omitted ...] {text[-tail:]}"
 
 
 def score_text(score: float | None) -> str:

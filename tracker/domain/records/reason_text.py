@@ -42,7 +42,7 @@ def reason_text(verdict: Verdict) -> str:
     text, part = _text(verdict, verdict.reason), verdict.screened
     if part is None:
         return text
-    then = ", full evaluation follows" if verdict.word is VerdictWord.SUSPECT else ""
+    then = ", a full evaluation follows" if verdict.word is VerdictWord.SUSPECT else ""
     return f"{text}; screened on {part.asked} of {part.asked + part.left_out} samples{then}"
 
 
@@ -118,11 +118,11 @@ def _too_few(verdict: Verdict, reason: FewScores | FewInCommon | FewSamples) -> 
     if isinstance(reason, FewSamples):
         return f"too few samples: {reason.samples} scored on both sides, {reason.needed} required"
     if isinstance(reason, FewInCommon):
-        shares = f"{reason.share:.1%}, {reason.needed:.0%} required"
+        shares = f"{100 * reason.share:.1f} %, {100 * reason.needed:.0f} % required"
         return f"only {reason.samples} samples scored on both sides ({shares})"
     text = (
-        f"only {reason.with_score} of {reason.planned} samples scored ({verdict.coverage:.1%},"
-        f" {reason.needed:.0%} required): {count_text(reason.errors, 'error')}, {reason.unscored} unscored"
+        f"only {reason.with_score} of {reason.planned} samples scored ({100 * verdict.coverage:.1f} %,"
+        f" {100 * reason.needed:.0f} % required): {count_text(reason.errors, 'error')}, {reason.unscored} unscored"
     )
     if reason.detail:
         return f"{text}; first: {reason.detail}"
@@ -143,15 +143,15 @@ def _compared(verdict: Verdict, reason: Compared) -> str:
     if verdict.word is VerdictWord.RECOVERED:
         return f"{counted}; recovered at {reason.in_a_row} checkpoints in a row"
     if verdict.word is VerdictWord.SUSPECT:
-        return f"{counted}: looks worse (p = {deciding.p_worse:.1g}), not significant after FWER correction"
+        return f"{counted}: may be worse (p = {deciding.p_worse:.1g}), not significant at the level of the run"
     return counted
 
 
 def _change(deciding: Comparison, reason: Compared) -> str:
     digits = 2 if abs(reason.now - reason.before) >= 0.05 else 3
     together = _together(len(deciding.pooled_steps))
-    since = f"{steps_text(deciding.baseline_steps)}{_BASELINES.get(deciding.baseline, '')}"
-    return f"{reason.before:.{digits}f} -> {reason.now:.{digits}f}{together} since {since}"
+    base = f"{steps_text(deciding.baseline_steps)}{_BASELINES.get(deciding.baseline, '')}"
+    return f"{reason.before:.{digits}f} at {base} -> {reason.now:.{digits}f}{together}"
 
 
 def _together(pooled: int) -> str:
@@ -162,14 +162,14 @@ def _together(pooled: int) -> str:
 
 def _flips(comparison: Comparison) -> str:
     """Say whom a flip is counted against: where scores still rose, few samples were right at most of many steps."""
-    most = " (right at a majority of steps)" if len(comparison.baseline_steps) > _PAIR and comparison.n_lost else ""
-    return f"lost {comparison.n_lost} of {comparison.n_common}{most}, gained {comparison.n_gained}"
+    most = " (right at most of those steps)" if len(comparison.baseline_steps) > _PAIR and comparison.n_lost else ""
+    return f"lost {comparison.n_lost} of {comparison.n_common} samples{most}, gained {comparison.n_gained}"
 
 
 def _compared_means(reason: ComparedMeans) -> str:
-    since = steps_text(reason.baseline_steps) + (_BASELINES[Baseline.PEAK] if reason.is_peak else "")
-    change = f"{score_text(reason.before)} -> {score_text(reason.now)}{_together(reason.pooled)} since {since}"
-    interval = f"95 % CI {reason.ci_low:+.3f} to {reason.ci_high:+.3f}, p = {reason.p:.1g}"
+    base = steps_text(reason.baseline_steps) + (_BASELINES[Baseline.PEAK] if reason.is_peak else "")
+    change = f"{score_text(reason.before)} at {base} -> {score_text(reason.now)}{_together(reason.pooled)}"
+    interval = f"95 % CI of the change {reason.ci_low:+.3f} to {reason.ci_high:+.3f}, p = {reason.p:.1g}"
     chance = "; never above chance" if reason.never_above_chance else ""
     return f"{change}; {interval}, means only (no samples){chance}"
 
@@ -201,7 +201,8 @@ def _few_requests(verdict: LatencyVerdict, needed: int) -> str:
     if verdict.method is LatencyMethod.HISTORY:
         return f"{requests} requests timed, {needed} required: raise probe.requests to {needed}"
     if requests >= needed:
-        return f"almost all {requests} pairs of requests are from one half of the load: too many failed in the other"
+        half = "from one half of the load, because too many requests of the other half failed"
+        return f"almost all {requests} pairs of requests are {half}"
     more = f"raise probe.requests to {needed // 2} or more"
     return f"{requests} pairs of requests timed, {needed} required: {more}"
 
@@ -210,7 +211,8 @@ def _against_reference(verdict: LatencyVerdict, reason: AgainstReference) -> str
     averaged = f", mean of {verdict.sessions} checkpoints" if verdict.sessions > 1 else ""
     text = f"{_latency_change(verdict)} than the reference, step {verdict.reference_step}{averaged}"
     if verdict.learned_from < reason.learning:
-        return f"{text}: start-to-start noise needs {reason.learning} checkpoints, {verdict.learned_from} so far"
+        known = f"{verdict.learned_from} of {reason.learning} checkpoints"
+        return f"{text}: noise between engine starts not known yet ({known})"
     if verdict.word is VerdictWord.SUSPECT:
         return f"{text}: p = {verdict.p_slower:.1g}, not significant at level {verdict.alpha_test:.1g}"
     return text + _unseen(verdict)

@@ -47,7 +47,7 @@ class AggregateSeries:
     def __post_init__(self) -> None:
         problem = _problem(self)
         if problem:
-            raise BadData(problem, hint="exclude this benchmark: it cannot be judged without samples")
+            raise BadData(problem, hint="exclude this benchmark, or import it with samples")
 
     @cached_property
     def n_samples(self) -> int:

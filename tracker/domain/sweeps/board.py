@@ -190,7 +190,7 @@ def _score(outcome: Outcome) -> BoardScore:
         high=high,
         questions=len(means),
         coverage=summary.coverage,
-        failure="" if summary.mean is not None else "no sample scored",
+        failure="" if summary.mean is not None else "no sample has a score",
     )
 
 

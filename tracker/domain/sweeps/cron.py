@@ -34,9 +34,11 @@ def check_timetable(timetable: Timetable) -> None:
     try:
         ZoneInfo(timetable.time_zone)
     except (KeyError, ValueError, OSError) as error:
-        raise ValueError(f"invalid time zone {timetable.time_zone!r} (expected a name like `Europe/Berlin`)") from error
+        raise ValueError(f"invalid time zone {timetable.time_zone!r} (expected one such as `Europe/Berlin`)") from error
     if len(timetable.cron.split()) != 5:
-        raise ValueError(f"invalid cron {timetable.cron!r} (expected five fields, e.g. `0 2 * * *` for daily at 02:00)")
+        raise ValueError(
+            f"invalid cron {timetable.cron!r} (expected five fields, such as `0 2 * * *` for daily at 02:00)"
+        )
     try:
         comes = next_time(timetable, datetime(2026, 1, 1, tzinfo=UTC)) is not None
     except CronSimError as error:

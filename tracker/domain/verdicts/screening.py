@@ -122,7 +122,7 @@ def savings_text(savings: Savings) -> str:
     """Return in one line what was not asked."""
     tokens = "" if savings.tokens is None else f", {savings.tokens:,} tokens"
     saved = f"{savings.samples:,} samples{tokens} and {duration_text(savings.seconds)}"
-    return f"{PART} screened only: {savings.screens} of {savings.results} results, saved {saved}"
+    return f"{PART} screened only: {savings.screens} of {savings.results} results, which saved {saved}"
 
 
 # --- private
@@ -144,7 +144,7 @@ def _joined(first: Outcome, second: Outcome | None) -> Outcome:
             benchmark=first.benchmark,
             fingerprint=second.fingerprint,
             code=EvaluateError.code,
-            message="screen and rest were evaluated by different versions of the tracker",
+            message="the screened samples and the rest were evaluated by different versions of the tracker",
             hint="evaluate the checkpoint again with `tracker evaluate`",
             retryable=False,
         )

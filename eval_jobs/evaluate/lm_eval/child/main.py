@@ -92,6 +92,7 @@ def _explained(error: BaseException, task: Message) -> TrackerError:
         )
     if isinstance(error, ImportError):
         return EvaluateError(
-            f"`{task['adapter']}` needs a package missing from lm-eval's environment: {error}", hint="install it there"
+            f"`{task['adapter']}` needs a package missing from lm-eval's environment: {error}",
+            hint="install it in that environment",
         )
     return EvaluateError(f"lm_eval failed on `{task['adapter']}`: {text}", hint="read the traceback")

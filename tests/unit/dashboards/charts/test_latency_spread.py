@@ -66,7 +66,7 @@ def test_another_load_is_never_compared() -> None:
 def test_without_single_requests_nothing_is_drawn() -> None:
     (load,) = load_spreads(RUN.records[-1], BEFORE)
     assert (load.figures, load.rows) == ((), ())
-    assert load.note == "Only percentiles are available, no single requests."
+    assert load.note == "Only percentiles are available, no individual requests."
 
 
 def test_a_load_that_failed_says_why() -> None:

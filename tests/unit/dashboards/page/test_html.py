@@ -187,7 +187,7 @@ def test_every_table_has_a_caption_and_every_picture_a_title() -> None:
 
 def test_a_verdict_cell_has_score_symbol_and_word() -> None:
     improved = (
-        '<td class="v-improved" title="0.63 -&gt; 0.84 since step 400; lost 0 of 78, gained 16">'
+        '<td class="v-improved" title="0.63 at step 400 -&gt; 0.84; lost 0 of 78 samples, gained 16">'
         '<b>0.838</b> <span class="said">▲ improved</span></td>'
     )
     assert improved in html_of(run_data(RUN))

@@ -17,7 +17,7 @@ def test_every_loss_says_when_it_began_where_it_was_found_and_how_it_ended() -> 
         (700, 800, "sums, output length", "regressed", "open"),
         (600, 700, "trivia / history", "regressed", "open"),
         (700, 700, "sums", "regressed", "level of step 800 accepted on 2026-03-15: the data mix changed on purpose"),
-        (400, 500, "trivia", "regressed", "recovered at step 1000, below until step 800"),
+        (400, 500, "trivia", "regressed", "recovered at step 1000, last below the baseline at step 800"),
         (300, None, "reversal", "", "level of step 300 accepted on 2026-03-15: the data mix changed on purpose"),
     ]
 
@@ -47,7 +47,7 @@ def test_each_subject_has_one_row_with_its_newest_finding() -> None:
         (1000, "trivia / history", "forgotten", "lost since step 600", "at 3 checkpoints"),
         (1000, "sums, output length", "regressed", "lost since step 700", "at 3 checkpoints"),
     ]
-    change = "0.25 -> 0.36 (mean of the newest 4) since steps 410-500 (peak)"
+    change = "0.25 at steps 410-500 (peak) -> 0.36 (mean of the newest 4)"
     assert rows[1].reason == f"output length (share of the token limit): {change}"
 
 
@@ -55,7 +55,7 @@ def test_a_finding_has_the_comparison_that_decided() -> None:
     proof = finding_rows(overview(RUN.reports))[0].proof
     assert proof is not None
     assert (proof.delta, proof.interval) == ("−0.110", "−0.134 to −0.086")  # noqa: RUF001 - a true minus sign
-    assert (proof.p, proof.p_items, proof.level) == ("3.1e-07 worse", "samples only 4.4e-09", "2.5e-06")
+    assert (proof.p, proof.p_items, proof.level) == ("3.1e-07 (worse)", "samples only 4.4e-09", "2.5e-06")
 
 
 def test_what_was_found_last_comes_first() -> None:

@@ -31,7 +31,7 @@ def test_the_deciding_comparison_has_what_a_doubter_asks_for() -> None:
         interval="−0.948 to −0.802",  # noqa: RUF001
         flips="70 / 0",
         common="of 80",
-        p="< 1e-12 worse",
+        p="< 1e-12 (worse)",
         p_items="samples only < 1e-12",
         level="8.3e-05",
         jitter="0.40",
@@ -42,7 +42,7 @@ def test_a_pooled_side_and_a_block_say_how_many_checkpoints_they_are_the_mean_of
     proof = _cases()["trivia"].proofs[0]
     assert (proof.against, proof.chosen) == ("peak, steps 410-500", "mean of 10, best of 12 blocks")
     assert (proof.newest, proof.pooled) == ("steps 700-1000", "mean of 4")
-    assert (proof.p, proof.p_items) == ("3.1e-07 worse", "samples only 4.4e-09")
+    assert (proof.p, proof.p_items) == ("3.1e-07 (worse)", "samples only 4.4e-09")
     assert (proof.level, proof.jitter) == ("2.5e-06", "0.62")
 
 
@@ -55,7 +55,7 @@ def test_only_the_comparison_that_decided_was_held_to_the_level() -> None:
 
 def test_a_gain_shows_the_p_of_a_gain() -> None:
     proof = _cases()["reversal"].proofs[0]
-    assert (proof.p, proof.p_items) == ("0.077 better", "")
+    assert (proof.p, proof.p_items) == ("0.077 (better)", "")
 
 
 def test_an_unknown_jitter_is_no_number() -> None:
@@ -79,4 +79,4 @@ def test_what_is_inconclusive_says_what_could_not_have_been_seen() -> None:
 
 
 def test_a_score_of_part_of_the_samples_says_so() -> None:
-    assert _case(replace(_newest("facts"), coverage=0.975)).score == "0.037 (97 % of samples)"
+    assert _case(replace(_newest("facts"), coverage=0.975)).score == "0.037 (97 % scored)"

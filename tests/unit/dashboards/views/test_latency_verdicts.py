@@ -42,7 +42,7 @@ def test_a_row_has_the_ratio_and_what_it_rests_on() -> None:
         badge=row.badge,
         ratio="1.083",
         interval="1.071 to 1.095",
-        p="2.2e-09 slower",
+        p="2.2e-09 (slower)",
         level="2.8e-05",
         against="step 100",
         method="reference, mean of 2",
@@ -54,7 +54,7 @@ def test_a_faster_checkpoint_shows_the_p_of_faster() -> None:
     newest = REPORTS[-1]
     faster = replace(newest.latency[0], ratio=0.9, p_faster=1e-6, word=VerdictWord.IMPROVED, sessions=1)
     row = _found(replace(newest, latency=(faster,))).newest[0]
-    assert (row.p, row.method) == ("1.0e-06 faster", "reference")
+    assert (row.p, row.method) == ("1.0e-06 (faster)", "reference")
 
 
 def test_without_a_reference_the_earlier_checkpoints_are_named() -> None:

@@ -95,7 +95,7 @@ def test_a_very_long_text_is_shortened_and_control_characters_are_removed() -> N
 
     prompt = changed(prompt="x" * 100_000).prompt
     assert len(prompt) < 800
-    assert "99300 characters left out" in prompt
+    assert "99300 characters omitted" in prompt
     assert changed(answer="a\x1b[2Jb\x00").answer_after == "a\ufffd[2Jb\ufffd"
 
 

@@ -22,7 +22,7 @@ def test_how_a_run_was_measured_is_said_in_words() -> None:
         "Engine": "vllm 0.32.1",
         "Served with": "dtype float32, context 128 tokens",
         "Weights loaded": "cold 10 times",
-        "Time per checkpoint, median": "32.8 s: loading 22.2 s, scoring 9.6 s, latency 2.1 s",
+        "Time per checkpoint, median": "32.8 s: loading 22.2 s, scoring 9.6 s, measuring latency 2.1 s",
     }
 
 
@@ -34,7 +34,7 @@ def test_code_that_was_trusted_and_weights_that_were_unpickled_are_shown_with_th
     records = tuple(replace(record, plan=plan) for record, plan in zip(DATA.records, plans, strict=True))
     facts = _facts(records=records)
     assert facts["Checkpoint code"] == "trusted (serve.trust_remote_code), step 200"
-    assert facts["Pickles"] == "unpickled weights (watch.allow_pickle), steps 300 and 400"
+    assert facts["Pickled weights"] == "unpickled (watch.allow_pickle), steps 300 and 400"
 
 
 def test_an_endpoint_of_others_trusts_nothing_by_our_setting() -> None:

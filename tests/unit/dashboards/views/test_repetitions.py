@@ -59,20 +59,20 @@ def test_without_a_calibration_the_report_says_so_quietly_and_nowhere_else() -> 
 def test_what_repetition_does_stands_beside_the_difference() -> None:
     view = view_with(asked("facts", 2))
     assert cells(view) == {
-        "facts": "flips 0.5 % of the samples, \u00b10.007, fit (step 1000, 2026-03-14)",
+        "facts": "flips 0.5 % of the samples, score \u00b10.007, fit (step 1000, 2026-03-14)",
         "sums": "not calibrated",
         "reversal": "not calibrated",
     }
     notes = {case.benchmark: case.notes for case in view.conclusions.evidence}
-    assert notes["facts"][-1] == "repeating the evaluation flips 0.5 % of the samples, \u00b10.007"
+    assert notes["facts"][-1] == "repeating the evaluation flips 0.5 % of the samples, score \u00b10.007"
     assert not any("repeating" in note for name in ("sums", "reversal") for note in notes[name])
 
 
 def test_an_unfit_benchmark_is_named_in_the_first_lines() -> None:
     view = view_with(asked("sums", 80))
-    said = "sums is too noisy: repeats differ by \u00b10.044, more than policy.min_effect 0.01"
+    said = "sums is too noisy: repeated evaluations differ by \u00b10.044, more than policy.min_effect 0.01"
     assert said in view.heading.facts
-    assert '<td class="text v-regressed">flips 20 % of the samples, \u00b10.044, unfit' in render_page(
+    assert '<td class="text v-regressed">flips 20 % of the samples, score \u00b10.044, unfit' in render_page(
         view, version="1"
     )
 
@@ -81,5 +81,5 @@ def test_a_calibration_of_another_version_is_shown_as_stale_and_makes_nothing_un
     assert NEWEST.engine is not None
     view = view_with(asked("sums", 80), engine=replace(NEWEST.engine, version="0.31.0"))
     stale = "(stale: engine is vllm 0.32.1, was vllm 0.31.0)"
-    assert cells(view)["sums"] == f"flips 20 % of the samples, \u00b10.044 {stale} (step 1000, 2026-03-14)"
+    assert cells(view)["sums"] == f"flips 20 % of the samples, score \u00b10.044 {stale} (step 1000, 2026-03-14)"
     assert not any("unfit" in fact for fact in view.heading.facts)

@@ -244,7 +244,7 @@ def test_rules_are_tables_by_name_and_no_list() -> None:
 def test_one_time_has_one_limit() -> None:
     limit = '[[gate.latency]]\nmetric = "ttft"\nquantile = "p95"\nmax_ms = {}\n'
     message = refused(limit.format(200) + limit.format(300))
-    assert "gate: p95 of ttft at load default has two limits: remove one" in message
+    assert "gate: p95 of ttft under load default has two limits: remove one" in message
     assert len(policy_of(limit.format(200) + limit.format(300) + 'load = "busy"\n').latency) == 2
 
 

@@ -135,7 +135,7 @@ def _mapped(error: Exception, target: Target) -> ChannelRefused | ChannelUnreach
             return _answered(_NO_ENTRY, f"{error.smtp_code} {_decoded(error.smtp_error)}", target)
         return _answered(error.smtp_code, f"{error.smtp_code} {_decoded(error.smtp_error)}", target)
     if isinstance(error, smtplib.SMTPNotSupportedError) or type(error) is smtplib.SMTPException:
-        hint = "set this channel's `security` to what the server supports (starttls, tls, none), and `user` for a login"
+        hint = "set this channel's `security` to what the server supports (starttls, tls, none); set `user` for a login"
         return target.refused(error, hint=hint)
     if isinstance(error, TimeoutError):
         return target.unreachable(f"no response within {target.patience_s:g} s")

@@ -48,7 +48,8 @@ class PluginChannel:
         except ChannelRefused as error:
             if isinstance(error.__cause__, TimeoutError | ConnectionError):
                 raise ChannelUnreachable(
-                    f"channel {self._name!r}: no response from {self._found}", hint="check its service"
+                    f"channel {self._name!r}: no response from {self._found}",
+                    hint="check that its service is reachable",
                 ) from error
             raise
         if not str(said or "").strip():

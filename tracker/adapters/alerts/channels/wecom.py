@@ -18,7 +18,7 @@ TAKEN = AcceptanceRule(
     hints=(
         ("93000", look_at_url),
         ("webhook url", look_at_url),
-        ("40058", say("please report this with the error text: WeCom rejected the message format")),
+        ("40058", say("report this bug with the error text: WeCom rejected the message format")),
     ),
 )
 

@@ -110,7 +110,7 @@ class Consolidator:
         if free < needed:
             raise DiskFull(
                 f"cannot convert {pin.source} to safetensors: {needed >> 20} MiB required",
-                hint=f"free disk space for {pin.folder}; the conversion is retried",
+                hint=f"free disk space in {pin.folder}; the conversion is retried",
             )
 
     def _converted(self, pin: Pin) -> Answer:

@@ -62,7 +62,7 @@ def find_runs(folder: Path) -> FoundFolder:
     except OSError as error:
         raise CheckpointNotFound(
             f"cannot list {folder}: {error.strerror}",
-            hint="pass the trainer's output folder, which contains checkpoint-100 and so on",
+            hint="pass the trainer's output folder, which contains the checkpoint folders, such as checkpoint-100",
         ) from error
     by_run: dict[str, list[CheckpointLocation]] = {}
     for place in places:

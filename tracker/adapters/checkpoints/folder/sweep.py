@@ -132,7 +132,7 @@ class Folders:
         self.watchlist.held(place.uri, pin)
         if not pin.is_linked() and not is_copy:
             self._complaints.say(
-                f"copying weights from {self._output_dir} to {self._pins_dir}, which cannot be hard-linked: "
+                f"copying weights from {self._output_dir} to {self._pins_dir}, because they cannot be hard-linked: "
                 "set run.state_dir to a folder on the checkpoints' file system to save time and space"
             )
         return True

@@ -139,7 +139,7 @@ def publish(pin: Pin) -> Checkpoint:
         write_manifest(published, held, is_durable=True)
         held.rename(final)
     except OSError as error:
-        raise store_error(error, f"cannot publish the pin {held} of {pin.source}") from error
+        raise store_error(error, f"cannot complete the pin {held} of {pin.source}") from error
     for note in notes:
         log.warning("%s step %d: %s", pin.run_id, pin.step, note)
     return checkpoint
@@ -163,7 +163,7 @@ def demand_unchanged(pin: Pin) -> None:
 
 def store_error(error: OSError, what: str) -> StoreError:
     """Return the error for a file operation that failed; `what` says which file and what was to be done."""
-    return write_error(error, what, hint="check that the tracker may read the source and write the target")
+    return write_error(error, what, hint="check that the tracker can read the source and write to the target")
 
 
 def owner_mark(pid: int) -> str:

@@ -138,9 +138,9 @@ def test_what_is_said_of_a_model_is_read_from_its_files(resident: Fingerprint) -
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"quantization_config": {"quant_method": "fp8"}}, "it is quantised (fp8)"),
-        ({"quantization_config": {"bits": 4}}, "it is quantised (quantization_config)"),
-        ({"compression_config": {"format": "pack-quantized"}}, "it is quantised (compression_config)"),
+        ({"quantization_config": {"quant_method": "fp8"}}, "it is quantized (fp8)"),
+        ({"quantization_config": {"bits": 4}}, "it is quantized (quantization_config)"),
+        ({"compression_config": {"format": "pack-quantized"}}, "it is quantized (compression_config)"),
         ({"model_type": "mamba2"}, "it has stateful layers, such as Mamba's"),
         ({"model_type": "phi4flash"}, "it has stateful layers, such as Mamba's"),
         ({"architectures": ["NemotronHForCausalLM"]}, "it has stateful layers, such as Mamba's"),
@@ -171,7 +171,7 @@ def test_experts_are_never_swapped_on_an_accelerator(change: Mapping[str, object
 def test_quantisation_beside_the_configuration_is_seen(candidate: Path) -> None:
     for name in ("hf_quant_config.json", "quantize_config.json", "quant_config.json"):
         (candidate / name).write_text("{}")
-        assert never_swapped(fingerprint_of(candidate), on_cpu=True) == f"it is quantised ({name})"
+        assert never_swapped(fingerprint_of(candidate), on_cpu=True) == f"it is quantized ({name})"
         (candidate / name).unlink()
     edit_tensors(candidate, lambda tensors: tensors.update(packed=np.ones(4, np.int8)))
     assert never_swapped(fingerprint_of(candidate), on_cpu=True) == "it has tensors of type I8"

@@ -229,7 +229,7 @@ def test_a_damaged_report_is_an_error_and_not_a_traceback(history: SqlHistory, e
 def test_documents_of_another_schema_version_are_refused_by_number() -> None:
     text_ = to_json(RECORDED.gaps[0])
     assert from_json(Gap, text_) == RECORDED.gaps[0]
-    with pytest.raises(StoreError, match="schema version 7; this program reads 1"):
+    with pytest.raises(StoreError, match="schema version 7; this version supports 1"):
         from_json(Gap, text_.replace('"schema_version":1', '"schema_version":7'))
     with pytest.raises(StoreError, match="a stored report is damaged"):
         from_json(Report, text_)

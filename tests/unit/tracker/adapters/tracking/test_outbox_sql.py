@@ -188,8 +188,8 @@ def test_it_says_once_that_the_store_is_away_and_once_that_it_is_back(
     assert tracking.flush() == 0
     lines = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
     assert len(lines) == 2
-    assert "results pending in the outbox" in lines[0]
-    assert "tracking store reachable again" in lines[1]
+    assert "results not sent to MLflow, retrying" in lines[0]
+    assert "MLflow reachable again" in lines[1]
 
 
 def test_an_item_that_is_refused_lets_the_others_pass_and_is_tried_again(
@@ -327,7 +327,7 @@ def test_an_item_of_another_version_is_kept_and_named(
     engine.dispose()
     assert tracking.flush() == 1
     assert steps(sink) == [200]
-    assert "cannot read an outbox item" in caplog.text
+    assert "cannot read a pending MLflow write" in caplog.text
 
 
 def test_a_database_that_cannot_be_opened_is_named(tmp_path: Path) -> None:

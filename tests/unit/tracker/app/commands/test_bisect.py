@@ -127,7 +127,7 @@ def test_without_a_loss_it_says_so() -> None:
 def test_without_a_second_result_it_says_so() -> None:
     bench = Bench(screening=None)
     bench.save(100)
-    with pytest.raises(Incomparable, match="sums has 1 complete result, a loss needs two"):
+    with pytest.raises(Incomparable, match="sums has 1 complete result, two are required"):
         found_by(bench)
 
 
@@ -147,5 +147,5 @@ def test_results_of_other_settings_are_not_mixed_with_new_ones() -> None:
     world = bench.world
     suites = tuple(replace(suite, concurrency=99) for suite in world.measurement.suites)
     bench.use(replace(world, measurement=replace(world.measurement, suites=suites)))
-    with pytest.raises(ConfigError, match="measured with other settings"):
+    with pytest.raises(ConfigError, match="measured with settings that differ from the current ones"):
         found_by(bench)

@@ -228,7 +228,7 @@ def test_an_unfit_benchmark_is_told_once_and_resolved_when_it_is_fit_again(suite
     }
     assert len({alert.fingerprint for alert in told}) == 1
     assert told[0].message == (
-        "numbers is too noisy: repeats differ in mean by 0.400, more than policy.min_effect 0.01"
+        "numbers is too noisy: repeated evaluations differ by 0.400 on average, more than policy.min_effect 0.01"
     )
     assert [a.state for a in site.fakes.history.open_alerts(site.checkpoint.run_id)] == [AlertState.FIRING]
 

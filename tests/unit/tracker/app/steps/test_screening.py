@@ -119,7 +119,7 @@ def test_a_screen_opens_and_ends_no_loss() -> None:
     assert verdict.word is VerdictWord.SUSPECT
     assert verdict.screened is not None
     assert (verdict.screened.asked, verdict.screened.left_out) == (100, SAMPLES - 100)
-    assert reason_text(verdict).endswith("screened on 100 of 400 samples, full evaluation follows")
+    assert reason_text(verdict).endswith("screened on 100 of 400 samples, a full evaluation follows")
     assert not bench.fakes.history.episodes(RUN)
     assert not bench.firing()
 

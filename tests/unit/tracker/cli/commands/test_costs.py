@@ -25,10 +25,11 @@ def test_a_line_for_each_checkpoint_fits_a_terminal_of_80_columns() -> None:
     assert (
         shown(replace(record, cost=COST) for record in RUN.records)
         == """\
-step   loading   evaluating   probing   tokens in   out   GPU      CPU
-──────────────────────────────────────────────────────────────────────
- 200     0.4 s       12.0 s     3.0 s      45.0 k   200     -   28.0 s
- 300     0.4 s       12.0 s     3.0 s      45.0 k   200     -   28.0 s"""
+                           latency   tokens   tokens
+step   loading   scoring      test       in      out   GPU      CPU
+───────────────────────────────────────────────────────────────────
+ 200     0.4 s    12.0 s     3.0 s   45.0 k      200     -   28.0 s
+ 300     0.4 s    12.0 s     3.0 s   45.0 k      200     -   28.0 s"""
     )
 
 
@@ -39,8 +40,9 @@ def test_a_screen_and_its_rest_are_told_apart_in_80_columns() -> None:
     assert (
         shown((replace(RUN.records[0], cost=COST), screen, rest))
         == """\
-step   asked    loading   evaluating   probing   tokens in   out   GPU      CPU
-───────────────────────────────────────────────────────────────────────────────
- 200   screen     0.4 s       12.0 s     3.0 s      45.0 k   200     -   28.0 s
- 200   rest       0.4 s       12.0 s     3.0 s      45.0 k   200     -   28.0 s"""
+                                    latency   tokens   tokens
+step   part     loading   scoring      test       in      out   GPU      CPU
+────────────────────────────────────────────────────────────────────────────
+ 200   screen     0.4 s    12.0 s     3.0 s   45.0 k      200     -   28.0 s
+ 200   rest       0.4 s    12.0 s     3.0 s   45.0 k      200     -   28.0 s"""
     )

@@ -23,7 +23,7 @@ def as_github_reads(line: str) -> tuple[str, str, str]:
 
 def test_the_answer_comes_first_and_then_what_did_not_pass() -> None:
     read = [as_github_reads(line) for line in gate_annotations(answer()).splitlines()]
-    assert read[0] == ("error", "Gate: regression", "run@200 against run@100: sums")
+    assert read[0] == ("error", "Gate: regression", "run@200 against run@100: decided by sums")
     assert [(kind, title) for kind, title, _ in read[1:]] == [
         ("error", "absent: missing"),
         ("error", "sums: regression"),

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -51,13 +52,13 @@ def page(report: GateReport) -> Page:
 
 def test_the_heading_and_the_table_say_it_all() -> None:
     text = gate_markdown(answer())
-    assert text.startswith("## ▼ Gate: REGRESSION\n\nCandidate run@200 against run@100: sums\n\n| check |")
+    assert text.startswith("## ▼ Gate: REGRESSION\n\nCandidate run@200 against run@100: decided by sums\n\n| check |")
     by_name = {row[0]: row for row in page(answer()).rows}
     assert by_name["sums"][1:6] == [
         "required",
         "▼ regression",
         "0.900 → 0.840n = 1000",
-        "−0.060 [−0.075, −0.045]p < 1e-12, level 0.01",  # noqa: RUF001 - a true minus sign
+        "−0.060 [−0.075, −0.045]one-sided p < 1e-12, level 0.01",  # noqa: RUF001 - a true minus sign
         "60/0",
     ]
     assert by_name["style"][1:3] == ["advisory", "▼ regression"]
@@ -68,7 +69,7 @@ def test_the_heading_and_the_table_say_it_all() -> None:
 def test_lost_samples_are_folded_away_and_only_those_of_regressions() -> None:
     text = gate_markdown(answer())
     assert text.count("<details>") == text.count("</details>") == 2
-    assert "<summary>sums: 3 samples of 60 lost</summary>" in text
+    assert "<summary>sums: 3 of 60 lost samples</summary>" in text
     assert "prompt: question 0\nexpected: target 0\nbefore: answer 1.0\nafter: answer 0.0" in text
     assert "<details>" not in gate_markdown(passed())
 
@@ -114,7 +115,7 @@ def test_a_long_answer_is_cut_to_what_a_comment_holds_and_says_so() -> None:
     many = replace(report, benchmarks=report.benchmarks * 30)
     text = gate_markdown(many)
     assert len(text.encode()) <= MAX_BYTES
-    assert "more checks; `--format json` has all" in text
+    assert re.search(r"Not shown \(checks\): \d+; `--format json` has all", text)
     assert {len(row) for row in Page(text).rows} == {7}
 
 

@@ -20,9 +20,10 @@ def test_an_answer_fits_a_terminal_of_80_columns() -> None:
     assert (
         shown(answer()).split("\n    prompt question 1")[0]
         == """\
-REGRESSION  run@200 against run@100: sums
+REGRESSION  run@200 against run@100: decided by sums
 
-check               scores          change, 95 % CI  lost/gained  result
+                                    change, 95 % CI
+check               scores       one-sided p, level  lost/gained  result
 ────────────────────────────────────────────────────────────────────────────────
 absent                                                            ? missing
 required
@@ -48,8 +49,8 @@ same: no loss of 0.010 or more
 broken: no result at step 200: vLLM ended while loading /pins/7 (E-SERVE-DIED)
 style: loss of 0.060 (60 samples lost, 0 gained)
 ttft p95, load default: no latency measured under load default
-not calibrated: sums, few, same and style (see `tracker calibrate`)
-family-wise error rate 0.05 over the required benchmarks (Holm)
+not calibrated: sums, few, same and style (run `tracker calibrate`)
+family-wise error rate 0.05 over the required benchmarks (Holm correction)
 
 sums, lost:
     prompt question 0

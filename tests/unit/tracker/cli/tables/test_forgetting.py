@@ -35,25 +35,26 @@ def test_the_ledger_fits_a_terminal_of_80_columns() -> None:
         shown(LEDGER).split("\nsums: 39")[0]
         == """\
 tiny-forgetting  10 checkpoints, steps 100 to 1000
-benchmark   best    steps    now  change, 95 % CI   kept  lost  net  by chance
+                                         change,                   net      by
+benchmark   best    steps    now         95 % CI  retained  lost  lost  chance
 ──────────────────────────────────────────────────────────────────────────────
-facts      0.875  500-600  0.050   −0.825 ± 0.077    0 %    62   62        0.3
-sums       0.550  600-700  0.075   −0.475 ± 0.087    8 %    39   39        0.3
-reversal   0.575  700-800  0.975   +0.400 ± 0.062  100 %     0   −6        0.6
-facts: not all samples answered: step 400 (97 %)
+facts      0.875  500-600  0.050  −0.825 ± 0.077       0 %    62    62     0.3
+sums       0.550  600-700  0.075  −0.475 ± 0.087       8 %    39    39     0.3
+reversal   0.575  700-800  0.975  +0.400 ± 0.062     100 %     0    −6     0.6
+facts: not all samples scored: step 400 (97 %)
 
 facts and sums, learned in phase skills: −0.700 (95 % CI −0.763 to −0.637) since
 its end
 backward transfer: −0.700 (95 % CI −0.763 to −0.637)
 
-facts: 62 lost samples (about 0.3 by chance), right at 500 to 600 and wrong at
-900 to 1000
+facts: 62 lost samples (0.3 expected by chance), right at 500 to 600 and wrong
+at 900 to 1000
     prompt What colour is the robepu?
   expected red
      ✓ 600 red
     ✗ 1000 upebor
-      life learned 300, forgotten 800
-and 61 more: --samples, --json
+   history learned at 300, forgotten at 800
+and 61 more (use --samples or --json)
 """  # noqa: RUF001 - true minus signs
     )
 

@@ -42,7 +42,7 @@ step   facts                      sums                    reversal
  800   0.163 ▼  regressed         0.175 ▼  regressed      0.887 ▲  improved
  900   0.062 ▼▼ forgotten         0.113 ▼▼ forgotten      0.963 ~  inconclusive
 1000   0.037 ▼▼ forgotten         0.037 ▼▼ forgotten      0.988 ~  inconclusive
-(percent): coverage (samples with a score), if below 100 %
+(percentages): share of samples with a score, if below 100 %
 
 facts and sums were forgotten after step 600; reversal improved.
 """
@@ -140,7 +140,7 @@ def test_gaps_say_why_and_what_to_do() -> None:
         shown(gaps_table(RUN.gaps))
         == """\
 
-not evaluated   why                              hint
+not evaluated   reason                           hint
 ────────────────────────────────────────────────────────────────────────────────
           550   /out/checkpoint-550 was          raise save_total_limit, or
                 deleted before it could be       lower watch.interval_s
@@ -153,9 +153,9 @@ def test_a_report_has_one_line_per_benchmark() -> None:
     assert (
         shown(*report_lines(RUN.reports[3]), width=120)
         == """\
-   judged step 400
-          facts     0.628  ▲  improved (97 % answered)  0.27 -> 0.63 since step 300; lost 0 of 78, gained 28
-          sums      0.338  ▲  improved  0.05 -> 0.34 since step 200; lost 0 of 80, gained 23
+evaluated step 400
+          facts     0.628  ▲  improved (97 % scored)  0.27 at step 300 -> 0.63; lost 0 of 78 samples, gained 28
+          sums      0.338  ▲  improved  0.05 at step 200 -> 0.34; lost 0 of 80 samples, gained 23
           reversal  0.013  ~  inconclusive  (minimum detectable loss 0.084)
 """
     )
@@ -171,12 +171,12 @@ def test_findings_of_the_newest_checkpoint_stand_under_the_history() -> None:
     assert text.endswith(
         """\
 
-findings at step 1000 (subsets and answer lengths):
+findings at step 1000 (subsets, answer lengths and truncation):
 trivia / history     ▼▼ forgotten  since step 600
 sums, output length  ▼  regressed  since step 700
 
 facts and sums were forgotten after step 600; trivia recovered; trivia / history was forgotten since step 600; answers
-to sums got longer since step 700; no findings in reversal overall (inconclusive).
+to sums have become longer since step 700; no findings in reversal overall (inconclusive).
 """
     )
     assert "findings at" not in shown(history_table([*judged_run().reports, replace(RUN.reports[-1], step=1100)]))
@@ -205,8 +205,8 @@ facts      0.275 → 0.628  +0.359 [+0.240, +0.460]         0/28  ▲ improved
             100 % → 97 %                p 3.7e-09
 reversal   0.000 → 0.013  +0.013 [−0.029, +0.054]          0/1  ~ inconclusive
                   n = 80                    p 0.5
-percent: coverage (samples with a score)
-not calibrated: facts and reversal (see `tracker calibrate`)
+percentages: share of samples with a score
+not calibrated: facts and reversal (run `tracker calibrate`)
 cannot compare sums: no result at step 300: the server went away after 31 of 80
 samples of checkpoint 300 (E-EVAL-ENDPOINT)
 

@@ -31,12 +31,12 @@ def printed(board: Board, width: int = 110) -> str:
 def test_scores_intervals_loads_failures_and_what_was_not_asked_are_said() -> None:
     said = " ".join(printed(board_of(TURN, RECORDS)).split())
     for words in (
-        "nightly, run of 2026-11-22 01:00 UTC: running, 1 evaluation remaining",
+        "nightly, sweep run of 2026-11-22 01:00 UTC: running, 1 evaluation pending",
         "0.900 0.55-1.00",
         "−0.100, −0.",  # noqa: RUF001 - a true minus sign
-        "score, 95 % CI",
-        "paired difference from",
-        "(positive is better), 95 % CI (contains 0: not significant)",
+        "scores: mean and 95 % CI",
+        "second line: paired difference from",
+        "(positive is better) and 95 % CI (contains 0: not significant)",
         "failed",
         "E-SERVE-DIED: the server is gone",
         "latency of other",
@@ -66,7 +66,7 @@ def test_a_turn_in_words() -> None:
     assert turn_text(TURN, 3) == "running, 3 of 4 evaluations: best: nothing has a score"
     assert turn_change_text(TURN) == "started, 4 evaluations; not evaluated: best: nothing has a score"
     done = replace(TURN, state=TurnState.DONE, by_hand=True, note="", missed=4)
-    assert turn_text(done, 4) == "on demand, done, 4 evaluations, for 5 times"
+    assert turn_text(done, 4) == "on demand, done, 4 evaluations, covers 5 scheduled times"
     assert turn_change_text(replace(done, state=TurnState.SKIPPED, missed=0, note="no")) == "on demand, skipped: no"
 
 

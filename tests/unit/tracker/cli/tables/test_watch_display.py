@@ -42,10 +42,10 @@ def test_a_pause_after_work_was_done_is_said_again(tmp_path: Path) -> None:
 
 
 def test_the_live_line_says_why_plans_wait() -> None:
-    assert str(_status(NOTHING, PAUSED)) == f"pending: step 300, 200: {WHY}"
-    assert str(_status(NOTHING, LOOKING)) == "pending: step 200"
+    assert str(_status(NOTHING, PAUSED)) == f"pending steps: 300, 200; {WHY}"
+    assert str(_status(NOTHING, LOOKING)) == "pending steps: 200"
 
 
 def test_the_live_line_says_what_is_still_on_its_way_to_mlflow_and_to_people() -> None:
     passed = replace(NOTHING, unsent=3, pending_alerts=1)
-    assert str(_status(passed, LOOKING)) == "pending: step 200 | 3 results pending for MLflow | 1 alert pending"
+    assert str(_status(passed, LOOKING)) == "pending steps: 200 | 3 results pending for MLflow | 1 alert pending"

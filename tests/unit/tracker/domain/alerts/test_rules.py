@@ -38,7 +38,7 @@ LOST = ComparedMeans(
     p=1e-9,
     never_above_chance=False,
 )
-SAID = "0.930 -> 0.020 since step 600; 95 % CI -0.950 to -0.870, p = 1e-09, means only (no samples)"
+SAID = "0.930 at step 600 -> 0.020; 95 % CI of the change -0.950 to -0.870, p = 1e-09, means only (no samples)"
 W = VerdictWord
 LOSS = Episode(run_id="run", suite="skills", benchmark="sums", opened_step=700, opened_digest="of it", onset_step=600)
 
@@ -183,30 +183,30 @@ def test_an_accepted_level_ends_the_alert_with_its_reason() -> None:
 
 def test_a_missing_result_is_told_once_however_long_it_lasts() -> None:
     reports = [report_of(s, sums=W.MISSING) for s in (100, 200, 300)]
-    assert told(*reports) == [["firing sums missing"], [], []]
+    assert told(*reports) == [["firing sums is missing"], [], []]
 
 
 @pytest.mark.parametrize("word", [w for w in W if w is not W.MISSING])
 def test_any_result_ends_missing_even_bad_news(word: VerdictWord) -> None:
     assert told(report_of(100, sums=W.MISSING), report_of(200, sums=word)) == [
-        ["firing sums missing"],
-        ["resolved sums no longer missing"],
+        ["firing sums is missing"],
+        ["resolved sums is no longer missing"],
     ]
 
 
 def test_a_result_that_is_missing_again_is_told_again() -> None:
     words = (W.MISSING, W.EQUIVALENT, W.MISSING)
-    assert told(*(report_of(100 * i, sums=word) for i, word in enumerate(words)))[2] == ["firing sums missing"]
+    assert told(*(report_of(100 * i, sums=word) for i, word in enumerate(words)))[2] == ["firing sums is missing"]
 
 
 def test_a_late_report_of_an_earlier_step_resolves_nothing() -> None:
-    assert told(report_of(800, sums=W.MISSING), report_of(300, sums=W.EQUIVALENT)) == [["firing sums missing"], []]
+    assert told(report_of(800, sums=W.MISSING), report_of(300, sums=W.EQUIVALENT)) == [["firing sums is missing"], []]
 
 
 def test_a_blind_spot_says_nothing_about_a_loss() -> None:
     assert told(report_of(700, LOSS, sums=W.REGRESSED), report_of(800, sums=W.MISSING)) == [
         ["firing sums regressed"],
-        ["firing sums missing"],
+        ["firing sums is missing"],
     ]
 
 
@@ -218,10 +218,10 @@ def test_benchmarks_and_runs_are_told_apart() -> None:
         report_of(4, run_id="other", sums=W.EQUIVALENT),
         report_of(5, sums=W.MISSING),
     ) == [
-        ["firing sums missing"],
-        ["firing facts missing"],
-        ["firing sums missing"],
-        ["resolved sums no longer missing"],
+        ["firing sums is missing"],
+        ["firing facts is missing"],
+        ["firing sums is missing"],
+        ["resolved sums is no longer missing"],
         [],
     ]
 

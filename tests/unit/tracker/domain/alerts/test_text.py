@@ -54,14 +54,14 @@ def test_a_slower_checkpoint_is_shown_in_times_and_requests() -> None:
     lines = plain_lines(entry_of(slower))
     assert lines[0] == "Firing: latency, load default: slower"
     assert "change: 1.420x (95 % CI 1.310x to 1.550x)" in lines
-    assert "requests: 64 on both sides" in lines
+    assert "requests: 64 on each side" in lines
 
 
 def test_what_is_over_says_since_when_and_shows_no_number_that_is_not_known() -> None:
     text = message_text(resolved())
     assert not text.is_firing
     assert plain_lines(text.entries[0]) == [
-        "Resolved: sums no longer regressed",
+        "Resolved: loss of sums ended",
         "sums recovered at step 700",
         "resolved at: 2026-02-01 12:30 UTC",
         "  tracker compare run-a 500 600",

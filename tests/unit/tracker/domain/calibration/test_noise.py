@@ -229,7 +229,7 @@ def test_too_few_scores_in_both_passes_are_no_calibration() -> None:
 def test_an_answer_from_before_suites_were_asked_twice_is_a_failure() -> None:
     record = calibrated([1.0] * 20, [1.0] * 20)
     (failure,) = calibration_of(replace(record, outcomes=record.outcomes[:1]), min_coverage=0.95).failures
-    assert failure.message == "1 of 2 passes over sums have a result"
+    assert failure.message == "only 1 of 2 passes produced a result for sums"
 
 
 def measured(run: str = "run", **changes: object) -> EvalRecord:

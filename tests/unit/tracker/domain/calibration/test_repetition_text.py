@@ -49,17 +49,22 @@ def test_a_share_has_the_digits_that_count(share: float, said: str) -> None:
 
 
 def test_a_clause_says_how_many_flip_by_how_much_and_whether_that_holds() -> None:
-    assert repetition_text(FOUND) == "repeating the evaluation flips 0.4 % of the samples, \u00b10.006"
+    assert repetition_text(FOUND) == "repeating the evaluation flips 0.4 % of the samples, score \u00b10.006"
     assert repetition_text(NONE) == "repeating the evaluation flips none of 500 samples (95 % CI up to 0.7 %)"
     assert repetition_text(STALE).endswith(" (stale: engine is vllm 0.33.0, was vllm 0.32.1)")
     assert change_text(0.01) == "\u00b10.028"  # 1.96 * sqrt(2) * 0.01
-    assert (short_text(FOUND), short_text(NONE)) == ("run-to-run noise \u00b10.006", "no flips between repeats")
+    assert (short_text(FOUND), short_text(NONE)) == (
+        "run-to-run noise \u00b10.006",
+        "no flips between repeated evaluations",
+    )
     assert short_text(STALE) == "calibration is stale"
 
 
 def test_an_unfit_benchmark_is_named_with_what_it_was_held_to() -> None:
-    assert unfit_text(UNFIT) == ("sums is too noisy: repeats differ by \u00b10.055, more than policy.min_effect 0.01")
-    assert "repeats differ in mean by 0.200," in unfit_text(replace(UNFIT, shift=-0.2))
+    assert unfit_text(UNFIT) == (
+        "sums is too noisy: repeated evaluations differ by \u00b10.055, more than policy.min_effect 0.01"
+    )
+    assert "repeated evaluations differ by 0.200 on average," in unfit_text(replace(UNFIT, shift=-0.2))
     assert is_unfit(UNFIT)
     assert not any(is_unfit(one) for one in (None, FOUND, NONE, replace(UNFIT, stale="something changed")))
 
@@ -76,5 +81,5 @@ def test_several_benchmarks_are_one_line_and_many_are_counted() -> None:
 
 
 def test_what_was_never_calibrated_is_said_quietly() -> None:
-    assert not_calibrated_text(["sums", "facts"]) == "not calibrated: sums and facts (see `tracker calibrate`)"
+    assert not_calibrated_text(["sums", "facts"]) == "not calibrated: sums and facts (run `tracker calibrate`)"
     assert not_calibrated_text([]) == ""

@@ -108,7 +108,7 @@ def test_too_few_common_samples_are_refused() -> None:
     before = record_of(1, {"sums": [1.0] * 10, "facts": [1.0]})
     after = record_of(2, {"sums": [1.0] * 8 + [None, None], "facts": [1.0]})
     (refused,) = compare_records(before, after, POLICY, NO_JITTER).refused
-    assert refused.reasons == ("only 8 of 10 samples scored on both sides (95% required)",)
+    assert refused.reasons == ("only 8 of 10 samples scored on both sides (95 % required)",)
 
 
 def means_at(step: int, *means: float, task_version: float = 1.0) -> EvalRecord:
@@ -124,8 +124,8 @@ def test_means_without_samples_are_shown_unpaired_and_no_verdict_rests_on_them()
     with pytest.raises(Incomparable) as caught:
         compare_records(means_at(100, 0.8), means_at(900, 0.5), POLICY, NO_JITTER)
     assert (
-        "task0: 0.800 \N{PLUS-MINUS SIGN} 0.010 at step 100, 0.500 \N{PLUS-MINUS SIGN} 0.010 at step 900, imported "
-        "without samples, cannot be paired; unpaired difference: 95 % CI \N{MINUS SIGN}0.328 to "
+        "task0: 0.800 (standard error 0.010) at step 100, 0.500 (standard error 0.010) at step 900: imported "
+        "without samples, so they cannot be paired; unpaired difference: 95 % CI \N{MINUS SIGN}0.328 to "
         "\N{MINUS SIGN}0.272"
     ) in caught.value.message
     assert "--log_samples" in caught.value.hint
@@ -139,7 +139,7 @@ def test_means_that_were_measured_in_two_ways_have_no_change_between_them() -> N
 
 
 def test_of_many_benchmarks_that_cannot_be_compared_a_few_are_named() -> None:
-    with pytest.raises(Incomparable, match="; 79 more benchmarks"):
+    with pytest.raises(Incomparable, match="; and 79 more"):
         compare_records(means_at(100, *[0.8] * 87), means_at(900, *[0.5] * 87), POLICY, NO_JITTER)
 
 

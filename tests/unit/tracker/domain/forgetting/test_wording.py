@@ -35,13 +35,13 @@ def test_phases_are_told_and_the_whole_is_last() -> None:
         "backward transfer",
     ]
     untaught = replace(LEDGER, transfers=(replace(LEDGER.transfers[0], phase=None),), backward_transfer=None)
-    assert transfer_sentences(untaught)[0].startswith("facts and sums, learned in no phase: ")
+    assert transfer_sentences(untaught)[0].startswith("facts and sums, not learned in any phase: ")
     assert transfer_sentences(untaught)[0].endswith(" since the start")
 
 
 def test_what_does_not_count_is_named() -> None:
     facts = LEDGER.benchmarks[0]
-    assert notes(facts) == ("facts: not all samples answered: step 400 (97 %)",)
+    assert notes(facts) == ("facts: not all samples scored: step 400 (97 %)",)
     assert notes(replace(facts, coverage=(1.0,) * len(facts.steps))) == ()
     other = replace(facts, coverage=(), measured_otherwise=(100, 200), whole=replace(facts.whole, forgetting=None))
     assert notes(other) == (
@@ -52,8 +52,8 @@ def test_what_does_not_count_is_named() -> None:
 
 def test_only_the_newest_of_many_changes_are_told() -> None:
     events = [Event(step=s, change=SampleEvent.FORGOTTEN if s % 2 else SampleEvent.RELEARNED) for s in range(9)]
-    assert events_text(events[:2]) == "relearned 0, forgotten 1"
-    assert events_text(events).startswith("3 earlier changes, forgotten 3, relearned 4")
+    assert events_text(events[:2]) == "relearned at 0, forgotten at 1"
+    assert events_text(events).startswith("3 earlier changes, forgotten at 3, relearned at 4")
     assert events_text(events[:7]).startswith("1 earlier change, ")
 
 

@@ -198,7 +198,7 @@ def test_a_floor_holds_although_nothing_can_be_compared() -> None:
     for before in (record_of(1, {"sums": failure_of("sums")}), record_of(1, {"sums": SAME}, suite=OTHER)):
         report = gate(before, after, policy, NO_NOISE)
         assert report.word is GateWord.REGRESSION
-        assert report.benchmarks[0].reason == "0.900 is below the limit of 0.950"
+        assert report.benchmarks[0].reason == "score 0.900 is below the limit of 0.950"
 
 
 def test_a_floor_is_held_against_no_handful_of_scores() -> None:
@@ -220,7 +220,7 @@ def test_a_floor_is_held_against_a_part_where_the_policy_says_that_a_part_is_eno
     ("failed", "max_ms", "word", "reason"),
     [
         (1, 100.0, GateWord.PASS, "50.0 ms, within 100 ms"),
-        (4, 100.0, GateWord.MISSING, "50.0 ms, but 4 of 32 requests failed without a latency"),
+        (4, 100.0, GateWord.MISSING, "50.0 ms, but 4 of 32 requests failed and were not timed"),
         (4, 40.0, GateWord.REGRESSION, "50.0 ms exceeds 40 ms"),
     ],
 )
@@ -248,7 +248,7 @@ def test_requests_that_failed_are_not_within_a_limit(failed: int, max_ms: float,
 def test_a_loss_that_is_shown_and_measures_less_than_what_matters_is_left_open() -> None:
     report = gate(record_of(1, {"sums": SAME}), record_of(2, {"sums": lost(9)}), GatePolicy(), NO_NOISE)
     assert report.word is GateWord.INCONCLUSIVE
-    assert report.benchmarks[0].reason == "significant loss, not shown to be below or above 0.010"
+    assert report.benchmarks[0].reason == "significant loss, but it may be smaller or larger than 0.010"
 
 
 def test_jitter_of_the_run_widens_both_tests() -> None:

@@ -102,7 +102,9 @@ def test_what_the_file_says_of_the_direction_counts() -> None:
 
 def test_a_metric_whose_direction_nobody_knows_is_left_out() -> None:
     found = sheet(lm_eval({}, results={"new": {"zeal,none": 0.4}}, higher_is_better={}))
-    assert [left.reason for left in found.left_out] == ["`zeal,none` is unknown: not declared whether higher is better"]
+    assert [left.reason for left in found.left_out] == [
+        "`zeal,none` cannot be used: the file does not declare whether higher is better"
+    ]
 
 
 @pytest.mark.parametrize(("name", "value"), [("word_perplexity,none", 0.9), ("acc,none", 3.5)])
@@ -171,7 +173,7 @@ def test_samples_beside_a_results_file_take_the_place_of_its_mean() -> None:
 def test_samples_that_do_not_give_the_reported_mean_are_not_believed() -> None:
     found = sheet(lm_eval({"t": 0.9}, n=2), {"t": lm_eval_rows([1.0, 0.0])})
     assert result(found).aggregate is not None
-    assert found.left_out[0].reason == "their mean 0.5 differs from the reported 0.9: importing only the reported mean"
+    assert found.left_out[0].reason == "their mean 0.5 is not the reported one, 0.9: importing only the reported mean"
 
 
 def test_a_question_that_the_samples_lack_is_an_error_and_no_wrong_answer() -> None:

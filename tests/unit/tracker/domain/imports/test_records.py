@@ -79,7 +79,7 @@ def test_scores_and_latencies_of_a_step_are_one_record() -> None:
 def test_two_engines_at_one_step_are_refused() -> None:
     one = sheet_of_bench_serve(fields(bench()), given("f.json"))
     other = sheet_of_bench_serve(fields(bench(backend="sglang")), given("g.json"))
-    with pytest.raises(BadData, match="was served by sglang, elsewhere by vllm"):
+    with pytest.raises(BadData, match="was served by sglang, other results by vllm"):
         checkpoints_of([one, other], TARGET)
 
 

@@ -76,7 +76,7 @@ def test_until_the_noise_is_known_a_slow_checkpoint_is_at_most_suspect_and_a_fas
         assert words(fast, sessions(earlier)) == fast_words
     verdict = judged(slow, sessions(4))[LatencyMetric.E2E, 0.5]
     assert verdict.learned_from == 4
-    assert latency_reason_text(verdict).endswith("start-to-start noise needs 5 checkpoints, 4 so far")
+    assert latency_reason_text(verdict).endswith(": noise between engine starts not known yet (4 of 5 checkpoints)")
 
 
 def test_a_faster_checkpoint_is_an_improvement() -> None:

@@ -89,7 +89,7 @@ def test_the_sentence_names_what_was_found_beside_the_scores() -> None:
     reports = judged_run().reports
     assert headline(overview(reports)) == (
         "facts and sums were forgotten after step 600; trivia recovered; reversal improved; "
-        "trivia / history was forgotten since step 600; answers to sums got longer since step 700"
+        "trivia / history was forgotten since step 600; answers to sums have become longer since step 700"
     )
     assert "history" not in headline(overview([*reports, replace(RUN.reports[-1], step=1100)]))
 
@@ -100,8 +100,8 @@ def test_a_benchmark_with_a_lost_subset_is_not_said_to_show_nothing() -> None:
     cut_off = replace(length, benchmark="facts", measure=Measure.COMPLETENESS)
     found = replace(early, findings=(replace(subset, benchmark="sums"), replace(length, benchmark="sums"), cut_off))
     assert headline(overview([found])) == (
-        "sums / history was forgotten since step 600; answers to sums got longer since step 700; "
-        "more answers to facts are truncated since step 700; "
+        "sums / history was forgotten since step 600; answers to sums have become longer since step 700; "
+        "more answers to facts have been truncated since step 700; "
         "no findings in 3 benchmarks overall (all inconclusive)"
     )
 

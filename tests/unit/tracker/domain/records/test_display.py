@@ -83,7 +83,7 @@ def test_one_thing_is_not_plural() -> None:
 
 def test_a_long_text_says_how_much_of_it_was_left_out() -> None:
     assert shortened("abc", 3) == "abc"
-    assert shortened("a" * 20 + "b" * 10, 9) == "aaaaaa [... 21 characters left out ...] bbb"
+    assert shortened("a" * 20 + "b" * 10, 9) == "aaaaaa [... 21 characters omitted ...] bbb"
 
 
 def test_a_size_has_the_unit_that_suits_it() -> None:

@@ -135,7 +135,7 @@ def test_an_answer_without_a_score_is_coverage_and_no_zero() -> None:
     nothing = score_of(
         changed(record, samples=tuple(replace(s, score=None, status=SampleStatus.ERROR) for s in broken))
     )
-    assert (nothing.mean, nothing.failure) == (None, "no sample scored")
+    assert (nothing.mean, nothing.failure) == (None, "no sample has a score")
 
 
 def test_where_lower_is_better_the_mean_turns_it_round() -> None:

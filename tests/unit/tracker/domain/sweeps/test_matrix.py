@@ -92,7 +92,7 @@ def test_what_the_run_itself_has_answered_costs_its_loads_at_most() -> None:
     assert (expected.own, expected.left) == (1, 2)
     assert expected.evaluating_s == whole.evaluating_s / 2
     assert expected.probing_s == whole.probing_s
-    assert "2 evaluations of 1 target, 1 reusing scores of the run's own evaluation" in estimate_text(expected)
+    assert "2 evaluations of 1 target, 1 reusing scores from the evaluation of the run; " in estimate_text(expected)
     both = estimate_of(plans, records, {plans[0].id}, {plans[1].id})
     assert (both.asked, both.own, both.left) == (1, 1, 0)
-    assert estimate_text(both).endswith("own evaluation: nothing left to evaluate")
+    assert estimate_text(both).endswith("1 reusing scores from the evaluation of the run: nothing left to evaluate")

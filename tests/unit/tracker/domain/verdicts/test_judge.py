@@ -45,7 +45,7 @@ def test_too_few_scored_samples_are_missing_and_never_a_lower_score() -> None:
     verdict = judged(run_of(200, 200, [1.0] * 150 + [None] * 50))
     assert verdict.word is VerdictWord.MISSING
     assert reason_text(verdict) == (
-        "only 150 of 200 samples scored (75.0%, 95% required): 50 errors, 0 unscored; first: the server went away"
+        "only 150 of 200 samples scored (75.0 %, 95 % required): 50 errors, 0 unscored; first: the server went away"
     )
 
 
@@ -76,7 +76,7 @@ def test_too_few_common_samples_are_incomparable() -> None:
     after: Scores = [1.0] * 190 + [None] * 10
     verdict = judged(run_of(before, before, after))
     assert verdict.word is VerdictWord.INCOMPARABLE
-    assert reason_text(verdict) == "only 180 samples scored on both sides (90.0%, 95% required)"
+    assert reason_text(verdict) == "only 180 samples scored on both sides (90.0 %, 95 % required)"
 
 
 @pytest.mark.parametrize("n", [1, 2, 9])
@@ -95,7 +95,7 @@ def test_a_drop_is_regressed_and_counted_in_samples() -> None:
     assert verdict.word is VerdictWord.REGRESSED
     assert (
         reason_text(verdict)
-        == "0.93 -> 0.02 since steps 100-400; lost 182 of 200 (right at a majority of steps), gained 0"
+        == "0.93 at steps 100-400 -> 0.02; lost 182 of 200 samples (right at most of those steps), gained 0"
     )
     assert [c.baseline for c in verdict.comparisons] == [Baseline.RECENT, Baseline.PEAK]
     assert ONE_CHECKPOINT / 100 < verdict.alpha_test < ONE_CHECKPOINT
@@ -111,7 +111,7 @@ def test_what_was_learned_and_stays_lost_is_forgotten_at_the_third_checkpoint() 
     assert "forgotten" in [v.word.value for v in facts[lost : lost + 5]]
     forgotten = next(v for v in facts if v.word is VerdictWord.FORGOTTEN)
     assert reason_text(forgotten).endswith("below the peak at 3 checkpoints in a row")
-    assert " (peak);" in reason_text(forgotten)
+    assert " (peak) -> " in reason_text(forgotten)
     assert forgotten.comparisons[0].baseline is Baseline.PEAK
 
 
@@ -124,13 +124,13 @@ def test_what_was_there_from_the_start_was_not_learned_and_is_only_regressed() -
 def test_a_gain_is_improved() -> None:
     verdict = judged(run_of(20, 20, 120))
     assert verdict.word is VerdictWord.IMPROVED
-    assert reason_text(verdict) == "0.10 -> 0.60 since steps 100-200; lost 0 of 200, gained 100"
+    assert reason_text(verdict) == "0.10 at steps 100-200 -> 0.60; lost 0 of 200 samples, gained 100"
 
 
 def test_the_same_answers_of_enough_samples_are_equivalent() -> None:
     verdict = judged(run_of(*[140] * 8))
     assert verdict.word is VerdictWord.EQUIVALENT
-    assert reason_text(verdict) == "0.700 -> 0.700 since steps 100-700: equivalent within ±0.01"
+    assert reason_text(verdict) == "0.700 at steps 100-700 -> 0.700: equivalent within ±0.01"
 
 
 def test_the_same_answers_of_few_samples_conclude_nothing() -> None:
@@ -142,8 +142,8 @@ def test_the_same_answers_of_few_samples_conclude_nothing() -> None:
 def test_a_loss_that_one_checkpoint_alone_would_flag_is_suspect() -> None:
     verdict = judged(run_of(*[140] * 6, 131))
     assert verdict.word is VerdictWord.SUSPECT
-    assert "lost 9 of 200 (right at a majority of steps), gained 0: looks worse (p = " in reason_text(verdict)
-    assert reason_text(verdict).endswith("not significant after FWER correction")
+    assert "lost 9 of 200 samples (right at most of those steps), gained 0: may be worse (p = " in reason_text(verdict)
+    assert reason_text(verdict).endswith("not significant at the level of the run")
     assert verdict.comparisons[0].p_worse < 0.01
 
 
@@ -205,7 +205,7 @@ def test_lower_is_better_is_judged_the_other_way_round() -> None:
     assert verdict.word is VerdictWord.REGRESSED
     assert (
         reason_text(verdict)
-        == "0.05 -> 0.50 since steps 100-400; lost 90 of 200 (right at a majority of steps), gained 0"
+        == "0.05 at steps 100-400 -> 0.50; lost 90 of 200 samples (right at most of those steps), gained 0"
     )
     assert verdict.score == 0.5
     assert verdict.comparisons[0].delta == pytest.approx(-0.45)

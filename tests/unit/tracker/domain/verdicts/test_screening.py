@@ -169,7 +169,7 @@ def test_the_history_marks_what_rests_on_a_part_and_says_what_was_saved() -> Non
     out = io.StringIO()
     Console(file=out, width=100).print(history_table(reports))
     assert "0.610* =" in out.getvalue()
-    assert "* screened only: 1 of 2 results, saved 6 samples, 600 tokens and 3.0 s" in out.getvalue()
+    assert "* screened only: 1 of 2 results, which saved 6 samples, 600 tokens and 3.0 s" in out.getvalue()
 
 
 def test_nothing_is_said_of_savings_where_nothing_was_screened() -> None:
