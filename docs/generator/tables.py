@@ -18,7 +18,6 @@ HEAD = """# Database tables
 The tracker keeps its state in SQLite (`tracker.db` in the state folder) or in PostgreSQL
 ([`[store]`](settings.md#store)).
 Read these tables for your own dashboards, but do not write to them. Columns may be added in any version.
-Large documents are JSON; answers of samples are Parquet files beside the database.
 """
 
 STORES: tuple[tuple[str, MetaData], ...] = (
