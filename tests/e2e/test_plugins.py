@@ -116,12 +116,12 @@ def test_a_run_is_found_served_scored_and_told_by_parts_of_another_package(home:
 def test_one_broken_package_leaves_the_help_and_all_other_commands_whole(home: Home) -> None:
     names = ("tracker.commands:shine", "tracker.commands:watch", "tracker.commands:report", "tracker.engines:vllm")
     points = dict.fromkeys(names, "E")
-    package = written(home.folder / "acme", points=points, code="print('noise')\nimport nowhere_to_be_found")
+    package = written(home.folder / "acme", points=points, code="print('loud')\nimport nowhere_to_be_found")
     home.packages = (*home.packages, package)
     helped = home.tracker("--help")
     assert helped.returncode == 0
     assert "shine       (plugin: acme 1.0)" in helped.stdout
-    assert "noise" not in helped.stdout, "nothing of another package is imported for the help"
+    assert "loud" not in helped.stdout, "nothing of another package is imported for the help"
     assert helped.stdout.count(" watch ") == helped.stdout.count(" report ") == 1
     assert "ModuleNotFoundError" in home.refused("shine")
     other = written(home.folder / "umbra", points={"tracker.commands:shine": "E"}, code="")

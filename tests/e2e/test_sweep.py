@@ -136,11 +136,11 @@ def test_a_dry_run_says_what_it_would_cost_and_asks_nothing(project: Path) -> No
     before = tracker(project, "sweep", "list")
     said = tracker(project, "sweep", "run", "nightly", "--dry-run")
     assert "12 evaluations of 3 targets" in said
-    assert "away" not in said
+    assert "offline" not in said
     file = project / "tracker.toml"
     file.write_text(file.read_text().replace('model = "big"', 'model = "bigger"'))
     gone = " ".join(tracker(project, "sweep", "run", "nightly", "--dry-run").split())
-    assert "away the big one: " in gone
+    assert "offline the big one: " in gone
     assert "does not serve bigger (available: step-100, step-200, big)" in gone
     file.write_text(file.read_text().replace('model = "bigger"', 'model = "big"'))
     assert tracker(project, "sweep", "list") == before

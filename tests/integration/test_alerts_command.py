@@ -187,7 +187,7 @@ def test_a_silence_holds_alerts_back_until_it_is_ended(site: Site) -> None:
         (("--kind", "latency", "--subset", "a", "--for", "4h", "--reason", "r"), "--subset requires a benchmark"),
         (
             ("facts", "--for", "4h", "--reason", "r", "--run", "other"),
-            "does not belong to the run of this tracker.toml",
+            "is not a run of this tracker.toml",
         ),
     ],
 )

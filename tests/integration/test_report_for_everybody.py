@@ -177,10 +177,10 @@ def test_the_ledger_can_be_narrowed_and_opens_its_folds(page: Page, tmp_path: Pa
         assert name in (rows.first.text_content() or "")
         assert page.locator("#forgetting table.ledger tbody tr:visible").count() == 1
     page.locator("#forgetting select").select_option("all")
-    page.get_by_label("only what is below its best").check()
+    page.get_by_label("below best only").check()
     assert 0 < rows.count() < 20
     assert all("−" in (row.text_content() or "") for row in rows.all())  # noqa: RUF001 - a true minus sign
-    page.get_by_label("everything").check()
+    page.locator("#forgetting").get_by_label("all", exact=True).check()
     assert rows.count() == 13
 
 
