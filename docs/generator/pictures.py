@@ -12,18 +12,21 @@ from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, ViewportSize, sync_playwright
 from rich.console import Console
 from rich.text import Text
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images"
 BIN = Path(sys.executable).parent
-COLUMNS = 92
+COLUMNS = 110
 WATCH_LINES = 26
 LOST_STEP = 700
 """Of the demo: the first checkpoint without the first two skills."""
 LOAD_TIMEOUT_MS = 120_000
+MLFLOW_SIZE = ViewportSize(width=1900, height=1000)
+"""Below about 1700 pixels MLflow shows one chart below the other."""
+CLOSE_ASSISTANT = """() => document.querySelector("[data-component-id='mlflow.assistant.chat_panel.close']")?.click()"""
 STYLES = {"▲ +improved": "green", "▼+ +(regressed|forgotten)": "bold red", "~ +inconclusive": "dim"}
 
 
@@ -83,6 +86,7 @@ def _browser() -> Iterator[Page]:
 def _screenshot(page: Page, address: str, name: str, *, wait_for: str = "body", settle_ms: int = 1_000) -> None:
     page.goto(address, timeout=LOAD_TIMEOUT_MS)
     page.locator(wait_for).first.wait_for(timeout=LOAD_TIMEOUT_MS)
+    page.evaluate(CLOSE_ASSISTANT)
     page.wait_for_timeout(settle_ms)  # charts draw with an animation
     page.screenshot(path=str(IMAGES / name))
 
@@ -91,6 +95,7 @@ def _mlflow(page: Page, config: Path) -> None:
     """Show the page of the run, and two checkpoints side by side."""
     links = _tracker(config, "compare", str(LOST_STEP - 100), str(LOST_STEP), "--mlflow")
     command = [str(BIN / "tracker"), "ui", "--port", "0", "--config", str(config)]
+    page.set_viewport_size(MLFLOW_SIZE)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             address = next(line.strip() for line in server.stdout or () if line.startswith("http"))
