@@ -38,6 +38,15 @@ $ tracker history --json | jq -c '.result.reports[] | [.step, (.verdicts[]
 |---|---|---|
 """
 
+REPORTS = ("history", "evaluate")
+REASONED = ("Verdict", "LatencyVerdict")
+WORDED: Mapping[str, Any] = {
+    "reason": {"type": "string", "description": "A sentence."},
+    "reason_code": {"type": "string", "description": "Empty where there is no reason."},
+    "reason_fields": {"type": "object", "description": "The values in the sentence."},
+}
+"""Of a verdict in a report; `tracker.cli.tables.report_json` writes them."""
+
 
 def json_page() -> str:
     """Return docs/reference/json.md."""
@@ -50,16 +59,6 @@ def json_page() -> str:
 def schemas() -> dict[str, str]:
     """Return the JSON schema of every command by the name of its file."""
     return {_file(path): json.dumps(_schema(path, kind), indent=1) + "\n" for path, kind in _kinds()}
-
-
-REPORTS = ("history", "evaluate")
-REASONED = ("Verdict", "LatencyVerdict")
-WORDED: Mapping[str, Any] = {
-    "reason": {"type": "string", "description": "A sentence."},
-    "reason_code": {"type": "string", "description": "Empty where there is no reason."},
-    "reason_fields": {"type": "object", "description": "The values in the sentence."},
-}
-"""Of a verdict in a report; `tracker.cli.tables.report_json` writes them."""
 
 
 # --- private

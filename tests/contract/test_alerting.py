@@ -95,7 +95,7 @@ def test_all_news_of_a_checkpoint_is_one_message_with_what_fires_first(site: Sit
     assert alerting.flush() == 0
 
 
-def test_the_same_alert_again_is_no_news_in_this_process_or_another(site: Site) -> None:
+def test_a_repeated_alert_is_sent_once_by_this_process_or_another(site: Site) -> None:
     for _ in range(3):
         site.reopen().publish([alert("sums", 100)])
         site.settle()
@@ -110,13 +110,13 @@ def test_a_cause_may_come_go_and_come_again(site: Site) -> None:
     assert [(step, state) for _, step, state in site.team.told()] == [(100, FIRING), (200, RESOLVED), (200, FIRING)]
 
 
-def test_the_end_of_what_nobody_was_told_is_not_told(site: Site) -> None:
+def test_the_resolution_of_an_unsent_alert_is_not_sent(site: Site) -> None:
     site.reopen().publish([end_of("sums")])
     site.settle()
     assert site.team.messages == []
 
 
-def test_a_channel_that_is_away_hears_all_of_it_later_and_holds_up_no_other(site: Site) -> None:
+def test_an_unreachable_channel_gets_all_alerts_later_and_delays_no_other(site: Site) -> None:
     site.team.trouble = AWAY
     alerting = site.reopen()
     for one in (alert("sums", 100), alert("facts", 200), end_of("sums", 300)):
@@ -191,7 +191,7 @@ def test_the_end_of_what_was_just_refused_waits_for_its_beginning(site: Site) ->
     assert site.team.told()[1:] == [("sums", 100, FIRING), ("sums", 200, RESOLVED)]
 
 
-def test_what_is_silenced_is_told_when_the_silence_ends_if_it_lasts(site: Site) -> None:
+def test_a_silenced_alert_that_is_still_open_is_sent_when_the_silence_ends(site: Site) -> None:
     silence = site.silence("sums", 3600)
     alerting = site.reopen()
     alerting.publish([alert("sums", 100), alert("facts", 100)])
@@ -205,7 +205,7 @@ def test_what_is_silenced_is_told_when_the_silence_ends_if_it_lasts(site: Site) 
     assert alerting.silences() == ()
 
 
-def test_what_began_and_ended_in_silence_is_not_told(site: Site) -> None:
+def test_an_alert_that_opened_and_ended_during_a_silence_is_not_sent(site: Site) -> None:
     site.silence("*", 3600)
     alerting = site.reopen()
     alerting.publish([alert("sums", 100)])
@@ -218,7 +218,7 @@ def test_what_began_and_ended_in_silence_is_not_told(site: Site) -> None:
     assert alerting.flush() == 0
 
 
-def test_what_was_told_before_a_silence_is_told_to_be_over_after_it(site: Site) -> None:
+def test_the_resolution_of_an_alert_sent_before_a_silence_is_sent_after_it(site: Site) -> None:
     alerting = site.reopen()
     alerting.publish([alert("sums", 100)])
     alerting.close()
@@ -241,7 +241,7 @@ def test_a_silence_that_is_ended_lets_everything_go_at_once(site: Site) -> None:
     assert alerting.silences() == ()
 
 
-def test_no_channel_is_no_trouble(site: Site) -> None:
+def test_alerting_works_without_a_channel(site: Site) -> None:
     alerting = FakeAlerting(()) if isinstance(site.reopen(), FakeAlerting) else None
     outbox = alerting or AlertOutbox(open_database("sqlite://"), (), site.clock, run=RUN)
     outbox.publish([alert()])
@@ -274,7 +274,7 @@ def test_many_dead_channels_leave_the_watcher_its_connections_to_postgresql(post
     assert all(len(channel.messages) == 1 for channel in channels)
 
 
-def test_a_channel_that_stands_for_another_sends_what_waits_and_tells_the_end_of_what_was_told(site: Site) -> None:
+def test_a_renamed_channel_sends_pending_alerts_and_the_resolutions_of_sent_ones(site: Site) -> None:
     told, waits = alert("a"), alert("b")
     site.reopen().publish([told])
     site.settle()
@@ -298,7 +298,7 @@ def test_of_a_cause_that_it_knows_a_channel_takes_nothing_over(site: Site) -> No
     assert site.pager.told() == [("a", 100, FIRING), ("a", 200, RESOLVED)]
 
 
-def test_what_waits_for_a_channel_that_is_given_up_is_never_told(site: Site) -> None:
+def test_pending_alerts_of_a_discarded_channel_are_never_sent(site: Site) -> None:
     site.team.trouble = AWAY
     site.reopen().publish([alert("a"), alert("b")])
     site.settle()

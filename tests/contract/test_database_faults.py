@@ -59,7 +59,7 @@ def write(engine: Engine, size: int = 1) -> None:
         connection.execute(text("INSERT INTO filler VALUES (zeroblob(:size))"), {"size": size})
 
 
-def test_a_database_that_somebody_else_locks_may_be_asked_again(tmp_path: Path) -> None:
+def test_a_database_locked_by_another_process_is_a_retryable_error(tmp_path: Path) -> None:
     path = tmp_path / "tracker.db"
     open_queue(path).dispose()
     engine, other = impatient(path), sqlite3.connect(path, isolation_level=None)
@@ -74,7 +74,7 @@ def test_a_database_that_somebody_else_locks_may_be_asked_again(tmp_path: Path) 
     engine.dispose()
 
 
-def test_a_full_disk_is_said_and_passes(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_retried(tmp_path: Path) -> None:
     engine = open_queue(tmp_path / "tracker.db")
     write(engine)
     with transaction(engine) as connection:
@@ -130,7 +130,7 @@ def test_a_file_that_may_not_grow_counts_as_a_full_disk(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("exists", [True, False])
-def test_a_folder_that_may_not_be_written_is_said_with_its_name(*, exists: bool) -> None:
+def test_a_read_only_folder_is_reported_by_name(*, exists: bool) -> None:
     # Not pytest's folder: its parents are closed to other users.
     folder = Path(tempfile.mkdtemp(prefix="tracker-read-only-"))
     try:
@@ -147,7 +147,7 @@ def test_a_folder_that_may_not_be_written_is_said_with_its_name(*, exists: bool)
         shutil.rmtree(folder)
 
 
-def test_a_file_that_is_no_database_is_said_and_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_reported_and_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "tracker.db"
     path.write_bytes(b"not a database " * 1000)
     error = error_of(lambda: open_queue(path))
@@ -157,7 +157,7 @@ def test_a_file_that_is_no_database_is_said_and_left_alone(tmp_path: Path) -> No
     assert path.read_bytes() == b"not a database " * 1000
 
 
-def test_pages_that_were_overwritten_are_said(tmp_path: Path) -> None:
+def test_overwritten_database_pages_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "tracker.db"
     engine = open_queue(path)
     write(engine, 50_000)
@@ -169,7 +169,7 @@ def test_pages_that_were_overwritten_are_said(tmp_path: Path) -> None:
     assert "is damaged" in error.message
 
 
-def test_a_missing_driver_is_said_with_how_to_install_it() -> None:
+def test_a_missing_driver_is_reported_with_the_install_command() -> None:
     code = (
         "import sys; sys.modules['psycopg'] = None\n"
         "from eval_jobs.queue.database_sql import open_database\n"
@@ -199,7 +199,9 @@ def url(server: PostgresServer) -> str:
     return server.new_database()
 
 
-def test_a_server_that_is_away_may_be_asked_again_and_is_used_when_it_is_back(server: PostgresServer, url: str) -> None:
+def test_an_unreachable_server_is_a_retryable_error_and_is_used_when_it_returns(
+    server: PostgresServer, url: str
+) -> None:
     engine = open_database(url, password="sesame")  # noqa: S106 - it asks for none
     queue = SqlQueue(engine)
     server.stop(signal.SIGQUIT)
@@ -213,7 +215,7 @@ def test_a_server_that_is_away_may_be_asked_again_and_is_used_when_it_is_back(se
     engine.dispose()
 
 
-def test_a_server_that_is_frozen_is_noticed_and_used_again_when_it_goes_on(url: str) -> None:
+def test_a_frozen_server_is_detected_and_used_again_when_it_resumes(url: str) -> None:
     engine = open_database(f"{url}?connect_timeout=3")
     connections = connections_of(engine)
     queue, lock = patiently(lambda: SqlQueue(engine)), named_lock(engine, "lead")
@@ -308,7 +310,7 @@ def test_connections_that_were_cut_are_replaced_before_they_are_used(postgres_ur
     other.dispose()
 
 
-def test_what_the_server_forbids_is_an_error_that_waiting_does_not_mend() -> None:
+def test_a_missing_database_permission_is_an_error_without_retry() -> None:
     with shared(PostgresServer) as server:
         url, reader_name = server.new_database(), server.new_user("sesame")
     engine = open_database(url)

@@ -131,7 +131,7 @@ def test_a_lock_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
         named_lock(open_database(f"sqlite:///{tmp_path}/missing/t.db"), "a").take()
 
 
-def test_one_leads_and_says_who_it_is(leads: tuple[Lead, Lead]) -> None:
+def test_the_leader_identifies_itself(leads: tuple[Lead, Lead]) -> None:
     one, other = leads
     assert one.leader() is None
     assert one.take(NOW)
@@ -162,7 +162,7 @@ def test_the_next_one_leads_when_the_lead_is_released(leads: tuple[Lead, Lead]) 
     assert leader.since == LATER
 
 
-def test_a_leader_that_was_cut_off_leads_again_only_when_nobody_else_does(postgres_url: str) -> None:
+def test_a_disconnected_leader_leads_again_only_without_another_leader(postgres_url: str) -> None:
     engines = [open_database(postgres_url) for _ in range(3)]
     one, other = (SqlLead(engine, "run", "/out") for engine in engines[:2])
     assert one.take(NOW)

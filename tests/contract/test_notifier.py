@@ -124,7 +124,7 @@ STRANGE = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_of_the_service_is_told_from_a_refusal(kind: ChannelKind, fault: str, tmp_path: Path) -> None:
+def test_a_service_failure_is_distinguished_from_a_rejection(kind: ChannelKind, fault: str, tmp_path: Path) -> None:
     said, error = FAULTS[fault]
     with wired(kind, tmp_path) as one:
         one.service.faults.append(said)
@@ -140,7 +140,7 @@ def test_a_fault_of_the_service_is_told_from_a_refusal(kind: ChannelKind, fault:
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind is not ChannelKind.WEBHOOK])
 @pytest.mark.parametrize("strange", STRANGE)
-def test_an_answer_that_the_service_never_gives_is_no_delivery(kind: ChannelKind, strange: str, tmp_path: Path) -> None:
+def test_an_unexpected_response_is_not_a_delivery(kind: ChannelKind, strange: str, tmp_path: Path) -> None:
     with wired(kind, tmp_path) as one:
         one.service.faults.append(STRANGE[strange])
         with pytest.raises(ChannelUnreachable) as caught:
@@ -151,7 +151,7 @@ def test_an_answer_that_the_service_never_gives_is_no_delivery(kind: ChannelKind
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("said", [Said(hangs=True), Said(drips=True)], ids=["silence", "drops"])
-def test_a_service_that_never_ends_its_answer_is_given_up(kind: ChannelKind, said: Said, tmp_path: Path) -> None:
+def test_a_service_that_never_ends_its_response_times_out(kind: ChannelKind, said: Said, tmp_path: Path) -> None:
     with wired(kind, tmp_path, patience_s=0.3) as one:
         one.service.faults.append(said)
         with pytest.raises(ChannelUnreachable, match=r"no response within 0\.3 s"):
@@ -159,7 +159,7 @@ def test_a_service_that_never_ends_its_answer_is_given_up(kind: ChannelKind, sai
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nobody_there_is_unreachable(kind: ChannelKind, tmp_path: Path) -> None:
+def test_a_refused_connection_is_unreachable(kind: ChannelKind, tmp_path: Path) -> None:
     with nobody_there(rules_of(kind)) as url:
         channel = opened(kind, url, tmp_path, secret=SECRETS.get(kind, ""))
         with pytest.raises(ChannelUnreachable, match=r"team.*127\.0\.0\.1.*Connect call failed"):
@@ -175,13 +175,13 @@ def test_a_proxy_that_needs_what_is_not_installed_is_unreachable(
         channel.notify(ordinary())
 
 
-def test_a_name_that_nobody_knows_is_unreachable(tmp_path: Path) -> None:
+def test_an_unknown_host_name_is_unreachable(tmp_path: Path) -> None:
     channel = opened(ChannelKind.SLACK, "https://nobody.invalid/services/T0/B0/abc", tmp_path)
     with pytest.raises(ChannelUnreachable, match=r"nobody\.invalid"):
         channel.notify(ordinary())
 
 
-def test_a_service_that_nobody_vouches_for_is_sent_nothing(tmp_path: Path) -> None:
+def test_a_service_with_an_untrusted_certificate_receives_nothing(tmp_path: Path) -> None:
     with ChatService(rules_of(ChannelKind.SLACK), certificate=self_signed(tmp_path)) as service:
         with pytest.raises(ChannelUnreachable, match="certificate verify failed"):
             opened(ChannelKind.SLACK, service.url, tmp_path).notify(ordinary())
@@ -230,7 +230,7 @@ def test_nothing_is_sent_through_a_proxy_to_this_machine(tmp_path: Path, monkeyp
 # --- what a fake must bear out
 
 
-def test_what_a_message_carries_arrives_as_it_was_said(tmp_path: Path) -> None:
+def test_the_content_of_a_message_arrives_unchanged(tmp_path: Path) -> None:
     def text_of(message: AlertMessage, kind: ChannelKind) -> str:
         with wired(kind, tmp_path) as one:
             one.channel.notify(message)

@@ -25,7 +25,7 @@ def server() -> Iterator[OpenAIServer]:
         yield running
 
 
-def test_a_client_whose_prober_is_gone_before_it_can_look_puts_no_load_on_anybody(server: OpenAIServer) -> None:
+def test_a_client_whose_prober_exited_before_it_started_sends_no_requests(server: OpenAIServer) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:
         pass
     server.answer = lambda _: Reply(fault=Fault.HANG)
@@ -93,7 +93,7 @@ def test_a_client_that_was_killed_while_nothing_was_measured_is_started_again(se
     assert client.pid != prober.client_pid
 
 
-def test_a_load_that_does_not_end_is_given_up_and_its_client_is_gone(server: OpenAIServer) -> None:
+def test_a_load_that_never_finishes_times_out_and_its_client_exits(server: OpenAIServer) -> None:
     server.answer = bad_from(0, replace(GOOD, fault=Fault.HANG))
     with pytest.raises(ProbeError, match="did not finish within 2 s"):
         LatencyProber(timeout_s=2.0).probe(endpoint_of(server), LOAD)

@@ -34,7 +34,7 @@ def poison(queue: Queue) -> None:
     queue.acknowledge(taken.plan.id)
 
 
-def test_crashes_in_a_row_are_told_with_worker_and_last_note(queue: Queue) -> None:
+def test_consecutive_crashes_are_reported_with_worker_and_last_note(queue: Queue) -> None:
     queue.add(PLANS[0], now=NOW)
     for number, worker in enumerate(("a", "b")):
         taken = claim(queue, worker, later(number))
@@ -62,7 +62,7 @@ def test_a_plan_that_gets_further_is_not_one_that_brings_its_workers_down(queue:
     assert len(claim(queue, "last", later(11)).crashes) == 3
 
 
-def test_a_killed_worker_is_no_crash_but_counts_towards_a_plan_that_stalls(queue: Queue) -> None:
+def test_a_killed_worker_counts_as_a_stall_and_not_as_a_crash(queue: Queue) -> None:
     queue.add(PLANS[0], now=NOW)
     for number in range(30):
         taken = claim(queue, str(number))
@@ -86,7 +86,7 @@ def test_an_interrupted_claim_leaves_no_trace(queue: Queue) -> None:
     assert (again.attempt, again.lost, again.stalled, again.crashes) == (1, 0, 0, ())
 
 
-def test_who_holds_what_is_told_whether_or_not_the_lease_has_run_out(queue: Queue) -> None:
+def test_the_holder_of_a_claim_is_listed_before_and_after_its_lease_expires(queue: Queue) -> None:
     for plan in PLANS[:2]:
         queue.add(plan, now=NOW)
     first, second = claim(queue, "a"), claim(queue, "b")

@@ -110,7 +110,7 @@ def test_a_new_database_has_the_tables_that_the_code_works_with(url: str, engine
 
 
 @pytest.mark.parametrize("history", HISTORIES, ids=lambda history: history.name)
-def test_tables_of_a_newer_program_are_refused_and_left_alone(engine: Engine, history: TableHistory) -> None:
+def test_tables_of_a_newer_version_are_refused_and_unchanged(engine: Engine, history: TableHistory) -> None:
     bring_up_to_date(engine, history)
     execute(engine, f"UPDATE {history.version_table} SET version_num = '9001'")  # noqa: S608 - a constant
     with pytest.raises(SchemaTooNew, match=r"9001.*update checkpoint-tracker") as raised:
@@ -136,7 +136,7 @@ def test_an_up_to_date_database_is_opened_without_alembic(url: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_change_of_the_tables_keeps_what_is_in_them_and_is_said_once(
+def test_a_table_migration_keeps_all_rows_and_is_logged_once(
     url: str, engine: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     open_all(url)

@@ -80,7 +80,7 @@ def configure(
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_run_says_what_is_wrong_with_a_checkpoint(case: str, project: Path) -> None:
+def test_evaluate_reports_what_is_wrong_with_a_checkpoint(case: str, project: Path) -> None:
     make, code, names = BROKEN[case]
     make(project / "checkpoint-7")
     result = tracker(project, "evaluate", "checkpoint-7")

@@ -29,7 +29,7 @@ def judged(campaign: Campaign, seen: Seen) -> Verdict:
     return audit(Place(home=campaign.folder / "0"), seen, campaign.reference)
 
 
-def test_after_some_kills_nothing_is_lost_doubled_misread_or_left_behind(campaign: Campaign) -> None:
+def test_after_some_kills_no_result_is_lost_duplicated_misread_or_orphaned(campaign: Campaign) -> None:
     counts = campaign.round(SEED, KILLS)
     assert counts.pop("kills") >= KILLS
     assert counts == {"lost": 0, "doubled": 0, "misread": 0, "orphans": 0}

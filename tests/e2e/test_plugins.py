@@ -94,7 +94,7 @@ def add_checkpoint(home: Home, step: int, known: dict[str, str]) -> Path:
     return folder
 
 
-def test_a_run_is_found_served_scored_and_told_by_parts_of_another_package(home: Home) -> None:
+def test_a_run_is_found_served_scored_and_alerted_by_plugins(home: Home) -> None:
     add_checkpoint(home, 100, CAPITALS)
     add_checkpoint(home, 200, CAPITALS | {"Peru": "Quito"})
     done = home.tracker("watch", "--until-idle")

@@ -193,7 +193,7 @@ def test_a_plan_survives_a_killed_worker_and_a_stopped_one(site: Site) -> None:
     check_that_everything_was_measured_once(site)
 
 
-def test_a_worker_that_sleeps_past_its_lease_holds_up_nobody(site: Site) -> None:
+def test_a_worker_suspended_past_its_lease_does_not_delay_other_workers(site: Site) -> None:
     """It holds the lock on the plan's folder; its successor ends it, and nothing is measured twice."""
     hang = threading.Event()
 
@@ -278,7 +278,7 @@ def test_a_worker_whose_starter_is_gone_before_it_can_look_ends_too(site: Site) 
     assert [one.plan_id for one in site.queue.state().waiting] == [site.plan.id]
 
 
-def test_local_workers_tell_when_a_record_is_there(site: Site) -> None:
+def test_local_workers_notify_the_watcher_of_a_record(site: Site) -> None:
     finished: list[int] = []
     told = threading.Event()
 
@@ -297,7 +297,7 @@ def test_local_workers_tell_when_a_record_is_there(site: Site) -> None:
     assert finished == [1]
 
 
-def test_workers_that_cannot_live_are_given_up_with_their_reason(
+def test_workers_that_keep_failing_at_startup_stop_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local, "QUICK_DEATH_S", 3600.0)
@@ -321,7 +321,7 @@ def test_the_password_of_the_queue_is_not_on_the_command_line(tmp_path: Path) ->
         workers.stop()
 
 
-def test_a_worker_without_a_queue_says_what_is_missing(tmp_path: Path) -> None:
+def test_a_worker_without_a_queue_reports_the_missing_setting(tmp_path: Path) -> None:
     env = {name: value for name, value in os.environ.items() if name != "TRACKER_DATABASE"}
     command = [sys.executable, "-m", "eval_jobs.execute.worker.main", "--work-dir", str(tmp_path)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)

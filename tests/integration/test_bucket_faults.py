@@ -50,7 +50,7 @@ def watched(endpoint: str, tmp_path: Path, proxy: S3Proxy) -> Iterator[WatchedBu
 @pytest.mark.parametrize(
     "fault", [Fault.REFUSED, Fault.BUSY, Fault.ANSWER_LOST, Fault.ANSWER_CUT, Fault.PAGE, Fault.LATE]
 )
-def test_an_outage_makes_no_gap_ends_nothing_and_is_said_once(
+def test_an_outage_causes_no_gap_and_no_exit_and_is_logged_once(
     fault: Fault, watched: WatchedBucket, proxy: S3Proxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     watched.save(10, names=["config.json", "model.safetensors", "optimizer.pt"])
@@ -70,7 +70,7 @@ def test_an_outage_makes_no_gap_ends_nothing_and_is_said_once(
     assert watched.reasons() == [(10, "E-CKPT-INCOMPLETE")]
 
 
-def test_a_server_that_says_nothing_is_given_up_and_asked_again(
+def test_a_bucket_server_without_a_response_times_out_and_is_retried(
     endpoint: str, tmp_path: Path, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bucket_client, "READ_S", 1)
@@ -84,7 +84,7 @@ def test_a_server_that_says_nothing_is_given_up_and_asked_again(
         assert next(found for _ in range(60) if (found := watched.steps())) == [10]
 
 
-def test_a_server_that_is_busy_once_is_asked_again_within_one_look(
+def test_a_busy_bucket_server_is_retried_within_one_scan(
     endpoint: str, tmp_path: Path, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bucket_client, "ATTEMPTS", 3)
@@ -94,7 +94,7 @@ def test_a_server_that_is_busy_once_is_asked_again_within_one_look(
         assert watched.steps() == [10]
 
 
-def test_a_download_that_is_cut_goes_on_where_it_was_cut(watched: WatchedBucket, proxy: S3Proxy) -> None:
+def test_an_interrupted_download_resumes_at_its_last_byte(watched: WatchedBucket, proxy: S3Proxy) -> None:
     content = trainer.weights(1, shape=LARGE)
     watched.save(10)
     watched.uploads.put("checkpoint-10/model.safetensors", content)
@@ -107,7 +107,7 @@ def test_a_download_that_is_cut_goes_on_where_it_was_cut(watched: WatchedBucket,
     assert 0 < int(second.removeprefix("bytes=").partition("-")[0]) < len(content)
 
 
-def test_a_download_that_an_outage_ends_goes_on_after_it(
+def test_a_download_resumes_after_an_outage(
     watched: WatchedBucket, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = trainer.weights(1, shape=LARGE)
@@ -139,7 +139,7 @@ def test_an_object_that_may_not_be_read_stops_no_other_checkpoint(
     assert watched.steps() == [30]
 
 
-def test_a_refusal_is_said_with_what_to_do_and_ends_when_it_is_corrected(
+def test_an_access_error_is_reported_with_a_hint_and_ends_when_it_is_fixed(
     watched: WatchedBucket, proxy: S3Proxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     watched.save(10)
@@ -161,7 +161,7 @@ def refusal(uri: str, access: S3Access) -> str:
     return str(caught.value)
 
 
-def test_what_is_wrong_with_keys_bucket_or_address_is_said(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_keys_bucket_or_address_are_reported(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no bucket 'nobodys'" in refusal("s3://nobodys/x", S3Access(endpoint_url=endpoint))
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
@@ -173,7 +173,7 @@ def test_what_is_wrong_with_keys_bucket_or_address_is_said(endpoint: str, monkey
     assert "nobody" in refusal("s3://nobodys/x", S3Access(endpoint_url=endpoint))
 
 
-def test_an_address_where_nobody_listens_is_named(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_without_a_listener_is_reported(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert endpoint
     monkeypatch.setattr(bucket_client, "ATTEMPTS", 1)
     with socket.socket() as taken:
@@ -327,7 +327,7 @@ def test_closing_during_a_download_keeps_what_came(watched: WatchedBucket) -> No
     assert watched.reasons() == []
 
 
-def test_what_tracker_toml_says_of_a_bucket_is_what_is_asked(endpoint: str, tmp_path: Path) -> None:
+def test_requests_use_the_bucket_settings_of_tracker_toml(endpoint: str, tmp_path: Path) -> None:
     uploads = Uploads(endpoint)
     uploads.folder(trainer.save(tmp_path / "local", 10, seed=3), to="v1/checkpoint-10")
     uri = uploads.location.uri

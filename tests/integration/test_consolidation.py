@@ -219,7 +219,7 @@ def held(root: Path, pins: Path) -> Pin:
     ],
     ids=["memory", "ended", "silent", "no torch"],
 )
-def test_what_this_machine_cannot_do_is_said_and_the_hold_is_kept(
+def test_a_conversion_that_this_machine_cannot_do_is_reported_and_its_pin_is_kept(
     script: str, words: tuple[str, str], root: Path
 ) -> None:
     pin = held(root, root / "pins")
@@ -363,7 +363,7 @@ def test_the_configuration_above_a_sharded_state_is_taken_only_if_it_is_surely_o
     assert_trained(checkpoint, states, "fsdp")
 
 
-def test_init_says_what_the_weights_are_made_from_and_what_is_missing(states: Path, tmp_path: Path) -> None:
+def test_init_shows_the_source_format_of_the_weights_and_what_is_missing(states: Path, tmp_path: Path) -> None:
     runner = CliRunner()
     arguments = ["--config", str(tmp_path / "tracker.toml"), "--force"]
     zero = runner.invoke(init, [str(states / "out-zero3"), *arguments])

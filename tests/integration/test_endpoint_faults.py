@@ -251,7 +251,7 @@ def test_a_busy_server_is_not_stormed(evaluator: EvalScopeEvaluator, tmp_path: P
     ("status", "expected", "retryable"),
     [(401, EndpointRefused, False), (403, EndpointRefused, False), (404, EndpointFailed, True)],
 )
-def test_a_server_that_lets_nobody_in_is_asked_once_by_each_and_says_why(
+def test_a_server_that_denies_access_gets_one_request_per_thread_and_its_reason_is_reported(
     evaluator: EvalScopeEvaluator, tmp_path: Path, status: int, expected: type[Exception], *, retryable: bool
 ) -> None:
     with OpenAIServer(lambda _: Reply(status=status, text="not you")) as server:

@@ -153,7 +153,7 @@ def test_a_port_that_is_lost_while_the_engine_starts_is_not_called_a_crash(
     assert_names_the_log(error, work_dir)
 
 
-def test_a_server_that_dies_while_starting_says_why_and_names_its_log(
+def test_a_server_that_exits_while_starting_is_reported_with_cause_and_log(
     engine: VllmEngine, checkpoint: Checkpoint, spec: ServeSpec, work_dir: Path
 ) -> None:
     error = failure(engine, checkpoint, replace(spec, args=("--stand-in", "die")))
@@ -221,7 +221,7 @@ def test_an_interrupt_while_the_engine_starts_leaves_no_process(
     assert writers(*work_dir.glob("engines/*.log")) == []
 
 
-def test_an_interpreter_without_vllm_is_told_where_to_get_it(
+def test_an_interpreter_without_vllm_is_reported_with_the_install_command(
     engine: VllmEngine, checkpoint: Checkpoint, tmp_path: Path
 ) -> None:
     error = failure(engine, checkpoint, ServeSpec(python=str(write_interpreter_without_vllm(tmp_path))))
@@ -241,7 +241,7 @@ def test_an_interpreter_that_does_not_exist_is_a_wrong_setting(
         assert python in error.message
 
 
-def test_an_interpreter_that_is_no_program_is_a_wrong_setting(
+def test_an_interpreter_that_is_not_executable_is_a_settings_error(
     engine: VllmEngine, checkpoint: Checkpoint, tmp_path: Path
 ) -> None:
     (text := tmp_path / "text").write_text("\x7fELF but not really")
@@ -284,7 +284,7 @@ def test_a_work_folder_that_cannot_be_written_is_named(checkpoint: Checkpoint, s
     assert str(tmp_path / "file") in error.message
 
 
-def test_a_full_disk_is_said_to_be_full(tmp_path: Path) -> None:
+def test_a_full_disk_during_startup_is_reported_as_full(tmp_path: Path) -> None:
     with pytest.raises(DiskFull, match=str(tmp_path)), mapped_os_errors(tmp_path):
         raise OSError(ENOSPC, "No space left on device")
 
@@ -321,7 +321,7 @@ def test_children_are_found_when_worker_and_server_are_both_dead(
     assert writers(record.log) == []
 
 
-def test_the_engine_of_a_worker_that_lives_is_left_alone(
+def test_the_engine_of_a_running_worker_is_not_ended(
     engine: VllmEngine, checkpoint: Checkpoint, spec: ServeSpec, work_dir: Path
 ) -> None:
     with engine.serving(checkpoint, spec, progress=nothing_to_show) as endpoint:
@@ -329,7 +329,7 @@ def test_the_engine_of_a_worker_that_lives_is_left_alone(
         assert get(endpoint, "/v1/models")["data"]
 
 
-def test_a_process_that_only_has_the_same_number_is_left_alone(work_dir: Path) -> None:
+def test_a_process_that_only_has_the_same_pid_is_not_ended(work_dir: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True) as stranger:
         started = proc.stat(stranger.pid)
         assert started is not None
@@ -340,7 +340,7 @@ def test_a_process_that_only_has_the_same_number_is_left_alone(work_dir: Path) -
         stranger.kill()
 
 
-def test_pid_files_of_other_machines_and_broken_ones_are_left_alone(work_dir: Path) -> None:
+def test_pid_files_of_other_machines_and_invalid_ones_are_ignored(work_dir: Path) -> None:
     pid_file = write_record(work_dir, pid=1, start_time=0, machine="elsewhere")
     broken = pid_file.with_name("broken.pid")
     broken.write_text("{")

@@ -69,7 +69,9 @@ def test_a_server_that_lives_and_answers_nothing_is_a_failure_to_retry(
     assert caught.value.retryable
 
 
-def test_a_server_that_refuses_everything_says_why(evaluator: EvalScopeEvaluator, tmp_path: Path, plan_id: str) -> None:
+def test_a_server_that_rejects_every_request_is_reported_with_its_reason(
+    evaluator: EvalScopeEvaluator, tmp_path: Path, plan_id: str
+) -> None:
     refusal = Reply(status=400, text="the model has no chat template")
     with OpenAIServer(lambda _: refusal) as server, pytest.raises(EndpointFailed, match="has no chat template"):
         ask(evaluator, server, sums(tmp_path, 3), plan_id=plan_id)
@@ -239,7 +241,9 @@ def test_settings_torn_by_a_kill_cost_a_fresh_start_and_nothing_else(
     assert {s.score for s in result.samples} == {1.0}
 
 
-def test_a_torn_answer_is_asked_again(evaluator: EvalScopeEvaluator, tmp_path: Path, plan_id: str) -> None:
+def test_a_truncated_answer_on_disk_is_requested_again(
+    evaluator: EvalScopeEvaluator, tmp_path: Path, plan_id: str
+) -> None:
     benchmark = sums(tmp_path, 3)
     with OpenAIServer(right) as server:
         ask(evaluator, server, benchmark, plan_id=plan_id)
@@ -321,7 +325,7 @@ def test_two_threads_may_share_one_evaluator(evaluator: EvalScopeEvaluator, tmp_
     assert all({s.score for s in results[name].samples} == {1.0} for name in ("a", "b"))
 
 
-def test_a_benchmark_that_needs_a_missing_package_says_so(
+def test_a_benchmark_with_a_missing_package_is_reported(
     evaluator: EvalScopeEvaluator, tmp_path: Path, plan_id: str
 ) -> None:
     row: dict[str, object] = {"key": 1, "prompt": "p", "instruction_id_list": [], "kwargs": []}

@@ -162,7 +162,7 @@ def test_an_answer_that_is_lost_after_any_write_doubles_nothing(
             assert outbox.dump() == undisturbed[1], f"after request {number}: {asked}"
 
 
-def test_a_write_that_a_slow_server_does_after_it_was_given_up_doubles_nothing(
+def test_a_write_that_a_slow_server_completes_after_its_timeout_duplicates_nothing(
     served: Served, proxy: FaultyProxy, undisturbed: dict[int, list[str]], tmp_path: Path
 ) -> None:
     for number in _writes(served, proxy, tmp_path):
@@ -180,7 +180,7 @@ def test_a_write_that_a_slow_server_does_after_it_was_given_up_doubles_nothing(
             assert outbox.dump() == undisturbed[2], f"after request {number}: {asked}"
 
 
-def test_a_server_that_is_silent_for_too_long_is_given_up_and_asked_again(
+def test_a_server_without_a_response_times_out_and_is_retried(
     tracking: Outbox, proxy: FaultyProxy, undisturbed: dict[int, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy.faults[0] = Fault.SILENT

@@ -106,7 +106,7 @@ def test_only_what_writes_to_the_log_of_a_dead_owner_is_ended(
     assert [other.poll() for other in others] == [None] * len(others)
 
 
-def test_a_system_that_shows_no_processes_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_process_list_no_process_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("eval_jobs.host.proc._PROC", tmp_path / "no-proc")
     assert reap_orphans(tmp_path) == ()
     assert evaluator_log_name() == f"evaluator-{os.getpid()}.log"

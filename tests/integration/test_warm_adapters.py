@@ -108,7 +108,7 @@ def test_another_tokenizer_beside_the_adapter_is_a_new_start(bench: Bench) -> No
     assert "the adapter's tokenizer or chat template differs" in bench.serve(third).load_reason
 
 
-def test_a_base_whose_files_changed_is_loaded_anew(bench: Bench) -> None:
+def test_a_base_whose_files_changed_is_loaded_again(bench: Bench) -> None:
     bench.serve_all(bench.adapter(1), bench.adapter(2))
     third = bench.adapter(3)
     Path(str(third.base_model), "model.safetensors").touch()
@@ -130,7 +130,7 @@ def test_an_adapter_that_is_written_to_right_before_the_engine_reads_it_is_not_s
         bench.serve(bench.adapter(3))
 
 
-def test_a_base_that_is_written_to_while_the_engine_starts_is_loaded_anew(bench: Bench) -> None:
+def test_a_base_that_is_written_to_while_the_engine_starts_is_loaded_again(bench: Bench) -> None:
     first = bench.adapter(1)
 
     def write(line: str) -> None:
@@ -181,7 +181,7 @@ def test_an_adapter_that_changes_nothing_proves_nothing(bench: Bench, work_dir: 
     assert not list(work_dir.glob("certificates/*"))
 
 
-def test_with_swap_never_adapters_are_new_starts_too_and_nobody_can_load_one(bench: Bench) -> None:
+def test_with_swap_never_adapters_are_cold_starts_too_and_cannot_be_loaded(bench: Bench) -> None:
     infos = [bench.serve(bench.adapter(seed), swap=SwapPolicy.NEVER) for seed in (1, 2)]
     assert [info.load_method for info in infos] == ["cold", "cold"]
     assert "VLLM_ALLOW_RUNTIME_LORA_UPDATING" not in bench.get("/environment")

@@ -297,7 +297,7 @@ def test_an_engine_whose_core_is_stuck_is_replaced(bench: Bench, monkeypatch: py
     assert info.load_reason.startswith("the engine failed its health check (no response within 0.5 s")
 
 
-def test_an_engine_that_answers_as_somebody_else_is_replaced(bench: Bench) -> None:
+def test_an_engine_that_answers_under_another_model_name_is_replaced(bench: Bench) -> None:
     bench.serve_all(bench.full(1), bench.full(2))
     bench.set_mode("other-model")
     assert bench.serve(bench.full(3)).load_reason == "another server responded on the engine's port"
@@ -359,7 +359,7 @@ def test_with_between_stop_the_engine_ends_when_nothing_waits(bench: Bench) -> N
     assert writers(infos[1].log) == []
 
 
-def test_sleep_on_a_cpu_does_nothing_and_says_so(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_sleep_on_a_cpu_has_no_effect_and_is_logged(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     info = bench.serve(bench.full(1), between=Between.SLEEP)
     bench.engine.rest()
     assert writers(info.log)

@@ -46,7 +46,7 @@ def test_shards_with_an_index_equal_one_file(
 
 
 @pytest.mark.parametrize("how", ["in place", "renamed"])
-def test_the_same_path_with_new_content_is_loaded_anew(
+def test_the_same_path_with_new_content_is_loaded_again(
     how: str, on_a: SwapServer, cold_b: Answers, models: Path, tmp_path: Path
 ) -> None:
     folder = shutil.copytree(models / "a", tmp_path / "latest")
@@ -109,7 +109,7 @@ def test_an_engine_that_does_not_come_to_rest_in_time_serves_what_it_did(on_a: S
 
 
 @pytest.mark.parametrize("path", ["/collective_rpc", "/pause", "/weight_checker", "/v1/load_lora_adapter"])
-def test_nobody_else_may_change_what_is_served(path: str, on_a: SwapServer) -> None:
+def test_other_clients_cannot_change_the_served_weights(path: str, on_a: SwapServer) -> None:
     assert asked_by_a_stranger(on_a, "POST", path) == 403
     assert not on_a.is_paused()
 

@@ -65,7 +65,7 @@ def test_compiled_tied_and_widened_weights_equal_a_cold_start_there_and_back(
         assert own.server.canaries() == own.cold
 
 
-def test_vllm_alone_goes_on_with_the_old_output_layer(pair: tuple[Tied, Tied]) -> None:
+def test_vllm_alone_keeps_the_old_output_layer(pair: tuple[Tied, Tied]) -> None:
     own, other = pair
     assert own.server.plain_reload(other.folder).is_ok
     wrong = own.server.canaries()

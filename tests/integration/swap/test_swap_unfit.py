@@ -42,7 +42,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused_and_the_engine_serves_what_it
 
 
 @pytest.mark.parametrize("what", SEEN_BY_WORKER)
-def test_the_engines_own_worker_refuses_it_too_whoever_asks(
+def test_the_worker_process_of_the_engine_rejects_unfit_weights_too(
     what: str, on_a: SwapServer, cold_a: Answers, unfit: Path
 ) -> None:
     layout, digest = layout_digest_of(unfit), record_of(unfit).digest

@@ -195,7 +195,7 @@ def test_settings_are_texts_and_a_path_that_begins_with_a_dot_counts_from_the_fi
     assert config.alerts.variables() == ("PAGER",)
 
 
-def test_a_source_that_raises_finds_nothing_is_behind_and_is_asked_again(
+def test_a_source_that_raises_returns_nothing_and_is_called_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = (
@@ -304,7 +304,7 @@ def evaluated(evaluator: PluginEvaluator, given: str) -> EvalResult | TrackerErr
 
 
 @pytest.mark.parametrize("fault", WRONG)
-def test_a_result_that_nobody_could_read_again_or_believe_is_an_error_that_names_the_package(
+def test_an_unreadable_or_implausible_result_is_an_error_that_names_the_package(
     fault: str, free_evaluator: PluginEvaluator
 ) -> None:
     given, said = WRONG[fault]

@@ -24,7 +24,7 @@ from tracker.domain.records.alerts import AlertKind, Patience
 from tracker.domain.records.types import Gap
 
 
-def test_a_trainer_that_falls_silent_is_told_once_and_so_is_its_next_checkpoint() -> None:
+def test_a_stalled_trainer_raises_one_alert_and_its_next_checkpoint_resolves_it() -> None:
     tower = Tower()
     saved(tower, 5)
     tower.look(4 * EVERY_S + 4.0 * EVERY_S)
@@ -41,7 +41,7 @@ def test_a_trainer_that_falls_silent_is_told_once_and_so_is_its_next_checkpoint(
     assert tower.history.open_alerts(RUN) == ()
 
 
-def test_nobody_is_called_where_nothing_is_owed() -> None:
+def test_no_alert_is_raised_when_no_checkpoint_is_due() -> None:
     towers = {
         "from few checkpoints nobody can say what is usual": Tower(),
         "copied checkpoints say nothing of the trainer's pace": Tower(),
@@ -86,7 +86,7 @@ def test_the_end_of_the_training_ends_the_alert() -> None:
     assert tower.told() == [(AlertKind.OVERDUE, FIRING, 400), (AlertKind.OVERDUE, RESOLVED, 400)]
 
 
-def test_one_that_says_it_goes_on_is_overdue_beside_others_that_write() -> None:
+def test_a_run_that_reports_more_steps_is_overdue_beside_runs_that_write() -> None:
     tower = Tower(last_step=10_000)
     hung, alive = f"{RUN}/a", f"{RUN}/b"
     for number in range(5):
@@ -96,7 +96,7 @@ def test_one_that_says_it_goes_on_is_overdue_beside_others_that_write() -> None:
     assert [(a.run_id, a.state) for a in tower.alerting.alerts] == [(hung, FIRING)]
 
 
-def test_of_several_runs_that_say_nothing_only_the_one_that_wrote_last_is_waited_for() -> None:
+def test_of_several_runs_without_a_known_end_only_the_latest_one_can_be_overdue() -> None:
     tower = Tower()
     ended, alive = f"{RUN}/a", f"{RUN}/b"
     for number in range(5):
@@ -108,7 +108,7 @@ def test_of_several_runs_that_say_nothing_only_the_one_that_wrote_last_is_waited
     assert [a.run_id for a in tower.alerting.alerts] == [alive]
 
 
-def test_a_checkpoint_that_cannot_be_evaluated_is_a_sign_of_life() -> None:
+def test_a_checkpoint_that_cannot_be_evaluated_shows_that_training_runs() -> None:
     tower = Tower()
     saved(tower, 5)
     at = seconds(8 * EVERY_S)
@@ -118,7 +118,7 @@ def test_a_checkpoint_that_cannot_be_evaluated_is_a_sign_of_life() -> None:
     assert tower.told() == []
 
 
-def test_what_was_silent_before_anybody_watched_is_no_news() -> None:
+def test_a_stall_before_the_watcher_started_raises_no_alert() -> None:
     ended, goes_on = Tower(), Tower(last_step=10_000)
     for tower in (ended, goes_on):
         tower.look(1_000_000, *(checkpoint(number) for number in range(5)))
@@ -134,7 +134,7 @@ def test_what_was_silent_before_anybody_watched_is_no_news() -> None:
     assert ended.told() == [(AlertKind.OVERDUE, FIRING, 900)]  # somebody did
 
 
-def test_a_run_that_ended_is_not_called_late_while_a_slower_one_goes_on_beside_it() -> None:
+def test_a_finished_run_is_not_overdue_while_a_slower_one_continues() -> None:
     tower = Tower()
     ended, slow = f"{RUN}/a", f"{RUN}/b"
     for number in range(40):
@@ -146,7 +146,7 @@ def test_a_run_that_ended_is_not_called_late_while_a_slower_one_goes_on_beside_i
     assert tower.told() == []
 
 
-def test_a_run_of_few_checkpoints_beside_it_keeps_nobody_from_being_told() -> None:
+def test_a_run_with_few_checkpoints_does_not_suppress_the_alert_of_another() -> None:
     tower = Tower()
     few, hung = f"{RUN}/a", f"{RUN}/b"
     for number in range(8):
@@ -157,7 +157,7 @@ def test_a_run_of_few_checkpoints_beside_it_keeps_nobody_from_being_told() -> No
     assert [a.run_id for a in tower.alerting.alerts] == [hung]
 
 
-def test_a_clock_that_is_set_a_machine_that_slept_and_a_store_that_was_away_call_nobody() -> None:
+def test_a_clock_change_a_suspended_machine_and_a_store_outage_raise_no_alert() -> None:
     tower = Tower()
     saved(tower, 5)
     tower.look(4 * EVERY_S + 100, state=waiting(3))
@@ -185,7 +185,7 @@ def test_an_alert_of_an_earlier_process_lasts_until_a_checkpoint_comes() -> None
     assert tower.told()[1:] == [(AlertKind.OVERDUE, RESOLVED, 400)]
 
 
-def test_evaluations_that_nobody_works_on_are_told_until_one_is_finished() -> None:
+def test_evaluations_without_a_worker_raise_an_alert_until_one_is_finished() -> None:
     tower = Tower()
     tower.look(0, state=waiting(3))
     tower.look(900, state=waiting(3))
@@ -209,7 +209,7 @@ def test_a_sweep_that_waits_for_a_worker_is_not_stuck() -> None:
     assert tower.told() == []
 
 
-def test_a_worker_that_dies_while_it_waits_as_the_settings_say_is_told() -> None:
+def test_a_worker_that_dies_while_it_is_paused_raises_an_alert() -> None:
     tower = Tower(pauses_until_s=2000)
     tower.look(0, state=waiting(3, note="waits until 22:00"))
     tower.look(2000 + 600 + 840, state=waiting(3, note="waits until 22:00"))
@@ -218,7 +218,7 @@ def test_a_worker_that_dies_while_it_waits_as_the_settings_say_is_told() -> None
     assert tower.told() == [(AlertKind.STUCK, FIRING, 300)]
 
 
-def test_an_evaluation_of_a_sweep_that_is_finished_shows_that_somebody_works() -> None:
+def test_a_finished_sweep_evaluation_shows_that_a_worker_is_active() -> None:
     tower = Tower()
     tower.look(0, state=waiting(3))
     tower.look(800, state=waiting(3), swept=1)  # done between two looks, so that nobody was seen at it
@@ -229,7 +229,7 @@ def test_an_evaluation_of_a_sweep_that_is_finished_shows_that_somebody_works() -
     assert [state for _, state, _ in tower.told()] == [FIRING, RESOLVED]
 
 
-def test_one_that_hangs_is_told_once_while_others_go_on() -> None:
+def test_a_hanging_evaluation_raises_one_alert_while_others_continue() -> None:
     tower = Tower()
     for number in range(3):
         tower.look(number * 1000, state=running(f"p{number}", seconds(number * 1000)))
@@ -244,7 +244,7 @@ def test_one_that_hangs_is_told_once_while_others_go_on() -> None:
     assert [state for _, state, _ in tower.told()] == [FIRING, RESOLVED]
 
 
-def test_a_worker_that_works_for_another_run_is_no_worker_that_is_missing() -> None:
+def test_a_worker_busy_with_another_run_is_not_missing() -> None:
     hold = Hold(plan_id="other", worker="w", attempt=1, lease_until=seconds(1_000_000))
     tower = Tower(elsewhere=(hold,))
     tower.look(0, state=waiting(3))
@@ -252,7 +252,7 @@ def test_a_worker_that_works_for_another_run_is_no_worker_that_is_missing() -> N
     assert tower.told() == []
 
 
-def test_a_worker_whose_machine_is_gone_with_its_plan_is_told() -> None:
+def test_a_worker_whose_machine_disappeared_with_its_plan_raises_an_alert() -> None:
     tower = Tower(lease_s=-601.0)
     tower.look(0, state=running("p", START))
     tower.look(901, state=running("p", START))
@@ -274,7 +274,7 @@ def test_what_asks_more_than_those_before_is_not_measured_by_them() -> None:
     assert tower.told() == []
 
 
-def test_an_evaluation_that_takes_much_longer_than_those_before_is_told() -> None:
+def test_an_evaluation_that_takes_much_longer_than_earlier_ones_raises_an_alert() -> None:
     tower = Tower()
     for number in range(3):
         begun = seconds(number * 1000)
@@ -291,7 +291,7 @@ def test_an_evaluation_that_takes_much_longer_than_those_before_is_told() -> Non
     assert [state for _, state, _ in tower.told()] == [FIRING, RESOLVED]
 
 
-def test_an_earlier_process_that_told_of_stuck_evaluations_is_believed() -> None:
+def test_a_stuck_alert_of_an_earlier_process_is_not_raised_again() -> None:
     tower = Tower()
     tower.look(0, state=waiting(3))
     tower.look(901, state=waiting(3))
@@ -302,7 +302,7 @@ def test_an_earlier_process_that_told_of_stuck_evaluations_is_believed() -> None
     assert tower.told()[1:] == [(AlertKind.STUCK, RESOLVED, 300)]
 
 
-def test_what_a_killed_process_told_and_did_not_note_is_ended_by_the_next_one() -> None:
+def test_an_alert_sent_but_not_recorded_by_a_killed_process_is_resolved_by_the_next_one() -> None:
     tower = Tower()
     saved(tower, 5)
     tower.look(100_000)

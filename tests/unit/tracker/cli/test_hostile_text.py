@@ -48,7 +48,7 @@ def test_what_watching_shows_cannot_disturb_the_terminal(hostile: str, tmp_path:
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_the_live_line_shows_what_a_worker_says_as_text(hostile: str) -> None:
+def test_the_live_line_shows_text_of_a_worker_escaped(hostile: str) -> None:
     said = Progress(stage=Stage.LOADING, note=hostile)
     running = Running(plan=RUN.records[0].plan, worker="w", progress=said, since=datetime(2026, 3, 14, tzinfo=UTC))
     assert not (CONTROLS | {"\n"}) & set(_status(NOTHING, QueueState(running=(running,))).plain)

@@ -84,7 +84,7 @@ def test_an_error_that_quotes_an_engine_is_cleaned(
     assert "\x07" not in said
 
 
-def test_an_error_that_nobody_foresaw_does_not_say_that_something_was_lost(
+def test_an_unexpected_error_does_not_exit_like_a_regression(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit code 1 would: CI stops a merge for it, and says why."""

@@ -60,7 +60,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
         process.wait()
 
 
-def test_the_plan_of_a_killed_worker_waits_again_at_once_and_that_is_no_crash(place: Place) -> None:
+def test_the_plan_of_a_killed_worker_is_requeued_at_once_without_counting_a_crash(place: Place) -> None:
     process = place.process()
     place.held_by(place.name_of(process))
     assert place.look() == 0
@@ -124,7 +124,7 @@ def test_a_real_segmentation_fault_leaves_the_sign(place: Place) -> None:
 
 
 @pytest.mark.parametrize("change", [{"machine": "0" * 16}, {"machine": "0" * 16, "started": 0}])
-def test_a_claim_of_another_machine_or_container_is_left_alone(place: Place, change: dict[str, str]) -> None:
+def test_a_claim_of_another_machine_or_container_is_kept(place: Place, change: dict[str, str]) -> None:
     process = place.process()
     place.held_by(replace(place.name_of(process), **change))  # type: ignore[arg-type]
     process.kill()
@@ -132,12 +132,12 @@ def test_a_claim_of_another_machine_or_container_is_left_alone(place: Place, cha
     assert take_back_left_claims(place.queue, OWN, AFTER_LEASE) == 0
 
 
-def test_a_name_that_is_not_understood_is_left_alone(place: Place) -> None:
+def test_a_claim_with_a_malformed_worker_name_is_kept(place: Place) -> None:
     place.held_by("node7:4242")
     assert place.look() == 0
 
 
-def test_a_living_process_keeps_its_plan_whoever_it_belongs_to(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_running_process_keeps_its_plan_whatever_its_owner(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where /proc shows only one's own processes, another user's worker cannot be read and is alive all the same."""
     name = place.name_of(place.process())
     place.held_by(name)

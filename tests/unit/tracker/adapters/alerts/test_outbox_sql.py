@@ -74,7 +74,7 @@ def test_a_dead_channel_delays_neither_the_watcher_nor_another_channel(engine: E
     assert dead.told() == alive.told()
 
 
-def test_a_kill_between_sending_and_marking_tells_it_again(engine: Engine) -> None:
+def test_a_kill_between_sending_and_recording_sends_the_alert_again(engine: Engine) -> None:
     clock, fatal = FakeClock(), FatalChannel(name="team")
     AlertOutbox(engine, (fatal,), clock, run=RUN).publish([alert()])
     with pytest.raises(Killed):
@@ -127,7 +127,7 @@ def test_a_service_that_forgets_hears_again_what_lasts(engine: Engine) -> None:
     assert told == [*first, ["facts"], ["sums"], ["sums"]]
 
 
-def test_a_fault_in_a_channel_is_said_and_tried_again(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_channel_failure_is_logged_and_retried(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     clock, channel = FakeClock(), FakeChannel(name="team")
     channel.trouble = KeyError("chat_id")
     outbox = AlertOutbox(engine, (channel,), clock, run=RUN)
@@ -142,7 +142,7 @@ def test_a_fault_in_a_channel_is_said_and_tried_again(engine: Engine, caplog: py
     assert len(channel.messages) == 1
 
 
-def test_alerts_for_a_channel_that_is_no_longer_configured_are_kept_and_shown(engine: Engine) -> None:
+def test_alerts_for_a_removed_channel_are_kept_and_listed(engine: Engine) -> None:
     clock, old = FakeClock(), FakeChannel(name="old")
     old.trouble = ChannelUnreachable("nobody answers", hint="start it")
     AlertOutbox(engine, (old,), clock, run=RUN).publish([alert()])
@@ -152,7 +152,7 @@ def test_alerts_for_a_channel_that_is_no_longer_configured_are_kept_and_shown(en
     assert [(s.name, s.is_configured, s.waiting) for s in renamed.channels()] == [("new", True, 0), ("old", False, 1)]
 
 
-def test_an_alert_that_cannot_be_read_is_said_once_and_keeps_no_other_from_being_told(
+def test_an_unreadable_alert_is_logged_once_and_does_not_block_others(
     engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock, channel = FakeClock(), FakeChannel(name="team")
@@ -168,7 +168,9 @@ def test_an_alert_that_cannot_be_read_is_said_once_and_keeps_no_other_from_being
     assert caplog.text.count("cannot send an alert to channel team") == 1
 
 
-def test_a_bug_in_a_thread_is_said_once_and_ends_nothing(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_in_a_sender_thread_is_logged_once_and_stops_nothing(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
     class BrokenClock(FakeClock):
         def now(self) -> datetime:
             raise MemoryError("no more of it")
@@ -184,7 +186,7 @@ def test_a_bug_in_a_thread_is_said_once_and_ends_nothing(engine: Engine, caplog:
     assert len(channel.messages) == 1  # the lock was given back
 
 
-def test_nobody_is_warned_of_what_somebody_silenced(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_silenced_alert_is_not_logged_as_pending(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     clock, channel = FakeClock(), FakeChannel(name="team")
     outbox, now = AlertOutbox(engine, (channel,), clock, run=RUN), clock.now()
     outbox.silence(

@@ -190,7 +190,7 @@ def test_a_server_that_does_not_say_goodbye_has_taken_the_mail(tmp_path: Path) -
         assert mail_channel(server.port, tmp_path).notify(ordinary()) == "accepted"
 
 
-def test_nobody_there_is_unreachable(tmp_path: Path) -> None:
+def test_a_refused_connection_is_unreachable(tmp_path: Path) -> None:
     with MailServer() as server:
         pass
     with pytest.raises(ChannelUnreachable, match="localhost"):

@@ -47,7 +47,7 @@ def test_a_disk_that_refuses_for_a_while_loses_nothing(
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
-def test_what_vanishes_while_the_disk_refuses_is_a_gap_that_says_so(
+def test_a_checkpoint_that_vanishes_during_a_disk_error_is_a_gap_with_that_reason(
     code: int, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = trainer.save(watched.out, 10)
@@ -87,7 +87,7 @@ def test_weights_that_cannot_be_read_from_the_disk_are_tried_again(
     assert watched.look(RESCAN_S)[0].step == 10
 
 
-def test_one_file_that_may_not_be_read_is_a_gap_and_the_next_checkpoint_goes_on(
+def test_an_unreadable_file_is_a_gap_and_the_next_checkpoint_is_evaluated(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer.save(watched.out, 10)

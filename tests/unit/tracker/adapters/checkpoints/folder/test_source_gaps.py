@@ -56,7 +56,7 @@ def test_a_lost_step_that_only_a_killed_process_knew_of_is_found_again(tmp_path:
         assert [gap.is_inferred for gap in watched.source.gaps()] == [True]
 
 
-def test_an_early_checkpoint_that_a_person_had_evaluated_says_nothing_about_those_after_it(tmp_path: Path) -> None:
+def test_an_early_checkpoint_pinned_by_hand_makes_no_later_step_a_gap(tmp_path: Path) -> None:
     with watching(tmp_path) as watched:
         trainer.save(watched.out, 50)
         trainer.save(watched.out, 60)
@@ -85,7 +85,7 @@ def test_pickle_weights_are_a_gap(watched: Watched) -> None:
     assert watched.reasons() == [(10, "E-CKPT-UNSAFE")]
 
 
-def test_nan_weights_are_a_gap_and_the_next_checkpoint_goes_on(watched: Watched) -> None:
+def test_nan_weights_are_a_gap_and_the_next_checkpoint_is_evaluated(watched: Watched) -> None:
     folder = trainer.save(watched.out, 10)
     content = bytearray(trainer.weights(10))
     content[-4:] = b"\xff\xff\xff\x7f"

@@ -20,7 +20,7 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
         yield world
 
 
-def test_a_checkpoint_folder_that_is_a_link_is_left_alone(watched: Watched) -> None:
+def test_a_checkpoint_folder_that_is_a_link_is_ignored(watched: Watched) -> None:
     elsewhere = trainer.save(watched.out.parent / "elsewhere", 10)
     watched.out.mkdir()
     (watched.out / "checkpoint-10").symlink_to(elsewhere)

@@ -167,7 +167,7 @@ def test_a_tensor_missing_in_the_first_checkpoint_is_found_by_its_config(watched
     assert "but implied by its config.json" in one_gap(watched)
 
 
-def test_what_config_says_nothing_of_is_compared_with_the_run_after_a_restart_too(tmp_path: Path) -> None:
+def test_what_the_config_does_not_define_is_compared_with_the_run_after_a_restart_too(tmp_path: Path) -> None:
     extra = {"adapter.gate.weight": np.ones((4, 4), dtype=np.float32)}
     with watching(tmp_path) as first:
         saved(first.out, 10, random_tensors(1) | extra)
@@ -223,7 +223,7 @@ def test_what_the_trainer_notes_for_itself_makes_no_other_checkpoint(tmp_path: P
     assert len(list((tmp_path / "pins" / "run").iterdir())) == 2
 
 
-def test_the_header_of_every_pin_says_its_tensors(tmp_path: Path) -> None:
+def test_the_header_of_every_pin_lists_its_tensors(tmp_path: Path) -> None:
     checkpoint = pin_folder(saved(tmp_path / "out", 10), run_id="run", pins_dir=tmp_path / "pins")
     tensors = read_tensors([Path(checkpoint.uri) / "model.safetensors"])
     shapes = {t.name: t.shape for t in tensors}
