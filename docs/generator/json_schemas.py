@@ -9,8 +9,8 @@ from typing import Any
 import click
 from pydantic import TypeAdapter
 
+from tracker.cli.json_output import JSON_SCHEMA_VERSION, JsonFlag
 from tracker.cli.main import cli
-from tracker.cli.options import JSON_SCHEMA_VERSION, JsonFlag
 from tracker.domain.gate.types import GateReport
 
 HEAD = """# JSON output

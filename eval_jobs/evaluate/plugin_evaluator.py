@@ -73,7 +73,7 @@ class PluginEvaluator:
         return result
 
     def _refusal(self, what: str) -> EvaluateError:
-        return EvaluateError(f"{self._found} {what}", hint="report this bug to its author (docs/how-to/plugins.md)")
+        return EvaluateError(f"{self._found} {what}", hint="report this bug to its author")
 
 
 # --- private

@@ -27,7 +27,8 @@ class Fields:
         """Return the error that names file and field."""
         return BadData(
             f"{self.source}: `{self._place(name)}` {problem}",
-            hint=hint or "use an unmodified result file; docs/how-to/import.md lists the supported formats",
+            hint=hint
+            or 'use an unmodified result file; for the supported formats, see "Import results" in the documentation',
         )
 
     def mapping(self, name: str) -> Fields:

@@ -102,7 +102,7 @@ class Found:
         if lacking:
             raise ConfigError(
                 f"{self} lacks {' and '.join(f'`{name}`' for name in lacking)}, required by {port.__name__}",
-                hint="install a version of it for this version of checkpoint-tracker (docs/how-to/plugins.md)",
+                hint="install a version of it for this version of checkpoint-tracker",
             )
         return part
 
@@ -124,7 +124,7 @@ class Found:
             said = f"{what}{place} is invalid: {first['msg']}"
         except (ValueError, TypeError, AttributeError) as problem:  # what cannot even be written down
             said = f"{what} is invalid: {problem}"
-        raise error(f"{self}: {said}", hint=f"report this bug to the author of {self.origin} (docs/how-to/plugins.md)")
+        raise error(f"{self}: {said}", hint=f"report this bug to the author of {self.origin}")
 
     @contextmanager
     def blamed(self, kind: type[TrackerError]) -> Iterator[None]:

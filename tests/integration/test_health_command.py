@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import RunningTracker, run_tracker, tracker, write_project
+from tests.json_output import result_of
 
 PATIENCE_S = 120.0
 STRICT = ("--within", "7")
@@ -51,6 +52,8 @@ def test_whoever_goes_on_is_healthy_and_whoever_is_stopped_or_killed_is_not(proj
         both = {"watch": (watcher, "watching"), "worker": (worker, "waiting for plans")}
         for kind, (process, doing) in both.items():
             assert until(0, project, kind).startswith(f"{kind} {process.pid}: {doing} (")
+            (life,) = result_of(tracker(project, "health", kind, "--json"))
+            assert (life["pid"], life["doing"]) == (process.pid, doing)
             process.send_signal(signal.SIGSTOP)
         for kind, (process, _) in both.items():
             said = until(4, project, kind, *STRICT)

@@ -25,7 +25,9 @@ _CONFIG = Path("configs") / "task_config.yaml"
 _SAMPLES = re.compile(r"samples_(?P<task>.+?)(?:_(?P<time>\d{4}-\d{2}-\d{2}T[\d.:-]+))?\.jsonl")
 _RESULTS_TIME = re.compile(r".*_(?P<time>\d{4}-\d{2}-\d{2}T[\d.:-]+)\.json")
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
-_HINT = "supported: lm-evaluation-harness, EvalScope and vllm bench serve (docs/how-to/import.md)"
+SUPPORTED_HINT = (
+    'supported: lm-evaluation-harness, EvalScope, vllm bench serve (see "Import results" in the documentation)'
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +101,7 @@ class _Reading:
             if results is None:
                 raise BadData(
                     f"missing results file of the same evaluation beside {_shown(file)}",
-                    hint=f"pass the folder that contains both; {_HINT}",
+                    hint=f"pass the folder that contains both; {SUPPORTED_HINT}",
                 )
             file = results
         self._read_json(file, file.parent, is_named=True)
@@ -118,7 +120,7 @@ class _Reading:
             self.sheets.append(sheet_of_bench_serve(fields, given))
         elif is_named:
             keys = ", ".join(list(document)[:8]) or "none"
-            raise BadData(f"{_shown(file)} is not a supported result file (fields: {keys})", hint=_HINT)
+            raise BadData(f"{_shown(file)} is not a supported result file (fields: {keys})", hint=SUPPORTED_HINT)
         else:
             self.passed_over.append(LeftOut(source=_shown(file), name=file.name, reason="not a supported result file"))
 
@@ -174,10 +176,10 @@ def _json_object(file: Path) -> dict[str, object]:
     except (OSError, ValueError, RecursionError) as error:
         raise BadData(
             f"cannot read {_shown(file)} as JSON: {error}",
-            hint=f"if it is truncated, copy it again or wait until it is complete; {_HINT}",
+            hint=f"if it is truncated, copy it again or wait until it is complete; {SUPPORTED_HINT}",
         ) from error
     if not isinstance(document, dict):
-        raise BadData(f"{_shown(file)} is not a JSON object", hint=_HINT)
+        raise BadData(f"{_shown(file)} is not a JSON object", hint=SUPPORTED_HINT)
     return document
 
 
@@ -195,7 +197,7 @@ def _rows(file: Path) -> tuple[dict[str, object], ...]:
     try:
         lines = file.read_text(encoding="utf-8").split("\n")
     except (OSError, ValueError) as error:
-        raise BadData(f"cannot read {_shown(file)}: {error}", hint=_HINT) from error
+        raise BadData(f"cannot read {_shown(file)}: {error}", hint=SUPPORTED_HINT) from error
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -204,7 +206,7 @@ def _rows(file: Path) -> tuple[dict[str, object], ...]:
         except (ValueError, RecursionError) as error:
             raise BadData(f"{_shown(file)}, line {number}: invalid JSON ({error})", hint="copy it again") from error
         if not isinstance(row, dict):
-            raise BadData(f"{_shown(file)}, line {number}: not a JSON object", hint=_HINT)
+            raise BadData(f"{_shown(file)}, line {number}: not a JSON object", hint=SUPPORTED_HINT)
         rows.append(row)
     return tuple(rows)
 
@@ -231,9 +233,9 @@ def _evalscope_sheet(folder: Path, given: Given) -> Sheet:
     try:
         config: Any = yaml.safe_load(config_file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise BadData(f"cannot read {_shown(config_file)}: {error}", hint=_HINT) from error
+        raise BadData(f"cannot read {_shown(config_file)}: {error}", hint=SUPPORTED_HINT) from error
     if not isinstance(config, dict):
-        raise BadData(f"no settings in {_shown(config_file)}", hint=_HINT)
+        raise BadData(f"no settings in {_shown(config_file)}", hint=SUPPORTED_HINT)
     reports = {}
     for file in _of_one_model(folder, "reports", ".json"):
         report = Fields(source=_shown(file), values=_json_object(file))

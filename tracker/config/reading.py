@@ -52,9 +52,7 @@ def checked(model: type[File], text: str, path: Path) -> File:
         return model.model_validate(document)
     except ValidationError as error:
         problems = "; ".join(_sentence(model, detail) for detail in error.errors())
-        raise ConfigError(
-            f"{path}: {problems}", hint="see the settings reference: docs/reference/settings.md"
-        ) from error
+        raise ConfigError(f"{path}: {problems}", hint='see "Settings" in the documentation') from error
 
 
 # --- private

@@ -64,7 +64,7 @@ def code_refusal(adapter: str) -> EvaluateError:
     return EvaluateError(
         f"benchmark `{adapter}` executes model-generated code",
         hint="remove it: that code would run as you, and EvalScope's sandbox scores its own failures as wrong "
-        "answers (docs/explanation/security.md)",
+        'answers (see "Security" in the documentation)',
     )
 
 

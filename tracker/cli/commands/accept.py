@@ -10,7 +10,8 @@ from eval_jobs.host.clock import SystemClock
 from tracker.api.opening import open_project
 from tracker.api.references import named_checkpoint
 from tracker.app.commands.accept import AcceptedLevel, accept
-from tracker.cli.options import config_option, json_option, print_json
+from tracker.cli.json_output import json_option, print_json
+from tracker.cli.options import config_option
 from tracker.domain.records.display import one_line
 from tracker.domain.records.types import Acceptance
 from tracker.ports import ReportStore

@@ -15,7 +15,8 @@ from eval_jobs.errors import AlertError, ConfigError, ExitCode
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.records.run_scope import is_of
 from tracker.api.opening import open_project
-from tracker.cli.options import config_option, json_option, print_json
+from tracker.cli.json_output import json_option, print_json
+from tracker.cli.options import config_option
 from tracker.cli.tables.render import plain_table
 from tracker.domain.records.alerts import (
     Alert,
@@ -142,7 +143,7 @@ def alerts_view(view: AlertsView) -> RenderableType:
     """Return a table of what lasts, and below it channels and silences. Pure."""
     shown: list[RenderableType] = [_table(view.open) if view.open else Text("no open alerts")]
     shown += [_channel_line(state) for state in view.channels] or [
-        Text("no channel configured: alerts are only logged (see docs/how-to/alerts.md)", style="dim")
+        Text('no channel configured: alerts are only logged (see "Get alerts" in the documentation)', style="dim")
     ]
     shown += [_silence_line(silence) for silence in view.silences]
     return Group(*shown)
@@ -159,7 +160,9 @@ def _open(project: Project) -> tuple[Alert, ...]:
 
 def _chosen(channels: Sequence[Notifier], name: str | None) -> Sequence[Notifier]:
     if not channels:
-        raise ConfigError("no channel configured", hint="add an [[alerts.channel]] table (see docs/how-to/alerts.md)")
+        raise ConfigError(
+            "no channel configured", hint='add an [[alerts.channel]] table (see "Get alerts" in the documentation)'
+        )
     chosen = [channel for channel in channels if name in (None, channel.name)]
     if not chosen:
         known = ", ".join(channel.name for channel in channels)

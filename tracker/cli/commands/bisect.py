@@ -19,7 +19,8 @@ from tracker.app.commands.bisect import Lost, Places, SearchStep, bisect
 from tracker.app.tick import review_finished
 from tracker.app.world import WatchState, World
 from tracker.cli import interrupts
-from tracker.cli.options import COUNT, asked_as, config_option, json_option, print_json, workers_option
+from tracker.cli.json_output import json_option, print_json
+from tracker.cli.options import COUNT, asked_as, config_option, workers_option
 from tracker.domain.compare.bisection import Search, most_evaluations
 from tracker.domain.compare.lost_between import Ends, LostBetween, remarks_on, sentence_of
 from tracker.domain.records.display import one_line, p_text, signed_text

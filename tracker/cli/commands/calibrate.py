@@ -20,7 +20,8 @@ from tracker.app.commands.calibrate import CalibrationEstimate, calibration_esti
 from tracker.app.steps.calibrating import CalibrationContext
 from tracker.cli import interrupts
 from tracker.cli.evaluating import has_watcher
-from tracker.cli.options import config_option, json_option, print_json, workers_option
+from tracker.cli.json_output import json_option, print_json
+from tracker.cli.options import config_option, workers_option
 from tracker.cli.tables.calibration import calibration_table, repetitions
 from tracker.cli.tables.render import print_line
 from tracker.domain.best.retention import identity_of

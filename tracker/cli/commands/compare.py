@@ -10,7 +10,8 @@ from eval_jobs.errors import ConfigError, TrackingUnreachable
 from tracker.api.opening import open_project
 from tracker.api.references import named_checkpoints
 from tracker.app.steps.comparing import noise_of_run, whole_record_of
-from tracker.cli.options import COUNT, config_option, json_option, print_json
+from tracker.cli.json_output import json_option, print_json
+from tracker.cli.options import COUNT, config_option
 from tracker.cli.tables.comparison import comparison_table
 from tracker.domain.compare.sample_pages import ChosenPages, SampleFilter, SamplePage, sample_pages
 from tracker.domain.compare.view import ComparisonView, compare_records

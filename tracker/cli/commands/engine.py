@@ -10,7 +10,8 @@ from rich.text import Text
 
 from eval_jobs.serve.status import EngineStatus, KeptEngine, KeptProof, engine_status
 from tracker.api.opening import open_project
-from tracker.cli.options import config_option, json_option, print_json
+from tracker.cli.json_output import json_option, print_json
+from tracker.cli.options import config_option
 from tracker.domain.records.display import one_line
 
 NOTHING_RUNS = "no engine running; one starts with the next checkpoint"

@@ -9,7 +9,8 @@ from eval_jobs.errors import ExitCode
 from eval_jobs.types import EvalRecord
 from tracker.api.opening import open_project
 from tracker.cli.evaluating import evaluate_now
-from tracker.cli.options import config_option, json_option, print_json
+from tracker.cli.json_output import json_option, print_json
+from tracker.cli.options import config_option
 from tracker.cli.tables.render import report_lines
 from tracker.cli.tables.report_json import report_document
 from tracker.domain.records.types import Measure, Report, Verdict, VerdictWord

@@ -7,7 +7,8 @@ from rich.console import Console
 
 from tracker.api.opening import open_project
 from tracker.api.references import choose_run
-from tracker.cli.options import COUNT, config_option, json_option, print_json
+from tracker.cli.json_output import json_option, print_json
+from tracker.cli.options import COUNT, config_option
 from tracker.cli.tables.forgetting import ledger_tables
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts

@@ -10,7 +10,8 @@ from rich.text import Text
 
 from tracker.api.opening import open_project
 from tracker.app.steps.collect import StoredItem, collect
-from tracker.cli.options import config_option, json_option, print_json
+from tracker.cli.json_output import json_option, print_json
+from tracker.cli.options import config_option
 from tracker.cli.tables.render import plain_table
 from tracker.domain.records.display import bytes_text, count_text, one_line
 

@@ -10,6 +10,7 @@ import click
 from eval_jobs.errors import NoSignOfLife
 from eval_jobs.execute.life import Life, lives
 from eval_jobs.host.clock import SystemClock
+from tracker.cli.json_output import json_option, print_json
 from tracker.domain.records.display import one_line
 
 PATH = click.Path(path_type=Path)
@@ -30,7 +31,8 @@ WITHIN_S = 300.0
     metavar="SECONDS",
     help="Maximum age of the last heartbeat.",
 )
-def command(*, kind: str, config_path: Path | None, work_dir: Path | None, within_s: float) -> None:
+@json_option(tuple[Life, ...])
+def command(*, kind: str, config_path: Path | None, work_dir: Path | None, within_s: float, as_json: bool) -> None:
     """Exit 0 if the watcher or worker is alive, 4 if it is gone, stopped or stuck.
 
     Checks processes of this machine or container only. A process that waits for a database, MLflow or a slow
@@ -46,6 +48,9 @@ def command(*, kind: str, config_path: Path | None, work_dir: Path | None, withi
     for life in found:
         if life.age_s > within_s:
             raise _stuck(kind, life)
+    if as_json:
+        print_json(found)
+        return
     for life in found:
         click.echo(f"{kind} {life.pid}: {one_line(life.doing)} ({life.age_s:.0f} s ago)")
 

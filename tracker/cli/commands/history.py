@@ -9,7 +9,8 @@ from rich.text import Text
 
 from tracker.api.opening import open_project
 from tracker.api.references import known_run
-from tracker.cli.options import COUNT, config_option, json_option, print_json
+from tracker.cli.json_output import json_option, print_json
+from tracker.cli.options import COUNT, config_option
 from tracker.cli.tables.render import gaps_table, history_table, unfit_lines
 from tracker.cli.tables.report_json import HistoryDocument, report_document
 from tracker.domain.calibration.repetition_text import repetitions_text

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -13,10 +14,11 @@ from rich.table import Table
 from eval_jobs.errors import BadData, StoreUnavailable
 from eval_jobs.host.clock import SystemClock
 from tracker.adapters.database.lock_sql import named_lock
-from tracker.adapters.result_files import ImportRequest, read_results
+from tracker.adapters.result_files import SUPPORTED_HINT, ImportRequest, read_results
 from tracker.api.opening import open_project
 from tracker.app.commands.importing import JudgedImport, import_results, publish_all
-from tracker.cli.options import checked_run_name, config_option
+from tracker.cli.json_output import json_option, print_json
+from tracker.cli.options import asked_as, checked_run_name, config_option
 from tracker.domain.imports.records import ImportedCheckpoint, ImportTarget, checkpoints_of, models_of
 from tracker.domain.imports.types import LeftOut
 from tracker.domain.records.display import count_text, names_text, one_line
@@ -25,6 +27,42 @@ from tracker.domain.records.types import VerdictWord
 from tracker.wiring.project import Project
 
 _SHOWN = (VerdictWord.MISSING, VerdictWord.FORGOTTEN, VerdictWord.REGRESSED, VerdictWord.SUSPECT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedStep:
+    """What was imported for one checkpoint."""
+
+    step: int
+    benchmarks: int
+    samples: int
+    loads: int
+    is_new: bool
+    """False: it was imported before."""
+    findings: dict[VerdictWord, list[str]]
+    """Benchmarks by verdict; without those that are as good as before."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportSummary:
+    """The result of `tracker import`."""
+
+    run_id: str
+    steps: tuple[ImportedStep, ...]
+    skipped: tuple[LeftOut, ...]
+    pending_for_mlflow: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """What was asked for on the command line."""
+
+    paths: tuple[Path, ...]
+    run_id: str | None
+    step: int | None
+    metrics: tuple[str, ...]
+    config_path: Path
+    as_json: bool
 
 
 @click.command("import")
@@ -38,38 +76,38 @@ _SHOWN = (VerdictWord.MISSING, VerdictWord.FORGOTTEN, VerdictWord.REGRESSED, Ver
     help="Metric to import if a task reports several, such as acc_norm or exact_match,flexible-extract; repeatable.",
 )
 @config_option
-def command(
-    *, paths: tuple[Path, ...], run_id: str | None, step: int | None, metrics: tuple[str, ...], config_path: Path
-) -> None:
+@json_option(ImportSummary)
+@asked_as(_Asked)
+def command(asked: _Asked) -> None:
     """Import existing results. Each PATH is a file or a folder with results of any number of checkpoints.
 
     Supports lm-evaluation-harness (with or without --log_samples), EvalScope and `vllm bench serve`. Importing
     a result again has no effect.
     """
-    project = _project_of(open_project(config_path), run_id)
-    console = Console()
+    project = _project_of(open_project(asked.config_path), asked.run_id)
+    console = Console(stderr=asked.as_json)
     with console.status("reading") as status:
         found = read_results(
-            paths,
-            ImportRequest(step=step, metrics=metrics),
+            asked.paths,
+            ImportRequest(step=asked.step, metrics=asked.metrics),
             progress=lambda place: status.update(f"reading {one_line(place)}"),
         )
     target = ImportTarget(run_id=project.config.run.name, suite=project.config.suite.name)
     checkpoints = checkpoints_of(found.sheets, target)
     if not checkpoints:
-        raise BadData(
-            f"no known result format in {names_text([str(path) for path in paths])}",
-            hint="supported: lm-evaluation-harness, EvalScope and vllm bench serve (see docs/how-to/import.md)",
-        )
+        names = names_text([str(path) for path in asked.paths])
+        raise BadData(f"no known result format in {names}", hint=SUPPORTED_HINT)
     with _progress(console, len(checkpoints)) as show:
         taken, unsent = _take(project, checkpoints, show)
-    console.print(_table(target.run_id, taken))
-    left_out = (*(left for one in checkpoints for left in one.left_out), *found.passed_over)
-    for line in _left_out_lines(left_out):
+    skipped = (*(left for one in checkpoints for left in one.left_out), *found.passed_over)
+    steps = tuple(map(_step, taken))
+    if asked.as_json:
+        print_json(ImportSummary(run_id=target.run_id, steps=steps, skipped=skipped, pending_for_mlflow=unsent))
+        return
+    console.print(_table(target.run_id, steps))
+    models = models_of(project.history.records(target.run_id))
+    for line in (*_skipped_lines(skipped), *_model_lines(models, target.run_id), _summary(taken, target)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    for line in _model_lines(models_of(project.history.records(target.run_id)), target.run_id):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-    console.print(_summary(taken, target), markup=False, highlight=False)
     if unsent:
         console.print(f"{count_text(unsent, 'result')} pending for MLflow: run the same command again to send them")
 
@@ -123,21 +161,29 @@ def _progress(console: Console, total: int) -> Iterator[Callable[[JudgedImport],
         yield show
 
 
-def _table(run_id: str, taken: Sequence[JudgedImport]) -> Table:
+def _step(one: JudgedImport) -> ImportedStep:
+    findings: dict[VerdictWord, list[str]] = defaultdict(list)
+    for verdict in one.report.verdicts:
+        if verdict.word in _SHOWN:
+            findings[verdict.word].append(verdict.benchmark)
+    record = one.checkpoint.record
+    return ImportedStep(
+        step=one.report.step,
+        benchmarks=len(record.results),
+        samples=sum(len(result.samples) for result in record.results),
+        loads=len(record.probes),
+        is_new=one.is_new,
+        findings=dict(findings),
+    )
+
+
+def _table(run_id: str, steps: Sequence[ImportedStep]) -> Table:
     table = Table(title=one_line(run_id), title_justify="left", title_style="bold", box=None, pad_edge=False)
     for name in ("step", "benchmarks", "samples", "loads", "found"):
         table.add_column(name, justify="left" if name == "found" else "right")
-    for one in taken:
-        record = one.checkpoint.record
-        results = record.results
-        samples = sum(len(result.samples) for result in results)
-        table.add_row(
-            str(one.report.step),
-            _count_text(len(results)),
-            _count_text(samples),
-            _count_text(len(record.probes)),
-            _found_text(one),
-        )
+    for one in steps:
+        counts = map(_count_text, (one.benchmarks, one.samples, one.loads))
+        table.add_row(str(one.step), *counts, _found_text(one))
     return table
 
 
@@ -147,18 +193,18 @@ def _count_text(count: int) -> str:
     return "-"
 
 
-def _found_text(one: JudgedImport) -> str:
-    words: dict[VerdictWord, list[str]] = defaultdict(list)
-    for verdict in one.report.verdicts:
-        words[verdict.word].append(one_line(verdict.benchmark))
-    parts = [f"{word} {names_text(words[word])}" for word in _SHOWN if word in words]
-    return "; ".join([*parts, *([] if one.is_new else ["already imported"])])
+def _found_text(one: ImportedStep) -> str:
+    shown = sorted(one.findings, key=_SHOWN.index)
+    parts = [f"{word} {names_text(one.findings[word])}" for word in shown]
+    if not one.is_new:
+        parts.append("already imported")
+    return "; ".join(parts)
 
 
-def _left_out_lines(left_out: Sequence[LeftOut]) -> Iterator[str]:
+def _skipped_lines(skipped: Sequence[LeftOut]) -> Iterator[str]:
     """Yield one line for each reason for which something was left out, however many files it is in."""
     by_reason: dict[str, list[LeftOut]] = defaultdict(list)
-    for left in left_out:
+    for left in skipped:
         by_reason[left.reason].append(left)
     for reason, members in by_reason.items():
         names = list(dict.fromkeys(left.name for left in members))

@@ -14,7 +14,8 @@ from eval_jobs.host.clock import SystemClock
 from eval_jobs.identity import content_hash
 from eval_jobs.records.run_scope import is_of
 from tracker.api.opening import open_project
-from tracker.cli.options import asked_as, config_option, json_option, print_json
+from tracker.cli.json_output import json_option, print_json
+from tracker.cli.options import asked_as, config_option
 from tracker.domain.records.alerts import Silence, SubjectKind
 from tracker.domain.records.display import one_line
 from tracker.domain.records.subjects import silenced_text

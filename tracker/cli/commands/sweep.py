@@ -25,9 +25,10 @@ from tracker.app.steps.sweeps import (
 )
 from tracker.cli import interrupts
 from tracker.cli.evaluating import has_watcher
-from tracker.cli.options import config_option, json_option, print_json, workers_option
+from tracker.cli.json_output import json_option, print_json
+from tracker.cli.options import config_option, workers_option
 from tracker.cli.tables.render import print_line
-from tracker.cli.tables.sweep import board_lines, list_table, turn_text
+from tracker.cli.tables.sweep import ListedSweep, board_lines, list_table, listed, turn_text
 from tracker.domain.records.display import one_line
 from tracker.domain.sweeps.board import Board, board_of
 from tracker.domain.sweeps.estimate import estimate_of, estimate_text
@@ -53,7 +54,8 @@ def command() -> None:
 @config_option
 @click.option("--dry-run", is_flag=True, help="Show the evaluations and their cost, without running them.")
 @workers_option
-def run(*, name: str, config_path: Path, dry_run: bool, workers: int) -> int:
+@json_option(Board)
+def run(*, name: str, config_path: Path, dry_run: bool, workers: int, as_json: bool) -> int:
     """Run the sweep NAME now and show its results.
 
     If `tracker watch` is running, its workers evaluate the sweep after pending checkpoints. After Ctrl-C, run
@@ -63,7 +65,7 @@ def run(*, name: str, config_path: Path, dry_run: bool, workers: int) -> int:
     """
     project = open_project(config_path)
     project.make_state_dir()
-    service, console, clock = project.sweep_service(), Console(), SystemClock()
+    service, console, clock = project.sweep_service(), Console(stderr=as_json), SystemClock()
     sweep = _sweep(service, name)
     _say_what_comes(console, service, sweep)
     _say_who_is_away(console, project, sweep)
@@ -75,22 +77,33 @@ def run(*, name: str, config_path: Path, dry_run: bool, workers: int) -> int:
     print_line(console, "workers" if is_watched else "note", whose)
     turn = _carried_out(turn, service, project.workers(0 if is_watched else workers), console)
     project.tracking.flush()
-    return _concluded(console, service, turn)
+    board = board_of(turn, service.store.results([plan.id for plan in turn.plans]))
+    if as_json:
+        print_json(board)
+    elif turn.plans:
+        _print(console, board)
+    else:
+        print_line(console, str(turn.state), turn.note or turn_text(turn, 0))
+    return _exit_code(board)
 
 
 @command.command("list")
 @config_option
-def list_sweeps(*, config_path: Path) -> None:
+@json_option(tuple[ListedSweep, ...])
+def list_sweeps(*, config_path: Path, as_json: bool) -> None:
     """List all sweeps with their next and last sweep run."""
-    project, console = open_project(config_path), Console()
-    sweeps, store = project.sweeps(), project.sweep_store
-    if not sweeps:
-        console.print("no [[schedule]] in tracker.toml (see docs/how-to/sweeps.md)", markup=False)
-        return
-    turns = [(sweep, store.turns(sweep.name)) for sweep in sweeps.values()]
-    newest = (of_sweep[0] for _, of_sweep in turns if of_sweep)
-    answered = {(t.sweep, t.due_at): len(store.answered([p.id for p in t.plans])) for t in newest}
-    console.print(list_table(turns, answered, SystemClock().now()))
+    project, console, now = open_project(config_path), Console(), SystemClock().now()
+    store, found = project.sweep_store, []
+    for sweep in project.sweeps().values():
+        last = next(iter(store.turns(sweep.name)), None)
+        finished = 0 if last is None else len(store.answered([plan.id for plan in last.plans]))
+        found.append(listed(sweep, last, finished, now))
+    if as_json:
+        print_json(found)
+    elif not found:
+        console.print('no [[schedule]] in tracker.toml (see "Run sweeps" in the documentation)', markup=False)
+    else:
+        console.print(list_table(found))
 
 
 @command.command("show")
@@ -201,21 +214,16 @@ def _at_work(state: QueueState, plans: tuple[EvalPlan, ...]) -> str:
     return one_line(text)
 
 
-def _concluded(console: Console, service: SweepService, turn: Turn) -> int:
-    if not turn.plans:
-        print_line(console, str(turn.state), turn.note or turn_text(turn, 0))
-        if turn.state is TurnState.REFUSED:
-            return ExitCode.USAGE
-        return ExitCode.UNKNOWN
-    board = board_of(turn, service.store.results([plan.id for plan in turn.plans]))
-    _print(console, board)
+def _exit_code(board: Board) -> int:
+    if board.state is TurnState.REFUSED:
+        return ExitCode.USAGE
     if _is_whole(board):
         return ExitCode.OK
     return ExitCode.UNKNOWN
 
 
 def _is_whole(board: Board) -> bool:
-    if board.note:
+    if board.note or not (board.rows or board.curves):
         return False
     for curve in board.curves:
         if curve.failures:

@@ -17,7 +17,7 @@ from pathlib import Path
 from tracker.cli.gate.annotations import gate_annotations
 from tracker.cli.gate.junit import gate_junit
 from tracker.cli.gate.markdown import gate_markdown
-from tracker.cli.options import json_text
+from tracker.cli.json_output import json_text
 from tracker.domain.gate.types import GateReport
 
 

@@ -1,6 +1,7 @@
 """What came of a sweep, as tables for a terminal."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -18,6 +19,48 @@ from tracker.domain.sweeps.types import Sweep, Turn, TurnState
 
 WHOLE = 0.995
 """Coverage from which on nothing is said of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastSweepRun:
+    """The newest sweep run of a sweep."""
+
+    due_at: datetime
+    state: TurnState
+    is_on_demand: bool
+    evaluations: int
+    finished: int
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedSweep:
+    """One sweep of `tracker sweep list`."""
+
+    name: str
+    cron: str | None
+    """None: on demand only."""
+    time_zone: str
+    next_at: datetime | None
+    last: LastSweepRun | None
+
+
+def listed(sweep: Sweep, last: Turn | None, finished: int, now: datetime) -> ListedSweep:
+    """Return a sweep with its next time and its last run, of whose evaluations `finished` have a result."""
+    run = None
+    if last is not None:
+        run = LastSweepRun(
+            due_at=last.due_at,
+            state=last.state,
+            is_on_demand=last.by_hand,
+            evaluations=len(last.plans),
+            finished=finished,
+            text=turn_text(last, finished),
+        )
+    cron, zone, next_at = None, "UTC", None
+    if sweep.timetable is not None:
+        cron, zone, next_at = sweep.timetable.cron, sweep.timetable.time_zone, next_time(sweep.timetable, now)
+    return ListedSweep(name=sweep.name, cron=cron, time_zone=zone, next_at=next_at, last=run)
 
 
 def board_lines(board: Board) -> Iterator[RenderableType]:
@@ -73,30 +116,18 @@ def turn_state_text(board: Board) -> str:
     return f"{board.state}, {count_text(asked, 'evaluation')}"
 
 
-def list_table(
-    sweeps: Sequence[tuple[Sweep, Sequence[Turn]]], answered: dict[tuple[str, datetime], int], now: datetime
-) -> Table:
-    """Return one line for each sweep: its schedule and its last run.
-
-    Args:
-        sweeps: each with its turns, newest first.
-        answered: of turns, by sweep and the time they were due, how many plans have a result.
-        now: the present.
-    """
+def list_table(sweeps: Sequence[ListedSweep]) -> Table:
+    """Return one line for each sweep: its schedule and its last run."""
     table = plain_table()
     for name in ("sweep", "schedule", "last sweep run"):
         table.add_column(name)
-    for sweep, turns in sweeps:
-        timetable, zone = sweep.timetable, "UTC"
-        when = ["on demand"]
-        if timetable is not None:
-            zone = timetable.time_zone
-            found = next_time(timetable, now)
-            when = [f"{timetable.cron} {zone}", f"next {NOTHING if found is None else time_text(found, zone)}"]
-        last = next(iter(turns), None)
-        came = [NOTHING]
-        if last is not None:
-            came = [time_text(last.due_at, zone), turn_text(last, answered.get((last.sweep, last.due_at), 0))]
+    for sweep in sweeps:
+        zone, when, came = sweep.time_zone, ["on demand"], [NOTHING]
+        if sweep.cron is not None:
+            comes = NOTHING if sweep.next_at is None else time_text(sweep.next_at, zone)
+            when = [f"{sweep.cron} {zone}", f"next {comes}"]
+        if sweep.last is not None:
+            came = [time_text(sweep.last.due_at, zone), sweep.last.text]
         table.add_row(Text(sweep.name), _cell(when), _cell(came))
     return table
 

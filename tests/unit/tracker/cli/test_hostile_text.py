@@ -13,7 +13,7 @@ from eval_jobs.queue_types import QueueState, Running
 from eval_jobs.records.progress import Progress, Stage
 from tests.records import forgetting_run
 from tracker.app.world import Tick
-from tracker.cli.options import json_text
+from tracker.cli.json_output import json_text
 from tracker.cli.tables.watch_display import WatchDisplay, _status
 from tracker.config import parse_config
 

@@ -1,17 +1,23 @@
 """What `--json` prints fits the schema that is published for the command."""
 
-import json
 from pathlib import Path
 
-import jsonschema
 import pytest
 from click.testing import CliRunner
 
-from docs.generator.json_schemas import schemas
+from tests.imported import write_lm_eval
+from tests.json_output import result_of
 from tests.records import FORGETTING_TOML, forgetting_run
 from tracker.api.opening import open_project
 from tracker.cli.main import cli
 
+SWEEP = """
+[[schedule]]
+name = "weekly"
+cron = "0 3 * * 1"
+checkpoints = ["latest"]
+benchmarks = ["facts"]
+"""
 RUN = forgetting_run(samples=8)
 COMMANDS = (
     ("history",),
@@ -21,6 +27,7 @@ COMMANDS = (
     ("gc", "--dry-run"),
     ("alerts", "list"),
     ("engine", "status"),
+    ("sweep", "list"),
     ("accept", "latest", "facts", "--reason", "meant"),
     ("silence", "facts", "--for", "4h", "--reason", "meant"),
 )
@@ -29,7 +36,8 @@ COMMANDS = (
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "tracker.toml").write_text(FORGETTING_TOML)
+    (tmp_path / "tracker.toml").write_text(FORGETTING_TOML + SWEEP)
+    (tmp_path / "facts.jsonl").write_text('{"query": "1+1=", "response": "2"}\n' * 8)
     history = open_project(tmp_path / "tracker.toml").history
     for record, report in zip(RUN.records, RUN.reports, strict=True):
         history.append(record)
@@ -39,11 +47,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("project")
 def test_every_command_prints_what_its_schema_says() -> None:
-    published = schemas()
+    write_lm_eval(Path("evals"), 1000, {"copa": [1.0] * 8}, samples=True)
     for arguments in COMMANDS:
         done = CliRunner().invoke(cli, [*arguments, "--json"])
         assert done.exit_code == 0, (arguments, done.output, done.exception)
-        document = json.loads(done.stdout)
-        assert document["result"] is not None
-        schema = json.loads(published[f"{document['command'].replace(' ', '-')}.json"])
-        jsonschema.validate(document, schema)
+        assert result_of(done.stdout) is not None
+    assert result_of(CliRunner().invoke(cli, ["import", "evals", "--json"]).stdout)["steps"][0]["samples"] == 8

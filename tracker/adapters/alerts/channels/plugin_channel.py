@@ -55,6 +55,6 @@ class PluginChannel:
         if not str(said or "").strip():
             raise ChannelRefused(
                 f"channel {self._name!r}: {self._found} did not confirm the delivery",
-                hint="return the service's response from `notify`: docs/how-to/plugins.md",
+                hint='return the service\'s response from `notify`: see "Write a plugin" in the documentation',
             )
         return " ".join(str(said).split())

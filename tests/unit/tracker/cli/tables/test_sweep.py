@@ -8,7 +8,7 @@ from rich.console import Console
 from eval_jobs.errors import ServerDied
 from eval_jobs.run import record_of_failure
 from tests.sweeping import CHECKPOINTS, LOADS, NOW, OTHER, RECORDED, answered, sweep_of
-from tracker.cli.tables.sweep import board_lines, list_table, turn_change_text, turn_text
+from tracker.cli.tables.sweep import board_lines, list_table, listed, turn_change_text, turn_text
 from tracker.domain.sweeps.board import Board, board_of
 from tracker.domain.sweeps.matrix import plans_of
 from tracker.domain.sweeps.types import Turn, TurnState
@@ -74,7 +74,7 @@ def test_the_list_says_when_each_comes_and_what_became_of_it() -> None:
     console = Console(width=80)
     with console.capture() as captured:
         console.print(
-            list_table([(SWEEP, [TURN]), (sweep_of("other", timetable=None), [])], {("nightly", NOW): 3}, NOW)
+            list_table([listed(SWEEP, TURN, 3, NOW), listed(sweep_of("other", timetable=None), None, 0, NOW)])
         )
     said = captured.get()
     for words in ("next 2026-11-22 02:00 UTC", "running, 3 of 4 evaluations", "on demand"):
@@ -83,7 +83,6 @@ def test_the_list_says_when_each_comes_and_what_became_of_it() -> None:
 
 def test_of_two_sweeps_at_one_time_each_has_its_own_number() -> None:
     console, waits = Console(width=80), Turn(sweep="other", due_at=NOW)
-    answered_by = {("nightly", NOW): 3, ("other", NOW): 0}
     with console.capture() as captured:
-        console.print(list_table([(SWEEP, [TURN]), (sweep_of("other"), [waits])], answered_by, NOW))
+        console.print(list_table([listed(SWEEP, TURN, 3, NOW), listed(sweep_of("other"), waits, 0, NOW)]))
     assert "running, 3 of 4 evaluations" in captured.get()
