@@ -80,7 +80,7 @@ class TrackerError(Exception):
         self.context = context
 
     def __str__(self) -> str:
-        return f"{self.code}: {self.message} ({self.hint})"
+        return f"{self.code}: {self.message} (hint: {self.hint})"
 
 
 class ConfigError(TrackerError):

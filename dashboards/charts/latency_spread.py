@@ -117,7 +117,7 @@ def _sides(record: EvalRecord, before: EvalRecord | None, load: ProbeLoad) -> tu
     side = _Side(name=f"step {step}", requests=own.requests)
     earlier = tuple(_earlier_side(before, load))
     if not earlier:
-        return (side,), "No earlier checkpoint was measured under this load."
+        return (side,), "No previous checkpoint to compare with under this load."
     return (side, *earlier), "Measured at different times: other load on the machine may affect the difference."
 
 

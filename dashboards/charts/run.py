@@ -79,7 +79,7 @@ def thinned(points: Sequence[tuple[int, float]], at_most: int) -> list[tuple[int
 
 
 def _load_text(load: ProbeLoad) -> str:
-    sizes = f"{load.input_tokens} tokens in, {load.output_tokens} out"
+    sizes = f"{load.input_tokens} tokens in, {load.output_tokens or 'variable'} out"
     return f"{one_line(load.name)}: {load.requests} requests, {load_size_text(load)}, {sizes}"
 
 

@@ -19,7 +19,7 @@ import click
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Output file. Default: in reports/ of the state folder.",
+    help="Output file. Default: a file in the state folder's reports/.",
 )
 @click.option("--checkpoints", is_flag=True, help="Also write and link a report of every checkpoint.")
 @click.option("--open", "open_it", is_flag=True, help="Open the report in the browser.")

@@ -103,7 +103,7 @@ def _sample(kind: str, example: Example, steps: tuple[int, ...]) -> ChangedSampl
 
 
 def _said(answer: str | None, score: float, step: int, *, is_better: bool) -> AnswerAt:
-    word = score_text(score) if score not in (0.0, 1.0) else "Right" if is_better else "Wrong"
+    word = score_text(score) if score not in (0.0, 1.0) else "Correct" if is_better else "Incorrect"
     return AnswerAt(
         heading=f"{'✓' if is_better else '✗'} {word} at step {step}",
         is_better=is_better,

@@ -138,4 +138,4 @@ def _level(acceptance: Acceptance) -> LossRow:
 
 def _accepted(acceptance: Acceptance) -> str:
     day, reason = f"{acceptance.accepted_at:%Y-%m-%d}", one_line(acceptance.reason)
-    return f"level of step {acceptance.step} accepted on {day}: {reason}"
+    return f"score level at step {acceptance.step} accepted on {day}: {reason}"

@@ -111,9 +111,8 @@ def _evidence(step: int, verdict: Verdict, known: Repetition | None) -> Evidence
 def _notes(verdict: Verdict, known: Repetition | None) -> Iterator[str]:
     if verdict.lost_since is not None:
         yield onset_text(verdict)
-    if verdict.word is VerdictWord.INCONCLUSIVE and verdict.mde is not None:
-        together = "" if verdict.mde_pooled is None else f", mean of four: {score_text(verdict.mde_pooled)}"
-        yield f"minimum detectable loss: {score_text(verdict.mde)}{together}"
+    if verdict.word is VerdictWord.INCONCLUSIVE and verdict.mde_pooled is not None:
+        yield f"minimum detectable loss of the mean of four checkpoints: {score_text(verdict.mde_pooled)}"
     if known is not None and verdict.comparisons:
         yield one_line(repetition_text(known))
 

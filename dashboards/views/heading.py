@@ -75,11 +75,11 @@ def advice_text(run_id: str, found: Sequence[Standing], champions: Iterable[Cham
 
 def glance(known: Conclusions) -> tuple[GlanceRow, ...]:
     """Return the best checkpoint, what is lost and lasts, and the alerts that are open."""
-    lasting = [f"{row.subject}, since step {row.onset}" for row in loss_rows(known.episodes, ()) if row.lasts]
+    lasting = [f"{row.subject} since step {row.onset}" for row in loss_rows(known.episodes, ()) if row.lasts]
     alerts = [one_line(alert.message) for alert in known.alerts]
     return (
         GlanceRow(name="Best checkpoint", lines=_best(known), is_bad=False),
-        GlanceRow(name="Open losses", lines=_named(lasting), is_bad=bool(lasting)),
+        GlanceRow(name="Open incidents", lines=_named(lasting), is_bad=bool(lasting)),
         GlanceRow(name="Open alerts", lines=_named(alerts), is_bad=bool(alerts)),
     )
 
@@ -101,7 +101,7 @@ def _advice(run_id: str, worst: Standing, best: Champion | None) -> Iterator[Adv
     if best is not None and best.checkpoint.step < worst.step:
         yield Advice(says="Show the best checkpoint:", command=f"tracker report {at(best.checkpoint.step)}")
     accepted = f"tracker accept {at(worst.step)} {shlex.quote(worst.benchmark)} --reason WHY"
-    yield Advice(says="Accept this level if it is intended:", command=accepted)
+    yield Advice(says="Accept this score level if it is intended:", command=accepted)
 
 
 def _best(known: Conclusions) -> tuple[str, ...]:

@@ -125,7 +125,7 @@ def _loads_text(records: Sequence[EvalRecord]) -> str:
 
 def _serve_text(spec: ServeSpec) -> str:
     if spec.engine is EngineKind.REMOTE:
-        return f"{one_line(without_user(spec.base_url))}, model {one_line(spec.model) or 'the only one served'}"
+        return f"{one_line(without_user(spec.base_url))}, model {one_line(spec.model) or '(the only one served)'}"
     length = f", context {spec.max_model_len} tokens" if spec.max_model_len else ""
     return f"dtype {one_line(spec.dtype)}{length}{''.join(f' {one_line(a)}' for a in with_keys_hidden(spec.args))}"
 

@@ -68,8 +68,8 @@ def _costs(record: EvalRecord) -> Iterator[tuple[str, str]]:
         return
     yield ("Total", duration_text(cost.wall_s))
     yield ("Loading", duration_text(cost.loading_s))
-    yield ("Benchmarks", duration_text(cost.evaluating_s))
-    yield ("Latency", duration_text(cost.probing_s))
+    yield ("Scoring", duration_text(cost.evaluating_s))
+    yield ("Latency test", duration_text(cost.probing_s))
     if cost.input_tokens is not None or cost.output_tokens is not None:
         yield ("Tokens", f"{tokens_text(cost.input_tokens)} input, {tokens_text(cost.output_tokens)} output")
     if cost.gpu_s is not None:

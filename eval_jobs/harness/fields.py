@@ -114,7 +114,7 @@ def value_text(value: object) -> str:
         return "missing"
     if isinstance(value, int) and abs(value) > _LARGEST:  # Python refuses to write it out
         return "a very large number"
-    text = f"a list of {len(value)}" if isinstance(value, Sequence) and not isinstance(value, str) else repr(value)
+    text = f"a list of size {len(value)}" if isinstance(value, Sequence) and not isinstance(value, str) else repr(value)
     if len(text) <= _SHOWN_CHARS:
         return text
     return f"{text[:_SHOWN_CHARS]}..."

@@ -24,7 +24,7 @@ BATCH_INVARIANT_FROM = (8, 0)
 """Compute capability from which vLLM can make answers independent of what else is in the batch."""
 
 _QUERY = ("--query-gpu=index,uuid,utilization.gpu,compute_cap", "--format=csv,noheader,nounits")
-_HINT = "install nvidia-ml-py (pip install 'checkpoint-tracker[gpu]') or remove serve.only_when.gpu_below_pct"
+_HINT = "check the NVIDIA driver, run pip install 'checkpoint-tracker[gpu]', or remove serve.only_when.gpu_below_pct"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ def busiest_gpu_pct(environment: Mapping[str, str] | None = None) -> float:
     gpus = visible_gpus(read_gpus(), visible)
     if not gpus:
         raise ConfigError(
-            f"serve.only_when.gpu_below_pct: no visible GPU ({VISIBLE_DEVICES}={visible or 'not set'})",
+            f"serve.only_when.gpu_below_pct: no visible GPU ({VISIBLE_DEVICES} is {visible or 'not set'})",
             hint="remove this setting on a machine without NVIDIA GPUs",
         )
     silent = [gpu for gpu in gpus if gpu.busy_pct is None]

@@ -72,7 +72,7 @@ class Found:
             raise ConfigError(
                 f"{self.kind.setting} = `{self.point.name}` was planned with {planned or 'no version'}, but {self} "
                 "is installed here",
-                hint="install the same version on the watcher's machine and on every worker",
+                hint="install the same version on the watcher's machine and on every worker machine",
             )
 
     def load(self) -> Any:  # noqa: ANN401 - what the caller says it is
@@ -102,7 +102,7 @@ class Found:
         if lacking:
             raise ConfigError(
                 f"{self} lacks {' and '.join(f'`{name}`' for name in lacking)}, required by {port.__name__}",
-                hint="install a version of it for this version of checkpoint-tracker",
+                hint=f"install a version of {self.origin.partition(' ')[0]} for this version of checkpoint-tracker",
             )
         return part
 
@@ -163,7 +163,7 @@ def find_plugin(kind: PluginKind, name: str) -> Found:
         known = sorted({*kind.built_in, *(point.name for point in points)})
         raise ConfigError(
             f"unknown {kind.what} `{name}` (known: {', '.join(known)})",
-            hint=f"correct {kind.setting}, or install the package that provides it in tracker's environment",
+            hint=f"correct {kind.setting}, or install the package that provides it into the tracker's environment",
         )
     if len(own) > 1:
         raise ConfigError(

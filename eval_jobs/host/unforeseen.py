@@ -11,4 +11,4 @@ def error_text(error: BaseException) -> str:
 def report_unforeseen(log: logging.Logger, what: str, error: BaseException, *, then: str) -> None:
     """Log what broke, what happens `then`, and the wish for a report; with the traceback where debugging is on."""
     traceback = error if log.isEnabledFor(logging.DEBUG) else None
-    log.error("%s: %s. Please report this; %s", what, error_text(error), then, exc_info=traceback)
+    log.error("%s: %s (%s); please report this bug", what, error_text(error), then, exc_info=traceback)

@@ -91,7 +91,7 @@ class LatencyProber:
         waited = measurement.client_waited_s / max(measurement.duration_s, 1e-9)
         if waited > MAX_WAITED:
             log.warning(
-                "the probe client waited %.0f %% of the time for a CPU, so latency reads too high: "
+                "the probe client waited %.0f %% of the time for a CPU, so the measured latency is too high: "
                 "run the worker as root or with CAP_SYS_NICE, or keep one CPU core free",
                 100 * waited,
             )

@@ -76,7 +76,7 @@ def _is_newest(connection: Connection, history: TableHistory) -> bool:
     if found and found not in known:
         where = connection.engine.url.render_as_string(hide_password=True)
         raise SchemaTooNew(
-            f"the {history.name} tables in {where} have version {found}; this program supports {known[-1]}",
+            f"the {history.name} tables in {where} have schema version {found}; this version supports {known[-1]}",
             hint="update checkpoint-tracker: a newer version wrote them",
         )
     return found == known[-1]

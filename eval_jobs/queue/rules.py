@@ -125,7 +125,7 @@ def poisoned(claim: Claim) -> PlanPoisoned:
     last = "; ".join(f"{worker} at {end!r}" for worker, end in ends)
     return PlanPoisoned(
         f"step {step} crashed {len(claim.crashes)} consecutive workers: {last}",
-        hint="read the logs of these workers, and of engine and evaluator in logs/ beside them; check whether memory "
+        hint="read the worker logs, and the engine and evaluator logs in logs/ beside them; check whether memory "
         "ran out; then evaluate the checkpoint with `tracker evaluate`",
     )
 

@@ -30,6 +30,6 @@ class Program:
         """
         if wrong := [name for name, _ in self.options if name not in known]:
             raise ConfigError(
-                f"unknown setting `{wrong[0]}` of `{self.name}` (known: {', '.join(known) or 'none'})",
+                f"unknown option `{wrong[0]}` of `{self.name}` (known: {', '.join(known) or 'none'})",
                 hint="correct its options",
             )

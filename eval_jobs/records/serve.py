@@ -86,8 +86,8 @@ class ServeSettings:
     idle_timeout_s: Annotated[float, Bounds(gt=0)] = 3600.0
     """vllm: seconds without a request after which the engine is stopped."""
     gpu_memory_utilization: Annotated[float | None, Bounds(gt=0, le=1)] = None
-    """vllm: fraction of GPU memory to use (on a CPU, of the machine's memory), such as 0.3 beside a trainer.
-    Default: vLLM's. A change starts a new series of latencies, not of scores."""
+    """vllm: fraction of GPU memory to use (on a CPU, of the machine's memory), such as 0.3 on a GPU shared with a
+    trainer. Default: vLLM's. A change starts a new series of latencies, not of scores."""
     niceness: Annotated[int, Bounds(ge=0, le=19)] = 0
     """vllm: Unix nice value of its processes, 0 to 19. Latency is measured at this priority too."""
 

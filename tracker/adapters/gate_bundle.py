@@ -101,7 +101,7 @@ def read_bundle(path: Path) -> Bundle:
     try:
         file = path.open("rb")
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}", hint="pass a file that --bundle wrote") from error
+        raise ConfigError(f"cannot read {path}: {error.strerror}", hint="pass a `tracker gate` bundle") from error
     try:
         with file, zipfile.ZipFile(file) as bundle:
             from_document(_entry(bundle, "gate.json"), dict, what=f"the bundle {path}", hint="write the bundle again")
@@ -146,7 +146,7 @@ def _policy(text: bytes, path: Path, said: RecordedDecision) -> GatePolicy:
     unknown = next(_unknown(json.loads(text), _POLICY.dump_python(policy, mode="json"), ""), None)
     if unknown is not None:
         what = f"{path} requires {unknown!r}, which this version does not support"
-        raise StoreError(what, hint=f"replay it with tracker {said.program}, which wrote it")
+        raise StoreError(what, hint=f"replay it with checkpoint-tracker {said.program}, which wrote it")
     return policy
 
 

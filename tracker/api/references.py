@@ -95,7 +95,7 @@ def choose_run(known: Sequence[str], named: str | None, *, own: str) -> str:
         return named or own
     if len(known) == 1:
         return known[0]
-    raise ConfigError("the project has several runs", hint=f"choose one of them: {', '.join(known)}")
+    raise ConfigError("missing RUN: the project has several runs", hint=f"pass one of them: {', '.join(known)}")
 
 
 # --- private

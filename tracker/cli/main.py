@@ -55,7 +55,7 @@ GROUPS = {
     },
     "Operate": {
         "alerts": "List open alerts and their delivery; test a channel.",
-        "silence": "Silence matching alerts for a while.",
+        "silence": "Silence alerts of a benchmark or kind for a while.",
         "engine": "Show running engines and certified weight swaps.",
         "health": "Check that the watcher or a worker is alive.",
         "gc": "Delete pinned weights and answers beyond the [keep] limits.",
@@ -257,7 +257,7 @@ def _loaded(point: EntryPoint) -> click.Command:
     command = found.load()
     if not isinstance(command, click.Command):
         what = f"{found} is not a click command (type {type(command).__name__})"
-        raise ConfigError(what, hint=f"report this to {found.origin}, or install another version of it")
+        raise ConfigError(what, hint=f"report this bug to the author of {found.origin}, or install another version")
     return command
 
 

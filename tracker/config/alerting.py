@@ -88,7 +88,7 @@ class ChannelSection(Section):
         given = sorted(self.model_fields_set - {"name", "kind", "options"})
         if self.is_plugin and given:
             known = ", ".join(ChannelKind)
-            raise ValueError(f"unknown kind {self.kind} (known: {known}); for a plugin channel, remove {given[0]}")
+            raise ValueError(f"unknown kind {self.kind} (known: {known}); if it is a plugin channel, remove {given[0]}")
         if self.options and not self.is_plugin:
             raise ValueError(f"{self.kind} is a built-in channel: remove options")
         return self
@@ -132,11 +132,11 @@ class ChannelSection(Section):
     @model_validator(mode="after")
     def _has_a_user_and_a_password_together(self) -> ChannelSection:
         if self.user and self.kind not in _TAKES_A_USER:
-            raise ValueError(f"{self.kind} does not use a user: remove it")
+            raise ValueError(f"{self.kind} does not use a user name: remove user")
         if self.user and not self.has_secret:
             raise ValueError("user requires a password: set secret_env or secret_file")
         if self.has_secret and self.is_mail and not self.user:
-            raise ValueError("a password requires user")
+            raise ValueError("a password requires a user name: set user")
         return self
 
     @model_validator(mode="after")

@@ -123,7 +123,7 @@ class ServeSection(Section, ServeSettings):
 
 
 class ScreenSection(Section):
-    """Evaluate a part of each benchmark first, and the rest only if a loss is suspected. Off while both sizes are 0.
+    """Evaluate part of each benchmark first, the rest only if a loss is suspected. Off if `samples` and `share` are 0.
 
     docs/how-to/screening.md says what that costs in what is found.
     """
@@ -132,7 +132,7 @@ class ScreenSection(Section):
         default=0,
         ge=0,
         description="Minimum number of samples to screen in each benchmark; smaller benchmarks are evaluated "
-        f"in full. 0: {USUAL_SCREEN} if `share` is set. At least {SMALLEST_SCREEN}.",
+        f"in full. 0: {USUAL_SCREEN} if `share` is set. Other values below {SMALLEST_SCREEN} mean {SMALLEST_SCREEN}.",
     )
     share: float = Field(default=0.0, ge=0, le=1)
     """Fraction of a benchmark to screen, such as 0.2. The larger of `samples` and `share` applies."""

@@ -29,7 +29,7 @@ class StoreSection(Section):
         try:
             return checked_database_url(value) if value else ""
         except ConfigError as error:
-            raise ValueError(f"{error.message} ({error.hint})") from error
+            raise ValueError(f"{error.message}: {error.hint}") from error
 
     @model_validator(mode="after")
     def _has_one_password_for_a_server(self) -> StoreSection:
@@ -47,8 +47,8 @@ class KeepSection(Section):
     """
 
     pins: int = Field(default=8, ge=0)
-    """Number of newest checkpoints whose weights stay pinned, plus: the first, the latency reference, the best of the
-    run and of every benchmark, `policy.baseline` and pending ones. A pin uses disk space once the trainer has
+    """Number of newest checkpoints whose weights stay pinned. Always pinned: the first, the latency reference, the best
+    of the run and of every benchmark, `policy.baseline` and pending ones. A pin uses disk space once the trainer has
     deleted its copy. 0: no limit."""
     samples: int = Field(default=0, ge=0)
     """Number of checkpoints whose answers are kept as text, selected like `pins`. `tracker compare` and the

@@ -93,7 +93,7 @@ class CircuitBreaker:
                     answered, pause = self._answered, max(self._retry_policy.busy_s[-1], retry_after_of(error))
                 if pause is None:
                     raise self._give_up(error) from error
-                log.info("retrying in %.1f s: %s", pause, describe(error))
+                log.info("request failed, retrying in %.1f s: %s", pause, describe(error))
                 everybody = classify_failure(error) is FailureKind.BUSY
             else:
                 return answer
@@ -152,7 +152,7 @@ class CircuitBreaker:
         try:
             control()
         except Exception as error:  # noqa: BLE001 - a body that is no completion breaks a client at any place
-            log.warning("the control request failed too: %s", describe(error))
+            log.warning("the server also failed a test request: %s", describe(error))
             return False
         with self._lock:
             self._in_a_row = 0

@@ -151,7 +151,7 @@ class Journal:
         ]
         _write(self.folder / FAILURES_FILE, _jsonl(rows))
 
-    def check(self, *, hint: str = "check which requests the server accepts") -> None:
+    def check(self, *, hint: str = "read the server log: it may not support this kind of request") -> None:
         """Write down what failed, and refuse a result that only shows that the server was not well.
 
         Raises:

@@ -116,7 +116,7 @@ class ChildProcess:
             self._settled_bytes = self._rss_bytes()
         grown = self._n_requests > SETTLED_AFTER and self._rss_bytes() > self._settled_bytes + MAX_GROWTH_BYTES
         if grown or self._n_requests >= MAX_REQUESTS:
-            log.info("restarting the evaluator: %d requests, %d bytes", self._n_requests, self._rss_bytes())
+            log.info("restarting the evaluator: %d requests, %d bytes of memory", self._n_requests, self._rss_bytes())
         return grown or self._n_requests >= MAX_REQUESTS
 
     def stop(self) -> None:
@@ -187,7 +187,7 @@ class ChildProcess:
         self.stop()
         return EvaluatorDied(
             f"the evaluator exited unexpectedly ({_how(self._process.returncode)})",
-            hint=f"read {self.log_path}; answers are kept, a retry requests only the missing ones",
+            hint=f"read {self.log_path}; a retry requests only the missing answers",
         )
 
 

@@ -62,7 +62,7 @@ def _check_unchanged(benchmark: Benchmark, digest: str) -> None:
     if read_data_digest(benchmark.data or "") != digest:
         raise BadData(
             f"the data of `{benchmark.name}` changed since startup: {benchmark.data}",
-            hint="restart to keep new results separate from the old ones",
+            hint="restart the tracker to keep new results separate from the old ones",
         )
 
 

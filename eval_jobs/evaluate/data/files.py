@@ -69,10 +69,10 @@ def read_items(benchmark: Benchmark) -> tuple[Item, ...]:
         BadData: names file and line of the first broken row.
     """
     if benchmark.data is None:
-        raise BadData(f"benchmark `{benchmark.name}` has no data", hint="set data to the path of a JSONL file")
+        raise BadData(f"benchmark `{benchmark.name}` has no data", hint="set `data` to the path of a JSONL file")
     path = Path(benchmark.data)
     if path.is_dir():
-        raise BadData(f"{path} is a folder", hint="set data to the path of a JSONL file")
+        raise BadData(f"{path} is a folder", hint="set `data` to the path of a JSONL file")
     read = exact_item if benchmark.adapter == EXACT else choice_item
     items = []
     for numbered in read_rows(path):
@@ -93,7 +93,7 @@ def raw_layout(benchmark: Benchmark) -> Layout | None:
     """
     folder = Path(benchmark.data or "")
     if not folder.exists():
-        raise BadData(f"no data for `{benchmark.name}` at {folder}", hint="check the path in data")
+        raise BadData(f"no data for `{benchmark.name}` at {folder}", hint="check the path in `data`")
     if describes_itself(folder):
         return None
     return LAYOUTS.get(benchmark.adapter)
@@ -130,14 +130,14 @@ def visible_files(folder: Path) -> tuple[Path, ...]:
         BadData: the folder is not there or is empty.
     """
     if not folder.exists():
-        raise BadData(f"no data at {folder}", hint="check the path in data")
+        raise BadData(f"no data at {folder}", hint="check the path in `data`")
     files = [
         file
         for file in folder.rglob("*")
         if file.is_file() and not any(p.startswith(".") for p in file.relative_to(folder).parts)
     ]
     if not files:
-        raise BadData(f"the data folder {folder} is empty", hint="check the path in data")
+        raise BadData(f"the data folder {folder} is empty", hint="check the path in `data`")
     return tuple(sorted(files, key=lambda f: f.relative_to(folder).as_posix()))
 
 

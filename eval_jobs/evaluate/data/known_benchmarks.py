@@ -63,7 +63,7 @@ def code_refusal(adapter: str) -> EvaluateError:
     """Return why a benchmark that executes what the model wrote is never run; docs/decisions/0022 has the reasons."""
     return EvaluateError(
         f"benchmark `{adapter}` executes model-generated code",
-        hint="remove it: that code would run as you, and EvalScope's sandbox scores its own failures as wrong "
+        hint="remove it: that code would run as your user, and EvalScope's sandbox scores its own failures as wrong "
         'answers (see "Security" in the documentation)',
     )
 

@@ -275,5 +275,5 @@ def _check_key(endpoint: Endpoint) -> None:
     if endpoint.api_key_env and not os.environ.get(endpoint.api_key_env):
         raise EndpointFailed(
             f"the API key of {endpoint.base_url} is not set",
-            hint=f"set the environment variable {endpoint.api_key_env} and restart",
+            hint=f"set the environment variable {endpoint.api_key_env} and restart the worker",
         )

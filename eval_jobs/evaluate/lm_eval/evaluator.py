@@ -153,7 +153,7 @@ class _Task:
         if version != program.version:
             raise ConfigError(
                 f"`{benchmark.name}` was planned with {program.version}, but {program.command} is {version} here",
-                hint="install the same version on the watcher's machine and on every worker",
+                hint="install the same version on the watcher's machine and on every worker machine",
             )
         fingerprint = benchmark_fingerprint(benchmark, suite)
         return cls(benchmark=benchmark, suite=suite, endpoint=endpoint, program=program, fingerprint=fingerprint)

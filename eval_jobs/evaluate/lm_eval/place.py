@@ -8,7 +8,7 @@ from pathlib import Path
 
 from eval_jobs.errors import ConfigError
 
-HINT = "run `pip install 'lm-eval[api]'` in an environment, and set suite.lm_eval to its command"
+HINT = "run `pip install 'lm-eval[api]'` in an environment, and set suite.lm_eval to its `lm_eval` command"
 TIMEOUT_S = 120.0
 _CODE = """
 import importlib.metadata, importlib.util, sys
@@ -48,7 +48,7 @@ def installed_version(command: str) -> str:
         raise ConfigError(f"cannot determine the lm-eval version of {python}: {error}", hint=HINT) from error
     version, lacks = done.stdout.split("\n")[:2]
     if lacks:
-        raise ConfigError(f"{python} lacks {lacks}, required by the evaluator", hint="install it in that environment")
+        raise ConfigError(f"the evaluator needs {lacks}, missing in {python}", hint="use an environment that has it")
     return f"lm-eval {version}"
 
 

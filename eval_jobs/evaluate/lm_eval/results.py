@@ -163,4 +163,4 @@ def _of_subset(samples: Sequence[SampleScore], task: str) -> Iterator[SampleScor
 
 
 def _odd(place: Path, what: str) -> EvaluateError:
-    return EvaluateError(f"{place} is not lm-eval output: {what}", hint="use an unmodified results file of lm-eval")
+    return EvaluateError(f"{place} is not lm-eval output: {what}", hint="read the evaluator log in logs/")

@@ -106,7 +106,7 @@ class ExecutionWindow:
         try:
             return self._hours(only_when) or self._gpu(only_when)
         except ConfigError as error:
-            return f"waiting: {error.message} ({error.hint})"
+            return f"waiting: {error.message} (hint: {error.hint})"
 
     def _hours(self, only_when: OnlyWhen) -> str:
         hours, now = hours_of(only_when), self._clock.now()

@@ -42,7 +42,7 @@ def take_back_left_claims(queue: HoldRegistry, own: str, now: datetime) -> int:
         end = HoldEnd.INTERRUPTED if hold.worker == own else _end_of(hold, now)
         if end is not None and queue.take_back(hold, end):
             taken += 1
-            log.warning("requeued plan %s: worker %s is dead (%s)", hold.plan_id, hold.worker, end)
+            log.warning("requeued plan %s of worker %s (%s)", hold.plan_id, hold.worker, end)
     return taken
 
 

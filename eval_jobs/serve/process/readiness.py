@@ -77,7 +77,7 @@ def _tail(path: Path) -> str:
 def _wrong(answer: EngineReply, launch: Launch, log_file: Path) -> WrongModel:
     said = f"HTTP {answer.status}, models: {', '.join(served_model_names(answer.body)) or 'none'}"
     return WrongModel(
-        f"another server listens on port {launch.port} of {HOST}: "
+        f"another server listens on port {launch.port} on {HOST}: "
         f"{said if answer.status else 'not HTTP'} (expected {launch.name})",
         hint=f"set serve.port = 0 to pick a free port; engine log: {log_file}",
         port=launch.port,

@@ -123,16 +123,16 @@ class Tried:
 def first_difference(warm: tuple[Canary, ...], cold: tuple[Canary, ...]) -> str:
     """Return what differs first, in words; "" when all is equal to the bit. Pure."""
     if len(warm) != len(cold):
-        return f"answers: {len(warm)} (expected {len(cold)})"
+        return f"outputs: {len(warm)} (expected {len(cold)})"
     for number, (left, right) in enumerate(zip(warm, cold, strict=True), start=1):
         if left.prompt != right.prompt:
             return f"prompt {number} differs"
         if left.tokens != right.tokens:
             place = next((i for i, (a, b) in enumerate(zip(left.tokens, right.tokens, strict=False)) if a != b), 0)
-            return f"answer {number}: token {place + 1} is {left.tokens[place]} (expected {right.tokens[place]})"
+            return f"output {number}: token {place + 1} is {left.tokens[place]} (expected {right.tokens[place]})"
         if left.logprobs != right.logprobs:
             gap = max(abs(a - b) for a, b in zip(left.logprobs, right.logprobs, strict=True))
-            return f"answer {number}: log probabilities differ by up to {gap:.3g}"
+            return f"output {number}: log probabilities differ by up to {gap:.3g}"
     return ""
 
 

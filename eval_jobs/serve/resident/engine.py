@@ -220,7 +220,7 @@ class ResidentEngine:
         resident.keep(replace(loaded, canaries=canaries))
         known = self._answers.get(self._key(resident, order.checkpoint), ())
         differed = first_difference(canaries, known) if known else ""
-        doubt = f"outputs differ from when it was served before ({differed})" if differed else ""
+        doubt = f"outputs differ from those of its previous load ({differed})" if differed else ""
         return _Attempt(canaries=canaries, doubt=doubt, can_be_compared=bool(canaries))
 
     def _compared(self, kind: CertificateScope, attempt: _Attempt, cold: Resident, took_s: float) -> str:
@@ -247,7 +247,7 @@ class ResidentEngine:
     def _fall_asleep(self, resident: Resident) -> None:
         level = sleep_level(resident, self._proofs)
         if not level:
-            log.info("stopping the engine: it does not support swapping the next checkpoint")
+            log.info("stopping the engine: its weights cannot be swapped")
             self.close()
             return
         try:
@@ -266,11 +266,11 @@ def _why_useless(cold: Resident, before: tuple[Canary, ...], kind: CertificateSc
     """Return why a cold start says nothing of `kind`, "" when it does. `before` answered what was in the engine."""
     loaded = cold.newest()
     if not loaded.canaries:
-        return "the cold start returned no answers"
+        return "no outputs after the cold start"
     if cold.engine != kind.engine:
-        return f"the cold start runs {cold.engine}"
+        return f"the cold start used {cold.engine}, not {kind.engine}"
     if loaded.canaries == before:
-        return "the previous weights give the same answers"
+        return "the previous weights give the same outputs"
     if cold.order.adapter is not None and is_without_effect(Path(loaded.checkpoint.uri)):
         return "the adapter has no effect"
     return ""

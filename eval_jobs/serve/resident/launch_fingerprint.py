@@ -82,4 +82,4 @@ def _shown(value: str) -> str:
         return '""'
     if len(value) <= SHOWN_CHARS:
         return value
-    return "another value"
+    return "(too long to show)"

@@ -138,7 +138,7 @@ def _why_by_arguments(args: Sequence[str]) -> str:
     if any(map(_SEVERAL_ENGINES.match, args)):
         return "serve.args runs several engines behind one port"
     if any(map(_CACHE_OUTSIDE.match, args)):
-        return "serve.args enables an external KV cache, which would keep prompts of other weights"
+        return "serve.args enables an external KV cache, which could reuse entries computed with other weights"
     return ""
 
 

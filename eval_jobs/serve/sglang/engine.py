@@ -66,7 +66,7 @@ class SglangResident(Resident):
         canaries = ask_canaries(self.launch.port, vocab_size=self.model.vocab_size, digest=digest)
         if canaries == self.last_canaries and digest != self.last_digest:
             raise CanaryFailed(
-                f"answers to the fixed prompts are bit-identical to those of the weights {self.last_digest[:12]}",
+                f"outputs on the fixed prompts are bit-identical to those of the weights {self.last_digest[:12]}",
                 hint="the weight update had no effect; restarting the engine",
             )
         self.last_canaries, self.last_digest = canaries, digest

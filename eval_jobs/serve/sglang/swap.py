@@ -82,7 +82,7 @@ def _compared(folder: Path, resident: Resident) -> Fingerprint:
         fingerprint = fingerprint_of(folder)
     except CheckpointUnreadable as error:
         raise _refused(error.message) from error
-    reason = "its weights are unknown" if resident.model is None else obstacle(resident.model, fingerprint)
+    reason = "the engine's weights are unknown" if resident.model is None else obstacle(resident.model, fingerprint)
     if reason:
         raise _refused(f"{folder} does not match the model of the running engine: {reason}")
     return fingerprint

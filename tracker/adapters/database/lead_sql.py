@@ -86,6 +86,6 @@ class SqlLead:
         other = next((name for name in others if is_of(name, self._run) or is_of(self._run, name)), None)
         if other is not None:
             raise ConfigError(
-                f"runs {self._run} and {other} cannot share a database: one name would be a sub-folder of the other",
+                f"runs {self._run} and {other} cannot share a database: one name is a path prefix of the other",
                 hint="set another run.name, or a separate store.database",
             )

@@ -85,7 +85,7 @@ class _FileLock:
             file = self._path.open("a", encoding="utf-8")
         except OSError as error:
             raise write_error(
-                error, f"cannot write the lock {self._path}", hint="check the permissions of its folder"
+                error, f"cannot write the lock file {self._path}", hint="check the permissions of its folder"
             ) from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

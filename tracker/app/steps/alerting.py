@@ -62,7 +62,7 @@ class AlertDispatcher:
         try:
             before = self._evaluated(record, benchmark, evidence.baseline_steps[-1])
         except StoreError as error:  # what was asked then may be gone; the loss is told all the same
-            log.debug("cannot read the lost questions of %s: %s", benchmark, error)
+            log.debug("cannot read the lost samples of %s: %s", benchmark, error)
             return alert
         if before is None:
             return alert

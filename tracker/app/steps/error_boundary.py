@@ -37,5 +37,5 @@ class ErrorBoundary:
             checkpoint = record.plan.checkpoint
             what = f"cannot compute the verdicts of step {checkpoint.step} of {checkpoint.run_id}"
             report_unforeseen(
-                log, what, error, then="its results are kept, and its verdicts are retried at the next start"
+                log, what, error, then="its results are kept, and its verdicts are computed at the next start"
             )

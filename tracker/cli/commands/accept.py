@@ -26,7 +26,7 @@ from tracker.ports import ReportStore
 def command(*, checkpoint: str, benchmark: str, reason: str, config_path: Path, as_json: bool) -> None:
     """Accept the score of BENCHMARK at CHECKPOINT as its new baseline.
 
-    This ends the loss, and verdicts on BENCHMARK ignore earlier checkpoints.
+    This ends an open loss of BENCHMARK; later verdicts ignore earlier checkpoints.
 
     CHECKPOINT is STEP, RUN@STEP or latest, as listed by `tracker history`; best, best:BENCHMARK, or models:/NAME@ALIAS.
     """

@@ -32,7 +32,7 @@ from tracker.wiring.project import Project
 
 _STEPS = re.compile(r"([0-9]*):([0-9]*)")
 _NS = 1_000_000_000
-_ORDERS = {FillOrder.OLDEST: "oldest first", FillOrder.NEWEST: "newest first", FillOrder.BISECT: "first and last first"}
+_ORDERS = {FillOrder.OLDEST: "oldest first", FillOrder.NEWEST: "newest first", FillOrder.BISECT: "bisection order"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +56,10 @@ class _Asked:
     type=click.Choice([str(order) for order in FillOrder]),
     default=str(FillOrder.OLDEST),
     show_default=True,
-    help="bisect: first and last, then the middle of each remaining interval.",
+    help="Order by step; bisect: first and last, then the middle of each remaining interval.",
 )
 @click.option("--every", type=click.IntRange(min=1), default=1, show_default=True, help="Only every Nth checkpoint.")
-@click.option("--steps", default=":", show_default=True, metavar="A:B", help="Only steps A to B, inclusive.")
+@click.option("--steps", default=":", show_default=True, metavar="A:B", help="Steps A to B, inclusive; both optional.")
 @workers_option
 @config_option
 @asked_as(_Asked)
@@ -202,7 +202,7 @@ def _demand_some(project: Project, places: Sequence[CheckpointLocation]) -> None
     if not any(place.step in steps[place.run_id] for place in places):
         raise CheckpointError(
             f"no checkpoint in {project.config.run.output_dir} could be evaluated ({len(places)} tried)",
-            hint="run `tracker history` to see the reason for each gap",
+            hint="run `tracker history` to see why each checkpoint was not evaluated",
         )
 
 

@@ -23,7 +23,7 @@ from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import COUNT, asked_as, config_option, workers_option
 from tracker.domain.compare.bisection import Search, most_evaluations
 from tracker.domain.compare.lost_between import Ends, LostBetween, remarks_on, sentence_of
-from tracker.domain.records.display import one_line, p_text, signed_text
+from tracker.domain.records.display import one_line, p_value_text, signed_text
 from tracker.ports import Lead
 from tracker.wiring.checkpoints import pin_named
 from tracker.wiring.project import Project
@@ -50,7 +50,7 @@ class _Asked:
 @click.argument("benchmark")
 @config_option
 @json_option(LostBetween)
-@click.option("--good", type=COUNT, help="A step before the loss. Default: the best one.")
+@click.option("--good", type=COUNT, help="A step before the loss. Default: the step with the best score.")
 @click.option("--bad", type=COUNT, help="A step after the loss. Default: the one at which it was detected.")
 @workers_option
 @asked_as(_Asked)
@@ -139,7 +139,7 @@ def _wait(world: World, local: Launcher, clock: Clock, checkpoint: Checkpoint, *
         if beside is None:
             review_finished(world, state, clock.now())
             if any(r.plan.checkpoint.step == step for r in world.queue.finished()):  # the log says why
-                raise TrackerError(f"no verdict for step {step}", hint="see the log; completed results are kept")
+                raise TrackerError(f"no verdict for step {step}", hint="see the log above; completed results are kept")
         if step not in world.queue.open_steps(run_id, sweeps=False):
             return
         if beside is not None and beside.take(clock.now()):
@@ -158,9 +158,8 @@ def _progress(search: Search, step: int) -> str:
 
 
 def _lines(found: LostBetween) -> tuple[str, ...]:
-    interval = f"[{signed_text(found.ci_low)}, {signed_text(found.ci_high)}]"
-    p = p_text(found.p_worse)
-    size = f"{signed_text(found.delta)} {interval}, p {p if p.startswith('<') else f'= {p}'}"
+    interval = f"(95 % CI {signed_text(found.ci_low)} to {signed_text(found.ci_high)})"
+    size = f"{signed_text(found.delta)} {interval}, one-sided {p_value_text(found.p_worse)}"
     counted = f"{len(found.lost)} of {found.n_common} samples lost, {found.gained} gained"
     shown = f"see `tracker compare {found.run_id}@{found.good} {found.run_id}@{found.bad}`"
     return (sentence_of(found), f"{size}; {counted}: {shown}", *remarks_on(found))

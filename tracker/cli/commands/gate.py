@@ -148,7 +148,7 @@ def _record(project: Project, name: str, *, is_apart: bool) -> EvalRecord:
         return whole_record_of(named_checkpoint(project, name), project.history)
     if not (name.startswith(SCHEME) or _is_folder(name)):
         what = f"{shortened(name, NAME_CHARS)!r} is neither a checkpoint reference nor a folder"
-        raise ConfigError(what, hint=f"{HOW_TO_NAME}, a folder, or {SCHEME}bucket/prefix")
+        raise ConfigError(what, hint=f"{HOW_TO_NAME}; or a folder, or {SCHEME}bucket/prefix")
     own_name = PurePosixPath(name if name.startswith(SCHEME) else Path(name).absolute()).name
     run_id = None if _is_of_run(project, name) and not is_apart else f"gate/{own_name}"
     return evaluate_now(project, name, Console(stderr=True), run_id=run_id)[0][0]

@@ -33,7 +33,7 @@ WITHIN_S = 300.0
 )
 @json_option(tuple[Life, ...])
 def command(*, kind: str, config_path: Path | None, work_dir: Path | None, within_s: float, as_json: bool) -> None:
-    """Exit 0 if the watcher or worker is alive, 4 if it is gone, stopped or stuck.
+    """Check that the watcher or worker is alive. Exit code 0: alive; 4: gone, stopped or stuck.
 
     Checks processes of this machine or container only. A process that waits for a database, MLflow or a slow
     model is alive; its activity is printed.
@@ -61,7 +61,7 @@ def command(*, kind: str, config_path: Path | None, work_dir: Path | None, withi
 def _stuck(kind: str, life: Life) -> NoSignOfLife:
     return NoSignOfLife(
         f"no heartbeat from {kind} {life.pid} for {life.age_s:.0f} s; last activity: {one_line(life.doing)}",
-        hint=f"run `kill -9 {life.pid}`, because the process is stopped or stuck, and start it again; no data is lost",
+        hint=f"the process is stopped or stuck: run `kill -9 {life.pid}` and start it again; no data is lost",
     )
 
 

@@ -68,7 +68,7 @@ class _Asked:
 @click.command("import")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--run", "run_id", help="Run to import the results into. Default: run.name.")
-@click.option("--step", type=click.IntRange(0, 10**18 - 1), help="Step of all results. Default: from their names.")
+@click.option("--step", type=click.IntRange(0, 10**18 - 1), help="Step of all results. Default: from path or model.")
 @click.option(
     "--metric",
     "metrics",
@@ -96,7 +96,7 @@ def command(asked: _Asked) -> None:
     checkpoints = checkpoints_of(found.sheets, target)
     if not checkpoints:
         names = names_text([str(path) for path in asked.paths])
-        raise BadData(f"no known result format in {names}", hint=SUPPORTED_HINT)
+        raise BadData(f"no supported result format in {names}", hint=SUPPORTED_HINT)
     with _progress(console, len(checkpoints)) as show:
         taken, unsent = _take(project, checkpoints, show)
     skipped = (*(left for one in checkpoints for left in one.left_out), *found.passed_over)
@@ -179,7 +179,7 @@ def _step(one: JudgedImport) -> ImportedStep:
 
 def _table(run_id: str, steps: Sequence[ImportedStep]) -> Table:
     table = Table(title=one_line(run_id), title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for name in ("step", "benchmarks", "samples", "loads", "found"):
+    for name in ("step", "benchmarks", "samples", "loads", "verdicts"):
         table.add_column(name, justify="left" if name == "found" else "right")
     for one in steps:
         counts = map(_count_text, (one.benchmarks, one.samples, one.loads))

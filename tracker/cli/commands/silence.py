@@ -60,7 +60,7 @@ class _Asked:
 @click.option("--kind", type=click.Choice([str(kind) for kind in KINDS]), help="Alert kind. Default: benchmark.")
 @click.option("--subset", help="Only this subset (name or pattern). Default: the benchmark and all subsets.")
 @click.option("--for", "length", callback=length_of, help="Duration, such as 30min, 4h or 2d.")
-@click.option("--reason", help="Reason, shown by `tracker alerts list`.")
+@click.option("--reason", help="Reason, shown by `tracker alerts list`; required with --for.")
 @click.option("--end", is_flag=True, help="End the silence now.")
 @click.option("--run", "run_id", help="Only this run. Default: all runs of the project.")
 @config_option
@@ -71,7 +71,7 @@ def command(asked: _Asked) -> None:
 
     Use `--kind latency` for latency alerts (under load NAME, or under any load), `--kind checkpoint` for missing
     checkpoints and `--kind queue` for stuck evaluations. Alerts that are still open when the silence ends are sent
-    then. To end a loss permanently, use `tracker accept`.
+    then. To accept a lower score permanently, use `tracker accept`.
     """
     project = open_project(asked.config_path)
     own, now = project.config.run.name, SystemClock().now()
@@ -141,16 +141,16 @@ def _kind_of(asked: _Asked) -> SubjectKind:
     """Return what is to be silenced; a word that means a kind and may be a benchmark's name is asked back."""
     if asked.kind is None and asked.name in KINDS:
         raise ConfigError(
-            f"{asked.name} is both an alert kind and a benchmark",
+            f"{asked.name} is an alert kind and may also be a benchmark name",
             hint=f"use --kind {asked.name}, or --kind benchmark {asked.name}",
         )
     if asked.kind in (None, SubjectKind.BENCHMARK):
         if not asked.name:
-            raise ConfigError("missing NAME or --kind", hint="pass the NAME of a benchmark, or --kind")
+            raise ConfigError("missing NAME", hint="pass the NAME of a benchmark, or another --kind")
         return SubjectKind.BENCHMARK
     kind = SubjectKind(asked.kind)
     if asked.name and kind is not SubjectKind.LATENCY:
         raise ConfigError(f"{kind} alerts have no name", hint=f"remove {asked.name!r}")
     if asked.subset is not None:
-        raise ConfigError("--subset requires a benchmark", hint="remove --subset")
+        raise ConfigError("--subset requires --kind benchmark", hint="remove --subset")
     return kind

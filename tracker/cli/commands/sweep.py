@@ -61,7 +61,7 @@ def run(*, name: str, config_path: Path, dry_run: bool, workers: int, as_json: b
     If `tracker watch` is running, its workers evaluate the sweep after pending checkpoints. After Ctrl-C, run
     the same command again, or `tracker watch`, to continue.
 
-    Exit code 0: everything was measured; 2: the sweep is refused; 3: a result is missing.
+    Exit code 0: everything was measured; 2: bad settings, or above max_evaluations; 3: a result is missing.
     """
     project = open_project(config_path)
     project.make_state_dir()
@@ -164,7 +164,7 @@ def _say_who_is_away(console: Console, project: Project, sweep: Sweep) -> None:
         try:
             check_endpoint(other, project.config.run.name, SystemClock().now())
         except TrackerError as error:
-            print_line(console, "offline", f"{other.name}: {error.message} ({error.hint}); workers will still try it")
+            print_line(console, "offline", f"{other.name}: {error.message} (hint: {error.hint}); workers still try it")
 
 
 def _records(service: SweepService) -> list[EvalRecord]:

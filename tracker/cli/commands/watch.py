@@ -36,7 +36,7 @@ from tracker.wiring.project import Project
 @click.command("watch")
 @config_option
 @click.option(
-    "--until-exit-of", "pid", type=click.IntRange(min=1), help="Exit after process PID, when all is evaluated."
+    "--until-exit-of", "pid", type=click.IntRange(min=1), help="Exit when process PID has ended and all is evaluated."
 )
 @click.option("--until-idle", is_flag=True, help="Evaluate all existing checkpoints, lowest step first, then exit.")
 @workers_option

@@ -25,7 +25,7 @@ PATH = click.Path(path_type=Path)
 @click.command("worker")
 @click.option("--config", "config_path", type=PATH, help=f"Configuration of the watcher. Default: {DEFAULT_NAME}.")
 @click.option("--database", default="", help=f"Database URL, instead of --config (or ${QUEUE_URL_VARIABLE}).")
-@click.option("--password-file", type=PATH, help=f"File with the database password (or ${PASSWORD_VARIABLE}).")
+@click.option("--password-file", type=PATH, help=f"File with the password (or set it in ${PASSWORD_VARIABLE}).")
 @click.option("--work-dir", type=PATH, help="Work folder for logs and partial results; required with --database.")
 def command(*, config_path: Path | None, database: str, password_file: Path | None, work_dir: Path | None) -> None:
     """Evaluate checkpoints for a watcher, on this or another machine.

@@ -67,14 +67,14 @@ def _message(check: GateCheck) -> Iterable[str]:
     yield check.reason
     one = check.benchmark
     if one is not None and one.compared is not None:
-        yield f"scores {scores_text(one)}, change {gate_change_text(one)}, {level_text(one)}"
+        yield f"scores {scores_text(one)}, change (95 % CI) {gate_change_text(one)}, {level_text(one)}"
 
 
 def _shown(kind: str, lines: list[str]) -> list[str]:
     if len(lines) <= SHOWN_OF_A_KIND:
         return lines
     left_out = len(lines) - SHOWN_OF_A_KIND + 1
-    more = command(kind, "Gate", f"{left_out} more checks did not pass; see the step summary")
+    more = command(kind, "Gate", f"{left_out} more checks did not pass; `--format json` lists all")
     return [*lines[: SHOWN_OF_A_KIND - 1], more]
 
 

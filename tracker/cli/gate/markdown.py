@@ -136,7 +136,7 @@ def _fitting(parts: Sequence[str], room: int) -> Sequence[str]:
 def _left_out(count: int, noun: str) -> str:
     if count == 0:
         return ""
-    return f"\nNot shown ({noun}): {count}; `--format json` has all.\n"
+    return f"\nNot shown ({noun}): {count}; `--format json` lists all.\n"
 
 
 def _size(text: str) -> int:

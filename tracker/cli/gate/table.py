@@ -139,5 +139,5 @@ def _lost(check: BenchmarkCheck) -> Iterable[RenderableType]:
     for number, example in enumerate(loss_examples(check)):
         yield Text("")
         if number == 0:
-            yield Text(f"{name_text(check.benchmark)}, lost:", style="bold red")
+            yield Text(f"{name_text(check.benchmark)}, lost samples:", style="bold red")
         yield example_grid(example)

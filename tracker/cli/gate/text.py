@@ -13,6 +13,7 @@ from tracker.domain.records.display import (
     names_text,
     one_line,
     p_text,
+    p_value_text,
     percent_text,
     score_text,
     shortened,
@@ -137,7 +138,7 @@ def short_level_text(check: BenchmarkCheck) -> str:
     """Return the same for a column whose heading says that p is one-sided."""
     if check.compared is None:
         return ""
-    return f"p {p_text(check.compared.comparison.p_worse)}, level {p_text(check.alpha_test)}"
+    return f"{p_value_text(check.compared.comparison.p_worse)}, level {p_text(check.alpha_test)}"
 
 
 def lost_and_gained_text(check: BenchmarkCheck) -> str:

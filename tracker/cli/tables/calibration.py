@@ -37,7 +37,7 @@ def calibration_table(calibration: Calibration, *, min_effect: float) -> Rendera
 def _table(found: tuple[Repetition, ...]) -> Table:
     table = plain_table()
     table.add_column("benchmark", overflow="fold", min_width=9)
-    for name in ("samples", "flips\n95 % CI", "same score,\nother text", "noise,\n95 % bound"):
+    for name in ("samples", "flips\n95 % CI", "same score,\ntext differs", "noise,\n95 % bound"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True, min_width=6)
     for one in found:
@@ -57,7 +57,7 @@ def _notes(calibration: Calibration, found: tuple[Repetition, ...]) -> Iterator[
     for failure in calibration.failures:
         why = f"{one_line(failure.message)} [{failure.code}]"
         yield Text.assemble((f"{one_line(failure.benchmark)} not calibrated: ", "magenta"), why)
-        yield Text(f"  {one_line(failure.hint)}", style="dim")
+        yield Text(f"  hint: {one_line(failure.hint)}", style="dim")
     if found:
         yield Text("")
         yield from _conclusions(found)
@@ -69,10 +69,10 @@ def _conclusions(found: tuple[Repetition, ...]) -> Iterator[Text]:
         if not one.shift:
             continue
         moved = f"{one_line(one.benchmark)}: the mean of the second pass is shifted by {signed_text(one.shift)}"
-        yield Text(f"{moved}, more than flips explain; something changed between the passes", style="yellow")
+        yield Text(f"{moved}, more than the flips explain; something changed between the passes", style="yellow")
     unfit = [one for one in found if one.fitness is Fitness.UNFIT]
     yield from (Text(one_line(unfit_text(one)), style="bold red") for one in unfit)
     if unfit:
-        yield Text(f"  {_MORE}", style="dim")
+        yield Text(f"  hint: {_MORE}", style="dim")
     if any(one.fitness is Fitness.UNSURE for one in found):
         yield Text("unsure: not enough samples to decide; each verdict shows its minimum detectable loss", style="dim")

@@ -13,7 +13,7 @@ from tracker.cli.tables.render import STYLES, plain_table, quoted, sample_grid, 
 from tracker.domain.calibration.repetition_text import not_calibrated_text, repetition_text
 from tracker.domain.compare.view import ComparedBenchmark, ComparisonView, Example, Side
 from tracker.domain.overview.run import SYMBOLS
-from tracker.domain.records.display import one_line, p_text, percent_text, score_text, signed_text
+from tracker.domain.records.display import one_line, p_text, p_value_text, percent_text, score_text, signed_text
 
 
 def comparison_table(view: ComparisonView) -> RenderableType:
@@ -92,7 +92,7 @@ def _answered(one: ComparedBenchmark) -> tuple[str, str]:
 
 def _p_values(one: ComparedBenchmark) -> str:
     # Without jitter: do these two differ? With it: more than neighbouring checkpoints of the run do anyway?
-    p = f"p {p_text(one.p_two_sided)}"
+    p = p_value_text(one.p_two_sided)
     if one.p_two_sided_jitter is None:
         return p
     return f"{p} (with jitter: {p_text(one.p_two_sided_jitter)})"
@@ -102,6 +102,6 @@ def _examples(compared: ComparedBenchmark) -> Iterable[RenderableType]:
     for title, style, examples in (("lost", "red", compared.lost), ("gained", "green", compared.gained)):
         if examples:
             yield Text("")
-            yield Text(f"{one_line(compared.benchmark)}, {title}:", style=f"bold {style}")
+            yield Text(f"{one_line(compared.benchmark)}, {title} samples:", style=f"bold {style}")
         for example in examples:
             yield example_grid(example)

@@ -63,7 +63,7 @@ class WatchDisplay:
     def has_no_worker(self, config_path: Path) -> None:
         """Say how to start a worker, because this process starts none."""
         folder = self._config.run.state_dir
-        self._line("workers", f"none here: start `tracker worker --config {config_path}` with access to {folder}")
+        self._line("workers", f"none here; run `tracker worker --config {config_path}` on a machine that has {folder}")
 
     def welcome(self, measurement: MeasurementPlan) -> None:
         """Say what is watched and how it is measured."""
@@ -88,7 +88,7 @@ class WatchDisplay:
         for checkpoint in passed.checkpoints:
             self._line("found", f"step {checkpoint.step}  {checkpoint.source_uri}")
         for gap in passed.gaps:
-            self._line("gap", f"step {gap.step}  {gap.message} ({gap.hint})", style="red")
+            self._line("gap", f"step {gap.step}  {gap.message} (hint: {gap.hint})", style="red")
         if passed.skipped:
             self._line("skipped", skipped_text(passed.skipped), style="yellow")
         for report in passed.reports:
@@ -109,7 +109,7 @@ class WatchDisplay:
             reports = history.outlines(run)
             judged += len(reports)
             gaps += len(open_gaps(reports, history.gaps(run)))
-        text = f"{count_text(judged, 'checkpoint')} evaluated, {count_text(gaps, 'gap')} (see `tracker history`)"
+        text = f"{count_text(judged, 'checkpoint')} evaluated, {gaps} not evaluated (see `tracker history`)"
         if self._unsent:
             text += f"; {count_text(self._unsent, 'result')} pending for MLflow (sent by the next `tracker watch`)"
         self._line("done", text, style="red" if self._unsent else "dim")

@@ -60,7 +60,7 @@ def alert_of_acceptance(episode: Episode, acceptance: Acceptance) -> Alert:
         kind=AlertKind.LOSS,
         subject=_subject_of(episode),
         state=AlertState.RESOLVED,
-        message=f"{episode.benchmark}: level at step {acceptance.step} accepted: {acceptance.reason}",
+        message=f"{episode.benchmark}: score level at step {acceptance.step} accepted: {acceptance.reason}",
         raised_at=acceptance.accepted_at,
     )
 
@@ -74,7 +74,7 @@ def alert_of_gap(gap: Gap) -> Alert:
         kind=AlertKind.CHECKPOINT,
         subject=CHECKPOINT,
         state=AlertState.FIRING,
-        message=f"checkpoint {gap.step} will not be evaluated: {gap.message} ({gap.hint})",
+        message=f"checkpoint {gap.step} will not be evaluated: {gap.message} (hint: {gap.hint})",
         command=looking(gap.run_id),
         raised_at=gap.seen_at,
     )
@@ -138,7 +138,7 @@ def _what_became_of(episode: Episode, verdict: Verdict | None, step: int) -> str
     if episode.closed_by is Closing.SUPERSEDED:
         return f": loss discarded, training restarted from step {episode.closed_step}"
     if verdict is None:
-        return " regressed again: training restarted from a step before the recovery"
+        return ": loss reopened, training restarted from a step before the recovery"
     return f" {verdict.word} at step {step}: {reason_text(verdict)}"
 
 
@@ -200,7 +200,7 @@ def _of_blind_spot(report: Report, verdict: Verdict) -> Alert:
         kind=AlertKind.MISSING,
         subject=AlertSubject(kind=SubjectKind.BENCHMARK, name=verdict.benchmark),
         state=AlertState.FIRING if missing else AlertState.RESOLVED,
-        message=f"{verdict.benchmark} is {'' if missing else 'no longer '}missing at step {report.step}: {said}",
+        message=f"{verdict.benchmark}: result {'' if missing else 'no longer '}missing at step {report.step}: {said}",
         command=f"tracker evaluate {shlex.quote(report.checkpoint.uri)}",
         raised_at=report.created_at,
     )

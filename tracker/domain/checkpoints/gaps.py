@@ -42,7 +42,7 @@ class Gaps:
 
     def add_unusable(self, place: Site, readiness: NotYet | Rejected, now: datetime) -> None:
         """Add a folder that stays unusable."""
-        message = f"{place.uri} cannot be evaluated: {readiness.reason}"
+        message = f"{place.uri}: {readiness.reason}"
         self._add(place, code=readiness.code, message=message, hint=readiness.hint, now=now)
 
     def add_vanished(self, place: Site, what: str, now: datetime) -> None:
@@ -60,7 +60,7 @@ class Gaps:
                 known[step] = None
                 if step > self._joined[run_id]:
                     place = _sibling(self._places[run_id], step)
-                    self.add_vanished(place, "was never seen, although the save interval made it due", now)
+                    self.add_vanished(place, "was expected from the save interval but never seen", now)
         self._is_first_look = False
 
     def remember_step(self, place: Site, save_every: int | None, *, was_watched: bool = False) -> None:

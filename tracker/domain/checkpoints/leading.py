@@ -17,6 +17,6 @@ class Leader:
     def sentence(self, run: str) -> str:
         """Return who watches `run`, where and since when."""
         return (
-            f"run {run} ({self.output_dir}) is already watched by process {self.pid} on {self.host} "
+            f"run {run} ({self.output_dir}) is already being watched: process {self.pid} on {self.host}, "
             f"since {self.since.astimezone():%Y-%m-%d %H:%M:%S}"
         )

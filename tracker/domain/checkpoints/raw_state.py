@@ -99,7 +99,7 @@ def check_config(listing: Listing, layout: RawLayout) -> NotYet | Rejected | Non
     if isinstance(found, Broken):
         return not_yet(f"{name} in {raw.config_from} {found.text}", code=found.code, hint=CONFIG_HINT)
     if found is None:
-        where = f", also not in {raw.config_from}" if raw.is_given else ""
+        where = f", and none in {raw.config_from}" if raw.is_given else ""
         return _rejected(f"no {name}{where}", hint=CONFIG_HINT)
     if not _is_certain(name, found, raw):
         reason = f"no {name}, and the one in {raw.config_from} may belong to another model"

@@ -265,7 +265,7 @@ class Watchlist:
             return f"its files had changed within the last {self._options.settle_s:g} s"
         if self._is_bucket:
             return one.trouble or "its upload had only just finished"
-        return one.trouble or "deleted while being pinned"
+        return one.trouble or "pinning was not finished"
 
     def _learn(self, pin: Pin) -> None:
         self._habits[pin.run_id] = self._habits.get(pin.run_id, _UNKNOWN).after(pin.complete)

@@ -13,7 +13,7 @@ import numpy as np
 
 from eval_jobs.errors import ConfigError, Incomparable
 from tracker.domain.compare.bisection import Border, Search
-from tracker.domain.records.display import count_text, names_text
+from tracker.domain.records.display import count_text, names_text, p_value_text
 from tracker.domain.records.types import Baseline, Episode, Measure
 from tracker.domain.regression.blocks import Blocks
 from tracker.domain.regression.detector import Track, jitter_of
@@ -171,10 +171,10 @@ def remarks_on(found: LostBetween) -> tuple[str, ...]:
     """Return what weakens the finding, one sentence each."""
     doubts = []
     if not found.is_sure:
-        doubts.append(f"not significant (p = {found.p_worse:.1g}): the drop is within the noise")
+        doubts.append(f"not significant ({p_value_text(found.p_worse)}): the drop is within the noise")
     if found.odd_steps:
         names = names_text([f"step {step}" for step in found.odd_steps])
-        doubts.append(f"not a single drop: scores at {names} are on the wrong side of the midpoint")
+        doubts.append(f"not one clean drop: scores at {names} are on the wrong side of the midpoint")
     return tuple(doubts)
 
 

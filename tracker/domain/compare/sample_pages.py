@@ -223,7 +223,7 @@ def _name(checkpoint: Checkpoint, benchmark: str, against: Checkpoint | None) ->
         return name
     run = "" if against.run_id == checkpoint.run_id else one_line(against.run_id)
     digest = f":{against.digest[:8]}" if (run, against.step) == ("", checkpoint.step) else ""
-    return f"{name}, changed against {run}@{against.step}{digest}"
+    return f"{name}, changed vs. {run}@{against.step}{digest}"
 
 
 def _titles(result: EvalResult, samples: Sequence[str]) -> dict[str, str]:

@@ -62,8 +62,8 @@ def events_text(events: Sequence[Event]) -> str:
 
 
 def life_text(right: Sequence[bool | None], steps: Sequence[int]) -> str:
-    """Return `wrong at 100 to 200, right at 300 to 600, wrong at 700 to 1000`, the newest stretches of many."""
-    words = {True: "right", False: "wrong", None: "no score"}
+    """Return `incorrect at 100 to 200, correct at 300 to 600`, the newest stretches of many."""
+    words = {True: "correct", False: "incorrect", None: "no score"}
     stretches = []
     for is_right, group in groupby(zip(right, steps, strict=True), key=itemgetter(0)):
         stretches.append(f"{words[is_right]} at {span_text([step for _, step in group])}")

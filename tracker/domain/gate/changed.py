@@ -99,13 +99,13 @@ def _prompted(own: Benchmark, other: Benchmark) -> Benchmark:
 def _asked_like(baseline: EvalResult, candidate: EvalResult) -> EvalResult | str:
     """Return a result with the questions of the candidate's, or why they are not known to be the same."""
     if baseline.left_out or candidate.left_out:
-        return "one side was only partly evaluated, and the selection depends on the prompt"
+        return "one side was only screened, and the prompt determines which samples"
     mine, theirs = dict(_placed(baseline)), dict(_placed(candidate))
     if mine.keys() != theirs.keys():
         return f"the questions differ ({len(mine)} in the baseline, {len(theirs)} in the candidate)"
     other = next((place for place in mine if mine[place].target != theirs[place].target), None)
     if other is not None:
-        return f"question {other[1] + 1} of {other[0]} has a different expected answer"
+        return f"question {other[1] + 1} of subset {other[0]} has a different expected answer"
     samples = (
         replace(sample, sample_id=theirs[place].sample_id, cluster_id=theirs[place].cluster_id)
         for place, sample in mine.items()

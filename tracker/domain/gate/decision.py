@@ -177,7 +177,7 @@ def _undecided(check: BenchmarkCheck, one: ComparedBenchmark) -> BenchmarkCheck:
             check, samples_needed=None, reason=f"{could}; change {signed_text(one.comparison.delta)} is inconclusive"
         )
     if needed is None:
-        more = f"checkpoint-to-checkpoint noise exceeds {score_text(check.min_effect)}"
+        more = f"jitter too large to rule out a loss of {score_text(check.min_effect)}"
     else:
         more = f"about {needed:,} samples required to pass, {one.comparison.n_common:,} available"
         more += " (clustered: the number of clusters counts)" if one.comparison.method == CLUSTERED_T else ""
@@ -212,7 +212,7 @@ def _with_floor(check: BenchmarkCheck, candidate: EvalRecord, rule: BenchmarkRul
         is_worse, side = own.mean > rule.floor, "above"
     if not is_worse:
         return check
-    reason = f"score {score_text(own.mean)} is {side} the limit of {score_text(rule.floor)}"
+    reason = f"score {score_text(own.mean)} is {side} the `floor` of {score_text(rule.floor)}"
     return replace(check, word=GateWord.REGRESSION, reason=reason, samples_needed=None)
 
 
@@ -247,7 +247,7 @@ def _within_limit(candidate: EvalRecord, limit: LatencyLimit, min_coverage: floa
         word = GateWord.MISSING  # the slowest ones may be those that never came
         reason = f"{measured_ms:.1f} ms, but {probe.failed} of {sent} requests failed and were not timed"
     else:
-        word, reason = GateWord.PASS, f"{measured_ms:.1f} ms, within {limit.max_ms:g} ms"
+        word, reason = GateWord.PASS, f"{measured_ms:.1f} ms, limit {limit.max_ms:g} ms"
     return LatencyCheck(limit=limit, word=word, reason=reason, measured_ms=measured_ms)
 
 

@@ -48,7 +48,7 @@ def sheet_of_bench_serve(document: Fields, given: Given) -> Sheet:
         model=model,
         measured_at=_measured_at(document, given),
         probes=(_probe(document, found, requests),),
-        engine=engine_of(document.text("endpoint_type") or document.text("backend") or "not known"),
+        engine=engine_of(document.text("endpoint_type") or document.text("backend") or "unknown"),
         left_out=tuple(
             LeftOut(
                 source=given.source,
@@ -186,16 +186,16 @@ def _load(document: Fields, planned: int) -> ProbeLoad:
     rate = document.optional_number("request_rate")  # `inf`: none
     limit = document.values.get("max_concurrency")
     at_once = limit if isinstance(limit, int) and limit > 0 else planned
-    pace = f"{at_once} at a time" if rate is None else f"{rate:g} per s"
+    pace = f"concurrency {at_once}" if rate is None else f"{rate:g} requests/s"
     if rate is not None and at_once < planned:
-        pace += f", at most {at_once} at a time"
+        pace += f", max concurrency {at_once}"
     burst = document.optional_number("burstiness")
     if burst not in (None, 1.0):
         pace += f", burstiness {burst:g}"
     tokens_in, tokens_out = _tokens(document, "input", planned), _fixed_length(document)
-    length = f"{tokens_out} out" if tokens_out else "as long as the model answers"
+    length = f"{tokens_out} out" if tokens_out else "variable out"
     return ProbeLoad(
-        name=f"{tokens_in} in, {length}, {pace}",
+        name=f"{tokens_in} tokens in, {length}, {pace}",
         requests=planned,
         concurrency=at_once,
         input_tokens=tokens_in,

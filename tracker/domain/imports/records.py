@@ -181,6 +181,6 @@ def _engine(serving: Sequence[Sheet]) -> EngineInfo:
 
 def _conflict(name: str, earlier: Sheet, sheet: Sheet) -> BadData:
     return BadData(
-        f"conflicting results of {name} at step {sheet.step}: settings differ in {earlier.source} and {sheet.source}",
+        f"conflicting results of {name} at step {sheet.step}: {earlier.source} and {sheet.source} differ in settings",
         hint="import them into two runs with --run NAME",
     )

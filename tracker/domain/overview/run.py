@@ -229,7 +229,7 @@ _PHRASES: Mapping[VerdictWord, str] = {
     VerdictWord.INCOMPARABLE: "cannot be compared at step {step}",
     VerdictWord.FORGOTTEN: "{be} forgotten",
     VerdictWord.REGRESSED: "regressed",
-    VerdictWord.SUSPECT: "may be getting worse at step {step}",
+    VerdictWord.SUSPECT: "may be worse at step {step}",
     VerdictWord.RECOVERED: "recovered",
     VerdictWord.IMPROVED: "improved",
 }
@@ -293,9 +293,11 @@ def _nothing_found(group: Sequence[Standing], *, alone: bool, qualifier: str) ->
     if len(counts) == 1:
         words = f"all {_BY_NAME[group[0].word]}"
     if len(group) == 1:
-        return f"no findings in {names_text([group[0].benchmark])}{qualifier} ({_BY_NAME[group[0].word]})"
+        return (
+            f"no significant score change in {names_text([group[0].benchmark])}{qualifier} ({_BY_NAME[group[0].word]})"
+        )
     subject = count_text(len(group), "benchmark" if alone else "other benchmark")
-    return f"no findings in {subject}{qualifier} ({words})"
+    return f"no significant score change in {subject}{qualifier} ({words})"
 
 
 _BY_NAME: Mapping[VerdictWord, str] = {

@@ -72,6 +72,14 @@ def p_text(p: float) -> str:
     return f"{p:.1e}"
 
 
+def p_value_text(p: float) -> str:
+    """Return `p = 0.03` or `p < 1e-12`."""
+    text = p_text(p)
+    if text.startswith("<"):
+        return f"p {text}"
+    return f"p = {text}"
+
+
 def percent_text(share: float) -> str:
     """Return a share in percent, rounded down so that 100 % is only said of all."""
     return f"{math.floor(share * 100 + 1e-9)} %"

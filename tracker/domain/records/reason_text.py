@@ -4,7 +4,7 @@ reason_text(verdict)            # 0.93 -> 0.02 since steps 100-400; lost 182 of 
 latency_reason_text(verdict)    # 8.3 % slower (+7.1 % to +9.5 %) than the reference, step 100
 """
 
-from tracker.domain.records.display import count_text, score_text, steps_text
+from tracker.domain.records.display import count_text, p_text, p_value_text, score_text, steps_text
 from tracker.domain.records.reasons import (
     AgainstHistory,
     AgainstReference,
@@ -85,7 +85,7 @@ _PAIR = 2
 _MEASURES = {
     Measure.SCORE: "",
     Measure.OUTPUT_LENGTH: "output length (share of the token limit): ",
-    Measure.COMPLETENESS: "truncated answers: ",
+    Measure.COMPLETENESS: "share of truncated answers: ",
 }
 
 
@@ -143,7 +143,8 @@ def _compared(verdict: Verdict, reason: Compared) -> str:
     if verdict.word is VerdictWord.RECOVERED:
         return f"{counted}; recovered at {reason.in_a_row} checkpoints in a row"
     if verdict.word is VerdictWord.SUSPECT:
-        return f"{counted}: may be worse (p = {deciding.p_worse:.1g}), not significant at the level of the run"
+        p = p_value_text(deciding.p_worse)
+        return f"{counted}: may be worse ({p}), not significant at the run's significance level"
     return counted
 
 
@@ -162,14 +163,14 @@ def _together(pooled: int) -> str:
 
 def _flips(comparison: Comparison) -> str:
     """Say whom a flip is counted against: where scores still rose, few samples were right at most of many steps."""
-    most = " (right at most of those steps)" if len(comparison.baseline_steps) > _PAIR and comparison.n_lost else ""
+    most = " (correct at most of those steps)" if len(comparison.baseline_steps) > _PAIR and comparison.n_lost else ""
     return f"lost {comparison.n_lost} of {comparison.n_common} samples{most}, gained {comparison.n_gained}"
 
 
 def _compared_means(reason: ComparedMeans) -> str:
     base = steps_text(reason.baseline_steps) + (_BASELINES[Baseline.PEAK] if reason.is_peak else "")
     change = f"{score_text(reason.before)} at {base} -> {score_text(reason.now)}{_together(reason.pooled)}"
-    interval = f"95 % CI of the change {reason.ci_low:+.3f} to {reason.ci_high:+.3f}, p = {reason.p:.1g}"
+    interval = f"95 % CI of the change {reason.ci_low:+.3f} to {reason.ci_high:+.3f}, {p_value_text(reason.p)}"
     chance = "; never above chance" if reason.never_above_chance else ""
     return f"{change}; {interval}, means only (no samples){chance}"
 
@@ -191,7 +192,7 @@ def _latency_text(verdict: LatencyVerdict, reason: LatencyReason) -> str:
 
 def _short_history(earlier: int, needed: int) -> str:
     if not earlier:
-        return "first latency measurement on this machine, engine and load"
+        return "first latency measurement with this machine, engine and load"
     return f"{count_text(earlier, 'comparable earlier checkpoint')}, {needed} required without a reference"
 
 
@@ -214,7 +215,7 @@ def _against_reference(verdict: LatencyVerdict, reason: AgainstReference) -> str
         known = f"{verdict.learned_from} of {reason.learning} checkpoints"
         return f"{text}: noise between engine starts not known yet ({known})"
     if verdict.word is VerdictWord.SUSPECT:
-        return f"{text}: p = {verdict.p_slower:.1g}, not significant at level {verdict.alpha_test:.1g}"
+        return f"{text}: {p_value_text(verdict.p_slower)}, not significant at level {p_text(verdict.alpha_test)}"
     return text + _unseen(verdict)
 
 
@@ -228,7 +229,7 @@ def _against_history(verdict: LatencyVerdict, reason: AgainstHistory) -> str:
 def _latency_change(verdict: LatencyVerdict) -> str:
     ratio, low, high = verdict.ratio or 1.0, verdict.ci_low or 1.0, verdict.ci_high or 1.0
     word = "slower" if ratio >= 1 else "faster"
-    return f"{abs(100 * (ratio - 1)):.1f} % {word} ({_percent(low)} to {_percent(high)})"
+    return f"{abs(100 * (ratio - 1)):.1f} % {word} (95 % CI {_percent(low)} to {_percent(high)})"
 
 
 def _percent(ratio: float) -> str:

@@ -12,7 +12,7 @@ def subject_text(benchmark: str, subset: str, measure: Measure) -> str:
     name = f"{benchmark} / {subset}" if subset else benchmark
     if measure is Measure.SCORE:
         return name
-    return f"{name}, {measure}"
+    return f"{name}, {'truncated answers' if measure is Measure.COMPLETENESS else measure}"
 
 
 def alert_subject_text(subject: AlertSubject) -> str:

@@ -123,7 +123,7 @@ def _evaluate(task: Message, journal: Journal, shared: _Shared, loading: ExitSta
         again = (*journal.doubtful, *lost, *outputs.lost_scores(journal.failures))
         if pause_s is None or not again:
             break
-        log.warning("%s: retrying in %.0f s: %s", journal.name, pause_s, again)
+        log.warning("%s: retrying in %.0f s the samples without a result: %s", journal.name, pause_s, again)
         shared.api.limiter.stopped.wait(pause_s)
         journal.begin_again()
         loading.enter_context(shared.loading)
@@ -172,7 +172,7 @@ def _check_complete(journal: Journal, lost: Sequence[Place]) -> None:
     if lost:
         raise EvaluatorDied(
             f"{len(lost)} of {journal.planned} answers of `{name}` have disappeared from {journal.folder}",
-            hint="check the disk, and whether another program deletes files there; a retry requests them again",
+            hint="check the disk, and whether another program deletes files there; a retry requests the answers again",
         )
 
 
@@ -184,7 +184,7 @@ def _explained(error: BaseException, journal: Journal) -> TrackerError:
     if isinstance(error, ImportError):
         return EvaluateError(f"`{name}` needs a package that is not installed: {error}", hint="install that package")
     if stage == "loading":
-        hint = "set data to a local copy, or check that this machine can reach the dataset hub"
+        hint = "set `data` to a local copy, or check that this machine can reach the dataset hub"
         return BadData(f"cannot load the data of `{name}`: {text}", hint=hint)
     if stage == "configuring" and "not found" in str(error):
         return UnknownBenchmark(f"EvalScope does not know the benchmark of `{name}`: {error}", hint="check its name")

@@ -46,7 +46,7 @@ def run_harness(request: Message, send: Send) -> Message:
     except TrackerError as error:
         message = error_message(error)
     except BaseException as error:  # tasks may call `sys.exit`: our parent would wait for ever
-        log.exception("lm_eval failed")
+        log.exception("lm-eval failed")
         message = error_message(_explained(error, task))
     return message | {"benchmark": task["benchmark"]}
 
@@ -95,4 +95,4 @@ def _explained(error: BaseException, task: Message) -> TrackerError:
             f"`{task['adapter']}` needs a package missing from lm-eval's environment: {error}",
             hint="install it in that environment",
         )
-    return EvaluateError(f"lm_eval failed on `{task['adapter']}`: {text}", hint="read the traceback")
+    return EvaluateError(f"lm-eval failed on `{task['adapter']}`: {text}", hint="read the traceback")

@@ -100,7 +100,7 @@ class Chat(LocalChatCompletion):  # type: ignore[misc]
     def loglikelihood(self, requests: Requests, **_: object) -> NoReturn:
         """Refuse: answers to messages have no likelihoods of a prompt."""
         raise EvaluateError(
-            f"`{self.asking.journal.name}` needs {len(requests)} log-likelihoods, which chat responses do not have",
+            f"`{self.asking.journal.name}` needs {len(requests)} log-likelihoods, which chat completions do not return",
             hint="remove options.chat",
         )
 

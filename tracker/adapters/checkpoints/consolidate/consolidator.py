@@ -94,7 +94,7 @@ class Consolidator:
         except OSError as error:
             raise store_error(error, f"cannot convert {pin.source} to safetensors in {pin.folder}") from error
         log.info(
-            "%s step %d: converted %d tensors of a %s state to safetensors, %s",
+            "%s step %d: converted %d tensors from %s to safetensors, %s",
             pin.run_id,
             pin.step,
             answer["tensors"],
@@ -317,7 +317,7 @@ def _error(pin: Pin, answer: Answer, log_path: Path) -> CheckpointError | StoreE
     if kind == "unreadable":
         return CheckpointUnreadable(what, hint=f"save the checkpoint again; see {log_path}")
     if kind == "missing":
-        return ConsolidationFailed(what, hint=f"install it, or set watch.python to an environment that has it; {again}")
+        return ConsolidationFailed(what, hint=f"install it, or set watch.python to a Python that has it; {again}")
     if kind == "memory" or "SIGKILL" in text:
         return ConsolidationFailed(what, hint=f"check `dmesg` for an out-of-memory kill; {again}")
     return ConsolidationFailed(what, hint=again)

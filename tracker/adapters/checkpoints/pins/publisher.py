@@ -110,4 +110,4 @@ class Publisher:
 def log_gaps(watchlist: Watchlist) -> None:
     """Log the gaps that are new."""
     for gap in watchlist.gaps.unreported():
-        log.warning("%s step %d is not evaluated: %s (%s)", gap.run_id, gap.step, gap.message, gap.hint)
+        log.warning("%s step %d is not evaluated: %s (hint: %s)", gap.run_id, gap.step, gap.message, gap.hint)
