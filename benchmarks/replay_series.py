@@ -27,8 +27,8 @@ from tracker.domain.regression.aggregates import AggregateSeries, aggregate_evid
 from tracker.domain.regression.detector import ErrorBudget, Evidence
 from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.verdicts.aggregate_judge import had_something_to_lose
-from tracker.domain.verdicts.episodes import FORGOTTEN_AFTER
 from tracker.domain.verdicts.hypothesis import Thresholds, losses, word_of
+from tracker.domain.verdicts.incidents import FORGOTTEN_AFTER
 
 FILES = (
     "pythia/pythia_v1_open.csv",

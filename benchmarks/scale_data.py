@@ -144,7 +144,7 @@ def fill_history(engine: Engine, samples_dir: Path, size: Size) -> None:
                     checkpoint=plan.checkpoint,
                     plan_id=plan.id,
                     created_at=at,
-                    episodes=(),
+                    incidents=(),
                 )
             )
 

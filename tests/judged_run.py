@@ -14,7 +14,7 @@ from tracker.domain.records.types import (
     Baseline,
     Closing,
     Comparison,
-    Episode,
+    Incident,
     LatencyMethod,
     LatencyMetric,
     LatencyVerdict,
@@ -45,12 +45,12 @@ def judged_run(*, subset: str = "history", reason: str = "the data mix changed o
     return replace(
         run,
         reports=tuple(_told(report, subset) for report in run.reports),
-        episodes=(
-            _episode("facts", 700, 700, forgotten=True),
-            replace(_episode("sums", 800, 700), measure=Measure.OUTPUT_LENGTH),
-            replace(_episode("trivia", 700, 600), subset=subset),
-            replace(_episode("sums", 700, 700), closed_step=800, closed_by=Closing.ACCEPTED),
-            replace(_episode("trivia", 500, 400), closed_step=1000, closed_by=Closing.RECOVERED, last_step=800),
+        incidents=(
+            _incident("facts", 700, 700, forgotten=True),
+            replace(_incident("sums", 800, 700), measure=Measure.OUTPUT_LENGTH),
+            replace(_incident("trivia", 700, 600), subset=subset),
+            replace(_incident("sums", 700, 700), closed_step=800, closed_by=Closing.ACCEPTED),
+            replace(_incident("trivia", 500, 400), closed_step=1000, closed_by=Closing.RECOVERED, last_step=800),
         ),
         acceptances=(_accepted("sums", 800, 700, reason), _accepted("reversal", 300, 300, reason)),
     )
@@ -59,8 +59,8 @@ def judged_run(*, subset: str = "history", reason: str = "the data mix changed o
 # --- private
 
 
-def _episode(benchmark: str, opened: int, onset: int, *, forgotten: bool = False) -> Episode:
-    return Episode(
+def _incident(benchmark: str, opened: int, onset: int, *, forgotten: bool = False) -> Incident:
+    return Incident(
         run_id=RUN,
         suite="skills",
         benchmark=benchmark,

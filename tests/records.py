@@ -35,7 +35,7 @@ from eval_jobs.types import (
     Suite,
 )
 from tests.verdicts import reports_of
-from tracker.domain.records.types import Acceptance, CurvePoint, Episode, Gap, Phase, Report
+from tracker.domain.records.types import Acceptance, CurvePoint, Gap, Incident, Phase, Report
 from tracker.domain.scores.run_scores import RunScores, scores_of
 from tracker.domain.scores.sample_columns import columns_of
 
@@ -67,7 +67,7 @@ class RecordedRun:
     run_id: str
     records: tuple[EvalRecord, ...]
     reports: tuple[Report, ...]
-    episodes: tuple[Episode, ...] = ()
+    incidents: tuple[Incident, ...] = ()
     acceptances: tuple[Acceptance, ...] = ()
     gaps: tuple[Gap, ...] = ()
     curves: tuple[CurvePoint, ...] = ()

@@ -29,8 +29,8 @@ def sources_of(run: RecordedRun, policy: Policy | None = None) -> Sources:
         history.append_report(report)
     for gap in run.gaps:
         history.append_gap(gap)
-    for episode in run.episodes:
-        history.append_episode(episode)
+    for incident in run.incidents:
+        history.append_incident(incident)
     for acceptance in run.acceptances:
         history.append_acceptance(acceptance)
     return Sources(
@@ -73,7 +73,9 @@ def run_data(run: RecordedRun, *, unfinished: int = 0) -> RunData:
         run_id=run.run_id,
         records=newest_records(map(without_samples, run.records)),
         scores=scores,
-        conclusions=Conclusions(reports=run.reports, gaps=run.gaps, episodes=run.episodes, acceptances=run.acceptances),
+        conclusions=Conclusions(
+            reports=run.reports, gaps=run.gaps, incidents=run.incidents, acceptances=run.acceptances
+        ),
         training=Training(curves=run.curves, phases=run.phases),
         texts=full,
         ledger=with_texts(ledger, lambda plan_id, _: full.get(plan_id)),

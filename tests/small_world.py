@@ -138,7 +138,7 @@ def left(home: Path) -> dict[str, Any]:
     found: dict[str, Any] = {
         "records": sorted(_timeless(record, home) for record in records),
         "reports": sorted(_timeless(report, home) for report in history.reports(RUN)),
-        "episodes": sorted(_timeless(episode, home) for episode in history.episodes(RUN)),
+        "incidents": sorted(_timeless(incident, home) for incident in history.incidents(RUN)),
         "calibrations": sorted(_timeless(calibration, home) for calibration in history.calibrations()),
         "gaps": sorted(_timeless(gap, home) for gap in history.gaps(RUN)),
         "alerts": sorted(_timeless(alert, home) for alert in history.open_alerts(RUN)),

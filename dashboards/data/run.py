@@ -12,7 +12,7 @@ from tracker.domain.records.alerts import Alert
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.calibration import Calibration, Repetition
 from tracker.domain.records.tracking import Champion
-from tracker.domain.records.types import Acceptance, CurvePoint, Episode, Gap, Phase, Report
+from tracker.domain.records.types import Acceptance, CurvePoint, Gap, Incident, Phase, Report
 from tracker.domain.scores.pairing import served_alike
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.sweeps.board import Board
@@ -24,7 +24,7 @@ class Conclusions:
 
     reports: tuple[Report, ...]
     gaps: tuple[Gap, ...] = ()
-    episodes: tuple[Episode, ...] = ()
+    incidents: tuple[Incident, ...] = ()
     acceptances: tuple[Acceptance, ...] = ()
     alerts: tuple[Alert, ...] = ()
     """Those that are firing."""

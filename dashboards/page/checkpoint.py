@@ -63,7 +63,7 @@ def _own(record: EvalRecord, report: Report, whole: EvalRecord, sources: Sources
         run_id=report.run_id,
         records=(record,),
         scores=RunScores(run_id=report.run_id, series={}),
-        conclusions=Conclusions(reports=(report,), episodes=report.episodes),
+        conclusions=Conclusions(reports=(report,), incidents=report.incidents),
         texts={record.plan.id: whole},
         repetitions=newest_repetitions((record,), calibrations, min_effect=min_effect),
         made_at=now,

@@ -165,7 +165,7 @@ def _conclusions(run_id: str, sources: Sources, champions: tuple[Champion, ...])
     return Conclusions(
         reports=reports,
         gaps=open_gaps(reports, history.gaps(run_id)),
-        episodes=history.episodes(run_id),
+        incidents=history.incidents(run_id),
         acceptances=history.acceptances(run_id),
         alerts=history.open_alerts(run_id),
         champions=champions,

@@ -109,7 +109,7 @@ def build_checkpoint_view(data: CheckpointData) -> CheckpointView:
         before_step=None if data.before is None else data.before.plan.checkpoint.step,
         conclusions=ConclusionsView(
             findings=finding_rows(view),
-            episodes=loss_rows(own.conclusions.episodes, ()),
+            incidents=loss_rows(own.conclusions.incidents, ()),
             evidence=evidence(view, found, own.repetitions),
         ),
         changes=changes_of_views(data.views, [one.benchmark for one in found]),

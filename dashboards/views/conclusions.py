@@ -1,7 +1,7 @@
 """What was concluded: evidence for the newest verdicts, findings besides the scores, losses over time. Pure.
 
 rows = finding_rows(view)                      # one for each subject, the newest first
-rows = loss_rows(data.episodes, acceptances)   # what lasts first, then the newest first
+rows = loss_rows(data.incidents, acceptances)   # what lasts first, then the newest first
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from tracker.domain.overview.run import URGENCY, Overview
 from tracker.domain.records.display import count_text, one_line
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.subjects import subject_text
-from tracker.domain.records.types import Acceptance, Closing, Episode, Verdict, VerdictWord
+from tracker.domain.records.types import Acceptance, Closing, Incident, Verdict, VerdictWord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class ConclusionsView:
     """What both pages show of it."""
 
     findings: tuple[FindingRow, ...]
-    episodes: tuple[LossRow, ...]
+    incidents: tuple[LossRow, ...]
     evidence: tuple[EvidenceView, ...]
 
 
@@ -64,15 +64,15 @@ def finding_rows(view: Overview) -> tuple[FindingRow, ...]:
     return tuple(_finding(name, found) for name, found in ranked)
 
 
-def loss_rows(episodes: Iterable[Episode], acceptances: Iterable[Acceptance]) -> tuple[LossRow, ...]:
+def loss_rows(incidents: Iterable[Incident], acceptances: Iterable[Acceptance]) -> tuple[LossRow, ...]:
     """Return every loss and every accepted level of a run."""
     by_place: dict[tuple[str, int | None], Acceptance] = {(a.benchmark, a.step): a for a in acceptances}
     rows: list[LossRow] = []
     covered = set()
-    for episode in episodes:
-        place = episode.benchmark, episode.closed_step
-        rows.append(_loss(episode, by_place))
-        if episode.closed_by is Closing.ACCEPTED:
+    for incident in incidents:
+        place = incident.benchmark, incident.closed_step
+        rows.append(_loss(incident, by_place))
+        if incident.closed_by is Closing.ACCEPTED:
             covered.add(place)
     rows += [_level(accepted) for place, accepted in by_place.items() if place not in covered]
     return tuple(sorted(rows, key=lambda row: (not row.lasts, -row.onset, row.subject)))
@@ -101,28 +101,28 @@ def _finding(name: str, found: list[tuple[int, Verdict]]) -> FindingRow:
 # --- private: losses over time
 
 
-def _loss(episode: Episode, accepted: Mapping[tuple[str, int | None], Acceptance]) -> LossRow:
+def _loss(incident: Incident, accepted: Mapping[tuple[str, int | None], Acceptance]) -> LossRow:
     return LossRow(
-        subject=one_line(subject_text(episode.benchmark, episode.subset, episode.measure)),
-        badge=badge(VerdictWord.FORGOTTEN if episode.forgotten else VerdictWord.REGRESSED),
-        onset=episode.onset_step,
-        opened=episode.opened_step,
-        lasts=episode.closed_step is None,
-        ended=_end(episode, accepted.get((episode.benchmark, episode.closed_step))),
+        subject=one_line(subject_text(incident.benchmark, incident.subset, incident.measure)),
+        badge=badge(VerdictWord.FORGOTTEN if incident.forgotten else VerdictWord.REGRESSED),
+        onset=incident.onset_step,
+        opened=incident.opened_step,
+        lasts=incident.closed_step is None,
+        ended=_end(incident, accepted.get((incident.benchmark, incident.closed_step))),
     )
 
 
-def _end(episode: Episode, acceptance: Acceptance | None) -> str:
-    if episode.closed_step is None:
+def _end(incident: Incident, acceptance: Acceptance | None) -> str:
+    if incident.closed_step is None:
         return "open"
-    if episode.closed_by is Closing.ACCEPTED:
+    if incident.closed_by is Closing.ACCEPTED:
         if acceptance is None:
-            return f"accepted at step {episode.closed_step}"
+            return f"accepted at step {incident.closed_step}"
         return _accepted(acceptance)
-    if episode.closed_by is Closing.SUPERSEDED:
-        return f"discarded when training restarted from step {episode.closed_step}"
-    below = "" if episode.last_step is None else f", last below the baseline at step {episode.last_step}"
-    return f"recovered at step {episode.closed_step}{below}"
+    if incident.closed_by is Closing.SUPERSEDED:
+        return f"discarded when training restarted from step {incident.closed_step}"
+    below = "" if incident.last_step is None else f", last below the baseline at step {incident.last_step}"
+    return f"recovered at step {incident.closed_step}{below}"
 
 
 def _level(acceptance: Acceptance) -> LossRow:

@@ -75,7 +75,7 @@ def advice_text(run_id: str, found: Sequence[Standing], champions: Iterable[Cham
 
 def glance(known: Conclusions) -> tuple[GlanceRow, ...]:
     """Return the best checkpoint, what is lost and lasts, and the alerts that are open."""
-    lasting = [f"{row.subject} since step {row.onset}" for row in loss_rows(known.episodes, ()) if row.lasts]
+    lasting = [f"{row.subject} since step {row.onset}" for row in loss_rows(known.incidents, ()) if row.lasts]
     alerts = [one_line(alert.message) for alert in known.alerts]
     return (
         GlanceRow(name="Best checkpoint", lines=_best(known), is_bad=False),

@@ -122,7 +122,7 @@ def build_view(data: RunData, pages: Mapping[int, str] = MappingProxyType({})) -
         table=verdict_table(view, found, pages),
         conclusions=ConclusionsView(
             findings=finding_rows(view),
-            episodes=loss_rows(known.episodes, known.acceptances),
+            incidents=loss_rows(known.incidents, known.acceptances),
             evidence=evidence(view, found, data.repetitions),
         ),
         forgetting=_forgetting(data, view),

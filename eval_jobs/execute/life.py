@@ -34,7 +34,7 @@ class Life:
     """One process that is there, and the last sign that it gave."""
 
     pid: int
-    doing: str
+    activity: str
     age_s: float
     """Of the sign. Time in which the machine itself slept does not count."""
 
@@ -63,7 +63,7 @@ class SignOfLife:
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
 
-    def give(self, doing: str) -> None:
+    def give(self, activity: str) -> None:
         """Say that this process goes round, and what it does."""
         now_s = self._clock.monotonic_s()
         with self._lock:
@@ -72,7 +72,7 @@ class SignOfLife:
             self._given_s = now_s
             with suppress(OSError):  # a disk that is full ends no evaluation
                 new = self._path.with_suffix(".new")
-                new.write_text(json.dumps({"at_s": now_s, "doing": doing}), encoding="utf-8")
+                new.write_text(json.dumps({"at_s": now_s, "activity": activity}), encoding="utf-8")
                 new.replace(self._path)
 
 
@@ -97,4 +97,4 @@ def _lives(work_dir: Path, kind: str, clock: Clock) -> Iterator[Life]:
             continue
         with suppress(FileNotFoundError):  # it ends at this moment
             said = json.loads(path.read_text(encoding="utf-8"))
-            yield Life(pid=int(name["pid"]), doing=said["doing"], age_s=clock.monotonic_s() - said["at_s"])
+            yield Life(pid=int(name["pid"]), activity=said["activity"], age_s=clock.monotonic_s() - said["at_s"])

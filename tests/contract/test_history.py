@@ -14,7 +14,7 @@ from tests.records import RUN, forgetting_run, without_samples
 from tests.score_tables import table_of, table_of_records
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.outlines import outline_of, outlined
-from tracker.domain.records.types import Acceptance, Closing, Episode, Measure
+from tracker.domain.records.types import Acceptance, Closing, Incident, Measure
 from tracker.ports import History
 
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
@@ -54,7 +54,9 @@ def alert(fingerprint: str, state: AlertState = AlertState.FIRING, step: int = 1
     )
 
 
-EPISODE = Episode(run_id=RUN, suite="skills", benchmark="sums", opened_step=200, opened_digest="of it", onset_step=100)
+INCIDENT = Incident(
+    run_id=RUN, suite="skills", benchmark="sums", opened_step=200, opened_digest="of it", onset_step=100
+)
 ACCEPTANCE = Acceptance(
     run_id=RUN, step=200, benchmark="sums", from_step=100, reason="new data \u2192 new level", accepted_at=NOW
 )
@@ -77,7 +79,7 @@ def test_a_new_history_is_empty(history: History) -> None:
     assert history.runs() == ()
     assert history.records(RUN) == ()
     assert history.scores(RUN).series == {}
-    assert history.episodes(RUN) == ()
+    assert history.incidents(RUN) == ()
     assert history.acceptances(RUN) == ()
     assert history.reports(RUN) == ()
     assert history.gaps(RUN) == ()
@@ -292,34 +294,34 @@ def test_the_same_plan_again_replaces_its_report(history: History) -> None:
     assert history.report("nothing") is None
 
 
-def test_an_accepted_episode_stays_accepted(reopen: ReopenHistory) -> None:
-    accepted = replace(EPISODE, closed_step=EPISODE.opened_step, closed_by=Closing.ACCEPTED)
-    for episode in (EPISODE, accepted, replace(EPISODE, forgotten=True)):
-        reopen().append_episode(episode)
-    assert reopen().episodes(RUN) == (accepted,)
+def test_an_accepted_incident_stays_accepted(reopen: ReopenHistory) -> None:
+    accepted = replace(INCIDENT, closed_step=INCIDENT.opened_step, closed_by=Closing.ACCEPTED)
+    for incident in (INCIDENT, accepted, replace(INCIDENT, forgotten=True)):
+        reopen().append_incident(incident)
+    assert reopen().incidents(RUN) == (accepted,)
 
 
-def test_episodes_are_ordered_by_their_opening_and_their_names(reopen: ReopenHistory) -> None:
-    later = replace(EPISODE, opened_step=1000, measure=Measure.OUTPUT_LENGTH, forgotten=True)
-    facts = replace(EPISODE, benchmark="facts", subset="\u5386\u53f2" * 2000)
-    part = replace(EPISODE, subset="a", closed_step=300, closed_by=Closing.RECOVERED)
-    for episode in (later, part, EPISODE, facts, replace(EPISODE, run_id="other")):
-        reopen().append_episode(episode)
-    assert reopen().episodes(RUN) == (facts, EPISODE, part, later)
+def test_incidents_are_ordered_by_their_opening_and_their_names(reopen: ReopenHistory) -> None:
+    later = replace(INCIDENT, opened_step=1000, measure=Measure.OUTPUT_LENGTH, forgotten=True)
+    facts = replace(INCIDENT, benchmark="facts", subset="\u5386\u53f2" * 2000)
+    part = replace(INCIDENT, subset="a", closed_step=300, closed_by=Closing.RECOVERED)
+    for incident in (later, part, INCIDENT, facts, replace(INCIDENT, run_id="other")):
+        reopen().append_incident(incident)
+    assert reopen().incidents(RUN) == (facts, INCIDENT, part, later)
 
 
-def test_an_episode_is_replaced_under_everything_that_it_is_known_by(reopen: ReopenHistory) -> None:
+def test_an_incident_is_replaced_under_everything_that_it_is_known_by(reopen: ReopenHistory) -> None:
     others = (
-        replace(EPISODE, suite="full"),
-        replace(EPISODE, measure=Measure.COMPLETENESS),
-        replace(EPISODE, opened_step=201),
+        replace(INCIDENT, suite="full"),
+        replace(INCIDENT, measure=Measure.COMPLETENESS),
+        replace(INCIDENT, opened_step=201),
     )
-    for episode in (EPISODE, *others):
-        reopen().append_episode(episode)
-    assert set(reopen().episodes(RUN)) == {EPISODE, *others}
-    closed = replace(EPISODE, onset_step=150, forgotten=True, closed_step=400, closed_by=Closing.ACCEPTED)
-    reopen().append_episode(closed)
-    assert set(reopen().episodes(RUN)) == {closed, *others}
+    for incident in (INCIDENT, *others):
+        reopen().append_incident(incident)
+    assert set(reopen().incidents(RUN)) == {INCIDENT, *others}
+    closed = replace(INCIDENT, onset_step=150, forgotten=True, closed_step=400, closed_by=Closing.ACCEPTED)
+    reopen().append_incident(closed)
+    assert set(reopen().incidents(RUN)) == {closed, *others}
 
 
 def test_an_acceptance_is_replaced_by_the_same_again(reopen: ReopenHistory) -> None:

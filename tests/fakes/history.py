@@ -8,7 +8,7 @@ from tests.records import without_samples
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.outlines import outlined
-from tracker.domain.records.types import Acceptance, Closing, Episode, Gap, Measure, Report
+from tracker.domain.records.types import Acceptance, Closing, Gap, Incident, Measure, Report
 from tracker.domain.scores.run_scores import RunScores, with_record
 from tracker.domain.scores.sample_columns import columns_of
 
@@ -19,7 +19,7 @@ class FakeHistory:
     def __init__(self) -> None:
         self._records: dict[str, EvalRecord] = {}
         self._reports: dict[str, Report] = {}
-        self._episodes: dict[tuple[str, str, str, str, Measure, int], Episode] = {}
+        self._incidents: dict[tuple[str, str, str, str, Measure, int], Incident] = {}
         self._acceptances: dict[tuple[str, int, str], Acceptance] = {}
         self._calibrations: dict[str, Calibration] = {}
         self._gaps: dict[tuple[str, int, str], Gap] = {}
@@ -83,15 +83,15 @@ class FakeHistory:
     def outlines(self, run_id: str) -> tuple[Report, ...]:
         return outlined(self.reports(run_id))
 
-    def append_episode(self, episode: Episode) -> None:
-        e = episode
+    def append_incident(self, incident: Incident) -> None:
+        e = incident
         key = (e.run_id, e.suite, e.benchmark, e.subset, e.measure, e.opened_step)
-        known = self._episodes.get(key)
+        known = self._incidents.get(key)
         if known is None or known.closed_by is not Closing.ACCEPTED or e.closed_by is Closing.ACCEPTED:
-            self._episodes[key] = e
+            self._incidents[key] = e
 
-    def episodes(self, run_id: str) -> tuple[Episode, ...]:
-        found = [e for e in self._episodes.values() if e.run_id == run_id]
+    def incidents(self, run_id: str) -> tuple[Incident, ...]:
+        found = [e for e in self._incidents.values() if e.run_id == run_id]
         return tuple(sorted(found, key=lambda e: (e.opened_step, e.benchmark, e.subset, e.suite, e.measure)))
 
     def append_acceptance(self, acceptance: Acceptance) -> None:

@@ -70,8 +70,8 @@ def site(tmp_path: Path) -> Iterator[Site]:
     for record, report in zip(RUN.records, RUN.reports, strict=True):
         history.append(record)
         history.append_report(report)
-    for episode in RUN.episodes:
-        history.append_episode(episode)
+    for incident in RUN.incidents:
+        history.append_incident(incident)
     engine.dispose()
     with ChatService(FeishuRules(secret=SECRET)) as team, ChatService(SlackRules()) as others:
         (tmp_path / "feishu_url").write_text(team.url)
@@ -197,10 +197,10 @@ def test_a_silence_that_cannot_be_meant_is_refused(site: Site, arguments: tuple[
 
 def test_accepting_a_level_tells_that_the_loss_is_over(site: Site) -> None:
     project = Project(load_config(site.folder / "tracker.toml"))
-    (episode,) = [e for e in project.history.episodes(RUN.run_id) if e.benchmark == "facts" and e.closed_step is None]
+    (incident,) = [e for e in project.history.incidents(RUN.run_id) if e.benchmark == "facts" and e.closed_step is None]
     report = next(r for r in RUN.reports if r.step == 1000)
     project.database.dispose()
-    (alert,) = loss_alerts(replace(report, episodes=(episode,)), ())
+    (alert,) = loss_alerts(replace(report, incidents=(incident,)), ())
     site.raise_alert(alert)
     tracker(site.folder, "accept", "1000", "facts", "--reason", "the mix changed on purpose")
     told = [json.dumps(asked.json(), ensure_ascii=False) for asked in site.others.taken]

@@ -50,10 +50,10 @@ def until(code: int, project: Path, kind: str, *options: str) -> str:
 def test_whoever_goes_on_is_healthy_and_whoever_is_stopped_or_killed_is_not(project: Path) -> None:
     with running(project, "watch", "--workers", "0") as watcher, running(project, "worker") as worker:
         both = {"watch": (watcher, "watching"), "worker": (worker, "waiting for plans")}
-        for kind, (process, doing) in both.items():
-            assert until(0, project, kind).startswith(f"{kind} {process.pid}: {doing} (")
+        for kind, (process, activity) in both.items():
+            assert until(0, project, kind).startswith(f"{kind} {process.pid}: {activity} (")
             (life,) = result_of(tracker(project, "health", kind, "--json"))
-            assert (life["pid"], life["doing"]) == (process.pid, doing)
+            assert (life["pid"], life["activity"]) == (process.pid, activity)
             process.send_signal(signal.SIGSTOP)
         for kind, (process, _) in both.items():
             said = until(4, project, kind, *STRICT)

@@ -187,8 +187,8 @@ def test_an_import_that_was_killed_is_finished_by_the_next(
     write_project(whole, "http://localhost:9/v1", rows=1)
     tracker(whole, "import", str(folder))
     assert words(home, "copa") == words(whole, "copa")
-    episodes = [open_project(place / "tracker.toml").history.episodes("r") for place in (home, whole)]
-    assert episodes[0] == episodes[1] != ()
+    incidents = [open_project(place / "tracker.toml").history.incidents("r") for place in (home, whole)]
+    assert incidents[0] == incidents[1] != ()
 
 
 def _some_reports(home: Path) -> bool:

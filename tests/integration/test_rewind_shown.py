@@ -72,11 +72,11 @@ def test_the_newest_is_what_a_step_means_and_the_older_is_reachable(world: World
 
 def test_losses_and_alerts_of_the_branch_that_was_left_end_in_the_database(world: World, history: SqlHistory) -> None:
     reviewed(world, *first_try())
-    assert [e.closed_by for e in history.episodes("run")] == [None]
+    assert [e.closed_by for e in history.incidents("run")] == [None]
     assert [a.state for a in history.open_alerts("run")] == [AlertState.FIRING]
     reviewed(world, *again([1200], GOOD))
-    assert [e.closed_by for e in history.episodes("run")] == [Closing.SUPERSEDED]
+    assert [e.closed_by for e in history.incidents("run")] == [Closing.SUPERSEDED]
     assert history.open_alerts("run") == ()
     reviewed(world, *tried("b", [1300], BAD, minute=110))
-    assert [e.closed_by for e in history.episodes("run")] == [None]
+    assert [e.closed_by for e in history.incidents("run")] == [None]
     assert len(history.open_alerts("run")) == 1

@@ -46,8 +46,8 @@ def review(world: World, record: EvalRecord, now: datetime) -> Report:
 
 def store_conclusion(report: Report, history: RunHistory) -> None:
     """Store what was concluded of a record that is in the history."""
-    for episode in report.episodes:  # keyed by what opened it: a crash in between repeats it, harmlessly
-        history.append_episode(episode)
+    for incident in report.incidents:  # keyed by what opened it: a crash in between repeats it, harmlessly
+        history.append_incident(incident)
     history.append_report(report)
 
 
@@ -76,8 +76,8 @@ def rejudge(world: World, later: Sequence[EvalRecord], run_context: RunContext, 
         if before is None:
             continue  # its own review comes
         report = rejudged(before, judge(record, scores, run_context, world.policy, now=now))
-        for episode in report.episodes:
-            world.history.append_episode(episode)
+        for incident in report.incidents:
+            world.history.append_incident(incident)
         ask_rest(world, record, report, run_context, now)
         has_changed = words_by_benchmark(report) != words_by_benchmark(before)
         if has_changed and (full := world.history.record(record.plan.id)) is not None:
@@ -91,7 +91,7 @@ def rejudge(world: World, later: Sequence[EvalRecord], run_context: RunContext, 
 def recall(history: RunHistory, run_id: str, policy: Policy) -> RunContext:
     """Return what is known of a run beside its scores."""
     return RunContext(
-        episodes=history.episodes(run_id),
+        incidents=history.incidents(run_id),
         acceptances=history.acceptances(run_id),
         pinned=None if policy.pinned is None else history.scores(policy.pinned.run_id),
         records=history.records(run_id),

@@ -6,7 +6,7 @@ from typing import Protocol
 from eval_jobs.types import EvalRecord
 from tracker.domain.records.alerts import Alert
 from tracker.domain.records.calibration import Calibration
-from tracker.domain.records.types import Acceptance, Episode, Gap, Measure, Report
+from tracker.domain.records.types import Acceptance, Gap, Incident, Measure, Report
 from tracker.domain.scores.run_scores import RunScores
 
 
@@ -68,17 +68,17 @@ class ReportStore(Protocol):
         """Return what `records.outlines.outlined` makes of the run's reports, without reading them all."""
 
 
-class EpisodeStore(Protocol):
+class IncidentStore(Protocol):
     """Losses of a run over time, and the levels that somebody accepted. Appending is idempotent."""
 
-    def append_episode(self, episode: Episode) -> None:
-        """Store an episode; one of the same run, suite, benchmark, subset, measure and opened_step is replaced.
+    def append_incident(self, incident: Incident) -> None:
+        """Store an incident; one of the same run, suite, benchmark, subset, measure and opened_step is replaced.
 
         One that somebody accepted stays accepted: a checkpoint that was judged meanwhile did not know it.
         """
 
-    def episodes(self, run_id: str) -> tuple[Episode, ...]:
-        """Return the run's episodes, open and closed, ordered by (opened_step, benchmark, subset)."""
+    def incidents(self, run_id: str) -> tuple[Incident, ...]:
+        """Return the run's incidents, open and closed, ordered by (opened_step, benchmark, subset)."""
 
     def append_acceptance(self, acceptance: Acceptance) -> None:
         """Store an acceptance; one of the same run, step and benchmark is replaced."""
@@ -121,7 +121,7 @@ class MeasurementStore(RecordStore, CalibrationStore, Protocol):
     """What was measured, and what measuring it again would change."""
 
 
-class RunHistory(MeasurementStore, ReportStore, EpisodeStore, GapStore, AlertStore, Protocol):
+class RunHistory(MeasurementStore, ReportStore, IncidentStore, GapStore, AlertStore, Protocol):
     """Everything that was ever measured and concluded: for judging, and for showing it."""
 
 

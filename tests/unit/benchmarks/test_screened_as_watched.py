@@ -38,7 +38,7 @@ class Watched(Bench):
 
     def first_alarms(self) -> set[tuple[int, str]]:
         """Return at which checkpoint of which benchmark a loss was told."""
-        return {(place_of(e.opened_step), e.benchmark) for e in self.fakes.history.episodes(RUN)}
+        return {(place_of(e.opened_step), e.benchmark) for e in self.fakes.history.incidents(RUN)}
 
     def asked_before(self) -> int:
         """Return how many parts a suspicious whole result has asked of checkpoints before it."""

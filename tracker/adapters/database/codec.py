@@ -10,13 +10,13 @@ from eval_jobs.codec import from_document, to_document
 from eval_jobs.types import Checkpoint, CheckpointFormat
 from tracker.domain.records.alerts import Alert, Silence
 from tracker.domain.records.calibration import Calibration
-from tracker.domain.records.types import Acceptance, Episode, Gap, Report, Screened, Verdict, VerdictWord
+from tracker.domain.records.types import Acceptance, Gap, Incident, Report, Screened, Verdict, VerdictWord
 from tracker.domain.sweeps.types import Turn
 
-Document = Report | Episode | Acceptance | Calibration | Gap | Alert | Silence | Turn
-Kind = TypeVar("Kind", Report, Episode, Acceptance, Calibration, Gap, Alert, Silence, Turn)
+Document = Report | Incident | Acceptance | Calibration | Gap | Alert | Silence | Turn
+Kind = TypeVar("Kind", Report, Incident, Acceptance, Calibration, Gap, Alert, Silence, Turn)
 
-_KINDS: tuple[type[Document], ...] = (Report, Episode, Acceptance, Calibration, Gap, Alert, Silence, Turn)
+_KINDS: tuple[type[Document], ...] = (Report, Incident, Acceptance, Calibration, Gap, Alert, Silence, Turn)
 _ADAPTERS: dict[type[Document], TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in _KINDS}
 
 

@@ -24,8 +24,8 @@ from tracker.adapters.history.tables_sql import (
     ACCEPTANCES,
     ALERTS,
     CALIBRATIONS,
-    EPISODES,
     GAPS,
+    INCIDENTS,
     OUTLINES,
     RECORDS,
     REPORTS,
@@ -35,7 +35,7 @@ from tracker.adapters.samples.packed_parquet import SampleFiles, pack
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.outlines import newest_of_benchmarks, without_samples
-from tracker.domain.records.types import Acceptance, Closing, Episode, Gap, Measure, Report
+from tracker.domain.records.types import Acceptance, Closing, Gap, Incident, Measure, Report
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.sample_columns import SampleColumns
 
@@ -167,28 +167,28 @@ class SqlHistory:
             whole = {report.plan_id: report for report in _reports(connection, newest_of_benchmarks(drafts))}
         return tuple(whole.get(draft.plan_id, draft) for draft in drafts)
 
-    def append_episode(self, episode: Episode) -> None:
-        """Store an episode; see `ports.History`."""
-        e = episode
+    def append_incident(self, incident: Incident) -> None:
+        """Store an incident; see `ports.History`."""
+        e = incident
         row = {
             "key": content_hash([e.run_id, e.suite, e.benchmark, e.subset, e.measure, e.opened_step]),
             "run_id": e.run_id,
             "opened_step": e.opened_step,
-            "episode": to_json(e),
+            "incident": to_json(e),
         }
         with transaction(self._engine) as connection:
             # Changed, to what it is: whoever accepts it at this moment comes before or after.
-            held = update(EPISODES).where(EPISODES.c.key == row["key"]).values(run_id=e.run_id)
-            known = connection.scalar(held.returning(EPISODES.c.episode))
-            stays = known is not None and from_json(Episode, known).closed_by is Closing.ACCEPTED
+            held = update(INCIDENTS).where(INCIDENTS.c.key == row["key"]).values(run_id=e.run_id)
+            known = connection.scalar(held.returning(INCIDENTS.c.incident))
+            stays = known is not None and from_json(Incident, known).closed_by is Closing.ACCEPTED
             if not stays or e.closed_by is Closing.ACCEPTED:
-                _put(connection, EPISODES, row)
+                _put(connection, INCIDENTS, row)
 
-    def episodes(self, run_id: str) -> tuple[Episode, ...]:
-        """Return the run's episodes; see `ports.History`."""
-        texts = self._texts(select(EPISODES.c.episode).where(EPISODES.c.run_id == run_id))
+    def incidents(self, run_id: str) -> tuple[Incident, ...]:
+        """Return the run's incidents; see `ports.History`."""
+        texts = self._texts(select(INCIDENTS.c.incident).where(INCIDENTS.c.run_id == run_id))
         # Sorted here: databases order names each in their own way.
-        found = (from_json(Episode, text) for text in texts)
+        found = (from_json(Incident, text) for text in texts)
         return tuple(sorted(found, key=lambda e: (e.opened_step, e.benchmark, e.subset, e.suite, e.measure)))
 
     def append_acceptance(self, acceptance: Acceptance) -> None:

@@ -34,15 +34,15 @@ OUTLINES = Table(
     Column("plan_id", String(64), primary_key=True),
     Column("outline", Text, nullable=False),
 )
-EPISODES = Table(
-    "history_episodes",
+INCIDENTS = Table(
+    "history_incidents",
     METADATA,
     # A hash: names of benchmarks and subsets may be longer than an index can hold.
     Column("key", String(64), primary_key=True),
     Column("run_id", Text, nullable=False),
     Column("opened_step", BigInteger, nullable=False),
-    Column("episode", Text, nullable=False),
-    Index("history_episodes_by_run", "run_id", "opened_step"),
+    Column("incident", Text, nullable=False),
+    Index("history_incidents_by_run", "run_id", "opened_step"),
 )
 ACCEPTANCES = Table(
     "history_acceptances",

@@ -5,9 +5,9 @@ from datetime import datetime
 
 from tracker.app.steps.alerting import AlertDispatcher
 from tracker.domain.alerts.rules import alert_of_acceptance
-from tracker.domain.records.types import Acceptance, Closing, Episode
-from tracker.domain.verdicts.episodes import accepted
-from tracker.ports import EpisodeStore
+from tracker.domain.records.types import Acceptance, Closing, Incident
+from tracker.domain.verdicts.incidents import accepted
+from tracker.ports import IncidentStore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,14 +20,14 @@ class AcceptedLevel:
     reason: str
 
 
-def accept(history: EpisodeStore, dispatcher: AlertDispatcher, level: AcceptedLevel, *, now: datetime) -> Acceptance:
+def accept(history: IncidentStore, dispatcher: AlertDispatcher, level: AcceptedLevel, *, now: datetime) -> Acceptance:
     """Remember the acceptance, end the losses that it covers and tell people. Doing it twice changes nothing.
 
     From the onset of the oldest of these losses on, or from the level's step where none was open, checkpoints are
     compared among themselves only.
     """
     run_id, step = level.run_id, level.step
-    covered = [e for e in history.episodes(run_id) if _is_covered(e, level)]
+    covered = [e for e in history.incidents(run_id) if _is_covered(e, level)]
     acceptance = Acceptance(
         run_id=run_id,
         step=step,
@@ -38,9 +38,9 @@ def accept(history: EpisodeStore, dispatcher: AlertDispatcher, level: AcceptedLe
     )
     history.append_acceptance(acceptance)
     firing = {alert.fingerprint for alert in dispatcher.alerts.open_alerts(run_id)}
-    for episode in covered:
-        ended = accepted(episode, step)
-        history.append_episode(ended)
+    for incident in covered:
+        ended = accepted(incident, step)
+        history.append_incident(ended)
         alert = alert_of_acceptance(ended, acceptance)
         if alert.fingerprint in firing:
             dispatcher.dispatch([alert])
@@ -50,9 +50,9 @@ def accept(history: EpisodeStore, dispatcher: AlertDispatcher, level: AcceptedLe
 # --- private
 
 
-def _is_covered(episode: Episode, level: AcceptedLevel) -> bool:
-    if episode.benchmark != level.benchmark or episode.opened_step > level.step:
+def _is_covered(incident: Incident, level: AcceptedLevel) -> bool:
+    if incident.benchmark != level.benchmark or incident.opened_step > level.step:
         return False
-    if episode.closed_step is None:
+    if incident.closed_step is None:
         return True
-    return (episode.closed_step, episode.closed_by) == (level.step, Closing.ACCEPTED)
+    return (incident.closed_step, incident.closed_by) == (level.step, Closing.ACCEPTED)

@@ -121,7 +121,7 @@ def notify_of_lasting(world: World, run_ids: Iterable[str]) -> None:
     """Tell people what is wrong at the end of a backfill and what they were not told before; twice is harmless."""
     for run_id in run_ids:
         history = world.history
-        looked = lasting_alerts(history.reports(run_id), history.episodes(run_id), history.open_alerts(run_id))
+        looked = lasting_alerts(history.reports(run_id), history.incidents(run_id), history.open_alerts(run_id))
         for report, alerts in looked:
             world.dispatcher.dispatch(alerts, history.record(report.plan_id))
 

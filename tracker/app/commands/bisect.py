@@ -58,7 +58,7 @@ def bisect(world: World, lost: Lost, places: Places, turn: SearchStep) -> LostBe
     """
     key = _newest_key(world, lost)
     series, rows = _looks(world, lost, key)
-    ends = ends_of(series, rows, world.history.episodes(lost.run_id), lost.ends)
+    ends = ends_of(series, rows, world.history.incidents(lost.run_id), lost.ends)
     evaluated: set[int] = set()
     gone: set[int] = set()
     while True:

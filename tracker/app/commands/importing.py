@@ -106,7 +106,7 @@ class _Run:
             self._memory,
             records=tuple(self._records.values()),
             means=self._means,
-            episodes=self._history.episodes(self._run_id),
+            incidents=self._history.incidents(self._run_id),
             acceptances=self._history.acceptances(self._run_id),
             pinned=self.scores if self._is_own_baseline else self._memory.pinned,
         )

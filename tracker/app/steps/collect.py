@@ -54,7 +54,7 @@ class StoredItem:
     choice: RetentionDecision
     own_bytes: int
     """Space that giving it up frees."""
-    is_given_up: bool
+    is_deleted: bool
 
 
 def collect(keeping: Keeping, *, dry_run: bool = False) -> tuple[StoredItem, ...]:
@@ -77,7 +77,7 @@ def _collect_pins(keeping: Keeping, *, dry_run: bool) -> list[StoredItem]:
     for choice in decide_retention(pins, keep=keeping.policy.pins, reasons=reasons):
         pin = pins[choice.checkpoint]
         goes = not choice.reasons and (dry_run or keeping.pins.release(pin))
-        items.append(StoredItem(kind="pin", choice=choice, own_bytes=pin.own_bytes, is_given_up=goes))
+        items.append(StoredItem(kind="pin", choice=choice, own_bytes=pin.own_bytes, is_deleted=goes))
     return items
 
 
@@ -104,7 +104,7 @@ def _texts_of(keeping: Keeping, run_id: str, *, dry_run: bool) -> Iterator[Store
             for plan_id in of_checkpoint:
                 keeping.texts.forget_texts(plan_id)
         own_bytes = sum(sizes[plan_id] for plan_id in of_checkpoint)
-        yield StoredItem(kind="answers", choice=choice, own_bytes=own_bytes, is_given_up=goes)
+        yield StoredItem(kind="answers", choice=choice, own_bytes=own_bytes, is_deleted=goes)
 
 
 def _reasons(keeping: Keeping, held: Iterable[Identity]) -> Mapping[Identity, Sequence[str]]:

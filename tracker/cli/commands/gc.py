@@ -49,13 +49,13 @@ def items_table(items: Sequence[StoredItem], *, dry_run: bool) -> RenderableType
     table.add_column("reason", style="dim", overflow="fold")
     for item in items:
         checkpoint = item.choice.checkpoint
-        reasons = item.choice.reasons or (() if item.is_given_up else ("in use",))
+        reasons = item.choice.reasons or (() if item.is_deleted else ("in use",))
         table.add_row(
             Text(one_line(checkpoint.run_id)),
             str(checkpoint.step),
             item.kind,
             bytes_text(item.own_bytes),
-            Text("yes", style="yellow") if item.is_given_up else "",
+            Text("yes", style="yellow") if item.is_deleted else "",
             Text(one_line("; ".join(reasons))),
         )
     return table
@@ -63,7 +63,7 @@ def items_table(items: Sequence[StoredItem], *, dry_run: bool) -> RenderableType
 
 def summary(items: Sequence[StoredItem], *, dry_run: bool) -> str:
     """Return one sentence. Pure."""
-    gone = [item for item in items if item.is_given_up]
+    gone = [item for item in items if item.is_deleted]
     if not items:
         return "nothing stored yet: the first checkpoint creates pins and answers"
     if not gone:

@@ -52,7 +52,7 @@ def command(*, kind: str, config_path: Path | None, work_dir: Path | None, withi
         print_json(found)
         return
     for life in found:
-        click.echo(f"{kind} {life.pid}: {one_line(life.doing)} ({life.age_s:.0f} s ago)")
+        click.echo(f"{kind} {life.pid}: {one_line(life.activity)} ({life.age_s:.0f} s ago)")
 
 
 # --- private
@@ -60,7 +60,7 @@ def command(*, kind: str, config_path: Path | None, work_dir: Path | None, withi
 
 def _stuck(kind: str, life: Life) -> NoSignOfLife:
     return NoSignOfLife(
-        f"no heartbeat from {kind} {life.pid} for {life.age_s:.0f} s; last activity: {one_line(life.doing)}",
+        f"no heartbeat from {kind} {life.pid} for {life.age_s:.0f} s; last activity: {one_line(life.activity)}",
         hint=f"the process is stopped or stuck: run `kill -9 {life.pid}` and start it again; no data is lost",
     )
 

@@ -1,6 +1,6 @@
 """What is wrong at the end of a past that was evaluated afterwards: one look back instead of every turn. Pure.
 
-for report, alerts in lasting_alerts(history.reports(run_id), history.episodes(run_id), history.open_alerts(run_id)):
+for report, alerts in lasting_alerts(history.reports(run_id), history.incidents(run_id), history.open_alerts(run_id)):
     ...  # tell people
 """
 
@@ -9,14 +9,14 @@ from dataclasses import replace
 
 from tracker.domain.alerts.rules import alerts_for, loss_alerts
 from tracker.domain.records.alerts import Alert, AlertKind, AlertState
-from tracker.domain.records.types import Episode, Report
+from tracker.domain.records.types import Incident, Report
 
 OF_CHECKPOINTS = frozenset((AlertKind.LOSS, AlertKind.LATENCY, AlertKind.MISSING, AlertKind.CHECKPOINT))
 """What single checkpoints show: in a past it may be over long since."""
 
 
 def lasting_alerts(
-    reports: Sequence[Report], episodes: Sequence[Episode], open_alerts: Sequence[Alert]
+    reports: Sequence[Report], incidents: Sequence[Incident], open_alerts: Sequence[Alert]
 ) -> Iterator[tuple[Report, tuple[Alert, ...]]]:
     """Yield what people were not told yet: losses that last, and what else is wrong at the newest checkpoint.
 
@@ -24,16 +24,16 @@ def lasting_alerts(
 
     Args:
         reports: of one run, ordered by step.
-        episodes: of the run.
+        incidents: of the run.
         open_alerts: that people know.
     """
-    shown_by: dict[str, list[Episode]] = {}
-    for episode in episodes:
-        newest = next((r for r in reversed(reports) if _shows(r, episode)), None)
-        if episode.closed_step is None and newest is not None:
-            shown_by.setdefault(newest.plan_id, []).append(episode)
+    shown_by: dict[str, list[Incident]] = {}
+    for incident in incidents:
+        newest = next((r for r in reversed(reports) if _shows(r, incident)), None)
+        if incident.closed_step is None and newest is not None:
+            shown_by.setdefault(newest.plan_id, []).append(incident)
     for report in reports:
-        lasting = replace(report, episodes=tuple(shown_by.get(report.plan_id, ())))
+        lasting = replace(report, incidents=tuple(shown_by.get(report.plan_id, ())))
         is_last = report is reports[-1]
         found = alerts_for(lasting, open_alerts) if is_last else loss_alerts(lasting, open_alerts)
         alerts = tuple(alert for alert in found if alert.state is AlertState.FIRING)
@@ -44,8 +44,8 @@ def lasting_alerts(
 # --- private
 
 
-def _shows(report: Report, episode: Episode) -> bool:
+def _shows(report: Report, incident: Incident) -> bool:
     """Say whether a report holds a verdict on what was lost, after it was."""
-    subject = (episode.benchmark, episode.subset, episode.measure)
+    subject = (incident.benchmark, incident.subset, incident.measure)
     known = {(v.benchmark, v.subset, v.measure) for v in (*report.verdicts, *report.findings)}
-    return report.step >= episode.opened_step and subject in known
+    return report.step >= incident.opened_step and subject in known

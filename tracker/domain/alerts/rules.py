@@ -22,8 +22,8 @@ from tracker.domain.records.subjects import alert_subject_text
 from tracker.domain.records.types import (
     Acceptance,
     Closing,
-    Episode,
     Gap,
+    Incident,
     LatencyVerdict,
     Measure,
     Report,
@@ -51,16 +51,16 @@ def loss_alerts(report: Report, open_alerts: Sequence[Alert]) -> tuple[Alert, ..
     return _news_of(_of_losses(report), report, open_alerts)
 
 
-def alert_of_acceptance(episode: Episode, acceptance: Acceptance) -> Alert:
+def alert_of_acceptance(incident: Incident, acceptance: Acceptance) -> Alert:
     """Return the end of a loss that was accepted."""
     return Alert(
-        fingerprint=_fingerprint_of(episode),
-        run_id=episode.run_id,
+        fingerprint=_fingerprint_of(incident),
+        run_id=incident.run_id,
         step=acceptance.step,
         kind=AlertKind.LOSS,
-        subject=_subject_of(episode),
+        subject=_subject_of(incident),
         state=AlertState.RESOLVED,
-        message=f"{episode.benchmark}: score level at step {acceptance.step} accepted: {acceptance.reason}",
+        message=f"{incident.benchmark}: score level at step {acceptance.step} accepted: {acceptance.reason}",
         raised_at=acceptance.accepted_at,
     )
 
@@ -113,30 +113,30 @@ def _of_gaps(report: Report, open_alerts: Iterable[Alert]) -> Iterator[Alert]:
 
 def _of_losses(report: Report) -> Iterator[Alert]:
     verdicts = {(v.benchmark, v.subset, v.measure): v for v in (*report.verdicts, *report.findings)}
-    for episode in report.episodes:
-        if episode.measure is Measure.OUTPUT_LENGTH:
+    for incident in report.incidents:
+        if incident.measure is Measure.OUTPUT_LENGTH:
             continue  # longer answers are shown; whether they are worse, the score says
-        subject = _subject_of(episode)
-        verdict = verdicts.get((episode.benchmark, episode.subset, episode.measure))
-        is_left = episode.closed_by is Closing.SUPERSEDED
+        subject = _subject_of(incident)
+        verdict = verdicts.get((incident.benchmark, incident.subset, incident.measure))
+        is_left = incident.closed_by is Closing.SUPERSEDED
         yield Alert(
-            fingerprint=_fingerprint_of(episode),
+            fingerprint=_fingerprint_of(incident),
             run_id=report.run_id,
             # What was told at a later step of the branch that was left is over all the same.
-            step=max(report.step, episode.opened_step) if is_left else report.step,
+            step=max(report.step, incident.opened_step) if is_left else report.step,
             kind=AlertKind.LOSS,
             subject=subject,
-            state=AlertState.FIRING if episode.closed_step is None else AlertState.RESOLVED,
-            message=f"{alert_subject_text(subject)}{_what_became_of(episode, verdict, report.step)}",
+            state=AlertState.FIRING if incident.closed_step is None else AlertState.RESOLVED,
+            message=f"{alert_subject_text(subject)}{_what_became_of(incident, verdict, report.step)}",
             evidence=None if verdict is None else alert_evidence_of(verdict),
             command=("" if verdict is None else comparing(report, verdict)) or looking(report.run_id),
             raised_at=report.created_at,
         )
 
 
-def _what_became_of(episode: Episode, verdict: Verdict | None, step: int) -> str:
-    if episode.closed_by is Closing.SUPERSEDED:
-        return f": loss discarded, training restarted from step {episode.closed_step}"
+def _what_became_of(incident: Incident, verdict: Verdict | None, step: int) -> str:
+    if incident.closed_by is Closing.SUPERSEDED:
+        return f": loss discarded, training restarted from step {incident.closed_step}"
     if verdict is None:
         return ": loss reopened, training restarted from a step before the recovery"
     return f" {verdict.word} at step {step}: {reason_text(verdict)}"
@@ -165,9 +165,9 @@ def _of_latency(report: Report) -> Iterator[Alert]:
         )
 
 
-def _subject_of(episode: Episode) -> AlertSubject:
+def _subject_of(incident: Incident) -> AlertSubject:
     return AlertSubject(
-        kind=SubjectKind.BENCHMARK, name=episode.benchmark, subset=episode.subset, measure=episode.measure
+        kind=SubjectKind.BENCHMARK, name=incident.benchmark, subset=incident.subset, measure=incident.measure
     )
 
 
@@ -217,6 +217,6 @@ def _is_news(alert: Alert, known: Alert | None) -> bool:
     return known is not None and known.step <= alert.step
 
 
-def _fingerprint_of(episode: Episode) -> str:
-    subject = [episode.suite, episode.benchmark, episode.subset, episode.measure]
-    return content_hash([episode.run_id, *subject, episode.opened_step])
+def _fingerprint_of(incident: Incident) -> str:
+    subject = [incident.suite, incident.benchmark, incident.subset, incident.measure]
+    return content_hash([incident.run_id, *subject, incident.opened_step])

@@ -1,6 +1,6 @@
 """What a bisection has to go on, and what it found: looks at one benchmark of a run, on the samples they share. Pure.
 
-ends = ends_of(series, rows, episodes, wanted)        # a good step and a bad one; raises Incomparable without a loss
+ends = ends_of(series, rows, incidents, wanted)        # a good step and a bad one; raises Incomparable without a loss
 search = search_of(series, rows, ends, steps)         # `bisection.Search`
 found = lost_between(series, search, evaluated=3)
 sentence_of(found)       # "sums: lost between step 300 and step 400 (3 of 12 checkpoints evaluated)"
@@ -14,7 +14,7 @@ import numpy as np
 from eval_jobs.errors import ConfigError, Incomparable
 from tracker.domain.compare.bisection import Border, Search
 from tracker.domain.records.display import count_text, names_text, p_value_text
-from tracker.domain.records.types import Baseline, Episode, Measure
+from tracker.domain.records.types import Baseline, Incident, Measure
 from tracker.domain.regression.blocks import Blocks
 from tracker.domain.regression.detector import Track, jitter_of
 from tracker.domain.regression.pooled_test import PooledTest, pooled_test
@@ -77,7 +77,7 @@ def looked_at(series: BenchmarkSeries, min_coverage: float) -> IntArray:
     return whole
 
 
-def ends_of(series: BenchmarkSeries, rows: IntArray, episodes: Iterable[Episode], wanted: Ends) -> tuple[int, int]:
+def ends_of(series: BenchmarkSeries, rows: IntArray, incidents: Iterable[Incident], wanted: Ends) -> tuple[int, int]:
     """Return a good step and a later bad one.
 
     Without a word from a person the bad one is where the newest loss was seen, else the newest that was evaluated, and
@@ -90,7 +90,7 @@ def ends_of(series: BenchmarkSeries, rows: IntArray, episodes: Iterable[Episode]
     known = [series.steps[row] for row in rows]
     name = series.key.benchmark
     _check_known((wanted.good, wanted.bad), known, name)
-    bad = _bad_of(known, name, episodes) if wanted.bad is None else wanted.bad
+    bad = _bad_of(known, name, incidents) if wanted.bad is None else wanted.bad
     earlier = _before(series, rows, bad)
     if bad is None or not earlier.size:
         raise Incomparable(
@@ -181,9 +181,9 @@ def remarks_on(found: LostBetween) -> tuple[str, ...]:
 # --- private
 
 
-def _bad_of(known: Sequence[int], benchmark: str, episodes: Iterable[Episode]) -> int | None:
+def _bad_of(known: Sequence[int], benchmark: str, incidents: Iterable[Incident]) -> int | None:
     newest = known[-1] if known else None
-    opened = {e.opened_step for e in episodes if (e.benchmark, e.subset, e.measure) == (benchmark, "", Measure.SCORE)}
+    opened = {e.opened_step for e in incidents if (e.benchmark, e.subset, e.measure) == (benchmark, "", Measure.SCORE)}
     return max(opened & set(known), default=newest)
 
 

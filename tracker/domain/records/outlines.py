@@ -14,7 +14,7 @@ from tracker.domain.records.types import Report, Verdict
 def outline_of(report: Report) -> Report:
     """Return a report with the word, score, coverage and onset of each benchmark, and nothing else."""
     verdicts = tuple(_outline(v) for v in report.verdicts)
-    return replace(report, verdicts=verdicts, findings=(), episodes=(), latency=(), cost=None)
+    return replace(report, verdicts=verdicts, findings=(), incidents=(), latency=(), cost=None)
 
 
 def without_samples(record: EvalRecord) -> EvalRecord:

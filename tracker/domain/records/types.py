@@ -74,7 +74,7 @@ class Closing(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Episode:
+class Incident:
     """One loss, from the checkpoint that raised the alarm until it ends. People are notified of both, once.
 
     It is known by everything up to `opened_step`.
@@ -308,7 +308,7 @@ class Report:
     """One for each benchmark."""
     findings: tuple[Verdict, ...] = ()
     """Losses of single subsets, and answers that got longer or were cut off more often: only where there is one."""
-    episodes: tuple[Episode, ...] = ()
+    incidents: tuple[Incident, ...] = ()
     """Losses that open, change or end at this checkpoint."""
     latency: tuple[LatencyVerdict, ...] = ()
     """Six for each load: TTFT, TPOT and E2E, by p50 and p95."""

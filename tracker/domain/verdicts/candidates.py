@@ -8,7 +8,7 @@ import numpy as np
 from eval_jobs.types import EvalRecord, EvalResult
 from tracker.domain.calibration.noise import decoding_variance, measured_by, repetition_of
 from tracker.domain.records.calibration import Calibration, Repetition
-from tracker.domain.records.types import Acceptance, Episode, Measure, Policy
+from tracker.domain.records.types import Acceptance, Incident, Measure, Policy
 from tracker.domain.regression.budget import BEHAVIOUR_SHARE, DEFAULT, PLAIN, SCORE_SHARE
 from tracker.domain.regression.detector import ErrorBudget, Track, jitter_of
 from tracker.domain.regression.jitter import MIN_HISTORY, WINDOW, Jitter
@@ -18,8 +18,8 @@ from tracker.domain.scores.mean_series import Means
 from tracker.domain.scores.run_scores import BenchmarkSeries, RunScores, SeriesKey, series_key
 from tracker.domain.scores.sample_columns import Questions
 from tracker.domain.scores.series import series_keys
-from tracker.domain.verdicts.episodes import counting, episodes_at, open_of
 from tracker.domain.verdicts.hypothesis import Hypothesis, Subject, Thresholds
+from tracker.domain.verdicts.incidents import counting, incidents_at, open_of
 
 _JITTER_CHECKPOINTS = 2 * WINDOW
 """Of a series: enough for `WINDOW` second differences where no more than half of the checkpoints lack answers."""
@@ -29,7 +29,7 @@ _JITTER_CHECKPOINTS = 2 * WINDOW
 class RunContext:
     """What is known of a run beside its scores."""
 
-    episodes: tuple[Episode, ...] = ()
+    incidents: tuple[Incident, ...] = ()
     acceptances: tuple[Acceptance, ...] = ()
     pinned: RunScores | None = None
     """Scores of the run that `policy.pinned` names."""
@@ -83,7 +83,7 @@ class Candidate:
     track: Track
     steps: tuple[int, ...]
     """Step of every row of `matrix`."""
-    open_episode: Episode | None
+    open_incident: Incident | None
     newest: bool
     """Whether no later checkpoint of this branch of the run is known."""
     repetition: Repetition | None = None
@@ -205,7 +205,7 @@ def _candidate(context: JudgingContext, series: BenchmarkSeries, measure: Measur
     if not rows.size or series.steps[int(rows[-1])] != context.step:
         return None
     subject = Subject(suite=series.key.suite, benchmark=series.key.benchmark, measure=measure)
-    known = episodes_at(context.run_context.episodes, subject, context.step)
+    known = incidents_at(context.run_context.incidents, subject, context.step)
     accepted = [a for a in context.run_context.acceptances if a.benchmark == series.key.benchmark]
     counts = counting([series.steps[row] for row in rows], known, accepted)
     matrix, steps = _with_pinned(context, series, measure, accepted)
@@ -224,7 +224,7 @@ def _candidate(context: JudgingContext, series: BenchmarkSeries, measure: Measur
             decoding=decoding_variance(repetition),
         ),
         steps=steps,
-        open_episode=open_of(known, series.steps),
+        open_incident=open_of(known, series.steps),
         newest=_is_newest(context, series),
         repetition=repetition,
     )

@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tracker.domain.records.types import Baseline, Episode, Measure, VerdictWord
+from tracker.domain.records.types import Baseline, Incident, Measure, VerdictWord
 from tracker.domain.regression.blocks import peak_blocks, peak_width
 from tracker.domain.regression.detector import Evidence
 from tracker.domain.regression.pooled_test import PooledTest, pooled_test
 from tracker.domain.scores.suspicion import without_proof
-from tracker.domain.verdicts.episodes import is_forgotten, is_recovered, opened, recovered
 from tracker.domain.verdicts.hypothesis import (
     Hypothesis,
     gains,
@@ -22,6 +21,7 @@ from tracker.domain.verdicts.hypothesis import (
     suspects,
     word_of,
 )
+from tracker.domain.verdicts.incidents import is_forgotten, is_recovered, opened, recovered
 
 MIN_COMMON = 0.95
 """With fewer common samples the two sides may differ because other samples were asked, not because of the model."""
@@ -43,8 +43,8 @@ class Decision:
     """All that were made."""
     shown: tuple[Evidence, ...]
     """The deciding one first, then the candidate alone against each baseline."""
-    change: Episode | None = None
-    """The episode that opens, changes or ends here; None: nothing new."""
+    change: Incident | None = None
+    """The incident that opens, changes or ends here; None: nothing new."""
     lost_since: int | None = None
 
 
@@ -54,7 +54,7 @@ def comparable(evidence: Sequence[Evidence], at_least: int = MIN_SAMPLES) -> tup
 
 
 def decide(
-    hypothesis: Hypothesis, evidence: Sequence[Evidence], known: Episode | None, *, run_id: str, chance: float | None
+    hypothesis: Hypothesis, evidence: Sequence[Evidence], known: Incident | None, *, run_id: str, chance: float | None
 ) -> Decision:
     """Return what the tests of a subject say.
 
@@ -72,14 +72,14 @@ def decide(
     word = word_of(evidence, hypothesis.thresholds)
     if word is not VerdictWord.REGRESSED:
         return _decision(word, hypothesis, evidence, None, known)
-    episode = known or opened(hypothesis, run_id, losses(evidence, hypothesis.thresholds))
+    incident = known or opened(hypothesis, run_id, losses(evidence, hypothesis.thresholds))
     if not _has_forgotten(hypothesis, chance):
-        return _decision(word, hypothesis, evidence, episode if known is None else None, episode)
-    change = _newly_forgotten(hypothesis, episode, known)
-    return _decision(VerdictWord.FORGOTTEN, hypothesis, evidence, change, episode)
+        return _decision(word, hypothesis, evidence, incident if known is None else None, incident)
+    change = _newly_forgotten(hypothesis, incident, known)
+    return _decision(VerdictWord.FORGOTTEN, hypothesis, evidence, change, incident)
 
 
-def decide_screened(hypothesis: Hypothesis, evidence: Sequence[Evidence], known: Episode | None) -> Decision:
+def decide_screened(hypothesis: Hypothesis, evidence: Sequence[Evidence], known: Incident | None) -> Decision:
     """Return what the tests of a checkpoint say that asked a part of the samples: at most that all are to be asked.
 
     It opens and ends no loss and spends no alpha, so that the whole benchmark of the same checkpoint is still the
@@ -126,9 +126,9 @@ def _has_forgotten(hypothesis: Hypothesis, chance: float | None) -> bool:
     return is_score and is_forgotten(hypothesis) and was_learned(hypothesis, chance)
 
 
-def _newly_forgotten(hypothesis: Hypothesis, episode: Episode, known: Episode | None) -> Episode | None:
-    forgotten = replace(episode, forgotten=True)
-    # Judged again after a crash, the episode knows already what is new here: the checkpoint before tells.
+def _newly_forgotten(hypothesis: Hypothesis, incident: Incident, known: Incident | None) -> Incident | None:
+    forgotten = replace(incident, forgotten=True)
+    # Judged again after a crash, the incident knows already what is new here: the checkpoint before tells.
     if forgotten != known or not is_forgotten(hypothesis, 1):
         return forgotten
     return None
@@ -142,17 +142,17 @@ def _decision(
     word: VerdictWord,
     hypothesis: Hypothesis,
     evidence: Sequence[Evidence],
-    change: Episode | None,
-    lasting: Episode | None,
+    change: Incident | None,
+    lasting: Incident | None,
 ) -> Decision:
     shown = _beside_alone(_deciding(word, evidence, hypothesis), evidence)
     return Decision(word=word, tests=tuple(evidence), shown=shown, change=change, lost_since=_onset(lasting))
 
 
-def _onset(episode: Episode | None) -> int | None:
-    if episode is None:
+def _onset(incident: Incident | None) -> int | None:
+    if incident is None:
         return None
-    return episode.onset_step
+    return incident.onset_step
 
 
 def _beside_alone(deciding: Evidence, evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:

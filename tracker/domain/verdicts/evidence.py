@@ -12,8 +12,8 @@ from tracker.domain.scores.matrix import IntArray, flips, values_at
 from tracker.domain.scores.statistics import standard_error
 from tracker.domain.verdicts.candidates import Candidate
 from tracker.domain.verdicts.decision import Decision
-from tracker.domain.verdicts.episodes import FORGOTTEN_AFTER, RECOVERED_AFTER
 from tracker.domain.verdicts.hypothesis import Hypothesis
+from tracker.domain.verdicts.incidents import FORGOTTEN_AFTER, RECOVERED_AFTER
 
 POOLED_T = "pooled-t"
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tracker.domain.records.types import Episode, Measure, Verdict, VerdictWord
+from tracker.domain.records.types import Incident, Measure, Verdict, VerdictWord
 from tracker.domain.regression.budget import ONE_SIZE
 from tracker.domain.regression.detector import ErrorBudget, Track, jitter_of
 from tracker.domain.regression.subsets import MIN_SAMPLES, subset_evidence
@@ -20,9 +20,9 @@ from tracker.domain.verdicts.candidates import (
     on_whole_checkpoints,
 )
 from tracker.domain.verdicts.decision import Decision, comparable, decide
-from tracker.domain.verdicts.episodes import counting, episodes_at, open_of
 from tracker.domain.verdicts.evidence import verdict_of
 from tracker.domain.verdicts.hypothesis import Hypothesis, Thresholds, losses
+from tracker.domain.verdicts.incidents import counting, incidents_at, open_of
 
 _FOUND = (VerdictWord.REGRESSED, VerdictWord.FORGOTTEN, VerdictWord.RECOVERED)
 
@@ -32,7 +32,7 @@ class Finding:
     """A verdict, and what becomes of its loss."""
 
     verdict: Verdict
-    change: Episode | None = None
+    change: Incident | None = None
 
 
 def findings_of(
@@ -65,7 +65,7 @@ def _of_behaviour(context: JudgingContext, measure: Measure) -> Iterator[Finding
         hypothesis = hypothesis_of(context, candidate, jitter)
         evidence = comparable(hypothesis.evidence())
         if evidence:
-            decision = decide(hypothesis, evidence, candidate.open_episode, run_id=context.scores.run_id, chance=None)
+            decision = decide(hypothesis, evidence, candidate.open_incident, run_id=context.scores.run_id, chance=None)
             if decision.word in _FOUND:
                 yield _finding(decision, hypothesis, candidate)
 
@@ -82,10 +82,10 @@ def _of_subsets(context: JudgingContext, candidate: Candidate) -> Iterator[Findi
         min_effect=context.policy.subset_min_effect, equivalence_margin=context.policy.equivalence_margin
     )
     scores = candidate.series.matrix(Measure.SCORE)
-    followed = {e.subset for e in context.run_context.episodes if e.benchmark == candidate.subject.benchmark}
+    followed = {e.subset for e in context.run_context.incidents if e.benchmark == candidate.subject.benchmark}
     for name, tests in subset_evidence(scores, candidate.track, grouping, level, followed).items():
         subject = replace(candidate.subject, subset=name)
-        known = episodes_at(context.run_context.episodes, subject, context.step)
+        known = incidents_at(context.run_context.incidents, subject, context.step)
         if not known and not losses(comparable(tests, MIN_SAMPLES), thresholds):
             continue
         own = _own_track(candidate, known)
@@ -109,7 +109,7 @@ def _of_subsets(context: JudgingContext, candidate: Candidate) -> Iterator[Findi
                 yield _finding(decision, hypothesis, candidate)
 
 
-def _own_track(candidate: Candidate, known: Sequence[Episode]) -> Track:
+def _own_track(candidate: Candidate, known: Sequence[Incident]) -> Track:
     """Return the track of one subset: its own losses that are over do not count."""
     track, steps = candidate.track, candidate.steps
     counts = counting([steps[row] for row in track.rows], known, ())

@@ -4,7 +4,7 @@
 
 Per benchmark: MISSING -> INCOMPARABLE -> RECOVERED -> FORGOTTEN -> REGRESSED -> IMPROVED -> EQUIVALENT -> SUSPECT ->
 INCONCLUSIVE; the first that holds. The tests are in `regression`, the words in `hypothesis`, the losses over time in
-`episodes`. Only lower steps are looked at, so a record that comes late is judged where it belongs; it never opens or
+`incidents`. Only lower steps are looked at, so a record that comes late is judged where it belongs; it never opens or
 ends a loss, because later checkpoints know better.
 """
 
@@ -25,7 +25,7 @@ from tracker.domain.records.reasons import (
     Reason,
     TooEarly,
 )
-from tracker.domain.records.types import Episode, Measure, Policy, Report, Screened, Verdict, VerdictWord
+from tracker.domain.records.types import Incident, Measure, Policy, Report, Screened, Verdict, VerdictWord
 from tracker.domain.regression.detector import Evidence, jitter_of
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.scores.pairing import differences_of
@@ -41,10 +41,10 @@ from tracker.domain.verdicts.candidates import (
     hypothesis_of,
 )
 from tracker.domain.verdicts.decision import MIN_COMMON, MIN_SAMPLES, comparable, decide, decide_screened
-from tracker.domain.verdicts.episodes import subject_of
 from tracker.domain.verdicts.evidence import untested, verdict_of
 from tracker.domain.verdicts.findings import Finding, findings_of
 from tracker.domain.verdicts.hypothesis import Subject
+from tracker.domain.verdicts.incidents import subject_of
 from tracker.domain.verdicts.rewind import branches_known, context_of, rewound
 
 
@@ -76,7 +76,7 @@ def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy
         plan_id=record.plan.id,
         verdicts=tuple(aggregates.get(j.verdict.benchmark, j.verdict) for j in judged),
         findings=tuple(f.verdict for f in found),
-        episodes=(*changes, *_rewound(record, run_context, changes)),
+        incidents=(*changes, *_rewound(record, run_context, changes)),
         latency=judge_latency(record, context.run_context.records, policy.latency),
         checkpoint=record.plan.checkpoint,
         cost=record.cost,
@@ -87,16 +87,16 @@ def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy
 # --- private
 
 
-def _rewound(record: EvalRecord, run_context: RunContext, changes: Sequence[Episode]) -> Iterator[Episode]:
+def _rewound(record: EvalRecord, run_context: RunContext, changes: Sequence[Incident]) -> Iterator[Incident]:
     """Yield the losses that going back ends or opens again; what this checkpoint says of the same one counts more."""
-    if not run_context.episodes or stands_for_import(record.plan.checkpoint):
+    if not run_context.incidents or stands_for_import(record.plan.checkpoint):
         return iter(())
     said = {_key_of(change) for change in changes}
     return (e for e in rewound(run_context, branches_known(record, run_context)) if _key_of(e) not in said)
 
 
-def _key_of(episode: Episode) -> tuple[Subject, int]:
-    return subject_of(episode), episode.opened_step
+def _key_of(incident: Incident) -> tuple[Subject, int]:
+    return subject_of(incident), incident.opened_step
 
 
 def _judged(
@@ -155,10 +155,10 @@ def _with_scores(context: JudgingContext, candidate: Candidate, jitter: Jitter) 
     evidence = comparable(tests)
     if evidence:
         if candidate.left_out:
-            screened = decide_screened(hypothesis, evidence, candidate.open_episode)
+            screened = decide_screened(hypothesis, evidence, candidate.open_incident)
             return Finding(verdict=verdict_of(screened, hypothesis, candidate))
         chance = chance_of(context, candidate)
-        decision = decide(hypothesis, evidence, candidate.open_episode, run_id=context.scores.run_id, chance=chance)
+        decision = decide(hypothesis, evidence, candidate.open_incident, run_id=context.scores.run_id, chance=chance)
         change = decision.change if candidate.newest else None
         return Finding(verdict=verdict_of(decision, hypothesis, candidate), change=change)
     word, reason = _incomparable(context, candidate, tests)

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.domain.records.branches import Branches, branches_of
 from tracker.domain.records.imported import stands_for_import
-from tracker.domain.records.types import Closing, Episode, Policy
+from tracker.domain.records.types import Closing, Incident, Policy
 from tracker.domain.scores.run_scores import RunScores, series_key, with_record
 from tracker.domain.scores.sample_columns import columns_of
 from tracker.domain.scores.series import BenchmarkSeries, less_rows, series_without_step
 from tracker.domain.verdicts.candidates import JudgingContext, RunContext
-from tracker.domain.verdicts.episodes import reopened
+from tracker.domain.verdicts.incidents import reopened
 
 
 def branches_known(record: EvalRecord, run_context: RunContext) -> Branches:
@@ -33,7 +33,7 @@ def context_of(record: EvalRecord, scores: RunScores, run_context: RunContext, p
         run_context = replace(
             run_context,
             records=tuple(r for r in run_context.records if branches.sees(own, r.plan.checkpoint)),
-            episodes=tuple(_seen_by(own, run_context, branches)),
+            incidents=tuple(_seen_by(own, run_context, branches)),
         )
     return JudgingContext(
         record=record,
@@ -44,7 +44,7 @@ def context_of(record: EvalRecord, scores: RunScores, run_context: RunContext, p
     )
 
 
-def rewound(run_context: RunContext, branches: Branches) -> tuple[Episode, ...]:
+def rewound(run_context: RunContext, branches: Branches) -> tuple[Incident, ...]:
     """Return the losses that end because training went back to before them, and those whose recovery it took back."""
     if not branches.rewrites:
         return ()
@@ -75,9 +75,9 @@ _End = tuple[str, Checkpoint | None]
 class _Fate:
     """What becomes of a loss where training went back."""
 
-    before: Episode
+    before: Incident
     """As it is stored."""
-    after: Episode
+    after: Incident
     """As it is on the newest branch."""
     is_left: bool
     """The checkpoint that raised the alarm was left behind."""
@@ -87,22 +87,22 @@ def _fates(run_context: RunContext, branches: Branches) -> Iterator[_Fate]:
     ends: dict[int, list[_End]] = {}
     for checkpoint in (r.plan.checkpoint for r in run_context.records):
         ends.setdefault(checkpoint.step, []).append((checkpoint.digest, branches.left_by(checkpoint)))
-    for episode in run_context.episodes:
-        opener = _end(ends.get(episode.opened_step, ()), episode.opened_digest)
-        yield _Fate(before=episode, after=_after(episode, opener, ends), is_left=opener is not None)
+    for incident in run_context.incidents:
+        opener = _end(ends.get(incident.opened_step, ()), incident.opened_digest)
+        yield _Fate(before=incident, after=_after(incident, opener, ends), is_left=opener is not None)
 
 
-def _after(episode: Episode, opener: Checkpoint | None, ends: Mapping[int, Sequence[_End]]) -> Episode:
+def _after(incident: Incident, opener: Checkpoint | None, ends: Mapping[int, Sequence[_End]]) -> Incident:
     """Return a loss as it is on the newest branch; `opener` left the checkpoint that raised the alarm behind."""
     if opener is not None:
-        if episode.closed_step is not None:
-            return episode
-        return replace(episode, closed_step=opener.step, closed_by=Closing.SUPERSEDED)
-    if episode.closed_by is not Closing.RECOVERED or not episode.closed_digest:
-        return episode
-    if _end(ends.get(episode.closed_step or 0, ()), episode.closed_digest) is None:
-        return episode
-    return reopened(episode)
+        if incident.closed_step is not None:
+            return incident
+        return replace(incident, closed_step=opener.step, closed_by=Closing.SUPERSEDED)
+    if incident.closed_by is not Closing.RECOVERED or not incident.closed_digest:
+        return incident
+    if _end(ends.get(incident.closed_step or 0, ()), incident.closed_digest) is None:
+        return incident
+    return reopened(incident)
 
 
 def _end(known: Iterable[_End], digest: str) -> Checkpoint | None:
@@ -113,7 +113,7 @@ def _end(known: Iterable[_End], digest: str) -> Checkpoint | None:
     return None
 
 
-def _seen_by(own: Checkpoint, run_context: RunContext, branches: Branches) -> Iterator[Episode]:
+def _seen_by(own: Checkpoint, run_context: RunContext, branches: Branches) -> Iterator[Incident]:
     """Yield the losses of the candidate's branch; to a candidate that was left behind, as they were then."""
     is_left = branches.left_by(own) is not None
     for fate in _fates(run_context, branches):

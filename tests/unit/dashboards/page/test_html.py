@@ -78,7 +78,7 @@ def hostile(text: str) -> RunData:
             run_id=text,
             records=records,
             reports=reports,
-            episodes=tuple(replace(e, benchmark=f"{e.benchmark}{text}") for e in judged.episodes),
+            incidents=tuple(replace(e, benchmark=f"{e.benchmark}{text}") for e in judged.incidents),
             acceptances=tuple(replace(a, benchmark=f"{a.benchmark}{text}") for a in judged.acceptances),
             gaps=tuple(replace(g, message=text, hint=text, source_uri=text, code=text) for g in small.gaps),
             curves=tuple(replace(p, key=f"loss{text}") for p in small.curves),
@@ -203,7 +203,7 @@ def test_every_verdict_word_has_a_colour_and_is_shown() -> None:
 def test_a_run_without_findings_losses_and_latency_verdicts_has_no_empty_tables() -> None:
     html = html_of(run_data(RUN))
     assert 'class="judged"' not in html
-    assert "#episodes" not in html
+    assert "#incidents" not in html
     assert html_of(run_data(judged_run())).count('class="judged"') == 4
 
 
@@ -212,9 +212,9 @@ def test_many_findings_losses_and_slower_checkpoints_are_folded() -> None:
     newest, length = judged.reports[-1], judged.reports[-1].latency
     slower = replace(judged.reports[0], latency=tuple(v for v in length if v.word is VerdictWord.REGRESSED) * 7)
     many = tuple(replace(newest.findings[0], subset=f"s{i}") for i in range(15))
-    losses = tuple(replace(judged.episodes[0], opened_step=i) for i in range(16))
+    losses = tuple(replace(judged.incidents[0], opened_step=i) for i in range(16))
     reports = (slower, *judged.reports[1:-1], replace(newest, findings=many))
-    html = html_of(run_data(replace(judged, reports=reports, episodes=losses, acceptances=())))
+    html = html_of(run_data(replace(judged, reports=reports, incidents=losses, acceptances=())))
     for folded in ("5 more findings", "More losses (4)", "6 more"):
         assert f"<summary>{folded}</summary>" in html
 

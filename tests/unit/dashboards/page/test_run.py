@@ -27,7 +27,7 @@ def test_everything_about_one_run_is_collected() -> None:
 
 def test_losses_and_accepted_levels_are_collected() -> None:
     known = read_run(RUN.run_id, sources_of(judged_run()), now=NOW).conclusions
-    assert (len(known.episodes), len(known.acceptances)) == (5, 2)
+    assert (len(known.incidents), len(known.acceptances)) == (5, 2)
 
 
 def test_texts_are_read_only_where_examples_show_them() -> None:

@@ -11,7 +11,7 @@ RUN = judged_run()
 
 
 def test_every_loss_says_when_it_began_where_it_was_found_and_how_it_ended() -> None:
-    rows = loss_rows(RUN.episodes, RUN.acceptances)
+    rows = loss_rows(RUN.incidents, RUN.acceptances)
     assert [(r.onset, r.opened, r.subject, r.badge.word if r.badge else "", r.ended) for r in rows] == [
         (700, 700, "facts", "forgotten", "open"),
         (700, 800, "sums, output length", "regressed", "open"),
@@ -23,7 +23,7 @@ def test_every_loss_says_when_it_began_where_it_was_found_and_how_it_ended() -> 
 
 
 def test_one_acceptance_that_ends_two_losses_is_no_row_of_its_own() -> None:
-    (sums,) = (e for e in RUN.episodes if e.closed_by is Closing.ACCEPTED)
+    (sums,) = (e for e in RUN.incidents if e.closed_by is Closing.ACCEPTED)
     rows = loss_rows((sums, replace(sums, subset="easy")), RUN.acceptances[:1])
     assert [(r.subject, r.ended[:22]) for r in rows] == [
         ("sums", "level of step 800 acce"),
@@ -32,7 +32,7 @@ def test_one_acceptance_that_ends_two_losses_is_no_row_of_its_own() -> None:
 
 
 def test_a_loss_whose_acceptance_is_not_at_hand_still_says_how_it_ended() -> None:
-    rows = loss_rows([e for e in RUN.episodes if e.closed_by is Closing.ACCEPTED], ())
+    rows = loss_rows([e for e in RUN.incidents if e.closed_by is Closing.ACCEPTED], ())
     assert [r.ended for r in rows] == ["accepted at step 800"]
 
 

@@ -39,7 +39,7 @@ def test_of_many_alerts_the_rest_is_counted() -> None:
 
 
 def test_nothing_open_is_said_and_not_left_out() -> None:
-    best, losses, alerts = glance(run_data(replace(RUN, episodes=())).conclusions)
+    best, losses, alerts = glance(run_data(replace(RUN, incidents=())).conclusions)
     assert best.lines == ("no checkpoint has a score for every benchmark",)
     assert (losses.lines, losses.is_bad) == (("none",), False)
     assert (alerts.lines, alerts.is_bad) == (("none",), False)

@@ -21,7 +21,7 @@ def test_the_last_sign_is_known_with_its_age(tmp_path: Path) -> None:
         sign.give("waiting for plans")
         clock.sleep(70)
         (life,) = lives(tmp_path, "worker", clock)
-        assert (life.pid, life.doing, life.age_s) == (os.getpid(), "waiting for plans", 70)
+        assert (life.pid, life.activity, life.age_s) == (os.getpid(), "waiting for plans", 70)
         assert lives(tmp_path, "watch", clock) == ()
     assert files(tmp_path) == []
 
@@ -37,7 +37,7 @@ def test_a_loop_that_goes_round_quickly_writes_seldom(tmp_path: Path) -> None:
         assert files(tmp_path) == []
         clock.sleep(EVERY_S / 2)
         sign.give("third")
-        assert [life.doing for life in lives(tmp_path, "worker", clock)] == ["third"]
+        assert [life.activity for life in lives(tmp_path, "worker", clock)] == ["third"]
 
 
 def test_whoever_is_gone_or_elsewhere_does_not_count(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_only_the_newest_checkpoint_may_raise_an_alarm_and_at_most_once_for_each
     while fakes.work(at_most=1):
         tick(world, state, fakes.clock.now())
     looks = [report.step for report in history.looks]
-    assert {report.step for report in history.looks if report.episodes} == {steps_of(fakes)[-1]}
+    assert {report.step for report in history.looks if report.incidents} == {steps_of(fakes)[-1]}
     assert looks[0] == steps_of(fakes)[0]  # the newest while it was alone
     assert looks.count(steps_of(fakes)[-1]) == len(fakes.run.records) - 1
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult
 from tests.unit.tracker.domain.making import Scores, record_of
-from tracker.domain.records.types import Episode, Policy, Report, Verdict
+from tracker.domain.records.types import Incident, Policy, Report, Verdict
 from tracker.domain.scores.run_scores import RunScores, with_record
 from tracker.domain.scores.sample_columns import columns_of
 from tracker.domain.verdicts.candidates import RunContext
@@ -61,14 +61,14 @@ def followed(
 
 
 def remembering(run_context: RunContext, *reports: Report) -> RunContext:
-    """Return the memory with the episodes of some reports, as a history keeps them: by what opened them."""
-    kept = {_key_of(e): e for e in run_context.episodes}
+    """Return the memory with the incidents of some reports, as a history keeps them: by what opened them."""
+    kept = {_key_of(e): e for e in run_context.incidents}
     for report in reports:
-        kept |= {_key_of(e): e for e in report.episodes}
-    return replace(run_context, episodes=tuple(kept.values()))
+        kept |= {_key_of(e): e for e in report.incidents}
+    return replace(run_context, incidents=tuple(kept.values()))
 
 
-def _key_of(e: Episode) -> tuple[str, str, str, str, int]:
+def _key_of(e: Incident) -> tuple[str, str, str, str, int]:
     return (e.suite, e.benchmark, e.subset, e.measure, e.opened_step)
 
 

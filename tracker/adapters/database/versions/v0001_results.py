@@ -62,13 +62,13 @@ def _create_judged() -> None:
         sa.Column("outline", sa.Text, nullable=False),
     )
     op.create_table(
-        "history_episodes",
+        "history_incidents",
         sa.Column("key", sa.String(64), primary_key=True),
         sa.Column("run_id", sa.Text, nullable=False),
         sa.Column("opened_step", sa.BigInteger, nullable=False),
-        sa.Column("episode", sa.Text, nullable=False),
+        sa.Column("incident", sa.Text, nullable=False),
     )
-    op.create_index("history_episodes_by_run", "history_episodes", ["run_id", "opened_step"])
+    op.create_index("history_incidents_by_run", "history_incidents", ["run_id", "opened_step"])
     op.create_table(
         "history_acceptances",
         sa.Column("key", sa.String(64), primary_key=True),

@@ -18,9 +18,9 @@ from tests.records import RUN, forgetting_run, without_samples
 from tests.score_tables import table_of, table_of_records
 from tracker.adapters.database.codec import from_json, to_json
 from tracker.adapters.history.store_sql import SqlHistory
-from tracker.adapters.history.tables_sql import EPISODES
+from tracker.adapters.history.tables_sql import INCIDENTS
 from tracker.adapters.samples.packed_parquet import SampleFiles, StoredSamples
-from tracker.domain.records.types import Closing, Episode, Gap, Report
+from tracker.domain.records.types import Closing, Gap, Incident, Report
 from tracker.domain.scores.sample_columns import SampleColumns
 
 RECORDED = forgetting_run(checkpoints=4, samples=4)
@@ -128,7 +128,7 @@ import eval_jobs.queue.steps_sql
 from eval_jobs.queue.database_sql import open_database, transaction
 from tests.unit.tracker.adapters.history.test_store_sql import RECORDS, shorter
 from tracker.adapters.history.store_sql import SqlHistory
-from tracker.adapters.history.tables_sql import EPISODES
+from tracker.adapters.history.tables_sql import INCIDENTS
 
 calls, last = 0, 0
 
@@ -244,15 +244,15 @@ def test_half_a_surrogate_pair_in_a_message_can_be_stored(history: SqlHistory) -
 
 
 def test_a_loss_that_somebody_accepts_while_it_is_judged_stays_accepted(engine: Engine, tmp_path: Path) -> None:
-    loss = Episode(run_id=RUN, suite="s", benchmark="sums", opened_step=200, opened_digest="of it", onset_step=100)
+    loss = Incident(run_id=RUN, suite="s", benchmark="sums", opened_step=200, opened_digest="of it", onset_step=100)
     accepted = replace(loss, closed_step=200, closed_by=Closing.ACCEPTED)
     history, other = SqlHistory(engine, tmp_path / "samples"), open_database(str(engine.url))
-    history.append_episode(loss)
-    judging = threading.Thread(target=history.append_episode, args=(replace(loss, forgotten=True),))
+    history.append_incident(loss)
+    judging = threading.Thread(target=history.append_incident, args=(replace(loss, forgotten=True),))
     with transaction(other) as connection:
-        connection.execute(EPISODES.update().values(episode=to_json(accepted)))
+        connection.execute(INCIDENTS.update().values(incident=to_json(accepted)))
         judging.start()
         judging.join(0.3)
     judging.join()
-    assert history.episodes(RUN) == (accepted,)
+    assert history.incidents(RUN) == (accepted,)
     other.dispose()

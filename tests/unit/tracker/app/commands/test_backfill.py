@@ -138,7 +138,7 @@ def test_losses_of_the_past_are_told_when_it_ends_as_they_are_then_and_once() ->
     loud = fill.world
     fill.world = quiet(loud)
     run = finished(fill).fakes.run.run_id
-    assert {e.opened_step for e in fill.fakes.history.episodes(run)} == {700}
+    assert {e.opened_step for e in fill.fakes.history.incidents(run)} == {700}
     assert not fill.fakes.alerting.alerts
     assert not fill.fakes.history.open_alerts(run)
     for _ in range(2):
@@ -158,9 +158,9 @@ def test_a_loss_that_was_over_within_the_past_is_not_told() -> None:
     loud = fill.world
     fill.world = quiet(loud)
     history, run = finished(fill).fakes.history, fill.fakes.run.run_id
-    for episode in history.episodes(run):
-        if episode.benchmark == "facts":
-            history.append_episode(replace(episode, closed_step=900, closed_by=Closing.RECOVERED))
+    for incident in history.incidents(run):
+        if incident.benchmark == "facts":
+            history.append_incident(replace(incident, closed_step=900, closed_by=Closing.RECOVERED))
     notify_of_lasting(loud, [run])
     assert [alert_subject_text(alert.subject) for alert in fill.fakes.alerting.alerts] == ["sums"]
 

@@ -53,7 +53,7 @@ def test_a_run_is_judged_in_the_order_of_its_steps() -> None:
     taken = take(fakes, imported(180, 181, 180, 60, 60, 60))
     assert words(taken)[1000] is VerdictWord.FIRST
     assert words(taken)[6000] is VerdictWord.REGRESSED
-    assert [e.onset_step for e in fakes.history.episodes("others")] == [4000]
+    assert [e.onset_step for e in fakes.history.incidents("others")] == [4000]
     assert [report.step for report in fakes.history.reports("others")] == [1000, 2000, 3000, 4000, 5000, 6000]
 
 
@@ -80,7 +80,7 @@ def test_in_two_goes_it_comes_to_the_same_as_in_one() -> None:
     take(parts, whole[:3])
     take(parts, whole)
     assert words(take(parts, whole)) == words(take(once, whole))
-    assert parts.history.episodes("others") == once.history.episodes("others")
+    assert parts.history.incidents("others") == once.history.incidents("others")
 
 
 def test_a_checkpoint_that_is_imported_late_is_judged_by_its_own_past() -> None:
@@ -96,7 +96,7 @@ class _Killed(Exception):
     """Stands for a kill -9."""
 
 
-@pytest.mark.parametrize("method", ["append", "append_episode", "append_report", "scores", "publish"])
+@pytest.mark.parametrize("method", ["append", "append_incident", "append_report", "scores", "publish"])
 def test_an_import_that_was_killed_is_finished_by_the_next(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     whole, fakes, once = imported(180, 181, 180, 60, 60, 60), FakeWorld(), FakeWorld()
     take(once, whole)
@@ -105,7 +105,7 @@ def test_an_import_that_was_killed_is_finished_by_the_next(monkeypatch: pytest.M
 
     def killed(*args: object, **more: object) -> object:
         calls.append(args)
-        if len(calls) == (1 if method == "append_episode" else 5):
+        if len(calls) == (1 if method == "append_incident" else 5):
             raise _Killed
         return real(*args, **more)
 
@@ -115,7 +115,7 @@ def test_an_import_that_was_killed_is_finished_by_the_next(monkeypatch: pytest.M
             take(fakes, whole)
     take(fakes, whole)
     assert [_said(r) for r in fakes.history.reports("others")] == [_said(r) for r in once.history.reports("others")]
-    assert fakes.history.episodes("others") == once.history.episodes("others")
+    assert fakes.history.incidents("others") == once.history.incidents("others")
     assert [_plan(p) for p in fakes.tracking.records] == [_plan(p) for p in once.tracking.records]
 
 

@@ -60,7 +60,7 @@ def kept_pins(keeping: Keeping) -> list[int]:
 
 
 def of_kind(items: tuple[StoredItem, ...], kind: str) -> dict[int, bool]:
-    return {item.choice.checkpoint.step: item.is_given_up for item in items if item.kind == kind}
+    return {item.choice.checkpoint.step: item.is_deleted for item in items if item.kind == kind}
 
 
 def gap(step: int, code: str) -> Gap:
@@ -88,7 +88,7 @@ def test_doing_it_twice_changes_nothing_more(keep: Keep) -> None:
     keeping = keep(pins=2, samples=1)
     collect(keeping)
     left = kept_pins(keeping)
-    assert not any(item.is_given_up for item in collect(keeping))
+    assert not any(item.is_deleted for item in collect(keeping))
     assert kept_pins(keeping) == left
 
 
@@ -172,7 +172,7 @@ def test_answers_go_by_a_budget_of_their_own_and_scores_stay(keep: Keep) -> None
 def test_without_a_budget_everything_stays(keep: Keep) -> None:
     keeping = keep()
     items = collect(keeping)
-    assert not any(item.is_given_up for item in items)
+    assert not any(item.is_deleted for item in items)
     assert kept_pins(keeping) == STEPS
 
 

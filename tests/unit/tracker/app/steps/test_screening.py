@@ -120,7 +120,7 @@ def test_a_screen_opens_and_ends_no_loss() -> None:
     assert verdict.screened is not None
     assert (verdict.screened.asked, verdict.screened.left_out) == (100, SAMPLES - 100)
     assert reason_text(verdict).endswith("screened on 100 of 400 samples, a full evaluation follows")
-    assert not bench.fakes.history.episodes(RUN)
+    assert not bench.fakes.history.incidents(RUN)
     assert not bench.firing()
 
 
@@ -138,7 +138,7 @@ def test_the_rest_comes_before_newer_checkpoints_and_decides_although_they_were_
         f"{LOST_AT} rest sums",
         f"{LOST_AT + 100} rest sums",
     ]
-    assert [e.opened_step for e in bench.fakes.history.episodes(RUN)] == [LOST_AT]
+    assert [e.opened_step for e in bench.fakes.history.incidents(RUN)] == [LOST_AT]
     assert len(bench.firing()) == 1
 
 

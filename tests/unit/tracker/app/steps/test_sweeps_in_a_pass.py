@@ -40,7 +40,7 @@ def state_of(fake: FakeWorld) -> tuple[object, ...]:
         history.runs(),
         history.records(run),
         history.reports(run),
-        history.episodes(run),
+        history.incidents(run),
         history.open_alerts(run),
         history.scores(run).series.keys(),
         fake.tracking.records,

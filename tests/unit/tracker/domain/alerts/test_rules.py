@@ -15,8 +15,8 @@ from tracker.domain.records.subjects import alert_subject_text
 from tracker.domain.records.types import (
     Acceptance,
     Closing,
-    Episode,
     Gap,
+    Incident,
     LatencyMethod,
     LatencyMetric,
     LatencyVerdict,
@@ -40,7 +40,7 @@ LOST = ComparedMeans(
 )
 SAID = "0.930 at step 600 -> 0.020; 95 % CI of the change -0.950 to -0.870, p = 1e-09, means only (no samples)"
 W = VerdictWord
-LOSS = Episode(run_id="run", suite="skills", benchmark="sums", opened_step=700, opened_digest="of it", onset_step=600)
+LOSS = Incident(run_id="run", suite="skills", benchmark="sums", opened_step=700, opened_digest="of it", onset_step=600)
 
 
 def verdict_of(benchmark: str, word: VerdictWord, subset: str = "", measure: Measure = Measure.SCORE) -> Verdict:
@@ -58,7 +58,7 @@ def verdict_of(benchmark: str, word: VerdictWord, subset: str = "", measure: Mea
 
 
 def report_of(
-    step: int, *episodes: Episode, run_id: str = "run", findings: Sequence[Verdict] = (), **words: VerdictWord
+    step: int, *incidents: Incident, run_id: str = "run", findings: Sequence[Verdict] = (), **words: VerdictWord
 ) -> Report:
     return Report(
         run_id=run_id,
@@ -68,7 +68,7 @@ def report_of(
         created_at=NOW,
         verdicts=tuple(verdict_of(name, word) for name, word in words.items()),
         findings=tuple(findings),
-        episodes=episodes,
+        incidents=incidents,
     )
 
 
@@ -84,7 +84,7 @@ def told(*reports: Report) -> list[list[str]]:
     return result
 
 
-def ended(step: int, loss: Episode = LOSS) -> Episode:
+def ended(step: int, loss: Incident = LOSS) -> Incident:
     return replace(loss, closed_step=step, closed_by=Closing.RECOVERED, last_step=step - 200)
 
 
@@ -103,7 +103,7 @@ def test_the_message_says_what_where_and_by_how_much() -> None:
 
 
 @pytest.mark.parametrize("word", [w for w in W if w is not W.MISSING])
-def test_a_word_without_an_episode_tells_nobody(word: VerdictWord) -> None:
+def test_a_word_without_an_incident_tells_nobody(word: VerdictWord) -> None:
     assert told(report_of(700, sums=word)) == [[]]
 
 

@@ -70,9 +70,11 @@ def test_only_lower_steps_count() -> None:
     assert judged(records, index=9).word == judged(records[:10]).word
 
 
-def test_no_loss_of_means_opens_an_episode() -> None:
+def test_no_loss_of_means_opens_an_incident() -> None:
     records = records_of([*LEVEL, 0.40, 0.40, 0.40])
-    assert not judge(records[-1], RunScores(run_id="run"), RunContext(records=tuple(records)), POLICY, now=NOW).episodes
+    assert not judge(
+        records[-1], RunScores(run_id="run"), RunContext(records=tuple(records)), POLICY, now=NOW
+    ).incidents
 
 
 def test_results_measured_in_another_way_are_not_compared() -> None:

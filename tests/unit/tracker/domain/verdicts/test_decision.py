@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.unit.tracker.domain.regression.tables import flipping, track_of
-from tracker.domain.records.types import Baseline, Closing, Episode, VerdictWord
+from tracker.domain.records.types import Baseline, Closing, Incident, VerdictWord
 from tracker.domain.regression.detector import ErrorBudget, jitter_of
 from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.verdicts.decision import Decision, comparable, decide, was_learned
@@ -69,7 +69,7 @@ def test_tests_with_too_few_common_samples_do_not_count() -> None:
     assert comparable(hypothesis_of(np.ones((6, 1))).evidence()) == ()
 
 
-def decided(table: FloatArray, known: Episode | None = None) -> Decision:
+def decided(table: FloatArray, known: Incident | None = None) -> Decision:
     hypothesis = hypothesis_of(table)
     return decide(hypothesis, comparable(hypothesis.evidence()), known, run_id="run", chance=None)
 
@@ -106,7 +106,7 @@ def test_a_loss_opens_where_it_stands_out_most() -> None:
 
 def test_a_known_loss_changes_only_when_something_is_new() -> None:
     table = with_levels((10, 0.2), (20, 0.8), (6, 0.3))
-    known = Episode(
+    known = Incident(
         run_id="run", suite="skills", benchmark="sums", opened_step=3100, opened_digest="of it", onset_step=3100
     )
     found = [decided(table[:t], known) for t in range(32, 37)]
@@ -120,7 +120,7 @@ def test_a_known_loss_changes_only_when_something_is_new() -> None:
 
 @pytest.mark.parametrize("low", [1, 3])
 def test_recovery_ends_the_loss_and_says_when_it_was_last_seen(low: int) -> None:
-    known = Episode(
+    known = Incident(
         run_id="run", suite="skills", benchmark="sums", opened_step=3100, opened_digest="of it", onset_step=3100
     )
     decision = decided(with_levels((30, 0.8), (low, 0.5), (2, 0.8)), known)

@@ -81,7 +81,7 @@ def test_one_subject_of_twenty_that_loses_twenty_points_is_a_finding_and_the_ben
         table[next(i for i, r in enumerate(reports) if r.findings), 1400:1600].mean()
     )
     assert {r.verdicts[0].word for r in reports} & {VerdictWord.REGRESSED, VerdictWord.FORGOTTEN} == set()
-    opened = [e for r in reports for e in r.episodes]
+    opened = [e for r in reports for e in r.incidents]
     assert [(e.subset, e.closed_step) for e in opened if not e.forgotten] == [("subject 7", None)]
     assert 1700 <= opened[0].opened_step <= 2000
     assert 1500 <= opened[0].onset_step <= 1700
@@ -93,7 +93,7 @@ def test_a_subject_that_comes_back_is_recovered_once() -> None:
     words = [v.word for v in found(reports) if v.word is not VerdictWord.FORGOTTEN]
     assert words.count(VerdictWord.RECOVERED) == 1
     assert words[-1] is VerdictWord.RECOVERED
-    closed = [e for r in reports for e in r.episodes if e.subset and e.closed_step is not None]
+    closed = [e for r in reports for e in r.incidents if e.subset and e.closed_step is not None]
     assert [(e.subset, e.last_step) for e in closed] == [("subject 2", 2000)]
 
 
@@ -124,8 +124,8 @@ def test_answers_that_double_in_length_are_a_finding_and_the_score_is_not() -> N
     reports = followed(records(table, tokens=lengths(1, table.shape, 2.0, since=14)), POLICY)
     assert next(r.step for r in reports if r.findings) in (1500, 1600)
     assert {(v.measure, v.word) for v in found(reports)} == {(Measure.OUTPUT_LENGTH, VerdictWord.REGRESSED)}
-    (episode,) = (e for r in reports for e in r.episodes)
-    assert (episode.measure, episode.subset) == (Measure.OUTPUT_LENGTH, "")
+    (incident,) = (e for r in reports for e in r.incidents)
+    assert (incident.measure, incident.subset) == (Measure.OUTPUT_LENGTH, "")
     first = found(reports)[0]
     assert first.score is not None
     assert first.score > 0.2  # as a share of the longest answer allowed
@@ -174,4 +174,4 @@ def test_a_finding_that_comes_late_opens_nothing() -> None:
     late = run.pop(17)
     reports = followed([*run, late], POLICY)
     assert reports[-1].step == 1800
-    assert reports[-1].episodes == ()
+    assert reports[-1].incidents == ()

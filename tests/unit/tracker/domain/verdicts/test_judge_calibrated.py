@@ -95,7 +95,7 @@ def test_a_model_that_is_only_asked_again_and_again_loses_nothing() -> None:
         run = served(run_of(*[row.tolist() for row in scores]))
         flips = int((scores[0] != scores[1]).sum())
         for report in followed(run, POLICY, RunContext(calibrations=(calibration(run[0], flips),))):
-            assert report.episodes == ()
+            assert report.incidents == ()
 
 
 def test_a_report_with_a_repetition_is_read_back() -> None:

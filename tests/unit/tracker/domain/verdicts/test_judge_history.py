@@ -212,7 +212,7 @@ def test_a_loss_of_a_rewound_run_is_told_although_later_steps_of_the_first_try_a
     for end in (11, 12):
         known = replace(run_context, records=(*first, *again[: end - 10]))
         report = judge(again[end - 11], scores_of(known.records), known, LONG, now=NOW)
-        assert [e.opened_step for e in report.episodes] == [100 * end]
+        assert [e.opened_step for e in report.incidents] == [100 * end]
     late = judge(again[0], scores_of(run_context.records), run_context, LONG, now=NOW)
     assert late.verdicts[0].word is VerdictWord.REGRESSED
-    assert late.episodes == ()  # later checkpoints of the same try know better
+    assert late.incidents == ()  # later checkpoints of the same try know better

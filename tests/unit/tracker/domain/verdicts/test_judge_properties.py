@@ -26,7 +26,7 @@ def assert_same_reports(one: Report, other: Report) -> None:
     """Equal, but for rounding in the last digits: sums were made in another order."""
     assert [v.word for v in one.verdicts] == [v.word for v in other.verdicts]
     assert [reason_text(v) for v in one.verdicts] == [reason_text(v) for v in other.verdicts]
-    assert one.episodes == other.episodes
+    assert one.incidents == other.incidents
     assert len(one.findings) == len(other.findings)
     for a, b in zip((*one.verdicts, *one.findings), (*other.verdicts, *other.findings), strict=True):
         assert numbers(a) == pytest.approx(numbers(b), rel=1e-9, abs=1e-12)
@@ -56,7 +56,7 @@ def test_an_empty_history_gives_only_first_or_missing(scores: list[float | None]
 @given(st.integers(0, 40), st.integers(1, 20), st.sampled_from([1, 2, 40]))
 def test_a_constant_history_raises_nothing(count: int, checkpoints: int, n: int) -> None:
     for report in followed(run_of(*[min(count, n)] * checkpoints, n=n), Policy(planned_checkpoints=20)):
-        assert not report.episodes
+        assert not report.incidents
         assert not report.findings
         assert report.verdicts[0].word in (W.FIRST, W.INCONCLUSIVE, W.EQUIVALENT, W.INCOMPARABLE)
 
@@ -138,7 +138,7 @@ def test_judging_a_step_again_says_the_same_and_changes_the_same(counts: list[in
 def test_losses_are_told_apart_and_end_after_they_begin(counts: list[int]) -> None:
     reports = followed(run_of(*counts, n=40))
     run_context = remembering(RunContext(), *reports)
-    for e in run_context.episodes:
+    for e in run_context.incidents:
         assert e.onset_step <= e.opened_step
         if e.closed_step is not None:
             assert e.last_step is not None
@@ -149,7 +149,7 @@ def test_losses_are_told_apart_and_end_after_they_begin(counts: list[int]) -> No
 def _never_two_at_once(reports: Sequence[Report]) -> bool:
     is_open = False
     for report in reports:
-        for e in report.episodes:
+        for e in report.incidents:
             if e.closed_step is None and not e.forgotten:
                 if is_open:
                     return False

@@ -44,7 +44,7 @@ def judge_all(tables: dict[str, FloatArray], policy: Policy = LONG) -> list[Repo
 
 
 def alarms(reports: Sequence[Report]) -> set[tuple[str, int]]:
-    return {(e.benchmark, e.opened_step) for r in reports for e in r.episodes}
+    return {(e.benchmark, e.opened_step) for r in reports for e in r.incidents}
 
 
 @pytest.mark.slow
@@ -74,7 +74,7 @@ def test_ten_points_of_five_hundred_samples_are_found_within_a_few_checkpoints(s
     ((benchmark, opened),) = alarms(reports)
     assert benchmark == "b2"
     assert 1900 <= opened <= 2300
-    onset = next(e.onset_step for r in reports for e in r.episodes)
+    onset = next(e.onset_step for r in reports for e in r.incidents)
     assert abs(onset - 1900) <= 300
 
 
@@ -87,7 +87,7 @@ def test_a_made_up_run_forgets_what_it_should() -> None:
     }
     assert (words["facts"][-1], words["sums"][-1]) == (VerdictWord.FORGOTTEN, VerdictWord.FORGOTTEN)
     assert VerdictWord.IMPROVED in words["reversal"]
-    assert {e.benchmark for r in reports for e in r.episodes} == {"facts", "sums"}
+    assert {e.benchmark for r in reports for e in r.incidents} == {"facts", "sums"}
     assert VerdictWord.MISSING in {v.word for r in reports for v in r.verdicts}
 
 

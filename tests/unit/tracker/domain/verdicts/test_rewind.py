@@ -58,7 +58,7 @@ class Followed:
         return [a for a in newest.values() if a.state is AlertState.FIRING]
 
     def losses(self) -> list[tuple[int, int | None, Closing | None]]:
-        return [(e.opened_step, e.closed_step, e.closed_by) for e in self.run_context.episodes]
+        return [(e.opened_step, e.closed_step, e.closed_by) for e in self.run_context.incidents]
 
 
 def first_try() -> list[EvalRecord]:
@@ -114,7 +114,7 @@ def test_a_loss_on_the_new_branch_at_the_same_step_is_told_again() -> None:
     report = run.take(*tried("b", [1300], BAD, minute=110))
     assert report.verdicts[0].word is VerdictWord.REGRESSED
     assert run.losses() == [(1300, None, None)]
-    assert run.run_context.episodes[0].opened_digest == "b-1300"
+    assert run.run_context.incidents[0].opened_digest == "b-1300"
     assert [a.state for a in run.alerts] == [AlertState.FIRING, AlertState.RESOLVED, AlertState.FIRING]
 
 

@@ -1,6 +1,6 @@
 """Losses over time: when one opens, when it is forgetting, when it ends. Pure.
 
-One loss is one episode: people are notified when it opens and when it ends, not at every checkpoint in between.
+One loss is one incident: people are notified when it opens and when it ends, not at every checkpoint in between.
 """
 
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tracker.domain.records.types import Acceptance, Baseline, Closing, Episode
+from tracker.domain.records.types import Acceptance, Baseline, Closing, Incident
 from tracker.domain.regression.blocks import BLOCK, Blocks
 from tracker.domain.regression.detector import Evidence, evidence_on
 from tracker.domain.verdicts.hypothesis import Hypothesis, Subject, losses, strongest_of
@@ -25,17 +25,17 @@ _RISEN_P = 0.001
 _RISEN_POOLED = (2, 4, 8)
 
 
-def episodes_at(episodes: Sequence[Episode], subject: Subject, step: int) -> tuple[Episode, ...]:
+def incidents_at(incidents: Sequence[Incident], subject: Subject, step: int) -> tuple[Incident, ...]:
     """Return the losses of `subject` as they stood just before `step` was judged.
 
     Judging a step twice, or one that comes late, sees the same as the first time. A level that was accepted at `step`
     counts from there on, so the loss it covers is over.
     """
-    before = [e for e in episodes if subject_of(e) == subject and e.opened_step < step]
+    before = [e for e in incidents if subject_of(e) == subject and e.opened_step < step]
     return tuple(e if _is_over(e, step) else reopened(e) for e in before)
 
 
-def open_of(known: Sequence[Episode], steps: Sequence[int]) -> Episode | None:
+def open_of(known: Sequence[Incident], steps: Sequence[int]) -> Incident | None:
     """Return the loss that lasts, of those that checkpoints at `steps` have shown.
 
     A loss of a series that was measured otherwise says nothing about this one: nothing here could end it.
@@ -43,7 +43,7 @@ def open_of(known: Sequence[Episode], steps: Sequence[int]) -> Episode | None:
     return next((e for e in reversed(known) if e.closed_step is None and e.opened_step in steps), None)
 
 
-def counting(steps: Sequence[int], known: Sequence[Episode], acceptances: Sequence[Acceptance]) -> tuple[bool, ...]:
+def counting(steps: Sequence[int], known: Sequence[Incident], acceptances: Sequence[Acceptance]) -> tuple[bool, ...]:
     """Return for each of `steps`, the last of which is the candidate, whether it counts in tests.
 
     The checkpoints of a loss that is over do not, nor do those before a level that somebody accepted.
@@ -64,24 +64,24 @@ def is_forgotten(hypothesis: Hypothesis, back: int = 0) -> bool:
     return all(_below_peak(hypothesis, back + more) for more in range(1, FORGOTTEN_AFTER))
 
 
-def is_recovered(hypothesis: Hypothesis, episode: Episode) -> bool:
+def is_recovered(hypothesis: Hypothesis, incident: Incident) -> bool:
     """Return whether the two newest checkpoints, both after the alarm, no longer show the loss, and have risen.
 
     Not to see a small loss at one or two checkpoints is no recovery: eight together had to be pooled to find it.
     """
-    after = sum(hypothesis.steps[row] > episode.opened_step for row in hypothesis.track.rows)
-    if after < RECOVERED_AFTER or not all(_is_back(hypothesis, episode, back) for back in range(RECOVERED_AFTER)):
+    after = sum(hypothesis.steps[row] > incident.opened_step for row in hypothesis.track.rows)
+    if after < RECOVERED_AFTER or not all(_is_back(hypothesis, incident, back) for back in range(RECOVERED_AFTER)):
         return False
-    return _has_risen(hypothesis, episode)
+    return _has_risen(hypothesis, incident)
 
 
-def opened(hypothesis: Hypothesis, run_id: str, found: Sequence[Evidence]) -> Episode:
-    """Return the episode that the losses in `found` open.
+def opened(hypothesis: Hypothesis, run_id: str, found: Sequence[Evidence]) -> Incident:
+    """Return the incident that the losses in `found` open.
 
     Its onset is the oldest checkpoint of the new block that stands out most.
     """
     subject, strongest = hypothesis.subject, strongest_of(found)
-    return Episode(
+    return Incident(
         run_id=run_id,
         suite=subject.suite,
         benchmark=subject.benchmark,
@@ -93,11 +93,11 @@ def opened(hypothesis: Hypothesis, run_id: str, found: Sequence[Evidence]) -> Ep
     )
 
 
-def recovered(hypothesis: Hypothesis, episode: Episode) -> Episode:
-    """Return the episode, ended at the candidate: it and the checkpoint before are back."""
+def recovered(hypothesis: Hypothesis, incident: Incident) -> Incident:
+    """Return the incident, ended at the candidate: it and the checkpoint before are back."""
     rows = hypothesis.track.rows
     return replace(
-        episode,
+        incident,
         closed_step=hypothesis.step,
         closed_by=Closing.RECOVERED,
         last_step=hypothesis.steps[int(rows[rows.size - RECOVERED_AFTER - 1])],
@@ -105,31 +105,31 @@ def recovered(hypothesis: Hypothesis, episode: Episode) -> Episode:
     )
 
 
-def reopened(episode: Episode) -> Episode:
-    """Return the episode as if it had not ended."""
-    return replace(episode, closed_step=None, closed_by=None, last_step=None, closed_digest="")
+def reopened(incident: Incident) -> Incident:
+    """Return the incident as if it had not ended."""
+    return replace(incident, closed_step=None, closed_by=None, last_step=None, closed_digest="")
 
 
-def accepted(episode: Episode, step: int) -> Episode:
-    """Return the episode, ended by somebody's word at `step`."""
-    return replace(episode, closed_step=step, closed_by=Closing.ACCEPTED)
+def accepted(incident: Incident, step: int) -> Incident:
+    """Return the incident, ended by somebody's word at `step`."""
+    return replace(incident, closed_step=step, closed_by=Closing.ACCEPTED)
 
 
-def subject_of(episode: Episode) -> Subject:
+def subject_of(incident: Incident) -> Subject:
     """Return what the loss is of."""
-    return Subject(suite=episode.suite, benchmark=episode.benchmark, subset=episode.subset, measure=episode.measure)
+    return Subject(suite=incident.suite, benchmark=incident.benchmark, subset=incident.subset, measure=incident.measure)
 
 
 # --- private
 
 
-def _is_over(episode: Episode, step: int) -> bool:
-    if episode.closed_step is None:
+def _is_over(incident: Incident, step: int) -> bool:
+    if incident.closed_step is None:
         return False
-    return episode.closed_step < step or (episode.closed_step == step and episode.closed_by is Closing.ACCEPTED)
+    return incident.closed_step < step or (incident.closed_step == step and incident.closed_by is Closing.ACCEPTED)
 
 
-def _was_lost(known: Iterable[Episode], step: int) -> bool:
+def _was_lost(known: Iterable[Incident], step: int) -> bool:
     """Return whether a loss that is over lasted at `step`."""
     return any(e.last_step is not None and e.onset_step <= step <= e.last_step for e in known)
 
@@ -139,12 +139,12 @@ def _below_peak(hypothesis: Hypothesis, back: int) -> tuple[Evidence, ...]:
     return tuple(e for e in found if e.blocks.baseline is Baseline.PEAK)
 
 
-def _is_back(hypothesis: Hypothesis, episode: Episode, back: int) -> bool:
+def _is_back(hypothesis: Hypothesis, incident: Incident, back: int) -> bool:
     """Return whether no baseline that the loss was seen against is clearly above."""
     evidence = hypothesis.evidence(back)
-    peak = [e for e in evidence if e.blocks.baseline is Baseline.PEAK and _is_before(hypothesis, e, episode)]
+    peak = [e for e in evidence if e.blocks.baseline is Baseline.PEAK and _is_before(hypothesis, e, incident)]
     pinned = [e for e in evidence if e.blocks.baseline is Baseline.PINNED]
-    groups = [g for g in (peak or _against_before(hypothesis, episode, back), pinned) if g]
+    groups = [g for g in (peak or _against_before(hypothesis, incident, back), pinned) if g]
     return bool(groups) and all(map(_is_unseen, groups))
 
 
@@ -153,28 +153,28 @@ def _is_unseen(tests: Sequence[Evidence]) -> bool:
     return any(e.p_worse > RECOVERED_P for e in tests if e.m in _RECOVERY_POOLED)
 
 
-def _has_risen(hypothesis: Hypothesis, episode: Episode) -> bool:
+def _has_risen(hypothesis: Hypothesis, incident: Incident) -> bool:
     """Return whether the newest checkpoints are above those of the loss, beyond chance."""
     rows, steps = hypothesis.track.rows, hypothesis.steps
-    lost = np.array([row for row in rows if steps[row] >= episode.onset_step], dtype=np.int64)
+    lost = np.array([row for row in rows if steps[row] >= incident.onset_step], dtype=np.int64)
     chosen = [
         Blocks(baseline=Baseline.RECENT, new=rows[-m:], base=lost[:-m][:BLOCK])
         for m in _RISEN_POOLED
-        if m < lost.size and steps[int(rows[-m])] > episode.opened_step
+        if m < lost.size and steps[int(rows[-m])] > incident.opened_step
     ]
     return any(
         e.p_better < _RISEN_P for e in evidence_on(hypothesis.track, chosen, hypothesis.jitter, hypothesis.level)
     )
 
 
-def _is_before(hypothesis: Hypothesis, evidence: Evidence, episode: Episode) -> bool:
-    return hypothesis.steps[int(evidence.blocks.base[-1])] < episode.onset_step
+def _is_before(hypothesis: Hypothesis, evidence: Evidence, incident: Incident) -> bool:
+    return hypothesis.steps[int(evidence.blocks.base[-1])] < incident.onset_step
 
 
-def _against_before(hypothesis: Hypothesis, episode: Episode, back: int) -> tuple[Evidence, ...]:
+def _against_before(hypothesis: Hypothesis, incident: Incident, back: int) -> tuple[Evidence, ...]:
     """Early in a run there is no peak yet, or it holds checkpoints of the loss, as the recent ones do."""
     track = hypothesis.track.before(back)
-    earlier = np.array([row for row in track.rows if hypothesis.steps[row] < episode.onset_step], dtype=np.int64)
+    earlier = np.array([row for row in track.rows if hypothesis.steps[row] < incident.onset_step], dtype=np.int64)
     base = earlier[-BLOCK:]
     chosen = [Blocks(baseline=Baseline.RECENT, new=track.rows[-m:], base=base) for m in _RECOVERY_POOLED]
     return evidence_on(track, chosen if base.size else (), hypothesis.jitter, hypothesis.level)

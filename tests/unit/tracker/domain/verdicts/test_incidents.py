@@ -12,10 +12,10 @@ from tests.unit.tracker.domain.making import record_of, suite_of
 from tracker.domain.alerts.rules import alerts_for
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.reason_text import reason_text
-from tracker.domain.records.types import Acceptance, Baseline, Closing, Episode, Pinned, Policy, Report, VerdictWord
+from tracker.domain.records.types import Acceptance, Baseline, Closing, Incident, Pinned, Policy, Report, VerdictWord
 from tracker.domain.verdicts.candidates import RunContext
-from tracker.domain.verdicts.episodes import accepted, counting, episodes_at, open_of
 from tracker.domain.verdicts.hypothesis import Subject
+from tracker.domain.verdicts.incidents import accepted, counting, incidents_at, open_of
 from tracker.domain.verdicts.judge import judge
 
 POLICY = Policy(planned_checkpoints=50)
@@ -33,8 +33,8 @@ def noisy(*levels: float, n: int = 300, seed: int = 0, first_step: int = 100) ->
     return records
 
 
-def changes(reports: Sequence[Report]) -> list[Episode]:
-    return [e for r in reports for e in r.episodes]
+def changes(reports: Sequence[Report]) -> list[Incident]:
+    return [e for r in reports for e in r.incidents]
 
 
 def told(reports: Sequence[Report]) -> list[tuple[int, str]]:
@@ -55,7 +55,7 @@ def accepting(step: int, from_step: int) -> Acceptance:
 # --- whole runs
 
 
-def test_a_loss_that_lasts_is_one_episode_told_once() -> None:
+def test_a_loss_that_lasts_is_one_incident_told_once() -> None:
     reports = followed(noisy(*[0.9] * 12, *[0.5] * 12), POLICY)
     opened, forgotten = changes(reports)[0], changes(reports)[1:]
     assert (opened.onset_step, opened.opened_step, opened.closed_step) == (1300, 1300, None)
@@ -70,7 +70,7 @@ def test_something_learned_and_lost_is_forgotten_once_and_told_once() -> None:
     opened, forgotten = changes(reports)
     assert (opened.opened_step, opened.forgotten) == (3300, False)
     assert forgotten == replace(opened, forgotten=True)
-    at = next(r.step for r in reports if forgotten in r.episodes)
+    at = next(r.step for r in reports if forgotten in r.incidents)
     assert 3500 <= at <= 3700  # the third checkpoint below the peak, four together
     assert told(reports) == [(3300, "firing")]
 
@@ -96,7 +96,7 @@ def test_the_checkpoints_of_a_loss_that_is_over_leave_both_sides_of_every_test()
             assert not {1300, 1400, 1500} & {*comparison.baseline_steps, *comparison.pooled_steps}
 
 
-def test_a_second_loss_later_is_a_second_episode() -> None:
+def test_a_second_loss_later_is_a_second_incident() -> None:
     reports = followed(noisy(*[0.9] * 12, *[0.5] * 3, *[0.9] * 8, *[0.5] * 4), POLICY)
     assert [(e.opened_step, e.closed_step) for e in changes(reports)] == [(1300, None), (1300, 1700), (2400, None)]
     assert told(reports) == [(1300, "firing"), (1700, "resolved"), (2400, "firing")]
@@ -140,28 +140,28 @@ def test_a_small_loss_that_lasts_is_told_once_though_one_checkpoint_cannot_show_
 def test_an_accepted_level_is_the_new_normal() -> None:
     run = noisy(*[0.9] * 12, *[0.5] * 4)
     reports = followed(run, POLICY)
-    (episode,) = changes(reports)
-    run_context = RunContext(episodes=(accepted(episode, 1600),), acceptances=(accepting(1600, episode.onset_step),))
+    (incident,) = changes(reports)
+    run_context = RunContext(incidents=(accepted(incident, 1600),), acceptances=(accepting(1600, incident.onset_step),))
     more = noisy(*[0.5] * 12, first_step=1700)
     scores = scores_of(run)
     for record in more:
         scores = scores_of([record], scores)
         report = judge(record, scores, run_context, POLICY, now=NOW)
-        assert report.episodes == ()
+        assert report.incidents == ()
         assert report.verdicts[0].word not in (VerdictWord.REGRESSED, VerdictWord.RECOVERED)
         assert report.verdicts[0].lost_since is None
         assert all(min(c.baseline_steps) >= 1300 for c in report.verdicts[0].comparisons)
     again = noisy(0.1, first_step=2900)[0]
     report = judge(again, scores_of([again], scores), run_context, POLICY, now=NOW)
-    assert [(e.opened_step, e.closed_step) for e in report.episodes] == [(2900, None)]
+    assert [(e.opened_step, e.closed_step) for e in report.incidents] == [(2900, None)]
 
 
 def test_the_accepted_step_itself_judged_again_neither_recovers_nor_opens() -> None:
     run = noisy(*[0.9] * 12, *[0.5] * 6)
-    (episode,) = changes(followed(run, POLICY))
-    run_context = RunContext(episodes=(accepted(episode, 1800),), acceptances=(accepting(1800, episode.onset_step),))
+    (incident,) = changes(followed(run, POLICY))
+    run_context = RunContext(incidents=(accepted(incident, 1800),), acceptances=(accepting(1800, incident.onset_step),))
     report = judge(run[-1], scores_of(run), run_context, POLICY, now=NOW)
-    assert report.episodes == ()
+    assert report.incidents == ()
     assert report.verdicts[0].word is not VerdictWord.RECOVERED
 
 
@@ -174,7 +174,7 @@ def test_a_checkpoint_that_comes_late_neither_opens_nor_ends_nor_announces_anyth
         reports = followed(rest, POLICY)
         run_context = remembering(RunContext(), *reports)
         report = judge(run[late], scores_of([*rest, run[late]]), run_context, POLICY, now=NOW)
-        assert report.episodes == ()
+        assert report.incidents == ()
         assert alerts_for(report, ()) == ()
         if late in (12, 13, 14):
             assert report.verdicts[0].word is VerdictWord.REGRESSED
@@ -186,7 +186,7 @@ def test_a_checkpoint_of_an_older_series_that_comes_late_opens_nothing() -> None
     late = record_of(900, {"sums": right(20)}, suite=suite_of(["sums"], few_shot=5))
     report = judge(late, scores_of([*old, *new, late]), RunContext(), POLICY, now=NOW)
     assert report.verdicts[0].word is VerdictWord.REGRESSED
-    assert report.episodes == ()
+    assert report.incidents == ()
 
 
 def test_a_loss_of_another_series_mutes_and_recovers_nothing() -> None:
@@ -243,8 +243,8 @@ def test_benchmarks_lose_apart() -> None:
 # --- the parts
 
 
-def episode(opened: int, closed: int | None = None, by: Closing | None = None, last: int | None = None) -> Episode:
-    return Episode(
+def incident(opened: int, closed: int | None = None, by: Closing | None = None, last: int | None = None) -> Incident:
+    return Incident(
         run_id="run",
         suite="skills",
         benchmark="sums",
@@ -257,24 +257,24 @@ def episode(opened: int, closed: int | None = None, by: Closing | None = None, l
     )
 
 
-RECOVERED = episode(500, 900, Closing.RECOVERED, 700)
-ACCEPTED = episode(500, 900, Closing.ACCEPTED)
+RECOVERED = incident(500, 900, Closing.RECOVERED, 700)
+ACCEPTED = incident(500, 900, Closing.ACCEPTED)
 
 
-def test_episodes_are_seen_as_they_stood_before_a_step() -> None:
-    reopened = episode(500)
-    assert episodes_at([RECOVERED], SUBJECT, 500) == ()
-    assert episodes_at([RECOVERED], SUBJECT, 600) == (reopened,)
-    assert episodes_at([RECOVERED], SUBJECT, 900) == (reopened,)
-    assert episodes_at([RECOVERED], SUBJECT, 1000) == (RECOVERED,)
-    assert episodes_at([ACCEPTED], SUBJECT, 800) == (reopened,)
-    assert episodes_at([ACCEPTED], SUBJECT, 900) == (ACCEPTED,)
-    assert episodes_at([RECOVERED], replace(SUBJECT, subset="law"), 1000) == ()
-    assert episodes_at([RECOVERED], replace(SUBJECT, suite="other"), 1000) == ()
+def test_incidents_are_seen_as_they_stood_before_a_step() -> None:
+    reopened = incident(500)
+    assert incidents_at([RECOVERED], SUBJECT, 500) == ()
+    assert incidents_at([RECOVERED], SUBJECT, 600) == (reopened,)
+    assert incidents_at([RECOVERED], SUBJECT, 900) == (reopened,)
+    assert incidents_at([RECOVERED], SUBJECT, 1000) == (RECOVERED,)
+    assert incidents_at([ACCEPTED], SUBJECT, 800) == (reopened,)
+    assert incidents_at([ACCEPTED], SUBJECT, 900) == (ACCEPTED,)
+    assert incidents_at([RECOVERED], replace(SUBJECT, subset="law"), 1000) == ()
+    assert incidents_at([RECOVERED], replace(SUBJECT, suite="other"), 1000) == ()
 
 
 def test_the_loss_that_lasts_is_the_newest_one_that_this_series_has_shown() -> None:
-    known = (RECOVERED, episode(1200))
+    known = (RECOVERED, incident(1200))
     assert open_of(known, (500, 1200)) == known[1]
     assert open_of(known, (500, 1300)) is None
     assert open_of((RECOVERED,), (500,)) is None
