@@ -1,1 +1,1 @@
-"""What to run at a checkpoint, and running it. No memory, no judgement."""
+"""Plans for checkpoints and their execution. Keeps no history and computes no verdicts."""

@@ -1,4 +1,4 @@
-"""Records <-> JSON with a schema version: the only place that knows how a versioned document is written and refused."""
+"""Convert records to and from JSON with a schema version. Only this module writes and checks versioned documents."""
 
 import json
 import re
@@ -31,17 +31,17 @@ def to_document(fields: Mapping[str, object], *, indent: int | None = None) -> s
 
 
 def from_document(text: str | bytes, read: Callable[[Any], T], *, what: str, hint: str = BACKUP) -> T:
-    """Read what `to_document` wrote.
+    """Parse the output of `to_document`.
 
     Args:
         text: the document.
-        read: makes a record of its fields; what it raises on wrong ones means that the document is damaged.
-        what: names it in errors.
-        hint: what to do when it is damaged.
+        read: builds a record from its fields; a ValueError, LookupError or TypeError means a damaged document.
+        what: name of the document in errors.
+        hint: hint of the error for a damaged document.
 
     Raises:
-        SchemaTooNew: it has another schema version.
-        StoreError: it is damaged.
+        SchemaTooNew: the document has another schema version.
+        StoreError: the document is damaged.
     """
     try:
         document = json.loads(text)
@@ -61,7 +61,7 @@ def plan_to_json(plan: EvalPlan) -> str:
 
 
 def plan_from_json(text: str) -> EvalPlan:
-    """Read what `plan_to_json` wrote.
+    """Parse the output of `plan_to_json`.
 
     Raises:
         StoreError: the text is not a plan of this schema version.
@@ -77,7 +77,7 @@ def record_to_bytes(record: EvalRecord) -> bytes:
 
 
 def record_from_bytes(data: bytes) -> EvalRecord:
-    """Read what `record_to_bytes` wrote.
+    """Parse the output of `record_to_bytes`.
 
     Raises:
         StoreError: the bytes are not a record of this schema version.
@@ -99,10 +99,10 @@ def progress_to_json(progress: Progress | None) -> str:
 
 
 def progress_from_json(text: str) -> Progress | None:
-    """Read what `progress_to_json` wrote.
+    """Parse the output of `progress_to_json`.
 
     Raises:
-        StoreError: the text is no progress of this schema version.
+        StoreError: the text is not progress of this schema version.
     """
     if not text:
         return None
@@ -113,6 +113,6 @@ def progress_from_json(text: str) -> Progress | None:
 
 
 def _check_id(plan: EvalPlan) -> None:
-    """Refuse an id that is no name of a folder: whoever may write to the database could lead us out of ours."""
+    """Reject an ID that is not a plain folder name: a modified database could otherwise cause path traversal."""
     if not _ID.fullmatch(plan.id):
         raise StoreError(f"a stored plan has the invalid id {plan.id!r}", hint=BACKUP)

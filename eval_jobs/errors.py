@@ -1,45 +1,6 @@
-"""Every error that a person may see, with a stable code, an exit code and what to do next.
+"""All errors that users can see, with a stable code, an exit code and a hint what to do next.
 
-    TrackerError                     E-TRACKER            4
-    |- ConfigError                   E-CONFIG             2   a setting or an argument is wrong
-    |- CheckpointError               E-CKPT               4
-    |  |- CheckpointNotFound         E-CKPT-NOT-FOUND     2   nothing there, or no checkpoint in it
-    |  |- CheckpointIncomplete       E-CKPT-INCOMPLETE    4   half-written, truncated, a shard missing
-    |  |- CheckpointUnreadable       E-CKPT-UNREADABLE    4   NaN or Inf weights, a broken header
-    |  |- CheckpointUnsafe           E-CKPT-UNSAFE        4   pickle weights only
-    |  |- CheckpointVanished         E-CKPT-VANISHED      4   deleted before it could be pinned
-    |  |- CheckpointSkipped          E-CKPT-SKIPPED       4   too many newer ones were waiting
-    |  `- ConsolidationFailed        E-CKPT-CONSOLIDATE   4   a sharded state could not be put together here
-    |- ServeError                    E-SERVE              4
-    |  |- PortTaken                  E-SERVE-PORT         4
-    |  |- ServerDied                 E-SERVE-DIED         4
-    |  |- ServerKilled               E-SERVE-KILLED       4   retryable: somebody else ended it
-    |  |- StartTimeout               E-SERVE-TIMEOUT      4   retryable
-    |  |- WrongModel                 E-SERVE-MODEL        4   somebody else answers, or another model
-    |  |- SwapRefused                E-SERVE-SWAP-REFUSED 4   the engine still serves what it did: start anew
-    |  |- SwapFailed                 E-SERVE-SWAP-FAILED  4   retryable: what the engine holds is not known
-    |  |- CanaryFailed               E-SERVE-CANARY       4   its answers to the fixed prompts are none
-    |  `- EndpointUnreachable        E-SERVE-UNREACHABLE  4   retryable
-    |- EvaluateError                 E-EVAL               4
-    |  |- UnknownBenchmark           E-EVAL-BENCHMARK     2
-    |  |- BadData                    E-EVAL-DATA          2
-    |  |- EndpointFailed             E-EVAL-ENDPOINT      4   retryable: the server went away or refused
-    |  |- EndpointRefused            E-EVAL-REFUSED       4   the key is wrong or not allowed
-    |  `- EvaluatorDied              E-EVAL-CHILD         4   retryable
-    |- ProbeError                    E-PROBE              4   retryable
-    |- PlanPoisoned                  E-PLAN-POISONED      4   its workers went away again and again
-    |- StoreError                    E-STORE              4
-    |  |- TrackingUnreachable        E-STORE-MLFLOW       4   retryable
-    |  |- DiskFull                   E-STORE-DISK         4   retryable
-    |  |- StoreUnavailable           E-STORE-AWAY         4   retryable: it does not answer, or is locked
-    |  `- SchemaTooNew               E-STORE-SCHEMA       4   written by a newer program
-    |- NoSignOfLife                  E-HEALTH             4   a process is gone, stopped or stuck
-    |- AlertError                    E-ALERT              4
-    |  |- ChannelUnreachable         E-ALERT-UNREACHABLE  4   retryable: nobody answers, or not now
-    |  `- ChannelRefused             E-ALERT-REFUSED      4   the service does not take it: key, signature, content
-    `- Incomparable                  E-INCOMPARABLE       3   the two sides were not measured alike
-
-An adapter maps the errors of its library here, in one place, with `raise X(...) from exc`.
+Each adapter maps the errors of its library to these in one place, with `raise X(...) from exc`.
 A regression is not an error: it is a verdict.
 """
 
@@ -48,7 +9,7 @@ from typing import ClassVar
 
 
 class ExitCode(IntEnum):
-    """How every command ends; docs/reference/errors.md lists them."""
+    """Exit codes of all commands, listed in docs/reference/errors.md."""
 
     OK = 0
     """Success: no regression; delivered; alive."""
@@ -251,7 +212,7 @@ class ProbeError(TrackerError):
 
 
 class PlanPoisoned(TrackerError):
-    """A plan was set aside, because several workers in a row crashed while they evaluated it."""
+    """A plan was set aside, because several workers in a row were lost while they evaluated it."""
 
     code = "E-PLAN-POISONED"
 
@@ -284,7 +245,7 @@ class StoreUnavailable(StoreError):
 
 
 class SchemaTooNew(StoreError):
-    """The database was written by a newer version of the program."""
+    """The database or a stored document has the format of another version of the program."""
 
     code = "E-STORE-SCHEMA"
 

@@ -1,4 +1,4 @@
-"""Content hashes: what makes two plans, two suites or two results the same. Pure."""
+"""Content hashes that define when plans, suites and results are the same. Pure."""
 
 import hashlib
 import json
@@ -23,23 +23,23 @@ SCORING_VERSION = 1
 """Raised whenever our own prompts, scorers or status rules change what a sample's score can be."""
 
 SECOND_SEED = 1_000_000
-"""Added to the seed in the second pass of a calibration: repeats of a sample take the seeds that follow the first."""
+"""Added to the seed in the second pass of a calibration; large, because repeats of a sample use the next seeds."""
 
 DIGEST_CHARS = 32
-"""128 bits: MLflow takes dataset digests of at most 36 characters."""
+"""128 bits: MLflow accepts dataset digests of at most 36 characters."""
 
 
 def content_hash(value: object) -> str:
     """Return a hex hash of JSON-like `value`; equal values give equal hashes on every machine."""
-    # A file may hold half of a surrogate pair; it has no UTF-8 of its own.
+    # A file may contain a lone surrogate, which has no UTF-8 encoding.
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:DIGEST_CHARS]
 
 
 def score_settings(benchmark: Benchmark, suite: Suite) -> Mapping[str, object]:
-    """Return everything that can change this benchmark's scores, by name, so that two can be compared in words."""
+    """Return all settings that can change this benchmark's scores, by name, so that differences can be named."""
     settings: dict[str, object] = asdict(benchmark)
-    # Where the data lies does not matter, what is in it does.
+    # The path of the data does not matter; its digest does.
     del settings["data"]
     del settings["max_tokens"], settings["measured_with"], settings["program"]
     settings |= _program_settings("evaluator", benchmark.program)
@@ -57,7 +57,7 @@ def benchmark_fingerprint(benchmark: Benchmark, suite: Suite) -> str:
 
 
 def serve_settings(serve: ServeSpec) -> Mapping[str, object]:
-    """Return everything about serving that can change a score, by name: not where, from what or how patiently."""
+    """Return all serving settings that can change a score, by name: no addresses, interpreters or timeouts."""
     if serve.engine is EngineKind.REMOTE:
         return {"engine": serve.engine, "model": serve.model}
     settings = {
@@ -71,7 +71,7 @@ def serve_settings(serve: ServeSpec) -> Mapping[str, object]:
 
 
 def suite_fingerprint(suite: Suite) -> str:
-    """Return the hash over all benchmarks of the suite, in any order."""
+    """Return a hash over all benchmarks of the suite, independent of their order."""
     return content_hash(sorted(benchmark_fingerprint(b, suite) for b in suite.benchmarks))
 
 
@@ -82,9 +82,9 @@ def make_plan(
     loads: Iterable[ProbeLoad],
     reference: Checkpoint | None = None,
 ) -> EvalPlan:
-    """Build the plan; its id depends on what is served, the suite's content and the settings, not on paths or times.
+    """Build a plan; its ID depends on what is served, the suite's content and the settings, not on paths or times.
 
-    Nor on the latency reference: no score depends on it, and a lower step that appears late may become the run's first.
+    Nor on the latency reference: no score depends on it, and it changes if a lower step of the run appears late.
     """
     loads = tuple(loads)
     plan_id = content_hash(
@@ -105,13 +105,13 @@ def make_plan(
 
 
 def screen_plan(whole: EvalPlan, screen: Screen) -> EvalPlan:
-    """Build the plan that asks a part of each benchmark of `whole`, at the same checkpoint and in the same way."""
+    """Build the plan that evaluates the screen of each benchmark of `whole`, with the same checkpoint and settings."""
     suite = replace(whole.suite, part=ScreenPart(screen=screen))
     return make_plan(whole.checkpoint, suite, whole.serve, whole.loads, whole.reference)
 
 
 def rest_plan(screen: EvalPlan, benchmarks: Collection[str]) -> EvalPlan:
-    """Build the plan that asks what the screens of some benchmarks have left out; latency was measured with those."""
+    """Build the plan for the samples outside the screens of some benchmarks; latency was measured with the screens."""
     if screen.suite.part is None:
         raise ValueError(f"plan {screen.id} is not a screen")
     suite = replace(
@@ -124,7 +124,7 @@ def rest_plan(screen: EvalPlan, benchmarks: Collection[str]) -> EvalPlan:
 
 
 def calibration_plan(checkpoint: Checkpoint, suite: Suite, serve: ServeSpec, number: int) -> EvalPlan:
-    """Build the plan of the `number`-th calibration, from 1: the suite asked twice, apart from every other evaluation.
+    """Build the plan of calibration `number`, from 1: two passes over the suite, separate from all other evaluations.
 
     No answer is shared with the checkpoint's ordinary plan, with an earlier calibration, or between its own passes.
     """
@@ -133,22 +133,22 @@ def calibration_plan(checkpoint: Checkpoint, suite: Suite, serve: ServeSpec, num
 
 
 def sweep_plan(plan: EvalPlan, cell: SweepCell) -> EvalPlan:
-    """Build the plan by which a sweep asks what `plan` asks, apart from every other evaluation of the checkpoint."""
+    """Build the plan of a sweep with the content of `plan`, separate from other evaluations of the checkpoint."""
     return replace(plan, id=content_hash([plan.id, "sweep", asdict(cell)]), sweep=cell)
 
 
 def second_pass(suite: Suite) -> Suite:
-    """Return what the second pass of a calibration asks: the same suite, with another seed.
+    """Return the suite of a calibration's second pass: the same suite with another seed.
 
-    Greedy decoding uses no seed. With a temperature, the same seed would draw the same answers again and hide the noise
-    of sampling. And results of the two passes differ in their fingerprints, so that neither is taken for the other.
+    Greedy decoding uses no seed. With a temperature, the same seed would draw the same answers again and hide sampling
+    noise. The seed also makes the fingerprints of the two passes differ, so that their results cannot be confused.
     """
     generation = replace(suite.generation, seed=suite.generation.seed + SECOND_SEED)
     return replace(suite, generation=generation)
 
 
 def sample_key(subset: str, messages: Iterable[tuple[str, str]], target: object) -> str:
-    """Return the content key that pairs one question across checkpoints, whatever its position.
+    """Return the content key that pairs one question across checkpoints, independent of its position.
 
     Args:
         subset: name of the subset.
@@ -173,7 +173,7 @@ def numbered(keys: Iterable[str]) -> tuple[str, ...]:
 
 
 def _program_settings(kind: str, program: Program | None) -> dict[str, object]:
-    """Return what of a program that is not built in can change a score; nothing for a built-in one, as ever."""
+    """Return the settings of `program` that can change a score; empty for the default program (None)."""
     if program is None:
         return {}
     options = {f"{kind}.{name}": value for name, value in program.options}

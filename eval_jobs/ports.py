@@ -1,4 +1,4 @@
-"""What a worker needs from the outside world. Each docstring holds the rules that an adapter must obey.
+"""Ports of a worker. Each docstring specifies the behaviour required of an adapter.
 
 The contract suites in tests/contract run over every adapter and over the fakes in tests/fakes.
 """
@@ -24,25 +24,25 @@ from eval_jobs.types import (
 )
 
 Note = Callable[[str], None]
-"""Called with one short line for people whenever there is something new to show; returns quickly and never raises.
+"""Callback with one short line of text to display. It must return quickly and never raise.
 
-Nothing is read out of it: an engine that says `shards 7/10` is loading, and that is all.
+The text is never parsed: `shards 7/10` from an engine is not interpreted as progress.
 """
 ShowProgress = Callable[[Progress], None]
-"""The same with fields: by `Progress.answered` a queue knows whether a plan gets further."""
+"""The same with structured progress. `Progress.answered` shows whether a plan makes progress."""
 
 
 class Clock(Protocol):
     """The only source of time."""
 
     def now(self) -> datetime:
-        """Return the current time, timezone-aware UTC. Somebody may set it, forwards or backwards, by hours."""
+        """Return the current time, timezone-aware UTC. The clock may be set forwards or backwards by hours."""
 
     def monotonic_s(self) -> float:
-        """Return seconds that nobody can set: only the difference of two values means something."""
+        """Return seconds of a clock that cannot be set. Only the difference of two values is meaningful."""
 
     def sleep(self, seconds: float) -> None:
-        """Wait; may return early, never raises."""
+        """Wait `seconds`; may return early, never raises."""
 
 
 class Engine(Protocol):
@@ -51,10 +51,10 @@ class Engine(Protocol):
     def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Note) -> AbstractContextManager[Endpoint]:
         """Serve `checkpoint` while the context is open.
 
-        On entry the endpoint has proven that it answers as this checkpoint and nothing else. Whether the
-        weights came by a cold start or by a swap is the adapter's choice; `Endpoint.info` says which, and why.
-        Leaving the context ends this checkpoint's service; the process behind it may live on until `close`. One that
-        died, froze or answers as something else meanwhile is noticed before the next service, and replaced.
+        On entry, the endpoint is verified to serve this checkpoint and nothing else. The adapter chooses between a
+        cold start and a weight swap; `Endpoint.info` contains the choice and its reason. When the context ends, the
+        process may keep running until `close`. If it has died, hung or serves another model by the next call, it is
+        replaced.
 
         Raises:
             PortTaken, ServerDied, StartTimeout, WrongModel, EndpointUnreachable: each names the log to read.
@@ -62,52 +62,51 @@ class Engine(Protocol):
         """
 
     def rest(self) -> None:
-        """Do what the last service's settings ask for when nothing waits; called again and again between services.
+        """Apply the idle settings of the last spec (`between`, `idle_timeout_s`); called repeatedly while idle.
 
-        It may stop the engine or let it sleep. The next service works all the same.
+        It may stop the engine or put it to sleep. The next `serving` works in any case.
         """
 
     def used_cpu_s(self) -> float | None:
-        """Return the CPU time that all processes of this engine have used so far, those that ended included.
+        """Return the CPU time in seconds that all processes of this engine have used, including ended ones.
 
-        It only grows. None: they compute on a GPU, are not ours, or this cannot be read.
+        It never decreases. None: they compute on a GPU, were not started by the tracker, or it cannot be read.
         """
 
     def close(self) -> None:
-        """Stop whatever still runs and leave no process behind. Calling it twice is harmless."""
+        """Stop all processes of the engine. Calling it twice is harmless."""
 
 
 class Evaluator(Protocol):
     """Scores the benchmarks of a suite against an endpoint."""
 
     def prepare(self, suite: Suite, *, api_key_env: str) -> None:
-        """Begin what takes long before `suite` can be evaluated, and return at once.
+        """Start slow preparations for `suite` in the background and return immediately.
 
-        To be called while the engine loads. Nothing is raised: what is wrong is said by `evaluate`, which needs no call
-        of this.
+        Optional; called while the engine loads. It never raises: `evaluate` reports all errors.
         """
 
     def evaluate(
         self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: ShowProgress
     ) -> tuple[EvalResult | TrackerError, ...]:
-        """Ask every sample of every benchmark and score it; return one outcome for each benchmark, in their order.
+        """Score every sample of every benchmark; return one outcome for each benchmark, in their order.
 
-        Over all benchmarks together never more than `suite.concurrency` requests are in flight, and so many are until
-        fewer questions are left. Each benchmark fails alone, and its error is its outcome; nothing of it is raised.
+        Across all benchmarks, at most `suite.concurrency` requests are in flight, and exactly as many until fewer
+        samples are left. Benchmarks fail independently: an error is the outcome of its benchmark and is not raised.
 
-        A result holds one `SampleScore` for every planned sample and repeat; a sample that could not be
-        answered is there with status `error`. An interrupted call with the same `plan_id` continues at the missing
-        samples of each benchmark.
+        A result contains one `SampleScore` for every planned sample and repeat; a sample without a valid answer has
+        status `error`. After an interruption, a call with the same `plan_id` evaluates only the missing samples of
+        each benchmark.
 
-        UnknownBenchmark, BadData: asking again is useless.
-        EndpointFailed, EvaluatorDied: the server or the evaluator went away; asking again may help.
+        UnknownBenchmark, BadData: a retry is useless.
+        EndpointFailed, EvaluatorDied: the server or the evaluator failed; a retry may succeed.
         """
 
     def kept(self) -> tuple[str, ...]:
-        """Return the ids of plans of which something is kept for resuming, whoever left it."""
+        """Return the IDs of plans with data kept for resuming, including data of earlier workers."""
 
     def forget(self, plan_id: str) -> None:
-        """Drop what was kept of this plan for resuming: its results are safe elsewhere. Nothing kept: no-op."""
+        """Delete the data kept for resuming this plan, whose results are stored elsewhere. No data: no-op."""
 
     def close(self) -> None:
         """Stop the evaluator's process. Calling it twice is harmless."""
@@ -117,128 +116,128 @@ class Prober(Protocol):
     """Measures latency."""
 
     def probe(self, endpoint: Endpoint, load: ProbeLoad) -> ProbeResult:
-        """Put `load` on the endpoint and time it, after a warm-up, from a process of its own.
+        """Send `load` to the endpoint after a warm-up and time it, from a separate process.
 
-        Failed requests are counted and never enter a percentile.
+        Failed requests are counted and excluded from percentiles.
 
         Raises:
             ProbeError: nothing could be measured.
         """
 
     def rest(self) -> None:
-        """Give back what is only needed to measure soon; called again and again while there is nothing to measure."""
+        """Release resources that are kept for the next measurement; called repeatedly while idle."""
 
 
 class Launcher(Protocol):
-    """Starts worker processes and keeps them alive; none is started before the first `check`."""
+    """Starts and restarts worker processes; none is started before the first `check`."""
 
     def check(self) -> None:
-        """Start workers that are missing, and dead ones again.
+        """Start missing workers and restart dead ones.
 
         Raises:
-            TrackerError: no worker can live here.
+            TrackerError: no worker can run here.
         """
 
     def nudge(self) -> None:
-        """Let idle workers look into the queue now; no effect where they cannot be reached."""
+        """Make idle workers poll the queue now; no effect if they cannot be reached."""
 
     def stop(self) -> None:
-        """Stop all workers; each gives its plan back first. Calling it twice is harmless."""
+        """Stop all workers; each releases its plan first. Calling it twice is harmless."""
 
 
 class PlanQueue(Protocol):
-    """Where plans are put, and skipped where too many wait."""
+    """Adds plans, and skips plans if too many wait."""
 
     def add(self, plan: EvalPlan, *, now: datetime, backlog: Backlog = Backlog.OLDEST, keep: bool = False) -> bool:
-        """Add a plan; return False when its id is known already.
+        """Add a plan; return False if its ID is already known.
 
-        `backlog` decides when its turn comes among the plans of its run, whoever claims. With `keep` it is never
-        skipped, and unless the lowest step comes first anyway it comes before the others.
+        `backlog` sets its order among the plans of its run. With `keep` it is never skipped, and it comes first unless
+        the backlog is `oldest`.
 
-        A known plan that still waits is replaced by `plan` and its turn: what is not part of the id, such as how the
-        checkpoint is served, may have been corrected. One that was skipped or left out waits again if it may not be
-        skipped now. In any other state nothing changes.
+        A known plan that still waits is replaced by `plan`, and its order is updated: settings that are not part of
+        the ID may have been corrected. A skipped or left-out plan waits again if `plan` may not be skipped. In any
+        other state nothing changes.
         """
 
     def known(self, plan_ids: Collection[str]) -> frozenset[str]:
-        """Return which of these plans were ever added, whatever became of them."""
+        """Return which of these plans were ever added, in any state."""
 
     def skip(self, run_id: str, *, max_waiting: int) -> int:
-        """Skip what waits beyond the `max_waiting` checkpoints of a run whose turn comes first; return how many plans.
+        """Skip the waiting checkpoints of a run after the next `max_waiting`; return the number of skipped plans.
 
-        A checkpoint is skipped with all its waiting plans. Plans that may not be skipped count, and stay.
+        A checkpoint is skipped with all its waiting plans. Plans that may not be skipped count, but stay.
         """
 
     def skipped(self) -> tuple[EvalPlan, ...]:
-        """Return skipped plans that nobody has taken note of yet, lowest step first, ties by plan id."""
+        """Return skipped plans that are not left out yet, lowest step first, ties by plan ID."""
 
     def leave_out(self, plan_id: str) -> None:
-        """Mark a skipped plan as taken note of. Repeating it is harmless; in any other state nothing changes."""
+        """Mark a skipped plan as recorded by the watcher. Repeating it is harmless; other states do not change."""
 
     def revive(self, *, given_up: Collection[str] = ()) -> int:
-        """Let every plan wait again whose acknowledged record held a failed benchmark; return how many.
+        """Requeue every plan whose acknowledged record has a failed benchmark; return the number of plans.
 
-        Not those of checkpoints whose `uri` is in `given_up`: their weights are gone, and another failure would take
-        the place of what was measured. Attempts start anew. The next `add` brings the plans' present settings. A plan
-        that brought its workers down is revived `rules.MAX_REVIVALS` times in all.
+        Plans of checkpoints whose `uri` is in `given_up` are excluded: their weights are gone, and another failure
+        would replace the existing results. Attempts are reset. The next `add` updates the plans' settings. A plan that
+        was set aside after losing its workers is revived at most `rules.MAX_REVIVALS` times.
         """
 
 
 class ClaimQueue(Protocol):
-    """Where workers take plans and hand in what came out."""
+    """Claims plans for workers and stores their outcomes."""
 
     def claim(
         self, *, worker: str, now: datetime, lease_until: datetime, except_runs: Collection[str] = ()
     ) -> Claim | None:
-        """Take a plan that waits, or else None; those of `except_runs` are left to others.
+        """Claim a waiting plan; return None if there is none. Plans of `except_runs` are left to other workers.
 
-        Of several runs the one that had no claim for the longest time comes first, and within it the plan whose turn
-        it is. A plan whose lease has run out waits again, and its worker counts as crashed. A lease that ends later
-        than any worker may ask for (`rules.MAX_LEASE_S`) was given before the clock was set back: it ends at
-        `lease_until` from now on, unless its worker says otherwise.
+        The run without a claim for the longest time comes first, and within it the next plan in order. A plan with an
+        expired lease waits again, and its worker counts as crashed. A lease that ends later than the maximum
+        (`rules.MAX_LEASE_S`) was given before the clock was set back: it is shortened to `lease_until`, unless its
+        worker extends it.
         """
 
     def extend(
         self, claim: Claim, *, lease_until: datetime, progress: Progress | None = None, answered: int = 0
     ) -> bool:
-        """Move the lease and say how far the plan is; return False when the claim is no longer this worker's.
+        """Extend the lease and store the progress; return False if the claim is no longer this worker's.
 
-        `answered` counts the samples of the whole plan: one that gets further than ever before is not one that
-        brings its workers down.
+        `answered` counts the samples of the whole plan. A new maximum is progress: it resets the plan's count of
+        consecutive lost workers.
         """
 
     def finish(self, claim: Claim, record: EvalRecord, *, now: datetime) -> bool:
-        """Store the outcome; return False and store nothing when the claim is no longer this worker's.
+        """Store the outcome; return False and store nothing if the claim is no longer this worker's.
 
-        Repeating it stores nothing new and returns True: the first answer may have been lost on its way.
+        A repeated call stores nothing new and returns True: the first reply may have been lost.
         """
 
     def release(self, claim: Claim, *, counts: bool = True, note: str = "") -> None:
-        """Give a plan back unfinished; it is waiting again. Not this worker's claim: no-op.
+        """Release an unfinished plan, which waits again. No-op if the claim is no longer this worker's.
 
-        With `counts` False the claim was only interrupted, and the next one has the same number. `note` says why it
-        waits, until the next claim of any plan of the run.
+        With `counts` False the claim was only interrupted, and the next one has the same number. `note` is the reason
+        for waiting; it is valid until the next claim of any plan of the run.
         """
 
     def done(self, plan_ids: Collection[str]) -> frozenset[str]:
-        """Return which of these plans are finished or acknowledged and have nothing left that could be tried again."""
+        """Return which of these plans are finished or acknowledged without a failed benchmark to retry."""
 
 
 class HoldRegistry(Protocol):
-    """Who works on what, for those who look after workers."""
+    """Current holds on plans, for the recovery from dead workers."""
 
     def holds(self) -> tuple[Hold, ...]:
-        """Return who holds a plan now, whether or not the lease has run out."""
+        """Return all current holds, including those with an expired lease."""
 
     def take_back(self, hold: Hold, end: HoldEnd) -> bool:
-        """Let a plan wait again whose worker is gone; return False when it is held otherwise by now.
+        """Requeue a plan whose worker is gone; return False if this hold has ended in the meantime.
 
-        The caller must know that nobody works on it.
+        The caller must make sure that no process works on the plan.
         """
 
 
 class ResultQueue(Protocol):
-    """Where what workers have handed in is taken over."""
+    """Finished records, which the watcher takes over."""
 
     def finished(self) -> tuple[EvalRecord, ...]:
         """Return records not yet acknowledged, lowest step first, ties by plan id."""
@@ -248,20 +247,20 @@ class ResultQueue(Protocol):
 
 
 class QueueStatus(Protocol):
-    """What is on its way."""
+    """The state of open plans."""
 
     def open_steps(self, run_id: str, *, sweeps: bool = True) -> frozenset[int]:
-        """Return the steps of a run that have a plan which waits, runs or is finished and not acknowledged.
+        """Return the steps of a run with a plan that waits, runs, or is finished but not acknowledged.
 
-        Without `sweeps`, plans of sweeps do not count: nothing of the run itself waits for them.
+        Without `sweeps`, plans of sweeps are ignored: the run itself does not wait for them.
         """
 
     def state(self) -> QueueState:
-        """Return what is on its way now. The cost does not grow with what is acknowledged or left out."""
+        """Return the open plans. The cost does not depend on the number of acknowledged or left-out plans."""
 
 
 class Queue(PlanQueue, ClaimQueue, HoldRegistry, ResultQueue, QueueStatus, Protocol):
-    """Plans on their way from a watcher to workers and back. Safe for several processes.
+    """Passes plans from a watcher to workers, and records back. Safe for several processes.
 
     A plan is waiting, running (claimed, with a lease), finished or acknowledged; or skipped, and then left out.
     """

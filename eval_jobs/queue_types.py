@@ -1,4 +1,4 @@
-"""What passes between a queue, its workers and its watcher. Frozen, like `types`.
+"""Records exchanged between a queue, its workers and its watcher. Frozen, like those in `types`.
 
 claim = queue.claim(worker="w", now=now, lease_until=now + minute)     # Claim
 queue.extend(claim, lease_until=now + minute, progress=progress)
@@ -17,7 +17,7 @@ from eval_jobs.types import EvalPlan
 
 
 class Backlog(StrEnum):
-    """Which of a run's waiting checkpoints is next, and whether one may be skipped."""
+    """The order of a run's waiting checkpoints, and whether checkpoints may be skipped."""
 
     NEWEST = "newest"
     """The highest step first; the oldest are skipped when too many wait."""
@@ -29,18 +29,18 @@ class Backlog(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Crash:
-    """A worker that went away in the middle of a plan, and nobody is known to have killed it."""
+    """A worker that disappeared in the middle of a plan and is not known to have been killed from outside."""
 
     worker: str
-    """As it named itself when it took the plan: on which machine, as which process, where its log is."""
+    """Name from its claim: machine, process ID and path of its log."""
     progress: Progress | None
-    """The last that it showed; None: it had nothing to show yet."""
+    """Last reported progress. None: none was reported."""
     claimed_at: datetime
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hold:
-    """Who holds a plan, under which number and for how long."""
+    """A claim without the plan's content: worker, number of the claim and end of the lease."""
 
     plan_id: str
     worker: str
@@ -50,71 +50,71 @@ class Hold:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A worker's hold on a plan."""
+    """A plan claimed by a worker, with the history of its earlier claims."""
 
     plan: EvalPlan
     worker: str
     attempt: int
-    """1 for the first claim; one that was only interrupted does not count."""
+    """Number of the claim, from 1; interrupted claims do not count."""
     lost: int = 0
-    """How often a worker went away in the middle of this plan, whatever the reason."""
+    """Number of workers that crashed or were killed in the middle of this plan."""
     crashes: tuple[Crash, ...] = ()
-    """Crashes in a row, oldest first: since the plan last got further."""
+    """Consecutive crashes since the plan last made progress, oldest first."""
     stalled: int = 0
-    """Workers that went away in a row, for whatever reason, since the plan last got further."""
+    """Number of consecutive workers that crashed or were killed since the plan last made progress."""
     lease_until: datetime
 
     @property
     def hold(self) -> Hold:
-        """The same without the plan."""
+        """The claim without the plan's content."""
         return Hold(plan_id=self.plan.id, worker=self.worker, attempt=self.attempt, lease_until=self.lease_until)
 
 
 class HoldEnd(StrEnum):
-    """Why a plan is taken back from a worker that does not work on it any more."""
+    """Why a plan is taken back from a worker that no longer works on it."""
 
     INTERRUPTED = "interrupted"
-    """It never began, or gave the plan up itself: as if the claim had not been."""
+    """The worker never began, or released the plan itself. The claim does not count."""
     KILLED = "killed"
-    """Somebody killed the worker: not the plan's fault, unless that never ends."""
+    """The worker was killed from outside. Not caused by the plan, unless it keeps happening."""
     CRASHED = "crashed"
-    """It may have been the plan's fault."""
+    """The plan may have caused the crash."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """A plan that waits, without what only a worker needs."""
+    """A waiting plan, without the fields that only a worker needs."""
 
     plan_id: str
     run_id: str
     step: int
     note: str = ""
-    """Why a worker gave it back to wait, one line; empty: it waits for its turn."""
+    """Why a worker released it, in one line. Empty: it waits for its turn."""
     noted_at: datetime | None = None
-    """When a worker last looked whether it may begin; one that still waits looks every minute. None: nobody did."""
+    """When a worker last checked whether it may begin; a waiting worker checks every minute. None: never checked."""
     is_sweep: bool = False
-    """It is a plan of a sweep, which every checkpoint of the run goes before."""
+    """Whether it belongs to a sweep. The run's own checkpoints come before sweeps."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueueState:
-    """What the queue holds, for display."""
+    """Content of the queue, for display."""
 
     waiting: tuple[Waiting, ...] = ()
-    """The first ones of every run, next first, and then those of sweeps; `rules.SHOWN` at most in all."""
+    """Ordered by run, next plan first; sweeps come last. At most `rules.SHOWN` plans in total."""
     running: tuple[Running, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
-    """Plans that are still on their way, by state: waiting, running, finished, skipped."""
+    """Number of open plans by state: waiting, running, finished, skipped."""
     unfinished: Mapping[str, int] = field(default_factory=dict)
-    """Plans that wait or run, by run; no entry for none."""
+    """Number of waiting and running plans by run; runs without such plans have no entry."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """A claimed plan and how far it is."""
+    """A claimed plan and its progress."""
 
     plan: EvalPlan
     worker: str
     since: datetime
     progress: Progress | None = None
-    """None: nothing is shown yet."""
+    """None: not reported yet."""

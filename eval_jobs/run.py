@@ -2,10 +2,10 @@
 
     record = run_plan(plan, tools=tools, progress=print)
 
-With a reference the loads are timed in blocks: the candidate A, the reference B, B again, A again. A machine that
-becomes slower or faster at a steady pace then touches both sides alike. The scores and the first A share one serving,
-both B another: two more than without a reference.
-Whatever fails becomes a value in the record; only a bug or a kill leaves this module as an exception.
+With a reference, the loads are timed in four blocks: candidate A, reference B, B, A. A machine that becomes slower or
+faster at a steady rate then affects both sides equally. The scores and the first A share one serving, both B the
+second, and the last A needs a third: two more than without a reference.
+Failures become values in the record; only bugs and interrupts leave this module as exceptions.
 """
 
 import math
@@ -45,7 +45,7 @@ Blocks = tuple[ProbeOutcome, ProbeOutcome, ProbeOutcome, ProbeOutcome]
 
 @dataclass(frozen=True, kw_only=True)
 class Tools:
-    """The ports that a worker works with."""
+    """The ports that a worker uses."""
 
     engine: Engine
     evaluator: Evaluator
@@ -54,7 +54,7 @@ class Tools:
 
 
 def run_plan(plan: EvalPlan, *, tools: Tools, progress: ShowProgress) -> EvalRecord:
-    """Carry out `plan`; every benchmark and load gets an outcome, a failed one with its reason."""
+    """Carry out `plan` and return an outcome for every benchmark and load, with the reason for each failure."""
     started_at = tools.clock.now()
     spending = Spending(tools.clock, tools.engine)
     loading = noted(Stage.LOADING, progress)
@@ -86,20 +86,20 @@ def run_plan(plan: EvalPlan, *, tools: Tools, progress: ShowProgress) -> EvalRec
 
 
 def noted(stage: Stage, progress: ShowProgress) -> Note:
-    """Return what shows plain words as progress in `stage`, and nothing else, whatever numbers are in them."""
+    """Return a callback that shows a text as progress in `stage`; numbers in the text are not interpreted."""
     return lambda note: progress(Progress(stage=stage, note=note))
 
 
 def evaluate_all(
     plan: EvalPlan, endpoint: Endpoint, evaluator: Evaluator, progress: ShowProgress
 ) -> tuple[Outcome, ...]:
-    """Score all benchmarks at the same time; a failure of one is a value, and the others still count."""
+    """Score all benchmarks concurrently; a failure of one is a value and does not affect the others."""
     found = evaluator.evaluate(plan.suite, endpoint, plan_id=plan.id, progress=progress)
     return tuple(accounted(b, plan, outcome) for b, outcome in zip(plan.suite.benchmarks, found, strict=True))
 
 
 def accounted(benchmark: Benchmark, plan: EvalPlan, found: EvalResult | TrackerError) -> Outcome:
-    """Return what goes into the record: the result if it accounts for every sample, else why there is none."""
+    """Return the outcome for the record: the result if `check_accounted` accepts it, else a failure."""
     if isinstance(found, TrackerError):
         return _benchmark_failure(benchmark, plan, found)
     try:
@@ -110,10 +110,10 @@ def accounted(benchmark: Benchmark, plan: EvalPlan, found: EvalResult | TrackerE
 
 
 def check_accounted(result: EvalResult) -> None:
-    """Check that every planned sample is there once, with a score if and only if its status says so.
+    """Check that there are samples, each present once, with a score if and only if its status requires one.
 
     Raises:
-        EvaluateError: one is not; nothing can be concluded from such a result.
+        EvaluateError: the check failed; the result is unusable.
     """
     seen = {(sample.sample_id, sample.repeat) for sample in result.samples}
     odd = [sample for sample in result.samples if not _is_plausible(sample)]
@@ -147,9 +147,9 @@ def probe_one(load: ProbeLoad, endpoint: Endpoint, prober: Prober, progress: Sho
 def probe_reference(
     plan: EvalPlan, first: Sequence[ProbeOutcome], *, tools: Tools, progress: ShowProgress
 ) -> tuple[ReferenceOutcome, ...]:
-    """Time the reference twice and the checkpoint again, and pair them with `first`, one outcome for each load.
+    """Time the reference twice and the checkpoint again, and pair them with `first`; return one outcome for each load.
 
-    Nothing to compare with: (). A side that cannot be served or timed is a failure of each load that it spoils.
+    Without a reference: (). If a side cannot be served or timed, each affected load gets a failure.
     """
     if plan.reference is None:
         return ()
@@ -171,7 +171,7 @@ def probe_reference(
 
 
 def pair_blocks(blocks: Blocks, reference: Checkpoint) -> ReferenceOutcome:
-    """Pair the first block of either side and the second ones, by position; the first failure spoils them all. Pure."""
+    """Pair the first blocks and the second blocks of both sides by position; return the first failure if any. Pure."""
     results = []
     for block in blocks:
         if isinstance(block, ProbeFailure):
@@ -194,7 +194,7 @@ def pair_blocks(blocks: Blocks, reference: Checkpoint) -> ReferenceOutcome:
 def record_of_failure(
     plan: EvalPlan, error: TrackerError, *, started_at: datetime, finished_at: datetime
 ) -> EvalRecord:
-    """Build the record of a plan that could not be served at all: every outcome carries the reason."""
+    """Build the record of a plan that could not be served: every outcome contains the reason."""
     return EvalRecord(
         plan=plan,
         outcomes=tuple(_benchmark_failure(b, plan, error) for b in plan.suite.benchmarks),

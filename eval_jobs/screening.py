@@ -1,10 +1,10 @@
-"""Which samples of a benchmark are its screen: the part that is asked first. Pure.
+"""Chooses the screen of a benchmark: the samples that are evaluated first. Pure.
 
 keys = screen_of(questions, Screen(samples=200, share=0.1))
 
-The choice rests on the content of the questions alone, so it is the same on every machine, in whatever order they come,
-and a larger screen holds nearly all of a smaller one. Every subset is there by its share, and a cluster whole or not at
-all: part of a passage's questions would tell little more than one of them.
+The choice depends only on the content of the questions. It is the same on every machine and in any order, and a larger
+screen contains nearly all of a smaller one. Subsets are represented in proportion. A cluster is included completely or
+not at all: several questions on one passage give little more information than one.
 """
 
 import math
@@ -22,14 +22,14 @@ class Question:
     """One question of a benchmark."""
 
     key: str
-    """Its content (`identity.sample_key`)."""
+    """Hash of its content (`identity.sample_key`)."""
     subset: str
     cluster: str = ""
-    """Empty: its own."""
+    """Empty: its own cluster."""
 
 
 def screen_of(questions: Iterable[Question], screen: Screen) -> frozenset[str]:
-    """Return the keys of the questions that are asked first; all of them where that saves nothing."""
+    """Return the keys of the questions to evaluate first; all of them if the screen is not smaller."""
     distinct = tuple({question.key: question for question in questions}.values())
     wanted = max(screen.samples, math.ceil(screen.share * len(distinct)))
     if wanted >= len(distinct):
@@ -50,7 +50,7 @@ def _rank(key: str) -> str:
 
 
 def _units(questions: Sequence[Question]) -> Mapping[_Unit, str]:
-    """Return what is chosen together, each with its subset: the first by name where a cluster lies in several."""
+    """Return the units, each with its subset; a cluster in several subsets gets the first by name."""
     members: dict[tuple[str, str], list[Question]] = {}
     for question in questions:
         unit = ("cluster", question.cluster) if question.cluster else ("question", question.key)
@@ -62,7 +62,7 @@ def _units(questions: Sequence[Question]) -> Mapping[_Unit, str]:
 
 
 def _strata(units: Mapping[_Unit, str]) -> Mapping[str, Sequence[_Unit]]:
-    """Return the units of every subset in the order in which they are taken."""
+    """Return the units of every subset in the order of selection."""
     strata: dict[str, list[_Unit]] = {}
     for unit, subset in units.items():
         strata.setdefault(subset, []).append(unit)
@@ -70,7 +70,7 @@ def _strata(units: Mapping[_Unit, str]) -> Mapping[str, Sequence[_Unit]]:
 
 
 def _quotas(sizes: Mapping[str, int], wanted: int) -> Mapping[str, int]:
-    """Return how many samples each subset gives: its share, and what rounding leaves to the largest remainders."""
+    """Return the number of samples per subset: in proportion, rounded by largest remainders."""
     total = sum(sizes.values())
     quotas = {name: wanted * size // total for name, size in sizes.items()}
     by_remainder = sorted(sizes, key=lambda name: (-(wanted * sizes[name] % total), _rank(name)))
@@ -80,7 +80,7 @@ def _quotas(sizes: Mapping[str, int], wanted: int) -> Mapping[str, int]:
 
 
 def _filled(units: Sequence[_Unit], quota: int) -> Iterable[str]:
-    """Yield whole units until their number is as near to the quota as it gets."""
+    """Yield the keys of whole units until their number is as close to the quota as possible."""
     taken = 0
     for unit in units:
         if abs(taken + len(unit) - quota) > abs(taken - quota):

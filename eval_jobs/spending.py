@@ -1,4 +1,4 @@
-"""Adds up what one plan takes: time by stage, tokens, GPU or CPU seconds.
+"""Adds up the cost of one plan: time by stage, tokens, GPU or CPU seconds.
 
 spending = Spending(clock, engine)
 ...                                     # the checkpoint is loaded
@@ -16,7 +16,7 @@ from eval_jobs.types import Cost, EngineInfo, EvalResult, Outcome
 
 
 def total(costs: Iterable[Cost]) -> Cost:
-    """Return the sum; a part that none of them knows stays unknown, and of the others what is known is added up."""
+    """Return the sum of the known values; a field that is None in all costs stays None."""
     all_of = list(costs)
     return Cost(
         loading_s=sum(cost.loading_s for cost in all_of),
@@ -30,10 +30,10 @@ def total(costs: Iterable[Cost]) -> Cost:
 
 
 class Spending:
-    """What one plan has taken so far."""
+    """The cost of one plan so far."""
 
     def __init__(self, clock: Clock, engine: Engine) -> None:
-        """Begin now."""
+        """Start measuring now."""
         self._clock = clock
         self._engine = engine
         self._since_s = clock.monotonic_s()
@@ -41,17 +41,17 @@ class Spending:
         self._seconds = dict.fromkeys(Stage, 0.0)
 
     def end(self, stage: Stage) -> None:
-        """Count everything since the end of the stage before as `stage`."""
+        """Count the time since the end of the previous stage as `stage`."""
         now_s = self._clock.monotonic_s()
         self._seconds[stage] += now_s - self._since_s
         self._since_s = now_s
 
     def cost(self, outcomes: Iterable[Outcome], info: EngineInfo | None) -> Cost:
-        """Return the sum.
+        """Return the total cost.
 
         Args:
-            outcomes: of the benchmarks.
-            info: of the engine that served the checkpoint; None: there was none.
+            outcomes: outcomes of the benchmarks.
+            info: the engine that served the checkpoint; None: there was none.
         """
         results = [outcome for outcome in outcomes if isinstance(outcome, EvalResult)]
         wall_s = sum(self._seconds.values())
@@ -69,7 +69,7 @@ class Spending:
     # --- private
 
     def _used_cpu_s(self) -> float | None:
-        """None also where it would be 0: then the engine that served the plan is not ours."""
+        """Return the CPU seconds; None also for 0: then the tracker did not start the engine that served the plan."""
         now_s = self._engine.used_cpu_s()
         if now_s is None:
             return None

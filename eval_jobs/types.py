@@ -1,6 +1,6 @@
 """The records that flow through the system: checkpoint -> plan -> record.
 
-All are frozen, compare by value and know nothing of files, clocks or JSON (see `codec` for that).
+All are frozen, compare by value and do not depend on files, clocks or JSON (see `codec`).
 Times are timezone-aware UTC; durations carry their unit in the name; a failure is a value, never a score of 0.
 """
 
@@ -47,7 +47,7 @@ __all__ = [
     "SwapPolicy",
     "SweepCell",
 ]
-"""What is defined elsewhere and belongs here too."""
+"""Re-exported names that are defined elsewhere."""
 
 # --- what is evaluated
 
@@ -58,30 +58,30 @@ class CheckpointFormat(StrEnum):
     FULL = "full"
     """A Hugging Face model folder: config.json and safetensors, in one file or in shards."""
     LORA = "lora"
-    """A PEFT adapter folder: adapter_config.json and adapter_model.safetensors, served beside its base."""
+    """A PEFT adapter folder: adapter_config.json and adapter_model.safetensors, served together with its base."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """One finished checkpoint, held by our own pin."""
+    """One finished checkpoint, kept by the tracker's own pin."""
 
     run_id: str
     step: int
     uri: str
-    """Absolute path of the pin; what the engine loads."""
+    """Absolute path of the pin, which the engine loads."""
     source_uri: str
-    """Absolute path of the trainer's own folder, which may be gone by now."""
+    """Absolute path of the trainer's own folder, which may have been deleted."""
     format: CheckpointFormat
     digest: str
-    """Hex SHA-256 of the weights' bytes: a step that was written again has another one."""
+    """Hex SHA-256 of the weights' bytes: it changes if the step is written again."""
     ready_at: datetime
     """When the trainer finished it: the newest modification time of its files."""
     base_model: str | None = None
     """For LORA: path of the base model."""
     unpickled: bool = False
-    """Whether its weights came out of a pickle, which can run code; part of no identity."""
+    """Whether its weights were read from a pickle, which can execute code. Not part of any identity."""
     files_digest: str = ""
-    """Hash of what is served beside the weights, such as the tokenizer; empty: not known."""
+    """Hash of the other served files, such as the tokenizer. Empty: unknown."""
 
 
 # --- how it is evaluated
@@ -114,20 +114,20 @@ class Benchmark(BenchmarkSettings):
     name: str
     """Name in results, metrics and reports; unique in its suite."""
     adapter: str
-    """`exact` or `choice` (our own, over a JSONL file), else the name of an EvalScope benchmark."""
+    """`exact` or `choice` (built in, with a JSONL file), else the name of an EvalScope benchmark."""
     data: str | None = None
-    """Absolute path of local data: a JSONL file for our own adapters, a folder for EvalScope's."""
+    """Absolute path of local data: a JSONL file for the built-in adapters, a folder for EvalScope's."""
     data_digest: str = ""
     """Hex SHA-256 of the data's content; EvalScope's own resume check does not cover it."""
     program: Program | None = None
-    """The evaluator, where it is not EvalScope."""
+    """The evaluator. None: EvalScope."""
     measured_with: tuple[tuple[str, str], ...] = ()
-    """Imported results: all that decided the scores, by name; the suite's settings mean nothing then. Else empty."""
+    """Imported results: all settings that affect the scores, by name, instead of the suite's. Otherwise empty."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Generation:
-    """Sampling parameters; every one is always sent, because a server's defaults differ."""
+    """Sampling parameters. All are always sent, because defaults differ between servers."""
 
     max_tokens: Annotated[int, Bounds(gt=0)] = 256
     """Maximum length of an answer, in tokens."""
@@ -143,7 +143,7 @@ class Generation:
 
 @dataclass(frozen=True, kw_only=True)
 class Screen:
-    """How many samples of each benchmark are asked first: the larger of both, and all where there are no more."""
+    """How many samples of each benchmark are evaluated first: the larger of a number and a fraction, at most all."""
 
     samples: int = 0
     share: float = 0.0
@@ -151,7 +151,7 @@ class Screen:
 
 @dataclass(frozen=True, kw_only=True)
 class ScreenPart:
-    """Which samples of each benchmark are asked: its screen (`screening.screen_of`), or all others."""
+    """Which samples of each benchmark are evaluated: its screen (`screening.screen_of`), or all others."""
 
     screen: Screen
     is_rest: bool = False
@@ -159,7 +159,7 @@ class ScreenPart:
 
 @dataclass(frozen=True, kw_only=True)
 class AskingSettings:
-    """How a person may have questions asked. The concurrency is in the fingerprint: batches change bf16 results."""
+    """Settings for sending requests. The concurrency is in the fingerprint: batches change bf16 results."""
 
     concurrency: Annotated[int, Bounds(gt=0)] = 8
     """Concurrent requests across all benchmarks. With 1, every question is alone in its batch."""
@@ -169,18 +169,18 @@ class AskingSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Suite(AskingSettings):
-    """What is measured at every checkpoint. `identity.suite_fingerprint` names its content."""
+    """What is measured at every checkpoint. `identity.suite_fingerprint` identifies its content."""
 
     name: str
     benchmarks: tuple[Benchmark, ...]
     generation: Generation = Generation()
     part: ScreenPart | None = None
-    """None: all samples. Part of no fingerprint: a sample's score does not depend on which others are asked."""
+    """None: all samples. Not part of any fingerprint: a sample's score does not depend on the other samples."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvalPlan:
-    """One unit of work: everything that a worker needs. `id` is a content hash (`identity.make_plan`)."""
+    """One unit of work, with everything that a worker needs. `id` is a content hash (`identity.make_plan`)."""
 
     id: str
     checkpoint: Checkpoint
@@ -188,31 +188,31 @@ class EvalPlan:
     serve: ServeSpec
     loads: tuple[ProbeLoad, ...] = ()
     reference: Checkpoint | None = None
-    """What the checkpoint's latency is compared with, interleaved on the same engine; None: measured alone."""
+    """Checkpoint whose latency is the reference, interleaved on the same engine. None: no reference."""
     calibration: int = 0
-    """Above 0: the suite is asked twice (`execute.twice`), to see what repeating it changes; which time that is."""
+    """Number of the calibration, from 1: the suite is evaluated twice (`execute.worker.passes`). 0: no calibration."""
     sweep: SweepCell | None = None
-    """Asked by a sweep; None: by the run itself."""
+    """Set for a plan of a sweep. None: a plan of the run itself."""
 
 
 # --- what came out
 
 
 class SampleStatus(StrEnum):
-    """What happened to one planned sample. Only `scored` and `truncated` carry a score."""
+    """Outcome of one planned sample. Only `scored` and `truncated` have a score."""
 
     SCORED = "scored"
     TRUNCATED = "truncated"
-    """The answer hit max_tokens; it was scored as far as it went."""
+    """The answer reached max_tokens, and its text up to there was scored."""
     UNSCORED = "unscored"
-    """Answered, and the scorer could not score it."""
+    """Answered, but the scorer could not score the answer."""
     ERROR = "error"
-    """Never answered properly: context overflow, cut stream, dead server, NaN."""
+    """No valid answer: context overflow, interrupted stream, dead server, NaN."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampleScore:
-    """One sample at one repeat. `sample_id` is a content key, so the same question pairs across checkpoints."""
+    """One sample at one repeat. `sample_id` is a content key that pairs the same question across checkpoints."""
 
     sample_id: str
     subset: str
@@ -220,13 +220,13 @@ class SampleScore:
     score: float | None
     status: SampleStatus
     cluster_id: str = ""
-    """Samples that share one (a passage, a subject) are not independent; empty: its own cluster."""
+    """Cluster of dependent samples, such as one passage or subject. Empty: the sample is its own cluster."""
     prompt: str = ""
     target: str = ""
     answer: str = ""
     output_tokens: int | None = None
     detail: str = ""
-    """Why it is not scored."""
+    """Why it has no score."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,27 +235,27 @@ class EvalResult:
 
     benchmark: str
     fingerprint: str
-    """`identity.benchmark_fingerprint`: only equal ones may be compared."""
+    """`identity.benchmark_fingerprint`: only results with equal fingerprints are comparable."""
     metric: str
     samples: tuple[SampleScore, ...]
-    """One entry for every planned sample and repeat; none where there is an aggregate."""
+    """One entry for every planned sample and repeat; empty if there is an aggregate."""
     duration_s: float
-    """Its share of the time that all benchmarks took together, so durations add up to that."""
+    """Its share of the time that all benchmarks took together; the shares add up to that time."""
     higher_is_better: bool = True
     left_out: int = 0
-    """Samples of the benchmark that were not asked, because the plan was for a part of it."""
+    """Number of samples that were not evaluated, because the plan covers only a part of the benchmark."""
     has_texts: bool = True
     """False: answers and details of the samples are empty, because they were deleted to save space."""
     input_tokens: int | None = None
-    """Of all answered requests, as the server counted them; None: it did not say for any."""
+    """Of all answered requests, as counted by the server. None: it reported no counts."""
     output_tokens: int | None = None
     aggregate: Aggregate | None = None
-    """Imported results without samples: what is known instead."""
+    """Imported results without samples: the known summary. Otherwise None."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkFailure:
-    """A benchmark that gave no result, and why."""
+    """A benchmark without a result, and the reason."""
 
     benchmark: str
     fingerprint: str
@@ -270,7 +270,7 @@ Outcome = EvalResult | BenchmarkFailure
 
 @dataclass(frozen=True, kw_only=True)
 class Canary:
-    """What an engine answered to one fixed prompt, greedily; equal weights on an equal engine give it bit by bit."""
+    """Greedy response of an engine to one fixed prompt; bit-identical for equal weights on an equal engine."""
 
     prompt: tuple[int, ...]
     """Token ids."""
@@ -281,7 +281,7 @@ class Canary:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineInfo:
-    """Which engine answered, and how the weights got into it."""
+    """The engine that served a checkpoint, and how the weights were loaded."""
 
     name: str
     version: str
@@ -289,85 +289,85 @@ class EngineInfo:
     """`cold`, `swap`, `adapter`, `remote` or `imported`."""
     load_s: float
     log: str
-    """Path of the engine's log, empty for a remote one."""
+    """Path of the engine's log. Empty: a remote engine."""
     machine: str = ""
-    """Hash of what its speed depends on: host, CPU, GPUs, driver; for a remote one its address. Empty: not known."""
+    """Hash of what its speed depends on: host, CPU, GPUs, driver; of the address if it is remote. Empty: unknown."""
     device: str = ""
-    """What computes, in words: two machines of one kind have the same. Empty: not known."""
+    """Readable name of the CPU or GPUs; the same on machines of the same kind. Empty: unknown."""
     gpus: int = 0
-    """How many GPUs it computes on; 0: none, or it is not ours."""
+    """Number of GPUs it computes on. 0: none, or the engine was not started by the tracker."""
     is_batch_invariant: bool = False
-    """Whether an answer does not depend on what else is asked at the same time, to the bit."""
+    """Whether responses are bit-identical, independent of other concurrent requests."""
     canaries: tuple[Canary, ...] = ()
-    """Asked after the weights were loaded and before anything else; empty: not asked."""
+    """Responses to the fixed prompts, sent first after the weights were loaded. Empty: not sent."""
     load_reason: str = ""
-    """Why it was loaded this way, in words; empty: not known, or nothing to choose from."""
+    """Why this load method was chosen, in words. Empty: unknown, or there was no choice."""
     certificate: str = ""
-    """Id of the certificate that this way gives the same answers as a cold start; empty: it was none, or a cold one."""
+    """ID of the certificate that this load method gives the same outputs as a cold start. Empty: none was used."""
 
     @property
     def is_ours(self) -> bool:
-        """Whether we started it: it goes by a random name and knows no key, so who says otherwise is somebody else."""
+        """Whether the tracker started it, with a random model name and no key: a mismatch means another server."""
         return self.name in (EngineKind.VLLM, EngineKind.SGLANG)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """An OpenAI-compatible server that serves one checkpoint now."""
+    """An OpenAI-compatible server that currently serves one checkpoint."""
 
     base_url: str
     model: str
     api_key_env: str
-    """Name of the environment variable with the key; empty: no key is needed."""
+    """Name of the environment variable with the API key. Empty: no key is needed."""
     info: EngineInfo
     tokenizer: str = ""
-    """Folder of the checkpoint's tokenizer, empty when unknown."""
+    """Folder of the checkpoint's tokenizer. Empty: unknown."""
     client_cores: tuple[int, ...] = ()
-    """Of this machine, where a client with much to do does not slow the engine down; empty: anywhere."""
+    """Cores of this machine on which a busy client does not slow down the engine. Empty: any core."""
     client_niceness: int = 0
-    """Of such a client, so that the engine comes first."""
+    """Nice value of such a client, which gives the engine priority."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What one plan took. Seconds are of a clock on the wall unless said otherwise."""
+    """Resources that one plan used. Seconds are wall-clock time unless stated otherwise."""
 
     loading_s: float
     evaluating_s: float
     probing_s: float
-    """Where there is a latency reference, also loading that one and the checkpoint again."""
+    """With a latency reference, this includes loading the reference, and the checkpoint again."""
     input_tokens: int | None = None
-    """Of the benchmarks' requests; None: the server told of none."""
+    """Of the benchmarks' requests. None: the server reported no counts."""
     output_tokens: int | None = None
     gpu_s: float | None = None
-    """GPUs of the engine times seconds; None: it has none, or is not ours."""
+    """Number of the engine's GPUs times seconds. None: no GPUs, or not started by the tracker."""
     cpu_s: float | None = None
-    """CPU time of the engine's processes; None: it computes on a GPU, is not ours, or this cannot be read."""
+    """CPU time of the engine's processes. None: it uses GPUs, was not started by the tracker, or cannot be read."""
 
     @property
     def wall_s(self) -> float:
-        """All of it, from the start of the plan to its end."""
+        """Total time from the start of the plan to its end."""
         return self.loading_s + self.evaluating_s + self.probing_s
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvalRecord:
-    """All that came out of one plan. Every benchmark and load of the plan has exactly one outcome."""
+    """The results of one plan. Every benchmark and load has one outcome; in a calibration, each benchmark has two."""
 
     plan: EvalPlan
     outcomes: tuple[Outcome, ...]
-    """Of a calibration every benchmark has two: all of the first pass, then all of the second."""
+    """In the order of the benchmarks. In a calibration: all of the first pass, then all of the second."""
     probes: tuple[ProbeOutcome, ...]
     engine: EngineInfo | None
-    """None when no engine could be started."""
+    """None: no engine could be started."""
     started_at: datetime
     finished_at: datetime
     reference_probes: tuple[ReferenceOutcome, ...] = ()
     """One for each load of a plan with a reference."""
     cost: Cost | None = None
-    """None: others measured it."""
+    """None: imported results, or the plan failed before its cost was measured."""
 
     @property
     def results(self) -> tuple[EvalResult, ...]:
-        """Those of its outcomes that are no failures."""
+        """The outcomes that are not failures."""
         return tuple(outcome for outcome in self.outcomes if isinstance(outcome, EvalResult))

@@ -1,1 +1,1 @@
-"""Figures and the SVG that shows them."""
+"""Figures and their SVG drawings."""

@@ -2,7 +2,7 @@
 
 svg = draw_ecdf(Ecdf(ident="ttft", title="TTFT, ms", description="...", curves=(curve,)), width=330)
 
-Of two such curves the one further left is faster, at every share that one asks for.
+At the same share, the curve further left is faster.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,16 +20,16 @@ LEFT = 42
 RIGHT = 12
 TOP = 24
 MAX_POINTS = 300
-"""Of a curve; of more requests, as many percentiles are drawn."""
+"""Maximum points of a curve. With more requests, the curve is drawn from this many percentiles."""
 CUT_AT = 99.0
-"""Percentile at which the time axis ends where the tail is much longer than everything else."""
+"""Percentile at which the time axis ends if the tail is much longer than the rest."""
 LONG_TAIL = 1.5
 SHARES = (0, 25, 50, 75, 100)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """One side."""
+    """The times of one side of a comparison."""
 
     name: str
     slot: int
@@ -39,18 +39,18 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True)
 class Ecdf:
-    """Curves on one axis of times."""
+    """Curves that share a time axis."""
 
     ident: str
     """Unique on the page; letters, digits and hyphens."""
     title: str
     description: str
-    """What a person who cannot see it should know."""
+    """Text alternative for screen readers."""
     curves: tuple[Curve, ...]
 
 
 def draw_ecdf(figure: Ecdf, *, width: int) -> str:
-    """Return the figure as an `<svg>` element that is `width` units wide and scales with its place."""
+    """Return the figure as an `<svg>` element that is `width` units wide and scales with its container."""
     low, high = _range(figure.curves)
     frame = Frame(
         left=LEFT,
@@ -78,7 +78,7 @@ def draw_ecdf(figure: Ecdf, *, width: int) -> str:
 
 
 def legend_line(slot: int, *, dashed: bool) -> str:
-    """Return a small picture of a curve, for a legend in HTML."""
+    """Return a small SVG of a curve for an HTML legend."""
     kind = f"line s{slot % 8}{' dashed' if dashed else ''}"
     size = 'viewBox="0 0 28 12" width="28" height="12"'
     return f'<svg class="key" {size} aria-hidden="true"><path class="{kind}" d="M0 6H28"/></svg>'

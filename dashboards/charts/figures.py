@@ -1,4 +1,4 @@
-"""What a line chart shows, and where on the paper each part lies: records and geometry, no drawing. Pure.
+"""Contents and geometry of line charts, without drawing. Pure.
 
 A figure is one or more panels above each other on one step axis; `dashboards.charts.svg` draws it.
 """
@@ -12,10 +12,10 @@ from tracker.domain.records.types import Phase
 LEFT = 46
 RIGHT = 14
 LABEL_CHARS = 34
-"""Longer names at the ends of lines are cut."""
+"""Maximum length of a label at the end of a line; longer ones are shortened."""
 LABEL_CHAR_WIDTH = 7.3
 LABELS_FROM_WIDTH = 700
-"""Narrower figures leave the names of lines to the legend beside them."""
+"""Minimum width for labels at the ends of lines; narrower figures rely on the legend."""
 TITLE_HEIGHT = 24
 LANE_HEIGHT = 20
 AXIS_HEIGHT = 24
@@ -24,14 +24,14 @@ PANEL_GAP = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One value of a line, with its interval where it has one."""
+    """One value of a line, with its interval if it has one."""
 
     step: int
     value: float
     low: float | None = None
     high: float | None = None
     tip: str = ""
-    """What the pointer shows beside the line's name."""
+    """Tooltip text, shown after the line's name; empty: the value."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,15 +41,15 @@ class Line:
     name: str
     points: tuple[Point, ...]
     slot: int = 0
-    """Which colour and marker."""
+    """Index of the colour and marker."""
     dashed: bool = False
     marked: bool = True
     breaks: tuple[int, ...] = ()
-    """Steps where the line is interrupted: those without a value, and those from which on it was measured otherwise."""
+    """Steps at which the line is interrupted: without a value, or measured differently from this step on."""
     ring_step: int | None = None
-    """A point to point out."""
+    """Step of the point to mark with a ring."""
     label: str = ""
-    """Written at the line's end where there is room."""
+    """Written at the line's end if there is room."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class Absence:
     step: int
     text: str
     slot: int | None = None
-    """Of the line that lacks it; None: all of them."""
+    """Slot of the line without a value; None: all lines."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,13 +76,13 @@ class Panel:
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """Panels above each other on one step axis."""
+    """Stacked panels that share a step axis."""
 
     ident: str
     """Unique on the page; letters, digits and hyphens."""
     title: str
     description: str
-    """What a person who cannot see it should know."""
+    """Text alternative for screen readers."""
     panels: tuple[Panel, ...]
     x_min: int
     x_max: int
@@ -92,7 +92,7 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """Where a panel's plot lies, and its two scales."""
+    """Position of a panel's plot, and its two scales."""
 
     left: float
     right: float
@@ -103,22 +103,22 @@ class Frame:
     x_min: int
     x_max: float
     labelled: bool
-    """Whether there is room for names at the lines' ends."""
+    """Whether labels fit at the ends of lines."""
 
     def x(self, step: float) -> float:
-        """Return the horizontal place of a step; a single step lies in the middle."""
+        """Return the horizontal position of a step; a single step is centred."""
         if self.x_max == self.x_min:
             return (self.left + self.right) / 2
         return self.left + (step - self.x_min) / (self.x_max - self.x_min) * (self.right - self.left)
 
     def y(self, value: float) -> float:
-        """Return the vertical place of a value, held inside the plot."""
+        """Return the vertical position of a value, clamped to the plot."""
         share = (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
         return self.bottom - min(1.0, max(0.0, share)) * (self.bottom - self.top)
 
 
 def frames(figure: Figure, width: int) -> tuple[Frame, ...]:
-    """Return the place of each panel in a figure `width` units wide."""
+    """Return the position of each panel in a figure `width` units wide."""
     longest = max((len(line.label) for panel in figure.panels for line in panel.lines), default=0)
     labelled = width >= LABELS_FROM_WIDTH and longest > 0
     right = width - (34 + LABEL_CHAR_WIDTH * min(longest, LABEL_CHARS) if labelled else RIGHT)
@@ -151,7 +151,7 @@ def lane_height(panel: Panel) -> int:
 
 
 def runs(line: Line) -> Iterator[tuple[Point, ...]]:
-    """Yield the stretches of a line between its breaks."""
+    """Yield the segments of a line between its breaks."""
     run: list[Point] = []
     for point in line.points:
         if run and any(run[-1].step < b <= point.step for b in line.breaks):
@@ -174,7 +174,7 @@ def ticks(low: float, high: float, *, at_most: int) -> tuple[float, ...]:
 
 
 def apart(wanted: Sequence[float], *, low: float, high: float, distance: float) -> list[float]:
-    """Return places at least `distance` apart, in order, between `low` and `high` where they all fit."""
+    """Return positions in the same order, at least `distance` apart, and within `low` and `high` if they all fit."""
     places: list[float] = []
     for place in wanted:
         places.append(max(place, places[-1] + distance if places else low))

@@ -1,10 +1,10 @@
-"""How far every benchmark is below its best, step by step, as coloured strips. Pure.
+"""Distance of every benchmark from its best, step by step, as coloured strips. Pure.
 
     rows = heat_rows(ledger)         # a row for each benchmark, its subsets folded below it
-    rows[0].strip                    # inline SVG, stretched by the page to the width there is
+    rows[0].strip                    # inline SVG, which the page stretches to the available width
 
-Colour shows the distance to the best block: what is at its best, what was still to be learned before it, and what was
-lost after it. A checkpoint without a score is a thin line, never a colour.
+Colour shows the distance to the best block. Columns at their best, before the best block (still learning) and after it
+(lost) have separate colours. A checkpoint without a score is a thin line, never a colour.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from operator import itemgetter
 
 from dashboards.charts.svg import text
 from tracker.domain.forgetting.types import BenchmarkLedger, LedgerRow, RunLedger
-from tracker.domain.forgetting.wording import steps_span_text
-from tracker.domain.records.display import NOTHING, one_line, score_text, signed_text
+from tracker.domain.records.display import NOTHING, one_line, score_text, signed_text, steps_text
 from tracker.domain.records.types import Phase
 
 MAX_COLUMNS = 100
-"""In a longer run, neighbouring checkpoints share a column."""
+"""Maximum columns; in a longer run, neighbouring checkpoints share a column."""
 
 DEPTHS = (0.01, 0.02, 0.05, 0.10, 0.20, 0.40)
-"""Distances to the best at which the colour changes."""
+"""Distances to the best at which the colour changes, as shares of the score's range."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +37,7 @@ class HeatRow:
     now: str
     change: str
     lost: bool
-    """Whether the interval of its forgetting is above 0."""
+    """Whether the confidence interval of its forgetting is above 0."""
     subsets: tuple[HeatRow, ...] = ()
 
 
@@ -52,7 +51,7 @@ def heat_rows(ledger: RunLedger) -> tuple[HeatRow, ...]:
 
 
 def shade_of(depth: float) -> int:
-    """Return 0 (at its best) to `len(DEPTHS)` for a distance to the best, as a share of the score's range."""
+    """Return the shade for a distance to the best, a share of the score's range: 0 (at its best) to `len(DEPTHS)`."""
     return sum(depth > limit for limit in DEPTHS)
 
 
@@ -66,7 +65,7 @@ class _Cell:
     first_step: int
     last_step: int
     mean: float | None
-    """As the benchmark reports it; None: no score."""
+    """Mean score of the column, as the benchmark reports it; None: no score."""
     kind: str
     """CSS class: `none`, `best`, `b1` to `b6` before the best, `a1` to `a6` after it."""
 
@@ -120,7 +119,7 @@ def _cells(benchmark: BenchmarkLedger, row: LedgerRow, columns: Sequence[tuple[i
 
 
 def _scale_of(row: LedgerRow, up: float) -> tuple[float, float]:
-    """Return the best mean of a row, and the difference that gets the darkest shade."""
+    """Return the best mean of a row, and the range of scores by which distances are divided."""
     known = [mean for mean in row.means if mean is not None]
     if row.forgetting is None:
         best = max(known, key=lambda mean: up * mean, default=0.0)
@@ -149,7 +148,7 @@ def _peak(row: LedgerRow, columns: Sequence[tuple[int, ...]]) -> Iterator[str]:
 
 
 def _borders(columns: Sequence[tuple[int, ...]], phases: Sequence[Phase]) -> Iterator[str]:
-    """Yield a line before each column with which a phase begins; the checkpoint at a border is of the phase before."""
+    """Yield a line before the first column of each phase; a checkpoint at a border belongs to the earlier phase."""
     starts = {bisect_right(columns, phase.from_step, key=itemgetter(-1)) for phase in phases}
     for at in sorted(starts - {0, len(columns)}):
         yield f'<path class="border" d="M{at} 0v1"/>'
@@ -185,8 +184,8 @@ def _stretches(cells: Sequence[_Cell]) -> Iterator[str]:
 
 
 def _said(stretch: Sequence[_Cell]) -> str:
-    """Return what the pointer shows: `steps 700 to 800: 0.438 to 0.163`."""
-    steps = steps_span_text((stretch[0].first_step, stretch[-1].last_step))
+    """Return the tooltip, such as `steps 700 to 800: 0.438 to 0.163`."""
+    steps = steps_text((stretch[0].first_step, stretch[-1].last_step))
     means = [score_text(cell.mean) for cell in (stretch[0], stretch[-1]) if cell.mean is not None]
     return f"{steps}: {' to '.join(dict.fromkeys(means)) or 'no score'}"
 

@@ -1,9 +1,9 @@
-"""How the times of single requests are spread, at one checkpoint and beside what it is compared with. Pure.
+"""Distributions of request times at one checkpoint, next to those it is compared with. Pure.
 
 loads = load_spreads(record, before)      # one for each load of the checkpoint's plan
-loads[0].metrics[0].curves                # what `dashboards.charts.ecdf` draws
+loads[0].figures[0].curves                # what `dashboards.charts.ecdf` draws
 
-A median alone hides a tail that half of the users of a server wait in; here is every request.
+A median alone hides the tail: half of the requests are slower. The curves show the whole distribution.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ class SpreadRow:
     side: str
     requests: int
     percentiles: tuple[str, ...]
-    """As in `SHOWN`, then the longest."""
+    """Times at the percentiles in `SHOWN`, then the maximum."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,14 +36,14 @@ class LoadSpread:
 
     load: str
     note: str
-    """What it is compared with, and how far that can be trusted; or why there is nothing to show."""
+    """What it is compared with and how reliable that is, or why there is nothing to show."""
     figures: tuple[Ecdf, ...]
     rows: tuple[SpreadRow, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestTime:
-    """One of the times of a request."""
+    """One latency metric of a request."""
 
     title: str
     name: str
@@ -64,17 +64,17 @@ METRICS = (TTFT, TPOT, E2E)
 
 
 def load_spreads(record: EvalRecord, before: EvalRecord | None) -> tuple[LoadSpread, ...]:
-    """Return every load of a record beside its reference, else beside the checkpoint before.
+    """Return every load of a record with its reference, or else with the previous checkpoint.
 
     Args:
-        record: the checkpoint's; where a reference was timed in between, that is what it is shown with.
-        before: of the checkpoint before it; None: there is none.
+        record: of the checkpoint. If a reference was timed alternately with it, that is the comparison.
+        before: record of the previous checkpoint; None: there is none.
     """
     return tuple(_spread(record, before, probe.load, f"spread-{at}") for at, probe in enumerate(record.probes))
 
 
 def times_of(requests: Sequence[RequestTiming], metric: RequestTime) -> tuple[float, ...]:
-    """Return the times of one metric in ms, ascending; requests that have none are left out."""
+    """Return the times of one metric in ms, ascending; requests without one are omitted."""
     return tuple(sorted(time for request in requests if (time := metric.time_ms(request)) is not None))
 
 

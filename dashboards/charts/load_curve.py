@@ -2,8 +2,8 @@
 
 svg = draw_curve(curve_chart("nightly", curves), width=960)
 
-Each target is a line, each load a point of it: to the right more tokens a second, upwards a longer wait. No script, as
-in `svg`; a point says its load where the pointer rests on it, and the table beside it says everything.
+Each target is a line and each load a point: x is output tokens per second, y is latency. As in `svg`, there is no
+script. A point names its load in a tooltip; the table next to the chart contains all values.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +33,7 @@ class LoadPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class CurveLine:
-    """One target, by rising load."""
+    """One target, points in order of rising load."""
 
     name: str
     slot: int
@@ -42,7 +42,7 @@ class CurveLine:
 
 @dataclass(frozen=True, kw_only=True)
 class CurvePanel:
-    """One latency of all targets."""
+    """One latency metric of all targets."""
 
     title: str
     lines: tuple[CurveLine, ...]
@@ -59,12 +59,12 @@ class CurveChart:
 
     @property
     def keys(self) -> tuple[tuple[str, str], ...]:
-        """For each line its picture, as SVG, and its name."""
+        """Legend SVG and name of each line."""
         return tuple((legend_mark(line.slot), one_line(line.name)) for line in self.panels[0].lines)
 
 
 def curve_chart(ident: str, curves: Sequence[LoadCurve]) -> CurveChart | None:
-    """Return the chart of a sweep's loads; None when no target has two loads to be joined by a line."""
+    """Return the chart of a sweep's loads; None if no target has at least two loads."""
     if not any(len(curve.probes) > 1 for curve in curves):
         return None
     return CurveChart(
@@ -78,7 +78,7 @@ def curve_chart(ident: str, curves: Sequence[LoadCurve]) -> CurveChart | None:
 
 
 def draw_curve(chart: CurveChart, *, width: int) -> str:
-    """Return the chart as an `<svg>` element that is `width` units wide and scales down with its place."""
+    """Return the chart as an `<svg>` element that is `width` units wide and scales down with its container."""
     height = (PANEL_HEIGHT + TOP + BOTTOM) * len(chart.panels)
     ident = f"{chart.ident}-{width}"
     size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'

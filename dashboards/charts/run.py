@@ -1,4 +1,4 @@
-"""What the charts of a run show: records -> figures. Pure; `dashboards.charts.svg` draws them.
+"""Charts of a run: records -> figures. Pure; `dashboards.charts.svg` draws them.
 
 A checkpoint or benchmark without a result becomes an `Absence`, never a point.
 """
@@ -20,7 +20,7 @@ from tracker.domain.records.types import CurvePoint, Gap, Verdict, VerdictWord
 from tracker.domain.sweeps.board_text import load_size_text
 
 MAX_TOGETHER = 8
-"""More benchmarks than this get a chart of their own each: nobody tells nine lines apart."""
+"""Maximum benchmarks in one chart; with more, each gets its own, because nine lines are hard to tell apart."""
 MAX_CURVE_POINTS = 800
 INTERVAL = 1.96
 """Standard errors on either side of a score: 95 % of a normal distribution."""
@@ -28,7 +28,7 @@ MAX_LOSS_CURVES = 3
 
 
 def score_figures(data: RunData, view: Overview) -> tuple[Figure, ...]:
-    """Return one figure with all scores and the loss, or, for many benchmarks, one each, most urgent first."""
+    """Return one figure with scores and loss; with many scores, or some outside 0 to 1, one each, most urgent first."""
     if not view.steps:
         return ()
     found, changes = standings(view), measurement_changes(data.records)
@@ -49,7 +49,7 @@ def score_figures(data: RunData, view: Overview) -> tuple[Figure, ...]:
 
 
 def latency_figures(data: RunData, view: Overview) -> tuple[Figure, ...]:
-    """Return one figure for each load: how the times of its requests are spread, by step."""
+    """Return one figure for each load: median, interquartile range and p95 of its request times by step."""
     figures: list[Figure] = []
     for name, records in _by_load(data.records).items():
         panels = tuple(_latency_panel(metric, records) for metric in METRICS)
@@ -58,12 +58,12 @@ def latency_figures(data: RunData, view: Overview) -> tuple[Figure, ...]:
 
 
 def load_texts(records: Iterable[EvalRecord]) -> tuple[str, ...]:
-    """Return what each load sends, in words; of loads with one name, the newest."""
+    """Return a description of each load; of loads with the same name, the newest."""
     return tuple(_load_text(timed[-1][1].load) for timed in _by_load(records).values())
 
 
 def thinned(points: Sequence[tuple[int, float]], at_most: int) -> list[tuple[int, float]]:
-    """Return about `at_most` points that keep the lowest and the highest of every stretch: spikes stay visible."""
+    """Return about `at_most` points: the lowest and the highest of every stretch, so that spikes stay visible."""
     if len(points) <= at_most:
         return list(points)
     size = math.ceil(len(points) / (at_most / 2))
@@ -107,7 +107,7 @@ def _title(standing: Standing) -> str:
 
 def _score_points(step: int, verdict: Verdict) -> Iterable[Point]:
     score, stderr = verdict.score, verdict.stderr
-    # The mean of a part is no point of this line.
+    # The mean of a part of the samples is not comparable with the other points.
     if score is None or not math.isfinite(score) or verdict.screened is not None:
         return
     word = f"{SYMBOLS[verdict.word]} {verdict.word}"
@@ -136,7 +136,7 @@ def _score_panel(title: str, lines: Sequence[Line], *, height: int, absences: tu
 
 
 def _unit(*lines: Line) -> tuple[float, float]:
-    """Return the value axis: 0 to 1 for shares, else round values around all points."""
+    """Return the range of the value axis: 0 to 1 for shares, otherwise round values around all points."""
     low, high = min(_values(lines), default=0.0), max(_values(lines), default=1.0)
     if low >= 0 and high <= 1:
         return (0.0, 1.0)
@@ -214,7 +214,7 @@ def _latency_panel(metric: RequestTime, timed: Sequence[tuple[int, ProbeOutcome]
 
 
 def _by_load(records: Iterable[EvalRecord]) -> dict[str, list[tuple[int, ProbeOutcome]]]:
-    """Return what was timed under each load, by its name, with the steps."""
+    """Return the latency outcomes of each load with their steps, by the load's name."""
     found: dict[str, list[tuple[int, ProbeOutcome]]] = {}
     for record in records:
         for probe in record.probes:
@@ -223,7 +223,7 @@ def _by_load(records: Iterable[EvalRecord]) -> dict[str, list[tuple[int, ProbeOu
 
 
 def _half(step: int, times: Sequence[float], median: float) -> Point:
-    """Return a median with the middle half of the requests; without that where single requests are not known."""
+    """Return a median with the interquartile range of the requests, if individual requests are known."""
     if not times:
         return Point(step=step, value=median, tip=f"{median:.3g} ms")
     low, high = np.percentile(times, (25, 75)).tolist()

@@ -2,8 +2,8 @@
 
 svg = draw(Figure(ident="scores", title="Scores", description="...", panels=(panel,), x_min=100, x_max=1000), width=960)
 
-No script: colours come from the page's CSS variables (so dark, light and print need nothing), and what appears under
-the pointer is CSS too. All text is cleaned and escaped here.
+No script: colours come from the page's CSS variables, so the same SVG works in dark, light and print, and tooltips are
+CSS too. All text is cleaned and escaped here.
 """
 
 from bisect import bisect_right
@@ -30,22 +30,22 @@ from tracker.domain.records.display import one_line
 
 LINE_HEIGHT = 15
 MIN_TIP_WIDTH = 2.0
-"""Of a column that a pointer can hit."""
+"""Minimum mean width of a tooltip column that a pointer can hit."""
 CHAR_WIDTH = 6.7
-"""Of the tip's 12 px text, a little generous."""
+"""Width of a character of the tooltip's 12 px text, slightly overestimated."""
 MARKERS = ("circle", "square", "triangle", "diamond", "down", "plus", "cross", "bar")
-"""One for each colour, so that lines are told apart without colours."""
+"""One for each colour, so that lines are distinguishable without colour."""
 TITLE_CHAR_WIDTH = 8.0
 PHASE_CHAR_WIDTH = 6.3
 MIN_PHASE_CHARS = 4
 NAMED_FROM_WIDTH = 300
-"""Narrower plots show where a phase begins and leave its name out."""
+"""Minimum width of a plot for names of phases; narrower plots only show where a phase begins."""
 MAX_MARKED = 60
 """With more points than this, markers would only blur the line."""
 
 
 def draw(figure: Figure, *, width: int) -> str:
-    """Return the figure as an `<svg>` element that is `width` units wide and scales down with its place."""
+    """Return the figure as an `<svg>` element that is `width` units wide and scales down with its container."""
     places = frames(figure, width)
     height = int(places[-1].bottom) + lane_height(figure.panels[-1]) + AXIS_HEIGHT
     ident = f"{figure.ident}-{width}"
@@ -64,7 +64,7 @@ def draw(figure: Figure, *, width: int) -> str:
 
 
 def legend_mark(slot: int) -> str:
-    """Return a small picture of a line of this slot, for a legend in HTML."""
+    """Return a small SVG of a line of this slot for an HTML legend."""
     return (
         f'<svg class="key" viewBox="0 0 28 12" width="28" height="12" aria-hidden="true">'
         f'<path class="line s{_slot(slot)}" d="M0 6H28"/>{marker(slot, 14, 6)}</svg>'
@@ -82,7 +82,7 @@ def text(value: str) -> str:
 
 
 def value_axis(frame: Frame, values: Iterable[float], *, unit: str = "") -> Iterator[str]:
-    """Yield a line across the plot and a number beside it for each value."""
+    """Yield a grid line and a tick label for each value."""
     for value in values:
         y = _n(frame.y(value))
         yield f'<path class="grid" d="M{frame.left} {y}H{_n(frame.right)}"/>'
@@ -122,7 +122,7 @@ def _band(line: Line, frame: Frame) -> Iterator[str]:
 
 
 def _line(line: Line, frame: Frame) -> Iterator[str]:
-    # A point between two breaks has no line to be seen by, and is marked.
+    # A single point between two breaks has no visible line, so it gets a marker.
     marked: list[Point] = []
     for run in runs(line):
         path = "L".join(f"{_n(frame.x(p.step))} {_n(frame.y(p.value))}" for p in run)
@@ -150,7 +150,7 @@ def _kind(line: Line) -> str:
 
 
 def _key(line: Line, x: float, y: float) -> str:
-    """Return what stands for a line beside its name."""
+    """Return the legend symbol of a line."""
     if line.marked:
         return marker(line.slot, x, y)
     return f'<path class="{_kind(line)}" d="M{_n(x - 6)} {_n(y)}h12"/>'
@@ -169,7 +169,7 @@ def _absences(panel: Panel, frame: Frame) -> Iterator[str]:
 
 
 def _labels(panel: Panel, frame: Frame) -> Iterator[str]:
-    """Write each line's name at its end, pushed apart where they would overlap."""
+    """Yield each line's label at its end, moved apart if labels would overlap."""
     labelled = [line for line in panel.lines if line.label and line.points]
     ends = sorted((frame.y(line.points[-1].value), index) for index, line in enumerate(labelled))
     places = apart([y for y, _ in ends], low=frame.top, high=frame.bottom, distance=LINE_HEIGHT)
@@ -181,7 +181,7 @@ def _labels(panel: Panel, frame: Frame) -> Iterator[str]:
 
 
 def _cut(label: str, chars: int) -> str:
-    """Return a label cut in its middle: its end says how the line stands."""
+    """Return a label shortened in its middle, because its end contains the verdict."""
     label = one_line(label)
     if len(label) <= chars:
         return label
@@ -192,7 +192,7 @@ def _cut(label: str, chars: int) -> str:
 def _phase_marks(figure: Figure, places: Sequence[Frame]) -> Iterator[str]:
     first, bottom = places[0], places[-1].bottom
     title_end = first.left + TITLE_CHAR_WIDTH * len(figure.panels[0].title) + 12
-    # At the very beginning a phase separates nothing.
+    # A phase that starts at or before the first step separates nothing.
     marked = [p for p in figure.phases if figure.x_min < p.from_step <= figure.x_max]
     edges = [*(first.x(p.from_step) for p in marked), first.right]
     for phase, (x, end) in zip(marked, pairwise(edges), strict=True):
@@ -218,9 +218,9 @@ def _step_axis(frame: Frame, *, top: float) -> Iterator[str]:
 
 
 def _tips(figure: Figure, places: Sequence[Frame]) -> Iterator[str]:
-    """Yield one invisible column per step; CSS shows its box while the pointer is over it.
+    """Yield one invisible column per step; CSS shows its tooltip while the pointer is over it.
 
-    Of columns that no pointer could hit there are none: of thousands of checkpoints they were half of the page.
+    No columns are drawn if they are too narrow to hit: for thousands of checkpoints they were half of the page's size.
     """
     steps = sorted({p.step for panel in figure.panels for line in panel.lines if line.marked for p in line.points})
     top, bottom = places[0].top, places[-1].bottom
@@ -254,7 +254,7 @@ def _tip(figure: Figure, frame: Frame, step: int, bottom: float) -> Iterator[str
 def _values_at(figure: Figure, step: int) -> Iterator[tuple[Line, str]]:
     for panel in figure.panels:
         for line in panel.lines:
-            # A training curve has its own steps: the last value up to here is what was known here.
+            # A training curve has its own steps: show its last value up to this step.
             index = bisect_right(line.points, step, key=lambda p: p.step) - 1
             if index >= 0 and (line.points[index].step == step or not line.marked):
                 point = line.points[index]
@@ -277,11 +277,11 @@ _SHAPES = {
 
 
 def _shape(kind: str, x: float, y: float, r: float) -> str:
-    """Return the path of a marker around (x, y), `r` from its middle to its edges."""
+    """Return the path of a marker centred at (x, y), `r` from its centre to its edges."""
     places = {"x": x, "y": y, "a": x - r, "b": x + r, "c": y - r, "d": y + r, "r": r, "dd": 2 * r}
     return _SHAPES[kind].format(**{name: _n(value) for name, value in places.items()})
 
 
 def _n(value: float) -> str:
-    """Return a coordinate with one digit after the point, none where it is whole."""
+    """Return a coordinate with one decimal, or none if it is a whole number."""
     return f"{value:.1f}".removesuffix(".0")

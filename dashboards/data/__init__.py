@@ -1,1 +1,1 @@
-"""Reads the records of a run or a checkpoint for its page."""
+"""Data of a run's or a checkpoint's page."""

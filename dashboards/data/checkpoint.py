@@ -1,4 +1,4 @@
-"""What a report of one checkpoint is made from."""
+"""Data of the report of one checkpoint."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,41 +12,41 @@ from tracker.domain.records.types import Baseline, Comparison, Report, Verdict
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointData:
-    """One checkpoint, and what it is held against."""
+    """One checkpoint, and what it is compared with."""
 
     own: RunData
-    """The run as far as it is this checkpoint: one record, one report, and the record's samples among its texts."""
+    """Run data limited to this checkpoint: one record, one report, and the record's samples in `texts`."""
     before: EvalRecord | None = None
-    """Of the checkpoint before it on its branch, without samples; None: it is the first."""
+    """Record of the previous checkpoint on its branch, without samples; None: it is the first."""
     report_before: Report | None = None
     means: tuple[Report, ...] = ()
     """Outlines of the run: the score of every benchmark at every step."""
     views: tuple[ComparisonView, ...] = ()
-    """What changed since the checkpoint before, then since the best of the benchmarks."""
+    """Comparisons with the previous checkpoint, then with the best checkpoints of the benchmarks."""
     titles: tuple[str, ...] = ()
-    """Aliases that name it, such as `champion`."""
+    """Aliases of the checkpoint, such as `champion`."""
     left_for: int | None = None
-    """Step that training went back to, and so left this checkpoint behind; None: it did not."""
+    """First step rewritten after the training restart that discarded this checkpoint; None: not discarded."""
     run_page: str = ""
-    """File name of the run's own page, where it lies beside this one; empty: it does not."""
+    """File name of the run's page in the same folder; empty: there is none."""
 
     @property
     def record(self) -> EvalRecord:
-        """What was measured, without samples."""
+        """Record of the checkpoint, without samples."""
         return self.own.records[0]
 
     @property
     def report(self) -> Report:
-        """What was concluded."""
+        """Report of the checkpoint."""
         return self.own.conclusions.reports[0]
 
 
 def own_record(whole: EvalRecord, known: Iterable[EvalRecord]) -> EvalRecord:
-    """Return the record of a checkpoint with the latency that an earlier part of the same evaluation has measured.
+    """Return the record of a checkpoint, with the latency that an earlier part of the same evaluation measured.
 
     Args:
-        whole: what was judged.
-        known: of its run.
+        whole: record that the verdicts are based on.
+        known: records of its run.
     """
     c, suite = whole.plan.checkpoint, whole.plan.suite.name
     same = [r for r in known if r.plan.checkpoint.digest == c.digest and r.plan.checkpoint.step == c.step]
@@ -58,7 +58,7 @@ def own_record(whole: EvalRecord, known: Iterable[EvalRecord]) -> EvalRecord:
 
 
 def path_to(record: EvalRecord, known: Sequence[EvalRecord]) -> tuple[EvalRecord, ...]:
-    """Return the records of the checkpoints before one, by step: those of its suite that it was trained from."""
+    """Return the records of the earlier checkpoints that one was trained from, of its suite, ordered by step."""
     mine = record.plan.checkpoint
     branches = branches_of(r.plan.checkpoint for r in known)
     earlier = (
@@ -72,13 +72,13 @@ def path_to(record: EvalRecord, known: Sequence[EvalRecord]) -> tuple[EvalRecord
 
 
 def best_comparison(verdict: Verdict, step: int) -> Comparison | None:
-    """Return the comparison with the best block of earlier checkpoints, that of the candidate alone before others."""
+    """Return the comparison with the best block of earlier checkpoints, preferably that of the candidate alone."""
     found = [c for c in verdict.comparisons if c.baseline is Baseline.PEAK]
     return next((c for c in found if c.pooled_steps == (step,)), next(iter(found), None))
 
 
 def best_step(verdict: Verdict, step: int) -> int | None:
-    """Return the newest checkpoint of the best block, None where there is none."""
+    """Return the newest step of the best block; None: there is none."""
     found = best_comparison(verdict, step)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""What a report is made from: everything that a history knows of one run."""
+"""Data of the report of a run, from its history."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,21 +20,21 @@ from tracker.domain.sweeps.board import Board
 
 @dataclass(frozen=True, kw_only=True)
 class Conclusions:
-    """What was concluded about a run."""
+    """Reports on a run, with gaps, incidents, accepted levels, alerts and best checkpoints."""
 
     reports: tuple[Report, ...]
     gaps: tuple[Gap, ...] = ()
     incidents: tuple[Incident, ...] = ()
     acceptances: tuple[Acceptance, ...] = ()
     alerts: tuple[Alert, ...] = ()
-    """Those that are firing."""
+    """Open alerts."""
     champions: tuple[Champion, ...] = ()
     """The best checkpoints, the overall one first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """What the trainer told of a run."""
+    """Training curves, as logged by the trainer, and configured phases."""
 
     curves: tuple[CurvePoint, ...] = ()
     phases: tuple[Phase, ...] = ()
@@ -42,7 +42,7 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True)
 class RunData:
-    """One run."""
+    """Everything that the report of a run shows."""
 
     run_id: str
     records: tuple[EvalRecord, ...]
@@ -51,25 +51,25 @@ class RunData:
     conclusions: Conclusions
     training: Training = Training()
     texts: Mapping[str, EvalRecord] = field(default_factory=dict)
-    """Records with their samples by plan id, as far as examples and counts need them."""
+    """Records with samples, by plan id; only those that examples and counts need."""
     costs: RunCosts | None = None
-    """Of every evaluation of the run, also of those that another one has replaced; None: not known."""
+    """Cost of every evaluation of the run, including replaced ones; None: unknown."""
     ledger: RunLedger | None = None
     """What was forgotten, with the texts of the lost samples that are shown."""
     repetitions: Mapping[str, Repetition] = field(default_factory=dict)
-    """What repeating the evaluation of the newest checkpoint would change, by benchmark; none: not calibrated."""
+    """Run-to-run noise of the newest checkpoint's evaluation, by benchmark; missing: not calibrated."""
     boards: tuple[Board, ...] = ()
-    """What came of the newest turn of each sweep."""
+    """Results of the newest run of each sweep."""
     unfinished: int = 0
-    """Evaluations that wait or run."""
+    """Number of pending and running evaluations."""
     made_at: datetime
 
 
 def newest_records(records: Iterable[EvalRecord]) -> tuple[EvalRecord, ...]:
-    """Return one record for each step and suite, ordered by step: a step that was written again counts once.
+    """Return the newest record for each step and suite, ordered by step.
 
-    Checkpoints that training left behind when it went back do not count at all. Where a part of the samples was asked
-    first, latency was measured with that: the record of everything gets it here.
+    Checkpoints that a training restart discarded are omitted. If part of the samples was screened first, latency was
+    measured with that part, and is copied to the record of all samples.
     """
     ordered = sorted(
         records,
@@ -87,7 +87,7 @@ def newest_records(records: Iterable[EvalRecord]) -> tuple[EvalRecord, ...]:
 def newest_repetitions(
     records: Iterable[EvalRecord], calibrations: Sequence[Calibration], *, min_effect: float
 ) -> Mapping[str, Repetition]:
-    """Return what is known of the benchmarks of the newest record of each suite, by name.
+    """Return the run-to-run noise of the benchmarks in the newest record of each suite, by name.
 
     Args:
         records: ordered by step.
@@ -100,14 +100,14 @@ def newest_repetitions(
 
 
 def measurement_changes(records: Iterable[EvalRecord]) -> Mapping[str, tuple[int, ...]]:
-    """Return the steps from which on a benchmark was measured otherwise than before, by its name: not comparable."""
+    """Return, by benchmark, the steps from which it was measured differently: not comparable with earlier steps."""
     found: dict[str, list[int]] = {}
     last: dict[str, tuple[EvalPlan, str]] = {}
     for record in records:
         plan = record.plan
         for outcome in record.outcomes:
             old_plan, old = last.get(outcome.benchmark, (plan, outcome.fingerprint))
-            # Comparing what is equal would take seconds for thousands of checkpoints.
+            # The equality test comes first: `served_alike` alone would take seconds for thousands of checkpoints.
             alike = plan.serve == old_plan.serve or served_alike(plan, old_plan)
             if outcome.fingerprint != old or not alike:
                 found.setdefault(outcome.benchmark, []).append(plan.checkpoint.step)
@@ -128,7 +128,7 @@ def _with_latencies(record: EvalRecord, before: EvalRecord | None) -> EvalRecord
 
 
 def _left_out(record: EvalRecord) -> int:
-    """Return how many samples were not asked; of records that hold one another, the one with all has the least."""
+    """Return the number of samples left out: smaller for the record of all samples than for that of a part."""
     return sum(outcome.left_out for outcome in record.results)
 
 

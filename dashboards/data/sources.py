@@ -1,4 +1,4 @@
-"""Where a report's facts come from."""
+"""Data sources of a report."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from tracker.ports import CurveReader, RunHistory
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """Where a report's facts come from."""
+    """Data sources of a report."""
 
     history: RunHistory
     queue: QueueStatus

@@ -20,22 +20,22 @@ from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.verdicts.rewind import scores_of_newest
 
 EXAMPLES = 3
-"""Changed samples of each benchmark, lost and gained, that are shown with both answers."""
+"""Maximum lost, and maximum gained, samples per benchmark that are shown with both answers."""
 
 
 def collect_checkpoint(
     report: Report, sources: Sources, *, now: datetime, noise: RunNoise | None = None
 ) -> CheckpointData:
-    """Read everything about one checkpoint; samples only of it, of the one before, and of the best before it.
+    """Read the data of one checkpoint; samples only of it, of the previous one, and of the best ones before it.
 
     Args:
-        report: the checkpoint's, perhaps without its evidence.
-        sources: where facts come from.
-        now: time to write on the page.
-        noise: of the run, where it is known already.
+        report: of the checkpoint; may lack evidence.
+        sources: data sources.
+        now: time shown on the page.
+        noise: of the run, if already computed.
 
     Raises:
-        StoreError: what was judged is gone, or its samples are.
+        StoreError: the evaluated record or its samples no longer exist.
     """
     history = sources.history
     whole, known = whole_record_of(report, history), history.records(report.run_id)
@@ -73,7 +73,7 @@ def _own(record: EvalRecord, report: Report, whole: EvalRecord, sources: Sources
 def _views(
     report: Report, whole: EvalRecord, path: Sequence[EvalRecord], sources: Sources, known_noise: RunNoise | None
 ) -> Iterator[ComparisonView]:
-    """Yield what changed since the checkpoint before, and since each checkpoint that is the best of a benchmark."""
+    """Yield the comparison with the previous checkpoint, then with each checkpoint that is best in a benchmark."""
     if not path:
         return
     noise = known_noise or noise_of_run(report.run_id, sources.history, sources.policy)
@@ -87,7 +87,7 @@ def _views(
 def _wanted(
     report: Report, whole: EvalRecord, path: Sequence[EvalRecord]
 ) -> Iterator[tuple[EvalRecord, Sequence[str]]]:
-    """Yield the checkpoint before with every benchmark, then others with those that they are the best of."""
+    """Yield the previous checkpoint with all benchmarks, then others with the benchmarks that they are best in."""
     *others, last = path
     yield last, [outcome.benchmark for outcome in whole.outcomes]
     by_step = {record.plan.checkpoint.step: record for record in others}

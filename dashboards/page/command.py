@@ -30,7 +30,7 @@ def report(*, named: str | None, config_path: Path, output: Path | None, checkpo
     a checkpoint shows what changed since the previous and the best checkpoint, with both answers. RUN defaults
     to run.name; CHECKPOINT is STEP, RUN@STEP, latest, best, best:BENCHMARK or models:/NAME@ALIAS.
     """
-    # Imported here: `tracker --help` lists this command and must not wait for what it needs.
+    # Imported here so that `tracker --help`, which lists this command, does not wait for it.
     from dashboards.page.run import write_report
 
     path = write_report(config_path, named=named, output=output, with_checkpoints=checkpoints)

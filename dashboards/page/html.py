@@ -1,9 +1,9 @@
-"""View -> one HTML file that needs nothing else: no script, no request, dark and light, print.
+"""View -> one self-contained HTML file: no script, no request, dark and light, print.
 
 html = render_page(view, version="0.1.0")
 
-Whatever a model or a person wrote is cleaned (`records.display.clean`) and escaped here, all values alike.
-The page forbids itself scripts and requests by a Content-Security-Policy, so even a mistake here could not run any.
+All values are cleaned (`records.display.clean`) and escaped here, because some are written by models or users.
+The page also forbids scripts and requests by a Content-Security-Policy, so a mistake here could not run any.
 """
 
 from functools import cache
@@ -26,9 +26,9 @@ WIDE_WIDTH = 1032
 NARROW_WIDTH = 380
 SMALL_WIDTH = 330
 FIRST_FIGURES = 13
-"""Of many curves, how many are shown without a click."""
+"""Curves, or heatmap rows, that are shown without a click."""
 FIRST_CASES = 12
-"""Of many newest verdicts, how many are shown without a click; they are in order of urgency."""
+"""Rows of evidence, findings, incidents and similar lists that are shown without a click."""
 FIRST_TILES = 12
 
 
@@ -63,14 +63,14 @@ def _environment() -> Environment:
 
 
 def _harmless(value: object) -> object:
-    """Clean every text before it is escaped; markup of ours passes."""
+    """Clean every text before it is escaped; `Markup` is returned unchanged."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return clean(value)
     return value
 
 
 def _figure(figure: Figure) -> Markup:
-    """Return a figure for wide screens and paper, and one for narrow screens with its lines named below."""
+    """Return a figure for wide screens and paper, and one for narrow screens with a legend below."""
     lines = [line for panel in figure.panels for line in panel.lines if line.marked and line.points]
     named = {line.name: line for line in lines}
     keys = [Markup("<li>{} {}</li>").format(_markup(legend_mark(n.slot)), n.label or n.name) for n in named.values()]
@@ -80,7 +80,7 @@ def _figure(figure: Figure) -> Markup:
 
 
 def _curve(chart: CurveChart) -> Markup:
-    """Return the chart for wide screens and paper, and for narrow screens, with its lines named below."""
+    """Return the chart for wide screens and paper, and for narrow screens, with a legend below."""
     keys = [Markup("<li>{} {}</li>").format(_markup(mark), name) for mark, name in chart.keys]
     wide, narrow = (_markup(draw_curve(chart, width=width)) for width in (WIDE_WIDTH, NARROW_WIDTH))
     return Markup(

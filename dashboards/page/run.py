@@ -1,8 +1,8 @@
-"""From a project to a file: chooses the run or checkpoint, reads what its report needs, writes the page.
+"""Writes the page of a run or checkpoint: selects it, reads its data, renders it.
 
 path = write_report(config_path, named=None, output=None)        # of the project's own run
 path = write_report(config_path, named="sft@600", output=None)   # of one checkpoint
-path = write_report(config_path, named=None, output=None, with_checkpoints=True)   # the run's and those of all of them
+path = write_report(config_path, named=None, output=None, with_checkpoints=True)   # and one for each of its checkpoints
 """
 
 import hashlib
@@ -51,15 +51,15 @@ def write_report(config_path: Path, *, named: str | None, output: Path | None, w
     """Write the report of a run, by default the project's own, or of one checkpoint, and return its absolute path.
 
     Args:
-        config_path: of the project.
-        named: a run, or what names a checkpoint (`tracker.api.references`); of a name that is both, the run.
-        output: where to write it; None: into the state folder.
-        with_checkpoints: write the page of every checkpoint of the run beside it, each linked to the other.
+        config_path: configuration of the project.
+        named: a run or a checkpoint reference (`tracker.api.references`); a name that is both means the run.
+        output: file to write; None: a file in the state folder.
+        with_checkpoints: also write the page of every checkpoint of the run to the same folder, with links both ways.
 
     Raises:
         ConfigError: the configuration is wrong, or no such run or checkpoint was evaluated.
-        TrackingUnreachable: the name is one of MLflow's registry, which does not answer.
-        DiskFull, StoreError: the report could not be written, or samples are gone.
+        TrackingUnreachable: the name is in MLflow's registry, which is unreachable.
+        DiskFull, StoreError: the report could not be written, or samples no longer exist.
     """
     project = open_project(config_path)
     known = project.history.runs()
@@ -73,7 +73,7 @@ def write_report(config_path: Path, *, named: str | None, output: Path | None, w
 
 
 def read_run(run_id: str, sources: Sources, *, now: datetime) -> RunData:
-    """Read everything about one run; texts of samples only where examples show them."""
+    """Read the data of one run; samples only for the records that examples and counts need."""
     known = sources.history.records(run_id)
     records = newest_records(known)
     scored = sources.history.scores(run_id, (Measure.SCORE,))
@@ -96,7 +96,7 @@ def read_run(run_id: str, sources: Sources, *, now: datetime) -> RunData:
 
 
 def newest_boards(sweeps: Sweeps, names: Sequence[str]) -> tuple[Board, ...]:
-    """Return what came of the newest turn of each of these sweeps; one that never asked anything is left out."""
+    """Return the results of each sweep's newest run that has plans; sweeps without one are omitted."""
     boards = []
     for name in names:
         for turn in [turn for turn in sweeps.turns(name) if turn.plans][:1]:
@@ -105,7 +105,7 @@ def newest_boards(sweeps: Sweeps, names: Sequence[str]) -> tuple[Board, ...]:
 
 
 def report_file_name(run_id: str) -> str:
-    """Return a file name for a run; a name that had to be changed carries a hash, so that no two runs share one."""
+    """Return the file name of a run's page; a changed name gets a hash, so that no two runs share one."""
     safe = re.sub(r"[^A-Za-z0-9._-]+", "-", run_id).lstrip(".-")[:100]
     if safe and safe == run_id:
         return f"{safe}.html"
@@ -114,12 +114,12 @@ def report_file_name(run_id: str) -> str:
 
 
 def checkpoint_file_name(checkpoint: Checkpoint) -> str:
-    """Return a file name for a checkpoint: other weights saved under the same step have another one."""
+    """Return the file name of a checkpoint's page; other weights saved at the same step have another one."""
     return f"{report_file_name(checkpoint.run_id).removesuffix('.html')}@{checkpoint.step}-{checkpoint.digest[:8]}.html"
 
 
 def pages_beside(folder: Path, records: Iterable[EvalRecord]) -> Mapping[int, str]:
-    """Return the file names of the checkpoints' own pages that are in a folder, by step."""
+    """Return the file names of the checkpoint pages that exist in a folder, by step."""
     found = {}
     for checkpoint in (record.plan.checkpoint for record in records):
         name = checkpoint_file_name(checkpoint)
@@ -129,10 +129,10 @@ def pages_beside(folder: Path, records: Iterable[EvalRecord]) -> Mapping[int, st
 
 
 def write_page(html: str, path: Path) -> None:
-    """Write the page; a reader never sees half of it.
+    """Write the page atomically.
 
     Raises:
-        DiskFull, StoreError: it could not be written.
+        DiskFull, StoreError: the page could not be written.
     """
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -202,7 +202,7 @@ def _write_checkpoint(project: Project, report: Report, output: Path | None) -> 
 
 
 def _write_checkpoints(project: Project, data: RunData, run_page: Path) -> None:
-    """Write the page of every checkpoint that the page of the run has a row for, beside that page."""
+    """Write the page of every checkpoint that has a row in the page of the run, to the same folder."""
     sources = _sources(project)
     judged = {r.plan_id: r for r in sorted(data.conclusions.reports, key=lambda r: r.created_at)}
     of_step = {r.plan.checkpoint.step: judged[r.plan.id] for r in data.records if r.plan.id in judged}

@@ -1,1 +1,1 @@
-"""Records -> what a page says: texts, rows, tiles and figures. Pure."""
+"""Records -> contents of a page: texts, rows, tiles and figures. Pure."""

@@ -1,6 +1,6 @@
 """Samples that changed between two checkpoints, with both answers side by side. Pure.
 
-changed = changes_of_views(data.views)        # one for each benchmark and earlier checkpoint
+changed = changes_of_views(data.views, order)        # one for each benchmark and earlier checkpoint
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from tracker.domain.compare.view import ComparedBenchmark, ComparisonView, Examp
 from tracker.domain.records.display import one_line, score_text
 
 MAX_LISTED = 12
-"""Benchmarks and earlier checkpoints whose changed samples are shown with their texts."""
+"""Maximum pairs of benchmark and earlier checkpoint whose changed samples are shown with texts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,9 +20,9 @@ class AnswerAt:
 
     heading: str
     is_better: bool
-    """Of the two."""
+    """Whether this is the better of the two answers."""
     answer: str | None
-    """None: not kept."""
+    """None: not stored."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class ChangedSample:
     kind: str
     """`lost` or `gained`."""
     name: str
-    """Its subset where it has one."""
+    """Subset; empty for the default subset."""
     prompt: str
     target: str
     before: AnswerAt
@@ -46,7 +46,7 @@ class Changed:
     benchmark: str
     before_step: int
     is_best: bool
-    """Whether that is the newest one of the best block, and not the one before."""
+    """True: the newest checkpoint of the best block; False: the previous checkpoint."""
     lost: int
     gained: int
     compared: int
@@ -57,7 +57,7 @@ def changes_of_views(views: Sequence[ComparisonView], order: Sequence[str]) -> t
     """Return the benchmarks with changed samples, those with most urgent verdicts first.
 
     Args:
-        views: since the checkpoint before, then since better ones.
+        views: comparisons with the previous checkpoint, then with better ones.
         order: benchmarks, the most urgent one first.
     """
     found = []

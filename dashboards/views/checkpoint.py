@@ -1,4 +1,4 @@
-"""One checkpoint -> what its report says, ready to show. Pure.
+"""Data of one checkpoint -> contents of its report. Pure.
 
 view = build_checkpoint_view(data)        # `dashboards.page.html` turns it into HTML
 """
@@ -28,7 +28,7 @@ from tracker.domain.verdicts.screening import mean_text
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """A score held against an earlier one."""
+    """An earlier score, and the change since."""
 
     score: str = ""
     where: str = ""
@@ -36,7 +36,7 @@ class Held:
     interval: str = ""
     flips: str = ""
     why_not: str = ""
-    """Why there is nothing to hold it against."""
+    """Why there is no comparison."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,20 +48,20 @@ class ScoreRow:
     score: str
     interval: str
     coverage: str
-    """Share of samples with a score, where that is not all."""
+    """Share of samples with a score; empty if all have one."""
     before: Held
     best: Held
 
     @property
     def note(self) -> str:
-        """What stands below a tile's score."""
+        """Text below a tile's score."""
         if self.before.change:
             return f"{self.before.change} vs. {self.before.where}"
         return self.before.why_not
 
     @property
     def sure(self) -> str:
-        """The interval of that change; empty where there is none."""
+        """Confidence interval of the change in `note`; empty if there is none."""
         if self.before.change:
             return f"95 % CI {self.before.interval}"
         return ""
@@ -69,7 +69,7 @@ class ScoreRow:
 
 @dataclass(frozen=True, kw_only=True)
 class SpreadsView:
-    """How the times of single requests are spread, and what was concluded about latency."""
+    """Distributions of request times, and latency verdicts."""
 
     spreads: tuple[LoadSpread, ...]
     loads: tuple[str, ...]
@@ -78,7 +78,7 @@ class SpreadsView:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointView:
-    """Everything that the page shows, in its order."""
+    """Contents of the page, in its order."""
 
     heading: Heading
     step: int
@@ -95,7 +95,7 @@ class CheckpointView:
 
 
 def build_checkpoint_view(data: CheckpointData) -> CheckpointView:
-    """Arrange everything for the page."""
+    """Return the contents of the page."""
     own, reports = data.own, data.own.conclusions.reports
     view = overview(reports)
     found = standings(view)

@@ -1,7 +1,7 @@
-"""What was concluded: evidence for the newest verdicts, findings besides the scores, losses over time. Pure.
+"""Verdicts on a page: evidence for the newest ones, findings besides the scores, incidents. Pure.
 
 rows = finding_rows(view)                      # one for each subject, the newest first
-rows = loss_rows(data.incidents, acceptances)   # what lasts first, then the newest first
+rows = loss_rows(incidents, acceptances)        # open incidents first, then the newest first
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,36 +18,36 @@ from tracker.domain.records.types import Acceptance, Closing, Incident, Verdict,
 
 @dataclass(frozen=True, kw_only=True)
 class FindingRow:
-    """The newest finding on one subset, or on the answers of one benchmark: what a score alone does not show."""
+    """The newest finding on a subset, or on the answers of a benchmark, which the score alone does not show."""
 
     step: int
     times: str
-    """At how many checkpoints it was found."""
+    """Number of checkpoints at which it was found, as text."""
     subject: str
     badge: Badge
     onset: str
     reason: str
     proof: ProofView | None
-    """The comparison that decided."""
+    """The comparison that decided the verdict."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LossRow:
-    """One loss, or a level that was accepted without one."""
+    """One incident, or a score level accepted without one."""
 
     subject: str
     badge: Badge | None
-    """None: no loss was known when the level was accepted."""
+    """None: a level accepted without an incident."""
     onset: int
     opened: int | None
-    """Step of the checkpoint that showed it; None: nothing did."""
+    """Step of the checkpoint that raised the alarm; None: a level accepted without an incident."""
     lasts: bool
     ended: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConclusionsView:
-    """What both pages show of it."""
+    """Findings, incidents and evidence, as on both pages."""
 
     findings: tuple[FindingRow, ...]
     incidents: tuple[LossRow, ...]
@@ -65,7 +65,7 @@ def finding_rows(view: Overview) -> tuple[FindingRow, ...]:
 
 
 def loss_rows(incidents: Iterable[Incident], acceptances: Iterable[Acceptance]) -> tuple[LossRow, ...]:
-    """Return every loss and every accepted level of a run."""
+    """Return every incident and every accepted level of a run, open incidents first."""
     by_place: dict[tuple[str, int | None], Acceptance] = {(a.benchmark, a.step): a for a in acceptances}
     rows: list[LossRow] = []
     covered = set()

@@ -1,4 +1,4 @@
-"""What verdicts rest on, for a person who doubts them: comparisons -> rows of text. Pure.
+"""Evidence for verdicts: comparisons -> rows of text. Pure.
 
 cases = evidence(view, found)         # the newest verdict on each benchmark, most urgent first
 """
@@ -25,27 +25,27 @@ class ProofView:
     against: str
     """Baseline and its steps."""
     chosen: str
-    """How many checkpoints it is the mean of, and of how many blocks it is the best."""
+    """Number of checkpoints in the baseline's mean, and of blocks that it is the best of."""
     newest: str
     """Steps of the candidate's side."""
     pooled: str
-    """How many checkpoints that side is the mean of; empty for the candidate alone."""
+    """Number of checkpoints in the candidate's mean; empty for the candidate alone."""
     delta: str
     interval: str
     flips: str
     common: str
     p: str
-    """One-sided, jitter included, of the direction that was seen."""
+    """One-sided p-value with jitter, in the observed direction."""
     p_items: str
-    """What the samples alone say; empty for a gain, where nothing rests on it."""
+    """p-value from the samples alone, without jitter; empty for a gain, where nothing depends on it."""
     level: str
-    """What p was held to; empty where the verdict rests on another comparison."""
+    """Level that p was compared with; empty if the verdict depends on another comparison."""
     jitter: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceView:
-    """A newest verdict with everything that it rests on."""
+    """The newest verdict on a benchmark, with its evidence."""
 
     benchmark: str
     step: int
@@ -53,9 +53,9 @@ class EvidenceView:
     reason: str
     score: str
     notes: tuple[str, ...]
-    """Since when it is lost; what could not have been seen; what repetition alone does."""
+    """Onset of the loss, minimum detectable loss, and run-to-run noise."""
     proofs: tuple[ProofView, ...]
-    """The one that decided first."""
+    """The deciding comparison first."""
 
 
 def evidence(
@@ -64,9 +64,9 @@ def evidence(
     """Return the newest verdict on each benchmark, in the order of `found`.
 
     Args:
-        view: the run.
-        found: where each benchmark stands.
-        repetitions: what repeating the evaluation alone changes, by benchmark.
+        view: overview of the run.
+        found: standing of each benchmark.
+        repetitions: run-to-run noise by benchmark.
     """
     cases = []
     for standing in found:
@@ -82,7 +82,7 @@ def proofs_of(verdict: Verdict) -> tuple[ProofView, ...]:
 
 
 def onset_text(verdict: Verdict) -> str:
-    """Return since when a benchmark is lost, or was; empty where no loss is known."""
+    """Return a text with the step since which a benchmark is or was lost; empty if no loss is known."""
     if verdict.lost_since is None:
         return ""
     if verdict.word in WORSE:

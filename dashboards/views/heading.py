@@ -1,7 +1,7 @@
-"""The top of a page: the finding in a sentence, facts, what to do, and what to know who reads nothing else. Pure.
+"""The top of a page: a one-sentence finding, facts, advice, and a summary at a glance. Pure.
 
-steps = advice_text("sft", found, best)     # the questions, the checkpoint to go back to, how a level is accepted
-rows = glance(data.conclusions)             # best checkpoint, losses that last, alerts that are open
+steps = advice_text("sft", found, best)     # commands: compare, show the best checkpoint, accept the level
+rows = glance(data.conclusions)             # best checkpoint, open incidents, open alerts
 """
 
 import shlex
@@ -16,12 +16,12 @@ from tracker.domain.records.display import one_line
 from tracker.domain.records.tracking import Champion
 
 AT_MOST = 4
-"""Losses or alerts that are named; of more, how many more there are."""
+"""Maximum incidents or alerts listed; more are only counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """One thing to do."""
+    """One recommended action."""
 
     says: str
     command: str
@@ -29,19 +29,19 @@ class Advice:
 
 @dataclass(frozen=True, kw_only=True)
 class Heading:
-    """What both pages begin with."""
+    """The top of both pages."""
 
     run_id: str
     headline: str
     facts: tuple[str, ...]
     advice: tuple[Advice, ...]
-    """What to do about losses; nothing about those of a checkpoint that was left behind."""
+    """What to do about losses; empty for a discarded checkpoint."""
     made_at: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class GlanceRow:
-    """One thing to know."""
+    """One line of the summary at a glance."""
 
     name: str
     lines: tuple[str, ...]
@@ -49,7 +49,7 @@ class GlanceRow:
 
 
 def heading(data: RunData, view: Overview, *, facts: Iterable[str], advice: tuple[Advice, ...]) -> Heading:
-    """Return what a page begins with."""
+    """Return the top of a page."""
     return Heading(
         run_id=one_line(data.run_id),
         headline=headline(view),
@@ -60,11 +60,11 @@ def heading(data: RunData, view: Overview, *, facts: Iterable[str], advice: tupl
 
 
 def advice_text(run_id: str, found: Sequence[Standing], champions: Iterable[Champion]) -> tuple[Advice, ...]:
-    """Return what to do about the most urgent benchmark that is worse; nothing where none is.
+    """Return what to do about the most urgent benchmark that is worse; empty if none is.
 
     Args:
-        run_id: of the run.
-        found: where each benchmark stands, most urgent first.
+        run_id: name of the run.
+        found: standing of each benchmark, most urgent first.
         champions: the best checkpoints of the run.
     """
     for standing in found:
@@ -74,7 +74,7 @@ def advice_text(run_id: str, found: Sequence[Standing], champions: Iterable[Cham
 
 
 def glance(known: Conclusions) -> tuple[GlanceRow, ...]:
-    """Return the best checkpoint, what is lost and lasts, and the alerts that are open."""
+    """Return the best checkpoint, open incidents and open alerts."""
     lasting = [f"{row.subject} since step {row.onset}" for row in loss_rows(known.incidents, ()) if row.lasts]
     alerts = [one_line(alert.message) for alert in known.alerts]
     return (

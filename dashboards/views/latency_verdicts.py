@@ -1,6 +1,6 @@
-"""What was concluded about latency: verdicts -> rows of text. Pure.
+"""Latency verdicts -> rows of text. Pure.
 
-found = latency_verdicts(data.reports)      # None where latency was never judged
+found = latency_verdicts(data.reports)      # None without a latency verdict
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from tracker.domain.records.reason_text import latency_reason_text
 from tracker.domain.records.types import LatencyMethod, LatencyVerdict, Report, VerdictWord
 
 TOLD = frozenset({VerdictWord.REGRESSED, VerdictWord.IMPROVED, VerdictWord.SUSPECT})
-"""Words that are shown of every checkpoint, not of the newest one only."""
+"""Verdict classes shown for every checkpoint; others only for the newest one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,18 +28,18 @@ class LatencyVerdictRow:
     p: str
     level: str
     against: str
-    """Step of the reference, or how many earlier checkpoints."""
+    """Step of the reference, or number of earlier checkpoints."""
     method: str
-    """What that is, and how many checkpoints the ratio is the mean of."""
+    """Kind of comparison, and number of checkpoints that the ratio is the mean of."""
     reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class LatencyVerdicts:
-    """What the report shows."""
+    """Latency verdicts of a report."""
 
     step: int
-    """The newest checkpoint that has any."""
+    """Step of the newest checkpoint with latency verdicts."""
     newest: tuple[LatencyVerdictRow, ...]
     earlier: tuple[LatencyVerdictRow, ...]
     """Changes at earlier checkpoints, the newest first."""
@@ -48,7 +48,7 @@ class LatencyVerdicts:
 def latency_verdicts(reports: Iterable[Report]) -> LatencyVerdicts | None:
     """Return the verdicts of the newest checkpoint and the changes before it; None without any.
 
-    Where a step was judged twice, the newest report counts.
+    If a step has several reports, the newest one counts.
     """
     by_step = {r.step: r.latency for r in sorted(reports, key=lambda r: (r.step, r.created_at)) if r.latency}
     if not by_step:

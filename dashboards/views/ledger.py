@@ -1,6 +1,6 @@
 """The forgetting ledger as the report shows it: rows of text, a heatmap, lost samples. Pure.
 
-view = ledger_view(ledger)        # None where nothing was scored
+view = ledger_view(ledger)        # None if nothing was scored
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from dashboards.views.texts import LostSampleView, lost_sample
 from tracker.domain.forgetting.levels import Forgetting
 from tracker.domain.forgetting.sample_lives import Flow
 from tracker.domain.forgetting.types import BenchmarkLedger, LedgerRow, RunLedger
-from tracker.domain.forgetting.wording import chance_text, notes, span_text, transfer_sentences, whole_text
+from tracker.domain.forgetting.wording import chance_text, notes, transfer_sentences, whole_text
 from tracker.domain.records.display import (
     NOTHING,
     count_text,
@@ -20,12 +20,14 @@ from tracker.domain.records.display import (
     percent_text,
     score_text,
     signed_text,
+    span_text,
+    steps_text,
 )
 
 LOST_SAMPLES = 3
-"""Of each benchmark, that are shown with their texts."""
+"""Lost samples of each benchmark that are shown with their texts."""
 MAX_SHOWN = 8
-"""Benchmarks whose lost samples are shown."""
+"""Maximum benchmarks whose lost samples are shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,28 +64,28 @@ class LostSamples:
     before_step: int
     after_step: int
     changes: str
-    """How many changes of single samples there were along the run."""
+    """Numbers of changes along the run at which a sample was learned, forgotten or relearned."""
     samples: tuple[LostSampleView, ...]
     more: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerView:
-    """The section of the report."""
+    """The forgetting section of the report."""
 
     heat: tuple[HeatRow, ...]
     first_step: int
     last_step: int
     entries: tuple[LedgerEntry, ...]
     subsets: tuple[tuple[str, tuple[LedgerEntry, ...]], ...]
-    """Benchmark and its subsets, where there are any."""
+    """Each benchmark that has subsets, with those."""
     transfers: tuple[str, ...]
     notes: tuple[str, ...]
     benchmarks: tuple[LostSamples, ...]
 
 
 def ledger_view(ledger: RunLedger | None) -> LedgerView | None:
-    """Return what the report shows of a ledger; None where there is none, or nothing was scored."""
+    """Return the section for a ledger; None if there is no ledger or nothing was scored."""
     if ledger is None or not ledger.steps:
         return None
     entries: list[LedgerEntry] = []
@@ -132,7 +134,7 @@ def _levels(found: Forgetting) -> dict[str, str]:
     fell = found.dip.depth > 0
     return {
         "best": score_text(found.peak.mean),
-        "best_at": f"steps {span_text((found.peak.first_step, found.peak.last_step))}",
+        "best_at": steps_text((found.peak.first_step, found.peak.last_step)),
         "change": signed_text(-found.forgetting),
         "interval": f"{signed_text(-found.ci_high)} to {signed_text(-found.ci_low)}",
         "p": p_text(found.p_value),

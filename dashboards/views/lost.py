@@ -1,7 +1,7 @@
-"""What was lost: samples that were right at the best checkpoint and are wrong now, with both answers. Pure.
+"""Lost samples: correct at the best checkpoint and incorrect now, with both answers. Pure.
 
-losses = losses_of(data, view)      # one for each benchmark that is worse; examples where the texts are at hand
-plans = plans_with_texts(data, view)  # the plan ids whose texts that needs
+losses = losses_of(data, view)      # one for each benchmark that is worse; with examples if the texts were read
+plans = plans_with_texts(data, view)  # ids of the plans whose texts are needed for that
 """
 
 import math
@@ -39,12 +39,12 @@ class Loss:
 
 
 def losses_of(data: RunData, view: Overview) -> tuple[Loss, ...]:
-    """Return the losses of the benchmarks that stand worse, most urgent first."""
+    """Return the losses of the benchmarks that are worse, most urgent first."""
     return tuple(_loss(data, pair) for pair in _pairs(data, view))
 
 
 def plans_with_texts(data: RunData, view: Overview) -> tuple[str, ...]:
-    """Return the ids of the plans whose samples' texts the examples show."""
+    """Return the ids of the plans whose sample texts the examples show."""
     ids: dict[str, None] = {}
     for pair in _pairs(data, view):
         ids |= dict.fromkeys((pair.series.plans[pair.then].id, pair.series.plans[pair.now].id))
@@ -79,7 +79,7 @@ def _pairs(data: RunData, view: Overview) -> list[_Pair]:
 
 
 def _pair(data: RunData, standing: Standing) -> _Pair | None:
-    """Return the newest two sides that were measured alike; None where there are none."""
+    """Return both sides from the newest series that contains them, so that they are comparable; None: there is none."""
     for series in reversed(data.scores.of(standing.benchmark)):
         then, now = series.row_of(standing.best_steps[-1]), series.row_of(standing.step)
         if then is not None and now is not None:
@@ -111,7 +111,7 @@ def _examples(data: RunData, pair: _Pair, lost: Mapping[str, FloatArray]) -> tup
         return sum(right is (row <= pair.then) for row, right in enumerate(lives[key]))
 
     shown = steps[pair.then], steps[pair.now]
-    # The firmest losses first: always right until then, always wrong since.
+    # The clearest losses first: always correct until then, always incorrect since.
     ranked = sorted(lives, key=firmness, reverse=True)[:MAX_EXAMPLES]
     places = ((key, now[key].sample.subset) for key in ranked)
     return tuple(lost_sample(at, _texts(then[at[0]], now[at[0]]), lives[at[0]], steps, shown) for at in places)
@@ -129,7 +129,7 @@ def _texts(then: _Answered, now: _Answered) -> LostTexts:
 
 
 def _answered(data: RunData, pair: _Pair, row: int) -> dict[str, _Answered]:
-    """Return the first repeat that has a score of each sample; none when the texts were not fetched."""
+    """Return the first repeat of each sample that has a score; empty if the texts were not read."""
     record = data.texts.get(pair.series.plans[row].id)
     found: dict[str, _Answered] = {}
     if record is None:

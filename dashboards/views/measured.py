@@ -1,6 +1,6 @@
 """How a run was measured: suite, generation, engine, time per checkpoint. Pure.
 
-Nothing secret is shown: an address loses its user name and password, an argument that looks like a key its value.
+Secrets are hidden: a URL is shown without user name and password, an argument that looks like a key without its value.
 """
 
 import re
@@ -36,10 +36,10 @@ class MeasuredBenchmark:
     settings: str
     fingerprint: str
     repeated: str
-    """What repeating the evaluation alone changes."""
+    """Run-to-run noise."""
     is_unfit: bool
     changed_at: tuple[int, ...]
-    """Steps from which on it was measured otherwise than before."""
+    """Steps from which it was measured differently than before."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ def measured(data: RunData) -> MeasuredView:
 
 
 def plans_with_counts(data: RunData) -> tuple[str, ...]:
-    """Return the ids of the plans whose samples are counted: of each benchmark, the newest that gave a result."""
+    """Return the ids of the plans whose samples are counted: for each benchmark, the newest with a result."""
     found: dict[str, None] = {}
     for record in data.records[-1:]:
         for benchmark in record.plan.suite.benchmarks:
@@ -131,7 +131,7 @@ def _serve_text(spec: ServeSpec) -> str:
 
 
 def _trust_facts(records: Sequence[EvalRecord]) -> Iterator[tuple[str, str]]:
-    """Yield what was allowed to run code of others, with the steps; nothing where nothing was."""
+    """Yield what was allowed to run third-party code, with the steps; empty if nothing was."""
     trusting, unpickled = set(), set()
     for record in records:
         serve, checkpoint = record.plan.serve, record.plan.checkpoint
@@ -151,7 +151,7 @@ def _steps_text(steps: set[int]) -> str:
 
 
 def without_user(url: str) -> str:
-    """Return an address without the user name and password in it, and without its query."""
+    """Return a URL without user name, password, query and fragment."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -168,7 +168,7 @@ def with_keys_hidden(args: Iterable[str]) -> tuple[str, ...]:
         name, equals, _ = arg.partition("=")
         is_option = arg.startswith("-")
         if is_option:
-            secret = _SECRET.search(name) is not None  # and stays so: `--api-key` takes several
+            secret = _SECRET.search(name) is not None  # stays set for the values that follow: `--api-key` takes several
         if not secret:
             shown.append(arg)
         elif not is_option:

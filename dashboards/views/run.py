@@ -1,4 +1,4 @@
-"""A run's records -> what its report says, ready to show. Pure: data in, texts, rows and figures out.
+"""Data of a run -> contents of its report: texts, rows and figures. Pure.
 
 view = build_view(data)        # `dashboards.page.html` turns it into HTML
 """
@@ -33,7 +33,6 @@ from dashboards.views.tables import (
 )
 from eval_jobs.types import BenchmarkFailure, EvalRecord
 from tracker.domain.calibration.repetition_text import is_unfit, unfit_text
-from tracker.domain.forgetting.wording import steps_span_text
 from tracker.domain.overview.run import WORSE, Overview, Standing, decisive_comparison, overview, standings
 from tracker.domain.records.display import count_text, one_line, score_text, signed_text, steps_text
 from tracker.domain.records.subjects import baseline_text
@@ -45,16 +44,16 @@ _DOUBTED = frozenset({*WORSE, VerdictWord.SUSPECT})
 
 @dataclass(frozen=True, kw_only=True)
 class Tile:
-    """Where one benchmark stands."""
+    """Newest state of one benchmark."""
 
     benchmark: str
     badge: Badge
     score: str
     interval: str
-    """Behind the score; empty where it is not known."""
+    """Interval of the score; empty if unknown."""
     note: str
     sure: str
-    """Worse, or perhaps: the difference with its 95 % interval."""
+    """Difference with its 95 % interval, if the verdict is worse or suspect; else empty."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +66,12 @@ class CurvesView:
 
 @dataclass(frozen=True, kw_only=True)
 class ForgettingView:
-    """What was lost."""
+    """Forgetting ledger, and lost samples."""
 
     ledger: LedgerView | None
     losses: tuple[Loss, ...]
     unshown: tuple[Loss, ...]
-    """Those of them that are too fresh for the ledger to show samples of."""
+    """Losses too recent for the ledger to show samples of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +86,7 @@ class LatencyView:
 
 @dataclass(frozen=True, kw_only=True)
 class RunView:
-    """Everything that the page shows, in its order."""
+    """Contents of the page, in its order."""
 
     heading: Heading
     glance: tuple[GlanceRow, ...]
@@ -104,11 +103,11 @@ class RunView:
 
 
 def build_view(data: RunData, pages: Mapping[int, str] = MappingProxyType({})) -> RunView:
-    """Arrange everything for the page.
+    """Return the contents of the page.
 
     Args:
-        data: what it shows.
-        pages: file names of the checkpoints' own pages that lie beside this one, by step.
+        data: of the run.
+        pages: file names of checkpoint pages in the same folder, by step.
     """
     known = data.conclusions
     view = overview(known.reports, known.gaps)
@@ -140,14 +139,14 @@ def build_view(data: RunData, pages: Mapping[int, str] = MappingProxyType({})) -
 
 
 def interval_text(verdict: Verdict) -> str:
-    """Return what stands behind a score; empty where there is none or its error is not known."""
+    """Return the 95 % interval of a score; empty without a score or its standard error."""
     if verdict.stderr is None or verdict.score is None or verdict.word is VerdictWord.MISSING:
         return ""
     return f"± {score_text(INTERVAL * verdict.stderr)}"
 
 
 def change_text(found: Comparison) -> str:
-    """Return a difference with its interval."""
+    """Return a difference with its 95 % interval."""
     return f"{signed_text(found.delta)}, 95 % CI {signed_text(found.ci_low)} to {signed_text(found.ci_high)}"
 
 
@@ -155,7 +154,7 @@ def change_text(found: Comparison) -> str:
 
 
 def _facts(data: RunData, view: Overview) -> Iterator[str]:
-    span = f", {steps_span_text(view.steps)}" if view.steps else ""
+    span = f", {steps_text(view.steps)}" if view.steps else ""
     yield f"{count_text(len(view.steps), 'checkpoint')} evaluated{span}"
     yield count_text(len(view.benchmarks), "benchmark")
     if view.gaps:
@@ -178,12 +177,12 @@ def _missing(record: EvalRecord) -> int:
 
 
 def _left(view: Overview) -> Iterator[str]:
-    """Yield what training left behind, once for each time it went back."""
+    """Yield one text for each training restart, with the checkpoints that it discarded."""
     by_end: dict[int, list[int]] = {}
     for checkpoint, end in view.left:
         by_end.setdefault(end, []).append(checkpoint.step)
     for end, steps in by_end.items():
-        yield f"{steps_span_text(steps)} discarded when training restarted from step {end}"
+        yield f"{steps_text(steps)} discarded when training restarted from step {end}"
 
 
 def _phases(data: RunData) -> Iterator[str]:
@@ -219,7 +218,7 @@ def _tile(view: Overview, standing: Standing) -> Tile:
 
 
 def _note(standing: Standing, verdicts: Mapping[int, Verdict], doubted: Comparison | None) -> str:
-    """Say what the newest score is to be held against: the checkpoints it fell from, else the first one."""
+    """Return what the newest score is compared with: the checkpoints it fell from, else the first score."""
     if standing.word is VerdictWord.MISSING:
         return f"no result at step {standing.step}"
     part = verdicts[standing.step].screened
@@ -241,7 +240,7 @@ def _was(scores: Mapping[int, float], wanted: Sequence[int], step: int) -> str:
 
 
 def _whole_scores(verdicts: Mapping[int, Verdict], before: int) -> dict[int, float]:
-    """Return the scores of steps before one at which all samples were asked."""
+    """Return the scores before a step, without those of screened checkpoints."""
     scores: dict[int, float] = {}
     for step, verdict in verdicts.items():
         if step < before and verdict.score is not None and verdict.screened is None:

@@ -1,4 +1,4 @@
-"""How one checkpoint was served, and what that cost: a record -> (name, value) pairs. Pure."""
+"""How one checkpoint was served, and its cost: a record -> (name, value) pairs. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ class ServedView:
     """(name, value) pairs."""
 
     facts: tuple[tuple[str, str], ...]
-    """Which engine answered, and how the weights got into it."""
+    """Engine, how the weights were loaded, and the device."""
     costs: tuple[tuple[str, str], ...]
-    """What the evaluation took, part by part; nothing where it is not known."""
+    """Cost of the evaluation by part; empty if unknown."""
 
 
 def served(record: EvalRecord) -> ServedView:
-    """Return how a checkpoint was served, and what its evaluation took."""
+    """Return how a checkpoint was served, and what its evaluation cost."""
     return ServedView(facts=tuple(_served(record)), costs=tuple(_costs(record)))
 
 

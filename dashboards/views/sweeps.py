@@ -1,4 +1,4 @@
-"""What came of a run's sweeps, as the report shows it: a leaderboard and latency over load. Pure."""
+"""Results of a run's sweeps as the report shows them: a leaderboard and latency by load. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from tracker.domain.sweeps.board import Board, BoardRow, BoardScore
 from tracker.domain.sweeps.board_text import first_text, load_size_text, signed_interval_text
 
 WHOLE = 0.995
-"""Coverage from which on nothing is said of it."""
+"""Coverage from which it is not mentioned."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,9 +21,9 @@ class ScoreCell:
     score: str
     interval: str = ""
     change: str = ""
-    """From the first row, with its interval."""
+    """Difference from the first row, with its interval."""
     note: str = ""
-    """Why there is none, or how much of it is missing."""
+    """Why there is no score, or the share of samples that have one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class RankRow:
 
     target: str
     settings: tuple[str, ...]
-    """One for each column of the matrix."""
+    """One for each axis of the matrix."""
     scores: tuple[ScoreCell, ...]
     mean: str
 
@@ -48,12 +48,12 @@ class LoadRow:
     ttft: str = NOTHING
     tpot: str = NOTHING
     failed: str
-    """Requests, or why nothing was timed."""
+    """Number of failed requests, or why nothing was timed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepView:
-    """The newest turn of one sweep."""
+    """The newest run of one sweep."""
 
     name: str
     headline: str
@@ -61,14 +61,14 @@ class SweepView:
     benchmarks: tuple[str, ...]
     rows: tuple[RankRow, ...]
     first: str
-    """Which row the others are held against; empty: none."""
+    """Row that the others are compared with; empty: none."""
     chart: CurveChart | None
     loads: tuple[LoadRow, ...]
     note: str
 
 
 def sweep_views(boards: Sequence[Board]) -> tuple[SweepView, ...]:
-    """Return what is shown of each sweep."""
+    """Return the contents for each sweep."""
     return tuple(_view(board, f"sweep-{index}") for index, board in enumerate(boards))
 
 

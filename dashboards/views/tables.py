@@ -1,4 +1,4 @@
-"""The tables of a report: verdicts by step, latency, what is missing. Records -> rows of text. Pure."""
+"""The tables of a report: verdicts by step, latency, cost, failures. Records -> rows of text. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ from tracker.domain.verdicts.screening import mean_text
 WIDE = 8
 """With more benchmarks than this, the verdict table shows symbols and puts the most urgent benchmarks first."""
 PAPER_COLUMNS = 10
-"""Benchmarks that fit beside each other on a sheet."""
+"""Maximum benchmark columns on a printed page."""
 RECENT_ROWS = 40
-"""More checkpoints than this are folded away, the newest stay."""
+"""Newest checkpoints that are shown; earlier ones are folded."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Badge:
-    """A verdict word with its symbol."""
+    """A verdict class with its symbol."""
 
     word: str
     symbol: str
@@ -35,12 +35,12 @@ class Badge:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One benchmark at one step; `badge` is None where it was not part of the evaluation."""
+    """One benchmark at one step; `badge` is None if it was not part of the evaluation."""
 
     badge: Badge | None
     score: str = ""
     coverage: str = ""
-    """Share of samples with a score, where that is not all."""
+    """Share of samples with a score; empty if all have one."""
     reason: str = ""
 
 
@@ -51,14 +51,14 @@ class VerdictRow:
     step: int
     cells: tuple[Cell, ...]
     gap: str = ""
-    """Why it was not evaluated; then there are no cells."""
+    """Why the checkpoint was not evaluated; if set, there are no cells."""
     page: str = ""
-    """File name of the checkpoint's own page, where it lies beside this one."""
+    """File name of the checkpoint's page in the same folder; empty: there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerdictTable:
-    """Steps by benchmarks."""
+    """Verdicts by step and benchmark."""
 
     benchmarks: tuple[str, ...]
     earlier: tuple[VerdictRow, ...]
@@ -68,7 +68,7 @@ class VerdictTable:
 
     @property
     def on_paper(self) -> tuple[range, ...]:
-        """Which of the benchmarks stand beside each other on paper; about as many in each part."""
+        """Ranges of benchmarks that are printed side by side, of about equal size."""
         count = len(self.benchmarks)
         size = -(-count // max(1, -(-count // PAPER_COLUMNS)))
         return tuple(range(at, min(at + size, count)) for at in range(0, count, max(1, size)))
@@ -93,7 +93,7 @@ class CostRow:
     step: int
     asked: str
     times: tuple[str, ...]
-    """Altogether, loading, evaluating, probing."""
+    """Total, loading, evaluating, probing."""
     tokens: str
     computed: str
     """GPU time, else CPU time of the engine."""
@@ -109,7 +109,7 @@ class CostTable:
 
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
-    """Something that was not measured, why, and what to do."""
+    """Something that was not measured, why, and a hint."""
 
     step: int
     what: str
@@ -119,24 +119,24 @@ class Trouble:
 
 
 def badge(word: VerdictWord) -> Badge:
-    """Return the word with its symbol."""
+    """Return a verdict class with its symbol."""
     return Badge(word=word.value, symbol=SYMBOLS[word])
 
 
 def coverage_text(verdict: Verdict) -> str:
-    """Return the share of samples that the score rests on; empty where that is all, or there is no score."""
+    """Return the share of samples with a score; empty if all have one, or if there is no mean score."""
     if verdict.score is None or verdict.coverage >= 1:
         return ""
     return percent_text(verdict.coverage)
 
 
 def verdict_table(view: Overview, found: Sequence[Standing], pages: Mapping[int, str]) -> VerdictTable:
-    """Return steps by benchmarks, checkpoints that were not evaluated among them.
+    """Return verdicts by step and benchmark, including checkpoints that were not evaluated.
 
     Args:
-        view: the run.
-        found: where each benchmark stands.
-        pages: file names of the checkpoints' own pages, by step.
+        view: overview of the run.
+        found: standing of each benchmark.
+        pages: file names of checkpoint pages, by step.
     """
     names, wide = view.benchmarks, len(view.benchmarks) > WIDE
     if wide:
@@ -159,7 +159,7 @@ def verdict_table(view: Overview, found: Sequence[Standing], pages: Mapping[int,
 
 
 def latency_rows(records: Iterable[EvalRecord]) -> tuple[LatencyRow, ...]:
-    """Return every load at every checkpoint."""
+    """Return one row for every load at every checkpoint."""
     found: list[LatencyRow] = []
     for record in records:
         found += [_latency(record.plan.checkpoint.step, probe) for probe in record.probes]
@@ -167,14 +167,14 @@ def latency_rows(records: Iterable[EvalRecord]) -> tuple[LatencyRow, ...]:
 
 
 def cost_table(costs: RunCosts | None) -> CostTable | None:
-    """Return what every evaluation of a run cost, by step; None where that is not known."""
+    """Return what every evaluation of a run cost, by step; None if unknown."""
     if costs is None or not costs.checkpoints:
         return None
     return CostTable(total=cost_text(costs.total), rows=tuple(map(_cost, costs.checkpoints)))
 
 
 def troubles(records: Iterable[EvalRecord], gaps: Iterable[Gap]) -> tuple[Trouble, ...]:
-    """Return everything that was not measured, by step; what failed for one reason is one row."""
+    """Return everything that was not measured, by step; failures of a checkpoint with one cause share a row."""
     found = []
     for gap in gaps:
         found.append(_trouble(gap.step, ["checkpoint"], (gap.message, gap.code, gap.hint)))

@@ -1,4 +1,4 @@
-"""Samples with their texts as a page shows them: cleaned, shortened, and right or wrong at every checkpoint. Pure."""
+"""Samples as a page shows them: texts cleaned and shortened, correct or incorrect at every checkpoint. Pure."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from tracker.domain.forgetting.wording import life_text
 from tracker.domain.records.display import clean, one_line, shortened
 
 MAX_CHARS = 700
-"""Of a prompt, target or answer; a report is for looking, not for archiving."""
+"""Maximum characters of a prompt, target or answer; a report is not an archive."""
 _CELLS = {True: "r", False: "w", None: "n"}
 
 
@@ -19,9 +19,9 @@ class LostSampleView:
     sample_id: str
     subset: str
     texts: LostTexts | None
-    """Cleaned and shortened; None: not at hand."""
+    """Cleaned and shortened; None: not available."""
     cells: tuple[str, ...]
-    """CSS class of every checkpoint: `r`, `w` or `n`, and `mark` where an answer is shown."""
+    """CSS class of every checkpoint: `r`, `w` or `n`, and `mark` if its answer is shown."""
     life: str
 
 
@@ -32,14 +32,14 @@ def lost_sample(
     steps: Sequence[int],
     shown: Collection[int],
 ) -> LostSampleView:
-    """Return what is shown of a sample.
+    """Return the view of a lost sample.
 
     Args:
-        place: its id and its subset.
-        texts: as they were kept.
-        right: whether it was right at each of the steps; None: no score.
+        place: id and subset of the sample.
+        texts: as stored; None: not available.
+        right: whether the sample was correct at each of the steps; None: no score.
         steps: of the checkpoints.
-        shown: those of them whose answers are shown.
+        shown: steps whose answers are shown.
     """
     marks = (" mark" * (step in shown) for step in steps)
     return LostSampleView(
@@ -57,7 +57,7 @@ def shown_text(value: str) -> str:
 
 
 def shown_answer(value: str | None) -> str | None:
-    """Return an answer cleaned and shortened; None: it was not kept."""
+    """Return an answer cleaned and shortened; None: not stored."""
     if value is None:
         return None
     return shown_text(value)

@@ -34,8 +34,8 @@ $ tracker history --json | jq -c '.result.reports[] | [.step, (.verdicts[]
 ...
 ```
 
-| command | schema of the whole object | fields of `result` |
-|---|---|---|
+| command | schema |
+|---|---|
 """
 
 REPORTS = ("history", "evaluate")
@@ -50,9 +50,7 @@ WORDED: Mapping[str, Any] = {
 
 def json_page() -> str:
     """Return docs/reference/json.md."""
-    rows = [
-        f"| `tracker {path}` | [{_file(path)}](schemas/{_file(path)}) | {_fields(kind)} |" for path, kind in _kinds()
-    ]
+    rows = [f"| `tracker {path}` | [{_file(path)}](schemas/{_file(path)}) |" for path, _ in _kinds()]
     return HEAD + "\n".join(rows) + "\n"
 
 
@@ -117,16 +115,3 @@ def _allow_infinity(node: Any) -> None:  # noqa: ANN401 - any part of a JSON doc
     elif isinstance(node, list):
         for part in node:
             _allow_infinity(part)
-
-
-def _fields(kind: Any) -> str:  # noqa: ANN401 - a type expression has no common type
-    schema = TypeAdapter(kind).json_schema(mode="serialization")
-    is_list, found = schema.get("type") == "array", schema
-    if is_list:
-        found = schema.get("items", schema)
-    if "$ref" in found:
-        found = schema["$defs"][found["$ref"].rpartition("/")[2]]
-    names = ", ".join(f"`{name}`" for name in found.get("properties", {}))
-    if is_list:
-        return f"list of: {names}"
-    return names

@@ -1,1 +1,1 @@
-"""Scoring benchmarks with EvalScope in a process of its own."""
+"""Scoring benchmarks with EvalScope, lm-evaluation-harness or a plugin."""

@@ -1,4 +1,4 @@
-"""An evaluator of another package, held to the port: whatever it raises is an outcome that names it."""
+"""An evaluator from another package, checked against the port: its exceptions become outcomes that name it."""
 
 import math
 from pathlib import Path
@@ -13,25 +13,25 @@ from eval_jobs.types import Benchmark, Endpoint, EvalResult, Suite
 
 
 class PluginEvaluator:
-    """`eval_jobs.ports.Evaluator` around one that another package brings."""
+    """`eval_jobs.ports.Evaluator` that wraps one from another package."""
 
     def __init__(self, name: str, work_dir: Path, clock: Clock) -> None:
-        """Find and open it.
+        """Find and open the plugin.
 
         Raises:
-            ConfigError: it is not there, or cannot be opened.
+            ConfigError: it is not installed, or cannot be opened.
         """
         self._found = find_plugin(EVALUATORS, name)
         self._evaluator: Evaluator = self._found.open(Evaluator, work_dir, clock)
 
     def prepare(self, suite: Suite, *, api_key_env: str) -> None:
-        """Let it prepare."""
+        """Prepare the plugin; a failure is only logged."""
         self._found.quietly(EvaluateError, lambda: self._evaluator.prepare(suite, api_key_env=api_key_env), None)
 
     def evaluate(
         self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: ShowProgress
     ) -> tuple[EvalResult | TrackerError, ...]:
-        """Evaluate through it; see the port. An outcome that is none of the benchmark's is an error."""
+        """Evaluate with the plugin; see the port. An invalid outcome is replaced by an error."""
         try:
             for benchmark in suite.benchmarks:
                 if benchmark.program is not None:
@@ -45,15 +45,15 @@ class PluginEvaluator:
         return tuple(self._checked(o, b, suite) for o, b in zip(found, suite.benchmarks, strict=True))
 
     def kept(self) -> tuple[str, ...]:
-        """Return what it keeps; nothing where it fails, which costs space only."""
+        """Return the plans that the plugin keeps; () if it fails, which only costs disk space."""
         return self._found.quietly(EvaluateError, lambda: tuple(map(str, self._evaluator.kept())), ())
 
     def forget(self, plan_id: str) -> None:
-        """Let it forget."""
+        """Delete what the plugin keeps of a plan; a failure is only logged."""
         self._found.quietly(EvaluateError, lambda: self._evaluator.forget(plan_id), None)
 
     def close(self) -> None:
-        """Close it."""
+        """Close the plugin; a failure is only logged."""
         self._found.quietly(EvaluateError, self._evaluator.close, None)
 
     # --- private
@@ -80,7 +80,7 @@ class PluginEvaluator:
 
 
 def _fields_of(progress: ShowProgress) -> ShowProgress:
-    """Return what shows plain words too, which count as nothing."""
+    """Return a callback that also accepts plain text, which is shown as a note without counts."""
 
     def show(said: Progress | str) -> None:
         progress(said if isinstance(said, Progress) else Progress(stage=Stage.EVALUATING, note=str(said)))
@@ -89,7 +89,7 @@ def _fields_of(progress: ShowProgress) -> ShowProgress:
 
 
 def _problem(result: EvalResult, benchmark: Benchmark, suite: Suite) -> str:
-    """Return what is wrong with a result whose fields are all of their types; empty: nothing. Pure."""
+    """Return what is wrong with a result whose fields have valid types; empty if nothing is. Pure."""
     try:
         check_accounted(result)
     except EvaluateError as error:

@@ -1,4 +1,4 @@
-"""The evaluator that each benchmark asks for, by `Benchmark.program`."""
+"""Selection of the evaluator of each benchmark, by `Benchmark.program`."""
 
 import logging
 from collections.abc import Iterator
@@ -17,20 +17,20 @@ EVALSCOPE = "evalscope"
 
 
 class EvaluatorByName:
-    """`eval_jobs.ports.Evaluator` that hands each benchmark to the evaluator that its settings name.
+    """`eval_jobs.ports.Evaluator` that passes each benchmark to the evaluator named in its settings.
 
-    One evaluator after the other: each keeps to the suite's concurrency by itself.
+    Evaluators run one after the other: each of them uses the suite's full concurrency.
     """
 
     def __init__(self, work_dir: Path, clock: Clock, *, log_name: str) -> None:
-        """Begin with EvalScope; the others are opened when a benchmark asks for them."""
+        """Create the EvalScope evaluator; the others are opened when a benchmark needs them."""
         self._clock = clock
         self._work_dir = work_dir
         self._log_name = log_name
         self._evaluators: dict[str, Evaluator] = {EVALSCOPE: EvalScopeEvaluator(work_dir, log_name=log_name)}
 
     def prepare(self, suite: Suite, *, api_key_env: str) -> None:
-        """Prepare each with its part of the suite; what cannot be opened is said by `evaluate`."""
+        """Prepare each evaluator with its part of the suite; `evaluate` reports those that cannot be opened."""
         for name, part in _parts(suite):
             try:
                 self._evaluator(name).prepare(part, api_key_env=api_key_env)
@@ -40,7 +40,7 @@ class EvaluatorByName:
     def evaluate(
         self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: ShowProgress
     ) -> tuple[EvalResult | TrackerError, ...]:
-        """Evaluate each part of the suite; see the port. An evaluator that cannot be opened fails its part only."""
+        """Evaluate each part of the suite; see the port. An evaluator that cannot be opened fails only its part."""
         outcomes: dict[str, EvalResult | TrackerError] = {}
         for name, part in _parts(suite):
             try:
@@ -51,21 +51,21 @@ class EvaluatorByName:
         return tuple(outcomes[benchmark.name] for benchmark in suite.benchmarks)
 
     def kept(self) -> tuple[str, ...]:
-        """Return what any of them keeps, also those that an earlier worker opened."""
+        """Return the plans kept by any evaluator, including those opened by an earlier worker."""
         for folder in sorted((self._work_dir / "plugins" / "evaluators").glob("*/")):
             try:
                 self._evaluator(folder.name)
-            except TrackerError as error:  # uninstalled by now: its folder is for its owner to delete
+            except TrackerError as error:  # uninstalled since then: the user may delete its folder
                 log.warning("keeping the files of evaluator %s in %s: %s", folder.name, folder, error)
         return tuple(sorted({plan_id for evaluator in self._evaluators.values() for plan_id in evaluator.kept()}))
 
     def forget(self, plan_id: str) -> None:
-        """Let all of them forget it."""
+        """Delete what each evaluator keeps of a plan."""
         for evaluator in self._evaluators.values():
             evaluator.forget(plan_id)
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close all evaluators."""
         for evaluator in self._evaluators.values():
             evaluator.close()
 
@@ -91,7 +91,7 @@ class EvaluatorByName:
 
 
 def _parts(suite: Suite) -> Iterator[tuple[str, Suite]]:
-    """Yield the suite's benchmarks by evaluator, in the order of their first ones."""
+    """Yield each evaluator and its part of the suite, in the order of their first benchmarks."""
     by_name: dict[str, list[Benchmark]] = {}
     for benchmark in suite.benchmarks:
         name = EVALSCOPE if benchmark.program is None else benchmark.program.name

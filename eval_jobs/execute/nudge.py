@@ -1,7 +1,7 @@
-"""A byte in a pipe that says: look now. Both sides also look by themselves, so a lost one or one too many does no harm.
+"""Wake-up signals: a byte in a pipe. Both sides also poll, so a lost or an additional signal is harmless.
 
-nudge(descriptor)                      # whoever has something new for the other side
-wait_for_nudge(descriptor, 2.0)        # whoever waits for it
+nudge(descriptor)                      # when there is something new for the other side
+wait_for_nudge(descriptor, 2.0)        # on the other side
 """
 
 import os
@@ -12,26 +12,26 @@ from contextlib import suppress
 from pathlib import Path
 
 NUDGED_IDLE_S = 2.0
-"""Longest time between two looks at an empty queue of a worker that is nudged when there is something in it."""
+"""Polling interval of an empty queue for a worker that is nudged when a plan is added."""
 DRAINED_BYTES = 1 << 16
-"""All that a pipe holds: many nudges call for one look."""
+"""Capacity of a pipe: pending nudges are read together and cause one poll."""
 
 
 def nudge(descriptor: int) -> None:
-    """Say that there is something new. Never waits: a full pipe says so already, and nobody reads a closed one."""
+    """Signal that there is something new. Never blocks: a full pipe has signals already, a closed one no reader."""
     with suppress(BlockingIOError, BrokenPipeError):
         os.write(descriptor, b"\n")
 
 
 def wait_for_nudge(descriptor: int, timeout_s: float | None = None) -> bool:
-    """Return at the first nudge, or after `timeout_s`; True: nobody is there any more who could give one."""
+    """Return at the first nudge or after `timeout_s`. True: the other end is closed, so no more nudges will come."""
     if not select.select([descriptor], [], [], timeout_s)[0]:
         return False
     return not os.read(descriptor, DRAINED_BYTES)
 
 
 def pass_on(descriptor: int, to: Callable[[], None]) -> None:
-    """Call `to` at every nudge until nobody is there any more who could give one. For a thread of its own."""
+    """Call `to` at every nudge until the other end is closed. Requires a thread of its own."""
     while not wait_for_nudge(descriptor):
         to()
 
@@ -39,7 +39,7 @@ def pass_on(descriptor: int, to: Callable[[], None]) -> None:
 class Nudged:
     """A worker's ends of the pipes to the process that started it: its stdin and its stdout.
 
-    From here on nothing can be read from stdin, and what is printed goes to stderr, also that of child processes.
+    From then on, stdin is empty, and stdout is redirected to stderr, also for child processes.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Nudged:
         self._is_alone = False
 
     def nap(self, seconds: float) -> None:
-        """Return after `seconds`, or at a nudge; who is nudged looks by himself less often."""
+        """Return after `seconds` or at a nudge; while the pipe is open, the wait is at least `NUDGED_IDLE_S`."""
         if self._is_alone:
             threading.Event().wait(seconds)
         else:

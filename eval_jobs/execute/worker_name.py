@@ -1,10 +1,10 @@
-"""What a worker calls itself in the queue: enough to find out, later and elsewhere, whether it still lives.
+"""Names of workers in the queue, which let other processes check later whether a worker is still running.
 
     str(own_name(Path("/state/work/worker-4242.log")))
     # node7:4242 started=8812345 machine=9f2c5b1e00aa41d7 oom=0 log=/state/work/worker-4242.log
 
-Process ids are used again, so the start time belongs to one; both mean something only on one boot of one machine and
-in one container.
+Process IDs are reused, so the start time is part of the name. Both are valid only within one boot of one machine and
+one container.
 """
 
 import os
@@ -33,7 +33,7 @@ class WorkerName:
     machine: str
     """Hash of this boot and container."""
     oom_kills: int
-    """Processes that the kernel had killed for want of memory when the worker started; 0 where it does not count."""
+    """Number of out-of-memory kills since boot when the worker started; 0 if the kernel does not count them."""
     log: str
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ def own_name(log: Path) -> WorkerName:
 
 
 def parse_name(text: str) -> WorkerName | None:
-    """Read a name from the queue; None for one that was made otherwise."""
+    """Parse a name from the queue; None if it has another format."""
     match = _NAME.fullmatch(text)
     if match is None:
         return None
@@ -70,7 +70,7 @@ def parse_name(text: str) -> WorkerName | None:
 
 
 def oom_kills() -> int:
-    """Return how many processes the kernel has killed for want of memory since the boot; 0 where it does not count."""
+    """Return the number of out-of-memory kills since boot; 0 if the kernel does not count them."""
     try:
         lines = _VMSTAT.read_text().splitlines()
     except OSError:

@@ -1,1 +1,1 @@
-"""What lm-evaluation-harness writes, read without any I/O: for its results here, and for those that others measured."""
+"""Parsing of lm-evaluation-harness output, without I/O: for own evaluations and for imported results."""

@@ -1,4 +1,4 @@
-"""JSON of others, read so that whatever is wrong names the file and the field. Pure."""
+"""Access to JSON from other programs, with errors that name the file and the field. Pure."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from eval_jobs.errors import BadData
 
 _SHOWN_CHARS = 60
 _LARGEST = 1e18
-"""Beyond it nothing that is counted, timed or scored is a measurement, and no store takes a step."""
+"""No count, time or score beyond it is a measurement, and no store accepts such a step."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fields:
-    """One JSON object and where it stands."""
+    """One JSON object and its position in a file."""
 
     source: str
     """Path of the file."""
     values: Mapping[str, object]
     path: str = ""
-    """Of the object inside the file, `results.arc_easy`; empty: the file's own."""
+    """Path of the object inside the file, as in `results.arc_easy`; empty: the root."""
 
     def refusal(self, name: str, problem: str, *, hint: str = "") -> BadData:
-        """Return the error that names file and field."""
+        """Return an error that names file and field."""
         return BadData(
             f"{self.source}: `{self._place(name)}` {problem}",
             hint=hint
@@ -32,10 +32,10 @@ class Fields:
         )
 
     def mapping(self, name: str) -> Fields:
-        """Return an object inside; an empty one where there is none.
+        """Return a nested object; an empty one if there is none.
 
         Raises:
-            BadData: something else stands there.
+            BadData: the value is not an object.
         """
         value = self.values.get(name)
         if value is None:
@@ -56,11 +56,11 @@ class Fields:
         return value
 
     def optional_number(self, name: str) -> float | None:
-        """Return a finite number, None where there is none."""
+        """Return a finite number, or None if there is none."""
         return finite(self.values.get(name))
 
     def count(self, name: str) -> int:
-        """Return a whole number from 0.
+        """Return a non-negative integer.
 
         Raises:
             BadData: there is none.
@@ -71,17 +71,17 @@ class Fields:
         return value
 
     def text(self, name: str) -> str:
-        """Return a text; empty where there is none."""
+        """Return a string; empty if there is none."""
         value = self.values.get(name)
         if isinstance(value, str):
             return value
         return ""
 
     def numbers(self, name: str) -> tuple[float, ...]:
-        """Return a list of finite numbers; () where there is none.
+        """Return a list of finite numbers; () if there is none.
 
         Raises:
-            BadData: it holds something else.
+            BadData: the value is not a list of finite numbers.
         """
         values = self.values.get(name)
         if values is None:
@@ -100,7 +100,7 @@ class Fields:
 
 
 def finite(value: object) -> float | None:
-    """Return a finite number that is no truth value, else None."""
+    """Return the value as a float if it is a finite number and not a bool, else None."""
     if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > _LARGEST:
         return None
     if math.isfinite(value):
@@ -109,10 +109,10 @@ def finite(value: object) -> float | None:
 
 
 def value_text(value: object) -> str:
-    """Return a value as a message can show it."""
+    """Return a short text for a value in a message."""
     if value is None:
         return "missing"
-    if isinstance(value, int) and abs(value) > _LARGEST:  # Python refuses to write it out
+    if isinstance(value, int) and abs(value) > _LARGEST:  # Python limits the digits it converts to text
         return "a very large number"
     text = f"a list of size {len(value)}" if isinstance(value, Sequence) and not isinstance(value, str) else repr(value)
     if len(text) <= _SHOWN_CHARS:

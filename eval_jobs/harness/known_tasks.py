@@ -1,4 +1,4 @@
-"""What is known of metrics and tasks of lm-evaluation-harness where a file does not say it. Pure."""
+"""Known metrics and tasks of lm-evaluation-harness, for what a file does not declare. Pure."""
 
 SHARES_UP = frozenset(
     (
@@ -7,16 +7,16 @@ SHARES_UP = frozenset(
         *("prompt_level_strict_acc", "prompt_level_loose_acc", "inst_level_strict_acc", "inst_level_loose_acc"),
     )
 )
-"""Scores from 0 to 1 of which more is better."""
+"""Scores from 0 to 1; higher is better."""
 SHARES_DOWN = frozenset(("pct_stereotype", "brier_score", "wer", "cer"))
-"""Scores of which less is better, and which are judged where they lie from 0 to 1."""
+"""Scores of which lower is better; used only if they are from 0 to 1."""
 NO_SHARES = frozenset(
     (
         *("ppl", "perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte", "likelihood_difference"),
         *("likelihood_diff", "bleu", "chrf", "ter", "mcc", "spearman", "pearson", "bypass"),
     )
 )
-"""They have no scale from 0 to 1, wherever a value happens to lie."""
+"""Metrics without a scale from 0 to 1, even if a value happens to be in that range."""
 
 CHANCE = {
     **dict.fromkeys(("lambada", "lambada_openai", "lambada_standard", "triviaqa", "webqs", "gsm8k"), 0.0),
@@ -24,7 +24,7 @@ CHANCE = {
     **dict.fromkeys(("race", "sciq"), 0.25),
     **dict.fromkeys(("copa", "piqa", "wic", "winogrande"), 0.5),
     "mathqa": 0.2,
-    # The same two or three answers for every question: the most frequent one's share.
+    # The same two or three answers for every question: the share of the most frequent one.
     "boolq": 2033 / 3270,
     "mrpc": 279 / 408,
     "pubmedqa": 552 / 1000,
@@ -40,7 +40,7 @@ MMLU_CHANCE = 0.25
 
 
 def chance_of_task(task: str) -> float | None:
-    """Return the score of guessing, None where it is not known."""
+    """Return the score of guessing, or None if it is not known."""
     is_mmlu = task.startswith(("hendrycksTest", "mmlu_")) and not task.startswith("mmlu_pro")
     if is_mmlu:
         return MMLU_CHANCE
@@ -48,7 +48,7 @@ def chance_of_task(task: str) -> float | None:
 
 
 def known_direction(metric: str) -> bool | None:
-    """Return whether more of a metric is better, None where it is not known."""
+    """Return whether higher is better for a metric, or None if it is not known."""
     if metric in SHARES_UP:
         return True
     if metric in SHARES_DOWN:

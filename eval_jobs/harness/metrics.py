@@ -1,4 +1,4 @@
-"""Which metric of a task is its score, and in which direction it is better. Pure."""
+"""Choice of the metric that is the score of a task, and its direction. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ class Metric:
     mean: object
     stderr: object
     up: bool | None
-    """Whether more is better; None: nothing says it."""
+    """Whether higher is better; None if not declared."""
 
     @property
     def key(self) -> str:
-        """Name and filter, as the file has them."""
+        """Name and filter, as in the file."""
         if self.filter:
             return f"{self.name},{self.filter}"
         return self.name
@@ -33,7 +33,7 @@ class NoScore(Exception):
 
 
 def metrics_of(document: Fields, entry: Fields, task: str) -> Iterator[Metric]:
-    """Yield the metrics of a task, once for each filter."""
+    """Yield the metrics of a task, one for each filter."""
     for key, mean in entry.values.items():
         name, _, through = key.partition(",")
         if name.strip() in _NO_METRICS or name.endswith("_stderr"):
@@ -43,7 +43,7 @@ def metrics_of(document: Fields, entry: Fields, task: str) -> Iterator[Metric]:
 
 
 def chosen_metric(metrics: Iterator[Metric], wanted: Sequence[str]) -> Metric:
-    """Return the first one wanted, else the first that is a score from 0 to 1.
+    """Return the first usable metric in `wanted`, else the first that is a score from 0 to 1.
 
     Raises:
         NoScore: there is none.
@@ -74,7 +74,7 @@ def _direction(document: Fields, task: str, metric: str) -> bool | None:
 
 
 def _problem(metric: Metric) -> str:
-    """Return why a metric cannot be imported. One without a value can: as a failure."""
+    """Return why a metric cannot be imported. One without a value can be, as a failure."""
     if metric.name in NO_SHARES:
         return "is not a score from 0 to 1"
     if metric.up is None:

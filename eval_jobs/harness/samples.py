@@ -3,7 +3,7 @@
 A row is one question through one filter. Rules:
     scored    the metric is a finite number from 0 to 1
     unscored  it was answered, and the metric has no value
-    error     there is no response, or what the harness writes in its place, or the file lacks a question that was asked
+    error     the response is missing or the harness's placeholder, or the file lacks an evaluated question
 """
 
 import json
@@ -17,9 +17,9 @@ Row = Mapping[str, object]
 
 SUBSET = "default"
 NO_ANSWER = "LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER"
-"""The harness may be told to write this where a server gave no text. It scores it all the same."""
+"""Placeholder that the harness can write if a server returns no text. It is scored like an answer."""
 NO_LIKELIHOOD = -1e9
-"""Likelihood of a token where a server gave none. No model gives one that is nearly as small."""
+"""Log-likelihood of a token if a server returns none. No model returns one nearly as small."""
 _LOST = "evaluated, but missing from the samples file"
 
 
@@ -29,7 +29,7 @@ def samples_of_task(rows: Sequence[Row], *, metric: str, through: str, filters: 
     Args:
         rows: of the task's file.
         metric: name of the metric.
-        through: name of the filter; empty in files of versions that had none.
+        through: name of the filter; empty in files of versions without filters.
         filters: how many filters the metric was reported for.
     """
     if filters > 1 and not all("filter" in row for row in rows):
@@ -45,7 +45,7 @@ def samples_of_task(rows: Sequence[Row], *, metric: str, through: str, filters: 
 
 
 def _fault(rows: Sequence[Row], metric: str) -> str:
-    """Return why rows are no samples of a metric; empty when they are."""
+    """Return why rows are not samples of a metric; empty if they are."""
     if not any(metric in row for row in rows):
         return f"no `{metric}` in the samples"
     for row in rows:
@@ -58,7 +58,7 @@ def _fault(rows: Sequence[Row], metric: str) -> str:
 
 
 def through_filter(rows: Sequence[Row], through: str) -> tuple[Row, ...]:
-    """Return the rows of one filter; rows of versions that had none are of every filter."""
+    """Return the rows of one filter; rows without a filter (older versions) belong to every filter."""
     return tuple(row for row in rows if row.get("filter", through) == through)
 
 
@@ -68,7 +68,7 @@ def contexts_of(row: Row) -> tuple[str, ...]:
 
 
 def missing_samples(known: int, expected: int | None) -> Iterator[SampleScore]:
-    """Yield an error for every sample that was evaluated and that nobody kept."""
+    """Yield an error for every evaluated sample that is missing from the file."""
     for index in range(known, expected or 0):
         yield SampleScore(sample_id=f"lost#{index}", subset=SUBSET, score=None, status=SampleStatus.ERROR, detail=_LOST)
 
@@ -84,7 +84,7 @@ def _is_no_share(value: object) -> bool:
 
 
 def _requests(row: Row) -> tuple[tuple[str, ...], ...]:
-    """Return the texts of every request: the context, and the continuation of one that was not to be generated."""
+    """Return the texts of every request: the context, and the continuation if the request has one."""
     arguments = row.get("arguments")
     if isinstance(arguments, dict):
         arguments = [list(one.values()) if isinstance(one, dict) else one for one in arguments.values()]
@@ -95,7 +95,7 @@ def _requests(row: Row) -> tuple[tuple[str, ...], ...]:
 
 
 def _texts(request: Sequence[object]) -> Iterator[str]:
-    """Yield the texts of a request; messages stand in a list of their own, as JSON."""
+    """Yield the texts of a request; chat messages are JSON in a list of length 1."""
     for part in request:
         text = part[0] if isinstance(part, list) and len(part) == 1 else part
         if isinstance(text, str):
@@ -138,19 +138,19 @@ def _sample(row: Row, sample_id: str, metric: str) -> SampleScore:
 
 
 def _has_response(responses: object) -> bool:
-    """Return whether something was answered: an empty text is an answer, nothing at all is none."""
+    """Return whether there is a response: an empty text is one."""
     if isinstance(responses, list):
         return bool(responses) and not _is_unlikely(responses) and all(_has_response(one) for one in responses)
     return responses is not None and responses != NO_ANSWER
 
 
 def _is_unlikely(response: Sequence[object]) -> bool:
-    """Return whether this is the likelihood of a continuation, and what the harness adds up where there was none."""
+    """Return whether this is a continuation's log-likelihood, as low as the placeholder for a missing one."""
     return len(response) == 2 and str(response[1]) in {"True", "False"} and _log_likelihood(response) <= NO_LIKELIHOOD
 
 
 def _answer(row: Row, choices: Sequence[str]) -> str:
-    """Return the answer: what was generated, or the continuation that the model found most likely."""
+    """Return the answer: the generated text, or the most likely continuation."""
     responses = row.get("filtered_resps") or row.get("resps")
     if not isinstance(responses, list) or not responses:
         return ""

@@ -1,4 +1,4 @@
-"""The real clock: the only place that reads the time or waits for it to pass."""
+"""The real clock, the adapter of `eval_jobs.ports.Clock`."""
 
 import time
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ class SystemClock:
         return datetime.now(UTC)
 
     def monotonic_s(self) -> float:
-        """Return seconds since some moment, whatever happens to the time of day."""
+        """Return seconds of a clock that is independent of changes to the time of day."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:

@@ -1,9 +1,9 @@
-"""Which cores a process uses and how nice it is, where an engine on the CPU leaves one core to all others.
+"""CPU affinity and niceness of processes on a machine where an engine on the CPU leaves one core to all others.
 
-vLLM on a CPU binds its worker to all cores but one, and everything else runs wherever the system puts it. Its scheduler
-polls the worker without a rest: on the one core that is left, it halves the pace of the server and of the clients; on a
-core of the worker, which computes while the scheduler waits, it costs nothing. Anything else there slows the worker.
-What a system does not know is left out.
+vLLM on a CPU binds its worker to all cores but one, and all other processes run wherever the system puts them. Its
+scheduler polls the worker in a busy loop. On the one remaining core, it halves the speed of the server and the clients.
+On a core of the worker, it costs nothing, because the worker computes while the scheduler waits. Any other process
+there slows down the worker. Features that a system lacks are skipped.
 """
 
 import os
@@ -14,20 +14,20 @@ from pathlib import Path
 from eval_jobs.host import proc
 
 CLIENT_NICENESS = 5
-"""Beyond the engine's: its server answers first and sends what waits, and answers are scored meanwhile."""
+"""Added to the engine's: its server responds and sends pending data first, and clients score answers meanwhile."""
 MAX_NICENESS = 19
 NS = 1e-9
 
 
 class CpuAffinity:
-    """The cores of this process, while somebody else wishes that it uses certain ones."""
+    """CPU affinity of this process, which can be set and restored."""
 
     def __init__(self) -> None:
         self._own: frozenset[int] = frozenset()
-        """Those it had before; empty: nobody wished anything."""
+        """Cores before the first change. Empty: not changed."""
 
     def set(self, cores: Collection[int]) -> None:
-        """Run on these cores from now on; empty: where this process would run by itself."""
+        """Run on these cores from now on; empty: restore the original cores."""
         if cores:
             self._own = self._own or usable_cores()
             run_on(os.getpid(), cores)
@@ -37,16 +37,16 @@ class CpuAffinity:
 
 
 def share_cores(engine: Collection[int]) -> tuple[int, ...]:
-    """Leave the cores of a vLLM's workers to them and to the processes that started them, its schedulers.
+    """Reserve the cores of vLLM's workers for them and for the processes that started them, its schedulers.
 
-    All its other processes are put on the core that is left.
+    All other processes of the engine move to the remaining core.
 
     Args:
-        engine: its processes, which answer already: a worker binds its threads when it first computes.
+        engine: process IDs of an engine that already responds: a worker binds its threads when it first computes.
 
     Returns:
-        The core that is left, where clients should run too; () where no process is bound to cores or all are, or where
-        more than one core is left: then nothing has changed.
+        The remaining core, where clients should run too. (), without any change, if no process or every process is
+        bound to cores, or if the number of remaining cores is not one.
     """
     usable = usable_cores()
     bound = {pid: bound_cores(pid, usable) for pid in engine}
@@ -62,7 +62,7 @@ def share_cores(engine: Collection[int]) -> tuple[int, ...]:
 
 
 def client_niceness(engine: int) -> int:
-    """Return how nice a client is that has much to do on the core of the server with this process id."""
+    """Return the nice value for a busy client on the core of the server with process ID `engine`."""
     try:
         niceness = os.getpriority(os.PRIO_PROCESS, engine)
     except OSError:  # it has ended
@@ -71,33 +71,33 @@ def client_niceness(engine: int) -> int:
 
 
 def set_niceness(group: int, niceness: int) -> None:
-    """Make a process group nicer to others, with all that it will start. There is no way back.
+    """Raise the niceness of a process group and of its future child processes. It cannot be lowered again.
 
-    Where Linux shares the CPU out by sessions first (`autogroup`), the niceness of a process counts within its own
-    session only, so the session gets it too.
+    If Linux divides the CPU by sessions first (`autogroup`), the niceness of a process applies only within its own
+    session. Therefore the session gets it too.
     """
     if niceness <= 0:
         return
-    with suppress(OSError):  # it ended, or this process is no Linux one
+    with suppress(OSError):  # it has ended, or the system is not Linux
         niceness = max(niceness, os.getpriority(os.PRIO_PGRP, group))
         os.setpriority(os.PRIO_PGRP, group, niceness)
-    with suppress(OSError):  # not every Linux has it, and not every container lets it be written
+    with suppress(OSError):  # missing on some systems, not writable in some containers
         Path(f"/proc/{group}/autogroup").write_text(f"{niceness}\n", encoding="ascii")
 
 
 def run_first() -> None:
-    """Ask to run before ordinary processes, where that is allowed (root, CAP_SYS_NICE); else do nothing.
+    """Request scheduling before ordinary processes, if permitted (root, CAP_SYS_NICE); else do nothing.
 
-    A client that times answers must not measure its own wait for a CPU: where an engine spins on a machine with few
-    cores, a median TTFT of 12 ms then reads as 170 ms and TPOT as 0. A realtime class, because niceness counts only
-    among the processes of one session. The client needs little time.
+    A client that times responses must not measure its own wait for a CPU: with a busy-waiting engine on a machine with
+    few cores, a median TTFT of 12 ms is measured as 170 ms and TPOT as 0. It uses a realtime class, because niceness
+    counts only among the processes of one session. The client needs little CPU time.
     """
     with suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(os.sched_get_priority_min(os.SCHED_RR)))
 
 
 def waited_for_cpu_s() -> float:
-    """Return how long this thread was ready to run and did not, since its start; 0 where the kernel does not say."""
+    """Return the seconds that this thread has waited for a CPU since its start; 0 if the kernel does not report it."""
     try:
         return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) * NS
     except (OSError, ValueError, IndexError):
@@ -105,23 +105,23 @@ def waited_for_cpu_s() -> float:
 
 
 def usable_cores() -> frozenset[int]:
-    """Return the numbers of the cores that the calling thread may use; empty where nothing says so."""
+    """Return the numbers of the cores that the calling thread may use; empty if unknown."""
     return _mask(0)
 
 
 def bound_cores(pid: int, usable: frozenset[int]) -> frozenset[int]:
-    """Return the cores that threads of process `pid` are bound to: those of every thread that may not use all `usable`.
+    """Return the cores to which threads of process `pid` are bound: those of every thread restricted within `usable`.
 
-    Each thread of OpenMP may have one core of its own, so that the main one alone does not tell.
+    Each OpenMP thread may be bound to a core of its own, so the main thread alone is not sufficient.
     """
     masks = map(_mask, _threads(pid))
     return frozenset[int]().union(*(mask for mask in masks if mask < usable))
 
 
 def run_on(pid: int, cores: Collection[int]) -> None:
-    """Let every thread of process `pid`, and all that they start, run on these cores only."""
+    """Restrict every thread of process `pid`, and the threads that they start, to these cores."""
     done: set[int] = set()
-    while new := [thread for thread in _threads(pid) if thread not in done]:  # some may start others meanwhile
+    while new := [thread for thread in _threads(pid) if thread not in done]:  # threads may start others meanwhile
         for thread in new:
             with suppress(OSError):
                 os.sched_setaffinity(thread, cores)
@@ -134,7 +134,7 @@ def run_on(pid: int, cores: Collection[int]) -> None:
 def _mask(thread: int) -> frozenset[int]:
     try:
         return frozenset(os.sched_getaffinity(thread))
-    except (AttributeError, OSError):  # no Linux, or it has ended
+    except (AttributeError, OSError):  # not Linux, or the thread has ended
         return frozenset()
 
 

@@ -1,10 +1,10 @@
-"""The NVIDIA GPUs of this machine: by NVML where nvidia-ml-py is installed, else by `nvidia-smi`.
+"""The NVIDIA GPUs of this machine: read with NVML if nvidia-ml-py is installed, else with `nvidia-smi`.
 
     busiest_gpu_pct()       # 97.0: share of the last second or less in which a kernel ran, of the busiest GPU
     have_batch_invariance("0,1")
 
-Only the GPUs that CUDA_VISIBLE_DEVICES names count, because the engine gets no others. Numbers in it are read in the
-order of the bus, which CUDA follows with CUDA_DEVICE_ORDER=PCI_BUS_ID; a UUID says it without doubt.
+Only the GPUs in CUDA_VISIBLE_DEVICES count, because the engine uses no others. Its numbers are interpreted in PCI bus
+order, which CUDA follows with CUDA_DEVICE_ORDER=PCI_BUS_ID; UUIDs are unambiguous.
 """
 
 import os
@@ -21,7 +21,7 @@ VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 SMI_TIMEOUT_S = 10.0
 
 BATCH_INVARIANT_FROM = (8, 0)
-"""Compute capability from which vLLM can make answers independent of what else is in the batch."""
+"""Minimum compute capability for vLLM to make responses independent of the rest of the batch."""
 
 _QUERY = ("--query-gpu=index,uuid,utilization.gpu,compute_cap", "--format=csv,noheader,nounits")
 _HINT = "check the NVIDIA driver, run pip install 'checkpoint-tracker[gpu]', or remove serve.only_when.gpu_below_pct"
@@ -34,16 +34,16 @@ class Gpu:
     index: int
     uuid: str
     busy_pct: float | None
-    """None: it does not tell, as under MIG."""
+    """Utilization in percent. None: not reported, as with MIG."""
     compute_capability: tuple[int, int] | None = None
-    """Such as (9, 0); None: it does not tell."""
+    """Such as (9, 0). None: not reported."""
 
 
 def busiest_gpu_pct(environment: Mapping[str, str] | None = None) -> float:
-    """Return how busy the busiest of the GPUs is that an engine would get here, in percent.
+    """Return the utilization of the busiest GPU that an engine would use here, in percent.
 
     Raises:
-        ConfigError: it cannot be found out on this machine.
+        ConfigError: it cannot be determined on this machine.
     """
     visible = (os.environ if environment is None else environment).get(VISIBLE_DEVICES)
     gpus = visible_gpus(read_gpus(), visible)
@@ -63,9 +63,9 @@ def busiest_gpu_pct(environment: Mapping[str, str] | None = None) -> float:
 
 @cache
 def have_batch_invariance(visible: str | None) -> bool:
-    """Say whether all GPUs that an engine would get can compute alike whatever the batch; False where nothing tells.
+    """Return whether all GPUs that an engine would use can compute independently of the batch; False if unknown.
 
-    Asked once for each value of CUDA_VISIBLE_DEVICES: no GPU learns it later.
+    Cached for each value of CUDA_VISIBLE_DEVICES: the result for a GPU does not change.
     """
     try:
         gpus = visible_gpus(read_gpus(), visible)
@@ -75,9 +75,9 @@ def have_batch_invariance(visible: str | None) -> bool:
 
 
 def visible_gpus(gpus: Sequence[Gpu], visible: str | None) -> tuple[Gpu, ...]:
-    """Return those that CUDA_VISIBLE_DEVICES names; None: all. Pure.
+    """Return the GPUs in `visible`, the value of CUDA_VISIBLE_DEVICES; None: all. Pure.
 
-    Like CUDA it takes no notice of what comes after a name that fits nothing.
+    Like CUDA, it ignores everything after the first name that matches no GPU.
     """
     if visible is None:
         return tuple(gpus)
@@ -91,7 +91,7 @@ def visible_gpus(gpus: Sequence[Gpu], visible: str | None) -> tuple[Gpu, ...]:
 
 
 def parsed_gpus(table: str) -> tuple[Gpu, ...]:
-    """Return the GPUs in what `nvidia-smi` prints: index, UUID, utilisation, compute capability. Pure."""
+    """Return the GPUs in the output of `nvidia-smi`: index, UUID, utilization, compute capability. Pure."""
     rows = ([cell.strip() for cell in line.split(",")] for line in table.splitlines())
     return tuple(
         Gpu(index=int(row[0]), uuid=row[1], busy_pct=_number(row[2]), compute_capability=_version(row[3]))
@@ -101,10 +101,10 @@ def parsed_gpus(table: str) -> tuple[Gpu, ...]:
 
 
 def read_gpus() -> tuple[Gpu, ...]:
-    """Return all GPUs of the machine that this process may see.
+    """Return all GPUs of the machine that are visible to this process.
 
     Raises:
-        ConfigError: neither NVML nor `nvidia-smi` answers.
+        ConfigError: the GPUs cannot be queried with NVML or `nvidia-smi`.
     """
     try:
         import pynvml as nvml
@@ -112,7 +112,7 @@ def read_gpus() -> tuple[Gpu, ...]:
         return _from_smi("nvidia-ml-py is not installed")
     try:
         nvml.nvmlInit()
-    except nvml.NVMLError as error:  # the library is there and the driver is not
+    except nvml.NVMLError as error:  # the library is installed, but the driver is missing
         return _from_smi(f"NVML failed: {error}")
     try:
         return tuple(_from_nvml(nvml, range(nvml.nvmlDeviceGetCount())))

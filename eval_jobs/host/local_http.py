@@ -1,6 +1,6 @@
-"""One HTTP request to a server on this machine, past any proxy.
+"""One HTTP request to a server on this machine, without a proxy.
 
-With the standard library: httpx would cost every worker 6 MB and a tenth of a second, for three kinds of question.
+It uses the standard library: httpx would cost every worker 6 MB and a tenth of a second, for three kinds of requests.
 """
 
 import http.client
@@ -8,9 +8,9 @@ import json
 from collections.abc import Mapping
 
 ERRORS = (OSError, http.client.HTTPException)
-"""What `request` raises where no whole answer came."""
+"""Raised by `request` if there is no complete response."""
 NO_ANSWER = (OSError, http.client.IncompleteRead, http.client.RemoteDisconnected)
-"""Those of them that a server gives which starts or ends; the others come from something that speaks no HTTP."""
+"""The subset of a server that starts or ends. The other errors mean that the peer does not use HTTP."""
 
 
 def request(
@@ -22,15 +22,15 @@ def request(
     headers: Mapping[str, str] | None = None,
     body: bytes | None = None,
 ) -> tuple[int, bytes]:
-    """Return status and body of the answer.
+    """Return status and body of the response.
 
     Args:
         method: GET or POST.
         place: host and port.
-        path: of the route.
-        timeout_s: for each wait.
-        headers: further ones.
-        body: what is sent.
+        path: path of the route.
+        timeout_s: for each socket operation.
+        headers: additional headers.
+        body: request body.
 
     Raises:
         OSError, http.client.HTTPException: see `ERRORS`.
@@ -45,7 +45,7 @@ def request(
 
 
 def parsed_json(body: bytes) -> object:
-    """Return the JSON in a body, None when it is none."""
+    """Return the parsed JSON of a body; None if it is not JSON."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):

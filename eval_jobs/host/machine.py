@@ -1,7 +1,7 @@
-"""Names the machine that an engine runs on, so that latencies of different machines are never compared.
+"""Identifies the machine that an engine runs on, so that latencies of different machines are never compared.
 
-The name is a hash: a host's name is nobody else's business, and records travel. It changes with the host, its CPU
-model, its NVIDIA GPUs and their driver, and so does latency. Other makers' GPUs are known by the host alone.
+The ID is a hash, because host names are private and records are shared. It changes with the host, its CPU model, its
+NVIDIA GPUs and their driver, as latency does. GPUs of other vendors are identified only by the host.
 """
 
 import re
@@ -14,7 +14,7 @@ PROC = Path("/proc")
 
 
 def machine_id(proc: Path = PROC) -> str:
-    """Return the hash of host, CPU model, GPU models and GPU driver version; what cannot be read counts as ""."""
+    """Return the hash of host, CPU model, GPU models and GPU driver version; unreadable parts count as ""."""
     gpus = sorted(proc.glob("driver/nvidia/gpus/*/information"))
     return content_hash(
         [
@@ -27,7 +27,7 @@ def machine_id(proc: Path = PROC) -> str:
 
 
 def device_name(*, on_cpu: bool, proc: Path = PROC) -> str:
-    """Return what computes, for a person: the CPU's model, or the GPUs' models and their driver."""
+    """Return a readable name of the device: the CPU's model, or the GPUs' models and their driver."""
     if on_cpu:
         return f"cpu {_field(proc / 'cpuinfo', 'model name')}".strip()
     models = [_field(gpu, "Model") for gpu in sorted(proc.glob("driver/nvidia/gpus/*/information"))]
@@ -39,7 +39,7 @@ def device_name(*, on_cpu: bool, proc: Path = PROC) -> str:
 # --- private
 
 _HEAD_BYTES = 4096
-"""What is asked for stands at the beginning; the rest of cpuinfo takes 0.1 s on a machine with hundreds of cores."""
+"""The fields are at the beginning; the rest of cpuinfo takes 0.1 s on a machine with hundreds of cores."""
 
 
 def _field(path: Path, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Log lines of a worker, without the keys that it holds and without what would control a terminal."""
+"""Formats log lines of a worker without its secrets and without control characters."""
 
 import logging
 import os
@@ -11,15 +11,15 @@ REPLACEMENT = "\ufffd"
 
 
 class MaskingFormatter(logging.Formatter):
-    """A formatter that writes `***` for every key of this process: a foreign error may repeat what it was sent.
+    """A formatter that replaces every secret of this process with `***`: an error may repeat a key that was sent.
 
-    And U+FFFD for control characters: logs are read in terminals.
+    Control characters become U+FFFD, because logs are read in terminals.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, with its traceback where there is one."""
+        """Return the line, with its traceback if there is one."""
         return _CONTROLS.sub(REPLACEMENT, masked(super().format(record), held_secrets(os.environ)))
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - as in the base class
-        """Return the line itself as one line: a text must not look like two."""
+        """Return the message as one line: it must not look like two entries."""
         return " ".join(super().formatMessage(record).splitlines())

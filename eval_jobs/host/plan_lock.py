@@ -1,10 +1,10 @@
-"""One evaluation at a time in a plan's folder, across processes.
+"""A lock for one evaluation at a time in a plan's folder, across processes.
 
-with held(runs / "plan.lock", on_wait=...):     # waits for whoever holds it
+with held(runs / "plan.lock", on_wait=...):     # waits until it is free
     ...
 
-`tracker evaluate` beside a watcher, or a worker that sleeps past its lease, come to the same plan; both would write,
-and the first to finish would delete what the other is about to read. The kernel drops the lock of a process that dies.
+Two processes can get the same plan: `tracker evaluate` next to a watcher, or a worker that sleeps past its lease. Both
+would write, and the first to finish would delete files the other needs. The kernel releases locks of dead processes.
 """
 
 import fcntl
@@ -26,10 +26,10 @@ WAITS = "waiting for another evaluation of the same checkpoint"
 
 @contextmanager
 def held(path: Path, *, on_wait: Callable[[], None]) -> Iterator[None]:
-    """Hold the lock for the block; `on_wait` is called once when another process has it.
+    """Hold the lock for the block; `on_wait` is called once if another process has it.
 
     Raises:
-        DiskFull, StoreError: the lock file cannot be made.
+        DiskFull, StoreError: the lock file cannot be created.
     """
     file = _taken(path)
     if file is None:
@@ -44,10 +44,10 @@ def held(path: Path, *, on_wait: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def held_if_free(path: Path) -> Iterator[bool]:
-    """Hold the lock for the block if nobody else does, and tell so; the lock file is deleted at its end.
+    """Hold the lock for the block if it is free, and yield whether it was; the lock file is deleted at the end.
 
     Raises:
-        DiskFull, StoreError: the lock file cannot be made.
+        DiskFull, StoreError: the lock file cannot be created.
     """
     file = _taken(path)
     if file is None:
@@ -62,7 +62,7 @@ def held_if_free(path: Path) -> Iterator[bool]:
 
 
 def _taken(path: Path) -> IO[bytes] | None:
-    """Return the locked file, None when another process has it."""
+    """Return the locked file; None if another process has the lock."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         while True:
@@ -77,7 +77,7 @@ def _taken(path: Path) -> IO[bytes] | None:
                 raise
             if _is_at(path, file):
                 return file
-            file.close()  # it was deleted in between: a lock on it keeps nobody out
+            file.close()  # it was deleted in between: a lock on it has no effect
     except OSError as error:
         raise storage_error(path.parent, error) from error
 

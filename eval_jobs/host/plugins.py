@@ -1,11 +1,11 @@
-"""Parts of other packages, found by entry point when the settings name something that is not built in.
+"""Plugins of other packages, found by entry point if the settings name something that is not built in.
 
     found = find_plugin(ENGINES, "llama")   # ConfigError: no such engine, two of them, a wrong version
-    engine = found.open(VllmEngine, work_dir, clock)       # whatever is wrong with it names the package
-    with found.blamed(ServeError): engine.rest()           # ... and so does whatever it raises
-    found.checked(float, engine.used_cpu_s(), "used_cpu_s", ServeError)     # ... or gives, where it is of another type
+    engine = found.open(VllmEngine, work_dir, clock)       # all its errors name the package
+    with found.blamed(ServeError): engine.rest()           # ... also those that it raises
+    found.checked(float, engine.used_cpu_s(), "used_cpu_s", ServeError)     # ... or values of a wrong type
 
-A name that is built in is never looked up here, so no package can take its place.
+Built-in names are never looked up here, so no package can replace them.
 """
 
 import inspect
@@ -31,13 +31,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class PluginKind:
-    """A kind of part that other packages may bring."""
+    """A kind of plugin."""
 
     group: str
-    """Of the entry points."""
+    """Group of the entry points."""
     what: str
     setting: str
-    """That names one."""
+    """Name of the setting that selects one."""
     built_in: tuple[str, ...]
 
 
@@ -59,11 +59,11 @@ class Found:
     """Package and version, `acme-tools 1.2`."""
 
     def __str__(self) -> str:
-        """Return how messages call it."""
+        """Return its name for messages."""
         return f"the {self.kind.what} `{self.point.name}` of {self.origin}"
 
     def check_version(self, planned: str) -> None:
-        """Refuse to stand in for another version: its scores would be taken for those of the one that was planned.
+        """Reject a version other than the planned one: its scores would be attributed to the planned version.
 
         Raises:
             ConfigError: `planned` is another package or version.
@@ -76,7 +76,7 @@ class Found:
             )
 
     def load(self) -> Any:  # noqa: ANN401 - what the caller says it is
-        """Import what the entry point names.
+        """Import the object that the entry point refers to.
 
         Raises:
             ConfigError: it cannot be imported.
@@ -85,15 +85,15 @@ class Found:
             return self.point.load()
 
     def open(self, port: type, *arguments: object) -> Any:  # noqa: ANN401 - what the caller says it is
-        """Load it and call it.
+        """Load the object and call it.
 
         Args:
-            port: the protocol that it must obey.
-            arguments: which the entry point is called with.
+            port: the protocol that the result must have.
+            arguments: arguments of the call.
 
         Raises:
-            ConfigError: it cannot be loaded, refuses the arguments, or lacks something of the port.
-            TrackerError: its own.
+            ConfigError: it cannot be loaded, rejects the arguments, or lacks a member of the port.
+            TrackerError: raised by the plugin itself.
         """
         made = self.load()
         with self.blamed(ConfigError):
@@ -107,11 +107,11 @@ class Found:
         return part
 
     def checked(self, kind: type[T], given: T, what: str, error: type[TrackerError]) -> T:
-        """Return what it gave as it will be read again where it is written down, every field of its type.
+        """Return `given`, a value from the plugin, as it will be read back after storage, with all types checked.
 
         Raises:
-            TrackerError: of the kind `error`; it is of another type. A record that nobody can read again would stop
-                whoever reads it next.
+            TrackerError: of the class `error`, if a type is wrong. An unreadable stored record would stop the process
+                that reads it next.
         """
         adapter: TypeAdapter[T] = TypeAdapter(kind)
         try:
@@ -122,18 +122,18 @@ class Found:
             first = problem.errors(include_url=False, include_input=False)[0]
             place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
             said = f"{what}{place} is invalid: {first['msg']}"
-        except (ValueError, TypeError, AttributeError) as problem:  # what cannot even be written down
+        except (ValueError, TypeError, AttributeError) as problem:  # it cannot be serialized
             said = f"{what} is invalid: {problem}"
         raise error(f"{self}: {said}", hint=f"report this bug to the author of {self.origin}")
 
     @contextmanager
     def blamed(self, kind: type[TrackerError]) -> Iterator[None]:
-        """Turn whatever it raises into an error that names it; errors of our own tree pass as they are."""
+        """Convert any exception to an error that names the plugin; a TrackerError passes unchanged."""
         try:
             yield
         except TrackerError:
             raise
-        except (Exception, SystemExit) as error:  # other people's code may raise anything
+        except (Exception, SystemExit) as error:  # third-party code may raise anything
             log.debug("%s failed", self, exc_info=True)
             said = " ".join(str(error).split()) or "no reason given"
             raise kind(
@@ -142,7 +142,7 @@ class Found:
             ) from error
 
     def quietly(self, kind: type[TrackerError], call: Callable[[], T], default: T) -> T:
-        """Return what `call` gives, and where it fails `default`: the next plan says aloud what is wrong."""
+        """Return the result of `call`, or `default` with a warning if it fails: the next plan reports the error."""
         try:
             with self.blamed(kind):
                 return call()
@@ -152,10 +152,10 @@ class Found:
 
 
 def find_plugin(kind: PluginKind, name: str) -> Found:
-    """Return the entry point of that name; nothing of its package is imported.
+    """Return the entry point with this name, without importing its package.
 
     Raises:
-        ConfigError: there is none, several packages have one, or it was made for other versions of this program.
+        ConfigError: there is none, several packages have one, or its package requires another version of this program.
     """
     points = entry_points(group=kind.group)
     own = {_origin(point): point for point in points if point.name == name and name not in kind.built_in}
@@ -190,13 +190,13 @@ def _members(port: type) -> list[str]:
 
 
 def _check_demand(found: Found) -> None:
-    """Refuse a package whose own requirements say that it was made for another version of this program."""
+    """Reject a package whose requirements exclude this version of the program."""
     ours = version(OURS)
     for line in (found.point.dist.requires if found.point.dist is not None else None) or ():
         try:
             demand = Requirement(line)
         except InvalidRequirement:
-            continue  # of a package that is none of our business
+            continue  # invalid, so not a requirement on this program
         if canonicalize_name(demand.name) == OURS and not demand.specifier.contains(ours, prereleases=True):
             raise ConfigError(
                 f"{found} requires {OURS}{demand.specifier}, but this is {ours}",

@@ -1,7 +1,7 @@
-"""Processes as Linux shows them in /proc: who is who, although process ids are used again.
+"""Processes in Linux's /proc, identified by their start time, because process IDs are reused.
 
-psutil tells the start of a process by the time of day, which moves when the clock is set: a living worker would be
-taken for another process. Here it is counted from the boot.
+psutil reports the start of a process as time of day, which changes when the clock is set: a running worker would be
+mistaken for another process. Here it is counted from boot.
 """
 
 import hashlib
@@ -24,26 +24,26 @@ class ProcessStat:
     start_time: int
     """Clock ticks since boot."""
     cpu_ticks: int
-    """CPU time that it and its children used, those that have ended and were waited for."""
+    """CPU time of the process and of its children that have ended and were waited for."""
 
     @property
     def alive(self) -> bool:
-        """False for a zombie, which holds nothing but its number."""
+        """False for a zombie, which keeps only its process ID."""
         return self.state not in "ZX"
 
 
 def is_visible() -> bool:
-    """Return whether this system shows its processes in /proc, as Linux does and others do not."""
+    """Return whether this system shows its processes in /proc, as only Linux does."""
     return (_PROC / "self" / "stat").is_file()
 
 
 def stat(pid: int) -> ProcessStat | None:
-    """Return what is known of process `pid`, or None when there is none."""
+    """Return the state of process `pid`; None if there is no such process."""
     try:
         text = (_PROC / str(pid) / "stat").read_text(errors="replace")
     except OSError:
         return None
-    # The name in parentheses may itself hold spaces and parentheses: the fields start after the last one.
+    # The name in parentheses may itself contain spaces and parentheses: the fields start after the last one.
     fields = text.rpartition(")")[2].split()
     cpu_ticks = sum(map(int, fields[11:15]))
     return ProcessStat(
@@ -70,7 +70,7 @@ def is_running(pid: int, start_time: int) -> bool:
 
 
 def own_start_time() -> int:
-    """Return when this process started; 0 on a system that does not show its processes."""
+    """Return when this process started, in clock ticks since boot; 0 if the system has no /proc."""
     own = stat(os.getpid())
     if own is None:
         return 0
@@ -78,12 +78,12 @@ def own_start_time() -> int:
 
 
 def writes_to(pid: int, path: Path) -> bool:
-    """Return whether the standard output or error of process `pid` is `path`, also when that file is deleted."""
+    """Return whether the standard output or error of process `pid` is `path`, even if that file is deleted."""
     return any(_link(pid, number).removesuffix(" (deleted)") == str(path) for number in (1, 2))
 
 
 def error_file(pid: int) -> Path | None:
-    """Return the file that process `pid` writes its errors to, also when it is deleted; None when there is none."""
+    """Return the file of the standard error of process `pid`, even if it is deleted; None if there is none."""
     target = _link(pid, 2).removesuffix(" (deleted)")
     if target.startswith("/"):
         return Path(target)
@@ -91,7 +91,7 @@ def error_file(pid: int) -> Path | None:
 
 
 def is_resource_tracker(pid: int) -> bool:
-    """Return whether `pid` is Python's own cleaner of shared memory, which ends by itself after its parents."""
+    """Return whether `pid` is Python's resource tracker for shared memory, which ends by itself after its parents."""
     try:
         return b"multiprocessing.resource_tracker" in (_PROC / str(pid) / "cmdline").read_bytes()
     except OSError:
@@ -99,17 +99,17 @@ def is_resource_tracker(pid: int) -> bool:
 
 
 def boot_id() -> str:
-    """Return a name for this boot of this machine."""
+    """Return an ID of this boot of this machine."""
     return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 def this_machine() -> str:
-    """Return a name for this boot of this machine and this container: process ids mean nothing elsewhere."""
+    """Return an ID of this boot of this machine and this container, within which process IDs are valid."""
     return f"{boot_id()} {os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 - the link's text is no path
 
 
 def machine_hash() -> str:
-    """Return what processes of this boot and container have in common, short enough for the name of a file."""
+    """Return a hash of this boot and container, short enough for a file name."""
     return hashlib.sha256(this_machine().encode()).hexdigest()[:16]
 
 

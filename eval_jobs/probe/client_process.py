@@ -1,9 +1,9 @@
-"""The client process (client.py), which stays between measurements: starting one takes longer than many a load.
+"""The client process (client/main.py), kept between measurements: starting one can take longer than a load.
 
 client = ClientProcess(keep_secret="GATEWAY_KEY")
 reply = client.ask(request, timeout_s=900.0)     # one line each way
 
-It ends with its owner: when that one is collected, closes it, or is killed.
+It ends with its owner: when the owner is garbage-collected, closes it, or is killed.
 """
 
 import os
@@ -21,7 +21,7 @@ READ_BYTES = 1 << 16
 
 
 class ClientEnded(Exception):
-    """There is no reply; `is_killed`: by somebody, which says nothing about what was measured."""
+    """The client exited without a reply; `is_killed`: by a signal, which is not the fault of the measured server."""
 
     def __init__(self, code: int, words: str) -> None:
         super().__init__(f"the probe client exited with code {code}: {words}")
@@ -29,13 +29,13 @@ class ClientEnded(Exception):
 
 
 class ClientProcess:
-    """One process; of our secrets it knows only the named one."""
+    """One client process; its environment contains none of our secrets except the named one."""
 
     def __init__(self, *, keep_secret: str) -> None:
         self.keep_secret = keep_secret
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `_end`
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "eval_jobs.probe.client.main"],  # -P: see nothing of the current folder
+            [sys.executable, "-P", "-m", "eval_jobs.probe.client.main"],  # -P: no imports from the current folder
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -46,15 +46,15 @@ class ClientProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """Id of the process."""
         return self._process.pid
 
     def ask(self, request: bytes, *, timeout_s: float) -> bytes:
-        """Send one line and return the line that comes back.
+        """Send one line and return the reply, one line.
 
         Raises:
-            TimeoutError: it did not come in time.
-            ClientEnded: it does not come any more.
+            TimeoutError: no reply within `timeout_s`.
+            ClientEnded: the client exited.
         """
         if self._process.stdin is None or self._process.stdout is None:
             raise TypeError("the probe client needs pipes for stdin and stdout")
@@ -74,7 +74,7 @@ class ClientProcess:
         return bytes(reply)
 
     def close(self) -> None:
-        """End it. Calling it twice is harmless."""
+        """End the process. Calling it twice is harmless."""
         self._end()
 
     # --- private

@@ -1,7 +1,7 @@
 """Timelines of single requests -> TTFT, TPOT, ITL, E2E. Pure; the definitions are those of `vllm bench serve`.
 
 An event is one `data:` line of the stream whose `choices` is not empty; its text may be empty. Events are not tokens:
-a server may send several tokens in one event, so tokens are counted by the usage that the server reports.
+a server may send several tokens in one event, so the number of tokens is the usage that the server reports.
 """
 
 import math
@@ -16,47 +16,47 @@ MS = 1000.0
 
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
-    """What one request went through. Times are seconds on one monotonic clock."""
+    """Timeline of one request. Times are seconds on one monotonic clock."""
 
     sent_s: float
     events_s: tuple[float, ...] = ()
-    """When each event arrived, in order."""
+    """Arrival times of the events, in order."""
     output_tokens: int | None = None
     """`usage.completion_tokens`; None when the server does not report it."""
     prompt_tokens: int | None = None
     """`usage.prompt_tokens`."""
     error: str = ""
-    """Why it failed; empty: it completed."""
+    """Why the request failed; empty: it completed."""
 
     @property
     def completed(self) -> bool:
-        """Whether its times count."""
+        """Whether its times enter the figures."""
         return not self.error and bool(self.events_s)
 
     @property
     def ttft_s(self) -> float:
-        """Send to first event, of a completed request."""
+        """Time from sending to the first event of a completed request."""
         return self.events_s[0] - self.sent_s
 
     @property
     def e2e_s(self) -> float:
-        """Send to last event, of a completed request."""
+        """Time from sending to the last event of a completed request."""
         return self.events_s[-1] - self.sent_s
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """All requests of one load."""
+    """Timelines of all requests of one load."""
 
     timelines: tuple[Timeline, ...]
     duration_s: float
-    """First send to the end of the last request."""
+    """Time from the first send to the end of the last request."""
     client_waited_s: float = 0.0
-    """How long the client itself waited for a CPU in that time; much of it makes every figure too large."""
+    """Time in which the client itself waited for a CPU; a large share of `duration_s` makes every figure too large."""
 
 
 def summarize(load: ProbeLoad, measurement: Measurement) -> ProbeResult:
-    """Return the latency figures of `measurement`; failed requests are counted and enter no figure."""
+    """Return the latency figures of `measurement`; failed requests are counted, but enter no figure."""
     in_order = sorted(measurement.timelines, key=lambda t: t.sent_s)
     requests = {position: timeline for position, timeline in enumerate(in_order) if timeline.completed}
     done = requests.values()

@@ -1,10 +1,10 @@
-"""Reads the two gauges of vLLM's /metrics that say whether it works for anybody. Pure."""
+"""Reads the two gauges of vLLM's /metrics that count requests in flight. Pure."""
 
 GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 
 
 def requests_in_flight(text: str) -> int:
-    """Return the requests running or waiting, over all engines, from a Prometheus text page; 0 without the gauges."""
+    """Return the number of running and waiting requests of all engines, from Prometheus text; 0 without the gauges."""
     return round(sum(_value(line) for line in text.splitlines() if _name(line) in GAUGES))
 
 

@@ -1,4 +1,4 @@
-"""Latency of an endpoint under a fixed load, measured by a client process of its own (client.py).
+"""Latency of an endpoint under a fixed load, measured by a separate client process (client/main.py).
 
 result = LatencyProber().probe(endpoint, ProbeLoad(requests=32, concurrency=4))
 """
@@ -26,16 +26,16 @@ from eval_jobs.types import Endpoint, ProbeLoad, ProbeResult
 log = logging.getLogger(__name__)
 
 VLLM = "vllm"
-"""`EngineInfo.name` of an engine whose own routes we know: /metrics, /tokenize."""
+"""`EngineInfo.name` of an engine with the routes /metrics and /tokenize."""
 MAX_WAITED = 0.1
-"""Share of the time that the client may wait for a CPU before that is worth a warning."""
+"""Share of the time that the client may wait for a CPU without a warning."""
 IDLE_POLL_S = 0.1
 _TOKENIZER = re.compile(r"tokenizer.*|vocab.*|merges\.txt|added_tokens\.json|special_tokens_map\.json|.*\.tiktoken")
 METRICS_TIMEOUT_S = 5.0
 
 
 class LatencyProber:
-    """`eval_jobs.ports.Prober`; keeps its client process between two calls, and nothing else."""
+    """`eval_jobs.ports.Prober`; keeps only its client process between calls."""
 
     def __init__(
         self,
@@ -48,10 +48,10 @@ class LatencyProber:
         """Set the limits.
 
         Args:
-            timeout_s: for one whole load, warm-up included.
-            request_timeout_s: for one answer; a slower one counts as failed.
-            idle_timeout_s: how long a server may be busy with something else before the probe is given up.
-            keep_client_s: how long the client outlives its last measurement.
+            timeout_s: for one whole load, including the warm-up.
+            request_timeout_s: for one response; a slower one counts as failed.
+            idle_timeout_s: how long to wait for a busy server before the probe fails.
+            keep_client_s: how long the client is kept after its last measurement.
         """
         self._timeout_s = timeout_s
         self._request_timeout_s = request_timeout_s
@@ -62,13 +62,13 @@ class LatencyProber:
 
     @property
     def client_pid(self) -> int | None:
-        """Process id of the client, None while there is none."""
+        """Process id of the client, None if there is none."""
         if self._client is None:
             return None
         return self._client.pid
 
     def probe(self, endpoint: Endpoint, load: ProbeLoad) -> ProbeResult:
-        """Time `load`; see `ports.Prober`."""
+        """Measure the latency under `load`; see `ports.Prober`."""
         _check(load)
         if endpoint.info.name == VLLM:
             self._wait_until_idle(endpoint)
@@ -98,12 +98,12 @@ class LatencyProber:
         return summarize(load, measurement)
 
     def rest(self) -> None:
-        """End the client when nothing has been measured for a while: it takes 30 MB, and a second to start."""
+        """End the client if nothing was measured for `keep_client_s`: it takes 30 MB, and 1 s to start."""
         if self._client is not None and time.monotonic() - self._used_s >= self._keep_client_s:
             self.close()
 
     def close(self) -> None:
-        """End the client. Calling it twice is harmless; probing again starts a new one."""
+        """End the client. Calling it twice is harmless; the next probe starts a new one."""
         client, self._client = self._client, None
         if client is not None:
             client.close()
@@ -111,7 +111,7 @@ class LatencyProber:
     # --- private
 
     def _wait_until_idle(self, endpoint: Endpoint) -> None:
-        """Wait for the server to finish what others asked: their requests would be in our figures."""
+        """Wait until the server has finished the requests of others, which would distort the figures."""
         waited_s = 0.0
         while (busy := _in_flight(endpoint)) > 0:
             if waited_s >= self._idle_timeout_s:
@@ -123,7 +123,7 @@ class LatencyProber:
             waited_s += IDLE_POLL_S
 
     def _run_client(self, request: ClientRequest, endpoint: Endpoint) -> bytes | None:
-        """Return what the client wrote; None when somebody killed it, which says nothing about the server."""
+        """Return the reply of the client; None if a signal killed it, which is not the fault of the server."""
         has_replied = False
         try:
             reply = self._running_client(endpoint.api_key_env).ask(
@@ -138,7 +138,7 @@ class LatencyProber:
                 return None
             raise _failure(endpoint, str(error)) from error
         finally:
-            # Also when a signal ends the worker in here: no load may outlive its prober.
+            # Also if a signal ends the worker here: no load may outlive its prober.
             self._used_s = time.monotonic()
             if not has_replied:
                 self.close()
@@ -153,7 +153,7 @@ class LatencyProber:
 
 
 def tokenizer_digest(folder: str) -> str:
-    """Return the hash of what turns text into tokens in a model's folder; empty where nothing is found."""
+    """Return the hash of the tokenizer's files in a model's folder; empty if there are none or one is unreadable."""
     digest = hashlib.sha256()
     paths = sorted(path for path in Path(folder).glob("*") if _TOKENIZER.match(path.name)) if folder else []
     for path in paths:
@@ -191,12 +191,12 @@ def _measurement(out: bytes, endpoint: Endpoint) -> Measurement:
 
 
 def _failure(endpoint: Endpoint, what: str) -> ProbeError:
-    see = f"read {endpoint.info.log}" if endpoint.info.log else "read the log of that server"
+    see = f"see {endpoint.info.log}" if endpoint.info.log else "see the log of that server"
     return ProbeError(f"cannot measure latency of {endpoint.model} at {endpoint.base_url}: {what}", hint=see)
 
 
 def _in_flight(endpoint: Endpoint) -> int:
-    """Return the requests that our own server works on; 0 when it does not say."""
+    """Return the number of requests in flight on our own server; 0 if it does not report it."""
     parts = urlsplit(endpoint.base_url)
     # Never through a proxy: the engine runs on this machine.
     path = parts.path.rstrip("/").removesuffix("/v1") + "/metrics"

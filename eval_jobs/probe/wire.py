@@ -1,4 +1,4 @@
-"""What goes between the prober and the client process, as one JSON document each way."""
+"""Messages between the prober and the client process, one JSON document in each direction."""
 
 import os
 from dataclasses import dataclass, field
@@ -11,24 +11,24 @@ from eval_jobs.types import ProbeLoad
 
 @dataclass(frozen=True, kw_only=True)
 class ClientRequest:
-    """What the client is to measure."""
+    """Request to the client to measure one load."""
 
     base_url: str
     model: str
     api_key_env: str
     vllm: bool
-    """A vLLM server of our own: it takes `cache_salt`, and no other dialect has to be tried."""
+    """Whether it is our own vLLM server: it supports `cache_salt`, and no other dialect has to be tried."""
     load: ProbeLoad
     request_timeout_s: float
     tokenizer: str = ""
-    """Digest of the tokenizer's files; empty: not known."""
+    """Digest of the tokenizer's files; empty if not known."""
     prober_pid: int = field(default_factory=os.getpid)
-    """The process that asks; the client ends with it. Asking for its parent would be too late: it may be gone."""
+    """Process id of the prober; the client exits with it. At startup, `os.getppid()` is too late: it may be dead."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClientReply:
-    """What came out: a measurement, or why there is none."""
+    """Reply of the client: a measurement, or why there is none."""
 
     measurement: Measurement | None = None
     error: str = ""

@@ -1,1 +1,1 @@
-"""Plans on their way to workers and records on their way back."""
+"""The queue that passes plans to workers, and records back."""

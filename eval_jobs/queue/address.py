@@ -1,6 +1,6 @@
-"""Which URLs may name a database. Pure.
+"""Checks database URLs. Pure.
 
-A password never stands in a URL: URLs are shown in errors and logs, and command lines are visible to everybody.
+A URL never contains a password: URLs are shown in errors and logs, and command lines are visible to all users.
 """
 
 import re
@@ -9,7 +9,7 @@ from eval_jobs.errors import ConfigError
 
 QUEUE_URL_VARIABLE = "TRACKER_DATABASE"
 PASSWORD_VARIABLE = "TRACKER_DATABASE_PASSWORD"  # noqa: S105 - the name of a variable
-"""How a worker learns its queue: command lines are visible to everybody."""
+"""Both variables pass the database to a worker: command lines are visible to all users."""
 
 SCHEMES = {
     "sqlite": "sqlite",
@@ -23,12 +23,12 @@ def checked_database_url(url: str) -> str:
     """Return the URL with its full scheme.
 
     Raises:
-        ConfigError: it holds a password, or is no URL of SQLite or PostgreSQL.
+        ConfigError: it contains a password, or is not a URL of SQLite or PostgreSQL.
     """
     scheme, separator, rest = url.partition("://")
     before_host = rest.rpartition("@")[0]
     if scheme != "sqlite" and (":" in before_host or re.search(r"[?&]password=", rest)):
-        raise ConfigError(  # without the URL, which is a secret now
+        raise ConfigError(  # without the URL, which contains the password
             "the database URL contains a password",
             hint="remove it, set store.password_env or store.password_file, and rotate the password: it was exposed",
         )

@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql
 
 Database = Engine
-"""An open database, for those who pass it on."""
+"""An open database, for code that only passes it on."""
 
 BUSY_TIMEOUT_MS = 30_000
 POSTGRES_OPTIONS: dict[str, str | int] = {
     "application_name": "checkpoint-tracker",
     "connect_timeout": 10,
-    # A server that is gone without a word is noticed within 20 s.
+    # A server that disappears without closing the connection is detected within 20 s.
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 2,
     "tcp_user_timeout": 20_000,
 }
-"""Of libpq, in seconds, the last in milliseconds; what the URL says otherwise counts."""
+"""Options of libpq, in seconds, the last in milliseconds. Options in the URL override them."""
 SILENCE_S = 30.0
-"""How long PostgreSQL may say nothing after it was asked; migrations may take longer."""
+"""Maximum time without data from PostgreSQL after a request. Migrations have no limit."""
 
 _LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _NO_SPACE = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}
@@ -43,17 +43,17 @@ _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 _POSTGRES_NO_SPACE = "53100"
 _POSTGRES_PASSING = ("08", "40001", "40P01", "53", "55P03", "57P")
-"""Beginnings of the SQL states that pass: connections, conflicts, resources, locks, a server that stops or starts."""
+"""Prefixes of transient SQL states: connections, conflicts, resources, locks, a server that stops or starts."""
 
 
 def open_database(url: str, *, password: str = "", silence_s: float = SILENCE_S) -> Engine:
     """Return an engine whose SQLite connections use WAL, so that readers never block the one writer.
 
-    Connections to PostgreSQL are tried before they are used: one that was cut is replaced. A server that says nothing
-    for `silence_s` does not answer.
+    Connections to PostgreSQL are tested before use, and broken ones are replaced. A server that sends nothing for
+    `silence_s` counts as not responding.
 
     Raises:
-        ConfigError: the URL cannot be used, holds a password, or its driver is missing.
+        ConfigError: the URL is invalid, contains a password, or its driver is missing.
     """
     checked = checked_database_url(url)
     try:
@@ -77,12 +77,12 @@ def open_database(url: str, *, password: str = "", silence_s: float = SILENCE_S)
 
 @contextmanager
 def mapped_database_errors(engine: Engine) -> Iterator[None]:
-    """Turn errors of the database driver into ours.
+    """Convert errors of the database driver to those of `eval_jobs.errors`.
 
     Raises:
         DiskFull: no space is left.
-        StoreUnavailable: it does not answer, cut the connection or is locked: later it may work.
-        StoreError: anything else that the database refuses.
+        StoreUnavailable: the database does not respond, closed the connection or is locked: a retry may succeed.
+        StoreError: any other error of the database.
     """
     try:
         yield
@@ -93,7 +93,7 @@ def mapped_database_errors(engine: Engine) -> Iterator[None]:
 
 @contextmanager
 def transaction(engine: Engine) -> Iterator[Connection]:
-    """Yield a connection whose changes are kept when the context ends without an error.
+    """Yield a connection whose changes are committed if the context ends without an error.
 
     Raises:
         DiskFull, StoreUnavailable, StoreError: as `mapped_database_errors`.
@@ -103,7 +103,7 @@ def transaction(engine: Engine) -> Iterator[Connection]:
 
 
 def insert_into(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
-    """Return an insert that knows `on_conflict_do_nothing` and `on_conflict_do_update` in the database's own words."""
+    """Return an insert in the dialect of the database, for `on_conflict_do_nothing` and `on_conflict_do_update`."""
     if connection.dialect.name == "postgresql":
         from sqlalchemy.dialects import postgresql
 
@@ -112,8 +112,8 @@ def insert_into(connection: Connection, table: Table) -> postgresql.Insert | sql
 
 
 def belongs_to(run_id: ColumnElement[str], run: str) -> ColumnElement[bool]:
-    """Return whether a row is of `run` or of one of its sub-folders: `run_scope.is_of` in SQL."""
-    # Not LIKE: to SQLite it is all the same whether letters are large or small.
+    """Return whether a row belongs to `run` or one of its sub-folders: `run_scope.is_of` in SQL."""
+    # Not LIKE, which is case-insensitive in SQLite.
     prefix = prefix_of(run)
     return or_(run_id == run, func.substr(run_id, 1, len(prefix)) == prefix)
 
@@ -122,9 +122,9 @@ def belongs_to(run_id: ColumnElement[str], run: str) -> ColumnElement[bool]:
 
 
 def _open_postgres(address: URL, silence_s: float) -> Engine:
-    from eval_jobs.queue.patience_sql import PatientConnection  # here: the driver need not be installed
+    from eval_jobs.queue.patience_sql import PatientConnection  # deferred: the driver is optional
 
-    # As many connections as threads ask for: a thread that holds a lock for long must not keep another one waiting.
+    # No limit on connections: a thread that holds a lock for a long time must not block other threads.
     engine = create_engine(address, pool_pre_ping=True, max_overflow=-1, connect_args=_options(address))
 
     def connect(_dialect: object, _record: object, args: Any, options: Any) -> PatientConnection:  # noqa: ANN401
@@ -171,11 +171,11 @@ def _mapped(error: DBAPIError, where: str) -> StoreError:
 
 def _is_cut(error: DBAPIError, state: str) -> bool:
     kinds = [kind.__name__ for kind in type(error.orig).__mro__]
-    return error.connection_invalidated or (not state and "OperationalError" in kinds)  # a time-out is one, too
+    return error.connection_invalidated or (not state and "OperationalError" in kinds)  # also for a timeout
 
 
 def _mapped_sqlite(cause: sqlite3.Error, where: str) -> StoreError:
-    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF  # the extended code says more than matters here
+    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF  # without the extended part, which does not matter here
     if code in _NO_SPACE:
         return DiskFull(f"no space left for the database {where}: {cause}", hint="free disk space")
     if code in _LOCKED:

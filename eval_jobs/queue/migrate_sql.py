@@ -1,13 +1,13 @@
-"""Brings the tables of a database to the version that this code works with, whenever the database is opened.
+"""Migrates the tables of a database to the version of this code whenever the database is opened.
 
     bring_up_to_date(engine, QUEUE_TABLES)
 
-Each package has a history of its own: numbered scripts in a folder `versions`, and a table in the database that says
-which of them was carried out last. All steps are one transaction that no other process can have at the same time: of
-two processes that start together one does the work, and one that is killed in the middle leaves the old tables.
+Each package has its own history: numbered scripts in a folder `versions`, and a table in the database with the version
+of the last one that ran. All scripts run in one exclusive transaction. Of two processes that start together, one does
+the work, and a process that is killed in the middle leaves the old tables.
 
-A change of a table is a new script `v0002_what.py` beside the others, and the same change in the `Table`; a test
-compares the two.
+To change a table, add a script `v0002_what.py` to the folder and make the same change in the `Table`; a test compares
+the two.
 """
 
 import logging
@@ -25,22 +25,22 @@ from eval_jobs.queue.database_sql import mapped_database_errors
 log = logging.getLogger(__name__)
 
 _POSTGRES_LOCK = 0x7472_6163_6B65_7201
-"""Any number that nobody else uses in that database: "tracker" in ASCII, and which of our locks it is."""
+"""A number that no other program uses in that database: "tracker" in ASCII, and the number of the lock."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableHistory:
-    """One package's tables along their versions."""
+    """The versions of one package's tables."""
 
     name: str
-    """What the tables hold, for messages."""
+    """Content of the tables, for messages."""
     folder: Path
-    """Has a folder `versions` with the scripts."""
+    """Contains the folder `versions` with the scripts."""
     version_table: str
 
     @property
     def versions(self) -> tuple[str, ...]:
-        """All versions that this code knows, oldest first, such as `0001`."""
+        """All versions in this code, oldest first, such as `0001`."""
         return tuple(sorted(path.stem[1:5] for path in (self.folder / "versions").glob("v[0-9]*.py")))
 
 
@@ -48,20 +48,20 @@ QUEUE_TABLES = TableHistory(name="queue", folder=Path(__file__).parent, version_
 
 
 def bring_up_to_date(engine: Engine, history: TableHistory) -> None:
-    """Create or change the tables of `history` where they are not those of its newest version.
+    """Create or migrate the tables of `history` if they do not have its newest version.
 
     Raises:
-        SchemaTooNew: a newer program wrote them.
+        SchemaTooNew: a newer program wrote the tables.
         StoreError: as `mapped_database_errors`.
     """
     with mapped_database_errors(engine), engine.connect() as connection:
         if _is_newest(connection, history):
             return
     with mapped_database_errors(engine), _alone(engine) as connection:
-        if _is_newest(connection, history):  # by now: another process was first
+        if _is_newest(connection, history):  # checked again: another process may have been first
             return
         before = _version(connection, history)
-        from eval_jobs.queue.steps_sql import carry_out_missing  # here: it takes long and rarely has something to do
+        from eval_jobs.queue.steps_sql import carry_out_missing  # deferred: slow to import, rarely needed
 
         carry_out_missing(connection, folder=history.folder, version_table=history.version_table)
     if before:
@@ -83,7 +83,7 @@ def _is_newest(connection: Connection, history: TableHistory) -> bool:
 
 
 def _version(connection: Connection, history: TableHistory) -> str:
-    """Return the version of the tables; empty where nothing was ever carried out."""
+    """Return the version of the tables; empty if no script has ever run."""
     if not inspect(connection).has_table(history.version_table):
         return ""
     stored: Select[str] = select(column("version_num", String)).select_from(table(history.version_table))
@@ -92,9 +92,9 @@ def _version(connection: Connection, history: TableHistory) -> str:
 
 @contextmanager
 def _alone(engine: Engine) -> Iterator[Connection]:
-    """Yield a connection in a transaction that begins when nobody else is in it, and is kept as a whole or not."""
+    """Yield a connection in an exclusive transaction, which is committed completely or not at all."""
     if engine.dialect.name == "sqlite":
-        # The driver would begin none before a CREATE TABLE.
+        # The driver begins no transaction before a CREATE TABLE.
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
             yield connection
@@ -103,7 +103,7 @@ def _alone(engine: Engine) -> Iterator[Connection]:
     with engine.connect() as connection:
         driver: Any = connection.connection.dbapi_connection
         driver.silence_s = None  # steps may take long
-        connection.detach()  # used once: nobody else gets a connection that waits for ever
+        connection.detach()  # used once: a connection without a timeout must not return to the pool
         with connection.begin():
             connection.execute(select(func.pg_advisory_xact_lock(_POSTGRES_LOCK)))
             yield connection

@@ -1,7 +1,7 @@
-"""Connections to PostgreSQL that notice a server which is there and says nothing, such as one that is frozen.
+"""Connections to PostgreSQL that detect a server which is reachable but does not respond, such as a frozen one.
 
-The kernel of such a server goes on confirming what it receives, so that no setting of TCP ends the wait, and no limit
-that the server itself keeps. So the bound lies here: on silence, not on the length of an answer.
+The kernel of such a server still acknowledges packets, so neither TCP settings nor limits of the server itself end the
+wait. This module therefore limits the time without data, not the duration of a response.
 """
 
 import time
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class PatientConnection(psycopg.Connection[TupleRow]):
-    """A connection that is closed when the server sent nothing for `silence_s` after it was asked; None: never."""
+    """A connection that is closed when the server sends nothing for `silence_s` after a request. None: no limit."""
 
     silence_s: float | None = None
 
@@ -23,14 +23,14 @@ class PatientConnection(psycopg.Connection[TupleRow]):
         """Wait for the server; see `psycopg.Connection`.
 
         Raises:
-            psycopg.OperationalError: it said nothing for too long; the connection is closed.
+            psycopg.OperationalError: it sent nothing for too long; the connection is closed.
         """
         return super().wait(self._bounded(gen), *args, **options)
 
     # --- private
 
     def _bounded(self, asked: PQGen[T]) -> PQGen[T]:
-        """Pass on what `asked` waits for; psycopg wakes it up several times a second, with 0 while nothing came."""
+        """Run `asked` with the limit; psycopg resumes it several times a second, with 0 while no data has arrived."""
         heard_s = time.monotonic()
         ready: Any = None
         while True:

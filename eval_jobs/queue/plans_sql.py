@@ -1,6 +1,6 @@
 """The queue's table.
 
-Times are stored as UTC text of fixed width: readable by a person, and ordered as the times are.
+Times are stored as UTC text of fixed width, which is readable and sorts in the order of the times.
 """
 
 from datetime import UTC, datetime
@@ -31,13 +31,13 @@ class UtcText(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> str | None:  # noqa: ARG002 - SQLAlchemy's
-        """Write the time in UTC."""
+        """Return the time as UTC text."""
         if value is None:
             return None
         return value.astimezone(UTC).isoformat(timespec="microseconds")
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
-        """Read it back."""
+        """Return the time from its text."""
         if value is None:
             return None
         return datetime.fromisoformat(value)
@@ -53,29 +53,29 @@ PLANS = Table(
     Column("state", String(16), nullable=False),
     Column("plan", Text, nullable=False),
     Column("added_at", UtcText, nullable=False),
-    # Among the plans of the run; the lowest is next (`rules.place_of`).
+    # Order among the plans of the run; the lowest is next (`rules.place_of`).
     Column("place", BigInteger, nullable=False),
     Column("may_skip", Boolean, nullable=False),
     Column("attempt", Integer, nullable=False),
     Column("lost", Integer, nullable=False),
     Column("worker", Text, nullable=False),
-    # Stays when the plan waits again: which run had the last claim?
+    # Kept when the plan waits again: it shows which run had the last claim.
     Column("claimed_at", UtcText),
     Column("lease_until", UtcText),
-    # Why it waits, for people.
+    # Why it waits, for display.
     Column("note", Text, nullable=False),
     # While it runs: `codec.progress_to_json`.
     Column("progress", Text, nullable=False),
-    # Samples: the most that any claim has told, and how many those were when a worker was lost last.
+    # Answered samples: the maximum that any claim has reported, and its value when a worker was last lost.
     Column("answered", Integer, nullable=False),
     Column("answered_at_loss", Integer, nullable=False),
-    # Crashes in a row, `FIELD` between the fields of one and `ENTRY` after each; and lost workers in a row.
+    # Consecutive crashes, with `FIELD` between the fields and `ENTRY` after each; number of consecutive lost workers.
     Column("crashes", Text, nullable=False),
     Column("stalled", Integer, nullable=False),
     Column("revived", Integer, nullable=False),
     Column("finished_at", UtcText),
     Column("record", LargeBinary),
-    # Whether a benchmark failed; NULL until there is a record. The record itself leaves when it is acknowledged.
+    # Whether a benchmark failed; NULL until there is a record. The record itself is deleted when it is acknowledged.
     Column("failed", Boolean),
     Column("poisoned", Boolean, nullable=False),
     Index("eval_plans_in_turn", "state", "run_id", "place", "id"),
@@ -86,7 +86,7 @@ ENTRY = "\x1e"
 
 
 def crashes_of(text: str) -> tuple[Crash, ...]:
-    """Read the column `crashes`."""
+    """Parse the column `crashes`."""
     found = (entry.split(FIELD) for entry in text.split(ENTRY) if entry)
     return tuple(
         Crash(worker=worker, progress=progress_from_json(progress), claimed_at=datetime.fromisoformat(at))

@@ -1,7 +1,7 @@
 """The queue in one SQL table, for any number of workers: SQLite on one machine, PostgreSQL across machines.
 
-Every change is one UPDATE whose WHERE clause repeats what must still be true, so two processes can never both win.
-No statement looks at more rows than it changes or returns, but for `revive`, which is asked once at a start.
+Every change is one UPDATE whose WHERE clause repeats its preconditions, so that only one of two processes succeeds.
+No statement reads more rows than it changes, counts or returns, except `revive`, which runs once at a start.
 """
 
 from collections.abc import Collection, Sequence
@@ -59,16 +59,16 @@ __all__ = ["METADATA", "SqlQueue", "UtcText"]
 _WAITS = PLANS.c.state == PlanState.WAITING
 _RUNS = PLANS.c.state == PlanState.RUNNING
 _UNCLAIMED = {"state": PlanState.WAITING, "worker": "", "note": "", "progress": "", "lease_until": None}
-"""What every waiting plan has."""
+"""Column values of a plan that waits."""
 
 
 class SqlQueue:
     """`eval_jobs.ports.Queue` in the database behind `engine`; its tables are created or brought up to date."""
 
     def __init__(self, engine: Engine, *, run: str = "") -> None:
-        """Open the queue; with `run`, what a watcher asks of it concerns only that run and its sub-folders.
+        """Open the queue. With `run`, the methods for a watcher cover only that run and its sub-folders.
 
-        A worker claims plans of every run.
+        Workers claim plans of every run.
 
         Raises:
             SchemaTooNew: a newer program wrote the tables.
@@ -88,7 +88,7 @@ class SqlQueue:
         }
         what = {"id": plan.id, "run_id": plan.checkpoint.run_id, "step": plan.checkpoint.step, "added_at": now}
         with transaction(self._engine) as connection:
-            # The row that comes back is the proof; drivers do not count inserted rows alike.
+            # A returned row proves the insert; drivers count inserted rows differently.
             insert = insert_into(connection, PLANS).values({**_NEW, **turn, **what}).on_conflict_do_nothing()
             if connection.execute(insert.returning(PLANS.c.id)).first() is not None:
                 return True
@@ -109,7 +109,7 @@ class SqlQueue:
             return connection.execute(change).rowcount
 
     def skipped(self) -> tuple[EvalPlan, ...]:
-        """Return what was skipped and not noted yet; see `ports.Queue`."""
+        """Return skipped plans that are not left out yet; see `ports.Queue`."""
         query = (
             select(PLANS.c.plan)
             .where(PLANS.c.state == PlanState.SKIPPED, self._mine)
@@ -119,7 +119,7 @@ class SqlQueue:
             return tuple(plan_from_json(plan) for plan in connection.scalars(query))
 
     def leave_out(self, plan_id: str) -> None:
-        """Mark a skipped plan as noted; see `ports.Queue`."""
+        """Mark a skipped plan as recorded; see `ports.Queue`."""
         self._change(plan_id, PlanState.SKIPPED, state=PlanState.LEFT_OUT)
 
     def claim(
@@ -143,7 +143,7 @@ class SqlQueue:
             columns = (PLANS.c.plan, PLANS.c.attempt, PLANS.c.lost, PLANS.c.crashes, PLANS.c.stalled)
             take = update(PLANS).where(PLANS.c.id == _next_of(run_id), _WAITS).values(taken).returning(*columns)
             row = connection.execute(take).one_or_none()
-            if row is None:  # on PostgreSQL: another worker is just taking it
+            if row is None:  # on PostgreSQL: another worker is claiming it
                 return None
             plan = plan_from_json(row.plan)
         return Claim(
@@ -159,7 +159,7 @@ class SqlQueue:
     def extend(
         self, claim: Claim, *, lease_until: datetime, progress: Progress | None = None, answered: int = 0
     ) -> bool:
-        """Move the lease and say how far the plan is; see `ports.Queue`."""
+        """Extend the lease and store the progress; see `ports.Queue`."""
         most = case((PLANS.c.answered < answered, answered), else_=PLANS.c.answered)
         return self._change_held(
             claim.hold, lease_until=lease_until, progress=progress_to_json(progress), answered=most
@@ -179,21 +179,21 @@ class SqlQueue:
         return stored or self._is_done(claim.hold)
 
     def release(self, claim: Claim, *, counts: bool = True, note: str = "") -> None:
-        """Give a plan back; see `ports.Queue`."""
+        """Release a plan; see `ports.Queue`."""
         attempt = claim.attempt if counts else claim.attempt - 1
         self._change_held(claim.hold, attempt=attempt, **_UNCLAIMED | {"note": shown_line(note)})
 
     def holds(self) -> tuple[Hold, ...]:
-        """Return who holds a plan; see `ports.Queue`."""
+        """Return all current holds; see `ports.Queue`."""
         query = select(PLANS.c.id, PLANS.c.worker, PLANS.c.attempt, PLANS.c.lease_until).where(_RUNS)
         with transaction(self._engine) as connection:
             rows = connection.execute(query).all()
-        # Sorted here: asked for the order of ids, SQLite walks through all plans to have them in it.
+        # Sorted here: with ORDER BY id, SQLite scans all plans.
         rows = sorted(rows, key=lambda row: row.id)
         return tuple(Hold(plan_id=r.id, worker=r.worker, attempt=r.attempt, lease_until=r.lease_until) for r in rows)
 
     def take_back(self, hold: Hold, end: HoldEnd) -> bool:
-        """Let a plan wait again whose worker is gone; see `ports.Queue`."""
+        """Requeue a plan whose worker is gone; see `ports.Queue`."""
         if end is HoldEnd.INTERRUPTED:
             return self._change_held(hold, attempt=hold.attempt - 1, **_UNCLAIMED)
         return self._change_held(hold, **_lost(crashed=end is HoldEnd.CRASHED))
@@ -204,14 +204,14 @@ class SqlQueue:
             return frozenset(connection.scalars(select(PLANS.c.id).where(PLANS.c.id.in_(plan_ids))))
 
     def done(self, plan_ids: Collection[str]) -> frozenset[str]:
-        """Return which plans need no answers any more; see `ports.Queue`."""
+        """Return which plans are done; see `ports.Queue`."""
         states = (PlanState.FINISHED, PlanState.ACKNOWLEDGED)
         query = select(PLANS.c.id).where(PLANS.c.id.in_(plan_ids), PLANS.c.state.in_(states), PLANS.c.failed.is_(False))
         with transaction(self._engine) as connection:
             return frozenset(connection.scalars(query))
 
     def finished(self) -> tuple[EvalRecord, ...]:
-        """Return what nobody has taken over yet; see `ports.Queue`."""
+        """Return records that are not acknowledged yet; see `ports.Queue`."""
         query = select(PLANS.c.record).where(PLANS.c.state == PlanState.FINISHED, self._mine)
         with transaction(self._engine) as connection:
             blobs = connection.scalars(query.order_by(PLANS.c.step, PLANS.c.id)).all()
@@ -219,11 +219,11 @@ class SqlQueue:
 
     def acknowledge(self, plan_id: str) -> None:
         """Mark a finished plan as taken over; see `ports.Queue`."""
-        # The record now lives in the history; keeping it here too would double the database.
+        # The record is now in the history; keeping it here too would double the size of the database.
         self._change(plan_id, PlanState.FINISHED, state=PlanState.ACKNOWLEDGED, record=None)
 
     def revive(self, *, given_up: Collection[str] = ()) -> int:
-        """Let failed plans wait again; see `ports.Queue`."""
+        """Requeue failed plans; see `ports.Queue`."""
         has_failed = and_(PLANS.c.state == PlanState.ACKNOWLEDGED, PLANS.c.failed.is_(True))
         allowed = or_(PLANS.c.poisoned.is_(False), PLANS.c.revived < MAX_REVIVALS)
         revived = case((PLANS.c.poisoned.is_(True), PLANS.c.revived + 1), else_=PLANS.c.revived)
@@ -236,7 +236,7 @@ class SqlQueue:
             return connection.execute(again.values(_UNCLAIMED | anew | {"failed": None, "finished_at": None})).rowcount
 
     def open_steps(self, run_id: str, *, sweeps: bool = True) -> frozenset[int]:
-        """Return the steps that are on their way; see `ports.Queue`."""
+        """Return the steps with open plans; see `ports.Queue`."""
         open_states = (PlanState.WAITING, PlanState.RUNNING, PlanState.FINISHED)
         query = select(PLANS.c.step).where(PLANS.c.state.in_(open_states), PLANS.c.run_id == run_id)
         if not sweeps:
@@ -245,7 +245,7 @@ class SqlQueue:
             return frozenset(connection.scalars(query))
 
     def state(self) -> QueueState:
-        """Return what is on its way now; see `ports.Queue`."""
+        """Return the open plans; see `ports.Queue`."""
         numbers = (
             select(PLANS.c.state, PLANS.c.run_id, func.count().label("plans"))
             .where(PLANS.c.state.in_(ON_ITS_WAY), self._mine)
@@ -275,19 +275,19 @@ class SqlQueue:
     # --- private
 
     def _change(self, plan_id: str, while_: PlanState, **values: object) -> None:
-        """Change the plan while it is in that state."""
+        """Change the plan if it is in the state `while_`."""
         change = update(PLANS).where(PLANS.c.id == plan_id, PLANS.c.state == while_).values(values)
         with transaction(self._engine) as connection:
             connection.execute(change)
 
     def _change_held(self, hold: Hold, **values: object) -> bool:
-        """Change the plan if it is still held under this very claim."""
+        """Change the plan if this claim still holds it; return whether it does."""
         change = update(PLANS).where(_RUNS, _is_of(hold)).values(values)
         with transaction(self._engine) as connection:
             return connection.execute(change).rowcount == 1
 
     def _is_done(self, hold: Hold) -> bool:
-        """Say whether this very claim has brought a record."""
+        """Return whether this claim has already stored a record."""
         done = PLANS.c.state.in_([PlanState.FINISHED, PlanState.ACKNOWLEDGED])
         with transaction(self._engine) as connection:
             return connection.scalar(select(PLANS.c.id).where(done, _is_of(hold))) is not None
@@ -304,9 +304,9 @@ _NEW = {
 
 
 def _next_run() -> Select[str]:
-    """Return the run that had no claim for the longest time, of those that have a plan to claim.
+    """Return a query for the run without a claim for the longest time, of those with a waiting plan.
 
-    Runs are few and plans are many: one look into the index finds the next run, whatever lies in between.
+    There are few runs and many plans: one index lookup finds the next run, however many plans lie in between.
     """
     runs = select(func.min(PLANS.c.run_id).label("run_id")).where(_WAITS).cte("runs", recursive=True)
     next_one = select(func.min(PLANS.c.run_id)).where(_WAITS, PLANS.c.run_id > runs.c.run_id).scalar_subquery()
@@ -321,7 +321,7 @@ _NEXT_RUN = _next_run()
 
 
 def _newest_note() -> ColumnElement[str]:
-    """Return a plan's note where no plan of its run was claimed later, else nothing: it may be true no longer."""
+    """Return a plan's note, or "" if a plan of its run was claimed later: the note may be outdated."""
     claims = PLANS.alias()
     last_claim = select(func.max(claims.c.claimed_at)).where(claims.c.run_id == PLANS.c.run_id).scalar_subquery()
     return case((PLANS.c.claimed_at == last_claim, PLANS.c.note), else_="")
@@ -331,13 +331,13 @@ _NEWEST_NOTE = _newest_note()
 
 
 def _next_of(run_id: str) -> ScalarSelect[str]:
-    """Return the plan of a run whose turn it is. As a scalar it is looked up once; an IN may be asked again."""
+    """Return the next plan of a run. A scalar subquery is evaluated once; an IN may be evaluated repeatedly."""
     waits = select(PLANS.c.id).where(_WAITS, PLANS.c.run_id == run_id)
     return waits.order_by(PLANS.c.place, PLANS.c.id).limit(1).with_for_update(skip_locked=True).scalar_subquery()
 
 
 def _end_leases(connection: Connection, now: datetime, lease_until: datetime) -> None:
-    """Let plans wait again whose lease has run out; shorten leases that no clock of today can have given."""
+    """Requeue plans with an expired lease; shorten leases that were granted before the clock was set back."""
     too_long = and_(_RUNS, PLANS.c.lease_until > now + timedelta(seconds=MAX_LEASE_S))
     connection.execute(_locked(select(PLANS.c.id).where(too_long), too_long, lease_until=lease_until))
     run_out = and_(_RUNS, PLANS.c.lease_until <= now)
@@ -345,16 +345,16 @@ def _end_leases(connection: Connection, now: datetime, lease_until: datetime) ->
 
 
 def _locked(chosen: Select[Any], still: ColumnElement[bool], **values: object) -> Any:  # noqa: ANN401 - Update is generic
-    """Return an update of the `chosen` plans, whose rows must `still` be so.
+    """Return an update of the `chosen` plans that `still` meet the condition.
 
-    PostgreSQL leaves out rows that another process is changing at this moment: two workers that ask at once get two
-    plans, and nobody waits for anybody. SQLite has one writer at a time and renders no lock.
+    PostgreSQL skips rows that another process is changing: two workers that claim at the same time get two plans, and
+    neither waits for the other. SQLite has one writer at a time and renders no lock.
     """
     return update(PLANS).where(PLANS.c.id.in_(chosen.with_for_update(skip_locked=True)), still).values(values)
 
 
 def _lost(*, crashed: bool) -> dict[str, object]:
-    """Return what becomes of a plan whose worker went away. SQL reads the old row everywhere."""
+    """Return the new column values of a plan that lost its worker. All expressions read the old row."""
     got_further = PLANS.c.answered > PLANS.c.answered_at_loss
     crashes: ColumnElement[str] = case((got_further, literal("")), else_=PLANS.c.crashes)
     if crashed:

@@ -1,4 +1,4 @@
-"""Carries out the scripts that bring tables from one version to the next, with alembic."""
+"""Runs the scripts that migrate tables from one version to the next, with alembic."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 
 def carry_out_missing(connection: Connection, *, folder: Path, version_table: str) -> None:
-    """Carry out the scripts in `folder`/versions that `version_table` does not name, inside the open transaction."""
+    """Run the scripts in `folder`/versions after the version in `version_table`, inside the open transaction."""
     scripts = ScriptDirectory(folder)
 
     def missing(carried_out: str | tuple[str, ...], _: MigrationContext) -> list[RevisionStep]:

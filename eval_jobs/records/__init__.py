@@ -1,1 +1,1 @@
-"""Records that flow through the system, by what they describe; `eval_jobs.types` gathers the common ones."""
+"""Records that flow through the system, by what they describe; `eval_jobs.types` re-exports the common ones."""

@@ -1,15 +1,15 @@
-"""What is known of results that others measured. A part of `types`."""
+"""Summaries of imported results. A part of `types`."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
 class Aggregate:
-    """All that is left of a benchmark whose samples were not kept."""
+    """Summary of a benchmark whose samples were not kept."""
 
     mean: float
-    """In the metric's own direction, from 0 to 1."""
+    """In the metric's own direction, 0 to 1."""
     stderr: float | None
-    """Standard error of the mean over its samples, or an upper bound of it; None: neither is known."""
+    """Standard error of the mean over its samples, or an upper bound. None: neither is known."""
     samples: int | None
-    """None: not known."""
+    """Number of samples. None: unknown."""

@@ -1,4 +1,4 @@
-"""What was timed: the load, the requests, and what came out. A part of `types`, which passes all of it on."""
+"""Latency measurements: the load, the requests and the results. A part of `types`, which re-exports all of it."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -8,7 +8,7 @@ from eval_jobs.records.bounds import Bounds
 
 @dataclass(frozen=True, kw_only=True)
 class RequestSettings:
-    """What a person may set of the requests of any load."""
+    """Settings of the requests of any load."""
 
     requests: Annotated[int, Bounds(gt=0)] = 32
     """Number of timed requests."""
@@ -24,7 +24,7 @@ class RequestSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class LoadSettings(RequestSettings):
-    """What a person may set of one load."""
+    """Settings of one load."""
 
     concurrency: Annotated[int, Bounds(gt=0)] = 4
     """Concurrent requests."""
@@ -34,19 +34,19 @@ class LoadSettings(RequestSettings):
 class ProbeLoad(LoadSettings):
     """Traffic of one latency measurement: distinct random prompts, fixed output length.
 
-    A closed loop: the next request is sent when an answer is complete. Or, with a rate, an open one: requests arrive at
-    random times, however many are still in flight; the concurrency means nothing then.
+    A closed loop: the next request is sent when a response is complete. With a rate, an open loop: requests arrive at
+    random times, independent of the number in flight, and the concurrency is ignored.
     """
 
     name: str = "default"
-    # What others measured and we imported keeps none of the bounds that settings have.
+    # Imported measurements may be outside the bounds of the settings.
     requests: int = 32
     concurrency: int = 4
     input_tokens: int = 64
     output_tokens: int = 32
     warmup_requests: int = 2
     request_rate: float | None = None
-    """Requests that are sent per second, on average; None: as the concurrency says."""
+    """Average number of requests sent per second. None: a closed loop with `concurrency`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,19 +62,19 @@ class Percentiles:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RequestTiming:
-    """Times of one completed request; dozens for every checkpoint of a run stay in memory."""
+    """Times of one completed request. Dozens for every checkpoint of a run stay in memory."""
 
     position: int
-    """Place in the order of sending, from 0; our own engine is sent the same prompt at one place in every block."""
+    """Position in the order of sending, from 0. An engine of the tracker gets the same prompts in every block."""
     ttft_ms: float
     tpot_ms: float | None
-    """None for an answer of one token or of unknown length."""
+    """None: a response of one token or of unknown length."""
     e2e_ms: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeResult:
-    """Latency under one load, defined as in `vllm bench serve`. Percentiles are None when nothing completed."""
+    """Latency under one load, defined as in `vllm bench serve`. Percentiles are None if no request completed."""
 
     load: ProbeLoad
     ttft_ms: Percentiles | None
@@ -111,9 +111,9 @@ ProbeOutcome = ProbeResult | ProbeFailure
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceProbe:
-    """Requests of a checkpoint and of a reference in pairs, from blocks candidate, reference, reference, candidate.
+    """Paired requests of a checkpoint and a reference, from blocks candidate, reference, reference, candidate.
 
-    `candidate[i]` and `reference[i]` are one pair: the same place of the first or of the second block of their side.
+    `candidate[i]` and `reference[i]` are one pair: the same position in the first or second block of their side.
     """
 
     load: ProbeLoad
@@ -123,9 +123,9 @@ class ReferenceProbe:
     candidate: tuple[RequestTiming, ...]
     reference: tuple[RequestTiming, ...]
     first_pairs: int
-    """How many of the pairs, from the front, are of the first blocks."""
+    """Number of leading pairs that come from the first blocks."""
     dropped: int
-    """Pairs left out because a request of either side failed."""
+    """Number of pairs left out because a request of either side failed."""
 
 
 ReferenceOutcome = ReferenceProbe | ProbeFailure

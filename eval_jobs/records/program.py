@@ -1,4 +1,4 @@
-"""What names an engine or an evaluator that is not built in. A part of `types`."""
+"""Identifies an engine or evaluator other than the built-in ones. A part of `types`."""
 
 from dataclasses import dataclass
 
@@ -7,29 +7,29 @@ from eval_jobs.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """An engine, an evaluator, a channel or a checkpoint source beside the built-in ones, as the settings name it."""
+    """An engine, evaluator, channel or checkpoint source other than the built-in ones, as named in the settings."""
 
     name: str
-    """Of its entry point."""
+    """Name of its entry point."""
     version: str = ""
-    """Package and version that it comes from, `acme-tools 1.2`: scores of another version are another series."""
+    """Package and version, such as `acme-tools 1.2`. Scores of another version form another series."""
     command: str = ""
-    """Path of the program where it is one. Part of no identity."""
+    """Path of the executable, if it is one. Not part of any identity."""
     options: tuple[tuple[str, str], ...] = ()
-    """Its own settings, ordered by name. A secret is not in them, only where it is: `token_env`, `token_file`."""
+    """Its own settings, ordered by name. They contain no secret, only its location: `token_env`, `token_file`."""
 
     def option(self, name: str, default: str = "") -> str:
-        """Return one of its settings."""
+        """Return the option `name`, or `default`."""
         return dict(self.options).get(name, default)
 
     def check_options(self, *known: str) -> None:
-        """Refuse a setting that nobody reads: one that is mistyped would go unnoticed.
+        """Reject unknown options: a misspelled one would go unnoticed.
 
         Raises:
-            ConfigError: one is not among the known ones.
+            ConfigError: an option is not in `known`.
         """
         if wrong := [name for name, _ in self.options if name not in known]:
             raise ConfigError(
                 f"unknown option `{wrong[0]}` of `{self.name}` (known: {', '.join(known) or 'none'})",
-                hint="correct its options",
+                hint="fix its options",
             )

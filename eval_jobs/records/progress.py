@@ -1,4 +1,4 @@
-"""How far a plan is, as fields; `progress_text` is the only place that makes words of it, and nothing parses them.
+"""Progress of a plan as fields. Only `progress_text` converts it to text, and the text is never parsed.
 
 Progress(stage=Stage.EVALUATING, benchmarks=("sums", "facts"), done=45, total=100)    # sums, facts 45/100
 Progress(stage=Stage.LOADING, note="starting the engine (3 s)")
@@ -13,7 +13,7 @@ PASSES = ("", "first pass: ", "second pass: ")
 
 
 class Stage(StrEnum):
-    """What a plan spends its time on, one after the other."""
+    """The stages of a plan, in order."""
 
     LOADING = "loading"
     EVALUATING = "evaluating"
@@ -24,29 +24,29 @@ class Unit(StrEnum):
     """What is counted."""
 
     SAMPLES = "samples"
-    """Answered ones, each counted once: the plan gets further by it."""
+    """Answered samples, each counted once. A higher count is progress of the plan."""
     REQUESTS = "requests"
-    """Some may have failed, or be asked again: shown only."""
+    """Requests, which may have failed or may be repeated: for display only."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """What is being done for a plan, and how much of it is done."""
+    """The current activity of a plan, and how much of it is done."""
 
     stage: Stage
     note: str = ""
-    """What is being done, for people."""
+    """The current activity, for display."""
     benchmarks: tuple[str, ...] = ()
-    """Those that are counted together."""
+    """The benchmarks that are counted together."""
     done: int | None = None
     total: int | None = None
     unit: Unit = Unit.SAMPLES
     pass_number: int = 0
-    """1 or 2 of a calibration, which asks everything twice; 0: it is asked once."""
+    """1 or 2 in a calibration, which evaluates everything twice. 0: a single pass."""
 
     @property
     def answered(self) -> int | None:
-        """Answered samples; None: this tells nothing about them."""
+        """Number of answered samples. None: this progress does not count them."""
         is_counted = self.stage is Stage.EVALUATING and self.unit is Unit.SAMPLES
         if is_counted:
             return self.done
@@ -69,5 +69,5 @@ def progress_text(progress: Progress | None) -> str:
 
 
 def shown_line(text: str) -> str:
-    """Return a text as it is kept and shown: short, and without control characters."""
+    """Return `text` as it is stored and shown: shortened, and without control characters."""
     return "".join(c if c.isprintable() else " " for c in text[:MAX_TEXT_CHARS])

@@ -9,7 +9,7 @@ from eval_jobs.records.program import Program
 
 
 class EngineKind(StrEnum):
-    """Who serves the checkpoint."""
+    """What serves the checkpoint."""
 
     VLLM = "vllm"
     SGLANG = "sglang"
@@ -34,21 +34,21 @@ class OnlyWhen:
 
 
 class SwapPolicy(StrEnum):
-    """Whether weights may be put into an engine that runs."""
+    """Whether weights may be loaded into a running engine."""
 
     AUTO = "auto"
-    """Where it is proven to give what a new start gives, to the bit."""
+    """If a swap is certified to give outputs bit-identical to those of a cold start."""
     NEVER = "never"
-    """Every checkpoint is a new start."""
+    """Every checkpoint is a cold start."""
 
 
 class Between(StrEnum):
-    """What happens to an engine when nothing waits to be served."""
+    """State of an engine while no checkpoint is pending."""
 
     STAY = "stay"
-    """It keeps its memory, and the next checkpoint is served at once."""
+    """It keeps its memory, and the next checkpoint is served immediately."""
     SLEEP = "sleep"
-    """On an accelerator it gives most of its memory back; on a CPU the same as `stay`."""
+    """On an accelerator, it releases most of its memory; on a CPU, the same as `stay`."""
     STOP = "stop"
 
 
@@ -98,12 +98,12 @@ class ServeSpec(ServeSettings):
 
     engine: EngineKind = EngineKind.VLLM
     program: Program | None = None
-    """plugin: which one."""
+    """plugin: the selected plugin."""
     only_when: OnlyWhen = OnlyWhen()
 
     @property
     def engine_name(self) -> str:
-        """Name of the engine, as the settings call it."""
+        """Name of the engine, as in the settings."""
         if self.program is None:
             return self.engine.value
         return self.program.name

@@ -1,20 +1,20 @@
-"""Where a plan belongs in a sweep. Frozen, like `types`, which names it."""
+"""The position of a plan in a sweep. Frozen, like `types`, which re-exports it."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepCell:
-    """One field of a sweep's matrix: what is asked, and how.
+    """One cell of a sweep's matrix: what is evaluated, and with which settings.
 
-    A plan that has one is nobody's checkpoint result: no verdict, series, curve or alert of a run ever holds it.
+    A plan with a cell is not a result of a run: it never enters a verdict, series, curve or alert of a run.
     """
 
     sweep: str
     """Name of the sweep."""
     target: str
-    """What is asked, in words: `tiny@600`, or the name of an endpoint."""
+    """What is evaluated: a run and step such as `tiny@600`, or the name of an endpoint."""
     variant: tuple[tuple[str, str], ...] = ()
-    """Name and value of every setting that the matrix varies, in its order; empty: the suite's own settings."""
+    """Name and value of every setting that the matrix varies, in its order. Empty: the suite's own settings."""
     turn: str = ""
-    """Which time of the sweep asks it; empty: asked once, whichever time comes first."""
+    """Due time (UTC, ISO 8601) of the sweep run. Empty: evaluated once, in the first sweep run."""

@@ -1,4 +1,4 @@
-"""An engine of another package, held to the port: whatever it raises is an error that names it."""
+"""An engine from another package. Any exception it raises becomes an error that names the package."""
 
 import logging
 from collections.abc import Iterator
@@ -15,20 +15,20 @@ log = logging.getLogger(__name__)
 
 
 class PluginEngine:
-    """`eval_jobs.ports.Engine` around one that another package brings."""
+    """`eval_jobs.ports.Engine` around an engine from another package."""
 
     def __init__(self, name: str, work_dir: Path, clock: Clock) -> None:
-        """Find and open it.
+        """Find and open the plugin.
 
         Raises:
-            ConfigError: it is not there, or cannot be opened.
+            ConfigError: the plugin is not installed, or cannot be opened.
         """
         self._found = find_plugin(ENGINES, name)
         self._engine: Engine = self._found.open(Engine, work_dir, clock)
 
     @contextmanager
     def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Note) -> Iterator[Endpoint]:
-        """Serve through it; see the port. What the caller raises inside comes out, whatever the engine makes of it."""
+        """Serve through the plugin; see the port. An exception raised inside the context always propagates."""
         if spec.program is not None:
             self._found.check_version(spec.program.version)
         with self._found.blamed(ServeError):
@@ -49,15 +49,15 @@ class PluginEngine:
             context.__exit__(None, None, None)
 
     def rest(self) -> None:
-        """Let it rest."""
+        """Call `rest` of the plugin; an error is only logged."""
         self._found.quietly(ServeError, self._engine.rest, None)
 
     def used_cpu_s(self) -> float | None:
-        """Return what it says."""
+        """Return the value from the plugin; None if it fails, with a logged warning."""
         return self._found.quietly(ServeError, self._used_cpu_s, None)
 
     def close(self) -> None:
-        """Close it."""
+        """Close the plugin; an error is only logged."""
         self._found.quietly(ServeError, self._engine.close, None)
 
     # --- private

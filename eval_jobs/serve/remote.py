@@ -1,8 +1,8 @@
-"""An OpenAI-compatible endpoint that somebody else runs. Nothing is started and nothing is stopped.
+"""An OpenAI-compatible endpoint that runs elsewhere. Nothing is started or stopped.
 
     spec = ServeSpec(engine=EngineKind.REMOTE, base_url="http://gpu1:8000/v1", model="run7-{step}")
 
-The name in /v1/models is all the proof there is, so a name with `{step}` is worth more than one without.
+The model name in /v1/models is the only check, so a name with `{step}` is a stronger check than one without.
 """
 
 import os
@@ -23,21 +23,21 @@ from eval_jobs.types import Checkpoint, Endpoint, EngineInfo, ServeSpec
 
 ANSWER_TIMEOUT_S = 20.0
 CONNECT_TIMEOUT_S = 5.0
-"""A server that is there takes a connection at once, however busy it is; a machine that is gone never does."""
+"""A running server accepts a connection immediately, even under load; a machine that is down never does."""
 RETRIES = 1
 LOOK_TIMEOUT_S = 5.0
-"""For who only wants to know at once."""
+"""Timeout of a single check without retries (`is_look`)."""
 
 
 class RemoteEngine:
-    """`eval_jobs.ports.Engine` on a URL."""
+    """`eval_jobs.ports.Engine` for the server at a URL."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
     @contextmanager
     def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Note) -> Iterator[Endpoint]:
-        """Check that the endpoint serves the checkpoint's model; leaving the context changes nothing there."""
+        """Check that the endpoint serves the checkpoint's model; leaving the context does not affect the server."""
         started_at = self._clock.now()
         url = checked_base_url(spec.base_url)
         progress(f"querying the models of {url}")
@@ -54,34 +54,34 @@ class RemoteEngine:
         )
 
     def rest(self) -> None:
-        """What others run, others let rest."""
+        """Do nothing: the server is not managed by the tracker."""
 
     def used_cpu_s(self) -> None:
-        """Return nothing: what it used is somebody else's to tell."""
+        """Return None: the CPU time of a remote server is unknown."""
 
     def close(self) -> None:
-        """Do nothing: nothing is ours."""
+        """Do nothing: no process was started."""
 
 
 def served_model(checkpoint: Checkpoint, spec: ServeSpec, *, is_look: bool = False) -> str:
-    """Ask the endpoint for its models, and return the name of the one that is meant.
+    """Query the models of the endpoint, and return the name of the requested one.
 
-    With `is_look` it is asked once and not waited for: one that is merely slow is taken to be away, too.
+    With `is_look`, there is one attempt with a short timeout: a slow server counts as unreachable, too.
 
     Raises:
-        ConfigError: the address or the key cannot be right.
-        EndpointUnreachable: nobody answers, or not properly.
-        WrongModel: it serves others.
+        ConfigError: the URL is invalid, or the API key is missing or rejected.
+        EndpointUnreachable: there is no response, or an HTTP error.
+        WrongModel: it serves other models, or is not an OpenAI-compatible endpoint.
     """
     url = checked_base_url(spec.base_url)
     timeout_s, retries = (LOOK_TIMEOUT_S, 0) if is_look else (ANSWER_TIMEOUT_S, RETRIES)
     timeout = openai.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
     key = _key(spec.api_key_env)
-    # A proxy from the environment knows nothing of a server on this machine.
+    # A proxy from the environment cannot reach a server on this machine.
     loopback = urlsplit(url).hostname in LOOPBACK
     with (
         openai.DefaultHttpxClient(trust_env=not loopback) as http_client,
-        # Here, not there: five seconds there would be taken for none that was asked for, and become ten minutes.
+        # Set here, not on the HTTP client: there, 5 s (the httpx default) counts as unset and becomes 10 minutes.
         openai.OpenAI(
             base_url=url, api_key=key, max_retries=retries, timeout=timeout, http_client=http_client
         ) as client,
@@ -91,10 +91,10 @@ def served_model(checkpoint: Checkpoint, spec: ServeSpec, *, is_look: bool = Fal
 
 
 def checked_base_url(base_url: str) -> str:
-    """Return `base_url` without a slash at its end. Pure.
+    """Return `base_url` without trailing slashes. Pure.
 
     Raises:
-        ConfigError: it is no http(s) URL, or it carries a secret.
+        ConfigError: it is not an http(s) URL, or it contains a user name, a password or a query.
     """
     parts = _split(base_url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
@@ -102,7 +102,7 @@ def checked_base_url(base_url: str) -> str:
             f"serve.base_url is not an http(s) URL: {base_url!r}", hint='write it as "http://host:8000/v1", with /v1'
         )
     if parts.username or parts.password or parts.query:
-        # The text itself stays out of the message: it would end up in logs.
+        # The message does not contain the URL: a secret in it would end up in logs.
         raise ConfigError(
             f"serve.base_url of {parts.hostname} contains a user name, a password or a query",
             hint="put the key into an environment variable and set serve.api_key_env to its name",
@@ -111,15 +111,15 @@ def checked_base_url(base_url: str) -> str:
 
 
 def model_name(template: str, checkpoint: Checkpoint) -> str:
-    """Return the model name to ask for, `{step}` and `{run}` replaced. Pure."""
+    """Return the model name to request, with `{step}` and `{run}` substituted. Pure."""
     return template.replace("{step}", str(checkpoint.step)).replace("{run}", checkpoint.run_id)
 
 
 def chosen_model(wanted: str, offered: tuple[str, ...], *, url: str) -> str:
-    """Return `wanted` when it is offered, for "" the only one that is. Pure.
+    """Return `wanted` if it is offered; for "", the only model that is offered. Pure.
 
     Raises:
-        WrongModel: it is not there, or there are several to choose from.
+        WrongModel: `wanted` is not offered, or it is "" and there is not exactly one model.
     """
     listed = ", ".join(offered) or "none"
     if wanted:
@@ -140,7 +140,7 @@ def chosen_model(wanted: str, offered: tuple[str, ...], *, url: str) -> str:
 def _split(base_url: str) -> SplitResult:
     try:
         parts = urlsplit(base_url)
-        _ = parts.port  # read, because a port that is no number only shows here
+        _ = parts.port  # parsed on access: an invalid port raises only here
     except ValueError as error:
         raise ConfigError(f"invalid serve.base_url: {error}", hint='write it as "http://host:8000/v1"') from error
     return parts
@@ -148,7 +148,7 @@ def _split(base_url: str) -> SplitResult:
 
 def _key(variable: str) -> str:
     if not variable:
-        return "none"  # the client insists on one; servers without keys ignore it
+        return "none"  # the client requires a key; servers without keys ignore it
     key = os.environ.get(variable, "")
     if not key:
         raise ConfigError(
@@ -167,7 +167,7 @@ def _offered_models(client: openai.OpenAI, url: str, key: str, variable: str) ->
         raise WrongModel(
             f"{url}/models is not an OpenAI-compatible endpoint", hint="check that serve.base_url ends in /v1"
         )
-    return tuple(masked(name, (key,)) for name in served_model_names(body))  # shown and stored where none of them fits
+    return tuple(masked(name, (key,)) for name in served_model_names(body))  # shown and stored if none of them matches
 
 
 def _mapped(error: openai.OpenAIError, url: str, variable: str) -> TrackerError:
@@ -180,9 +180,7 @@ def _mapped(error: openai.OpenAIError, url: str, variable: str) -> TrackerError:
     if isinstance(error, openai.NotFoundError):
         return WrongModel(f"{url}/models does not exist (HTTP 404)", hint="check that serve.base_url ends in /v1")
     if isinstance(error, openai.APIStatusError):
-        return EndpointUnreachable(
-            f"{url}/models returned HTTP {error.status_code}", hint="read the log of that server"
-        )
+        return EndpointUnreachable(f"{url}/models returned HTTP {error.status_code}", hint="see the log of that server")
     reason = error.__cause__ or error
     return EndpointUnreachable(
         f"no response from {url}: {reason}", hint="check that the server is running and reachable from this machine"

@@ -1,4 +1,4 @@
-"""The engine that a plan asks for, by `ServeSpec.engine`."""
+"""Selects the engine for a plan by `ServeSpec.engine`."""
 
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -10,7 +10,7 @@ from eval_jobs.types import Checkpoint, Endpoint, EngineKind, ServeSpec
 
 
 class EngineByKind:
-    """`eval_jobs.ports.Engine` that hands each checkpoint to the kind of engine its settings name."""
+    """`eval_jobs.ports.Engine` that delegates each checkpoint to the engine that its settings name."""
 
     def __init__(self, work_dir: Path, clock: Clock) -> None:
         self._clock = clock
@@ -21,7 +21,7 @@ class EngineByKind:
         }
 
     def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Note) -> AbstractContextManager[Endpoint]:
-        """Serve through the engine that `spec.engine` names; the others stop, because two may not fit in the memory."""
+        """Serve through the engine that `spec.engine` names; stop the others, because two may not fit in memory."""
         wanted = spec.engine if spec.program is None else spec.program.name
         for kind, engine in self._engines.items():
             if kind != wanted:
@@ -31,12 +31,12 @@ class EngineByKind:
         return self._engines[wanted].serving(checkpoint, spec, progress=progress)
 
     def rest(self) -> None:
-        """Let all of them rest."""
+        """Call `rest` of every engine."""
         for engine in self._engines.values():
             engine.rest()
 
     def used_cpu_s(self) -> float | None:
-        """Return what all of them used, None when none tells."""
+        """Return the CPU time of all engines in seconds, None if none reports it."""
         known = [used_s for engine in self._engines.values() if (used_s := engine.used_cpu_s()) is not None]
         if known:
             return sum(known)
@@ -51,7 +51,7 @@ class EngineByKind:
 
     def _opened(self, wanted: EngineKind | str) -> Engine:
         if wanted is EngineKind.REMOTE:
-            # Its client library takes a second and 25 MB, which workers with an engine of their own do without.
+            # Imported on demand: its client library takes 1 s and 25 MB, and workers with a local engine need neither.
             from eval_jobs.serve.remote import RemoteEngine
 
             return RemoteEngine(self._clock)

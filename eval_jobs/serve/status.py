@@ -1,4 +1,4 @@
-"""What the engines of a work folder do now, and which ways of loading weights are certified. Reads files only."""
+"""Status of the engines in a work folder, and which ways of loading weights are certified. Reads files only."""
 
 import json
 from dataclasses import dataclass
@@ -11,17 +11,17 @@ from eval_jobs.serve.resident.certificate import Proof, every_proof
 
 @dataclass(frozen=True, kw_only=True)
 class KeptEngine:
-    """One engine that runs on this machine."""
+    """An engine that runs on this machine."""
 
     name: str
     service: str
-    """`starting`, `serving`, `idle`, `asleep` or `leftover`, when its worker is gone."""
+    """`starting`, `serving`, `idle`, `asleep`, or `leftover` if its worker has exited."""
     engine: str
     """Name and version; empty while it starts."""
     port: int
     """0 while it starts."""
     checkpoints: tuple[str, ...]
-    """What it holds, `run step N`, the last one served at the end."""
+    """Loaded checkpoints as `run step N`, the most recently served one last."""
     load_method: str
     certificate: str
     worker_pid: int
@@ -30,7 +30,7 @@ class KeptEngine:
 
 @dataclass(frozen=True, kw_only=True)
 class KeptProof:
-    """One certificate or refusal and its file."""
+    """A certificate or refusal, and its file."""
 
     proof: Proof
     file: str
@@ -38,14 +38,14 @@ class KeptProof:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineStatus:
-    """All that there is to say about a work folder."""
+    """Engines and certificates of a work folder."""
 
     engines: tuple[KeptEngine, ...]
     proofs: tuple[KeptProof, ...]
 
 
 def engine_status(work_dir: Path) -> EngineStatus:
-    """Return it; engines of other machines that share the folder are not seen."""
+    """Return the status; engines on other machines that share the folder are not included."""
     engines = running_engines(work_dir / "engines") if proc.is_visible() else ()
     proofs = every_proof(work_dir / "certificates")
     return EngineStatus(
@@ -75,7 +75,7 @@ def _resident(engine: RunningEngine) -> KeptEngine:
 
 
 def _note(text: str) -> dict[str, object]:
-    """Return what the worker noted, {} before its first note."""
+    """Return the worker's last note, {} before the first one."""
     try:
         found = json.loads(text)
     except ValueError:

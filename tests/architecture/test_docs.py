@@ -100,6 +100,22 @@ def test_every_command_setting_and_error_code_is_documented_once() -> None:
             assert f"\n`{key}` (" in page
 
 
+def test_messages_name_pages_by_their_titles() -> None:
+    titles = {re.search(r"^# (.+)$", _text(page), re.MULTILINE)[1]: page for page in PAGES}
+    menu = re.findall(r"^ +- (.+): (.+\.md)$", _text(PROJECT / "mkdocs.yml"), re.MULTILINE)
+    assert {DOCS / page: title for title, page in menu if title != "Home"} == {
+        page: title for title, page in titles.items() if page != DOCS / "index.md"
+    }
+    named = []
+    for package in ("tracker", "eval_jobs", "dashboards"):
+        for file in (PROJECT / package).rglob("*.py"):
+            for _, text in texts_of(file):
+                assert "docs/" not in text, f"{file}: the installed program has no such folder"
+                named += re.findall(r'"([^"]+)" in the documentation', text)
+    assert named
+    assert set(named) <= titles.keys()
+
+
 def test_every_toml_example_is_a_valid_configuration() -> None:
     wrong = []
     for page in PROSE:

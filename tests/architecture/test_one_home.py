@@ -15,7 +15,7 @@ RULES = {
     "exponential waiting": (r"(?i)(_s|[0-9]\.[0-9]) \* \S+ ?\*\* ?(min|\(|[a-z])", {"eval_jobs/backoff.py"}),
     "documents with a version": (
         r"\[?\"schema_version\"",
-        {"eval_jobs/codec.py", "tracker/adapters/alerts/channels/webhook.py", "tracker/cli/options.py"},
+        {"eval_jobs/codec.py", "tracker/adapters/alerts/channels/webhook.py", "tracker/cli/json_output.py"},
     ),
     "how a server on this machine is asked": (r"http\.client\.HTTPConnection", {"eval_jobs/host/local_http.py"}),
     "what is called suspect": (r"(return|=) VerdictWord\.SUSPECT", {"tracker/domain/scores/suspicion.py"}),

@@ -67,11 +67,11 @@ def test_the_ends_come_first_and_every_question_is_asked_once(tmp_path: Path) ->
         assert script.order == [100, 500, 300, 200, 400]
         assert reported(tmp_path) == list(STEPS)
         assert max(script.asked.values()) == 1
-        assert re.search(r"backfill 5 checkpoints in .*out; first and last first", said)
+        assert re.search(r"backfill 5 checkpoints in .*out; bisection order", said)
         assert re.search(r"progress [1-4] of 5 done, about \S+ \S+ left", said)
         assert "5 of 5 done" in said
         again = tracker(tmp_path, "backfill", "--order", "bisect")
-        assert ", 5 already evaluated; first and last first" in again
+        assert ", 5 already evaluated; bisection order" in again
         assert script.asked.total() == 2 * ROWS * len(STEPS)
 
 

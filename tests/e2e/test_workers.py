@@ -178,7 +178,7 @@ def test_a_second_watcher_stands_by_and_takes_over_when_the_first_is_killed(
         site.until(lambda: f"process {first.pid} on" in site.said("second.out"), "the second one stands by")
         refused = site.start("refused.out", "watch", "--config", "other.toml", RUNS_PASSWORD=SECRET)
         assert refused.wait(PATIENCE_S) == 2
-        assert f"run sums ({tmp_path}/out) is already watched by process {first.pid}" in site.said("refused.out")
+        assert f"run sums ({tmp_path}/out) is already being watched: process {first.pid}" in site.said("refused.out")
         write_checkpoint(tmp_path / "out" / "checkpoint-100", seed=1)
         site.until(lambda: "found step 100" in site.said("first.out"), "the first one finds the checkpoint")
         assert "watching" not in site.said("second.out")

@@ -182,9 +182,9 @@ def test_a_silence_holds_alerts_back_until_it_is_ended(site: Site) -> None:
         (("facts", "--for", "0h", "--reason", "r"), "expected a duration from 1s to 365d"),
         (("facts", "--end"), "is not silenced"),
         (("checkpoint", "--for", "4h", "--reason", "r"), "checkpoint is both an alert kind and a benchmark"),
-        (("--for", "4h", "--reason", "r"), "missing NAME or --kind"),
+        (("--for", "4h", "--reason", "r"), "missing NAME"),
         (("facts", "--kind", "queue", "--for", "4h", "--reason", "r"), "queue alerts have no name"),
-        (("--kind", "latency", "--subset", "a", "--for", "4h", "--reason", "r"), "--subset requires a benchmark"),
+        (("--kind", "latency", "--subset", "a", "--for", "4h", "--reason", "r"), "--subset requires --kind benchmark"),
         (
             ("facts", "--for", "4h", "--reason", "r", "--run", "other"),
             "is not a run of this tracker.toml",

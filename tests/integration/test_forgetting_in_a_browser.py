@@ -55,9 +55,9 @@ def test_strips_numbers_and_lost_samples_are_shown(page: Page, report: Path, tmp
         page,
         "facts and sums, learned in phase skills",
         "facts: 62 of 80 samples lost, about 0.3 expected by chance",
-        "✓ Right at step 600",
-        "✗ Wrong at step 1000",
-        "wrong at 100 to 200, right at 300 to 700, wrong at 800 to 1000",
+        "✓ Correct at step 600",
+        "✗ Incorrect at step 1000",
+        "incorrect at 100 to 200, correct at 300 to 700, incorrect at 800 to 1000",
     )
     assert page.locator("#forgetting .heat-row:visible").count() == 3
     box = page.locator("#forgetting .strip").first.bounding_box()

@@ -111,7 +111,7 @@ def test_latencies_are_a_part_of_the_history_and_reach_mlflow_under_their_runs_n
     assert "imported 2 checkpoints with 2 results into theirs" in said
     assert "pending for MLflow" not in said
     assert [r["step"] for r in reports(home, "theirs")] == [1000, 2000]
-    assert "10 in, 3 out, 2 at a time" in Path(tracker(home, "report", "theirs").strip()).read_text()
+    assert "10 tokens in, 3 out, concurrency 2" in Path(tracker(home, "report", "theirs").strip()).read_text()
     with sqlite3.connect(home / ".tracker" / "mlflow.db") as store:
         of_run = "select name, step, value from metrics join runs using (run_uuid) where key = 'perf/ttft_ms_p50'"
         assert sorted(store.execute(of_run)) == [("theirs", 1000, 100.0), ("theirs", 2000, 200.0)]

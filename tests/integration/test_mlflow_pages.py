@@ -126,7 +126,7 @@ def test_the_runs_page_shows_the_verdicts_in_words(files: MlflowFiles, url: str)
 def test_the_note_of_a_run_leads_to_its_best_checkpoints(files: MlflowFiles, url: str, tmp_path: Path) -> None:
     run, checkpoint = files.runs(EXPERIMENT)[0].info.run_id, RUN.records[4].plan.checkpoint
     best = Champion(
-        alias="champion", checkpoint=checkpoint, plan_id="p", reason="3 benchmarks: best block steps 400-600"
+        alias="champion", checkpoint=checkpoint, plan_id="p", reason="3 benchmarks: best block steps 400 to 600"
     )
     MlflowStore(files.settings(uri=url)).send(ChampionBatch(checkpoint=checkpoint, champions=(best,)))
     with open_page(_page(files, url, f"runs/{run}"), local_storage=NO_ASSISTANT) as page:

@@ -59,7 +59,7 @@ def test_a_checkpoint_has_a_page_of_its_own_and_the_run_links_to_it(project: Pat
     assert run_tracker(project, "report", "tiny-forgetting@700", "--output", str(beside)).returncode == 0
     html = beside.read_text(encoding="utf-8")
     assert '<a href="tiny-forgetting.html">Report of the run</a>' in html
-    assert "✗ Wrong at step 700" in html  # texts of both checkpoints come from disk
+    assert "✗ Incorrect at step 700" in html  # texts of both checkpoints come from disk
     run_tracker(project, "report", "--output", str(run_page))
     assert f'<a href="{path.name}">700</a>' in run_page.read_text(encoding="utf-8")
 

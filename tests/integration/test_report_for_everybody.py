@@ -116,7 +116,7 @@ def test_the_checkpoint_page_tells_scores_changes_latency_and_cost(page: Page, f
         "tiny-forgetting, step 700",
         "Each benchmark compared with step 600 (previous checkpoint) and with the best earlier block",
         "facts vs. step 600",
-        "✗ Wrong at step 700",
+        "✗ Incorrect at step 700",
         "Measured at different times",
         "30.0 s",
     )

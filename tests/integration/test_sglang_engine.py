@@ -181,7 +181,7 @@ def test_a_mixture_after_the_certificate_is_noticed_where_the_checkpoint_was_ser
     bench.mode("mixes")
     info = bench.serve(2)
     assert info.load_method == "cold"
-    assert "outputs differ from when it was served before" in info.load_reason
+    assert "outputs differ from those of its previous load" in info.load_reason
 
 
 def test_weights_that_do_not_fit_are_never_sent(bench: Bench) -> None:

@@ -149,7 +149,7 @@ def test_what_is_served_again_and_again_is_compared_however_much_came_between(be
         bench.serve(bench.adapter(seed))
     bench.set_mode("scrambled")
     info = bench.serve(reference)
-    assert "outputs differ from when it was served before" in info.load_reason
+    assert "outputs differ from those of its previous load" in info.load_reason
 
 
 def test_an_adapter_that_the_running_engine_refuses_is_a_new_start(bench: Bench) -> None:

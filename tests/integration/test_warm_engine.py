@@ -110,7 +110,7 @@ def test_what_is_swapped_back_must_answer_as_before_or_the_certificate_is_worth_
     bench.set_mode("swap-changes-nothing")
     back = bench.serve(bench.full(2))
     assert back.load_method == "cold"
-    assert "outputs differ from when it was served before" in back.load_reason
+    assert "outputs differ from those of its previous load" in back.load_reason
     assert "differs from a cold start, now refused" in back.load_reason
     assert "refused" in bench.serve(bench.full(1)).load_reason
 
@@ -120,7 +120,7 @@ def test_weights_that_answer_as_those_before_prove_nothing(bench: Bench, work_di
     alike = ("--stand-in", "alike")
     infos = [bench.serve(bench.full(seed), args=alike) for seed in (1, 2, 3)]
     assert [info.load_method for info in infos] == ["cold", "cold", "cold"]
-    assert "not compared: the previous weights give the same answers" in infos[1].load_reason
+    assert "not compared: the previous weights give the same outputs" in infos[1].load_reason
     assert not list(work_dir.glob("certificates/*"))
 
 
@@ -308,7 +308,7 @@ def test_an_engine_whose_weights_changed_behind_our_back_is_replaced(bench: Benc
     bench.set_mode("scrambled")
     info = bench.serve(bench.full(2))
     assert info.load_method == "cold"
-    assert "outputs differ from when it was served before" in info.load_reason
+    assert "outputs differ from those of its previous load" in info.load_reason
 
 
 @pytest.mark.parametrize("mode", ["swap-fails", "swap-dies"])

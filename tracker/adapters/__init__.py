@@ -1,1 +1,1 @@
-"""One outside library a file, behind the ports."""
+"""Adapters behind the ports: each file wraps one external library."""

@@ -1,6 +1,6 @@
 """Reads training curves that the trainer left on disk: `tracker.ports.CurveReader`.
 
-trainer_state.json lies in the pin; logs in JSON lines lie beside the trainer's checkpoints and are only read.
+trainer_state.json is in the pin; logs in JSON lines are next to the trainer's checkpoints and are only read.
 """
 
 import json
@@ -17,12 +17,12 @@ from tracker.domain.tracking.curves import points_of
 log = logging.getLogger(__name__)
 
 MAX_LOG_BYTES = 256 << 20
-"""A longer file is no log of metrics."""
+"""A larger file is not a log of metrics."""
 _EVENT_FILES = (
     "*tfevents*",
     *(f"{name}/{deep}*tfevents*" for name in ("runs", "logs", "tensorboard") for deep in ("", "*/")),
 )
-"""Where trainers write what TensorBoard shows; not a look into every checkpoint, of which there may be thousands."""
+"""Where trainers write TensorBoard event files; thousands of checkpoint folders are not searched."""
 
 
 class TrainerCurves:
@@ -44,12 +44,12 @@ class TrainerCurves:
         return None
 
     def logged_at(self, checkpoint: Checkpoint) -> datetime | None:
-        """Return when the trainer last wrote a log beside the checkpoint; see `ports.CurveReader`."""
+        """Return when the trainer last wrote a log next to the checkpoint; see `ports.CurveReader`."""
         folder = Path(checkpoint.source_uri).parent
         try:
             written_s = [log.stat().st_mtime for log in _logs(folder)]
         except OSError:
-            return None  # a sign of life is welcome, and nothing depends on it
+            return None  # only a heartbeat, which is optional
         if written_s:
             return datetime.fromtimestamp(max(written_s), UTC)
         return None
@@ -88,7 +88,7 @@ def _logged_rows(folder: Path) -> Iterator[object]:
 
 
 def _logs(folder: Path) -> Iterator[Path]:
-    """Yield what trainers write at every few steps: JSON lines, and the event files of TensorBoard."""
+    """Yield the files that trainers write every few steps: JSON lines, and the event files of TensorBoard."""
     yield from (path for path in folder.glob("*.jsonl") if is_training_log(path.name))
     for place in _EVENT_FILES:
         yield from folder.glob(place)

@@ -1,4 +1,4 @@
-"""Memory that this process never takes, or has freed and gives back to the machine."""
+"""Reduces the memory that this process holds without using it."""
 
 import ctypes
 import gc
@@ -8,9 +8,9 @@ import pyarrow as pa
 
 
 def give_back() -> None:
-    """Give back what the C library keeps for later; it does so by itself only at the end of its heap.
+    """Return freed memory to the system; the C library itself returns only the end of its heap.
 
-    Ten megabytes of a watcher, after its first pass has made MLflow's tables. Another C library has no such call.
+    This frees ten megabytes after a watcher's first pass, which creates MLflow's tables. Only glibc has this call.
     """
     gc.collect()
     with suppress(OSError, AttributeError):
@@ -18,5 +18,5 @@ def give_back() -> None:
 
 
 def keep_no_pool() -> None:
-    """Let PyArrow take memory from the C library: a pool of its own keeps megabytes that are never used again."""
+    """Make PyArrow allocate from the C library: its own pool keeps megabytes that are never used again."""
     pa.set_memory_pool(pa.system_memory_pool())

@@ -1,10 +1,10 @@
-"""Everything that a gate's answer rests on in one zip file, so that another machine gives the same answer.
+"""All inputs of a gate's decision in one zip file, so that another machine makes the same decision.
 
     write_bundle(path, case, gate_of(case))
     bundle = read_bundle(path)
     gate_of(bundle.case), bundle.said
 
-It holds both records with their questions and answers, the policy, what was known of the run's noise, and the answer.
+It holds both records with their questions and answers, the policy, the known noise of the run, and the decision.
 """
 
 import json
@@ -30,22 +30,22 @@ from tracker.domain.regression.jitter import Jitter
 from tracker.domain.scores.series import SeriesKey
 
 MAX_BYTES = 2**30
-"""Of one entry, unpacked: a file that unpacks to more is not read."""
+"""Maximum size of one unpacked entry; a larger one is not read."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedDecision:
-    """What the gate said when the bundle was written."""
+    """The gate's decision when the bundle was written."""
 
     program: str
     """Version of the tracker."""
     words: Mapping[str, GateWord]
-    """Of each benchmark; `""`: of the gate."""
+    """Decision for each benchmark; key `""`: for the whole gate."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bundle:
-    """What is in a file."""
+    """The content of a bundle file."""
 
     case: GateCase
     said: RecordedDecision
@@ -58,12 +58,12 @@ _CALIBRATIONS = TypeAdapter(tuple[Calibration, ...])
 
 
 def recorded_decision_of(report: GateReport) -> Mapping[str, GateWord]:
-    """Return what `RecordedDecision` keeps of an answer."""
+    """Return the words that `RecordedDecision` keeps of a report."""
     return {"": report.word} | {check.benchmark: check.word for check in report.benchmarks}
 
 
 def write_bundle(path: Path, case: GateCase, report: GateReport) -> None:
-    """Write the file, whole or not at all; an older one of that name is replaced.
+    """Write the file atomically; an existing file is replaced.
 
     Raises:
         DiskFull, StoreError: it cannot be written.
@@ -95,8 +95,8 @@ def read_bundle(path: Path) -> Bundle:
     """Read what `write_bundle` wrote.
 
     Raises:
-        ConfigError: there is no such file, or it is none of ours.
-        StoreError: it is damaged, or of another version of the tracker.
+        ConfigError: the file does not exist or cannot be opened.
+        StoreError: it is damaged, not a bundle, or from an incompatible version of the tracker.
     """
     try:
         file = path.open("rb")
@@ -107,7 +107,7 @@ def read_bundle(path: Path) -> Bundle:
             from_document(_entry(bundle, "gate.json"), dict, what=f"the bundle {path}", hint="write the bundle again")
             said = _SAID.validate_json(_entry(bundle, "said.json"))
             return Bundle(case=_case(bundle, path, said), said=said)
-    # zipfile seeks before the beginning of a file that has lost it, which is an OSError
+    # OSError: zipfile seeks before the start of a file whose beginning is missing
     except (
         zipfile.BadZipFile,
         zlib.error,
@@ -127,7 +127,7 @@ def read_bundle(path: Path) -> Bundle:
 def _case(bundle: zipfile.ZipFile, path: Path, said: RecordedDecision) -> GateCase:
     noise: Any = json.loads(_entry(bundle, "noise.json"))
     jitters = dict(_JITTERS.validate_python(noise["jitters"]))
-    if not all(0 <= jitter.tau2 <= 1 and 0 <= jitter.variance <= 1 for jitter in jitters.values()):  # nor NaN
+    if not all(0 <= jitter.tau2 <= 1 and 0 <= jitter.variance <= 1 for jitter in jitters.values()):  # rejects NaN, too
         raise ValueError("jitter out of range")
     return GateCase(
         baseline=_record(bundle, "baseline.record"),
@@ -141,7 +141,7 @@ def _case(bundle: zipfile.ZipFile, path: Path, said: RecordedDecision) -> GateCa
 
 
 def _policy(text: bytes, path: Path, said: RecordedDecision) -> GatePolicy:
-    """Read the policy; what this program does not know must not be left out, for it may decide."""
+    """Read the policy. Fields that this version does not support are an error, because they may affect the decision."""
     policy = _POLICY.validate_json(text)
     unknown = next(_unknown(json.loads(text), _POLICY.dump_python(policy, mode="json"), ""), None)
     if unknown is not None:

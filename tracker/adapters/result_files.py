@@ -1,6 +1,6 @@
-"""Reads result files that other programs wrote, wherever they lie below the paths that a person names.
+"""Reads result files of other programs, anywhere below the paths that the user passes.
 
-found = read_results([Path("evals")], ImportRequest(step=None, metrics=()))
+found = read_results([Path("evals")], ImportRequest(step=None, metrics=()), progress=print)
 found.sheets, found.passed_over
 """
 
@@ -32,7 +32,7 @@ SUPPORTED_HINT = (
 
 @dataclass(frozen=True, kw_only=True)
 class ImportRequest:
-    """What a person says about the files."""
+    """The user's options for an import."""
 
     step: int | None = None
     metrics: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ def read_results(paths: Sequence[Path], asked: ImportRequest, *, progress: Calla
     """Read every result at or below `paths`.
 
     Raises:
-        BadData: a path is missing, a file that was named is not a result, or a result cannot be read.
+        BadData: a path is missing, a file in `paths` is not a result, or a result cannot be read.
     """
     reading = _Reading(asked=asked, progress=progress)
     for path in paths:
@@ -66,7 +66,7 @@ def read_results(paths: Sequence[Path], asked: ImportRequest, *, progress: Calla
 
 @dataclass(kw_only=True)
 class _Reading:
-    """One import: what was read so far."""
+    """State of one import."""
 
     asked: ImportRequest
     progress: Callable[[str], None]
@@ -74,10 +74,10 @@ class _Reading:
     passed_over: list[LeftOut] = field(default_factory=list)
     _seen: set[Path] = field(default_factory=set)
     _samples: dict[Path, dict[str | None, dict[str, Path]]] = field(default_factory=dict)
-    """Of each folder that was looked into: files with samples by the time of their evaluation and by task."""
+    """Folder -> its files with samples, by the time of their evaluation and by task."""
 
     def read(self, named: Path) -> None:
-        """Read a file or a folder that was named."""
+        """Read a file or a folder of `paths`."""
         if named.is_file():
             self._read_named(named)
             return
@@ -147,7 +147,7 @@ class _Reading:
 
 
 def _shown(path: Path) -> str:
-    """Return a path as short as a person would write it here."""
+    """Return a path relative to the current folder if it is below it."""
     here = Path.cwd()
     if path.is_relative_to(here):
         return str(path.relative_to(here))
@@ -159,7 +159,7 @@ def _files(folder: Path, suffix: str) -> Iterator[Path]:
 
 
 def _evaluations(named: Path) -> tuple[Path, ...]:
-    """Return the folders of EvalScope's evaluations at or below `named`, or the one that it is a part of."""
+    """Return the folders of EvalScope's evaluations at or below `named`."""
     return tuple(sorted({config.parent.parent for config in named.rglob(str(_CONFIG)) if config.is_file()}))
 
 
@@ -184,7 +184,7 @@ def _json_object(file: Path) -> dict[str, object]:
 
 
 def _parsed(text: str) -> Any:  # noqa: ANN401 - JSON of others
-    """Return what a JSON text holds; half of a surrogate pair, which nothing can store, becomes a question mark."""
+    """Return the value of a JSON text; a lone surrogate, which cannot be stored, becomes a question mark."""
     value = json.loads(text)
     if _HALF_PAIR.search(text) is None:
         return value
@@ -192,7 +192,7 @@ def _parsed(text: str) -> Any:  # noqa: ANN401 - JSON of others
 
 
 def _rows(file: Path) -> tuple[dict[str, object], ...]:
-    """Return the objects of a JSONL file; one that is broken would be a sample that is gone without a word."""
+    """Return the objects of a JSONL file; a broken line is an error, because skipping it would lose a sample."""
     rows = []
     try:
         lines = file.read_text(encoding="utf-8").split("\n")
@@ -254,7 +254,7 @@ def _rows_by_stem(files: Iterable[Path]) -> dict[str, tuple[dict[str, object], .
 
 
 def _of_one_model(folder: Path, kind: str, suffix: str) -> tuple[Path, ...]:
-    """Return the files of one kind; an evaluation of several models says nothing of one checkpoint."""
+    """Return the files of one kind; an evaluation of several models does not belong to one checkpoint."""
     files = tuple(sorted(_files(folder / kind, suffix))) if (folder / kind).is_dir() else ()
     models = sorted({file.parent.name for file in files})
     if len(models) > 1:

@@ -1,4 +1,4 @@
-"""Reads passwords from where the settings say that they are."""
+"""Reads secrets from the variables and files in the settings."""
 
 import os
 from collections.abc import Iterable
@@ -8,23 +8,23 @@ from eval_jobs.errors import ConfigError
 from eval_jobs.host.secrets import register_secret
 
 _TAKEN: dict[str, str] = {}
-"""What was taken out of the environment of this process, by variable."""
+"""Values removed from the environment of this process, by variable."""
 
 
 def take_out(variables: Iterable[str]) -> None:
-    """Take variables out of what child processes inherit; `read_secret` finds them all the same."""
+    """Remove variables from the environment that child processes inherit; `read_secret` still finds them."""
     for variable in variables:
         if value := os.environ.pop(variable, ""):
             _TAKEN[variable] = register_secret(value)
 
 
 def read_secret(*, variable: str, file: Path | None, setting: str) -> str:
-    """Return the secret in an environment variable or in the first line of a file; empty where neither is named.
+    """Return the secret in an environment variable or in the first line of a file; empty if neither is given.
 
-    It is never shown from now on, and taken out of what child processes inherit.
+    It is masked in all output from then on, and removed from the environment that child processes inherit.
 
     Raises:
-        ConfigError: the variable is not set, or the file cannot be read or is empty. `setting` is named in both.
+        ConfigError: the variable is not set, or the file cannot be read or is empty; the hint names `setting`.
     """
     if variable:
         take_out([variable])

@@ -1,1 +1,1 @@
-"""What asks a project from outside and is no command line: opening it, and naming what it has evaluated."""
+"""Access to a project for code outside the command line: opening it, and resolving references to checkpoints."""

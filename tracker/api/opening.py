@@ -9,11 +9,11 @@ from tracker.wiring.project import Project
 
 
 def open_project(config_path: Path, *, is_polling: bool = False, is_in_order: bool = False) -> Project:
-    """Read the configuration and return what it describes; processes of killed workers of ours are ended.
+    """Return the project of a configuration; end engines and evaluators whose worker was killed.
 
     Args:
         config_path: file of the configuration.
-        is_polling: watch by looking, as with `watch.polling`.
+        is_polling: poll instead of using file events, as with `watch.polling`.
         is_in_order: skip nothing, and evaluate the lowest step first.
 
     Raises:

@@ -1,8 +1,8 @@
-"""How people name evaluated checkpoints, and runs.
+"""References to evaluated checkpoints and runs.
 
 STEP, STEP:DIGEST, latest, best, best:BENCHMARK       of the run of tracker.toml
 RUN@STEP, RUN@latest, ...                             of another run
-models:/NAME@ALIAS, models:/NAME/VERSION              what MLflow's registry has
+models:/NAME@ALIAS, models:/NAME/VERSION              from MLflow's registry
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ MODELS = "models:/"
 BEST = "best"
 
 _OF_BENCHMARK = re.compile(r"(?:(?P<run>.+?)@)?best:(?P<benchmark>.+)")
-"""Tried first: the name of a benchmark may hold an `@`, as in `pass@1`."""
+"""Matched first: the name of a benchmark may contain an `@`, as in `pass@1`."""
 _PLACE = re.compile(r"(?:(?P<run>.+)@)?(?P<place>latest|best|\d+(?::[\w-]*)?)")
 _SHOWN = 20
-"""Steps that a hint lists."""
+"""Maximum steps listed in a hint."""
 HOW_TO_NAME = "use STEP, RUN@STEP, latest, best, best:BENCHMARK or models:/NAME@ALIAS"
 
 Outlines = Callable[[str], tuple[Report, ...]]
 
 
 def is_reference(name: str) -> bool:
-    """Return whether `name` can only be that of an evaluated checkpoint, and never a folder."""
+    """Return whether `name` can only be a reference to an evaluated checkpoint, and never a folder."""
     return any((name.startswith(MODELS), _OF_BENCHMARK.fullmatch(name), _PLACE.fullmatch(name)))
 
 
 def known_run(history: RecordStore, run: str) -> str:
-    """Return `run` when the history knows it.
+    """Return `run` if the history contains it.
 
     Raises:
         ConfigError: it does not.
@@ -50,19 +50,19 @@ def known_run(history: RecordStore, run: str) -> str:
 
 
 def named_checkpoint(project: Project, name: str) -> Report:
-    """Return the newest report of an evaluated checkpoint, perhaps without its evidence.
+    """Return the newest report of an evaluated checkpoint; it may lack evidence.
 
-    Of a step that was saved again with other weights the newest counts, unless the name goes on with a digest.
+    If a step was saved again with other weights, the newest weights are used, unless the name ends with a digest.
 
     Raises:
-        ConfigError: the name cannot be read, or nothing of that name was evaluated.
-        TrackingUnreachable: it is one of MLflow's registry, which does not answer.
+        ConfigError: the name is invalid, or no evaluated checkpoint has it.
+        TrackingUnreachable: the name is in MLflow's registry, which is unreachable.
     """
     return named_checkpoints(project, (name,))[0]
 
 
 def named_checkpoints(project: Project, names: Sequence[str]) -> tuple[Report, ...]:
-    """Return `named_checkpoint` of each name; what is known of a run is read once for all of them."""
+    """Return `named_checkpoint` of each name; the reports of a run are read only once."""
     outlines = cache(project.history.outlines)
     return tuple(
         _registered(project, name, outlines)
@@ -73,19 +73,19 @@ def named_checkpoints(project: Project, names: Sequence[str]) -> tuple[Report, .
 
 
 def known_checkpoint(history: RunHistory, name: str, default_run: str) -> Report:
-    """Return what `named_checkpoint` does of a name that needs no registry.
+    """Return `named_checkpoint` of a name that does not need MLflow's registry.
 
     Raises:
-        ConfigError: the name cannot be read, or nothing of that name was evaluated.
+        ConfigError: the name is invalid, or no evaluated checkpoint has it.
     """
     return _checkpoint(history, name, default_run, history.outlines)
 
 
 def choose_run(known: Sequence[str], named: str | None, *, own: str) -> str:
-    """Return the run that was named, else the project's own, else the only one.
+    """Return the named run, else the project's own, else the only one.
 
     Raises:
-        ConfigError: there is none, or several to choose from.
+        ConfigError: there is none, the named one is unknown, or there are several to choose from.
     """
     if not known:
         raise ConfigError("no evaluated checkpoints yet", hint="evaluate checkpoints with `tracker watch`")
@@ -132,7 +132,7 @@ def _steps_text(steps: Iterable[int]) -> str:
 
 
 def _best(history: RecordStore, run: str, benchmark: str | None, outlines: Outlines) -> Report:
-    from tracker.app.steps.best_of_run import best_of_run, newest_scores  # here: the statistics load for long
+    from tracker.app.steps.best_of_run import best_of_run, newest_scores  # here: the statistics are slow to import
 
     best = best_of_run(run, history, benchmark)
     if best is None:
@@ -154,7 +154,7 @@ def _registered(project: Project, name: str, outlines: Outlines) -> Report:
         hint = "use RUN@STEP, or set tracking.enabled = true"
         raise ConfigError(f"cannot look up {name}: tracking.enabled is false", hint=hint)
     found = project.mlflow.registered(name)
-    # The same weights may be in several runs, such as the model that all of them begin with.
+    # The same weights may be in several runs, such as the initial model of all of them.
     for run in sorted(project.history.runs(), key=lambda run: (run != found.run_id, run)):
         checkpoints = {record.plan.id: record.plan.checkpoint for record in project.history.records(run)}
         plans = {key for key, c in checkpoints.items() if (c.step, c.digest) == (found.step, found.digest)}

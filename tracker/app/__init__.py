@@ -1,1 +1,1 @@
-"""Use cases, one a file."""
+"""Use cases, one per file."""

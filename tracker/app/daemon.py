@@ -1,4 +1,4 @@
-"""`tracker watch`: the tick, again and again, until it is told to stop."""
+"""`tracker watch`: repeats the tick until watching ends."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ log = logging.getLogger(__name__)
 
 TICK_S = 1.0
 MAX_PASS_S = 5.0
-"""Most that one pass adds to the time without a new checkpoint: a pass may take long for other reasons."""
+"""Maximum that one pass adds to the time without a new checkpoint: a pass may be slow for other reasons."""
 LAST_PASSES = 60
-"""In the end, while a tracking store is away; what it has not taken by then is sent by the next start."""
+"""Passes at the end while a tracking store is unreachable; the next start sends what is left after them."""
 
 Show = Callable[[Tick, QueueState], None]
 """Called after every pass."""
@@ -31,22 +31,22 @@ Show = Callable[[Tick, QueueState], None]
 
 @dataclass(frozen=True, kw_only=True)
 class StopRule:
-    """When watching ends by itself."""
+    """Conditions under which watching ends on its own."""
 
     training_ended: Callable[[], bool]
-    """Whether no further checkpoint is to be expected."""
+    """Returns whether no further checkpoint is expected."""
     quiet_s: float
-    """How long no checkpoint may have come after that, so that the last one has settled."""
+    """Seconds without a new checkpoint that must follow, so that the last one has settled."""
 
 
 def watch(
     world: World, state: WatchState, *, clock: Clock, keep_workers: Callable[[], None], stop: StopRule, show: Show
 ) -> None:
-    """Watch until the training has ended and everything that it left is judged and published.
+    """Watch until the training has ended and all its checkpoints are evaluated and published.
 
-    `keep_workers` is called once a pass: it restarts workers that died and raises when they cannot live. A store
-    that refuses (a full disk, a database that is away) is said once and asked again: pinning must go on, or rotation
-    takes the checkpoints.
+    `keep_workers` is called once per pass: it restarts workers that died and raises if they cannot run. A store error
+    (full disk, unreachable database) is logged once and the store is retried: pinning must continue, or rotation
+    deletes the checkpoints.
     """
     stores, quiet = _Stores(), _QuietTime(stop.quiet_s)
     monitor = stall_monitor(world.keeping.run, world.dispatcher, world.curves, world.queue.holds)
@@ -58,19 +58,19 @@ def watch(
 
     has_begun = was_idle = False
     while True:
-        has_ended = stop.training_ended()  # asked before the look at the disk, which then sees what it left
+        has_ended = stop.training_ended()  # before the disk scan, which then sees everything that was saved
         started_at, is_quiet, is_idle, is_done = clock.now(), False, False, False
         with stores.asked():
-            has_begun = has_begun or _revive(world)  # before the first plans are added: they bring today's settings
+            has_begun = has_begun or _revive(world)  # before the first plans are added: they carry the current settings
             passed, queued = do_pass(started_at)
             monitor.look(passed, queued, started_at, is_training=not has_ended)
             is_quiet = has_ended and _has_no_news(passed, world.source)
             is_idle = not (queued.waiting or queued.running)
-            # What is handed in after a pass has looked for it is judged by the next one, and may ask for more.
+            # A result that arrives late in a pass is reviewed by the next pass, and may lead to more plans.
             is_done = was_idle and is_idle and not _asks_more(passed)
         was_idle = is_idle
         keep_workers()
-        # The trainer's folder is quiet while the last checkpoints are still being evaluated: both at once.
+        # Both conditions are needed: the trainer's folder is quiet while the last checkpoints are being evaluated.
         if quiet.is_over(started_at, clock.now(), is_quiet=is_quiet) and is_done:
             break
         world.source.wait(TICK_S)
@@ -92,7 +92,7 @@ def _has_no_news(passed: Tick, source: CheckpointSource) -> bool:
 def _send_what_is_left(
     source: CheckpointSource, stores: _Stores, do_pass: Callable[[], Tick], keep_workers: Callable[[], None]
 ) -> None:
-    """Do passes until nothing waits for the tracking store, or it has been away for too many of them."""
+    """Do passes until nothing waits for the tracking store, or `LAST_PASSES` passes could not send everything."""
     passes_left = LAST_PASSES
     while passes_left:
         with stores.asked():
@@ -103,18 +103,18 @@ def _send_what_is_left(
 
 
 class _Stores:
-    """Says once that a store refuses, and once that it works again."""
+    """Logs a store error once, and once that the store works again."""
 
     def __init__(self) -> None:
         self._error_code = ""
 
     @contextmanager
     def asked(self) -> Iterator[None]:
-        """Survive what a store refuses in this context."""
+        """Log a `StoreError` raised in this context instead of propagating it."""
         try:
             yield
         except StoreError as error:
-            # By its code: what a database says of one and the same fault differs from try to try.
+            # Compare codes: the message of a database for the same fault can differ between attempts.
             if error.code != self._error_code:
                 log.warning("%s; retrying", error)
             self._error_code = error.code
@@ -125,7 +125,7 @@ class _Stores:
 
 
 class _QuietTime:
-    """Adds up how long no checkpoint came. A clock that is set is no time that passes, nor is a pass that took long."""
+    """Adds up the time without a new checkpoint. Clock changes and slow passes do not count as quiet time."""
 
     def __init__(self, enough_s: float) -> None:
         self._enough_s = enough_s
@@ -133,7 +133,7 @@ class _QuietTime:
         self._quiet_s = 0.0
 
     def is_over(self, started_at: datetime, now: datetime, *, is_quiet: bool) -> bool:
-        """Say whether it was quiet for long enough, after a pass that began at `started_at`."""
+        """Return whether the quiet time is long enough, after a pass that began at `started_at`."""
         if not is_quiet:
             self._since, self._quiet_s = None, 0.0
             return False

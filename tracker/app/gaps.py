@@ -1,4 +1,4 @@
-"""Checkpoints that are not evaluated: what the source could not take, and what waited behind too many newer ones."""
+"""Checkpoints that are not evaluated: the source could not pin them, or too many newer ones were waiting."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -14,7 +14,7 @@ from tracker.domain.records.types import Gap
 
 
 def remember_gaps(world: World, state: WatchState) -> tuple[Gap, ...]:
-    """Remember what the source could not take, and tell people; return what is new."""
+    """Store the gaps that the source found, send alerts for them, and return the new ones."""
     found = [gap for gap in world.source.gaps() if gap not in state.notified]
     new: list[Gap] = []
     for run_id in sorted({gap.run_id for gap in found}):
@@ -24,9 +24,9 @@ def remember_gaps(world: World, state: WatchState) -> tuple[Gap, ...]:
 
 
 def skip_surplus(world: World, state: WatchState, now: datetime) -> tuple[Gap, ...]:
-    """Skip the oldest of too many waiting checkpoints, and remember each as a gap; return those that are new.
+    """Skip the oldest waiting checkpoints beyond the limit, store each as a gap, and return the new gaps.
 
-    Nobody is alerted: it is the order of the day while the trainer is faster than the workers.
+    No alert is sent: skipping is normal while the trainer is faster than the workers.
     """
     if world.order.backlog is Backlog.NEWEST:
         for run_id in state.first:
@@ -41,7 +41,7 @@ def skip_surplus(world: World, state: WatchState, now: datetime) -> tuple[Gap, .
 
 
 def gap_of_skipped(checkpoint: Checkpoint, order: QueueOrder, now: datetime) -> Gap:
-    """Return what is remembered of a checkpoint that was skipped. Pure."""
+    """Return the gap of a checkpoint that was skipped. Pure."""
     error = CheckpointSkipped(
         f"queued behind {count_text(order.max_waiting, 'newer checkpoint')}",
         hint=f'evaluate it with `tracker evaluate {checkpoint.uri}`, add workers, or set watch.backlog = "all"',
@@ -66,5 +66,5 @@ def _remember_of_run(world: World, run_id: str, found: Iterable[Gap]) -> Iterato
         if world.history.append_gap(gap):
             yield gap
         alert = alert_of_gap(gap)
-        if alert.fingerprint not in firing:  # not only for new gaps: a crash may have come before the alert
+        if alert.fingerprint not in firing:  # known gaps too: a crash may have prevented the alert
             world.dispatcher.dispatch([alert])

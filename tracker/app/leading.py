@@ -1,4 +1,4 @@
-"""Two watchers of one run: one leads, the other stands by and takes over.
+"""Several watchers of one run: one leads, the others wait and take over.
 
 stand_by(lead, "run", clock=clock, show=display.stands_by)       # returns as soon as this process leads
 watch(replace(world, source=LedSource(world.source, lead)), ...)   # raises LeadLost when another one leads
@@ -19,17 +19,17 @@ log = logging.getLogger(__name__)
 
 STAND_BY_S = 1.0
 GIVE_WAY_S = 5.0
-"""After the database was away: the one that led until then is let in first, because it knows what it saw meanwhile."""
+"""Seconds to wait after a database outage: the previous leader, which kept watching, takes the lead first."""
 
 
 class LeadLost(Exception):
-    """Another process leads by now."""
+    """Another process has taken the lead."""
 
 
 class LedSource:
-    """`tracker.ports.CheckpointSource` that tells its checkpoints only while this process leads.
+    """A `tracker.ports.CheckpointSource` that returns checkpoints only while this process leads.
 
-    It goes on pinning while the database cannot say who leads: rotation does not wait.
+    It continues pinning while the database is unreachable: rotation does not wait.
     """
 
     def __init__(self, source: CheckpointSource, lead: Lead) -> None:
@@ -42,7 +42,7 @@ class LedSource:
 
         Raises:
             LeadLost: another process leads.
-            StoreError: the database cannot say who leads; what was found is told later.
+            StoreError: the leader cannot be determined; what was found is returned by a later call.
         """
         self._found += self._source.ready(now)
         if not self._lead.take(now):
@@ -55,11 +55,11 @@ class LedSource:
         return self._source.gaps()
 
     def is_behind(self) -> bool:
-        """Return whether more may be there; see `ports.CheckpointSource`."""
+        """Return whether there may be more checkpoints; see `ports.CheckpointSource`."""
         return self._source.is_behind()
 
     def give_up(self, now: datetime) -> None:
-        """Make gaps of what is unfinished; see `ports.CheckpointSource`."""
+        """Turn unfinished checkpoints into gaps; see `ports.CheckpointSource`."""
         self._source.give_up(now)
 
     def wait(self, timeout_s: float) -> None:
@@ -78,18 +78,18 @@ class LedSource:
 def stand_by(lead: Lead, run: str, *, output_dir: str, clock: Clock, show: Callable[[Leader | None], None]) -> None:
     """Return as soon as this process leads `run`.
 
-    `show` is called at every look until then: with whoever leads, or with None where nobody can say it.
+    Until then `show` is called at every poll: with the leader, or with None if the leader is unknown.
 
     Raises:
         ConfigError: the run is watched for another output folder.
-        StoreError: the database refuses at the first question; later it is asked again.
+        StoreError: the first database request fails. If a later one finds it unreachable, it is retried.
     """
     before = lead.leader()
     has_asked, trouble = False, ""
     while True:
         try:
             if trouble:
-                lead.leader()  # it answers again
+                lead.leader()  # raises while the database is unreachable
                 trouble = ""
                 clock.sleep(GIVE_WAY_S)
             if lead.take(clock.now()):
@@ -98,7 +98,7 @@ def stand_by(lead: Lead, run: str, *, output_dir: str, clock: Clock, show: Calla
             if _is_at(leader, output_dir):
                 show(leader)
             elif has_asked and leader == before:
-                # Asked twice: one that has just taken the lead may not have put its name there yet.
+                # Only at the second poll: a process that has just taken the lead may not have stored its name yet.
                 raise _refusal(leader, run)
             before, has_asked = leader, True
         except StoreUnavailable as error:
@@ -128,7 +128,7 @@ def _is_at(leader: Leader | None, output_dir: str) -> bool:
 
 
 def _reported(error: StoreUnavailable, before: str) -> str:
-    """Say once what is wrong."""
+    """Log an error unless it equals `before`, and return its message."""
     if error.message != before:
         log.warning("%s; retrying", error)
     return error.message

@@ -1,4 +1,4 @@
-"""What is asked at a checkpoint: everything that is measured, or a part of each benchmark first."""
+"""Which plans a checkpoint gets: all measurements, or a part of each benchmark first."""
 
 from eval_jobs.identity import make_plan
 from eval_jobs.types import Checkpoint, EvalPlan
@@ -8,9 +8,9 @@ from tracker.domain.records.types import Pinned, Policy
 
 
 def plans_for(checkpoint: Checkpoint, measurement: MeasurementPlan, *, first: Checkpoint) -> tuple[EvalPlan, ...]:
-    """Return what to measure at `checkpoint` of a run that began with `first`. Pure.
+    """Return the plans of `checkpoint`, in a run whose first checkpoint is `first`. Pure.
 
-    The first suite carries the latency loads and their reference; nothing is its own reference.
+    The first suite carries the latency loads and their reference. A checkpoint is never its own reference.
     """
     reference = first if measurement.reference == "first" else measurement.reference
     if reference is not None and reference.digest == checkpoint.digest:
@@ -23,7 +23,7 @@ def plans_for(checkpoint: Checkpoint, measurement: MeasurementPlan, *, first: Ch
 
 
 def first_plans(checkpoint: Checkpoint, world: World, state: WatchState, *, keep: bool) -> tuple[EvalPlan, ...]:
-    """Return what is asked at `checkpoint` before anything is known of it: everything, or a part of each benchmark."""
+    """Return the first plans of a new checkpoint: all samples, or a part of each benchmark."""
     run_id, screening = checkpoint.run_id, world.measurement.screening
     plans = plans_for(checkpoint, world.measurement, first=state.first[run_id])
     if screening is None:
@@ -34,5 +34,5 @@ def first_plans(checkpoint: Checkpoint, world: World, state: WatchState, *, keep
 
 
 def is_baseline(checkpoint: Checkpoint, policy: Policy) -> bool:
-    """Say whether the policy compares every checkpoint with this one."""
+    """Return whether the policy compares every checkpoint with this one."""
     return policy.pinned == Pinned(run_id=checkpoint.run_id, step=checkpoint.step)

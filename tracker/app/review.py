@@ -1,4 +1,4 @@
-"""A record becomes a verdict: it is remembered, judged against the run so far, published, and people are told."""
+"""Turns a record into verdicts: stores it, compares it with the run so far, publishes it and sends alerts."""
 
 import logging
 from collections.abc import Sequence
@@ -23,9 +23,9 @@ log = logging.getLogger(__name__)
 
 
 def review(world: World, record: EvalRecord, now: datetime) -> Report:
-    """Remember a record, judge it against the run so far, publish it and tell people.
+    """Store a record, compute its verdicts against the run so far, publish it and send alerts.
 
-    Where a part was asked and looks suspicious, the others are asked next, of this checkpoint before all others.
+    If a screened benchmark looks suspicious, its other samples are evaluated next, before all other checkpoints.
     """
     record = whole_record(record, world.history)
     run_id = record.plan.checkpoint.run_id
@@ -45,14 +45,14 @@ def review(world: World, record: EvalRecord, now: datetime) -> Report:
 
 
 def store_conclusion(report: Report, history: RunHistory) -> None:
-    """Store what was concluded of a record that is in the history."""
-    for incident in report.incidents:  # keyed by what opened it: a crash in between repeats it, harmlessly
+    """Store the report of a record that is in the history, and its incidents."""
+    for incident in report.incidents:  # keyed by what opened it: repeating this after a crash is harmless
         history.append_incident(incident)
     history.append_report(report)
 
 
 def update_aliases(world: World, record: EvalRecord, run_context: RunContext) -> None:
-    """Let the aliases of the run name its best checkpoints, as they are known now."""
+    """Publish the aliases of the run's best checkpoints, as currently known."""
     checkpoint = record.plan.checkpoint
     branches = branches_of(one.plan.checkpoint for one in (*run_context.records, record))
     scores = scores_of_newest(world.history.scores(checkpoint.run_id), branches)
@@ -60,7 +60,7 @@ def update_aliases(world: World, record: EvalRecord, run_context: RunContext) ->
 
 
 def ask_rest(world: World, record: EvalRecord, report: Report, run_context: RunContext, now: datetime) -> None:
-    """Ask what screens have left out where that would tell more; asked before: nothing happens."""
+    """Queue the samples that screens left out where a report needs them. Queued before: no-op."""
     if world.measurement.screening is None:
         return
     for rest in plans_of_rest(record, report, run_context.records, world.keeping.pins.given_up()):
@@ -68,13 +68,13 @@ def ask_rest(world: World, record: EvalRecord, report: Report, run_context: RunC
 
 
 def rejudge(world: World, later: Sequence[EvalRecord], run_context: RunContext, now: datetime) -> None:
-    """Judge checkpoints again whose past has grown; a loss that the newest one shows now is told."""
+    """Recompute the verdicts of checkpoints whose past has grown; send an alert for a loss the newest now shows."""
     run_id = later[0].plan.checkpoint.run_id
     scores = world.history.scores(run_id)
     for record in later:
         before = world.history.report(record.plan.id)
         if before is None:
-            continue  # its own review comes
+            continue  # its own review is still to come
         report = rejudged(before, judge(record, scores, run_context, world.policy, now=now))
         for incident in report.incidents:
             world.history.append_incident(incident)
@@ -84,12 +84,12 @@ def rejudge(world: World, later: Sequence[EvalRecord], run_context: RunContext, 
             world.tracking.publish(
                 with_cost_so_far(full, run_context.records), report, left_behind(record, run_context)
             )
-        world.history.append_report(report)  # after MLflow: a crash in between must leave the words different
+        world.history.append_report(report)  # after MLflow: after a crash in between, the verdicts must still differ
         world.dispatcher.dispatch(loss_alerts(report, world.history.open_alerts(run_id)))
 
 
 def recall(history: RunHistory, run_id: str, policy: Policy) -> RunContext:
-    """Return what is known of a run beside its scores."""
+    """Return what is known of a run in addition to its scores."""
     return RunContext(
         incidents=history.incidents(run_id),
         acceptances=history.acceptances(run_id),
@@ -100,7 +100,7 @@ def recall(history: RunHistory, run_id: str, policy: Policy) -> RunContext:
 
 
 def warn_of_baseline(record: EvalRecord, run_context: RunContext, policy: Policy) -> None:
-    """Say which results have no counterpart at the pinned checkpoint, so that nobody relies on a comparison."""
+    """Warn which results have no comparable result at the baseline checkpoint, and so are not compared with it."""
     pinned = policy.pinned
     if pinned is None or run_context.pinned is None:
         return

@@ -1,4 +1,4 @@
-"""What a watcher has seen of each run: how it saves, for how long nothing came, and whether its trainer still logs."""
+"""What a watcher has seen of each run: its save intervals, its silence, and whether its trainer still logs."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
@@ -18,22 +18,22 @@ class SeenRun:
     rhythm: Rhythm
     newest: Checkpoint | None = None
     end_step: int | None = None
-    """At which step the training ends, by the word of its newest checkpoint; None: no word."""
+    """Step at which the training ends, according to its newest checkpoint; None: unknown."""
     quiet_s: float = 0.0
-    """Since a checkpoint of the run was heard of."""
+    """Seconds since a checkpoint of the run was reported."""
     is_listening: bool = False
-    """Whether it has been quiet for so long that the trainer's logs are looked at."""
+    """Whether it has been quiet for so long that the trainer's logs are checked."""
     logged_at: datetime | None = None
-    """When the trainer last wrote one."""
+    """When the trainer last wrote a log; None: never, or not checked yet."""
     silent_s: float = 0.0
-    """Since it was seen to write one."""
+    """Seconds since it was seen to write a log."""
     is_old: bool = False
-    """It had been silent for too long when its newest checkpoint was found: nobody knows who trains it."""
+    """Its newest checkpoint was older than the limit when it was found: the run may not be in training any more."""
 
     def add_sign(self, at: datetime, step: int) -> None:
-        """Take in that the trainer wrote a checkpoint."""
+        """Record that the trainer wrote the checkpoint of `step` at the time `at`."""
         before = self.rhythm
-        # A training that goes on after a long time is a new one: the time in between is no interval of it.
+        # Training that resumes after a long time counts as new: the pause is not one of its intervals.
         known = () if self.is_old and at > before.times[-1] else before.times
         times = tuple(sorted({*known, at}))[-KEPT - 1 :]
         self.rhythm = replace(before, step=step, times=times, stride=max(0, step - before.step))
@@ -41,19 +41,19 @@ class SeenRun:
 
 @dataclass(kw_only=True)
 class SilentRuns:
-    """Finds the runs whose next checkpoint should have come long ago."""
+    """Finds the runs whose next checkpoint is overdue."""
 
     curves: CurveReader
     factor: float
-    """How many of its usual intervals a run may take."""
+    """Usual intervals that may pass without a checkpoint."""
     seen: dict[str, SeenRun] = field(default_factory=dict)
 
     def has_saved_since(self, run_id: str, at: datetime) -> bool:
-        """Say whether a checkpoint of the run was written later."""
+        """Return whether a checkpoint of the run was written after `at`."""
         return run_id in self.seen and self.seen[run_id].rhythm.times[-1] > at
 
     def hear(self, passed: Tick, gone_s: float, now: datetime) -> None:
-        """Take in what one pass found; `gone_s`: since the pass before."""
+        """Record what one pass found, `gone_s` after the previous pass."""
         heard = self._add_signs(passed)
         for run_id, run in self.seen.items():
             run.quiet_s += gone_s
@@ -64,7 +64,7 @@ class SilentRuns:
             self._listen(run, gone_s)
 
     def overdue(self, now: datetime) -> Iterator[Alert]:
-        """Yield an alert of every run that owes a checkpoint for too long."""
+        """Yield an alert for every run whose next checkpoint is overdue."""
         late: dict[str, Alert] = {}
         for run_id, run in self.seen.items():
             alert = overdue(run.rhythm, self.factor, quiet_s=run.quiet_s, silent_s=run.silent_s, now=now)
@@ -77,7 +77,7 @@ class SilentRuns:
     # --- private
 
     def _add_signs(self, passed: Tick) -> frozenset[str]:
-        """Take in what the trainers wrote, and return the names of the runs that were heard of."""
+        """Record what the trainers wrote, and return the ids of the runs with news."""
         signs = [(c.ready_at, c.run_id, c.step) for c in passed.checkpoints]
         signs += [(gap.seen_at, gap.run_id, gap.step) for gap in passed.gaps]
         for at, run_id, step in sorted(signs):
@@ -89,7 +89,7 @@ class SilentRuns:
         return frozenset(run_id for _, run_id, _ in signs)
 
     def _listen(self, run: SeenRun, gone_s: float) -> None:
-        """Notice that a trainer logs while no checkpoint comes. Its clock may be another one: only a change counts."""
+        """Track whether a trainer logs while no checkpoint arrives. Its clock may differ, so only a change counts."""
         limit_s = run.rhythm.limit_s(self.factor)
         if limit_s is None or run.quiet_s <= limit_s / 2 or run.newest is None:
             run.is_listening, run.silent_s = False, run.quiet_s
@@ -100,10 +100,10 @@ class SilentRuns:
         run.is_listening, run.logged_at = True, at
 
     def _is_awaited(self, run: SeenRun, late: Collection[str]) -> bool:
-        """Say whether a run that is late still owes a checkpoint."""
+        """Return whether a late run is still expected to write a checkpoint."""
         if run.end_step is not None:
             return run.rhythm.has_next_before(run.end_step)
-        # Without the trainer's word only the run that wrote last is waited for, and while no other one may yet write.
+        # If the end step is unknown, wait only for the run that wrote last, and only while no other run may yet write.
         for run_id, other in self.seen.items():
             if other.end_step is not None or other.is_old:
                 continue

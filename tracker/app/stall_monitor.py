@@ -1,7 +1,7 @@
-"""Looks out for what nobody reports, once a pass of the watcher: no checkpoint, and no evaluation, for too long.
+"""Detects stalls at every pass of the watcher: no checkpoint, or no evaluation, for too long.
 
-Time is added up from pass to pass, and a pass counts for a minute at most: a clock that is set, a machine that slept or
-a database that was away is no time in which somebody looked and saw nothing.
+Time is added up from pass to pass, and a pass counts for a minute at most: clock changes, a suspended machine and
+database outages are not time in which the watcher observed that nothing happened.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,30 +19,30 @@ from tracker.ports import CurveReader
 
 LONGEST_PASS_S = 60.0
 LATE_CLOCK = timedelta(minutes=10)
-"""A worker's clock may be so much behind: its hold is believed for as long after its end."""
+"""How much a worker's clock may be behind: its claim counts as active for this long after its lease."""
 
 
 @dataclass(kw_only=True)
 class StallMonitor:
-    """What one watcher has seen, and which of its alerts last."""
+    """What one watcher has seen, and which of its alerts are firing."""
 
     run: str
     dispatcher: AlertDispatcher
     runs: SilentRuns
     work: StuckWork
     holds: Callable[[], Iterable[Hold]]
-    """Who works on what, of all runs: a worker that evaluates for another run is not missing."""
+    """Returns the claims of all runs: a worker that evaluates for another run is active."""
     looked_at: datetime | None = None
     lasting: dict[str, Alert] = field(default_factory=dict)
-    """By fingerprint."""
+    """Firing alerts by fingerprint."""
     known: set[str] = field(default_factory=set)
-    """Runs whose lasting alerts were read: an earlier process may have raised them."""
+    """Runs whose firing alerts were read: an earlier process may have raised them."""
 
     def look(self, passed: Tick, state: QueueState, now: datetime, *, is_training: bool) -> None:
-        """Take in what one pass found, and notify people of what lasts too long or is over.
+        """Record what one pass found, and send alerts for stalls that begin or end.
 
         Raises:
-            StoreError: nobody can be notified; the next pass tries again.
+            StoreError: alerts cannot be read or stored; the next pass tries again.
         """
         gone_s = self._gone_s(now)
         self.runs.hear(passed, gone_s, now)
@@ -50,7 +50,7 @@ class StallMonitor:
         has_progress = self.work.look(passed, state, gone_s, is_worked_on=self._is_worked_on(state, now))
         found: list[Alert] = []
         if is_training:
-            # Whoever reported it may have been another process, which had watched for longer.
+            # Another process, which had watched for longer, may have raised it.
             found += (a for a in self._of(AlertKind.OVERDUE) if not self.runs.has_saved_since(a.run_id, a.raised_at))
             found += self.runs.overdue(now)
         if self.dispatcher.patience.stuck_after_s:
@@ -61,7 +61,7 @@ class StallMonitor:
     # --- private
 
     def _gone_s(self, now: datetime) -> float:
-        """Return for how long somebody has looked since the last pass."""
+        """Return the watched time since the last pass, in seconds."""
         before, self.looked_at = self.looked_at or now, now
         return min(max(0.0, (now - before).total_seconds()), LONGEST_PASS_S)
 
@@ -69,8 +69,8 @@ class StallMonitor:
         if not (state.waiting or state.running):
             return True
         since = now - LATE_CLOCK
-        # A worker that gave a plan back to wait, and said why, is at work: it keeps to the settings.
-        # It looks every minute whether it may begin: a note that nobody renews is of one that is gone.
+        # A worker that returned a plan with a note is active: the settings make it wait.
+        # It checks every minute whether it may begin, so an old note is from a worker that is gone.
         for one in state.waiting:
             if one.note and one.noted_at is not None and one.noted_at > since:
                 return True
@@ -95,7 +95,7 @@ class StallMonitor:
                     self.lasting.setdefault(alert.fingerprint, alert)
             step = self.runs.seen[run_id].rhythm.step if run_id in self.runs.seen else 0
             ends = ends_of_unknown(run_id, step, now)
-            # Where nothing of it was reported, the end is no news, and nobody hears it.
+            # Without a reported begin, `publish` drops the end: no channel receives it.
             self.dispatcher.alerting.publish([end for end in ends if end.fingerprint not in self.lasting])
             self.known.add(run_id)
 
@@ -103,7 +103,7 @@ class StallMonitor:
 def stall_monitor(
     run: str, dispatcher: AlertDispatcher, curves: CurveReader, holds: Callable[[], Iterable[Hold]]
 ) -> StallMonitor:
-    """Return a monitor that has seen nothing yet, as patient as the settings say."""
+    """Return a monitor that has seen nothing yet, with the limits of the settings."""
     patience = dispatcher.patience
     runs = SilentRuns(curves=curves, factor=patience.overdue_factor)
     work = StuckWork(run=run, after_s=patience.stuck_after_s)

@@ -1,4 +1,4 @@
-"""What a watcher has seen of evaluations: which run and for how long, and for how long nobody was at work."""
+"""What a watcher has seen of evaluations: which are running and for how long, and how long no worker was active."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,35 +17,35 @@ SLOWER = 5.0
 
 @dataclass(kw_only=True)
 class SeenPlan:
-    """An evaluation, as far as it was seen."""
+    """A running evaluation, as seen by this watcher."""
 
     asked: str
-    """What is equal for those that ask the same, and so take as long."""
+    """Key that is equal for evaluations with the same work, which take similar time."""
     since: datetime
     seen_s: float = 0.0
 
 
 @dataclass(kw_only=True)
 class StuckWork:
-    """Finds evaluations that nobody works on, and those that take too long."""
+    """Finds pending evaluations without an active worker, and those that take too long."""
 
     run: str
     after_s: float
-    """For how long nobody need be at work."""
+    """Seconds without an active worker, or of one evaluation, before an alert is possible."""
     idle_s: float = 0.0
-    """How long evaluations were left with nobody at work."""
+    """Seconds in which evaluations were pending without an active worker."""
     plans: dict[str, SeenPlan] = field(default_factory=dict)
-    """What runs, or ran until it is reported."""
+    """Evaluations by plan id, from the claim until the report."""
     longest_s: dict[str, list[float]] = field(default_factory=dict)
-    """Of evaluations that were finished, by what they asked: the longest ones, `PLANS` at most."""
+    """Durations of finished evaluations by `SeenPlan.asked`: the longest ones, ascending, at most `PLANS`."""
 
     def look(self, passed: Tick, state: QueueState, gone_s: float, *, is_worked_on: bool) -> bool:
-        """Take in what one pass found; return whether an evaluation was finished, or none is left.
+        """Record what one pass found; return whether an evaluation was finished, or none is left.
 
-        `is_worked_on`: somebody holds a plan, or waits because the settings say so; `gone_s`: since the pass before.
+        `is_worked_on`: a worker holds a plan, or waits as the settings require; `gone_s`: since the previous pass.
         """
         for one in state.running:
-            # Of a sweep nobody knows how long one of its evaluations may take: loads are as long as they are written.
+            # The duration of a sweep's evaluation has no limit: its loads run as long as they are configured.
             if one.plan.sweep is None:
                 self._count(one, gone_s)
         for calibration in passed.calibrations:
@@ -57,7 +57,7 @@ class StuckWork:
         return has_progress
 
     def stuck(self, state: QueueState, now: datetime) -> Iterator[Alert]:
-        """Yield an alert of evaluations that nobody works on, and of each that takes too long."""
+        """Yield an alert if no worker is active, and one for each evaluation that takes too long."""
         if self.idle_s > self.after_s:
             yield idle_queue(state, self.run, self.idle_s, now)
         for one in state.running:
@@ -88,11 +88,11 @@ class StuckWork:
 
 
 def _asked(plan: EvalPlan) -> str:
-    """Return what is equal for plans that ask the same: a screen asks less than its rest, and less than the whole."""
+    """Return a key that is equal for plans with the same work: a screen has less than its rest or a full plan."""
     return f"{suite_fingerprint(plan.suite)} {plan.suite.part} {plan.calibration > 0} {bool(plan.loads)}"
 
 
 def _is_left(state: QueueState) -> bool:
-    """Return whether something of a run itself is to be evaluated; nobody is called for a sweep that waits."""
+    """Return whether evaluations of a run itself are left; waiting sweeps raise no alert."""
     runs = any(one.plan.sweep is None for one in state.running)
     return runs or any(not one.is_sweep for one in state.waiting)

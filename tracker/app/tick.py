@@ -1,7 +1,7 @@
-"""The main loop's one step: checkpoints become plans, records become verdicts and alerts. READ THIS FIRST.
+"""One step of the main loop: checkpoints become plans, records become verdicts and alerts. Start reading here.
 
 Data flows one way: checkpoint -> plan -> (a worker runs eval_jobs.run.run_plan) -> record -> report -> alert, or a
-plan for the samples that were left out at first.
+plan for the samples that screening left out.
 """
 
 from datetime import datetime
@@ -17,7 +17,7 @@ from tracker.domain.records.types import Report
 
 
 def tick(world: World, state: WatchState, now: datetime) -> Tick:
-    """Do one pass. Safe to kill at any line and run again."""
+    """Do one pass. It may be killed at any line and run again."""
     checkpoints = world.source.ready(now)
     state.found.extend(checkpoints)
     while state.found:
@@ -27,7 +27,7 @@ def tick(world: World, state: WatchState, now: datetime) -> Tick:
         for plan in first_plans(checkpoint, world, state, keep=keep):
             # plan.id is a content hash: adding twice is a no-op
             world.queue.add(plan, now=now, backlog=world.order.backlog, keep=keep)
-        world.wake_workers()  # at once: long curves take a while, and a tracking store may be waited for
+        world.wake_workers()  # before the curves: long ones and a slow tracking store take time
         world.tracking.publish_curves(checkpoint, world.curves.read(checkpoint))
         del state.found[0]
     skipped = skip_surplus(world, state, now)
@@ -52,7 +52,7 @@ def tick(world: World, state: WatchState, now: datetime) -> Tick:
 def review_finished(
     world: World, state: WatchState, now: datetime
 ) -> tuple[tuple[Report, ...], tuple[Calibration, ...], int]:
-    """Take over what workers have finished since; return what it showed, and how many were of sweeps."""
+    """Review what workers have finished; return reports, calibrations, and the number of sweep results."""
     reports: list[Report] = []
     calibrations: list[Calibration] = []
     swept = 0
@@ -63,14 +63,14 @@ def review_finished(
         policy=world.policy,
         dispatch=world.dispatcher.dispatch,
     )
-    for record in state.boundary.unbroken(world.queue.finished()):  # written by workers, wherever they run
+    for record in state.boundary.unbroken(world.queue.finished()):  # written by workers on any machine
         with state.boundary.around(record):
             if record.plan.calibration:
                 calibrations.append(calibrating.take_calibration(record, context))
             elif record.plan.sweep is None:
                 reports.append(review(world, record, now))
-                world.queue.acknowledge(record.plan.id)  # after review: a crash in between repeats it, harmlessly
-            elif world.sweeps is not None:  # nothing of it is judged, and nobody is alerted
+                world.queue.acknowledge(record.plan.id)  # after review: a crash in between repeats it harmlessly
+            elif world.sweeps is not None:  # sweeps have no verdicts and no alerts
                 sweeps.take_sweep_result(record, world.sweeps)
                 swept += 1
     if reports:

@@ -1,4 +1,4 @@
-"""What the use cases work with: settings, the world outside the pure core, and what a watcher has seen and found."""
+"""What the use cases work with: settings, the ports to the outside, and the state of a watcher."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,15 +20,15 @@ from tracker.ports import CheckpointSource, CurveReader, RunHistory, Tracking, W
 
 @dataclass(frozen=True, kw_only=True)
 class MeasurementPlan:
-    """What is measured at every checkpoint, and how it is served."""
+    """What is measured at every checkpoint, and how the checkpoint is served."""
 
     suites: tuple[Suite, ...]
     serve: ServeSpec
     loads: tuple[ProbeLoad, ...]
     reference: Checkpoint | Literal["first"] | None = None
-    """What latency is compared with; `first`: the first checkpoint of each run."""
+    """Checkpoint that latency is compared with; `first`: the first one of each run; None: no comparison."""
     screening: Screening | None = None
-    """None: every checkpoint is asked everything."""
+    """None: every checkpoint is evaluated on all samples."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class QueueOrder:
 
     backlog: Backlog = Backlog.NEWEST
     max_waiting: int = 20
-    """Checkpoints; beyond it the oldest are skipped, where the backlog allows it."""
+    """Checkpoints that may wait; beyond it the oldest are skipped, if the backlog allows it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +55,12 @@ class World:
     keeping: Keeping
     order: QueueOrder = QueueOrder()
     sweeps: SweepService | None = None
-    """None: whoever is here does not take care of sweeps; what they ask stays for a watcher."""
+    """None: this process does not handle sweeps; their results are left for a watcher."""
     wake_workers: Callable[[], None] = lambda: None
-    """Called when there may be something to do for those of this machine."""
+    """Called when there may be work for the workers of this machine."""
 
     def close(self) -> None:
-        """Release what is open; channels have a moment to take what is due."""
+        """Release open resources; the alert channels get a moment to send what is due."""
         self.source.close()
         self.tracking.close()
         self.dispatcher.alerting.close()
@@ -68,16 +68,16 @@ class World:
 
 @dataclass(kw_only=True)
 class WatchState:
-    """What this process has seen so far. The next start begins with an empty one, and comes to the same results."""
+    """What this process has seen so far. A restart begins with an empty state and reaches the same results."""
 
     found: list[Checkpoint] = field(default_factory=list)
-    """Not yet planned: kept over a pass that failed, because a source tells each checkpoint once."""
+    """Not yet planned: kept when a pass fails, because a source returns each checkpoint once."""
     first: dict[str, Checkpoint] = field(default_factory=dict)
-    """The first checkpoint of each run that was planned; a restarted source tells the lowest step first again."""
+    """First planned checkpoint of each run; a restarted source again returns the lowest step first."""
     schedules: dict[str, ScreeningSchedule] = field(default_factory=dict)
-    """How far each run is, where a part is asked first."""
+    """Screening schedule of each run; empty without screening."""
     notified: set[Gap] = field(default_factory=set)
-    """Gaps that are in the history and in the alerts: a source names its gaps at every pass."""
+    """Gaps that are stored and alerted: a source returns all its gaps at every pass."""
     boundary: ErrorBoundary = field(default_factory=ErrorBoundary)
 
 
@@ -92,9 +92,9 @@ class Tick:
     reports: tuple[Report, ...]
     calibrations: tuple[Calibration, ...] = ()
     turns: tuple[Turn, ...] = ()
-    """Turns of sweeps that began, ended or were skipped."""
+    """Sweep runs that began, ended or were skipped."""
     swept: int = 0
-    """Evaluations of sweeps that were taken over."""
+    """Number of sweep results that were stored."""
     unsent: int
     """Results that still wait for MLflow."""
     pending_alerts: int = 0
@@ -102,5 +102,5 @@ class Tick:
 
     @property
     def has_finished(self) -> bool:
-        """Whether it took over an evaluation."""
+        """Whether the pass processed a finished evaluation."""
         return bool(self.reports or self.calibrations or self.swept)

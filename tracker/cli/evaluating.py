@@ -1,4 +1,4 @@
-"""What commands that evaluate share: who carries it out, and how this process does."""
+"""Shared by commands that evaluate: evaluation in this process, and detection of a watcher."""
 
 from dataclasses import replace
 
@@ -17,22 +17,22 @@ from tracker.wiring.project import Project
 def evaluate_now(
     project: Project, checkpoint: str, console: Console, *, run_id: str | None = None
 ) -> tuple[tuple[EvalRecord, Report], ...]:
-    """Pin a checkpoint, carry out all that the project measures, and return it with its verdicts.
+    """Pin a checkpoint, evaluate it with everything that the project measures, and return records with reports.
 
     Args:
-        project: whose history takes it over.
+        project: stores the results in its history.
         checkpoint: a folder, or s3://bucket/prefix.
-        console: shows what is being done.
-        run_id: run that it is counted to; default: the one that it belongs to by its place.
+        console: shows the progress.
+        run_id: run that it is counted to; default: the run that its location belongs to.
 
     Raises:
         CheckpointError: it cannot be pinned.
-        StoreError: what came out cannot be kept.
+        StoreError: the results cannot be stored.
     """
     project.make_state_dir()
     world = project.world()
     pinned = pin_named(project.config, checkpoint, run_id)
-    if run_id is not None:  # one of our own pins is of another run
+    if run_id is not None:  # a pin of this project may belong to another run
         pinned = replace(pinned, run_id=run_id)
     tools = make_tools(project.config.run.work_dir)
     try:
@@ -45,7 +45,7 @@ def evaluate_now(
 
 
 def has_watcher(project: Project) -> bool:
-    """Say whether another process watches the run, and so keeps workers for it."""
+    """Return whether another process watches the run, and so keeps workers for it."""
     lead = project.lead()
     try:
         return not lead.take(SystemClock().now())

@@ -1,4 +1,4 @@
-"""Ctrl-C, a terminal that closes and `kill` end a command alike, so that servers and workers are stopped."""
+"""Ctrl-C, a closed terminal and `kill` end a command the same way, so that servers and workers are stopped."""
 
 import signal
 import threading
@@ -15,7 +15,7 @@ def install() -> None:
 
 
 def check() -> None:
-    """Raise KeyboardInterrupt when one was asked for: a library may have swallowed it where it was raised first."""
+    """Raise KeyboardInterrupt if a signal was received: a library may have swallowed the first KeyboardInterrupt."""
     if _asked.is_set():
         raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""The option `--json`, and the envelope of what it prints."""
+"""The option `--json`, and the envelope of its output."""
 
 import json
 import math
@@ -12,7 +12,7 @@ Answer = TypeVar("Answer")
 Parameters = ParamSpec("Parameters")
 
 JSON_SCHEMA_VERSION = 1
-"""Of what `--json` prints: it rises when a field is renamed, removed or changes its meaning, not when one is added."""
+"""Of the `--json` output: it rises when a field is renamed, removed or changes its meaning, not when one is added."""
 
 
 class JsonFlag(click.Option):
@@ -37,7 +37,7 @@ def print_json(result: object) -> None:
 def json_text(command: str, result: object) -> str:
     """Return the result of a command as a JSON document in ASCII: a file name may contain invalid UTF-8.
 
-    JSON has no infinite numbers: they are the texts "Infinity" and "-Infinity", and not-a-number is "NaN".
+    JSON has no infinite numbers: they become the strings "Infinity" and "-Infinity", and not-a-number becomes "NaN".
     """
     plain = _without_infinity(to_jsonable_python(result, inf_nan_mode="constants"))
     document = {"schema_version": JSON_SCHEMA_VERSION, "command": command, "result": plain}

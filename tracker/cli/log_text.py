@@ -1,4 +1,4 @@
-"""What is shown on a terminal: text of a model, a file name or a server is data, and no key is shown."""
+"""Text for a terminal: control characters from models, file names and servers are replaced, and secrets are masked."""
 
 import logging
 import os
@@ -11,28 +11,28 @@ from tracker.domain.records.display import clean, one_line
 
 
 class CleanFormatter(logging.Formatter):
-    """A formatter that shows control characters instead of obeying them, and no key."""
+    """A formatter that replaces control characters and masks secrets."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the whole line, with its traceback where there is one."""
+        """Return the whole record, with its traceback if it has one."""
         return printable(super().format(record))
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - as in the base class
-        """Return the line itself as one line: a text must not look like two."""
+        """Return the message on one line: one message must not look like two."""
         return one_line(super().formatMessage(record))
 
 
 def printable(text: str) -> str:
-    """Return `text` as it may be shown: without control characters, without the keys of this process."""
+    """Return `text` with control characters replaced and the secrets of this process masked."""
     return clean(masked(text, held_secrets(os.environ)))
 
 
 def show_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Write a traceback, as `sys.excepthook`: a foreign error may repeat what it was sent."""
+    """Write a traceback, as `sys.excepthook`; masked, because a third-party error may contain what it was sent."""
     sys.stderr.write(printable("".join(traceback.format_exception(kind, error, trace))))
 
 
 def log_with(handler: logging.Handler, pattern: str) -> None:
-    """Make `handler` the only one, with lines after `pattern`."""
+    """Make `handler` the only log handler, with the format `pattern`."""
     handler.setFormatter(CleanFormatter(pattern))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)

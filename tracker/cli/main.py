@@ -24,7 +24,7 @@ PLUGIN_GROUP = "tracker.commands"
 DISTRIBUTION = "checkpoint-tracker"
 
 _OBJECTS_UNTIL_COLLECTION = 50_000
-"""A command imports and reads much that stays: looking through it after every 700 objects is a fifth of its time."""
+"""Most objects of a command stay alive: a collection after every 700 objects takes a fifth of its time."""
 
 
 GROUPS = {
@@ -65,18 +65,18 @@ GROUPS = {
 
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 REPORT = "report"
-"""Ours too, but of the layer above: found by its entry point, as the commands of plugins are."""
+"""Built in, but part of the layer above: found by its entry point, like the commands of plugins."""
 
 
 def module_of(command: str) -> str:
-    """Return the module in which a command lives."""
+    """Return the module that defines a command."""
     if command == "import":
         return "tracker.cli.commands.import_results"
     return f"tracker.cli.commands.{command}"
 
 
 class _PipeBroken(Exception):
-    """Click and rich make exit code 1 of a broken pipe, which would say that something was lost."""
+    """A broken pipe. Click and rich turn it into exit code 1, which would mean a regression."""
 
     def __init__(self, cause: BrokenPipeError, *, is_output: bool) -> None:
         super().__init__(str(cause))
@@ -91,7 +91,7 @@ def _noticing_broken_pipes() -> Iterator[None]:
     except BrokenPipeError as error:
         raise _PipeBroken(error, is_output=_is_unread()) from error
     except SystemExit as error:
-        if isinstance(error.__context__, BrokenPipeError):  # rich has given up, and sends what is left nowhere
+        if isinstance(error.__context__, BrokenPipeError):  # rich has redirected the rest to the null device
             raise _PipeBroken(error.__context__, is_output=True) from error
         raise
 
@@ -100,12 +100,12 @@ class LazyGroup(click.Group):
     """A group whose commands are imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return all names, our own first."""
+        """Return all names, the built-in ones first."""
         del ctx
         return [*COMMANDS, *(point.name for point in _plugins())]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return one command, None when there is none of that name."""
+        """Import and return one command; None: there is none of that name."""
         del ctx
         if cmd_name in COMMANDS and cmd_name != REPORT:
             command: click.Command = importlib.import_module(module_of(cmd_name)).command
@@ -130,7 +130,7 @@ class LazyGroup(click.Group):
         parent: click.Context | None = None,
         **extra: Any,  # noqa: ANN401 - as click has it
     ) -> click.Context:
-        """Read the arguments; a help that nobody reads to its end is no failure."""
+        """Parse the arguments; help whose reader closes the pipe early is not an error."""
         with _noticing_broken_pipes():
             return super().make_context(info_name, args, parent, **extra)
 
@@ -199,40 +199,39 @@ def _show_error(error: TrackerError) -> None:
     if "--debug" in sys.argv:
         show_traceback(type(error), error, error.__traceback__)
         return
-    # An engine's last words, a server's answer or a file's name may be part of it: as in logs, a text that must not
-    # look like two.
+    # The message may contain engine output, a server's response or a file name. As in logs, it must stay on one line.
     click.echo(f"{click.style('error', fg='red')} {error.code}: {one_line(printable(error.message))}", err=True)
     click.echo(f"  {click.style('hint', bold=True)}: {one_line(printable(error.hint))}", err=True)
 
 
 def _replace_what_it_cannot_show(stream: TextIO) -> None:
-    """Let a terminal without Unicode show a question mark for an arrow, where Python would end with a traceback."""
+    """Print `?` for characters that the stream cannot encode, such as arrows, instead of raising an error."""
     if isinstance(stream, TextIOWrapper) and stream.encoding.lower() != "utf-8":
         stream.reconfigure(errors="replace")
 
 
 def _broken(error: Exception) -> int:
-    """Show what nobody foresaw and return its exit code."""
+    """Show an unexpected error and return its exit code."""
     show_traceback(type(error), error, error.__traceback__)
     return ExitCode.BROKEN
 
 
 def _unread() -> int:
-    """Return the exit code of a command whose reader has seen enough, which is no failure."""
+    """Return the exit code of a command whose reader closed the pipe, which is not a failure."""
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
-        os.dup2(nowhere.fileno(), 1)  # what is still to be written at the end
+        os.dup2(nowhere.fileno(), 1)  # for output that is still flushed at exit
     return ExitCode.UNREAD
 
 
 def _is_unread() -> bool:
-    """Return whether whoever read our output has gone, as `head -1` does."""
+    """Return whether the reader of the output has closed the pipe, as `head -1` does."""
     output = select.poll()
     output.register(1, 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in output.poll(0))
 
 
 def _points() -> list[EntryPoint]:
-    """Return the entry points by name; a plugin cannot replace a command of ours."""
+    """Return the entry points, sorted by name; a plugin cannot replace a built-in command."""
     points = [p for p in entry_points(group=PLUGIN_GROUP) if p.name not in COMMANDS or _is_ours(p)]
     by_name = {point.name: point for point in sorted(points, key=_is_ours)}
     return [by_name[name] for name in sorted(by_name)]
@@ -262,7 +261,7 @@ def _loaded(point: EntryPoint) -> click.Command:
 
 
 def _summary(point: EntryPoint) -> str:
-    """Return a line for the help, without importing anything of another package: that may take long, or fail."""
+    """Return the help line of a plugin without importing it, because that may be slow or fail."""
     if point.dist is None:
         return "(plugin of an unknown package)"
     return f"(plugin: {point.dist.name} {point.dist.version})"

@@ -20,14 +20,14 @@ COUNT = click.IntRange(min=0)
 
 
 class Callback(Protocol[Answer_co]):
-    """What click calls with everything that was asked for, by name."""
+    """A function that click calls with all parameters by name."""
 
     def __call__(self, **given: object) -> Answer_co:
-        """Carry the command out."""
+        """Run the command."""
 
 
 def asked_as(kind: type[Asked]) -> Callable[[Callable[[Asked], Answer]], Callback[Answer]]:
-    """Let a command take what was asked for as one record of `kind`; its fields are named like click's parameters."""
+    """Pass click's parameters to a command as one record of `kind`, whose fields have the same names."""
 
     def taking(function: Callable[[Asked], Answer]) -> Callback[Answer]:
         @wraps(function)
@@ -59,10 +59,10 @@ def workers_option(function: Callable[Parameters, Answer]) -> Callable[Parameter
 
 
 def checked_run_name(name: str) -> str:
-    """Return the name that somebody gives to a run: it is shown in tables, and asked for by typing it.
+    """Return the name of a run if it is printable: it is shown in tables, and typed by users.
 
     Raises:
-        ConfigError: nobody could.
+        ConfigError: the name is empty or not printable.
     """
     if not name.strip() or not name.isprintable():
         raise ConfigError(f"invalid --run {name!r}", hint="use printable characters on one line")

@@ -1,4 +1,4 @@
-"""The configuration model as text: the file of `tracker init`; docs/generator makes its reference page. Pure."""
+"""The configuration model as text for `tracker init`; docs/generator builds its reference page with it. Pure."""
 
 import ast
 import inspect
@@ -32,13 +32,13 @@ class SettingsTable:
 
     name: str
     head: str
-    """As it stands in the file; NAME is for the reader to replace."""
+    """Header as in the file; NAME is a placeholder."""
     section: type[Section]
     is_one_of_several: bool
 
 
 def commented_toml(chosen: Mapping[str, tuple[Values, ...]]) -> str:
-    """Return a tracker.toml in which `chosen` is set and everything else stands as a comment with its default.
+    """Return a tracker.toml in which `chosen` is set and everything else is a comment with its default.
 
     Args:
         chosen: settings by table name, one mapping for each time the table appears.
@@ -55,7 +55,7 @@ def commented_toml(chosen: Mapping[str, tuple[Values, ...]]) -> str:
 
 
 def tables(model: type[Section] = Config, prefix: str = "", *, is_inside: bool = False) -> Iterator[SettingsTable]:
-    """Yield every table with its full name; a table in a table follows it, and is one of several where that is."""
+    """Yield every table with its full name; a nested table follows its parent, and is repeatable if that is."""
     for key, field in model.model_fields.items():
         section = _section_of(field)
         if section is not None:
@@ -68,13 +68,13 @@ def tables(model: type[Section] = Config, prefix: str = "", *, is_inside: bool =
 
 
 def plain_settings(section: type[Section]) -> Iterator[tuple[str, FieldInfo]]:
-    """Yield the settings of a table that are no tables themselves."""
+    """Yield the settings of a table that are not tables themselves."""
     fields = ((key, section.model_fields[key]) for key in section.listed())
     return ((key, field) for key, field in fields if _section_of(field) is None)
 
 
 def meanings(section: type[Section]) -> dict[str, str]:
-    """Return what every setting means: its description, or the text below it where it is declared."""
+    """Return what every setting means: its description, or the docstring below its declaration."""
     found = {key: field.description or "" for key, field in section.model_fields.items()}
     for declaring in [one for one in section.__mro__ if one not in (BaseModel, object)]:
         for key, text in _texts_below(declaring.__module__).get(declaring.__name__, {}).items():
@@ -83,12 +83,12 @@ def meanings(section: type[Section]) -> dict[str, str]:
 
 
 def first_paragraph(section: type[Section]) -> str:
-    """Return what a table is for."""
+    """Return the first paragraph of a table's docstring."""
     return " ".join((section.__doc__ or "").split("\n\n", maxsplit=1)[0].split())
 
 
 def toml_text(value: object) -> str:
-    """Write a TOML value; JSON's notation is valid TOML for the kinds that settings have."""
+    """Return a value as TOML; JSON notation is valid TOML for the types that settings have."""
     if isinstance(value, Enum):
         value = value.value
     if isinstance(value, PurePath):
@@ -101,7 +101,7 @@ def toml_text(value: object) -> str:
 
 @cache
 def _texts_below(module: str) -> dict[str, dict[str, str]]:
-    """Return the texts below the fields of all classes of a module."""
+    """Return the docstrings below the fields of all classes of a module."""
     found: dict[str, dict[str, str]] = {}
     statements = ast.parse(inspect.getsource(sys.modules[module])).body
     for one in [statement for statement in statements if isinstance(statement, ast.ClassDef)]:

@@ -1,6 +1,6 @@
-"""What the tracker needs from the outside world. Each docstring holds the rules that an adapter must obey.
+"""What the tracker needs from the outside world. Each docstring states the rules that an adapter must obey.
 
-A use case names the narrowest port that it needs; one adapter may keep several.
+A use case depends on the narrowest port that it needs. One adapter may implement several ports.
 """
 
 from tracker.ports.alerts import Alerting, AlertSender, ChannelRegistry, Notifier, SilenceStore

@@ -1,4 +1,4 @@
-"""How people are told."""
+"""Delivery of alerts."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,76 +7,76 @@ from tracker.domain.records.alerts import Alert, AlertMessage, ChannelState, Sil
 
 
 class AlertSender(Protocol):
-    """Tells people, on every channel, at least once. Never loses an alert, never blocks the watcher."""
+    """Sends alerts on every channel, at least once. Never loses an alert, never blocks the watcher."""
 
     def publish(self, alerts: Sequence[Alert]) -> None:
         """Queue alerts for every channel.
 
-        One whose fingerprint was queued last in the same state changes nothing, and so does the end of what was never
-        queued: a channel that is new is not told of the end of what began before it.
+        An alert whose fingerprint was last queued in the same state changes nothing. Neither does a resolved alert that
+        was never queued as firing: a new channel does not receive the end of what began before it.
         """
 
     def flush(self) -> int:
-        """Let every channel send what is due, each by itself, and return how many alerts wait. Nothing is waited for.
+        """Let every channel send what is due, independently, without waiting; return how many alerts wait.
 
-        What is due for one checkpoint goes in one message. A channel that is away is no error here: it is asked
-        again later, and no other channel waits for it.
+        What is due for one checkpoint goes into one message. An unreachable channel is not an error here: it is
+        retried later, and does not delay other channels.
         """
 
     def close(self) -> None:
-        """Give the channels a moment to take what is due. Calling it twice is harmless."""
+        """Give the channels a moment to send what is due. Calling it twice is harmless."""
 
 
 class ChannelRegistry(Protocol):
-    """What every channel was told and what waits for it."""
+    """What was sent on every channel and what waits for it."""
 
     def channels(self) -> tuple[ChannelState, ...]:
-        """Return the state of every channel: the configured ones, and those for which something waits all the same."""
+        """Return the state of every channel: the configured ones, and others for which alerts still wait."""
 
     def hand_over(self, old: str, new: str) -> tuple[Alert, ...]:
-        """Let the channel `new` stand for `old`: what waits for it, and what it was told. Return what is firing of it.
+        """Move what waits for channel `old`, and what it has sent, to `new`. Return the moved alerts that are firing.
 
-        Of a cause of which `new` has heard itself, nothing is taken over.
+        Alerts of causes that `new` already has are dropped.
         """
 
     def give_up(self, channel: str) -> int:
-        """Forget a channel, and return how many alerts it will never be told. One that is not known: 0."""
+        """Remove a channel, and return how many waiting alerts are dropped; 0 for an unknown channel."""
 
 
 class SilenceStore(Protocol):
-    """What people are not told of for a while."""
+    """Alerts that are held back for a while."""
 
     def silence(self, silence: Silence) -> None:
-        """Hold back from now on what it means, until it ends; one of the same id is replaced.
+        """Hold back the matching alerts until the silence ends; one with the same id is replaced.
 
-        What is firing at its end is told then; what began and ended meanwhile is not.
+        What is firing at its end is sent then. What began and ended meanwhile is not.
         """
 
     def silences(self) -> tuple[Silence, ...]:
-        """Return the silences that have not ended, those that end first before the others."""
+        """Return the silences that have not ended, ordered by their end."""
 
 
 class Alerting(AlertSender, ChannelRegistry, SilenceStore, Protocol):
-    """All of it, kept in one place."""
+    """All of these ports, implemented by one adapter."""
 
 
 class Notifier(Protocol):
-    """One channel to people."""
+    """One alert channel."""
 
     @property
     def name(self) -> str:
-        """Name that a person gave it."""
+        """Name from the configuration."""
 
     @property
     def repeat_s(self) -> float | None:
-        """Seconds after which the service must hear again what is firing, because it forgets; None: it does not."""
+        """Seconds after which firing alerts must be sent again, because the service expires them; None: never."""
 
     def notify(self, message: AlertMessage) -> str:
-        """Deliver the message in bounded time, at most 30 s, and return what the service answered, one line.
+        """Deliver the message in bounded time, at most 30 s, and return the response of the service, one line.
 
-        It is delivered when the service itself says so, not when a connection worked.
+        It is delivered when the service confirms it; a successful connection is not enough.
 
         Raises:
-            ChannelUnreachable: nobody answers, or the service is too busy: later it may work.
-            ChannelRefused: the service does not take this message, key or signature.
+            ChannelUnreachable: no response, or the service is too busy. A later attempt may succeed.
+            ChannelRefused: the service rejects this message, key or signature.
         """

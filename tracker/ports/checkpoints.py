@@ -1,4 +1,4 @@
-"""Where checkpoints come from, what holds them, and what lies beside them."""
+"""Where checkpoints come from, their pins, and the trainer's other files."""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -15,28 +15,28 @@ class CheckpointSource(Protocol):
     def ready(self, now: datetime) -> tuple[Checkpoint, ...]:
         """Return every checkpoint that is complete and pinned, lowest step first, new content only.
 
-        One call looks at the disk once; a source over a network looks by itself, and a call tells what it found. A
-        checkpoint is returned once per process; after a restart all pinned ones are returned again, because the process
-        may have died before it used them. Nothing where the trainer writes is written, renamed or deleted.
+        One call scans the disk once. A network source polls in the background, and a call returns what it found. A
+        checkpoint is returned once per process. After a restart all pinned ones are returned again, because the process
+        may have died before it used them. Nothing in the trainer's folders is written, renamed or deleted.
         """
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return every checkpoint that cannot be evaluated, found so far by this process, with the reason."""
 
     def is_behind(self) -> bool:
-        """Return whether more may be there than is known: storage does not answer, or a download is under way."""
+        """Return whether there may be unknown checkpoints: storage does not respond, or a download is running."""
 
     def give_up(self, now: datetime) -> None:
-        """Make a gap of every checkpoint that is not finished: the training has ended, and nobody will finish it.
+        """Turn every unfinished checkpoint into a gap: the training has ended and will not finish it.
 
-        What cannot be looked at now is no gap.
+        A checkpoint that cannot be read now does not become a gap.
         """
 
     def wait(self, timeout_s: float) -> None:
         """Return after `timeout_s`, or earlier when something may have changed on disk, or `wake` was called."""
 
     def wake(self) -> None:
-        """Let a `wait` that goes on, or else the next one, return at once. May be called from any thread."""
+        """Let the current or next `wait` return immediately. May be called from any thread."""
 
     def close(self) -> None:
         """Stop watching. Calling it twice is harmless."""
@@ -44,26 +44,26 @@ class CheckpointSource(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class HeldPin:
-    """One of our pins, and what it costs."""
+    """One of the tracker's pins, and the space that it takes."""
 
     checkpoint: Checkpoint
     own_bytes: int
-    """What deleting it frees: files that the trainer still has take no further space."""
+    """Bytes that deleting it frees: files that the trainer still has take no additional space."""
 
 
 class Pins(Protocol):
-    """Our own holds on checkpoints, once they are published."""
+    """The tracker's published pins on checkpoints."""
 
     def held(self) -> tuple[HeldPin, ...]:
-        """Return every pin that holds weights, of every run, ordered by (run, step, digest)."""
+        """Return every pin that has weights, of every run, ordered by (run, step, digest)."""
 
     def given_up(self) -> frozenset[str]:
-        """Return the `uri` of every checkpoint whose weights were given up."""
+        """Return the `uri` of every checkpoint whose pinned weights were deleted."""
 
     def release(self, pin: HeldPin) -> bool:
-        """Give up the files of a pin; False and nothing is done when somebody uses it or it is gone.
+        """Delete the files of a pin; return False, without a change, if it is in use or gone.
 
-        The checkpoint is not pinned anew while the trainer's folder is unchanged. Nothing of the trainer is touched.
+        The checkpoint is not pinned again while the trainer's folder is unchanged. The trainer's files are not touched.
 
         Raises:
             DiskFull, StoreError: the pin cannot be changed.
@@ -74,13 +74,13 @@ class Pins(Protocol):
 
 
 class CurveReader(Protocol):
-    """Reads training curves that the trainer left on disk."""
+    """Reads the training curves that the trainer wrote to disk."""
 
     def read(self, checkpoint: Checkpoint) -> tuple[CurvePoint, ...]:
         """Return all finite points known at this checkpoint, ordered by step; () when there are none."""
 
     def last_step(self, checkpoint: Checkpoint) -> int | None:
-        """Return the step at which the training will end, None where the trainer did not leave it on disk."""
+        """Return the step at which the training will end; None if the trainer did not write it to disk."""
 
     def logged_at(self, checkpoint: Checkpoint) -> datetime | None:
-        """Return when the trainer last wrote a log beside this checkpoint, by the file server's clock; None: never."""
+        """Return when the trainer last wrote a log next to this checkpoint, by the file server's clock; None: never."""

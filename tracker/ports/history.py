@@ -11,31 +11,31 @@ from tracker.domain.scores.run_scores import RunScores
 
 
 class RecordStore(Protocol):
-    """Everything that was ever measured. Appending is idempotent."""
+    """All evaluation records. Appending is idempotent."""
 
     def append(self, record: EvalRecord) -> None:
         """Store a record under its plan id; the same id again replaces it."""
 
     def record(self, plan_id: str, benchmarks: Collection[str] | None = None) -> EvalRecord | None:
-        """Return one record with all samples and their texts, or None; with `benchmarks` only theirs have samples.
+        """Return one record with all samples and their texts, or None; with `benchmarks` only these have samples.
 
-        Where texts were deleted to save space, the samples have none and their result says so (`has_texts`).
+        If texts were deleted to save space, the samples have none and `has_texts` of their result is false.
         """
 
     def bare_record(self, plan_id: str) -> EvalRecord | None:
-        """Return one record, every result without its samples, or None."""
+        """Return one record without samples, or None."""
 
     def records(self, run_id: str) -> tuple[EvalRecord, ...]:
-        """Return the run's records ordered by (step, finished_at, plan id), every result without its samples."""
+        """Return the run's records without samples, ordered by (step, finished_at, plan id)."""
 
     def scores(
         self, run_id: str, measures: tuple[Measure, ...] = tuple(Measure), steps: Collection[int] | None = None
     ) -> RunScores:
-        """Return everything that was scored along the run, as if made from all its records at once.
+        """Return all scores of the run, equal to those computed from all its records.
 
-        Fewer measures take less time, and so do fewer `steps`; None: all. What is read of all steps is kept in memory:
+        Fewer measures and fewer `steps` (None: all) take less time. What is read of all steps is cached in memory:
         another call with the same measures reads only the samples of records that are new or were replaced since,
-        whichever process wrote them.
+        by any process.
         """
 
     def runs(self) -> tuple[str, ...]:
@@ -43,17 +43,17 @@ class RecordStore(Protocol):
 
 
 class TextStore(Protocol):
-    """What models answered, word for word: the part of the records that may be deleted to save space."""
+    """Full texts of answers: the part of the records that may be deleted to save space."""
 
     def texts(self, run_id: str) -> Mapping[str, int]:
-        """Return the plans of the run whose answers are kept as texts, each with their size in bytes."""
+        """Return the plans of the run whose texts are kept: plan id -> size in bytes."""
 
     def forget_texts(self, plan_id: str) -> None:
-        """Delete what the model answered under a plan; scores and questions stay. None there: no-op."""
+        """Delete the texts of a plan's answers; scores and questions stay. No-op if there are none."""
 
 
 class ReportStore(Protocol):
-    """What was concluded of each record. Appending is idempotent."""
+    """The report of each record. Appending is idempotent."""
 
     def append_report(self, report: Report) -> None:
         """Store a report under its plan id; the same id again replaces it."""
@@ -65,16 +65,16 @@ class ReportStore(Protocol):
         """Return the run's reports ordered by step."""
 
     def outlines(self, run_id: str) -> tuple[Report, ...]:
-        """Return what `records.outlines.outlined` makes of the run's reports, without reading them all."""
+        """Return the same as `records.outlines.outlined` of the run's reports, without reading them in full."""
 
 
 class IncidentStore(Protocol):
-    """Losses of a run over time, and the levels that somebody accepted. Appending is idempotent."""
+    """Incidents of a run, and the levels that a user accepted. Appending is idempotent."""
 
     def append_incident(self, incident: Incident) -> None:
         """Store an incident; one of the same run, suite, benchmark, subset, measure and opened_step is replaced.
 
-        One that somebody accepted stays accepted: a checkpoint that was judged meanwhile did not know it.
+        An accepted incident stays accepted: a review that ran at the same time may not have seen the acceptance.
         """
 
     def incidents(self, run_id: str) -> tuple[Incident, ...]:
@@ -88,7 +88,7 @@ class IncidentStore(Protocol):
 
 
 class CalibrationStore(Protocol):
-    """What repeating an evaluation alone changes. Appending is idempotent."""
+    """Calibrations: what repeating an evaluation changes. Appending is idempotent."""
 
     def append_calibration(self, calibration: Calibration) -> None:
         """Store a calibration under its plan id; the same id again replaces it."""
@@ -101,14 +101,14 @@ class GapStore(Protocol):
     """Checkpoints that were not evaluated. Appending is idempotent."""
 
     def append_gap(self, gap: Gap) -> bool:
-        """Store a gap under (run, step, code); return False when it is known already."""
+        """Store a gap under (run, step, code); return False if it is stored already."""
 
     def gaps(self, run_id: str) -> tuple[Gap, ...]:
         """Return the run's gaps ordered by step."""
 
 
 class AlertStore(Protocol):
-    """What people were told last of each cause. Appending is idempotent."""
+    """The last alert of each cause. Appending is idempotent."""
 
     def append_alert(self, alert: Alert) -> None:
         """Store the newest state of an alert under its fingerprint."""
@@ -118,12 +118,12 @@ class AlertStore(Protocol):
 
 
 class MeasurementStore(RecordStore, CalibrationStore, Protocol):
-    """What was measured, and what measuring it again would change."""
+    """Records and calibrations."""
 
 
 class RunHistory(MeasurementStore, ReportStore, IncidentStore, GapStore, AlertStore, Protocol):
-    """Everything that was ever measured and concluded: for judging, and for showing it."""
+    """Everything about runs that computing and showing verdicts needs."""
 
 
 class History(RunHistory, TextStore, Protocol):
-    """All of it, in one place."""
+    """All of these ports, implemented by one adapter."""

@@ -7,20 +7,20 @@ from tracker.domain.checkpoints.leading import Leader
 
 
 class Lead(Protocol):
-    """The right to watch one run. One process at a time has it, until it gives it up or ends, however it ends."""
+    """The right to watch one run. One process at a time has it, until it releases it or ends in any way."""
 
     def take(self, now: datetime) -> bool:
-        """Take the lead, or confirm it; False when another process has it.
+        """Take the lead, or confirm it; return False if another process has it.
 
-        One that was cut off from the database has lost the lead, and takes it anew when it is free.
+        A process that was disconnected from the database has lost the lead, and takes it again when it is free.
 
         Raises:
-            StoreError: the database cannot be asked, and so nobody can say who leads.
-            ConfigError: another run of the database has a name that cannot be told from one of this run's sub-folders.
+            StoreError: the database cannot be queried, so the leader is unknown.
+            ConfigError: the name of another run in the database is ambiguous with a sub-folder of this run.
         """
 
     def leader(self) -> Leader | None:
-        """Return who led last, None when nobody ever did."""
+        """Return the last leader, or None if there was none."""
 
     def release(self) -> None:
-        """Let another process lead. Calling it twice is harmless."""
+        """Release the lead. Calling it twice is harmless."""

@@ -1,4 +1,4 @@
-"""What the tracker needs of the queue; `eval_jobs.ports` has the rules."""
+"""What the tracker needs of the queue. `eval_jobs.ports` defines the rules."""
 
 from typing import Protocol
 
@@ -6,8 +6,8 @@ from eval_jobs.ports import HoldRegistry, PlanQueue, QueueStatus, ResultQueue
 
 
 class RequestQueue(PlanQueue, ResultQueue, QueueStatus, Protocol):
-    """For those who ask for an evaluation: put it in, see how far it is, take over what came out."""
+    """For callers that request evaluations: add plans, read their progress, collect results."""
 
 
 class WatchedQueue(RequestQueue, HoldRegistry, Protocol):
-    """For a watcher, which also looks at who works on what."""
+    """For a watcher, which also reads which worker holds which plan."""

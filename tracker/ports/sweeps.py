@@ -1,4 +1,4 @@
-"""What is known of the sweeps of a run."""
+"""State of the sweeps of a run. A `Turn` is one sweep run: one execution of a sweep."""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
@@ -9,42 +9,42 @@ from tracker.domain.sweeps.types import TimetablePosition, Turn, TurnState
 
 
 class SweepLease(Protocol):
-    """The right to begin the turns of one run's sweeps. Safe for several processes."""
+    """The right to begin sweep runs of one run. Safe for several processes."""
 
     def take(self, holder: str, *, now: datetime, lease_until: datetime) -> bool:
-        """Take or prolong the right to begin turns; False while another holder's lease lasts.
+        """Take or extend the lease; return False while another holder has it.
 
-        A lease that ends later than `lease_until` was given before the clock was set back, and does not last.
+        A lease that ends later than `lease_until` was taken before the clock was set back, and is invalid.
         """
 
     def release(self, holder: str) -> None:
-        """Give that right up. Not this holder's: no-op."""
+        """Release the lease. No-op if another holder has it."""
 
 
 class TurnStore(Protocol):
-    """The turns of one run's sweeps. Safe for several processes; adding is idempotent."""
+    """The sweep runs of one run. Safe for several processes; adding is idempotent."""
 
     def look(self, sweep: str) -> TimetablePosition | None:
-        """Return until when a sweep's timetable was followed, None: it never was."""
+        """Return until when a sweep's timetable was followed; None: never."""
 
     def remember(self, sweep: str, look: TimetablePosition) -> None:
         """Store until when a sweep's timetable was followed."""
 
     def add(self, turn: Turn) -> bool:
-        """Store a turn that is new; False and nothing is done when its sweep has one that was due at that time."""
+        """Store a new sweep run; return False, without a change, if the sweep has one with the same due time."""
 
     def change(self, turn: Turn, *, was: TurnState) -> bool:
-        """Store what became of a turn; False and nothing is done when its state is not `was` any more."""
+        """Store a new state of a sweep run; return False, without a change, if its state is no longer `was`."""
 
     def open_turns(self) -> tuple[Turn, ...]:
-        """Return the turns that are due or running, the one that was due first before the others."""
+        """Return the sweep runs that are due or running, earliest due time first."""
 
     def turns(self, sweep: str) -> tuple[Turn, ...]:
-        """Return all turns of a sweep, the one that was due last first."""
+        """Return all runs of a sweep, latest due time first."""
 
 
 class SweepResults(Protocol):
-    """What came of the plans of sweeps. Appending is idempotent."""
+    """Results of the plans of sweeps. Appending is idempotent."""
 
     def append(self, record: EvalRecord) -> None:
         """Store a result under its plan id; the same id again replaces it."""
@@ -53,8 +53,8 @@ class SweepResults(Protocol):
         """Return which of these plans have a result."""
 
     def results(self, plan_ids: Collection[str]) -> Mapping[str, EvalRecord]:
-        """Return the results that there are, by plan id."""
+        """Return the existing results of these plans, by plan id."""
 
 
 class Sweeps(SweepLease, TurnStore, SweepResults, Protocol):
-    """Everything that is known of one run's sweeps."""
+    """The complete state of one run's sweeps."""

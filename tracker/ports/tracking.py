@@ -1,4 +1,4 @@
-"""Where results and curves are written for people to look at."""
+"""Where results and curves are published."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,42 +9,42 @@ from tracker.domain.records.types import CurvePoint, Report
 
 
 class Tracking(Protocol):
-    """Writes results and curves where people look at them. Never loses, never doubles, never blocks the watcher."""
+    """Publishes results and curves. Never loses or duplicates data, never blocks the watcher."""
 
     def publish(self, record: EvalRecord, report: Report, left: Sequence[Checkpoint] = ()) -> None:
-        """Queue a record with its verdicts for publication; one with the words that it had last changes nothing.
+        """Queue a record with its verdicts for publication. No-op if its verdict classes are unchanged.
 
-        `left` are the checkpoints of its run that training left behind: none of them is the newest any more.
+        `left` are the checkpoints of its run that a rewind discarded: none of them is the newest any more.
 
-        A record of the same plan that finished later, such as a repair, is published too, and so are other words on
-        the same record: what they hold newly or otherwise is what people see from then on.
+        A record of the same plan that finished later, such as a repair, is published too, and so are changed verdict
+        classes of the same record: new or different values replace the published ones.
         """
 
     def publish_curves(self, checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> None:
         """Queue curve points that were not queued before for this run."""
 
     def publish_sweep(self, record: EvalRecord) -> None:
-        """Queue the result of a plan of a sweep for publication; a record that was queued before changes nothing."""
+        """Queue the result of a sweep's plan for publication. No-op if the record was queued before."""
 
     def publish_champions(self, checkpoint: Checkpoint, champions: Sequence[Champion]) -> None:
-        """Queue which checkpoints the run's aliases name, as known after `checkpoint`; as queued last: no-op."""
+        """Queue the checkpoints of the run's aliases, as known after `checkpoint`. No-op if equal to the last ones."""
 
     def flush(self) -> int:
-        """Send what is queued and return how many items still wait. A store that is down is not an error here."""
+        """Send what is queued and return how many items still wait. An unreachable store is not an error here."""
 
     def close(self) -> None:
         """Release connections. Calling it twice is harmless."""
 
 
 class TrackingSink(Protocol):
-    """The store behind an outbox. Sending an item again completes what was cut off before, and doubles nothing."""
+    """The store behind an outbox. Sending an item again completes an interrupted attempt without duplicates."""
 
     def send(self, item: TrackingItem) -> None:
         """Write all of `item`, in bounded time.
 
         Raises:
-            TrackingUnreachable: the store does not answer; no other item would fare better now.
-            StoreError: the store refuses this item; others may pass.
+            TrackingUnreachable: the store does not respond; other items would fail too.
+            StoreError: the store rejects this item; others may succeed.
         """
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A part of the composition root: the channels to people."""
+"""Part of the composition root: the notification channels."""
 
 from eval_jobs.host.clock import SystemClock
 from tracker.config import Config
@@ -6,10 +6,10 @@ from tracker.ports import Notifier
 
 
 def channels_of(config: Config) -> tuple[Notifier, ...]:
-    """Return the channels to people.
+    """Return the notification channels.
 
     Raises:
-        ConfigError: the address or the key of one is not where the settings say.
+        ConfigError: a secret is missing, a URL is invalid, or a library is not installed.
     """
     settings = config.alerts.to_channels()
     if not settings:

@@ -1,4 +1,4 @@
-"""A part of the composition root: where checkpoints come from, a folder or a bucket."""
+"""Part of the composition root: the source of checkpoints, a folder, a bucket or a plugin."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def open_source(config: Config, pins_dir: Path) -> CheckpointSource:
-    """Return what finds the checkpoints of the run that is watched.
+    """Return the source of the checkpoints of the watched run.
 
     Raises:
-        ConfigError: the bucket cannot be read here.
+        ConfigError: the plugin cannot be opened, or a package for reading the bucket is not installed.
     """
     run, options = config.run, config.watch.to_options()
     program = run.to_program()
@@ -40,10 +40,10 @@ def open_source(config: Config, pins_dir: Path) -> CheckpointSource:
 
 
 def pin_at(config: Config, checkpoint: str, run_id: str, pins_dir: Path) -> Checkpoint:
-    """Pin a checkpoint, a folder or s3://bucket/prefix, and count it to a run.
+    """Pin a checkpoint, a folder or s3://bucket/prefix, as part of a run.
 
     Raises:
-        CheckpointError: it is no complete checkpoint.
+        CheckpointError: it is not a complete checkpoint.
         ConfigError, StoreError: it cannot be read, or the pin cannot be written.
     """
     if not checkpoint.startswith(SCHEME):
@@ -58,10 +58,10 @@ def pin_at(config: Config, checkpoint: str, run_id: str, pins_dir: Path) -> Chec
 
 
 def held_at(checkpoint: str, pins_dir: Path) -> Checkpoint | None:
-    """Return the checkpoint of one of our pins: that is all that rotation may have left of it.
+    """Return the checkpoint of one of our pins, which may be all that rotation left; None if it is not a pin.
 
     Raises:
-        CheckpointNotFound: it was given up.
+        CheckpointNotFound: its weights were deleted.
     """
     folder = Path(checkpoint).absolute()
     if checkpoint.startswith(SCHEME) or not folder.is_relative_to(pins_dir.absolute()):
@@ -77,15 +77,15 @@ def held_at(checkpoint: str, pins_dir: Path) -> Checkpoint | None:
 
 
 def pin_named(config: Config, checkpoint: str, run_id: str | None = None) -> Checkpoint:
-    """Pin one checkpoint that a person names: a folder, s3://bucket/prefix, or a pin of ours.
+    """Pin one checkpoint by its location: a folder, s3://bucket/prefix, or one of our pins.
 
     Args:
         config: of the project.
-        checkpoint: where it lies.
-        run_id: run that it is to be counted to; default: `run_id_of` it.
+        checkpoint: its location.
+        run_id: run that it belongs to; default: `run_id_of` it.
 
     Raises:
-        CheckpointError: it is no complete checkpoint.
+        CheckpointError: it is not a complete checkpoint.
         ConfigError, StoreError: it cannot be read, or the pin cannot be written.
     """
     pins_dir = config.run.pins_dir
@@ -94,7 +94,7 @@ def pin_named(config: Config, checkpoint: str, run_id: str | None = None) -> Che
 
 
 def run_id_of(config: Config, checkpoint: str) -> str:
-    """Return the run that a checkpoint belongs to, as watching names it."""
+    """Return the run id that watching assigns to a checkpoint."""
     place = PurePosixPath(checkpoint) if checkpoint.startswith(SCHEME) else Path(checkpoint).absolute()
     parent, output_dir = place.parent, PurePosixPath(config.run.output_dir)
     is_sub_folder = parent.parent == output_dir

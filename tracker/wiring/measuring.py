@@ -1,4 +1,4 @@
-"""A part of the composition root: what is measured at every checkpoint, and what its latency is compared with."""
+"""Part of the composition root: what is measured at every checkpoint, and what its latency is compared with."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def measurement_of(config: Config, suite: Suite) -> MeasurementPlan:
     """Return what is measured at every checkpoint; a latency reference that is a folder is pinned.
 
     Raises:
-        CheckpointError: that folder is no complete checkpoint.
+        CheckpointError: that folder is not a complete checkpoint.
         DiskFull, StoreError: it cannot be pinned.
     """
     from tracker.app.world import MeasurementPlan
@@ -40,5 +40,5 @@ def _reference(config: Config) -> Checkpoint | Literal["first"] | None:
         return None
     if setting == FIRST:
         return "first"
-    # Apart from the pins of the run: what lies there is evaluated after a restart.
+    # Separate from the pins of the run, which are evaluated after a restart.
     return pin_at(config, setting, config.run.name, config.run.state_dir / "reference")

@@ -1,4 +1,4 @@
-"""A part of the composition root: MLflow, where it is, and what is asked of it and written to it beside the outbox."""
+"""Part of the composition root: the address of MLflow, and the reads and writes that bypass the outbox."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Mlflow:
-    """MLflow, as [tracking] sets it. Nobody is asked before something is wanted."""
+    """MLflow, as configured in [tracking]. It is not contacted before the first use."""
 
     config: Config
     runs: Callable[[], Sequence[str]]
-    """Runs that the history knows."""
+    """Returns the runs in the history."""
 
     @cached_property
     def uri(self) -> str:
-        """Where MLflow keeps the results; whoever has the address asks as the user that is set for it.
+        """Address of the MLflow store; reading it also logs this process in, if a user is set.
 
         Raises:
-            ConfigError: the file that is named has no password.
+            ConfigError: the password file cannot be read or is empty.
         """
         tracking = self.config.tracking
         if tracking.username:
@@ -42,7 +42,7 @@ class Mlflow:
 
     @cached_property
     def settings(self) -> TrackingSettings:
-        """What the adapters need to know."""
+        """Settings of the MLflow adapters."""
         from tracker.adapters.mlflow.runs import TrackingSettings
 
         return TrackingSettings(
@@ -55,21 +55,21 @@ class Mlflow:
         )
 
     def registered(self, reference: str) -> RegisteredCheckpoint:
-        """Return the checkpoint that `models:/NAME@ALIAS` or `models:/NAME/VERSION` leads to in MLflow.
+        """Return the checkpoint that `models:/NAME@ALIAS` or `models:/NAME/VERSION` refers to in MLflow.
 
         Raises:
-            ConfigError: there is no such version, or it was made from no checkpoint of a tracker.
-            TrackingUnreachable: MLflow does not answer.
+            ConfigError: there is no such version, or it was not made from a tracked checkpoint.
+            TrackingUnreachable: MLflow does not respond.
         """
         from tracker.adapters.mlflow.registry import registered_checkpoint
 
         return registered_checkpoint(self.settings, reference, self.runs())
 
     def write_samples(self, pages: Sequence[SamplePage]) -> Iterator[WrittenPage]:
-        """Write samples of two checkpoints to MLflow, to be looked at side by side; yield each page when it is there.
+        """Write samples of two checkpoints to MLflow for side-by-side comparison; yield each page when it is written.
 
         Raises:
-            TrackingUnreachable, StoreError: MLflow does not answer, or refuses.
+            TrackingUnreachable, StoreError: MLflow does not respond, or rejects the request.
             ConfigError: the experiment was deleted.
         """
         from tracker.adapters.mlflow.samples import write_pages

@@ -1,4 +1,4 @@
-"""A part of the composition root: which version of an engine or an evaluator the settings mean here."""
+"""Part of the composition root: the installed versions of the configured engine and evaluators."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from tracker.config import Config
 
 
 def serve_of(config: Config) -> ServeSpec:
-    """Return how checkpoints are served, with the version of an engine of another package.
+    """Return how checkpoints are served, with the version of a plugin engine.
 
     Raises:
         ConfigError: there is no such engine.
@@ -22,21 +22,21 @@ def serve_of(config: Config) -> ServeSpec:
 
 
 def suite_with_versions(suite: Suite, lm_eval: str) -> Suite:
-    """Return the suite with the versions of its evaluators; `lm_eval` is the command of that one.
+    """Return the suite with the versions of its evaluators; `lm_eval` is the command of lm-eval.
 
     Raises:
         ConfigError: there is no such evaluator.
-        BadData: it does not have one of the settings.
+        BadData: the evaluator does not support a setting.
     """
     return replace(suite, benchmarks=tuple(benchmark_with_version(b, lm_eval) for b in suite.benchmarks))
 
 
 def benchmark_with_version(benchmark: Benchmark, lm_eval: str) -> Benchmark:
-    """Return the benchmark with the version of its evaluator; `lm_eval` is the command of that one.
+    """Return the benchmark with the version of its evaluator; `lm_eval` is the command of lm-eval.
 
     Raises:
         ConfigError: there is no such evaluator.
-        BadData: it does not have one of the settings.
+        BadData: the evaluator does not support a setting.
     """
     program = benchmark.program
     if program is None:

@@ -1,7 +1,7 @@
 """The composition root: configuration -> adapters -> the world that the use cases work with.
 
-Parts whose libraries take long to import are loaded when they are first asked for: who only looks at results waits
-for neither a store nor the statistics.
+Parts whose libraries take long to import are loaded on first use: commands that only show results wait for neither
+a store nor the statistics.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ class Project:
     config: Config
 
     def __post_init__(self) -> None:
-        """Take the secrets of channels out of what child processes inherit: their names do not tell that they are."""
+        """Remove the secrets of channels from the inherited environment: their names do not mark them as secrets."""
         take_out(self.config.alerts.variables())
 
     @cached_property
     def database_password(self) -> str:
-        """Password of that database; empty where none is named.
+        """Password of the database; empty if none is configured.
 
         Raises:
-            ConfigError: the place that is named has none.
+            ConfigError: the configured variable or file has none.
         """
         store = self.config.store
         return read_secret(variable=store.password_env, file=store.password_file, setting="store.password")
@@ -74,7 +74,7 @@ class Project:
 
     @cached_property
     def mlflow(self) -> Mlflow:
-        """MLflow itself; what the run writes to it goes through `tracking`."""
+        """MLflow itself; the run writes its results through `tracking`."""
         return Mlflow(self.config, lambda: self.history.runs())  # noqa: PLW0108 - it is opened when that is asked
 
     @cached_property
@@ -106,11 +106,11 @@ class Project:
 
     @cached_property
     def sweep_store(self) -> SqlSweeps:
-        """The turns of sweeps and their results."""
+        """Sweep runs and their results."""
         return SqlSweeps(self.database, self.config.run.name)
 
     def sweep_service(self) -> SweepService:
-        """Open what sweeps are carried out with."""
+        """Return the service that executes sweeps."""
         from tracker.app.steps.sweeps import SweepService
 
         return SweepService(
@@ -131,7 +131,7 @@ class Project:
 
     @cached_property
     def alerting(self) -> Alerting:
-        """The outbox to the channels; what cannot be sent from this process waits for one that can."""
+        """The outbox of the channels; alerts that this process cannot send wait for one that can."""
         from tracker.adapters.alerts.outbox_sql import AlertOutbox
 
         channels: tuple[Notifier, ...] = ()
@@ -143,7 +143,7 @@ class Project:
 
     @cached_property
     def dispatcher(self) -> AlertDispatcher:
-        """Whoever tells people."""
+        """Queues, logs and stores alerts."""
         from tracker.app.steps.alerting import AlertDispatcher
 
         return AlertDispatcher(
@@ -165,12 +165,12 @@ class Project:
         digests = {b.resolved_name(): read_data_digest(b.data) for b in self.config.benchmark if b.data is not None}
         suite = suite_with_versions(self.config.to_suite(digests), self.config.suite.lm_eval)
         for benchmark in suite.benchmarks:
-            if benchmark.program is None:  # else its evaluator says what is wrong
+            if benchmark.program is None:  # else its evaluator reports errors
                 check_benchmark(benchmark)
         return suite
 
     def world(self) -> World:
-        """Open everything that watching needs.
+        """Open all parts that watching needs.
 
         Raises:
             ConfigError: the run was watched with another state folder.
@@ -195,7 +195,7 @@ class Project:
         return world
 
     def keeping(self) -> Keeping:
-        """Open what is given up beyond the budget of [keep]."""
+        """Open the parts that deletion beyond the budget of [keep] needs."""
         from tracker.app.steps.collect import Keeping
 
         return Keeping(
@@ -211,11 +211,11 @@ class Project:
 
     @property
     def pins(self) -> Pins:
-        """Our own holds on checkpoints."""
+        """Our own pins of checkpoints."""
         return FolderOfPins(self.config.run.pins_dir)
 
     def workers(self, count: int, *, on_news: Callable[[], None] = lambda: None) -> Launcher:
-        """Return what starts workers on this machine; `on_news` is called, from a thread, at every record."""
+        """Return the launcher of workers on this machine; `on_news` is called, from a thread, at every record."""
         url, work_dir = self.config.database_url, self.config.run.work_dir
         return LocalWorkers(count, url, work_dir, password=self.database_password, on_news=on_news)
 

@@ -1,4 +1,4 @@
-"""A part of the composition root: the tables [[schedule]] -> the sweeps that the use case works with."""
+"""Part of the composition root: the tables [[schedule]] -> the sweeps that the use case executes."""
 
 from datetime import datetime
 
@@ -38,10 +38,10 @@ def sweeps_of(config: Config, suite: Suite, serve: ServeSpec) -> dict[str, Sweep
 
 
 def check_endpoint(other: OtherModel, run: str, now: datetime) -> None:
-    """Ask an endpoint of a sweep for its models, as a worker will, and do not wait for it.
+    """Query the models of a sweep's endpoint, as a worker does, but once and with a short timeout.
 
     Raises:
-        TrackerError: it does not answer, refuses, or serves others.
+        TrackerError: it does not respond, rejects the request, or serves other models.
     """
     from eval_jobs.serve.remote import served_model
 

@@ -1,1 +1,1 @@
-"""How questions are asked, whichever harness asks them: one client, one retry policy, one view of failures."""
+"""Requests to the model, the same for every harness: one client, one retry policy, one handling of failures."""

@@ -1,12 +1,12 @@
-"""What every request goes through: tried again where that helps, stopped where the server is gone.
+"""Circuit breaker for every request: it retries if that may help, and stops if the server fails.
 
     breaker = CircuitBreaker(is_alive=..., limiter=ConcurrencyLimiter(8))
     output = breaker.ask(lambda: client.create(...))
 
-A refused sample (400) is one sample's failure. A server that is gone, overloaded for long or refuses the key or the
-model stops all benchmarks at once: what was answered is kept, and a retry asks the rest. In between (500, a timeout,
-a cut or unreadable answer) the server is asked whether it lives. After `limit` such failures in a row it must answer a
-control, a question that it answered before: if it cannot, the evaluation stops; if it can, these samples are to blame.
+A rejected sample (400) fails alone. A server that is unreachable, overloaded for long, or rejects the key or the model
+stops all benchmarks: stored answers are kept, and a retry requests the rest. After any other failure (500, a timeout,
+an interrupted or unreadable response) the server is probed. After `limit` of them in a row it must answer a control
+request that it answered before. If it does not, the evaluation stops; if it does, the samples are at fault.
 """
 
 import logging
@@ -27,16 +27,16 @@ MIN_IN_A_ROW = 3
 
 
 class NoAnswer(Exception):
-    """One sample got no proper answer although the server lives."""
+    """One sample has no valid answer, although the server responds."""
 
     def __init__(self, detail: str, *, may_pass: bool) -> None:
         super().__init__(detail)
         self.may_pass = may_pass
-        """Whether the server may be to blame: asking again later may help."""
+        """Whether the server may be at fault, so that a later retry may help."""
 
 
 class CircuitBreaker:
-    """Lets requests through until the server is found dead. Safe for threads; one for all benchmarks of a suite."""
+    """Lets requests through until the server fails. Thread-safe; all benchmarks of one evaluation share it."""
 
     def __init__(
         self,
@@ -46,13 +46,13 @@ class CircuitBreaker:
         own_engine: bool = False,
         retry_policy: RetryPolicy | None = None,
     ) -> None:
-        """Let requests through.
+        """Create a breaker that lets requests through.
 
         Args:
-            is_alive: whether the server answers at all.
-            limiter: of requests in flight; as many failures in a row are suspicious. Stopped by the breaker.
-            own_engine: it knows no keys, so what refuses one is somebody else at its address.
-            retry_policy: pauses before a request is made again.
+            is_alive: returns whether the server responds at all.
+            limiter: limits requests in flight; after as many failures in a row a control is sent. The breaker stops it.
+            own_engine: it has no key, so a rejected key means that another server has its address.
+            retry_policy: pauses before a request is sent again.
         """
         self._is_alive = is_alive
         self._own_engine = own_engine
@@ -66,19 +66,19 @@ class CircuitBreaker:
         self._answered = 0
         self._answered_before: Callable[[], object] | None = None
         self.control: Callable[[], object] | None = None
-        """Asks something that the server should answer, for as long as this breaker has seen no answer itself."""
+        """Sends a control request; used until the breaker has seen a request succeed, which it then repeats instead."""
 
     @property
     def error(self) -> EndpointFailed | EndpointRefused | None:
-        """Why nothing is asked any more; None while requests pass."""
+        """Why no more requests are sent; None while they are."""
         return self._error
 
     def ask(self, request: Callable[[], T]) -> T:
-        """Make one request, again where that may help.
+        """Send one request, and retry it if that may help.
 
         Raises:
-            EndpointFailed, EndpointRefused: the server is of no use, now or before.
-            NoAnswer: only this sample got no answer.
+            EndpointFailed, EndpointRefused: the server failed, on this request or an earlier one.
+            NoAnswer: only this sample has no answer.
         """
         attempt, answered = 0, self._answered
         while True:
@@ -89,7 +89,7 @@ class CircuitBreaker:
             except Exception as error:
                 pause = pause_s(error, attempt, self._retry_policy)
                 if pause is None and classify_failure(error) is FailureKind.BUSY and self._answered > answered:
-                    # Others are served: it is only that our turn has not come.
+                    # The server answers other requests, so it is busy but works: keep waiting.
                     answered, pause = self._answered, max(self._retry_policy.busy_s[-1], retry_after_of(error))
                 if pause is None:
                     raise self._give_up(error) from error
@@ -111,7 +111,7 @@ class CircuitBreaker:
             self._answered_before = self._answered_before or request
 
     def _wait_for_turn(self) -> None:
-        """Wait while the server has asked for peace, and raise when nothing is asked any more."""
+        """Wait while the server is busy; raise if no more requests are to be sent."""
         self._limiter.wait_for_peace()
         if self._error is not None:
             raise type(self._error)(self._error.message, hint=self._error.hint)
@@ -124,7 +124,7 @@ class CircuitBreaker:
             self._stopped.wait(pause)
 
     def _give_up(self, error: Exception) -> Exception:
-        """Return what the failure means, having stopped everybody when the server is to blame."""
+        """Return the error for a failed request, and stop all requests if the server is at fault."""
         kind = classify_failure(error)
         if kind is FailureKind.SAMPLE:
             return NoAnswer(describe(error), may_pass=False)
@@ -145,7 +145,7 @@ class CircuitBreaker:
         return NoAnswer(describe(error), may_pass=True)
 
     def _answers_control(self) -> bool:
-        """Ask what was answered before: a server that still can is not to blame for what it does not answer."""
+        """Return whether a control request succeeds: then the failing samples are at fault, not the server."""
         control = self._answered_before or self.control
         if control is None:
             return False

@@ -1,4 +1,4 @@
-"""What a failed request says, how it reads, and how long to wait before the next try. Whichever client made it."""
+"""Kind and description of a failed request, and the pause before the next attempt; independent of the client."""
 
 from datetime import UTC, datetime
 from enum import Enum, auto
@@ -13,25 +13,25 @@ MAX_RETRY_AFTER_S = 60.0
 
 
 class FailureKind(Enum):
-    """What a failed request says."""
+    """Kind of a failed request."""
 
     SAMPLE = auto()
-    """This request was refused."""
+    """The server rejected this request."""
     KEY = auto()
-    """The server does not let us in."""
+    """The server rejected the API key."""
     SERVER = auto()
-    """No request of this kind will be answered."""
+    """The server answers no request of this kind."""
     BUSY = auto()
-    """Try again later."""
+    """The server is busy; retry later."""
     BROKEN = auto()
-    """The connection or the answer broke; try again soon."""
+    """The connection or the response broke; retry soon."""
     SLOW = auto()
-    """No answer in time; asking again at once would cost as much."""
+    """No response in time; an immediate retry would cost as much."""
 
 
 @runtime_checkable
 class ServerReply(Protocol):
-    """An error with what the server said: openai's `APIStatusError` has this form, and so has `StatusError`."""
+    """An error with the server's response: openai's `APIStatusError` has this form, and so has `StatusError`."""
 
     status_code: int
     response: httpx.Response
@@ -40,7 +40,7 @@ class ServerReply(Protocol):
 
 
 class StatusError(Exception):
-    """The server answered with an HTTP status that is no success."""
+    """The server responded with an HTTP error status."""
 
     def __init__(self, response: httpx.Response) -> None:
         self.response = response
@@ -64,7 +64,7 @@ _BY_STATUS = {
 
 
 def classify_failure(error: Exception) -> FailureKind:
-    """Sort a failed request."""
+    """Return the kind of a failed request."""
     if isinstance(error, httpx.TimeoutException) or isinstance(error.__cause__, httpx.TimeoutException):
         return FailureKind.SLOW
     reply = _refusal(error)
@@ -75,7 +75,7 @@ def classify_failure(error: Exception) -> FailureKind:
 
 
 def describe(error: Exception) -> str:
-    """Return one line for a person: the server's own words where there are any."""
+    """Return one readable line: the server's message if there is one."""
     reply = _refusal(error)
     if reply is not None:
         body = reply.body if isinstance(reply.body, dict) else {}
@@ -88,9 +88,9 @@ def describe(error: Exception) -> str:
 
 
 def pause_s(error: Exception, attempt: int, policy: RetryPolicy) -> float | None:
-    """Return how long to wait after failed try number `attempt`, from 0; None when there is no next one.
+    """Return the seconds to wait after failed attempt number `attempt`, from 0; None if there is no next one.
 
-    A server may ask for more by Retry-After, and gets it up to `MAX_RETRY_AFTER_S`.
+    A longer Retry-After of the server is respected, up to `MAX_RETRY_AFTER_S`.
     """
     of_its_kind = {FailureKind.BUSY: policy.busy_s, FailureKind.BROKEN: policy.broken_s}
     pauses = of_its_kind.get(classify_failure(error), ())
@@ -100,7 +100,7 @@ def pause_s(error: Exception, attempt: int, policy: RetryPolicy) -> float | None
 
 
 def retry_after_of(error: Exception) -> float:
-    """Return what the server asks for, in seconds or as a date, between 0 and `MAX_RETRY_AFTER_S`."""
+    """Return the seconds in a Retry-After header (a number or a date), between 0 and `MAX_RETRY_AFTER_S`."""
     reply = _refusal(error)
     if reply is None:
         return 0.0
@@ -112,7 +112,7 @@ def retry_after_of(error: Exception) -> float:
 
 
 def _refusal(error: Exception) -> ServerReply | None:
-    """Return the error where the server answered with no success: a body that breaks the client came with one."""
+    """Return the error if the server sent an error status; one for an unreadable body may have a success status."""
     if isinstance(error, ServerReply) and error.status_code >= 300:
         return error
     return None

@@ -1,6 +1,6 @@
-"""The HTTP client of the evaluator's child: no answer may take for ever, fill the memory or repeat our key.
+"""HTTP client of the evaluator's child: it limits the time and size of a response and masks the API key in it.
 
-It is also where requests in flight are counted: nothing that asks the model gets around it.
+It also counts the requests in flight: every request to the model goes through it.
 """
 
 import logging
@@ -25,13 +25,13 @@ MAX_CONNECTIONS = 1000
 
 
 def http_client(timeout_s: float, limiter: ConcurrencyLimiter, *, secret: str = "") -> httpx.Client:
-    """Return a client whose answers must be whole `timeout_s` after their first line, with `secret` masked in them.
+    """Return a client whose responses must be complete `timeout_s` after their headers, with `secret` masked in them.
 
-    Every question (POST) takes a slot of `limiter`; what was not answered well keeps it until its thread gives it back.
+    Every POST request takes a slot of `limiter`; after a failure the slot stays taken until its thread releases it.
 
-    The timeout of an HTTP library counts from one byte to the next: a server that sends a byte now and then, or that
-    never stops sending, would keep a request busy for ever. A server that repeats the key that it was sent, in an error
-    or in an answer, would bring it into files, databases and reports.
+    The timeout of an HTTP library counts from one byte to the next. A server that sends a byte now and then, or that
+    never stops sending, would keep a request open forever. A server that repeats the key, in an error or in an answer,
+    would bring it into files, databases and reports.
     """
 
     def limit(response: httpx.Response) -> None:
@@ -42,7 +42,7 @@ def http_client(timeout_s: float, limiter: ConcurrencyLimiter, *, secret: str = 
 
 
 def api_key(variable: str) -> str:
-    """Return the key in an environment variable; a server that takes none gets one that means nothing.
+    """Return the API key in an environment variable; without a variable, a placeholder.
 
     Raises:
         EndpointFailed: the variable is not set.
@@ -54,7 +54,7 @@ def api_key(variable: str) -> str:
 
 
 def is_alive(client: httpx.Client, base_url: str) -> bool:
-    """Tell whether a server answers at all."""
+    """Return whether a server responds, with a status below 500."""
     try:
         status = client.get(f"{base_url}/models", timeout=ALIVE_TIMEOUT_S).status_code
     except (httpx.HTTPError, ValueError) as error:
@@ -68,7 +68,7 @@ def is_alive(client: httpx.Client, base_url: str) -> bool:
 
 @cache
 def _certificates() -> SSLContext:
-    """Read the machine's certificates once a process: it takes longer than everything else about a client."""
+    """Load the machine's CA certificates once per process: this is the slowest part of creating a client."""
     return httpx.create_ssl_context()
 
 
@@ -98,7 +98,7 @@ class _Client(httpx.Client):
 
     def _sent(self, request: httpx.Request, **options: Any) -> httpx.Response:  # noqa: ANN401 - httpx's own
         response = super().send(request, **options)
-        if options.get("stream"):  # nobody asks for one
+        if options.get("stream"):  # no caller sets it
             response.read()
         text = response.content.decode("latin-1")  # any byte, and back to the same
         shown = masked(text, (self._secret,))

@@ -1,4 +1,4 @@
-"""What one evaluation planned, how far it is and what failed; kept in the run's folder for the client to read."""
+"""Plan, progress and failures of one evaluation; plan and failures are kept in the run's folder for the parent."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -14,13 +14,13 @@ from eval_jobs.evaluate.common.protocol import FAILURES_FILE, MADE_BY_FILE, PLAN
 from eval_jobs.host.storage import storage_error
 
 MAX_DOUBTFUL = 0.1
-"""More samples than this share without an answer, for which the server may be to blame: try all of it again later."""
+"""Largest share of newly unanswered samples for which the server may be at fault; above it the plan is retried."""
 
 Rows = Sequence[dict[str, object]]
 
 
 class PlanChanged(Exception):
-    """The folder holds answers to other questions, or another EvalScope's: it knows them by their position only."""
+    """The folder has answers to other questions or of another EvalScope version: answers are known by position only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,41 +30,41 @@ class Failure:
     detail: str
     answered: bool
     may_pass: bool
-    """Whether the server may be to blame."""
+    """Whether the server may be at fault."""
 
 
 class Journal:
-    """Written by the child; see `parse` for the rows. One evaluation is one pass over the questions, or several."""
+    """Journal of one evaluation: one or more passes over the questions. Written by the child; see `parse` for rows."""
 
     def __init__(self, request: Message, send: Send) -> None:
         self.name = str(request["benchmark"])
         self.folder = Path(request["task"]["work_dir"])
         self.repeats = int(request["repeats"])
         self.part = request.get("part")
-        """Which rows are asked, for `parts.rows_of_part`; None: all."""
+        """Which rows are evaluated, for `parts.rows_of_part`; None: all."""
         self.left_out = 0
-        """Questions of the benchmark that are not asked."""
+        """Number of questions of the benchmark that are not evaluated."""
         self.stage = "configuring"
-        """For error messages, then `loading`, then `asking`."""
+        """For error messages; then `loading`, then `evaluating`."""
         self.metric = ""
         self.planned = 0
         self.done = 0
         self.answered = 0
-        """Questions that have an answer."""
+        """Number of questions with an answer."""
         self.failures: dict[Place, Failure] = {}
         self._doubted_before = {place for place, row in failures(self.folder).items() if row.get("may_pass")}
         self._asking_s: list[float] = []
         self._send = send
 
     def plan(self, rows: Rows, *, made_by: dict[str, object]) -> None:
-        """Write down every question before anything is asked.
+        """Write every question to the plan before any request is sent.
 
         Args:
             rows: see `parse`.
-            made_by: names the version of what asks and scores.
+            made_by: version of the harness and of the benchmark.
 
         Raises:
-            PlanChanged: the folder holds another plan, or another version's.
+            PlanChanged: the folder has another plan, or one of another version.
             DiskFull, StoreError: it cannot be written.
         """
         self.planned = len(rows)
@@ -77,17 +77,17 @@ class Journal:
                 _write(path, text)
 
     def begin(self, *, metric: str, to_ask: int) -> None:
-        """Note that asking begins; the questions that a resumed evaluation has answered already are done."""
+        """Record the start of a pass; questions answered before (in a resumed evaluation) count as done."""
         self.metric = metric
         self.stage = "evaluating"
         self.done = self.answered = self.planned - to_ask
         self._report()
 
     def begin_again(self, *, only: Collection[Place] | None = None) -> None:
-        """Prepare another pass: what the server refused stays refused, everything else has another chance.
+        """Prepare another pass: rejected requests stay rejected, all other failures are tried again.
 
         Args:
-            only: the places that are asked again; None: all.
+            only: the places to try again; None: all.
         """
         again = {place for place, failure in self.failures.items() if failure.answered or failure.may_pass}
         again &= again if only is None else set(only)
@@ -100,20 +100,20 @@ class Journal:
         self._report()
 
     def note_asking(self, seconds: float) -> None:
-        """Note how long requests of one question were in flight; from any thread."""
+        """Record for how long requests of one question were in flight. Thread-safe."""
         self._asking_s.append(seconds)
 
     @property
     def asking_s(self) -> float:
-        """For how long requests were in flight, summed over them."""
+        """Seconds for which requests were in flight, summed over all of them."""
         return sum(self._asking_s)
 
     def fail(self, place: Place, failure: Failure) -> None:
-        """Note a question that was not answered, or was answered and could not be scored."""
+        """Record a question without an answer, or with an answer that could not be scored."""
         self.failures[place] = failure
 
     def refusal(self, place: Place) -> str:
-        """Return why the server refused this question in an earlier pass; "" when it did not."""
+        """Return why the server rejected this question in an earlier pass; "" if it did not."""
         failure = self.failures.get(place)
         if failure is not None and not (failure.answered or failure.may_pass):
             return failure.detail
@@ -121,21 +121,21 @@ class Journal:
 
     @property
     def unanswered(self) -> list[str]:
-        """Why, one entry a question."""
+        """Reasons for missing answers, one per question."""
         return [failure.detail for failure in self.failures.values() if not failure.answered]
 
     @property
     def doubtful(self) -> set[Place]:
-        """Questions without an answer for which the server may be to blame."""
+        """Questions without an answer for which the server may be at fault."""
         return {place for place, failure in self.failures.items() if failure.may_pass}
 
     @property
     def newly_doubtful(self) -> set[Place]:
-        """Those of them that were not so at the end of an earlier evaluation."""
+        """The doubtful questions that were not doubtful at the end of an earlier evaluation."""
         return self.doubtful - self._doubted_before
 
     def finish(self) -> None:
-        """Write down what failed.
+        """Write the failures to the run's folder.
 
         Raises:
             DiskFull, StoreError: it cannot be written.
@@ -151,26 +151,26 @@ class Journal:
         ]
         _write(self.folder / FAILURES_FILE, _jsonl(rows))
 
-    def check(self, *, hint: str = "read the server log: it may not support this kind of request") -> None:
-        """Write down what failed, and refuse a result that only shows that the server was not well.
+    def check(self, *, hint: str = "see the server log: it may not support this kind of request") -> None:
+        """Write the failures (unless every request failed), and reject a result that only shows a server fault.
 
         Raises:
-            EndpointFailed: too many answers are missing; `hint` says what to do where all of them are.
+            EndpointFailed: too many answers are missing; `hint` applies if all of them are.
             DiskFull, StoreError: it cannot be written.
         """
         details = self.unanswered
         if details and len(details) == self.planned and not any(map(is_overflow, details)):
             raise EndpointFailed(f"every request of `{self.name}` failed: {details[0]}", hint=hint)
         self.finish()
-        # Once: in another evaluation, of a server perhaps started anew, the same samples count as not answered.
+        # Retry once: in the next evaluation, perhaps of a restarted server, the same samples count as not answered.
         if len(self.newly_doubtful) > MAX_DOUBTFUL * self.planned:
             raise EndpointFailed(
                 f"{len(self.doubtful)} of {self.planned} requests of `{self.name}` got no valid response: {details[0]}",
-                hint="read the server log; increase suite.request_timeout_s if the server is slow",
+                hint="see the server log; increase suite.request_timeout_s if the server is slow",
             )
 
     def stopped(self, error: EndpointFailed | EndpointRefused, base_url: str) -> TrackerError:
-        """Say how far it was when nothing could be asked any more."""
+        """Return the error of a stopped evaluation, with the number of samples answered so far."""
         again = "answers are kept; a retry requests only the missing ones"
         return type(error)(
             f"{base_url} failed after {self.answered} of {self.planned} samples of `{self.name}`: {error.message}",
@@ -178,7 +178,7 @@ class Journal:
         )
 
     def drop_torn_lines(self) -> None:
-        """Cut what a kill left of a half-written line: EvalScope would write the next row right behind it."""
+        """Remove a partial last line left by a kill: EvalScope would append the next row to it."""
         for path in (*self.folder.glob("predictions/*/*.jsonl"), *self.folder.glob("reviews/*/*.jsonl")):
             if path.is_file() and path.stat().st_size:
                 _drop_torn_line(path)
@@ -201,7 +201,7 @@ def _jsonl(rows: Rows) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write the whole file or nothing: a kill in between leaves the old one."""
+    """Write a file atomically: a kill in between leaves the old one."""
     temporary = path.with_suffix(".new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

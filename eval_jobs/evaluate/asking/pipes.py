@@ -15,7 +15,7 @@ Send = Callable[[Message], None]
 
 
 def own_stdout() -> Send:
-    """Keep stdout for messages; what anybody else prints goes to stderr, which is the log."""
+    """Reserve stdout for messages; everything else printed goes to stderr, which is the log."""
     messages = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     sys.stdout = sys.stderr
@@ -29,10 +29,10 @@ def own_stdout() -> Send:
 
 
 def requests_from_stdin() -> queue.SimpleQueue[Message]:
-    """Return the queue into which a thread puts what the parent asks; the process ends when stdin closes.
+    """Return a queue that a thread fills with the parent's requests; the process ends when stdin closes.
 
-    The thread reads a descriptor of its own: EvalScope forks to score mathematics, a forked child closes `sys.stdin`,
-    and that would wait for ever for the lock that a thread reading from `sys.stdin` holds.
+    The thread reads a descriptor of its own. EvalScope forks to score mathematics, and a forked child closes
+    `sys.stdin`: that would wait forever for the lock of a thread that reads from `sys.stdin`.
     """
     requests: queue.SimpleQueue[Message] = queue.SimpleQueue()
     source = os.fdopen(os.dup(0), "rb")
@@ -42,7 +42,7 @@ def requests_from_stdin() -> queue.SimpleQueue[Message]:
     def read() -> None:
         for line in source:
             requests.put(json.loads(line))
-        # The parent is gone or wants us gone: even in the middle of an evaluation, and with all that it started.
+        # The parent has ended or closed the pipe: end even during an evaluation, with all processes started here.
         if os.getpgrp() == os.getpid():
             os.killpg(os.getpgrp(), signal.SIGKILL)
         os._exit(0)

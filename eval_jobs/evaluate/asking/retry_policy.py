@@ -1,15 +1,15 @@
-"""How long the evaluator waits before it asks again."""
+"""Pauses of the evaluator before it retries."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetryPolicy:
-    """Seconds before each further try of one kind; when they are used up there is none."""
+    """Pauses in seconds before each retry, by kind of failure; after the last pause there is no retry."""
 
     broken_s: tuple[float, ...] = (0.5, 1.5)
-    """When the connection or the answer broke."""
+    """After a broken connection or response."""
     busy_s: tuple[float, ...] = (1.0, 4.0, 16.0)
-    """When the server says that it is busy."""
+    """After a response that the server is busy."""
     lost_s: tuple[float, ...] = (5.0, 20.0)
-    """Before what got no answer from a server that lives is asked again, all of it."""
+    """Before each further pass over the samples without an answer, if the server responds."""

@@ -1,11 +1,11 @@
-"""Threads that several benchmarks share, so that none of them idles while another one ends.
+"""Threads shared by several benchmarks, so that no thread idles while another benchmark ends.
 
     with SharedPool(12) as pool:
         with pool.each(samples, ask, cost=256) as ended:     # from a thread of each benchmark
             for sample, outcome in ended: ...
 
-A free thread takes the next item of what costs most an item, and of what came first among equals: long answers begin
-early and short ones fill the end. A server that is asked so has all its slots taken until fewer questions are left.
+A free thread takes the next item of the group with the highest cost per item, the earliest group among equals: long
+answers begin early and short ones fill the end. All slots of the server are in use until fewer questions are left.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ R = TypeVar("R")
 
 
 def n_threads(concurrency: int) -> int:
-    """Return how many threads keep `concurrency` requests in flight while others score and write down."""
+    """Return how many threads keep `concurrency` requests in flight while others score and write."""
     return concurrency + max(2, concurrency // 2)
 
 
 class SharedPool:
-    """Safe for threads. Leaving its context ends its threads; nobody may still be working with it then."""
+    """A pool of threads. Thread-safe. Leaving its context ends the threads; it must not be in use then."""
 
     def __init__(self, n_threads: int) -> None:
         self._changed = threading.Condition()
         self._groups: list[_Group[Any, Any]] = []
-        """Those with items that nobody has taken, dearest first."""
+        """Groups with items that are not begun, highest cost first."""
         self._is_closed = False
         self._threads = [threading.Thread(target=self._work, daemon=True, name=f"asks {i}") for i in range(n_threads)]
 
@@ -57,14 +57,14 @@ class SharedPool:
     def each(
         self, items: Sequence[T], work: Callable[[T], R], *, cost: float
     ) -> Iterator[Iterator[tuple[T, Future[R]]]]:
-        """Have `work` done on every item, and yield item and outcome as they end.
+        """Run `work` on every item, and yield each item and its outcome as it ends.
 
-        When the context is left early, what nobody has begun is dropped, and what has begun is waited for.
+        When the context is left early, items that are not begun are dropped, and running ones are waited for.
 
         Args:
-            items: in this order they are begun.
-            work: runs in a thread of the pool; what it raises is in the outcome.
-            cost: of one item, in any unit that all who share the pool use.
+            items: begun in this order.
+            work: runs in a thread of the pool; its exception is in the outcome.
+            cost: cost of one item, in the same unit for all users of the pool.
         """
         group = _Group(cost=cost, items=deque(items), work=work)
         with self._changed:

@@ -1,1 +1,1 @@
-"""What every evaluation harness needs: its child process, requests to it, reading of results."""
+"""Shared by all evaluation harnesses: the child process, requests to it, reading of results."""

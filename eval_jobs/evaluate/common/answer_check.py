@@ -1,7 +1,7 @@
 """What counts as an answer. Pure.
 
-A client library takes almost any JSON for a completion, and a missing text for an empty one: an empty answer is scored
-as wrong. So an answer must be complete, ended for a known reason, and carry a text or say what it has instead.
+A client library accepts almost any JSON as a completion, and a missing text as an empty one, which is scored as wrong.
+So an answer must be complete, have a known finish reason, and contain a text or a known replacement for it.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 FILTERED = "content_filter"
 CUT = ("length", "max_tokens")
 ENDINGS = ("stop", "eos", *CUT, "tool_calls", "function_call", FILTERED)
-"""Known reasons to end. vLLM also says `abort` or `error`, with the text so far, when it is stopped in the middle."""
+"""Known finish reasons. vLLM also sends `abort` or `error`, with the text so far, if it is stopped during a request."""
 INSTEAD_OF_TEXT = ("tool_calls", "function_call", "reasoning", "reasoning_content", "refusal", "audio")
 
 
@@ -18,11 +18,11 @@ _OVERFLOW = re.compile(r"context length|maximum context|context window|too many 
 
 
 class BadAnswer(ValueError):
-    """HTTP 200 with something that is no answer."""
+    """A response with HTTP status 200 that is not an answer."""
 
 
 def check_answer(response: Mapping[str, object], *, model: str = "", is_chat: bool = True) -> None:
-    """Raise `BadAnswer` unless `response` is a whole completion, of `model` where one is named."""
+    """Raise `BadAnswer` unless `response` is a complete completion, of `model` if one is given."""
     choices = response.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise BadAnswer(f"response has no choices{_error_of(response)}")
@@ -38,7 +38,7 @@ def check_answer(response: Mapping[str, object], *, model: str = "", is_chat: bo
 
 
 def is_overflow(message: str) -> bool:
-    """Tell whether a refusal says that the prompt is too long."""
+    """Return whether an error message means that the prompt is too long."""
     return _OVERFLOW.search(message) is not None
 
 

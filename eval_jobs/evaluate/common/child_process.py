@@ -1,4 +1,4 @@
-"""The parent's side of the evaluator's child: start it, ask it, notice its death, stop it."""
+"""Parent side of the evaluator's child process: start it, send requests, detect its end, stop it."""
 
 import contextlib
 import logging
@@ -26,11 +26,11 @@ START_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 5.0
 POLL_S = 0.5
 MAX_REQUESTS = 500
-"""After so many a child has done enough; a new one starts with the next request."""
+"""Requests after which the child is replaced, before the next request."""
 SETTLED_AFTER = 5
-"""Requests until everything is imported and every cache is filled."""
+"""Number of requests after which everything is imported and every cache is filled."""
 MAX_GROWTH_BYTES = 200 * 2**20
-"""Since then."""
+"""Growth of memory since then, above which the child is replaced."""
 EVALSCOPE = ("-m", "eval_jobs.evaluate.evalscope.child.main")
 CACHE_VARIABLES = {
     "HF_HOME": "huggingface",
@@ -41,11 +41,11 @@ CACHE_VARIABLES = {
     "XDG_CACHE_HOME": "xdg",
     "NLTK_DATA": "nltk_data",
 }
-"""Where EvalScope and its libraries keep things; a value that the user has set stands."""
+"""Cache folders of EvalScope and its libraries; values set by the user take precedence."""
 
 
 class ChildProcess:
-    """One running child. It says `ready` when it can be asked, then carries out one request at a time."""
+    """One running child. It sends `ready` when it accepts requests, then handles one request at a time."""
 
     def __init__(
         self,
@@ -57,13 +57,13 @@ class ChildProcess:
         key: str = "",
         program: Sequence[str] = EVALSCOPE,
     ) -> None:
-        """Start it; `program` is what that interpreter runs."""
+        """Start the child; `program` holds the arguments of the interpreter."""
         self.log_path = log_path
         self.offline = offline
         self.key = key
-        """Name of the environment variable with the key that it may know."""
+        """Name of the environment variable with the API key of the endpoint."""
         self.is_ready = False
-        """Whether it has said so."""
+        """Whether the child has sent `ready`."""
         with _open_log(log_path) as log_file:
             self._process = self._start([python, "-P", *program], work_dir, log_file)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -78,24 +78,24 @@ class ChildProcess:
         return self._process.pid
 
     def is_running(self) -> bool:
-        """Tell whether it can be asked."""
+        """Return whether the process runs."""
         return self._process.poll() is None
 
     def wait_ready(self) -> None:
-        """Return when it is ready.
+        """Wait until the child is ready.
 
         Raises:
-            EvaluatorDied: it ended, or took longer than `START_TIMEOUT_S`.
+            EvaluatorDied: it exited, or sent no message for `START_TIMEOUT_S`.
         """
         while self._next(START_TIMEOUT_S)["type"] != "ready":
             pass
         self.is_ready = True
 
     def ask(self, request: Message, *, silence_s: float) -> Iterator[Message]:
-        """Send a request, and yield what it says until it has said of every task what became of it.
+        """Send a request, and yield messages until every task has its result or error.
 
         Raises:
-            EvaluatorDied: it ended, or said nothing for `silence_s`.
+            EvaluatorDied: the child exited, or sent no message for `silence_s`.
         """
         assert self._process.stdin is not None  # noqa: S101 - it was started with a pipe
         try:
@@ -111,7 +111,7 @@ class ChildProcess:
             yield message
 
     def is_worn(self) -> bool:
-        """Tell whether it should be replaced before the next request: it has done many, or its memory grows."""
+        """Return whether to replace the child before the next request: after many requests, or if its memory grows."""
         if self._n_requests == SETTLED_AFTER:
             self._settled_bytes = self._rss_bytes()
         grown = self._n_requests > SETTLED_AFTER and self._rss_bytes() > self._settled_bytes + MAX_GROWTH_BYTES
@@ -120,10 +120,10 @@ class ChildProcess:
         return grown or self._n_requests >= MAX_REQUESTS
 
     def stop(self) -> None:
-        """End it and everything it started. Calling it twice is harmless."""
+        """Stop the child and everything it started. Calling it twice is harmless."""
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
-                self._process.stdin.close()  # it kills its own group
+                self._process.stdin.close()  # the child then kills its own process group
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=STOP_TIMEOUT_S)
         with contextlib.suppress(ProcessLookupError):
@@ -164,9 +164,9 @@ class ChildProcess:
             return 0
 
     def _next(self, timeout_s: float) -> Message:
-        """Return the next message; both the end of its pipe and the end of the process count as its death.
+        """Return the next message; raise `EvaluatorDied` when the process has exited or the timeout has passed.
 
-        What it forked may hold the pipe open for a while after it died.
+        The end of the pipe is not enough: forked processes may keep it open after the child has exited.
         """
         waited_s = 0.0
         while True:
@@ -180,27 +180,27 @@ class ChildProcess:
             if waited_s >= timeout_s:
                 self.stop()
                 raise EvaluatorDied(
-                    f"stopped the evaluator: no message for {timeout_s:.0f} s", hint=f"read {self.log_path}"
+                    f"stopped the evaluator: no message for {timeout_s:.0f} s", hint=f"see {self.log_path}"
                 )
 
     def _died(self) -> EvaluatorDied:
         self.stop()
         return EvaluatorDied(
             f"the evaluator exited unexpectedly ({_how(self._process.returncode)})",
-            hint=f"read {self.log_path}; a retry requests only the missing answers",
+            hint=f"see {self.log_path}; a retry requests only the missing answers",
         )
 
 
 def child_environment(
     environment: Mapping[str, str], work_dir: Path, *, offline: bool, key: str = ""
 ) -> dict[str, str]:
-    """Return the child's environment: caches below `work_dir`, no GPU, no proxy to this machine, no key but one.
+    """Return the child's environment: caches below `work_dir`, no GPU, no proxy for loopback, few secrets.
 
     Args:
-        environment: the user's, whose word on caches and the hub stands.
-        work_dir: where the caches go.
-        offline: no hub, unless the user says otherwise.
-        key: name of the variable with the endpoint's key.
+        environment: the user's; its settings of caches and the hub take precedence.
+        work_dir: parent of the cache folders.
+        offline: disable the hub, unless the user sets otherwise.
+        key: name of the variable with the endpoint's key; of other secrets only hub tokens are kept.
     """
     caches = {name: str(work_dir / "cache" / folder) for name, folder in CACHE_VARIABLES.items()}
     result = caches | ({"HF_HUB_OFFLINE": "1"} if offline else {})
@@ -211,13 +211,13 @@ def child_environment(
         "TOKENIZERS_PARALLELISM": "false",
         "NO_COLOR": "1",
         "PYTHONUNBUFFERED": "1",
-        "PYTHONSAFEPATH": "1",  # a `datasets` folder where the user stands is not the package
+        "PYTHONSAFEPATH": "1",  # a `datasets` folder in the working directory is not the package
         "NO_PROXY": no_proxy,
         "no_proxy": no_proxy,
     }
-    result.pop("TQDM_DISABLE", None)  # EvalScope's own progress bar fails under it
+    result.pop("TQDM_DISABLE", None)  # EvalScope's own progress bar fails with it
     root = Path(eval_jobs.__file__).parent.parent
-    if root.name != "site-packages":  # a source tree: the child's interpreter may not know it
+    if root.name != "site-packages":  # a source tree may not be on the path of the child's interpreter
         result["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), environment.get("PYTHONPATH")]))
     return result
 

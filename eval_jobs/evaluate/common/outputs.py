@@ -1,8 +1,8 @@
-"""What an evaluation left in its folder, read by the child after a pass and by its parent at the end.
+"""Files of an evaluation in its folder, read by the child after a pass and by its parent at the end.
 
 outputs = Outputs(folder, "tracker_exact")
-outputs.lost()        # planned, and neither answered nor known to have failed
-outputs.samples()     # one score for every planned sample
+outputs.lost_answers(known)     # planned, and neither answered nor in `known`
+outputs.samples()               # one score for every planned sample
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from eval_jobs.types import SampleScore
 
 
 class Outputs:
-    """Planned samples, answers and scores as they lie on disk now."""
+    """Planned samples, answers and scores on disk, at the time of creation."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
@@ -31,14 +31,14 @@ class Outputs:
         return parse_samples(self.planned, self.predictions, self.reviews, details)
 
     def lost_answers(self, known: Mapping[Place, object]) -> tuple[Place, ...]:
-        """Return the planned samples without an answer, although nothing in `known` says why.
+        """Return the planned samples that have no answer and are not in `known`.
 
-        Such rows were written and are gone: torn by a full disk, or deleted by somebody.
+        Their rows were written and are lost: truncated by a full disk, or deleted by another program.
         """
         return self._missing_from(self.predictions, known)
 
     def lost_scores(self, known: Mapping[Place, object]) -> tuple[Place, ...]:
-        """Return the planned samples without a score, although nothing in `known` says why."""
+        """Return the planned samples that have no score and are not in `known`."""
         return self._missing_from(self.reviews, known)
 
     # --- private
@@ -55,7 +55,7 @@ class Outputs:
 
 
 def failures(folder: Path) -> dict[Place, Row]:
-    """Return what the last evaluation in a folder noted about samples without an answer or a score."""
+    """Return the rows that the last evaluation in a folder wrote about samples without an answer or a score."""
     rows = _rows(folder / FAILURES_FILE)
     return {(str(row["subset"]), index): row for row in rows if isinstance(index := row["index"], int)}
 

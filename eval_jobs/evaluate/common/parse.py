@@ -1,15 +1,15 @@
 """EvalScope's files -> sample scores. Pure: rows in, records out.
 
-    planned      one row per question and repeat, written by our child before anything is asked
+    planned      one row per question and repeat, written by the child before any request is sent
     predictions  one row per answer
     reviews      one row per scored answer
     failures     one row per question that could not be answered or scored, with the reason
 
 Rules (what EvalScope calls "success" is not enough: it scores a context overflow as a wrong answer):
-    scored     answered, stopped by itself, and the metric gave a finite number
-    truncated  the same, but the answer was cut at max_tokens: it counts with the score it got
+    scored     answered, ended by the model, and the metric is a finite number
+    truncated  the same, but the answer was truncated at max_tokens: it counts with its score
     unscored   answered, and the metric failed
-    error      no proper answer: overflow, refused, filtered, cut, never asked
+    error      no valid answer: context overflow, rejected, filtered, aborted, never requested
 """
 
 import json
@@ -23,7 +23,7 @@ from eval_jobs.types import SampleScore, SampleStatus
 
 Row = Mapping[str, object]
 Place = tuple[str, int]
-"""Subset and index: where EvalScope keeps a sample. Good for joining files of one run, never for pairing runs."""
+"""Subset and index of a sample in EvalScope. For joining files of one run, never for pairing runs."""
 
 USABLE_STATUS = (None, "success", "degraded")
 METRIC_NAMES = {"acc": "accuracy"}
@@ -32,7 +32,7 @@ DETAIL_CHARS = 500
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
-    """One question to ask, once per repeat."""
+    """One planned question, once per repeat."""
 
     subset: str
     index: int
@@ -51,7 +51,7 @@ class Planned:
 
 
 def parse_lines(lines: Iterable[str]) -> tuple[Row, ...]:
-    """Return the JSON objects of a JSONL file; a line torn by a kill is left out."""
+    """Return the JSON objects of a JSONL file; a line truncated by a kill is left out."""
     rows = []
     for line in lines:
         try:
@@ -100,14 +100,14 @@ def parse_samples(
 
 
 def metric_name(reviews: Iterable[Row], default: str) -> str:
-    """Return the metric that the reviews carry as their main score, `default` when there are none."""
+    """Return the most frequent main metric of the reviews, or `default` if there are none."""
     names = Counter(name for review in reviews if (name := _main_score(_score(review))[0]))
     found = names.most_common(1)[0][0] if names else default
     return METRIC_NAMES.get(found, found)
 
 
 def token_sum(predictions: Iterable[Row], kind: str) -> int | None:
-    """Return the sum over all answers of `input_tokens` or `output_tokens`; None where the server told of none."""
+    """Return the sum over all answers of `input_tokens` or `output_tokens`; None if the server reported none."""
     counts = [count for row in predictions if (count := _tokens(row, kind)) is not None]
     if counts:
         return sum(counts)
@@ -213,7 +213,7 @@ def _stop_reason(prediction: Row) -> str:
 
 
 def _why_no_answer(prediction: Row, reason: str) -> str:
-    if reason == "model_length":  # EvalScope puts the server's refusal where the answer should be
+    if reason == "model_length":  # EvalScope stores the server's error as the answer
         return f"the prompt exceeds the context length: {_answer(prediction)}"
     if reason == "content_filter":
         return "the server filtered the answer"
@@ -239,7 +239,7 @@ def _score(review: Row) -> Row:
 
 
 def _main_score(score: Row) -> tuple[str, object]:
-    """Return name and value of the main score; the first one where none is named, as EvalScope does."""
+    """Return name and value of the main score; the first score if none is named, as EvalScope does."""
     values = _mapping(score.get("value"))
     named = str(score.get("main_score_name") or "")
     if named:

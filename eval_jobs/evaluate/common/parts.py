@@ -1,4 +1,4 @@
-"""Which rows of a plan are asked where a suite asks a part of each benchmark. Pure.
+"""Rows of a plan that are evaluated if a suite evaluates a part of each benchmark. Pure.
 
 rows = rows_of_part(rows, {"samples": 60, "share": 0.0, "is_rest": False})
 """
@@ -13,14 +13,14 @@ Row = dict[str, object]
 
 
 def part_to_json(part: ScreenPart | None) -> dict[str, object]:
-    """Return a suite's part as an entry of a task; {}: everything is asked."""
+    """Return a suite's part as an entry of a task; {} if everything is evaluated."""
     if part is None:
         return {}
     return {"part": {"samples": part.screen.samples, "share": part.screen.share, "is_rest": part.is_rest}}
 
 
 def rows_of_part(rows: Sequence[Row], part: Mapping[str, object] | None) -> Sequence[Row]:
-    """Return the planned rows that are asked, as `part_to_json` names them; the repeats of a question stay together."""
+    """Return the planned rows in a part from `part_to_json`; the repeats of a question stay together."""
     if part is None:
         return rows
     planned = [planned_sample(row) for row in rows]

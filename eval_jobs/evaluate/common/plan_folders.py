@@ -1,4 +1,4 @@
-"""Where evaluators keep what a plan needs for resuming: `<work_dir>/runs/<plan>/`, one folder for all of them."""
+"""Folders for resuming a plan: `<work_dir>/runs/<plan>/`, shared by all evaluators."""
 
 import logging
 import shutil
@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 def lock_path(work_dir: Path, plan_id: str) -> Path:
-    """Return a file beside the plan's folder, not in it: the folder is deleted under the lock."""
+    """Return the lock file, next to the plan's folder: the folder is deleted while the lock is held."""
     return work_dir / "runs" / f"{plan_folder(plan_id)}.lock"
 
 
@@ -22,9 +22,9 @@ def kept_plans(work_dir: Path) -> tuple[str, ...]:
 
 
 def forget_plan(work_dir: Path, plan_id: str) -> None:
-    """Delete the half-done or finished evaluations of a plan, unless another process works on them.
+    """Delete the unfinished or finished evaluations of a plan, unless another process works on them.
 
-    That one needs them, and forgets them itself when it is done.
+    That process needs them, and deletes them itself when it is done.
     """
     if not (work_dir / "runs").is_dir():
         return
@@ -32,5 +32,5 @@ def forget_plan(work_dir: Path, plan_id: str) -> None:
         with held_if_free(lock_path(work_dir, plan_id)) as is_ours:
             if is_ours:
                 shutil.rmtree(work_dir / "runs" / plan_folder(plan_id), ignore_errors=True)
-    except StoreError as error:  # the results are safe; a folder too many is no reason to stop
+    except StoreError as error:  # the results are stored elsewhere; a leftover folder is no reason to stop
         log.warning("cannot delete the evaluation files of plan %s: %s", plan_id, error)

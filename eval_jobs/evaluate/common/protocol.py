@@ -1,11 +1,11 @@
-"""What the evaluator and its child say to each other: one JSON object a line, over the child's stdin and stdout.
+"""Messages between the evaluator and its child: one JSON object per line, over the child's stdin and stdout.
 
-    parent -> child   a request (`task_config.evaluate_request`), of one task or several
+    parent -> child   a request (`task_config.evaluate_request`) of one or more tasks
     child -> parent   {"type": "progress", "benchmark": "sums", "done": 3, "total": 20}   any number
                       {"type": "result", "benchmark": "sums", "asking_s": 9.5, "metric": "accuracy", "planned": 20}  or
                       {"type": "error", "benchmark": "sums", "asking_s": 9.5, "code": ..., "message": ..., "hint": ...}
-The benchmarks' messages mix. One request at a time: the next one may follow when every task has its result or error.
-Samples do not travel here: they lie in the run's folder, where a killed evaluation finds them again.
+Messages of different benchmarks are interleaved. The next request may follow when every task has its result or error.
+Samples are not sent: they are in the run's folder, from which an interrupted evaluation resumes.
 """
 
 import json
@@ -45,12 +45,12 @@ _ERRORS: dict[str, type[TrackerError]] = {
 
 
 def encode(message: Message) -> bytes:
-    """Return one line."""
+    """Return a message as one line."""
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
 def decode(line: bytes) -> Message | None:
-    """Read one line; None for anything that is no message."""
+    """Return the message in one line, or None if it is not a message."""
     try:
         message = json.loads(line)
     except ValueError:
@@ -61,11 +61,11 @@ def decode(line: bytes) -> Message | None:
 
 
 def error_message(error: TrackerError) -> Message:
-    """Return the message that carries an error over."""
+    """Return the message for an error."""
     return {"type": "error", "code": error.code, "message": error.message, "hint": error.hint}
 
 
 def error_of(message: Message, *, logs: str) -> TrackerError:
-    """Return the error that a message carries; its hint ends with the logs to read."""
+    """Return the error in a message; its hint ends with `logs`."""
     kind = _ERRORS.get(str(message.get("code")), EvaluateError)
     return kind(str(message["message"]), hint=f"{message['hint']}; {logs}")

@@ -1,9 +1,9 @@
-"""Records -> what EvalScope's `TaskConfig` takes, and the request that the child gets. Pure.
+"""Records -> arguments of EvalScope's `TaskConfig`, and the request to the child. Pure.
 
-Two rules of EvalScope shape this: a parameter that is not sent falls back to the server's default, so all are sent,
-but for a `top_k` that is off, which only vLLM is sure to know; and its resume check covers the URL but not the data, so
-the URL stays out (the child passes a model object) and the run's folder is named by our own fingerprint, which covers
-the data.
+Two rules of EvalScope matter here. A parameter that is not sent falls back to the server's default, so all are sent,
+except a `top_k` that is off, which only vLLM is sure to support. And its resume check covers the URL but not the data,
+so the URL is left out (the child passes a model object), and the run's folder is named by the benchmark's fingerprint,
+which covers the data.
 """
 
 import re
@@ -15,27 +15,27 @@ from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.types import Benchmark, Endpoint, EngineKind, Suite
 
 MODEL_ID = "model"
-"""Names EvalScope's folders; constant, because a run's folder already belongs to one plan."""
+"""Part of the names of EvalScope's folders; constant, because a run's folder belongs to one plan."""
 SHUFFLE_SEED = 42
 """For benchmarks that shuffle their questions; the sampling seed is `Generation.seed`."""
 TOP_K_OFF = -1
 OWN_NAMES = {"exact": "tracker_exact", "choice": "tracker_choice"}
-"""Names under which our own adapters are registered with EvalScope."""
+"""Names under which the tracker's own adapters are registered with EvalScope."""
 
 Json = dict[str, object]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalData:
-    """A copy of the benchmark's data that EvalScope may do with what it likes."""
+    """A copy of the benchmark's data, which EvalScope may change."""
 
     folder: str
     subsets: tuple[str, ...]
-    """What the data holds; () when unknown."""
+    """Subsets in the data; () if unknown."""
 
 
 def run_folder(benchmark: Benchmark, suite: Suite, plan_id: str) -> str:
-    """Return the relative folder of one evaluation: equal for a retry, different when anything that scores changed."""
+    """Return the relative folder of one evaluation: equal for a retry, different if anything that scores changed."""
     name = f"{_safe(benchmark.name)}-{benchmark_fingerprint(benchmark, suite)[:16]}"
     return f"{plan_folder(plan_id)}/{name}"
 
@@ -46,21 +46,21 @@ def plan_folder(plan_id: str) -> str:
 
 
 def evalscope_name(benchmark: Benchmark) -> str:
-    """Return the name by which EvalScope knows the benchmark; it starts the names of its files."""
+    """Return EvalScope's name of the benchmark, which is the prefix of its files."""
     return OWN_NAMES.get(benchmark.adapter, benchmark.adapter)
 
 
 def max_tokens(benchmark: Benchmark, suite: Suite) -> int:
-    """Return how long an answer may be."""
+    """Return the maximum length of an answer, in tokens."""
     if benchmark.max_tokens is None:
         return suite.generation.max_tokens
     return benchmark.max_tokens
 
 
 def sampling(benchmark: Benchmark, suite: Suite, endpoint: Endpoint) -> dict[str, float]:
-    """Return the sampling parameters of every answer, as the API calls them."""
+    """Return the sampling parameters of every request, under their names in the API."""
     generation = suite.generation
-    # vLLM's default may come from the model's own files. A strict server refuses a field that it does not know.
+    # vLLM's default may come from the model's own files. A strict server rejects an unknown field.
     sends_top_k = generation.top_k != TOP_K_OFF or endpoint.info.name == EngineKind.VLLM
     return {
         "max_tokens": max_tokens(benchmark, suite),
@@ -99,7 +99,7 @@ def benchmark_task(
 
 
 def task_config(benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, folder: str, data: LocalData | None) -> Json:
-    """Return the keyword arguments of `TaskConfig`, its model excepted."""
+    """Return the keyword arguments of `TaskConfig`, except the model."""
     name = evalscope_name(benchmark)
     return {
         "datasets": [name],

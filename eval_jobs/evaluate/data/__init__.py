@@ -1,1 +1,1 @@
-"""Local data of benchmarks: where it is, its rows, its content's digest."""
+"""Local data of benchmarks: its files, its rows, the digest of its content."""

@@ -1,8 +1,8 @@
-"""Our own copy of a benchmark's data, kept by content: EvalScope deletes files in the folder that it is given.
+"""Copies of benchmark data, named by content: EvalScope deletes files in the folder that it is given.
 
-A copy is made once per content and never changed; a user who edits the data later does not disturb it. Its folder is
-named by the content, because `datasets` caches by a folder's name and config: of two folders called `gsm8k` with equal
-headers and different files, the second would silently be answered with the rows of the first.
+A copy is made once per content and never changed; later edits of the user's data do not affect it. Its folder is named
+by the content, because `datasets` caches by a folder's name and config: of two folders called `gsm8k` with equal
+headers and different files, the second would silently get the rows of the first.
 """
 
 import errno
@@ -22,9 +22,9 @@ from eval_jobs.host.storage import storage_error
 from eval_jobs.types import Benchmark
 
 CACHE_VERSION = 1
-"""Raised whenever the copies are written in another way."""
+"""Increased whenever the format of the copies changes."""
 MANIFEST = "mirror.json"
-"""As in the copies that are there."""
+"""Kept for compatibility with existing copies."""
 OWN_SPLIT = "test"
 
 
@@ -34,14 +34,14 @@ class CachedDataset:
 
     folder: Path
     subsets: tuple[str, ...]
-    """What there is to evaluate; () when only EvalScope can tell."""
+    """Subsets that can be evaluated; () if only EvalScope can list them."""
 
 
 def open_cached_dataset(benchmark: Benchmark, folder: Path) -> CachedDataset | None:
-    """Return the copy of the benchmark's data below `folder`, made now if need be; None for a benchmark without data.
+    """Return the copy of the benchmark's data below `folder`, made if missing; None for a benchmark without data.
 
     Raises:
-        BadData: the data cannot be read, or is no longer what `benchmark.data_digest` names.
+        BadData: the data cannot be read, or no longer matches `benchmark.data_digest`.
         DiskFull, StoreError: the copy cannot be written.
     """
     if benchmark.data is None:
@@ -85,7 +85,7 @@ def _data_folder(parent: Path, final: Path) -> Path:
 
 
 def _publish(made: Path, final: Path) -> None:
-    """Move the copy to its place; another worker may have been faster, with the same content."""
+    """Move the copy to its final place, unless another worker has already put the same content there."""
     try:
         made.rename(final)
     except OSError as error:

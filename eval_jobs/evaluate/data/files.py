@@ -1,7 +1,7 @@
-"""A benchmark's local data: is it sound, and what is its content? Asked before anything is served.
+"""Check and digest of a benchmark's local data, before any checkpoint is served.
 
 digest = read_data_digest(path)      # goes into Benchmark.data_digest
-check_benchmark(benchmark)           # raises with file and line
+check_benchmark(benchmark)           # its errors name file and line
 """
 
 import hashlib
@@ -18,14 +18,14 @@ from eval_jobs.types import Benchmark
 
 CHUNK_BYTES = 1 << 20
 TEMPLATE_FIELDS = {EXACT: ({"question"}, {"question"}), CHOICE: ({"question", "choices"}, {"letters"})}
-"""Fields that a prompt template must have, and may have beside them."""
+"""Fields that a prompt template must have, and those that it may also have."""
 
 
 def read_data_digest(path: str | Path) -> str:
     """Return the hex SHA-256 of a file's content, or of a folder's relative names and contents; hidden files excluded.
 
     Raises:
-        BadData: nothing is there or it cannot be read.
+        BadData: the data does not exist or cannot be read.
     """
     path = Path(path)
     try:
@@ -47,8 +47,8 @@ def check_benchmark(benchmark: Benchmark) -> None:
 
     Raises:
         UnknownBenchmark: no such benchmark.
-        BadData: its data, its subsets or its template cannot work; a broken line is named.
-        EvaluateError: it cannot be run here.
+        BadData: its data, subsets or template are invalid; names the line of a broken row.
+        EvaluateError: it executes code that the model wrote.
     """
     check_name(benchmark.adapter)
     if benchmark.adapter in OWN_ADAPTERS:
@@ -86,10 +86,10 @@ def read_items(benchmark: Benchmark) -> tuple[Item, ...]:
 
 
 def raw_layout(benchmark: Benchmark) -> Layout | None:
-    """Return how to read the benchmark's raw folder, or None when the folder describes itself or is not known.
+    """Return how to read the benchmark's raw folder, or None if it describes itself or has no known layout.
 
     Raises:
-        BadData: nothing is there.
+        BadData: the data does not exist.
     """
     folder = Path(benchmark.data or "")
     if not folder.exists():
@@ -100,16 +100,16 @@ def raw_layout(benchmark: Benchmark) -> Layout | None:
 
 
 def describes_itself(folder: Path) -> bool:
-    """Tell whether the folder has a README with a `configs:` header, as data sets on the hubs have."""
+    """Return whether the folder has a README with a `configs:` header, as data sets on the hubs have."""
     card = folder / "README.md"
     return card.is_file() and "\nconfigs:" in card.read_text(encoding="utf-8", errors="replace").split("\n---", 1)[0]
 
 
 def read_parts(benchmark: Benchmark, layout: Layout) -> Iterator[tuple[DatasetSplit, Row]]:
-    """Yield the rows of a raw folder with the config and split they belong to, in the order of the files' names.
+    """Yield the rows of a raw folder with the config and split they belong to, in the order of file names.
 
     Raises:
-        BadData: nothing that can be read, or a broken row.
+        BadData: no rows to evaluate, or a broken row.
     """
     root = Path(benchmark.data or "")
     files = _raw_files(root, layout)
@@ -127,7 +127,7 @@ def visible_files(folder: Path) -> tuple[Path, ...]:
     """Return all files below a folder, sorted by relative name; hidden files and folders excluded.
 
     Raises:
-        BadData: the folder is not there or is empty.
+        BadData: the folder does not exist or is empty.
     """
     if not folder.exists():
         raise BadData(f"no data at {folder}", hint="check the path in `data`")
@@ -220,7 +220,7 @@ def _converted(file: Path, relative: PurePath, layout: Layout) -> Iterator[Row]:
 
 
 def _header(file: Path, layout: Layout) -> tuple[str, ...]:
-    """Return the column names of a CSV file that has none itself."""
+    """Return the column names for a CSV file without a header line; () if it has one."""
     if file.suffix.lower() != ".csv" or not layout.header:
         return ()
     with file.open(encoding="utf-8-sig", errors="replace") as text:

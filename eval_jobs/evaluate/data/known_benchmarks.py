@@ -1,4 +1,4 @@
-"""Which benchmark names exist, read from EvalScope's package files without importing it: its import takes seconds."""
+"""Known benchmark names, read from EvalScope's package files without importing it: its import takes seconds."""
 
 import difflib
 import json
@@ -15,17 +15,17 @@ OWN_ADAPTERS = (EXACT, CHOICE)
 
 CODE_FAMILIES = (
     *("automation_bench", "bfcl", "bird_sql", "claw_eval", "deep_swe", "skillsbench", "swe_bench", "terminal_bench"),
-    "data_collection",  # may mix in any of the others
+    "data_collection",  # may include any of the others
 )
-"""Benchmarks that run what the model wrote and whose card in EvalScope does not say so; the others' do."""
+"""Benchmarks that execute model output although their card in EvalScope does not declare it; other cards do."""
 
 
 def check_name(adapter: str) -> None:
     """Check that a benchmark exists and may run here.
 
     Raises:
-        UnknownBenchmark: no benchmark of that name; the hint holds the nearest ones.
-        EvaluateError: it runs code that the model wrote.
+        UnknownBenchmark: no benchmark of that name; the hint lists similar names.
+        EvaluateError: it executes code that the model wrote.
     """
     if runs_code(adapter):
         raise code_refusal(adapter)
@@ -42,7 +42,7 @@ def check_name(adapter: str) -> None:
 
 @cache
 def evalscope_names() -> frozenset[str]:
-    """Return the names of EvalScope's benchmarks; empty when it is not installed in this environment."""
+    """Return the names of EvalScope's benchmarks; empty if it is not installed in this environment."""
     folder = _benchmarks_folder()
     if folder is None:
         return frozenset()
@@ -53,14 +53,14 @@ def evalscope_names() -> frozenset[str]:
 
 
 def runs_code(adapter: str) -> bool:
-    """Tell whether this EvalScope benchmark executes what the model wrote: to score it, or as an agent's commands."""
+    """Return whether this EvalScope benchmark executes model output: to score it, or as an agent's commands."""
     name = adapter.lower()
     card = _card(name)
     return bool(card.get("sandbox_config") or card.get("agent_config")) or name.startswith(CODE_FAMILIES)
 
 
 def code_refusal(adapter: str) -> EvaluateError:
-    """Return why a benchmark that executes what the model wrote is never run; docs/decisions/0022 has the reasons."""
+    """Return the error for a benchmark that executes model output; docs/decisions/0022 has the reasons."""
     return EvaluateError(
         f"benchmark `{adapter}` executes model-generated code",
         hint="remove it: that code would run as your user, and EvalScope's sandbox scores its own failures as wrong "
@@ -69,12 +69,12 @@ def code_refusal(adapter: str) -> EvaluateError:
 
 
 def subsets_of(adapter: str) -> tuple[str, ...]:
-    """Return the subsets that EvalScope declares for one of its benchmarks; () when unknown."""
+    """Return the subsets that EvalScope declares for one of its benchmarks; () if unknown."""
     return tuple(_card(adapter).get("subset_list", ()))
 
 
 def few_shot_of(adapter: str) -> tuple[int, str]:
-    """Return how many examples an EvalScope benchmark shows by default, and the split that they come from."""
+    """Return the default number of few-shot examples of an EvalScope benchmark, and their split."""
     card = _card(adapter)
     return int(card.get("few_shot_num") or 0), str(card.get("train_split") or "")
 

@@ -1,7 +1,7 @@
 """Raw files of public benchmarks -> the rows that EvalScope's adapters expect. Pure: names and rows in, rows out.
 
-EvalScope loads a local folder through `datasets`, which wants a README with `configs:`. A user's raw folder has none,
-so it is copied, row by row, into one JSONL file per config and split, and `readme` writes the header.
+EvalScope loads a local folder through `datasets`, which needs a README with `configs:`. A user's raw folder has none,
+so it is copied, row by row, into one JSONL file per config and split, and `readme` returns the header.
 """
 
 import re
@@ -25,21 +25,21 @@ class Layout:
     """How one benchmark's raw folder is read."""
 
     expects: str
-    """For error messages: the files and keys that are understood."""
+    """For error messages: the files and keys that are supported."""
     part: Callable[[PurePath], DatasetSplit | None]
-    """Relative path of a file -> where its rows belong; None: not a data file of this benchmark."""
+    """Relative path of a file -> config and split of its rows; None: not a data file of this benchmark."""
     convert: Callable[[Row, PurePath], Row]
-    """One row -> the adapter's row. KeyError, ValueError, TypeError or IndexError: it is no such row."""
+    """One row -> the adapter's row. Raises KeyError, ValueError, TypeError or IndexError for an invalid row."""
     eval_split: str
     fallback_split: str = ""
-    """Evaluated when the folder has no `eval_split`."""
+    """Evaluated for a config without `eval_split`."""
     header: tuple[str, ...] = ()
     """Columns of CSV files that have no header line."""
     configs_are_subsets: bool = True
 
 
 def readme(parts: Iterable[DatasetSplit]) -> str:
-    """Return the README header that makes `datasets` find `file_name(part)` for every part."""
+    """Return the README header with which `datasets` finds `split_file_name(part)` for every part."""
     by_config: dict[str, list[DatasetSplit]] = {}
     for part in sorted(set(parts), key=lambda p: (p.config, p.split)):
         by_config.setdefault(part.config, []).append(part)
@@ -71,7 +71,7 @@ def evaluated(layout: Layout, parts: Iterable[DatasetSplit]) -> dict[DatasetSpli
 
 
 def _split_by_name(config: str, splits: Mapping[str, str]) -> Callable[[PurePath], DatasetSplit | None]:
-    """Return a rule: a file whose path holds the word `test` (say) is a split of `config`."""
+    """Return a rule: a file with a word of `splits` in its path, such as `test`, is that split of `config`."""
 
     def part(path: PurePath) -> DatasetSplit | None:
         words = re.split(r"[^a-z]+", str(path.with_suffix("")).lower())
@@ -138,7 +138,7 @@ def _arc(row: Row, _: PurePath) -> Row:
         question = question["stem"]
     if not isinstance(choices, dict) or row["answerKey"] not in choices["label"]:
         raise ValueError("`answerKey` is not one of the labels in `choices`")
-    # EvalScope reads only A, B, ... and 1, 2, ...: the position says the same in every file.
+    # EvalScope reads only A, B, ... and 1, 2, ...: the position means the same in every file.
     key = "ABCDEFGH"[choices["label"].index(row["answerKey"])]
     return {"id": str(row.get("id", "")), "question": question, "choices": choices, "answerKey": key}
 
@@ -279,5 +279,5 @@ LAYOUTS: Mapping[str, Layout] = {
 
 
 def data_suffixes() -> Sequence[str]:
-    """Return the file suffixes that raw folders may hold."""
+    """Return the suffixes of data files in raw folders."""
     return (".jsonl", ".json", ".csv")

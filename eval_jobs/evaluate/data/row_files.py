@@ -1,4 +1,4 @@
-"""Reading rows from JSONL, JSON and CSV files; every broken row is named by file and line."""
+"""Reading rows from JSONL, JSON and CSV files; errors name the file and line of a broken row."""
 
 import csv
 import json
@@ -13,10 +13,10 @@ CSV_FIELD_CHARS = 10_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class NumberedRow:
-    """One row and where it stands."""
+    """One row and its position in the file."""
 
     line: int
-    """Counted from 1; for a JSON document the position in its list."""
+    """Counted from 1; in a JSON document the position in its list."""
     row: Mapping[str, object]
 
 

@@ -1,4 +1,4 @@
-"""Rows of a user's own JSONL file for `exact` and `choice`: what keys are accepted and what they mean. Pure.
+"""Rows of a user's own JSONL file for `exact` and `choice`: accepted keys and their meaning. Pure.
 
 {"question": "2+2=", "answer": "4"}
 {"question": "Which is red?", "choices": ["sky", "rose"], "answer": "B"}
@@ -20,7 +20,7 @@ _SUBSET_NAME = re.compile(r"[\w .+-]{1,100}")
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """One question, whatever keys the row used."""
+    """One question, independent of the keys in its row."""
 
     question: str
     targets: tuple[str, ...]
@@ -45,7 +45,7 @@ def exact_item(row: Mapping[str, object]) -> Item:
 
 
 def choice_item(row: Mapping[str, object]) -> Item:
-    """Read a row of a `choice` file: a question, its choices, and the right one as letter, index (from 0) or text.
+    """Read a row of a `choice` file: a question, its choices, and the correct one as letter, index (from 0) or text.
 
     Choices are a list, ARC's `{"text": [...], "label": [...]}`, or keys `A`, `B`, ... .
 
@@ -132,7 +132,7 @@ def _given_choices(row: Mapping[str, object]) -> tuple[object, object]:
 
 
 def _position(answer: object, choices: Sequence[str], labels: Sequence[str]) -> int:
-    """Return which choice is right; a text that can be read in two ways is refused."""
+    """Return the index of the correct choice; an ambiguous text is an error."""
     if isinstance(answer, int) and not isinstance(answer, bool):
         if not 0 <= answer < len(choices):
             raise ValueError(f"the answer {answer} is not an index from 0 to {len(choices) - 1}")
@@ -148,7 +148,7 @@ def _position(answer: object, choices: Sequence[str], labels: Sequence[str]) -> 
 
 
 def _readings(text: str, choices: Sequence[str], labels: Sequence[str]) -> list[int]:
-    """Return the choices that a text can mean, ascending: by label or content, else by index."""
+    """Return the choices that a text can mean, in ascending order: by label or content, else by index."""
     found = []
     for index, (choice, label) in enumerate(zip(choices, labels, strict=True)):
         if text in (label, choice.strip()):

@@ -1,9 +1,9 @@
-"""`Evaluator` with EvalScope: a client of one resident child process.
+"""`Evaluator` with EvalScope, in one long-running child process.
 
 evaluator = EvalScopeEvaluator(state / "evaluations")
 outcomes = evaluator.evaluate(suite, endpoint, plan_id=plan.id, progress=print)
 
-benchmark + data -> own copy (dataset_cache) -> request (task_config) -> child -> files in the run's folder
+benchmark + data -> copy of the data (dataset_cache) -> request (task_config) -> child -> files in the run's folder
 -> scores (parse)
 """
 
@@ -47,11 +47,11 @@ from eval_jobs.types import Benchmark, Endpoint, EvalResult, Suite
 log = logging.getLogger(__name__)
 
 MIN_SILENCE_S = 900.0
-"""A child that says nothing for so long hangs; loading and scoring say nothing while they run."""
+"""Seconds without a message after which a child counts as hung; loading and scoring send none while they run."""
 
 
 class EvalScopeEvaluator:
-    """`eval_jobs.ports.Evaluator`. Everything it writes lies below `work_dir`."""
+    """`eval_jobs.ports.Evaluator`. Everything it writes is below `work_dir`."""
 
     def __init__(
         self,
@@ -61,13 +61,13 @@ class EvalScopeEvaluator:
         retry_policy: RetryPolicy | None = None,
         log_name: str = "",
     ) -> None:
-        """Prepare; the child is started with the first evaluation.
+        """Create the evaluator; the child starts with `prepare` or the first evaluation.
 
         Args:
-            work_dir: for data, half-done evaluations, caches and logs.
+            work_dir: for data, unfinished evaluations, caches and logs.
             python: the interpreter of the child.
-            retry_policy: pauses before the server is asked again.
-            log_name: of the child's log; a default names this process.
+            retry_policy: pauses before requests are sent again.
+            log_name: name of the child's log; the default contains the PID of this process.
         """
         self.work_dir = work_dir.absolute()
         self._retry_policy = retry_policy or RetryPolicy()
@@ -78,7 +78,7 @@ class EvalScopeEvaluator:
 
     @property
     def child_pid(self) -> int | None:
-        """Process id of the child, None while there is none."""
+        """Process id of the child; None while there is none."""
         if self._child is not None:
             return self._child.pid
         return None
@@ -93,11 +93,11 @@ class EvalScopeEvaluator:
     def evaluate(
         self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: ShowProgress
     ) -> tuple[EvalResult | TrackerError, ...]:
-        """Ask every sample of every benchmark and score it; see the port.
+        """Evaluate every sample of every benchmark and score it; see the port.
 
-        UnknownBenchmark, BadData, EvaluateError: asking again is useless.
-        EndpointRefused: asking again is useless until the key is corrected.
-        EndpointFailed, EvaluatorDied: asking again may help; it asks only what is missing.
+        UnknownBenchmark, BadData, EvaluateError: a retry does not help.
+        EndpointRefused: a retry does not help until the key is corrected.
+        EndpointFailed, EvaluatorDied: a retry may help; it requests only what is missing.
         DiskFull, StoreError: no space for data or answers, or no permission.
         """
         outcomes: dict[str, EvalResult | TrackerError] = {}
@@ -121,7 +121,7 @@ class EvalScopeEvaluator:
         return kept_plans(self.work_dir)
 
     def forget(self, plan_id: str) -> None:
-        """Delete what is kept of a plan, unless another process works on it; see the port."""
+        """Delete the files of a plan, unless another process works on it; see the port."""
         forget_plan(self.work_dir, plan_id)
 
     def close(self) -> None:
@@ -153,8 +153,8 @@ class EvalScopeEvaluator:
     def _carry_out(
         self, tasks: Sequence[_Task], suite: Suite, endpoint: Endpoint, progress: ShowProgress
     ) -> dict[str, EvalResult | TrackerError]:
-        """Have the child carry out all tasks; one that it dies over keeps the others' results."""
-        # What has the longest answers is begun first; the order of the suite decides among equals.
+        """Run all tasks in the child; if it dies, tasks that have finished keep their results."""
+        # Benchmarks with the longest answers begin first, in the order of the suite among equals.
         in_order = sorted(tasks, key=lambda task: -max_tokens(task.benchmark, suite))
         request = evaluate_request(suite, endpoint, [task.json for task in in_order])
         request["retry_policy"] = asdict(self._retry_policy)
@@ -173,7 +173,7 @@ class EvalScopeEvaluator:
         return _with_durations(outcomes, asking_s, time.monotonic() - started_s)
 
     def _replies(self, request: Message, progress: ShowProgress, *, offline: bool) -> Generator[Message, None, None]:
-        """Yield what became of each task, as they end."""
+        """Yield the outcome of each task as it ends."""
         counts = SampleCounts([task["benchmark"] for task in request["tasks"]])
         finished = False
         try:
@@ -186,7 +186,7 @@ class EvalScopeEvaluator:
                     yield message
             finished = not child.is_worn()
         finally:
-            if not finished:  # died, or we were interrupted: it must not go on asking behind our back
+            if not finished:  # the child died, is worn or was interrupted: it must not send further requests
                 self.close()
 
     def _running_child(self, progress: ShowProgress, *, offline: bool, key: str) -> ChildProcess:
@@ -197,9 +197,9 @@ class EvalScopeEvaluator:
         return child
 
     def _startable_child(self, *, offline: bool, key: str) -> ChildProcess:
-        """Return a child that runs, or has just been started."""
-        # The hub's client reads its switch once, at its import: where all data are local, the child never asks the hub.
-        # And a child has no other key than that of its endpoint.
+        """Return the running child, or start one."""
+        # The hub's client reads its offline switch once, on import: with local data only, the child never uses the hub.
+        # And a child has only the key of its own endpoint.
         child = self._child
         if child is not None and not (child.is_running() and (child.offline, child.key) == (offline, key)):
             self.close()
@@ -244,7 +244,7 @@ def _outcome(task: _Task, reply: Message, *, logs: str) -> EvalResult | TrackerE
 def _with_durations(
     outcomes: Mapping[str, EvalResult | TrackerError], asking_s: Mapping[str, float], wall_s: float
 ) -> dict[str, EvalResult | TrackerError]:
-    """Share out the time that all took together, by how long the requests of each were in flight."""
+    """Divide the total time among benchmarks, in proportion to the time their requests were in flight."""
     total_s = sum(asking_s.values())
     return {
         name: replace(outcome, duration_s=wall_s * (asking_s[name] / total_s if total_s else 1 / len(asking_s)))
@@ -255,14 +255,14 @@ def _with_durations(
 
 
 def _with_path_of_user(reply: Message, data: LocalData | None, benchmark: Benchmark) -> Message:
-    """Name the user's data where EvalScope names our copy of it."""
+    """Replace the path of the copy in a message by that of the user's data."""
     if data is None or benchmark.data is None:
         return reply
     return reply | {"message": str(reply["message"]).replace(data.folder, benchmark.data)}
 
 
 def _check_planned(outputs: Outputs, planned: int, *, logs: str) -> None:
-    """Refuse files that are not what the child has just reported: a result without its samples would look like one."""
+    """Reject files that differ from the child's report: a result without all its samples would look complete."""
     found = len(outputs.planned) - len(outputs.lost_answers(outputs.failures))
     if not found or found != planned:
         raise EvaluatorDied(

@@ -1,4 +1,4 @@
-"""Counts the samples of several benchmarks that run at the same time. Pure."""
+"""Progress over several benchmarks that run at the same time. Pure."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from eval_jobs.records.progress import Progress, Stage
 
 
 class SampleCounts:
-    """How many samples of all benchmarks of one evaluation are done."""
+    """Number of finished samples, over all benchmarks of one evaluation."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = tuple(names)
@@ -15,11 +15,11 @@ class SampleCounts:
 
     @property
     def loading(self) -> Progress:
-        """Nothing is asked yet."""
+        """Progress before the first request."""
         return Progress(stage=Stage.EVALUATING, benchmarks=self._names, note="loading")
 
     def after(self, message: Message) -> Progress:
-        """Return how far they are after a message of one of them; what has not been loaded yet is not counted."""
+        """Return the progress after a message of one benchmark; benchmarks not loaded yet are not counted."""
         self._counts[message["benchmark"]] = (message["done"], message["total"])
         done, total = map(sum, zip(*self._counts.values(), strict=True))
         return Progress(stage=Stage.EVALUATING, benchmarks=self._names, done=done, total=total)

@@ -1,6 +1,6 @@
-"""Records -> what the child of lm-evaluation-harness is asked, with the harness's command line. Pure.
+"""Records -> request to the child of lm-evaluation-harness, with the harness's command line. Pure.
 
-Everything that can change a score is said, because the harness's defaults differ from ours and change between
+Everything that can change a score is set explicitly, because the harness's defaults differ from ours and change between
 versions. Its model is always called `model`, so that a random name never enters the names of its files.
 """
 
@@ -16,10 +16,10 @@ LM_EVAL = "lm-eval"
 CHAT = "chat"
 METRIC = "metric"
 OUT = "out"
-"""Of the harness's own files, in the run's folder."""
+"""Subfolder of the run's folder for the harness's own files."""
 _KNOWN = (CHAT, METRIC)
 _NO_CUT = 1_000_000
-"""Tokens from which the harness would cut questions from the left, silently; the server refuses what is too long."""
+"""Tokens above which the harness silently truncates prompts on the left; the server rejects those too long."""
 
 TEXT_MODEL = "tracker-completions"
 CHAT_MODEL = "tracker-chat"
@@ -27,10 +27,10 @@ CHAT_MODEL = "tracker-chat"
 
 
 def check_settings(benchmark: Benchmark) -> None:
-    """Refuse settings that would not be obeyed.
+    """Reject settings that lm-eval does not support.
 
     Raises:
-        BadData: one of these is set.
+        BadData: an unsupported setting is set.
     """
     options = dict(benchmark.program.options) if benchmark.program is not None else {}
     wrong = {
@@ -48,12 +48,12 @@ def check_settings(benchmark: Benchmark) -> None:
 
 
 def is_chat(benchmark: Benchmark) -> bool:
-    """Return whether questions are asked as messages."""
+    """Return whether requests are sent as chat messages."""
     return benchmark.program is not None and benchmark.program.option(CHAT) == "true"
 
 
 def child_task(benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, folder: Path) -> Json:
-    """Return the one task of the child's request; `folder` is the run's."""
+    """Return the only task of the child's request; `folder` is that of the run."""
     program = benchmark.program or Program(name=LM_EVAL)
     return {
         "benchmark": benchmark.name,
@@ -69,7 +69,7 @@ def child_task(benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, folder
 
 
 def arguments(benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, out: str) -> list[str]:
-    """Return the arguments of `lm_eval`; its files go to the folder `out`."""
+    """Return the arguments of `lm_eval`; it writes its files to the folder `out`."""
     chat = is_chat(benchmark)
     model: dict[str, object] = {
         "model": "model",
@@ -79,7 +79,7 @@ def arguments(benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, out: st
         "tokenizer_backend": "none",
         "tokenized_requests": False,
     }
-    # The length under the harness's own name; the child has the last word on what is sent.
+    # The length has the harness's own name; the child sets the final parameters of each request.
     sent = sampling(benchmark, suite, endpoint)
     generation = {"max_gen_toks" if name == "max_tokens" else name: value for name, value in sent.items()}
     return [

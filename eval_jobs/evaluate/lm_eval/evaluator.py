@@ -1,9 +1,9 @@
-"""`Evaluator` with lm-evaluation-harness, in whatever environment it is installed.
+"""`Evaluator` with lm-evaluation-harness, in any environment where it is installed.
 
-benchmark -> request (command) -> child: lm_eval with a model of ours -> its files and outcomes -> scores (results)
+benchmark -> request (command) -> child: lm_eval with our model -> its files and outcomes -> scores (results)
 
-One child for each benchmark, one after the other. A run that ends early is begun anew, and told what was answered
-before. The harness's command is given by the settings, never by a checkpoint or a task.
+One child for each benchmark, one after the other. A run that ended early starts over and reuses the stored responses.
+The harness's command comes from the settings, never from a checkpoint or a task.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from eval_jobs.types import Benchmark, Endpoint, EvalResult, Program, Suite
 
 CHILD = Path(__file__).parent / "child" / "start.py"
 MIN_SILENCE_S = 1800.0
-"""A child that says nothing for so long hangs; loading and scoring say nothing."""
+"""Seconds without a message after which a child counts as hung; loading and scoring send none."""
 
 
 class LmEvalEvaluator:
-    """`eval_jobs.ports.Evaluator`. Everything it writes lies below `work_dir`."""
+    """`eval_jobs.ports.Evaluator`. Everything it writes is below `work_dir`."""
 
     def __init__(self, work_dir: Path, *, log_name: str, retry_policy: RetryPolicy | None = None) -> None:
-        """Describe where things go.
+        """Create the evaluator.
 
         Args:
-            work_dir: for half-done evaluations, caches and logs.
-            log_name: of the log of its processes, by which orphans are known.
-            retry_policy: pauses before the server is asked again.
+            work_dir: for unfinished evaluations, caches and logs.
+            log_name: name of the log of its processes, which identifies orphans.
+            retry_policy: pauses before requests are sent again.
         """
         self.work_dir = work_dir.absolute()
         self._log_path = self.work_dir / "logs" / log_name
@@ -52,12 +52,12 @@ class LmEvalEvaluator:
         self._child: ChildProcess | None = None
 
     def prepare(self, suite: Suite, *, api_key_env: str) -> None:
-        """Nothing can be begun before the endpoint is there."""
+        """Do nothing: the harness can only start once the endpoint exists."""
 
     def evaluate(
         self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: ShowProgress
     ) -> tuple[EvalResult | TrackerError, ...]:
-        """Run one benchmark after the other; see the port."""
+        """Evaluate one benchmark after the other; see the port."""
         outcomes: list[EvalResult | TrackerError] = []
         waiting = Progress(stage=Stage.EVALUATING, note=WAITS)
         for benchmark in suite.benchmarks:
@@ -73,11 +73,11 @@ class LmEvalEvaluator:
         return kept_plans(self.work_dir)
 
     def forget(self, plan_id: str) -> None:
-        """Delete what is kept of a plan; see the port."""
+        """Delete the files of a plan; see the port."""
         forget_plan(self.work_dir, plan_id)
 
     def close(self) -> None:
-        """End the process that runs, and everything it started. Calling it twice is harmless."""
+        """Stop the running child and everything it started. Calling it twice is harmless."""
         child, self._child = self._child, None
         if child is not None:
             child.stop()
@@ -85,7 +85,7 @@ class LmEvalEvaluator:
     # --- private
 
     def _evaluate_one(self, task: _Task, plan_id: str, progress: ShowProgress) -> EvalResult:
-        """Run the harness to its end, and read what it left.
+        """Run the harness to its end, and read its files.
 
         Raises:
             TrackerError: why there is no result.
@@ -93,7 +93,7 @@ class LmEvalEvaluator:
         began_s = time.monotonic()
         folder = self.work_dir / "runs" / run_folder(task.benchmark, task.suite, plan_id)
         try:
-            shutil.rmtree(folder / OUT, ignore_errors=True)  # of a run that ended early: only the answers count
+            shutil.rmtree(folder / OUT, ignore_errors=True)  # of a run that ended early: only its responses are reused
             (folder / OUT).mkdir(parents=True)
         except OSError as error:
             raise storage_error(folder, error) from error
@@ -104,7 +104,7 @@ class LmEvalEvaluator:
         return replace(found, duration_s=time.monotonic() - began_s)
 
     def _reply(self, task: _Task, folder: Path, progress: ShowProgress) -> Message:
-        """Run a child of ours to its end; it is gone when this returns, however it does."""
+        """Run a child to its end; it has stopped when this returns or raises."""
         child_says = child_task(task.benchmark, task.suite, task.endpoint, folder=folder)
         request = evaluate_request(task.suite, task.endpoint, [child_says])
         request["retry_policy"] = asdict(self._retry_policy)
@@ -141,11 +141,11 @@ class _Task:
 
     @classmethod
     def of(cls, benchmark: Benchmark, suite: Suite, endpoint: Endpoint) -> _Task:
-        """Check what can be checked before anything is started.
+        """Check what can be checked before the child starts.
 
         Raises:
-            BadData: a setting that the harness does not have.
-            ConfigError: it is not installed here, or in another version than was planned.
+            BadData: a setting that the harness does not support.
+            ConfigError: it is not installed here, or not in the planned version.
         """
         check_settings(benchmark)
         program = benchmark.program or Program(name="lm-eval")

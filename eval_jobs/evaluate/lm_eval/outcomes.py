@@ -1,4 +1,4 @@
-"""What became of each request of one run of lm-evaluation-harness: written by its child, read for its results."""
+"""Outcome of each request of one lm-evaluation-harness run: written by the child, read for the results."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from eval_jobs.host.storage import storage_error
 from eval_jobs.types import SampleStatus
 
 NOWHERE: Place = ("", -1)
-"""Of a request that belongs to no one sample."""
+"""Place of a request that does not belong to a single sample."""
 _FILE = "outcomes.jsonl"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestOutcome:
-    """What became of one request."""
+    """Outcome of one request."""
 
     status: SampleStatus
     detail: str = ""
@@ -28,7 +28,7 @@ class RequestOutcome:
 
 
 class Outcomes:
-    """All of one run."""
+    """Outcomes of all requests of one run."""
 
     def __init__(self, rows: Iterable[tuple[Place, RequestOutcome]]) -> None:
         self._by_place: dict[Place, list[RequestOutcome]] = defaultdict(list)
@@ -37,23 +37,23 @@ class Outcomes:
 
     @classmethod
     def read(cls, folder: Path) -> Outcomes:
-        """Read what `write_outcomes` wrote; nothing where there is no file."""
+        """Read the file of `write_outcomes`; empty if there is none."""
         path = folder / _FILE
         rows = parse_lines(path.read_text(encoding="utf-8").split("\n")) if path.is_file() else ()
         return cls((_place_of(row), _outcome_of(row)) for row in rows)
 
     def of(self, task: str, number: object) -> tuple[RequestOutcome, ...]:
-        """Return what became of the requests of one sample."""
+        """Return the outcomes of the requests of one sample."""
         if isinstance(number, int):
             return tuple(self._by_place.get((task, number), ()))
         return ()
 
     def first_refusal(self) -> str:
-        """Return why the first request without an answer has none; empty: every one has one."""
+        """Return why the first request without an answer failed; empty if all have one."""
         return next((one.detail for one in self._every() if one.status is SampleStatus.ERROR), "")
 
     def tokens(self) -> tuple[int | None, int | None]:
-        """Return the tokens of all questions and answers, as the endpoint counted them; None: it did not."""
+        """Return the input and output tokens of all requests, as reported by the endpoint; None if not reported."""
         asked = [one.input_tokens for one in self._every() if one.input_tokens is not None]
         said = [one.output_tokens for one in self._every() if one.output_tokens is not None]
         return (sum(asked) if asked else None), (sum(said) if said else None)
@@ -65,7 +65,7 @@ class Outcomes:
 
 
 def write_outcomes(folder: Path, rows: Iterable[tuple[Place, RequestOutcome]]) -> None:
-    """Write what became of each request.
+    """Write the outcome of each request.
 
     Raises:
         DiskFull, StoreError: it cannot be written.

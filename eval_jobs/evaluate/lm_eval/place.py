@@ -1,4 +1,4 @@
-"""Where lm-evaluation-harness is installed, and in which version; it is not imported here."""
+"""Location and version of the installed lm-evaluation-harness, found without importing it."""
 
 import shutil
 import subprocess
@@ -18,10 +18,10 @@ print("Python 3.11" if sys.version_info < (3, 11) else "" if importlib.util.find
 
 
 def found_command(command: str) -> str:
-    """Return the path of the command, searched for beside this program's Python and in PATH.
+    """Return the path of the command, searched for next to this program's Python and in PATH.
 
     Raises:
-        ConfigError: it is not there.
+        ConfigError: it is not found.
     """
     beside = Path(sys.executable).parent / command
     path = str(beside) if "/" not in command and beside.is_file() else shutil.which(command)
@@ -32,15 +32,15 @@ def found_command(command: str) -> str:
 
 @cache
 def installed_version(command: str) -> str:
-    """Return `lm-eval` and its version, as the Python of that command sees it.
+    """Return `lm-eval` and its version in the environment of that command.
 
     Raises:
-        ConfigError: nobody can say.
+        ConfigError: it cannot be determined, or the environment lacks Python 3.11 or httpx.
     """
     python = Path(command)
     try:
         python = python_of(python)
-        # -I: nothing of ours is seen by another Python.
+        # -I: another Python must not import modules of this environment.
         done = subprocess.run(
             [python, "-I", "-c", _CODE], capture_output=True, text=True, check=True, timeout=TIMEOUT_S
         )
@@ -53,7 +53,7 @@ def installed_version(command: str) -> str:
 
 
 def python_of(command: Path) -> Path:
-    """Return the Python that a script names in its first line, else the one beside it, wherever a link leads."""
+    """Return the Python in a script's first line, else the one next to the script, with links resolved."""
     with command.open("rb") as file:
         words = file.readline().decode(errors="replace").removeprefix("#!").split()
     named = Path(words[0]) if len(words) == 1 else Path()

@@ -1,4 +1,4 @@
-"""The files of one run of lm-evaluation-harness, and what became of its requests -> one result."""
+"""Files of one lm-evaluation-harness run and outcomes of its requests -> one result."""
 
 import json
 import re
@@ -19,11 +19,11 @@ GENERATES = "generate_until"
 
 
 def read_result(folder: Path, benchmark: Benchmark, suite: Suite, outcomes: Outcomes) -> EvalResult:
-    """Read what the harness wrote below `folder`.
+    """Read the files of the harness below `folder`.
 
     Raises:
-        EvaluateError: the files are not there or not whole, or no metric of the task is a score.
-        ConfigError: another version of the harness wrote them than was planned.
+        EvaluateError: files are missing or incomplete, or the tasks have no usable metric in common.
+        ConfigError: the version of the harness is not the planned one.
     """
     document = _document(folder)
     _check_version(document, benchmark)
@@ -72,7 +72,7 @@ def _document(folder: Path) -> Fields:
 
 
 def _check_version(document: Fields, benchmark: Benchmark) -> None:
-    """Believe the harness itself: it may have been updated since this worker looked."""
+    """Check the version in the harness's file: it may have been updated since this worker checked."""
     wrote, program = f"lm-eval {document.text('lm_eval_version')}", benchmark.program
     if program is not None and wrote != program.version:
         raise ConfigError(
@@ -82,7 +82,7 @@ def _check_version(document: Fields, benchmark: Benchmark) -> None:
 
 
 def _rows(folder: Path, task: str) -> tuple[Row, ...]:
-    # The whole name: that of `gsm8k` begins that of `gsm8k_cot`, whose samples lie beside it.
+    # Match the whole name: `gsm8k` is a prefix of `gsm8k_cot`, whose samples are in the same folder.
     name = re.compile(rf"samples_{re.escape(task)}_\d{{4}}-\d\d-\d\dT[\d.-]+\.jsonl")
     paths = sorted(path for path in folder.rglob("samples_*.jsonl") if name.fullmatch(path.name))
     if not paths:
@@ -142,7 +142,7 @@ def _with_detail(sample: SampleScore, refusal: str) -> SampleScore:
 
 
 def _seen(sample: SampleScore, row: Mapping[str, object], outcomes: Sequence[RequestOutcome]) -> SampleScore:
-    """Return a sample with what became of its requests: the harness scores cut and refused answers alike."""
+    """Return a sample with the outcomes of its requests: the harness also scores truncated and rejected answers."""
     seen = list(outcomes)
     if len(seen) < len(contexts_of(row)):
         seen.append(RequestOutcome(status=SampleStatus.ERROR, detail="request not recorded"))
@@ -163,4 +163,4 @@ def _of_subset(samples: Sequence[SampleScore], task: str) -> Iterator[SampleScor
 
 
 def _odd(place: Path, what: str) -> EvaluateError:
-    return EvaluateError(f"{place} is not lm-eval output: {what}", hint="read the evaluator log in logs/")
+    return EvaluateError(f"{place} is not lm-eval output: {what}", hint="see the evaluator log in logs/")

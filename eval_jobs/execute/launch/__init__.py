@@ -1,1 +1,1 @@
-"""How worker processes are started: one module for each place, each a `Launcher` that `Project.workers` returns."""
+"""Launchers of worker processes: one module for each place, each with a `Launcher` that `Project.workers` returns."""

@@ -1,7 +1,7 @@
-"""Workers on this machine, as processes of their own.
+"""Workers on this machine, as separate processes.
 
 workers = LocalWorkers(1, "sqlite:////state/tracker.db", Path("/state/work"))
-workers.check()     # now and then: starts missing and dead ones
+workers.check()     # regularly: starts missing workers, restarts dead ones
 workers.nudge()     # there may be something to do
 workers.stop()
 """
@@ -25,11 +25,11 @@ from eval_jobs.queue.address import PASSWORD_VARIABLE, QUEUE_URL_VARIABLE
 log = logging.getLogger(__name__)
 
 STOP_TIMEOUT_S = 40.0
-"""A worker that is stopped ends its engine and its evaluator first."""
+"""A worker that stops ends its engine and its evaluator first."""
 QUICK_DEATH_S = 30.0
 MAX_QUICK_DEATHS = 5
 REST_S = 60.0
-"""Between two starts of a worker that dies again and again."""
+"""Delay between two starts of a worker that dies repeatedly."""
 TAIL_BYTES = 4096
 
 
@@ -38,11 +38,11 @@ class _Running:
     process: subprocess.Popen[bytes]
     started_s: float
     quick_deaths: int
-    """How often in a row its forerunners died soon after their start."""
+    """Number of consecutive predecessors that died soon after their start."""
 
 
 class LocalWorkers:
-    """`count` workers on the queue behind `queue_url`; dead ones are started again."""
+    """`count` workers on the queue at `queue_url`; dead ones are restarted."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class LocalWorkers:
         password: str = "",
         on_news: Callable[[], None] = lambda: None,
     ) -> None:
-        """Describe the workers; none is started yet. `on_news` is called, from a thread, when a record is there."""
+        """Configure the workers without starting them. `on_news` is called, from a thread, when a record is stored."""
         self._count = count
         self._on_news = on_news
         self._password = password
@@ -61,20 +61,20 @@ class LocalWorkers:
         self._work_dir = work_dir.absolute()
         self._workers: list[_Running] = []
         self._has_lived = False
-        """Whether any worker ever lived for longer than a quick death: then workers can live here."""
+        """Whether any worker ever ran for `QUICK_DEATH_S`: then workers can run on this machine."""
         self._resting: set[int] = set()
-        """Process ids of dead ones that are not started again at once."""
+        """Process IDs of dead workers whose restart is delayed."""
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Process ids of the workers."""
+        """Process IDs of the workers."""
         return tuple(worker.process.pid for worker in self._workers)
 
     def check(self) -> None:
-        """Start workers that are missing, and dead ones again; after many quick deaths only once in a while.
+        """Start missing workers and restart dead ones; after `MAX_QUICK_DEATHS`, restarts are delayed by `REST_S`.
 
         Raises:
-            TrackerError: one died again and again soon after its start, and none has ever lived for longer.
+            TrackerError: a worker died repeatedly soon after its start, and no worker ever ran for longer.
         """
         for index, worker in enumerate(self._workers):
             code = worker.process.poll()
@@ -91,13 +91,13 @@ class LocalWorkers:
             self._workers.append(self._started(quick_deaths=0))
 
     def nudge(self) -> None:
-        """Let workers that wait look into the queue now."""
+        """Make idle workers poll the queue now."""
         for worker in self._workers:
             if worker.process.stdin is not None and not worker.process.stdin.closed:
                 nudge(worker.process.stdin.fileno())
 
     def stop(self) -> None:
-        """Stop all workers; each gives its plan back and ends its engine. Calling it twice is harmless."""
+        """Stop all workers; each releases its plan and ends its engine. Calling it twice is harmless."""
         workers, self._workers = self._workers, []
         for worker in workers:
             worker.process.terminate()
@@ -108,7 +108,7 @@ class LocalWorkers:
     # --- private
 
     def _has_ended(self, index: int, code: int, *, is_quick: bool) -> None:
-        """Start a worker again, or let it rest: a machine that is short of memory for a night must not end a watch."""
+        """Restart a worker, now or after a delay: a machine short of memory for a night must not end a watch."""
         worker = self._workers[index]
         _hang_up(worker.process)
         pid, quick_deaths = worker.process.pid, worker.quick_deaths + 1 if is_quick else 0
@@ -125,12 +125,12 @@ class LocalWorkers:
 
     @property
     def _start_log(self) -> Path:
-        """Takes what a worker says before it has a log of its own."""
+        """Output of workers before they have their own log."""
         return self._work_dir / "worker-start.log"
 
     def _started(self, *, quick_deaths: int) -> _Running:
         self._work_dir.mkdir(parents=True, exist_ok=True)
-        # -P: see nothing of the current folder.
+        # -P: do not import from the current folder.
         command = [sys.executable, "-P", "-m", "eval_jobs.execute.worker.main", "--work-dir", str(self._work_dir)]
         with self._start_log.open("ab") as output:
             process = subprocess.Popen(
@@ -140,7 +140,7 @@ class LocalWorkers:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,
-                start_new_session=True,  # Ctrl-C is for us: we stop the workers in good order
+                start_new_session=True,  # Ctrl-C is for this process, which stops the workers
             )
         log.info("worker %d started", process.pid)
         self._listen(process)
@@ -180,7 +180,7 @@ def _end(process: subprocess.Popen[bytes], deadline_s: float) -> None:
 
 
 def _hang_up(process: subprocess.Popen[bytes]) -> None:
-    """Close our end of the pipe to it; the thread that listens to it closes the other one."""
+    """Close the pipe to its stdin; the listening thread closes the pipe from its stdout."""
     if process.stdin is not None:
         process.stdin.close()
 

@@ -1,1 +1,1 @@
-"""One worker process: claims plans, carries them out, hands in the records."""
+"""One worker process: claims plans, carries them out, stores the records."""

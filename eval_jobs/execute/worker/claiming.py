@@ -1,4 +1,4 @@
-"""Which plan a worker takes: the next one whose checkpoint it sees and that may begin now."""
+"""Chooses the plan that a worker claims: the next one whose checkpoint is visible and that may begin now."""
 
 import logging
 from collections.abc import Callable, Collection
@@ -13,23 +13,23 @@ from eval_jobs.types import EvalPlan
 log = logging.getLogger(__name__)
 
 LOOKED_AT = 20
-"""Plans that one look at the queue goes through: those of earlier settings have conditions of their own."""
+"""Maximum number of plans checked in one poll; plans of earlier settings have their own conditions."""
 LOOK_AGAIN_S = 60.0
-"""How long the plans of a run that cannot be seen are left to other workers; then the folder may be mounted."""
+"""How long plans of a run that is not visible are left to other workers; then the folder may be mounted."""
 
 
 class PinVisibility:
-    """Which runs' checkpoints this machine sees: their folder may not be mounted on the worker's machine."""
+    """Tracks which runs' checkpoints are visible: their folder may not be mounted on the worker's machine."""
 
     def __init__(self) -> None:
         self._unseen: dict[str, datetime] = {}
         self._reported: set[str] = set()
 
     def sees(self, plan: EvalPlan, now: datetime) -> bool:
-        """Say whether the checkpoint can be read here, and once for each run if not.
+        """Return whether the checkpoint is visible here; if not, log it once for each run.
 
-        A single checkpoint that is missing in a folder that is there is gone everywhere: then carrying the plan out
-        fails, and says so.
+        A checkpoint that is missing from an existing folder is gone everywhere. It counts as visible, and the plan
+        fails with that reason.
         """
         run_id, path = plan.checkpoint.run_id, Path(plan.checkpoint.uri)
         if path.exists() or path.parent.is_dir():
@@ -49,22 +49,22 @@ class PinVisibility:
         return False
 
     def unseen(self, now: datetime) -> tuple[str, ...]:
-        """Return the runs whose plans are not worth a claim now."""
+        """Return the runs whose plans should not be claimed now."""
         last = timedelta(seconds=LOOK_AGAIN_S)
         return tuple(run_id for run_id, looked_at in self._unseen.items() if abs(now - looked_at) < last)
 
 
 class ClaimFilter:
-    """Decides about plans by what this machine sees, and by what they ask to wait for."""
+    """Filters plans by the visibility of their checkpoints and by their execution window."""
 
     def __init__(self, *, visibility: PinVisibility | None, window: ExecutionWindow | None) -> None:
-        """Without `visibility` every checkpoint is seen; without `window` every plan may begin."""
+        """Without `visibility`, every checkpoint counts as visible; without `window`, every plan may begin."""
         self._visibility = visibility
         self._window = window
 
     @property
     def shown(self) -> str:
-        """Why plans wait, in a line; "" when nothing is known that would have to."""
+        """Why plans wait, in one line; "" if none is known to wait."""
         if self._window is not None:
             return self._window.shown
         return ""
@@ -72,7 +72,7 @@ class ClaimFilter:
     def choose(
         self, queue: ClaimQueue, claim_next: Callable[[Collection[str]], Claim | None], now: datetime
     ) -> Claim | None:
-        """Claim a plan; those that cannot be seen from here or have to wait are given back as if never claimed."""
+        """Claim a plan; plans that are not visible or have to wait are released, and their claim does not count."""
         unseen = self._visibility.unseen(now) if self._visibility is not None else ()
         paused = self._window.paused_runs() if self._window is not None else ()
         refused: list[tuple[Claim, str]] = []
@@ -90,7 +90,7 @@ class ClaimFilter:
     # --- private
 
     def _refusal(self, plan: EvalPlan, now: datetime) -> str | None:
-        """Return why a plan is given back, "" where there is nothing to show; None: it is carried out."""
+        """Return why a plan is released, "" if there is nothing to show; None: it is carried out."""
         if self._visibility is not None and not self._visibility.sees(plan, now):
             return ""
         if self._window is not None:

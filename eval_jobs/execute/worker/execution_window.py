@@ -1,11 +1,11 @@
-"""Why a worker does not begin with a plan now: `serve.only_when` of the plan asks it to wait.
+"""Checks whether a plan may begin now, by its setting `serve.only_when`.
 
     window = ExecutionWindow(clock)
-    window.paused_runs()                 # their plans are not worth a claim
-    window.reason(plan)                  # "" or: waits until 20:00 Europe/Berlin (serve.only_when)
+    window.paused_runs()                 # their plans should not be claimed
+    window.reason(plan)                  # "" or: waiting until 20:00 Europe/Berlin (...)
 
-The engine that a worker keeps between two plans has nothing to do while its worker waits, so the load of a GPU at that
-time is somebody else's. What was read before or while a plan was worked on is forgotten for the same reason.
+The engine that a worker keeps between two plans is idle while the worker waits, so the GPU load at that time belongs to
+other processes. For the same reason, readings from before and during a plan are discarded.
 """
 
 import logging
@@ -21,11 +21,11 @@ from eval_jobs.types import EvalPlan, OnlyWhen
 log = logging.getLogger(__name__)
 
 LOOK_AGAIN_S = 60.0
-"""How long what a plan said counts for its run: the next plan may have other settings, or none."""
+"""How long the condition of a plan applies to its run: the next plan may have other settings, or none."""
 READ_EVERY_S = 1.0
-"""A reading by `nvidia-smi` takes half a second of a CPU."""
+"""A reading with `nvidia-smi` takes half a second of CPU time."""
 GAP_S = 3.0
-"""Between two readings; after a longer one the average begins anew."""
+"""Maximum gap between two readings; after a longer one the average restarts."""
 KEPT_LOADS = 600
 
 
@@ -37,14 +37,14 @@ class _Paused:
 
 
 class ExecutionWindow:
-    """Remembers which runs are to wait, and how busy the GPUs were in the last seconds."""
+    """Tracks which runs have to wait, and the recent utilization of the GPUs."""
 
     def __init__(self, clock: Clock, read_busy_pct: Callable[[], float] = busiest_gpu_pct) -> None:
-        """Begin with nothing known.
+        """Start without readings.
 
         Args:
-            clock: decides about hours; its monotonic time about everything else.
-            read_busy_pct: raises ConfigError where it cannot be found out.
+            clock: its time of day is used for the hours, its monotonic time for everything else.
+            read_busy_pct: returns the GPU utilization in percent; raises ConfigError if it is not available.
         """
         self._clock = clock
         self._read_busy_pct = read_busy_pct
@@ -53,7 +53,7 @@ class ExecutionWindow:
         self._loads: tuple[Load, ...] = ()
 
     def reason(self, plan: EvalPlan) -> str:
-        """Return why this plan has to wait now, "" when it may begin."""
+        """Return why this plan has to wait now, "" if it may begin."""
         run_id, only_when = plan.checkpoint.run_id, plan.serve.only_when
         if self._may_begin(only_when):
             self._runs.pop(run_id, None)
@@ -68,20 +68,20 @@ class ExecutionWindow:
         return why
 
     def paused_runs(self) -> tuple[str, ...]:
-        """Return the runs whose plans are not worth a claim now."""
+        """Return the runs whose plans should not be claimed now."""
         now_s = self._clock.monotonic_s()
         self._runs = {run: p for run, p in self._runs.items() if now_s - p.looked_at_s < LOOK_AGAIN_S}
         return tuple(run for run, paused in self._runs.items() if not self._may_begin(paused.only_when))
 
     @property
     def shown(self) -> str:
-        """Why the worker waits, in a line; "" when no run is paused."""
+        """Why the worker waits, in one line; "" if no run is paused."""
         return next((f"{run}: {paused.why}" for run, paused in self._runs.items()), "")
 
     # --- private
 
     def _may_begin(self, only_when: OnlyWhen) -> bool:
-        """Asked twice a second: the words for it take longer."""
+        """Return whether a plan may begin. Called twice a second, so it does not build the text of the reason."""
         try:
             hours = hours_of(only_when)
             return (hours is None or hours.has(self._clock.now())) and self._is_idle(only_when)
@@ -117,7 +117,7 @@ class ExecutionWindow:
         return f"waiting {when} (serve.only_when.hours = {only_when.hours})"
 
     def _gpu(self, only_when: OnlyWhen) -> str:
-        self._read(self._clock.monotonic_s())  # says it where nothing can be read
+        self._read(self._clock.monotonic_s())  # raises if the GPUs cannot be read
         average = average_pct(self._loads, now_s=self._clock.monotonic_s(), over_s=only_when.gpu_over_s)
         if average is None:
             return f"measuring GPU utilization for {only_when.gpu_over_s:g} s (serve.only_when.gpu_below_pct)"

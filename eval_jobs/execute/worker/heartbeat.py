@@ -1,4 +1,4 @@
-"""Keeps a claim alive while its plan is carried out, and passes the progress on."""
+"""Extends the lease of a claim while its plan is carried out, and reports the progress."""
 
 import logging
 import threading
@@ -13,16 +13,16 @@ from eval_jobs.records.progress import Progress
 log = logging.getLogger(__name__)
 
 BEATS_PER_LEASE = 4
-"""At least: one beat may come late."""
+"""Minimum: one beat may be late."""
 
 Extend = Callable[[Progress | None, int], bool]
-"""extend(progress, answered samples) -> whether the claim is still ours."""
+"""extend(progress, answered samples) -> whether the claim is still this worker's."""
 
 
 class Heartbeat:
-    """A thread that moves the lease again and again, by `extend`, while its context is open.
+    """A thread that regularly extends the lease, with `extend`, while its context is open.
 
-    `on_lost` is called at most once, from that thread, when the claim belongs to somebody else.
+    `on_lost` is called at most once, from that thread, when the claim is no longer this worker's.
     """
 
     def __init__(self, extend: Extend, *, on_lost: Callable[[], None], lease_s: float) -> None:
@@ -31,7 +31,7 @@ class Heartbeat:
         self._every_s = min(BEAT_S, lease_s / BEATS_PER_LEASE)
         self._progress: Progress | None = None
         self._answered: dict[tuple[int, tuple[str, ...]], int] = {}
-        """Samples by pass and by the benchmarks that are counted together."""
+        """Answered samples by pass and by the benchmarks that are counted together."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
@@ -46,7 +46,7 @@ class Heartbeat:
         self._thread.join()
 
     def show(self, progress: Progress) -> None:
-        """Show `progress` from the next beat on."""
+        """Report `progress` from the next beat on."""
         if progress.answered is not None:
             counted = (progress.pass_number, progress.benchmarks)
             self._answered[counted] = max(progress.answered, self._answered.get(counted, 0))
@@ -61,7 +61,7 @@ class Heartbeat:
             try:
                 is_ours = self._extend(self._progress, answered)
             except StoreError as error:
-                # The lease outlasts a database that is away for a moment; if it does not, the next beat says so.
+                # The lease outlasts a short outage of the database; if it does not, the next beat detects it.
                 log.warning("cannot extend the lease: %s", error)
                 continue
             if not is_ours:

@@ -1,12 +1,12 @@
-"""When a worker may begin with a checkpoint: hours of the day, and how busy the GPUs are. Pure.
+"""Conditions for a worker to begin with a checkpoint: hours of the day and GPU utilization. Pure.
 
     hours = hours_of(spec.only_when)          # None: at any hour
-    hours.has(now)                            # 20:00-07:00 holds midnight
-    hours.next_opening(now)                   # to be shown
+    hours.has(now)                            # 20:00-07:00 includes midnight
+    hours.next_opening(now)                   # for display
     is_idle(loads, now_s=..., only_when=...)  # None: not known yet
 
-Hours are what a clock on the wall shows. Where that clock goes back in autumn they come twice; hours that it leaves out
-in spring do not come that night. Whoever works when they end goes on: only beginning is bound to them.
+Hours are local wall-clock time. When the clock is set back in autumn, they occur twice; hours that it skips in spring
+do not occur that night. Only the start is restricted: a plan that runs when the hours end continues.
 """
 
 import re
@@ -19,30 +19,30 @@ from eval_jobs.errors import ConfigError
 from eval_jobs.types import OnlyWhen
 
 SEARCHED_DAYS = 3
-"""For the next opening: a day that lacks the hours altogether has neighbours."""
+"""Search range for the next opening: a clock change may remove the hours of one day, but not of the next."""
 NEEDED_LOADS = 3
-"""A GPU rests for moments in every step of a training."""
+"""Minimum number of readings: a GPU is idle for moments in every training step."""
 
 _HOURS = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)\s*-\s*([01]?\d|2[0-3]):([0-5]\d)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hours:
-    """Hours of every day, from `start` up to but not with `end`; over midnight where `end` is the smaller one."""
+    """Hours of every day, from `start` to `end` (exclusive); across midnight if `end` is smaller."""
 
     start: time
     end: time
     zone: ZoneInfo
 
     def has(self, now: datetime) -> bool:
-        """Say whether a clock on the wall shows one of these hours at `now`, which knows its time zone."""
+        """Return whether `now`, timezone-aware, is within these hours in their time zone."""
         at = now.astimezone(self.zone).time()
         if self.start < self.end:
             return self.start <= at < self.end
         return at >= self.start or at < self.end
 
     def next_opening(self, now: datetime) -> datetime | None:
-        """Return the first whole minute after `now` that is in these hours, in UTC; None: not for days."""
+        """Return the first whole minute after `now` within these hours, in UTC; None: not within `SEARCHED_DAYS`."""
         minute = now.astimezone(UTC).replace(second=0, microsecond=0)
         later = (minute + timedelta(minutes=number + 1) for number in range(SEARCHED_DAYS * 24 * 60))
         return next(filter(self.has, later), None)
@@ -50,18 +50,18 @@ class Hours:
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """How busy the busiest GPU was at one moment."""
+    """Utilization of the busiest GPU at one moment."""
 
     at_s: float
-    """By a clock that nobody can set."""
+    """Monotonic time, in seconds."""
     busy_pct: float
 
 
 def hours_of(only_when: OnlyWhen) -> Hours | None:
-    """Return the hours that are set, None when any will do.
+    """Return the configured hours; None: any time is allowed.
 
     Raises:
-        ConfigError: they cannot be read, have no length, or the time zone is not known on this machine.
+        ConfigError: they are invalid or empty, or the time zone is unknown on this machine.
     """
     if not only_when.hours:
         return None
@@ -78,12 +78,12 @@ def hours_of(only_when: OnlyWhen) -> Hours | None:
 
 
 def is_idle(loads: Sequence[Load], *, now_s: float, only_when: OnlyWhen) -> bool | None:
-    """Say whether the GPUs were idle enough for long enough; None while too little is known.
+    """Return whether the average GPU utilization is low enough; None while there are too few readings.
 
     Args:
-        loads: in order of time.
-        now_s: by the clock of the loads.
-        only_when: its `gpu_below_pct` is set.
+        loads: readings in order of time.
+        now_s: current time on the clock of the readings.
+        only_when: without its `gpu_below_pct`, the result is True.
     """
     if only_when.gpu_below_pct is None:
         return True
@@ -94,7 +94,7 @@ def is_idle(loads: Sequence[Load], *, now_s: float, only_when: OnlyWhen) -> bool
 
 
 def average_pct(loads: Sequence[Load], *, now_s: float, over_s: float) -> float | None:
-    """Return the mean of the last `over_s` seconds, None while what is known does not reach back that far."""
+    """Return the mean of the last `over_s` seconds; None while the readings cover less time or are too few."""
     if not loads or now_s - loads[0].at_s < over_s:
         return None
     recent = [load.busy_pct for load in loads if now_s - load.at_s <= over_s]

@@ -1,9 +1,9 @@
-"""Takes back the claims of workers of this machine that are gone, without waiting for their leases to run out.
+"""Requeues the plans of dead workers on this machine without waiting for their leases to expire.
 
-A claim of a living process is never touched, nor one of another machine or container: nothing is known of those, and
-their leases decide. One exception: a worker that was stopped (SIGSTOP, Ctrl-Z) and has slept past its lease. It would
-keep the plan's folder locked and its engine in the GPU's memory for as long as it sleeps, and nothing that it does
-later is of use. It is killed.
+Claims of running processes are never touched, nor claims of other machines or containers: those processes cannot be
+checked, and their leases decide. One exception: a worker that was stopped (SIGSTOP, Ctrl-Z) and whose lease has expired
+is killed. It would keep the plan's folder locked and its engine in GPU memory while it is stopped, and its later work
+would be useless.
 """
 
 import contextlib
@@ -23,19 +23,19 @@ log = logging.getLogger(__name__)
 
 UNEXPECTED_END = "worker exiting after an unexpected error"
 _SIGNS_OF_A_CRASH = (b"Fatal Python error: ", UNEXPECTED_END.encode())
-"""In a worker's log: the first is what Python's faulthandler writes, such as at a segmentation fault."""
+"""In a worker's log. The first is written by Python's faulthandler, for example after a segmentation fault."""
 _TAIL_BYTES = 65536
 _STOPPED = "T"
-"""By a signal; a process under a debugger has another state."""
+"""Stopped by a signal; a process under a debugger has another state."""
 
 
 def take_back_left_claims(queue: HoldRegistry, own: str, now: datetime) -> int:
-    """Let the plans of this machine's dead workers wait again, and return how many there were.
+    """Requeue the plans of this machine's dead workers, and return their number.
 
-    To be called while the worker `own` carries out nothing: a claim in its name is one whose answer was lost.
+    Call it only while the worker `own` has no plan: a claim in its name is then one whose reply was lost.
 
     Raises:
-        StoreError: the queue does not answer.
+        StoreError: the queue does not respond.
     """
     taken = 0
     for hold in queue.holds():
@@ -50,7 +50,7 @@ def take_back_left_claims(queue: HoldRegistry, own: str, now: datetime) -> int:
 
 
 def _end_of(hold: Hold, now: datetime) -> HoldEnd | None:
-    """Return how the holder went away; None while it may still be at work."""
+    """Return how the holder ended; None while it may still be running."""
     name = parse_name(hold.worker)
     if name is None or name.machine != proc.machine_hash():
         return None
@@ -68,7 +68,7 @@ def _end_of(hold: Hold, now: datetime) -> HoldEnd | None:
 
 def _is_gone(name: WorkerName) -> bool:
     try:
-        os.kill(name.pid, 0)  # says of processes that /proc may hide from us, too, whether they are there
+        os.kill(name.pid, 0)  # also finds processes that /proc may hide
     except ProcessLookupError:
         return True
     except PermissionError:
@@ -83,9 +83,9 @@ def _is_stopped(name: WorkerName) -> bool:
 
 
 def _has_crashed(name: WorkerName) -> bool:
-    """Say whether the worker may have died of its plan: it left a sign, or the machine ran out of memory meanwhile.
+    """Return whether the plan may have crashed the worker: its log shows it, or the machine ran out of memory.
 
-    Who is killed from outside leaves none.
+    A worker that is killed from outside leaves no such line.
     """
     if oom_kills() > name.oom_kills:
         return True
@@ -94,5 +94,5 @@ def _has_crashed(name: WorkerName) -> bool:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
             tail = file.read()
     except OSError:
-        return True  # nothing speaks for it
+        return True  # no evidence of another cause
     return any(sign in tail for sign in _SIGNS_OF_A_CRASH)

@@ -61,14 +61,14 @@ from eval_jobs.types import EvalRecord
 log = logging.getLogger(__name__)
 
 IDLE_S = 0.5
-"""Time between two looks at an empty queue."""
+"""Polling interval of an empty queue."""
 STORE_RETRY_S = 5.0
 PARENT_CHECK_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Worker:
-    """What one worker works with."""
+    """The parts of one worker."""
 
     name: str
     queue: Queue
@@ -76,23 +76,23 @@ class Worker:
     interrupts: Interrupts
     lease_s: float = LEASE_S
     claim_filter: ClaimFilter = field(default_factory=lambda: ClaimFilter(visibility=None, window=None))
-    """Which plans are for this worker, and when."""
+    """Selects the plans for this worker, and when they may begin."""
     show: Note = log.debug
-    """Told what goes on now, again and again."""
+    """Called repeatedly with the current activity."""
     nudged: Nudged | None = None
-    """None: nobody says when there is something to do."""
+    """None: the worker only polls."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerOptions:
-    """What a worker process is started with."""
+    """Options of a worker process."""
 
     queue_url: str
     password: str = field(default="", repr=False)
     work_dir: Path
     lease_s: float = LEASE_S
     parent: int | None = None
-    """Process with which the worker ends."""
+    """ID of the process with which the worker ends."""
     visibility: PinVisibility | None = None
     show: Note = log.debug
     is_nudged: bool = False
@@ -100,7 +100,7 @@ class WorkerOptions:
 
 
 def make_tools(work_dir: Path, clock: Clock | None = None) -> Tools:
-    """Return the real tools, keeping everything they write below `work_dir`; what a killed worker left is ended."""
+    """Return the real tools, which write only below `work_dir`, after ending processes of killed workers."""
     clock = clock or SystemClock()
     reap_orphans(work_dir)
     return Tools(
@@ -115,7 +115,7 @@ def work(worker: Worker) -> None:
     """Carry out plans until the worker is stopped.
 
     Raises:
-        Stopped: always, in the end.
+        Stopped: always; it never returns.
     """
     _forget_what_is_done(worker)
     while True:
@@ -133,10 +133,10 @@ def work(worker: Worker) -> None:
 
 
 def carry_out(claim: Claim, worker: Worker) -> None:
-    """Run one claimed plan to its end: finished or given back.
+    """Run one claimed plan until it is finished or released.
 
     Raises:
-        Stopped: the plan was given back because the worker is to end.
+        Stopped: the plan was released because the worker was requested to stop.
         LeaseLost: the plan belongs to another worker.
     """
     clock, interrupts = worker.tools.clock, worker.interrupts
@@ -147,7 +147,7 @@ def carry_out(claim: Claim, worker: Worker) -> None:
         worker.show(f"{what}: {progress_text(progress)}")
 
     def extend(progress: Progress | None, answered: int) -> bool:
-        worker.show(f"{what}: {progress_text(progress)}")  # however long the plan itself has nothing to say
+        worker.show(f"{what}: {progress_text(progress)}")  # also while the plan reports no progress
         until = lease_end(clock.now(), worker.lease_s)
         return worker.queue.extend(claim, lease_until=until, progress=progress, answered=answered)
 
@@ -157,8 +157,8 @@ def carry_out(claim: Claim, worker: Worker) -> None:
                 record = _attempt(claim, worker.tools, show)
                 again = should_retry(record, claim)
                 if again:
-                    worker.tools.engine.close()  # it may be the engine's fault: the next try gets another one
-                    # Held while waiting, so that no other worker uses up the tries on a server that is restarting.
+                    worker.tools.engine.close()  # the engine may be the cause: the next attempt gets a new one
+                    # Held while waiting, so that no other worker uses up the attempts on a restarting server.
                     why = f"some measurements failed; waiting before attempt {tries(claim) + 1}"
                     heartbeat.show(Progress(stage=Stage.EVALUATING, note=why))
                     clock.sleep(retry_delay_s(tries(claim)))
@@ -172,7 +172,7 @@ def carry_out(claim: Claim, worker: Worker) -> None:
 
 
 def database_from_environment() -> tuple[str, str]:
-    """Return URL and password of the queue's database, and take both out of what our child processes inherit."""
+    """Return URL and password of the queue's database, and remove both from the environment of child processes."""
     return os.environ.pop(QUEUE_URL_VARIABLE, ""), register_secret(os.environ.pop(PASSWORD_VARIABLE, ""))
 
 
@@ -180,8 +180,8 @@ def run_worker(options: WorkerOptions) -> None:
     """Claim and carry out plans until a signal stops it; logs go to a file in `work_dir`.
 
     Raises:
-        ConfigError: the queue's database cannot be used.
-        StoreError: it is there and refuses.
+        ConfigError: the settings of the queue's database are invalid.
+        StoreError: the database is reachable but unusable.
     """
     log_path = options.work_dir / f"worker-{os.getpid()}.log"
     _log_to(log_path)
@@ -222,7 +222,7 @@ def run_worker(options: WorkerOptions) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a worker until it is told to stop; return the exit code."""
+    """Run a worker until it is stopped; return the exit code."""
     try:
         run_worker(_parse(arguments))
     except TrackerError as error:
@@ -235,11 +235,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _open_queue(options: WorkerOptions, clock: Clock, interrupts: Interrupts) -> Queue:
-    """Open the queue, however long its database is away.
+    """Open the queue; while its database is unreachable, retry without a limit.
 
     Raises:
-        StoreError: it is there and cannot be used.
-        Stopped: the worker is to end.
+        StoreError: the database is reachable but unusable.
+        Stopped: the worker was requested to stop.
     """
     engine = open_database(options.queue_url, password=options.password)
     while True:
@@ -255,7 +255,7 @@ def _open_queue(options: WorkerOptions, clock: Clock, interrupts: Interrupts) ->
 
 
 def _shown(sign: SignOfLife, show: Note) -> Note:
-    """Return what shows what goes on now, and renews the sign of life."""
+    """Return a callback that shows the current activity and renews the heartbeat."""
 
     def both(line: str) -> None:
         sign.give(line)
@@ -265,7 +265,7 @@ def _shown(sign: SignOfLife, show: Note) -> Note:
 
 
 def _next_claim(worker: Worker) -> Claim | None:
-    """Ask the queue; when it has nothing or does not answer, wait a little and return None."""
+    """Claim a plan; if the queue is empty or does not respond, wait briefly and return None."""
     clock = worker.tools.clock
     now = clock.now()
     wait_s = IDLE_S
@@ -289,7 +289,7 @@ def _next_claim(worker: Worker) -> Claim | None:
 
 
 def _attempt(claim: Claim, tools: Tools, progress: ShowProgress) -> EvalRecord:
-    """Carry the plan out; whatever goes wrong is a record too."""
+    """Carry out the plan; a failure becomes a record too."""
     started_at = tools.clock.now()
     try:
         if is_worn_out(claim):
@@ -299,7 +299,7 @@ def _attempt(claim: Claim, tools: Tools, progress: ShowProgress) -> EvalRecord:
         log.warning("plan %s failed: %s", claim.plan.id, error)
         reason = error
     except Exception as error:
-        # The edge of the daemon: one plan with a bug in its path must not end the evaluation of the whole run.
+        # The edge of the daemon: one plan that triggers a bug must not end the evaluation of the whole run.
         log.exception("plan %s: unexpected error", claim.plan.id)
         reason = TrackerError(
             f"unexpected {error_text(error)}", hint=f"report it with the traceback in worker-{os.getpid()}.log"
@@ -308,7 +308,7 @@ def _attempt(claim: Claim, tools: Tools, progress: ShowProgress) -> EvalRecord:
 
 
 def _hand_in(record: EvalRecord, claim: Claim, worker: Worker) -> None:
-    """Store the record, however long the database is away: hours of work may be in it."""
+    """Store the record; retry while the database is unreachable, because it may contain hours of work."""
     while True:
         try:
             stored = worker.queue.finish(claim, record, now=worker.tools.clock.now())
@@ -322,18 +322,18 @@ def _hand_in(record: EvalRecord, claim: Claim, worker: Worker) -> None:
         log.warning("dropping results of plan %s: another worker has finished or claimed it", claim.plan.id)
         return
     if not may_pass(record):
-        worker.tools.evaluator.forget(claim.plan.id)  # else a later repair asks only what is missing
+        worker.tools.evaluator.forget(claim.plan.id)  # else a later repair evaluates only what is missing
     if worker.nudged is not None:
         worker.nudged.report()
     log.info("plan %s finished", claim.plan.id)
 
 
 def _forget_what_is_done(worker: Worker) -> None:
-    """Delete the answers that a worker which was killed after it had handed in its results could not delete."""
+    """Delete kept answers of plans that are done: their worker was killed after it had stored the results."""
     evaluator = worker.tools.evaluator
     try:
         done = worker.queue.done(evaluator.kept())
-    except StoreError as error:  # the next start does it
+    except StoreError as error:  # retried at the next start
         log.warning("cannot delete leftover files of earlier workers: %s", error)
         return
     for plan_id in sorted(done):
@@ -380,11 +380,11 @@ def _log_to(path: Path) -> None:
     handler.setFormatter(formatter)
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    faulthandler.enable(file)  # whoever finds this worker dead sees that it was not killed from outside
+    faulthandler.enable(file)  # distinguishes a crash from a kill from outside
 
 
 def _stop_with_parent(parent: int, interrupts: Interrupts) -> None:
-    """Stop when `parent` is gone. It is told and not asked for: it may have gone while we were starting."""
+    """Stop when `parent` is gone. Its ID is an argument, because it may exit while this process is starting."""
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -1,10 +1,10 @@
-"""Finds processes that a killed worker left behind, and ends them. Nothing that is not ours is touched.
+"""Finds and ends processes that a killed worker left behind. Unrelated processes are never touched.
 
     reap_orphans(work_dir)     # at every start of a worker and of a `tracker` command
 
-An engine leaves a pid file (see `serve.process`). An evaluator ends by itself when its worker dies, unless it is stuck
-where it cannot notice; it is known by its log, whose name says which process on which machine started it, and which
-nobody else writes to. A name of a program or a port is never enough: somebody else's may be the same.
+An engine leaves a PID file (see `serve.process`). An evaluator ends by itself when its worker dies, unless it is stuck.
+It is identified by its log: the name contains the process and machine that started it, and no other process writes to
+it. A program name or a port is never sufficient: an unrelated process may have the same.
 """
 
 import logging
@@ -49,7 +49,7 @@ def reap_orphans(work_dir: Path) -> tuple[str, ...]:
 
 
 def _evaluator_of(process: proc.ProcessStat, work_dir: Path) -> str:
-    """Return the name of the evaluator's log that an orphan writes to; "" for all other processes."""
+    """Return the name of the log to which an orphaned evaluator writes; "" for all other processes."""
     path = proc.error_file(process.pid)
     if path is None or path.parent != work_dir / "logs" or not process.alive:
         return ""

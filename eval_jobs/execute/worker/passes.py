@@ -1,10 +1,10 @@
-"""Carries out a plan: in one pass, a calibration in two, to see what repeating an evaluation changes.
+"""Carries out a plan in one pass, or a calibration in two, which shows what repeating an evaluation changes.
 
-    record = run_asked(plan, tools=tools, progress=print)    # any plan; one with `calibration` is asked twice
+    record = run_asked(plan, tools=tools, progress=print)    # any plan; one with `calibration` is evaluated twice
 
-Each pass is an evaluation like any other, from serving the checkpoint on: an engine that holds it still forgets at
-least the prompts that it remembers. A pass that was interrupted goes on with what it has not asked yet; nothing of the
-first is taken over into the second, because their seeds differ.
+Each pass is a complete evaluation that starts with serving the checkpoint: an engine that already serves it at least
+clears its prefix cache. An interrupted pass continues with the missing samples. No answer of the first pass is reused
+in the second, because their seeds differ.
 """
 
 from dataclasses import replace
@@ -18,10 +18,10 @@ from eval_jobs.types import BenchmarkFailure, EngineInfo, EvalPlan, EvalRecord
 
 
 def run_asked(plan: EvalPlan, *, tools: Tools, progress: ShowProgress) -> EvalRecord:
-    """Carry out `plan` as `run_plan` does, and a calibration twice.
+    """Carry out `plan` like `run_plan`, but a calibration twice.
 
     Raises:
-        Incomparable: another engine, or another version of it, answered the second pass.
+        Incomparable: the second pass ran on another engine, another version of it or another machine.
     """
     if not plan.calibration:
         return run_plan(plan, tools=tools, progress=progress)
@@ -40,7 +40,7 @@ def run_asked(plan: EvalPlan, *, tools: Tools, progress: ShowProgress) -> EvalRe
 
 
 def _check_same(first: EngineInfo | None, second: EngineInfo | None) -> None:
-    """An engine that did not start has failures in place of results, which say why."""
+    """Check that both passes used the same engine. If one did not start, its failures contain the reason."""
     if first is None or second is None:
         return
     if (first.name, first.version, first.machine) != (second.name, second.version, second.machine):

@@ -1,1 +1,1 @@
-"""A process of its own: sends the load and times the answers. Only its starter names it."""
+"""A separate process that sends the load and times the responses. Only `client_process` refers to it."""

@@ -19,11 +19,11 @@ MAX_ERROR_CHARS = 300
 Session = aiohttp.ClientSession
 
 FAILURES = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
-"""All that may go wrong with one request, `RequestRefused` included."""
+"""Every error that one request may raise, including `RequestRefused`."""
 
 
 class RequestRefused(ValueError):
-    """The endpoint answered with another status than 200."""
+    """The endpoint responded with a status other than 200."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(f"HTTP {status}: {refusal(text)[:MAX_ERROR_CHARS]}")
@@ -32,22 +32,22 @@ class RequestRefused(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
-    """One way to ask for an answer of a fixed length."""
+    """One way to request a response of a fixed length."""
 
     chat: bool = False
     ignore_eos: bool = True
     cache_salt: str = ""
-    """vLLM: keeps prompts of an earlier probe from being answered out of the prefix cache."""
+    """vLLM: prevents hits in the prefix cache on prompts of an earlier probe."""
 
     @property
     def path(self) -> str:
-        """The path below the base URL."""
+        """Path below the base URL."""
         if self.chat:
             return "/chat/completions"
         return "/completions"
 
     def body(self, model: str, prompt: str, max_tokens: int) -> dict[str, object]:
-        """Return the request; the sampling parameters are sent, because a server's defaults differ."""
+        """Return the request body; sampling parameters are set, because servers' defaults differ."""
         body: dict[str, object] = {
             "model": model,
             "max_tokens": max_tokens,
@@ -66,7 +66,7 @@ class Dialect:
 
 @dataclass(frozen=True, kw_only=True)
 class Asker:
-    """Asks one model at one endpoint in one dialect."""
+    """Sends requests to one model at one endpoint in one dialect."""
 
     session: Session
     base_url: str
@@ -75,14 +75,14 @@ class Asker:
 
     @property
     def url(self) -> str:
-        """Where requests go."""
+        """URL that requests are sent to."""
         return self.base_url.rstrip("/") + self.dialect.path
 
     async def try_ask(self, prompt: str, max_tokens: int) -> Timeline:
-        """Ask and time the answer.
+        """Send a request and time the response.
 
         Raises:
-            FAILURES: there was no complete answer.
+            FAILURES: there was no complete response.
         """
         body = self.dialect.body(self.model, prompt, max_tokens)
         sent_s = time.perf_counter()
@@ -92,10 +92,10 @@ class Asker:
             return await _read(response, sent_s)
 
     async def call(self, path: str, body: Mapping[str, object]) -> Mapping[str, object]:
-        """Call one of vLLM's own routes, which lie beside /v1, and return its JSON object.
+        """Call one of vLLM's own routes, which are not below /v1, and return its JSON object.
 
         Raises:
-            FAILURES: the server has no such route, or refuses.
+            FAILURES: the server does not have the route, or rejects the request.
         """
         url = self.base_url.rstrip("/").removesuffix("/v1") + path
         async with self.session.post(url, json={"model": self.model, **body}) as response:
@@ -108,7 +108,7 @@ class Asker:
         return {}
 
     async def ask(self, prompt: str, max_tokens: int) -> Timeline:
-        """Ask and time the answer; a failure is a timeline with its reason."""
+        """Send a request and time the response; a failure is a timeline with its reason."""
         sent_s = time.perf_counter()
         try:
             return await self.try_ask(prompt, max_tokens)
@@ -117,18 +117,18 @@ class Asker:
 
 
 def open_session(base_url: str, *, api_key: str, request_timeout_s: float) -> Session:
-    """Return a session that keeps its connections, so that only the first requests pay for them."""
+    """Return a session that keeps its connections, so that only the first requests include connection setup."""
     return Session(
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
         timeout=aiohttp.ClientTimeout(total=request_timeout_s, sock_connect=CONNECT_TIMEOUT_S),
-        # A proxy from the environment is for the outside world, never for a server on this machine.
+        # A proxy from the environment must not be used for a server on this machine.
         trust_env=urlsplit(base_url).hostname not in LOOPBACK,
         headers={"Authorization": f"Bearer {api_key}"} if api_key else None,
     )
 
 
 def api_key_from(name: str) -> str:
-    """Return the key in environment variable `name`; no name, no key.
+    """Return the key in environment variable `name`; "" without a name.
 
     Raises:
         ValueError: the variable is not set.
@@ -142,7 +142,7 @@ def api_key_from(name: str) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Return one line for a person."""
+    """Return the error as one line for messages."""
     if isinstance(error, TimeoutError):
         if str(error):
             return f"request timed out ({error})"

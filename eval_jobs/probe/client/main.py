@@ -1,11 +1,11 @@
-"""The load itself, in a process of its own, so that nothing else of ours delays a timestamp.
+"""The load itself, in a separate process, so that no other code of the tracker delays a timestamp.
 
     python -m eval_jobs.probe.client.main < REQUESTS > REPLIES     # one JSON document a line, see wire.py
 
-`concurrency` workers each send one streaming request after the other, as `vllm bench serve --max-concurrency` does; or
+`concurrency` workers each send one streaming request after another, as `vllm bench serve --max-concurrency` does; or
 requests arrive at random times, as with its `--request-rate`.
-Before that it finds out how the endpoint wants to be asked: one that somebody else runs may only know
-/v1/chat/completions, and may refuse `ignore_eos`: then answers may be shorter than the load says.
+Before that, the client finds out which dialect the endpoint supports: a server that is not our own may offer only
+/v1/chat/completions, and may reject `ignore_eos`. Then responses may be shorter than the load specifies.
 """
 
 from __future__ import annotations
@@ -38,43 +38,43 @@ from eval_jobs.types import ProbeLoad
 
 PARENT_CHECK_S = 1.0
 COUNTED_AT_ONCE = 4
-"""Prompts whose tokens are counted at once."""
+"""Number of prompts whose tokens are counted concurrently."""
 
 DIALECTS = (Dialect(), Dialect(chat=True), Dialect(chat=True, ignore_eos=False))
-"""For endpoints that somebody else runs, in the order in which they are tried."""
+"""For endpoints that are not our own vLLM, in the order in which they are tried."""
 
 OTHER_DIALECT_MAY_HELP = (400, 404, 405, 415, 422, 501)
 
 
 class CannotMeasureError(Exception):
-    """The endpoint gave no answer at all; the text says why."""
+    """Nothing could be measured; the text has the reason."""
 
 
 def main() -> None:
-    """Answer each line on stdin with one on stdout, until whoever asks is gone."""
+    """Reply to each line on stdin with one line on stdout, until stdin is closed."""
     run_first()
     known: KnownPrompts = {}
     for line in sys.stdin.buffer:
         request = REQUEST.validate_json(line)
         reply = REPLY.dump_json(asyncio.run(_reply(request, known))).decode()
-        # A server may say back to us which key it was sent.
+        # A server may echo the key that it was sent.
         sys.stdout.buffer.write(masked(reply, [os.environ.get(request.api_key_env, "")]).encode() + b"\n")
         sys.stdout.buffer.flush()
 
 
 KnownPrompts = dict[tuple[str, ProbeLoad], Sequence[str]]
-"""Digest of a tokenizer and a load -> prompts that have the right length there, warm-up first."""
+"""Digest of a tokenizer and a load -> prompts of the length that the load specifies, warm-up first."""
 
 
 async def measure(request: ClientRequest, known: KnownPrompts) -> Measurement:
-    """Warm the endpoint up, put the load on it and return the timelines.
+    """Warm up the endpoint, put the load on it and return the timelines.
 
     Args:
         request: what to measure.
-        known: prompts of earlier measurements; of an own engine new ones are added.
+        known: prompts of earlier measurements; new ones for our own vLLM are added.
 
     Raises:
-        CannotMeasureError: the endpoint gave no answer at all.
+        CannotMeasureError: the endpoint gave no valid response, or the API key is not set.
     """
     load = request.load
     try:
@@ -105,7 +105,7 @@ class _Traffic:
 
 async def _reply(request: ClientRequest, known: KnownPrompts) -> ClientReply:
     watch = asyncio.create_task(_end_with(request.prober_pid))
-    await asyncio.sleep(0)  # it looks before the first request is sent
+    await asyncio.sleep(0)  # so that its first check runs before the first request is sent
     try:
         return ClientReply(measurement=await measure(request, known))
     except CannotMeasureError as error:
@@ -115,20 +115,20 @@ async def _reply(request: ClientRequest, known: KnownPrompts) -> ClientReply:
 
 
 async def _end_with(prober_pid: int) -> None:
-    """Put no load on anybody for a prober that was killed."""
+    """Exit when the prober was killed, so that the load does not outlive it."""
     while os.getppid() == prober_pid:
         await asyncio.sleep(PARENT_CHECK_S)
     os._exit(1)
 
 
 async def _run(asker: Asker, prompts: Sequence[str], load: ProbeLoad) -> tuple[Timeline, ...]:
-    """Send all prompts as the load says and return their timelines in order of sending."""
+    """Send all prompts as the load specifies, and return their timelines in order of sending."""
     if load.request_rate is not None:
         return await _run_open(asker, prompts, arrivals_s(len(prompts), load.request_rate, seed=load.seed), load)
     waiting = iter(prompts)
 
     async def worker() -> list[Timeline]:
-        # One iterator for all workers: each takes the next prompt as soon as its answer is complete.
+        # One iterator for all workers: each takes the next prompt as soon as its response is complete.
         return [await asker.ask(prompt, load.output_tokens) for prompt in waiting]
 
     parts = await asyncio.gather(*(worker() for _ in range(load.concurrency)))
@@ -138,7 +138,7 @@ async def _run(asker: Asker, prompts: Sequence[str], load: ProbeLoad) -> tuple[T
 async def _run_open(
     asker: Asker, prompts: Sequence[str], at_s: Sequence[float], load: ProbeLoad
 ) -> tuple[Timeline, ...]:
-    """Send each prompt at its time from now, whether or not those before are answered."""
+    """Send each prompt at its time from now, whether or not earlier responses are complete."""
     started_s = time.perf_counter()
 
     async def send(prompt: str, after_s: float) -> Timeline:
@@ -150,9 +150,9 @@ async def _run_open(
 
 
 async def _traffic(request: ClientRequest, session: Session, known: KnownPrompts) -> _Traffic:
-    """Find the first dialect in which the endpoint answers."""
-    # A warm server must not answer from what an earlier probe left in its cache: vLLM is given a new salt every time,
-    # which keeps the prompts the same; others, which know no salt, get new prompts.
+    """Find the first dialect that the endpoint supports."""
+    # A warm server must not use cache entries of an earlier probe: vLLM gets a new salt every time, so that the prompts
+    # can stay the same; others, which do not support a salt, get new prompts.
     nonce = secrets.token_hex(8)
     dialects = (Dialect(cache_salt=nonce),) if request.vllm else DIALECTS
     seed = str(request.load.seed) if request.vllm else nonce
@@ -169,10 +169,10 @@ async def _traffic(request: ClientRequest, session: Session, known: KnownPrompts
 
 
 async def _prompts_once(asker: Asker, request: ClientRequest, seed: str, known: KnownPrompts) -> Sequence[str]:
-    """Return the prompts; of an own engine those of before, as long as its tokenizer is the same."""
+    """Return the prompts; for our own vLLM the earlier ones, as long as its tokenizer is the same."""
     key = (request.tokenizer, request.load)
     if request.vllm and key in known:
-        await asker.try_ask(word_prompt(SHORT_WORDS, seed=seed, index=-1), 1)  # does it answer?
+        await asker.try_ask(word_prompt(SHORT_WORDS, seed=seed, index=-1), 1)  # check that it responds
         return known[key]
     prompts = await _prompts(asker, request.load, seed)
     if request.vllm and request.tokenizer:
@@ -183,7 +183,7 @@ async def _prompts_once(asker: Asker, request: ClientRequest, seed: str, known: 
 
 
 async def _prompts(asker: Asker, load: ProbeLoad, seed: str) -> Sequence[str]:
-    """Return the prompts for warm-up and load, having asked the endpoint twice for one token."""
+    """Return the prompts for warm-up and load, after two requests for one token each."""
     short = await asker.try_ask(word_prompt(SHORT_WORDS, seed=seed, index=-1), 1)
     long = await asker.try_ask(word_prompt(LONG_WORDS, seed=seed, index=-2), 1)
     calibration = calibrate(short.prompt_tokens, long.prompt_tokens)
@@ -193,13 +193,13 @@ async def _prompts(asker: Asker, load: ProbeLoad, seed: str) -> Sequence[str]:
         try:
             return await _cut(asker, [word_prompt(words, seed=seed, index=i) for i in indices], load.input_tokens)
         except FAILURES:
-            pass  # only vLLM can count; the calibrated number of words is near enough
+            pass  # only vLLM can count tokens; the calibrated number of words is close enough
     words = calibration.words_for(load.input_tokens)
     return [word_prompt(words, seed=seed, index=i) for i in indices]
 
 
 async def _cut(asker: Asker, prompts: Sequence[str], tokens: int) -> Sequence[str]:
-    """Cut each prompt to exactly `tokens` tokens, start token included.
+    """Cut each prompt to exactly `tokens` tokens, including the start token.
 
     Raises:
         FAILURES: the endpoint does not offer vLLM's /tokenize and /detokenize.

@@ -1,10 +1,10 @@
 """Distinct random prompts of about a given length in tokens, made of common words. Pure.
 
-Text, and not token ids: people send text, and turning it into tokens is part of the time to the first one (2 ms of 10
-for a tiny model). Prompts differ within the first few tokens, so that no prefix cache answers for the model.
+Text, not token ids: clients send text, and tokenization is part of the time to first token (2 ms of 10 for a tiny
+model). Prompts differ within the first few tokens, so that a prefix cache cannot replace computation.
 
-Nobody here knows the tokenizer. How many words are needed is found by asking the server how many tokens two short
-prompts have; servers that can count tokens then cut each prompt to the exact length (client.py).
+The tokenizer is not known here. The number of words is derived from the token counts that the server reports for two
+short prompts; if the server can count tokens, each prompt is then cut to the exact length (client/main.py).
 """
 
 import random
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 SHORT_WORDS = 8
 LONG_WORDS = 24
-"""Lengths of the two prompts whose tokens are counted; short, so that they fit every context."""
+"""Lengths in words of the two prompts whose tokens are counted; short enough to fit every context."""
 
 COMMON_WORDS = """
 the of and to in is that it for was on are with as his they be at one have this from or had by hot but some what there
@@ -27,7 +27,7 @@ WORDS = tuple(COMMON_WORDS.split())
 
 @dataclass(frozen=True, kw_only=True)
 class PromptLengthFit:
-    """Tokens of a prompt as a straight line: `fixed` (chat template, start token) + `per_word` * words.
+    """Linear model of the tokens of a prompt: `fixed` (chat template, start token) + `per_word` * words.
 
     The default is for servers that report no usage: in most vocabularies each of these words is one token.
     """
@@ -36,16 +36,16 @@ class PromptLengthFit:
     per_word: float = 1.0
 
     def words_for(self, tokens: int) -> int:
-        """Return how many words make a prompt of about `tokens` tokens; at least one."""
+        """Return the number of words for a prompt of about `tokens` tokens; at least one."""
         return max(1, round((tokens - self.fixed) / self.per_word))
 
     def words_for_more_than(self, tokens: int) -> int:
-        """Return how many words make a prompt that is surely longer than `tokens` tokens, to be cut."""
+        """Return the number of words for a prompt that is certain to exceed `tokens` tokens, to be cut."""
         return self.words_for(tokens + tokens // 4) + SHORT_WORDS
 
 
 def calibrate(short_tokens: int | None, long_tokens: int | None) -> PromptLengthFit:
-    """Return the line through prompts of SHORT_WORDS and LONG_WORDS words, given their tokens as the server counts."""
+    """Return the line through prompts of SHORT_WORDS and LONG_WORDS words, given their token counts from the server."""
     if short_tokens is None or long_tokens is None or long_tokens <= short_tokens:
         return PromptLengthFit()
     per_word = (long_tokens - short_tokens) / (LONG_WORDS - SHORT_WORDS)
@@ -53,6 +53,6 @@ def calibrate(short_tokens: int | None, long_tokens: int | None) -> PromptLength
 
 
 def word_prompt(words: int, *, seed: str, index: int) -> str:
-    """Return random words; another `index` gives another prompt."""
+    """Return a prompt of random words; another `index` gives another prompt."""
     generator = random.Random(f"{seed}-{index}")  # noqa: S311 - traffic, not secrets
     return " ".join(generator.choices(WORDS, k=words))

@@ -1,4 +1,4 @@
-"""The bytes of an OpenAI-compatible stream -> what each event says. Pure.
+"""Parses the bytes of an OpenAI-compatible stream into events. Pure.
 
 for data in lines.feed(chunk):
     event = read_event(data)
@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 
 BAD_FINISHES = ("abort", "error")
-"""Reasons with which vLLM ends a request that it gave up, after HTTP 200 and some text."""
+"""Finish reasons of requests that vLLM aborted, after HTTP 200 and some text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,21 +17,21 @@ class StreamEvent:
 
     has_choices: bool = False
     done: bool = False
-    """The server said that the answer is complete."""
+    """The server reported that the response is complete."""
     output_tokens: int | None = None
     prompt_tokens: int | None = None
     error: str = ""
-    """The server reported a failure inside a stream that began with HTTP 200."""
+    """Failure that the server reported inside a stream that began with HTTP 200."""
 
 
 class DataLines:
-    """Cuts a stream of server-sent events into the payloads of its `data:` lines, however the bytes arrive."""
+    """Splits a stream of server-sent events into the payloads of its `data:` lines, in chunks of any size."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Take more bytes and return the payloads that are complete now. Comments and other fields are left out."""
+        """Add bytes and return the payloads that are complete now. Comments and other fields are ignored."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         return [line[5:].strip() for line in lines if line.startswith(b"data:")]
 
@@ -61,7 +61,7 @@ def read_event(data: bytes) -> StreamEvent:
 
 
 def refusal(text: str) -> str:
-    """Return what the body of an answer other than 200 says, on one line."""
+    """Return the error in the body of a response other than 200, on one line."""
     try:
         body = json.loads(text)
     except ValueError:

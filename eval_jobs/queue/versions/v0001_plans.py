@@ -1,4 +1,4 @@
-"""Plans that wait, are claimed, are answered."""
+"""The plans, from waiting to acknowledged."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""What serving reads from a checkpoint's folder: where its tokenizer is, and an adapter's rank."""
+"""Reads from a checkpoint's folder what serving needs: the tokenizer's folder, and an adapter's rank."""
 
 import json
 from pathlib import Path
@@ -11,14 +11,14 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
 
 
 def require_folders(checkpoint: Checkpoint) -> None:
-    """Raise CheckpointNotFound when the checkpoint or its base is gone, before an engine spends 20 s on it."""
+    """Raise CheckpointNotFound if the checkpoint or its base is missing, before an engine spends 20 s on it."""
     if not Path(checkpoint.uri).is_dir():
         raise CheckpointNotFound(
             f"no checkpoint at {checkpoint.uri}",
             hint="restore it: it was moved or deleted after its evaluation was planned",
         )
     base = checkpoint.base_model
-    # A relative one may be a name in the Hugging Face cache, which only the engine can look up.
+    # A relative path may be a name in the Hugging Face cache, which only the engine can resolve.
     if base and Path(base).is_absolute() and not Path(base).is_dir():
         raise CheckpointNotFound(
             f"no base model at {base}, required by the adapter {checkpoint.uri}",
@@ -27,9 +27,9 @@ def require_folders(checkpoint: Checkpoint) -> None:
 
 
 def tokenizer_folder(checkpoint: Checkpoint) -> str:
-    """Return the folder that holds the checkpoint's tokenizer, "" when there is none.
+    """Return the folder that holds the checkpoint's tokenizer, "" if there is none.
 
-    What was saved beside an adapter comes before its base's: its chat template is the one that was trained with.
+    A tokenizer saved with an adapter takes precedence over the base's: its chat template was used in training.
     """
     folders = [checkpoint.uri, checkpoint.base_model or ""]
     return next((folder for folder in folders if folder and _has_tokenizer(Path(folder))), "")
@@ -39,7 +39,7 @@ def lora_rank(checkpoint: Checkpoint) -> int:
     """Return the adapter's largest rank, 0 for a full checkpoint.
 
     Raises:
-        CheckpointUnreadable: adapter_config.json is missing, broken or names no rank.
+        CheckpointUnreadable: adapter_config.json is missing, invalid or has no rank.
     """
     if checkpoint.format is not CheckpointFormat.LORA:
         return 0

@@ -1,7 +1,7 @@
-"""Asks our own engine to do something, past any proxy, with the key that its gate wants.
+"""Sends requests to our own engine, bypassing any proxy, with the key that its gate requires.
 
-The routes that change what an engine serves are for us only: `worker_extension/tracker_worker/gate.py` closes them to
-everybody who does not know the key. The key lives as long as this process and its engines, in their environment.
+Only the tracker may use the routes that change what an engine serves: `worker_extension/tracker_worker/gate.py` rejects
+requests without the key. The key exists only in this process and in the environment of its engines.
 """
 
 import json
@@ -17,25 +17,25 @@ KEY_HEADER = "X-Tracker-Engine-Key"
 KEY = secrets.token_hex(16)
 
 ANSWER_TIMEOUT_S = 20.0
-"""An engine beside a trainer that has all the cores is slow to answer, and is not dead."""
+"""An engine on the same machine as a trainer that uses all cores is slow to respond, but not dead."""
 
 _SHOWN_CHARS = 600
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineReply:
-    """What the engine said."""
+    """Response of the engine."""
 
     status: int
-    """0: it did not answer, and `text` says why."""
+    """HTTP status; 0: no HTTP response, and `text` gives the reason."""
     body: object
-    """Parsed JSON, None when it was none."""
+    """Parsed JSON, None if the body is not JSON."""
     text: str
-    """The beginning of it, for a person."""
+    """Start of the body, for messages."""
 
     @property
     def is_ok(self) -> bool:
-        """Return whether it did what it was asked."""
+        """Return whether the request succeeded."""
         return self.status == 200
 
 
@@ -50,7 +50,7 @@ def get(port: int, path: str, *, timeout_s: float) -> EngineReply:
 
 
 def ask(port: int, path: str) -> EngineReply | None:
-    """GET `path` from whoever listens on `port` of this machine, without our key; None when nothing answers (yet)."""
+    """GET `path` from any server on `port` of this machine, without our key; None if there is no response (yet)."""
     try:
         status, raw = request("GET", (HOST, port), path, timeout_s=ANSWER_TIMEOUT_S)
     except NO_ANSWER:
@@ -61,7 +61,7 @@ def ask(port: int, path: str) -> EngineReply | None:
 
 
 def served_model_names(body: object) -> tuple[str, ...]:
-    """Return the ids in the JSON of /v1/models; () when it is something else. Pure."""
+    """Return the model ids in the JSON of /v1/models; () if it is something else. Pure."""
     entries = body.get("data") if isinstance(body, dict) else None
     if not isinstance(entries, list):
         return ()

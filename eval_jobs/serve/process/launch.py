@@ -1,11 +1,11 @@
-"""Which command and environment start vLLM for one checkpoint. Pure.
+"""Command line and environment that start vLLM for one checkpoint. Pure.
 
     launch = Launch(checkpoint=checkpoint, name="engine-1f9c2b7a", port=20123, ...)
     argv = command(launch, spec, python=sys.executable)
     env = environment(os.environ, cache_dir=..., on_cpu=True)
 
-The server is known by a random name, so that an answer at the port proves which process gave it.
-Order of the arguments: our defaults, then the user's `serve.args` (the last one wins), then what identity rests on.
+The server gets a random model name, so that a response on the port proves which process sent it.
+Order of the arguments: our defaults, the user's `serve.args` (the last one wins), then those that identify the engine.
 """
 
 import json
@@ -40,48 +40,48 @@ RESERVED_ARGS: Mapping[str, str] = {
 OPENS_MORE = frozenset(
     {"VLLM_API_KEY", "VLLM_SERVER_DEV_MODE", "VLLM_ALLOW_RUNTIME_LORA_UPDATING", "VLLM_ALLOW_INSECURE_SERIALIZATION"}
 )
-"""Not passed on: a key locks us out of our own engine, the others add routes that change or run what is served."""
+"""Not passed on: a key would lock us out of our own engine; the others let requests change the model or run code."""
 
 BATCH_INVARIANT = "VLLM_BATCH_INVARIANT"
-"""Has vLLM choose kernels whose results do not depend on the batch. The worker's own variable decides, if it is set."""
+"""Makes vLLM use kernels whose results do not depend on the batch. A value in the worker's environment decides."""
 
 RUNTIME_ADAPTERS: Mapping[str, str] = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
-"""Opens the routes that load adapters, which the gate of the swaps keeps for us."""
+"""Enables the routes that load adapters; `tracker_worker/gate.py` restricts them to requests with our key."""
 
 KEPT_ADAPTERS = 4
-"""Adapters of one base that stay loaded at a time: a checkpoint, its latency reference and two to spare."""
+"""Adapters of one base that stay loaded at a time: a checkpoint, its latency reference and two spare ones."""
 
 ACTIVE_ADAPTERS = 2
-"""Of these, those that requests may use at one moment without moving weights: a checkpoint and its reference."""
+"""Number of these that requests can use at the same time without moving weights: a checkpoint and its reference."""
 
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""What vLLM accepts as --max-lora-rank (vllm/config/lora.py)."""
+"""Values that vLLM accepts for --max-lora-rank (vllm/config/lora.py)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """Everything about one start that the settings do not say."""
+    """Parameters of one engine start that are not in the settings."""
 
     checkpoint: Checkpoint
     name: str
-    """The random name of the engine, under which a full checkpoint is served."""
+    """Random name of the engine, under which a full checkpoint is served."""
     port: int
     on_cpu: bool
     tokenizer: str
     """Folder that holds the checkpoint's tokenizer."""
     lora_rank: int = 0
-    """Of an adapter; 0 for full checkpoints."""
+    """Rank of the adapter; 0 for full checkpoints."""
     adapter: str = ""
-    """The random name of an adapter; empty for full checkpoints."""
+    """Random name of the adapter; empty for full checkpoints."""
     swap_args: tuple[str, ...] = ()
-    """What an engine needs whose weights are to be swapped."""
+    """Additional arguments that weight swaps require."""
 
 
 def command(launch: Launch, spec: ServeSpec, *, python: str) -> tuple[str, ...]:
     """Return the argument vector that serves the checkpoint as `launch.name`.
 
     Raises:
-        ConfigError: `serve.args` holds something that is decided elsewhere, or an adapter has no base model.
+        ConfigError: `serve.args` contains a reserved argument, or an adapter has no base model.
     """
     refuse_reserved(spec.args)
     argv = [python, "-m", "vllm.entrypoints.openai.api_server", "--dtype", spec.dtype, "--generation-config", "vllm"]
@@ -93,7 +93,7 @@ def command(launch: Launch, spec: ServeSpec, *, python: str) -> tuple[str, ...]:
     if spec.trust_remote_code:
         argv += ["--trust-remote-code"]
     if launch.on_cpu:
-        # Compiling takes longer than it saves at the sizes that run on a CPU. `--no-enforce-eager` turns it on again.
+        # For models small enough for a CPU, compiling costs more than it saves. `--no-enforce-eager` re-enables it.
         argv += ["--enforce-eager"]
     if launch.checkpoint.format is CheckpointFormat.LORA:
         argv += ["--max-loras", str(ACTIVE_ADAPTERS)]
@@ -108,22 +108,22 @@ def command(launch: Launch, spec: ServeSpec, *, python: str) -> tuple[str, ...]:
 def environment(
     inherited: Mapping[str, str], *, cache_dir: str, on_cpu: bool, is_batch_invariant: bool = False
 ) -> dict[str, str]:
-    """Return the engine's environment: the inherited one without our keys, and our defaults where it says nothing.
+    """Return the engine's environment: the inherited one without secrets, and our defaults for unset variables.
 
     Args:
-        inherited: the worker's.
-        cache_dir: folder that is kept between starts, for compiled kernels.
+        inherited: environment of the worker.
+        cache_dir: folder for compiled kernels, kept between starts.
         on_cpu: whether there is no accelerator.
-        is_batch_invariant: whether answers are not to depend on what else is in the batch; never on a CPU, where vLLM
-            0.32 starts with it and dies of the first request.
+        is_batch_invariant: whether outputs must not depend on the rest of the batch; ignored on a CPU, where vLLM
+            0.32 starts with it and crashes on the first request.
     """
     defaults = {
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
-        # Without it a wrong path is looked up on the Hub, and the error speaks of repositories.
+        # Without it, vLLM looks up a wrong path on the Hub, and the error is about repositories.
         "HF_HUB_OFFLINE": "1",
         "VLLM_CACHE_ROOT": cache_dir,
-        # By default in TMPDIR, which every start gets anew: each one would compile again.
+        # The default is in TMPDIR, which is new for every start: each start would compile again.
         "TORCHINDUCTOR_CACHE_DIR": f"{cache_dir}/inductor",
         # `python -m` puts the current folder first on sys.path: a file there must not shadow a module of vLLM.
         "PYTHONSAFEPATH": "1",
@@ -138,12 +138,12 @@ def environment(
 
 
 def may_sleep(spec: ServeSpec, *, on_cpu: bool) -> bool:
-    """Return whether the engine is started so that it can give its memory back; no engine can on a CPU."""
+    """Return whether the engine is started with sleep mode, so that it can free its memory; never on a CPU."""
     return spec.between is Between.SLEEP and not on_cpu
 
 
 def gpus_of(args: tuple[str, ...]) -> int:
-    """Return on how many GPUs an engine with these arguments of vLLM or SGLang computes."""
+    """Return the number of GPUs used by an engine with these arguments of vLLM or SGLang."""
     count = 1
     for names in _PARALLEL:
         values = [value for name, value in _pairs(args) if name.replace("_", "-") in names and value.isdecimal()]
@@ -152,14 +152,14 @@ def gpus_of(args: tuple[str, ...]) -> int:
 
 
 def max_lora_rank(rank: int) -> int:
-    """Return the rank that an engine for an adapter of `rank` makes room for, 0 for full checkpoints."""
+    """Return the maximum rank to configure in an engine for an adapter of `rank`, 0 for full checkpoints."""
     if rank:
         return next(known for known in LORA_RANKS if known >= rank)
     return 0
 
 
 def refuse_reserved(args: tuple[str, ...]) -> None:
-    """Raise ConfigError when `serve.args` sets what is decided elsewhere; argparse takes `--trust` for it too."""
+    """Raise ConfigError if `serve.args` has a reserved argument, also abbreviated: argparse accepts `--trust`."""
     for argument in args:
         name = argument.split("=", 1)[0].replace("_", "-")
         meant = [known for known in RESERVED_ARGS if len(name) > len("--") and known.startswith(name)]
@@ -168,10 +168,10 @@ def refuse_reserved(args: tuple[str, ...]) -> None:
 
 
 def rank_of(adapter_config: Mapping[str, object], *, where: str) -> int:
-    """Return the largest rank of an adapter, as PEFT writes it in adapter_config.json.
+    """Return the largest rank of an adapter, from PEFT's adapter_config.json.
 
     Raises:
-        CheckpointUnreadable: there is no usable `r`, or it is above what vLLM serves.
+        CheckpointUnreadable: there is no usable `r`, or the rank exceeds vLLM's maximum.
     """
     pattern = adapter_config.get("rank_pattern")
     extra = list(pattern.values()) if isinstance(pattern, dict) else []
@@ -196,8 +196,8 @@ _PARALLEL = (
 
 
 def _pairs(args: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Return every argument with what is behind its equals sign, or with the next one."""
-    following = (*args[1:], "")  # one too many where there are no arguments at all
+    """Return every argument with the value after its equals sign, else with the next argument."""
+    following = (*args[1:], "")  # one element too many if `args` is empty
     return [
         (name, value if equals else after)
         for argument, after in zip(args, following, strict=False)

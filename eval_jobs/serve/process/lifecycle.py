@@ -1,8 +1,8 @@
-"""An engine as a process of the operating system: started, watched, stopped, and found again after we were killed.
+"""An engine as an operating system process: start, watch, stop, and find it again after the owner was killed.
 
-Each start leaves `<folder>/<name>.log` and, while it runs, `<folder>/<name>.pid`. The pid file says who started the
-engine; when that process is gone without having stopped it, the next `reap` does. An engine is a whole process group,
-and its leader may be dead while the others live on with all the memory.
+Each start leaves `<folder>/<name>.log` and, while it runs, `<folder>/<name>.pid`. The pid file names the owner, the
+process that started the engine. If the owner exits without stopping the engine, the next `reap` stops it. An engine is
+a whole process group: its leader may be dead while other members still run and hold all the memory.
 """
 
 import json
@@ -29,14 +29,14 @@ from eval_jobs.ports import Clock
 log = logging.getLogger(__name__)
 
 STOP_GRACE_S = 20.0
-"""For the leader to end after SIGTERM. vLLM needs up to 2.4 s when the machine is idle."""
+"""Time for the leader to exit after SIGTERM. vLLM needs up to 2.4 s on an idle machine."""
 GROUP_GRACE_S = 3.0
-"""For the rest of the group to follow its leader, and for shared memory to be cleaned up."""
+"""Time for the rest of the group to exit after its leader, and to clean up shared memory."""
 KILL_GRACE_S = 5.0
 POLL_S = 0.1
 
 NOTE = "tracker-note.json"
-"""In the engine's own temporary folder."""
+"""File in the engine's own temporary folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,24 +49,24 @@ class EngineRecord:
     log: str
     tmp_dir: str
     pid: int = 0
-    """Leader of the group and so the group's id; 0 while the process is being started."""
+    """Process id of the group leader, which is also the group id; 0 while the process is being started."""
     start_time: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunningEngine:
-    """One engine of this machine, as somebody else sees it."""
+    """An engine on this machine, as other processes see it."""
 
     name: str
     record: EngineRecord
     is_owned: bool
-    """False: who started it is gone, and the next worker or command ends it."""
+    """False: the process that started it has exited, and the next worker or command stops it."""
     note: str
-    """What `EngineProcess.note` left, empty for nothing."""
+    """Last text written by `EngineProcess.note`, empty if there is none."""
 
 
 class EngineProcess:
-    """One running engine. Made by `start`."""
+    """One running engine, created by `start`."""
 
     def __init__(self, popen: subprocess.Popen[bytes], record: EngineRecord, pid_file: Path, clock: Clock) -> None:
         self._popen = popen
@@ -77,32 +77,32 @@ class EngineProcess:
 
     @property
     def log(self) -> Path:
-        """The file that takes all the engine's output."""
+        """Path of the file with all output of the engine."""
         return Path(self._record.log)
 
     def exit_code(self) -> int | None:
-        """Return the leader's exit code (negative: the signal that ended it), None while it runs."""
+        """Return the leader's exit code (negative: number of the signal that ended it), None while it runs."""
         return self._popen.poll()
 
     def note(self, text: str) -> None:
-        """Leave a note on what the engine does now, for `running_engines`; it goes with the engine."""
+        """Write a note on the engine's current state for `running_engines`; it is removed with the engine."""
         note = Path(self._record.tmp_dir) / NOTE
         draft = note.with_suffix(".draft")
-        with suppress(OSError):  # only looked at by people
+        with suppress(OSError):  # the note is for display only
             draft.write_text(text, encoding="utf-8")
             draft.replace(note)
 
     @property
     def pid(self) -> int:
-        """Id of its leader."""
+        """Process id of the leader."""
         return self._record.pid
 
     def members(self) -> tuple[int, ...]:
-        """Return its live processes."""
+        """Return the ids of its live processes."""
         return _members(self._record)
 
     def used_cpu_s(self) -> float:
-        """Return the CPU time of the whole group so far; after its end, what it was when `stop` was called."""
+        """Return the CPU time of the whole group in seconds; after its end, the value when `stop` was called."""
         ticks = sum(found.cpu_ticks for pid in self.members() if (found := proc.stat(pid)) is not None)
         self._cpu_s = max(self._cpu_s, ticks / os.sysconf("SC_CLK_TCK"))
         return self._cpu_s
@@ -111,11 +111,11 @@ class EngineProcess:
         """Stop the whole group and remove its temporary files. Calling it twice is harmless.
 
         Args:
-            grace_s: for the leader to end after SIGTERM.
+            grace_s: time for the leader to exit after SIGTERM.
         """
         self.used_cpu_s()
         if _end(self._record, self._pid_file, self._clock, grace_s):
-            # Takes the zombie away; it stays until the last of its threads has ended too.
+            # Reap the zombie; it remains until the last of its threads has ended.
             with suppress(subprocess.TimeoutExpired):
                 self._popen.wait(KILL_GRACE_S)
 
@@ -123,19 +123,19 @@ class EngineProcess:
 def start(
     argv: Sequence[str], env: Mapping[str, str], *, folder: Path, name: str, clock: Clock, niceness: int = 0
 ) -> EngineProcess:
-    """Start `argv` in a process group of its own, with its output in `<folder>/<name>.log` and a TMPDIR of its own.
+    """Start `argv` in its own process group, with its own TMPDIR and its output in `<folder>/<name>.log`.
 
-    With a `niceness` above 0 the group stands back behind other processes on the CPU.
+    With a `niceness` above 0, other processes take precedence over the group on the CPU.
 
     Raises:
-        ConfigError: the program cannot be run.
+        ConfigError: the program cannot be executed.
         DiskFull, ServeError: the log or the pid file cannot be written.
     """
     with mapped_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     record, pid_file = _new_record(folder / f"{name}.log"), folder / f"{name}.pid"
     try:
-        # Written before the start: if we are killed right after it, the engine is still found by its log.
+        # Written before the start: if the tracker is killed right after it, the engine is still found by its log.
         _write(pid_file, record)
         with mapped_os_errors(Path(record.tmp_dir).parent):
             Path(record.tmp_dir).mkdir(mode=0o700)
@@ -151,7 +151,7 @@ def start(
 
 
 def reap(folder: Path, clock: Clock) -> tuple[str, ...]:
-    """Stop engines whose owner died without stopping them; return their names. Nothing else is touched."""
+    """Stop engines whose owner died without stopping them, and return their names; also delete leftover drafts."""
     for draft in folder.glob("*.pid-draft"):
         if _is_left(draft):
             with suppress(OSError):
@@ -160,7 +160,7 @@ def reap(folder: Path, clock: Clock) -> tuple[str, ...]:
 
 
 def running_engines(folder: Path) -> tuple[RunningEngine, ...]:
-    """Return the engines of this machine that have a living process, by the names of their logs."""
+    """Return the engines of this machine that have a live process, sorted by name."""
     found = []
     for pid_file in sorted(folder.glob("*.pid")):
         record = _read_record(pid_file)
@@ -173,7 +173,7 @@ def running_engines(folder: Path) -> tuple[RunningEngine, ...]:
 
 @contextmanager
 def mapped_os_errors(where: Path) -> Iterator[None]:
-    """Turn what the operating system says about files below `where` into our errors."""
+    """Convert an OSError about files below `where` into DiskFull or ServeError."""
     try:
         yield
     except OSError as error:
@@ -190,7 +190,7 @@ _DRAFT = re.compile(r"\.([0-9a-f]+)-(\d+)-(\d+)\.pid-draft$")
 
 
 def _new_record(log_file: Path) -> EngineRecord:
-    # In the system's place for such folders, because the path of a Unix socket in it may have 107 characters at most.
+    # In the system's temporary folder, because the path of a Unix socket in it is limited to 107 characters.
     tmp_dir = Path(tempfile.gettempdir()) / f"tracker-engine-{secrets.token_hex(8)}"
     return EngineRecord(
         machine=proc.this_machine(),
@@ -222,7 +222,7 @@ def _popen(argv: Sequence[str], env: Mapping[str, str], log_file: Path) -> subpr
 
 
 def _write(pid_file: Path, record: EngineRecord) -> None:
-    """Write the file whole or not at all: a killed writer must not leave half a record."""
+    """Write the file atomically: a killed writer must not leave half a record."""
     owner = f"{proc.machine_hash()}-{record.owner_pid}-{record.owner_start_time}"
     draft = pid_file.with_suffix(f".{owner}.pid-draft")
     with mapped_os_errors(pid_file.parent):
@@ -231,7 +231,7 @@ def _write(pid_file: Path, record: EngineRecord) -> None:
 
 
 def _is_left(draft: Path) -> bool:
-    """Say whether the process that wrote this, perhaps not to its end, is gone: its name says who that was."""
+    """Return whether the process that wrote this possibly incomplete draft has exited; the file name identifies it."""
     found = _DRAFT.search(draft.name)
     return (
         found is not None
@@ -266,7 +266,7 @@ def _reap_one(pid_file: Path, clock: Clock) -> bool:
 
 
 def _end(record: EngineRecord, pid_file: Path, clock: Clock, grace_s: float = STOP_GRACE_S) -> bool:
-    """SIGTERM to the leader, a wait, SIGKILL to what is left, and a look whether the group is really empty."""
+    """Send SIGTERM to the leader, wait, send SIGKILL to the rest, and return whether the group is empty."""
     if _leader_runs(record):
         _signal(record.pid, signal.SIGTERM)
         _wait_until(lambda: not _leader_runs(record), grace_s, clock)
@@ -295,9 +295,9 @@ def _leader_runs(record: EngineRecord) -> bool:
 
 
 def _members(record: EngineRecord) -> tuple[int, ...]:
-    """Return the engine's live processes: in its group while its leader lives, and by its own log file in any case.
+    """Return the engine's live processes: its group while the leader lives, and any process that writes to its log.
 
-    A number may have been given to somebody else since; nobody else writes to that log.
+    After the leader has exited, its id may be reused by another process; only the engine writes to that log.
     """
     leader_runs = _leader_runs(record)
     log_file = Path(record.log)

@@ -1,7 +1,7 @@
-"""What an engine's log says about why it ended. Pure.
+"""Finds in an engine's log why it exited. Pure.
 
-vLLM writes the true reason first and a summary of it last ("Engine core initialization failed. See root cause above."),
-each line behind a prefix, so the last line alone says nothing.
+vLLM logs the actual reason first and a summary last ("Engine core initialization failed. See root cause above."), each
+line with a prefix, so the last line alone does not show the reason.
 """
 
 import re
@@ -32,7 +32,7 @@ _BATCH_INVARIANT = "this model has no batch-invariant kernels: export VLLM_BATCH
 _ADVICE = (
     ("No module named 'vllm'", _INSTALL),
     ("No module named 'sglang'", "point serve.python at an environment that has SGLang"),
-    ("api_server.py: error: ", "correct the settings in [serve]"),
+    ("api_server.py: error: ", "fix the settings in [serve]"),
     ("Couldn't instantiate the backend tokenizer", _TOKENIZER),
     ("Free memory on device", _GPU_MEMORY),
     ("batch_invariant", _BATCH_INVARIANT),
@@ -48,11 +48,11 @@ _ADVICE = (
 PORT_IN_USE = "address already in use"
 
 REASON_CHARS = 600
-"""Some reasons carry a dump of all settings behind them."""
+"""Some reasons end with a dump of all settings."""
 
 
 def last_error(text: str) -> str:
-    """Return the line of `text` that names the reason best, without prefixes; "" for an empty log."""
+    """Return the line of `text` that best names the reason, without prefixes; "" for an empty log."""
     lines = [line for line in map(without_prefixes, text.splitlines()) if line]
     reasons = [_with_detail(lines, i) for i, line in enumerate(lines) if _names_reason(line)]
     if reasons:
@@ -63,7 +63,7 @@ def last_error(text: str) -> str:
 
 
 def exit_words(code: int) -> str:
-    """Say an exit code as a person would; negative: the number of the signal that ended the process."""
+    """Return an exit code in words; negative: the number of the signal that ended the process."""
     if code >= 0:
         return f"exit code {code}"
     known = {number.value: number.name for number in signal.Signals}
@@ -71,14 +71,14 @@ def exit_words(code: int) -> str:
 
 
 def advice(reason: str, code: int) -> str:
-    """Return what to do about a reason that we know, as a clause that ends in "; ", else ""."""
+    """Return advice for a known reason, as a clause that ends in "; ", else ""."""
     if code == -signal.SIGKILL:
         return "check `dmesg` for an out-of-memory kill; "
     return next((f"{words}; " for pattern, words in _ADVICE if pattern in reason), "")
 
 
 def without_prefixes(line: str) -> str:
-    """Return `line` without the process, level, time and source prefixes that vLLM puts before it."""
+    """Return `line` without vLLM's prefixes for process, level, time and source."""
     return _PREFIX.sub("", line).strip()
 
 
@@ -92,7 +92,7 @@ def _names_reason(line: str) -> bool:
 
 
 def _with_detail(lines: list[str], index: int) -> str:
-    """Pydantic ends the line at "1 validation error for ModelConfig"; what is wrong follows below it."""
+    """Append the next line to Pydantic's "1 validation error for ModelConfig", which does not contain the error."""
     line = lines[index]
     detail = lines[index + 1 : index + 2]
     if "validation error" not in line or not detail:

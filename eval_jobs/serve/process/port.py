@@ -1,4 +1,4 @@
-"""Which port an engine may use."""
+"""Chooses the port of an engine."""
 
 import random
 import socket
@@ -11,11 +11,11 @@ PORTS = range(20_000, 30_000)
 
 
 def choose_port(wanted: int) -> int:
-    """Return `wanted` when nothing listens there, or any free port for 0.
+    """Return `wanted` if nothing listens there, or any free port for 0.
 
     Raises:
-        PortTaken: something listens on `wanted`.
-        ConfigError: `wanted` is no port, or not for us.
+        PortTaken: another process listens on `wanted`, or no free port was found.
+        ConfigError: `wanted` is not a valid port, or requires privileges.
     """
     if wanted:
         if not _is_free(wanted):
@@ -35,7 +35,7 @@ def choose_port(wanted: int) -> int:
 
 def _is_free(port: int) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As the engine will do it: a connection that lingers after its server's end is no obstacle, a listener is.
+        # As the engine does: lingering connections of a stopped server do not block the port, a listener does.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))

@@ -1,7 +1,7 @@
-"""Waits until an engine that was started answers as itself, or says why it never will.
+"""Waits until a started engine serves its model, or raises an error with the reason if it never will.
 
-An answer at the port proves nothing: another server may have taken it while ours was importing. So the process is
-watched, and /v1/models must list the random name that only this start was given.
+A response on the port proves nothing: another server may have taken the port while ours was importing. So the process
+is watched, and /v1/models must list the random name that is unique to this start.
 """
 
 from pathlib import Path
@@ -20,12 +20,12 @@ UNKNOWN_VERSION = "unknown"
 
 
 def wait_until_ready(engine: EngineProcess, launch: Launch, clock: Clock, *, timeout_s: float, progress: Note) -> None:
-    """Return as soon as the engine lists what it was started with.
+    """Return as soon as the engine lists the model that it was started with.
 
     Raises:
-        ServerDied, ServerKilled, PortTaken: it ended.
-        StartTimeout: it said nothing for `timeout_s`.
-        WrongModel: somebody else answers at its port.
+        ServerDied, ServerKilled, PortTaken: the process exited.
+        StartTimeout: the engine was not ready after `timeout_s`.
+        WrongModel: another server responds on its port.
     """
     started_s = clock.monotonic_s()
     shown_s = -PROGRESS_EVERY_S
@@ -40,7 +40,7 @@ def wait_until_ready(engine: EngineProcess, launch: Launch, clock: Clock, *, tim
 
 
 def engine_version(port: int) -> str:
-    """Return the version that the engine names, `UNKNOWN_VERSION` where it names none."""
+    """Return the version that the engine reports, `UNKNOWN_VERSION` if it reports none."""
     answer = ask(port, "/version")
     body = answer.body if answer is not None else None
     if isinstance(body, dict):
@@ -52,7 +52,7 @@ def engine_version(port: int) -> str:
 
 
 def _answers(engine: EngineProcess, launch: Launch) -> bool:
-    """Return whether the engine is ready; raise when it never will be."""
+    """Return whether the engine is ready; raise if it never will be."""
     code = engine.exit_code()
     if code is not None:
         raise _died(engine.log, code, launch)

@@ -1,9 +1,9 @@
-"""Which command and environment start SGLang for one checkpoint. Pure.
+"""Command line and environment that start SGLang for one checkpoint. Pure.
 
     argv = command(launch, spec, python="/opt/sglang/bin/python")
     env = environment(os.environ)
 
-Order of the arguments as in `launch`: our defaults, then the user's `serve.args`, then what identity rests on.
+Order of the arguments as in `launch`: our defaults, the user's `serve.args`, then those that identify the engine.
 """
 
 from collections.abc import Mapping
@@ -34,14 +34,14 @@ RESERVED_ARGS: Mapping[str, str] = {
 }
 
 DETERMINISTIC = "--enable-deterministic-inference"
-"""Of SGLang: answers that do not depend on what else is in the batch."""
+"""Option of SGLang: outputs do not depend on the rest of the batch."""
 
 
 def command(launch: Launch, spec: ServeSpec, *, python: str) -> tuple[str, ...]:
     """Return the argument vector that serves the checkpoint as `launch.name`.
 
     Raises:
-        ConfigError: the checkpoint is an adapter, or `serve.args` holds something that is decided elsewhere.
+        ConfigError: the checkpoint is an adapter, or `serve.args` contains a reserved argument.
     """
     checkpoint = launch.checkpoint
     if checkpoint.format is not CheckpointFormat.FULL:
@@ -51,7 +51,7 @@ def command(launch: Launch, spec: ServeSpec, *, python: str) -> tuple[str, ...]:
         )
     refuse_reserved(spec.args)
     argv = [python, "-m", "sglang.launch_server", "--dtype", spec.dtype]
-    # Else temperature and the like come from the checkpoint's generation_config.json where a request says nothing.
+    # Otherwise, temperature and others that a request omits come from the checkpoint's generation_config.json.
     argv += ["--sampling-defaults", "openai", "--tokenizer-path", launch.tokenizer]
     if spec.max_model_len is not None:
         argv += ["--context-length", str(spec.max_model_len)]
@@ -66,10 +66,10 @@ def command(launch: Launch, spec: ServeSpec, *, python: str) -> tuple[str, ...]:
 
 
 def environment(inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return the engine's environment: the inherited one without our keys, and our defaults where it says nothing."""
+    """Return the engine's environment: the inherited one without secrets, and our defaults for unset variables."""
     defaults = {
         "DO_NOT_TRACK": "1",
-        # Without it a wrong path is looked up on the Hub, and the error speaks of repositories.
+        # Without it, a wrong path is looked up on the Hub, and the error is about repositories.
         "HF_HUB_OFFLINE": "1",
         # `python -m` puts the current folder first on sys.path: a file there must not shadow a module of SGLang.
         "PYTHONSAFEPATH": "1",
@@ -79,7 +79,7 @@ def environment(inherited: Mapping[str, str]) -> dict[str, str]:
 
 
 def refuse_reserved(args: tuple[str, ...]) -> None:
-    """Raise ConfigError when `serve.args` sets what is decided elsewhere; argparse takes `--served` for it too."""
+    """Raise ConfigError if `serve.args` has a reserved argument, also abbreviated: argparse accepts `--served`."""
     for argument in args:
         name = argument.split("=", 1)[0]
         meant = [known for known in RESERVED_ARGS if len(name) > len("--") and known.startswith(name)]

@@ -1,1 +1,1 @@
-"""An engine that stays between checkpoints, and how the next weights get into it."""
+"""An engine that keeps running between checkpoints, and how the next weights are loaded into it."""

@@ -1,13 +1,13 @@
-"""Fixed prompts that show whether two engines are the same: greedy answers with the probability of each token.
+"""Fixed prompts that show whether two engines are the same: greedy outputs with the log probability of each token.
 
     before = ask_canaries(port, model, vocab_size=fingerprint.vocab_size)
     ...
-    assert ask_canaries(port, model, vocab_size=...) == before     # bit by bit
+    assert ask_canaries(port, model, vocab_size=...) == before     # equal to the bit
 
-Token ids and not texts, so that no tokenizer is between. One prompt is longer than a block of the engine's cache of
-prompts (128 tokens on a CPU, 16 on a GPU), because what is left of other weights in there shows nowhere else.
-One is asked after the other, of an engine that does nothing else and right after its weights were loaded: in
-bfloat16 an answer depends on what is computed beside it, and on whether its prompt was in the cache.
+Prompts are token ids, not texts, so that no tokenizer is involved. One is longer than a block of the engine's prefix
+cache (128 tokens on a CPU, 16 on a GPU), because cache entries computed with other weights show only there.
+They are sent one at a time, to an idle engine and right after its weights were loaded: in bfloat16, an output depends
+on the rest of the batch, and on whether its prompt was in the cache.
 """
 
 import math
@@ -17,16 +17,16 @@ from eval_jobs.serve.process.control import EngineReply, get, post_to_engine
 from eval_jobs.types import Canary
 
 PROMPT_TOKENS = (3, 40, 170)
-"""Lengths of the prompts; the last fills a block of 128, and more."""
+"""Lengths of the prompts; the last one fills more than a block of 128."""
 ANSWER_TOKENS = 8
 CANARY_TIMEOUT_S = 120.0
 
 _FIRST, _STEP = 7_919, 104_729
-"""Primes: the ids run over the whole vocabulary, and no prompt begins like another."""
+"""Primes: the ids cover the whole vocabulary, and no two prompts start alike."""
 
 
 def canary_prompts(vocab_size: int, max_model_len: int) -> tuple[tuple[int, ...], ...]:
-    """Return the prompts for a vocabulary, cut so that an answer fits behind them. Pure."""
+    """Return the prompts for a vocabulary, cut so that an output fits into the context. Pure."""
     longest = max(1, max_model_len - ANSWER_TOKENS)
     return tuple(
         tuple((_FIRST * (row + 1) + _STEP * place) % vocab_size for place in range(min(length, longest)))
@@ -35,16 +35,16 @@ def canary_prompts(vocab_size: int, max_model_len: int) -> tuple[tuple[int, ...]
 
 
 def ask_canaries(port: int, model: str, *, vocab_size: int, timeout_s: float = CANARY_TIMEOUT_S) -> tuple[Canary, ...]:
-    """Ask the engine on `port` of this machine all canaries, one after the other.
+    """Send all canaries to the engine on `port` of this machine, one after another.
 
     Args:
         port: of our own engine.
         model: name that it is served under.
         vocab_size: `Fingerprint.vocab_size`.
-        timeout_s: for each answer.
+        timeout_s: for each response.
 
     Raises:
-        CanaryFailed: the engine does not answer, or an answer is too short or holds NaN or Inf.
+        CanaryFailed: the engine does not respond, or a response is too short or contains NaN or Inf.
     """
     models = get(port, "/v1/models", timeout_s=timeout_s)
     prompts = canary_prompts(vocab_size, _max_model_len(models))
@@ -52,7 +52,7 @@ def ask_canaries(port: int, model: str, *, vocab_size: int, timeout_s: float = C
 
 
 def read_canary(prompt: tuple[int, ...], body: object) -> Canary:
-    """Return the canary of one answer of /v1/completions. Pure.
+    """Return the canary from one response of /v1/completions. Pure.
 
     Raises:
         CanaryFailed: as in `ask_canaries`.
@@ -91,12 +91,12 @@ def _asked(port: int, model: str, prompt: tuple[int, ...], timeout_s: float) -> 
     reply = post_to_engine(port, "/v1/completions", body, timeout_s=timeout_s)
     if reply.is_ok:
         return read_canary(prompt, reply.body)
-    # The body of such an answer would hold NaN, which JSON does not know.
+    # The body of such a response would contain NaN, which JSON cannot represent.
     raise _failed(_NOT_FINITE if "not JSON compliant" in reply.text else _words(reply))
 
 
 def _max_model_len(reply: EngineReply) -> int:
-    """Return the context of what /v1/models lists; an adapter's entry does not say it, its base's does."""
+    """Return the context length from /v1/models; an adapter's entry does not contain it, its base's does."""
     models = reply.body.get("data") if isinstance(reply.body, dict) else None
     lengths = [model.get("max_model_len") for model in models or () if isinstance(model, dict)]
     known = [length for length in lengths if isinstance(length, int)]

@@ -1,14 +1,14 @@
-"""Proofs that weights which were put into a running engine answer as after a cold start, bit by bit.
+"""Proofs that weights loaded into a running engine give the same outputs as after a cold start, to the bit.
 
     kind = CertificateScope(way="swap", architecture="LlamaForCausalLM", ...)
-    proof = find_certificate(folder, kind)              # None: not tried yet
-    ...                                     # the checkpoint is put in, asked, started cold, asked again
+    proof = find_certificate(folder, kind)              # None: not tested yet
+    ...                                     # load the checkpoint, run the canaries, start cold, run them again
     proof = compare_answers(kind, warm, cold, ...)
     store(folder, proof)
 
-One JSON file for each kind below the work folder, written whole or not at all; what cannot be read counts as not
-there. That something differed lies in a file of its own and counts more than any certificate, in whatever order two
-workers write. A person may delete either: the next checkpoint is tried again.
+One JSON file for each kind below the work folder, written atomically; an unreadable file counts as missing. A
+difference (refusal) is stored in a separate file and takes precedence over any certificate, in whatever order two
+workers write. If you delete either file, the next checkpoint is tested again.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ CERTIFICATE, REFUSAL = ".certificate.json", ".refusal.json"
 
 @dataclass(frozen=True, kw_only=True)
 class CertificateScope:
-    """What one proof holds for: with anything else, another way through the engine's code may be taken."""
+    """Conditions that one proof covers; under any other, the engine may take another code path."""
 
     way: str
     """`swap` or `adapter`."""
     architecture: str
     layout: str
-    """Hash of names, types and shapes of the tensors, the base's included: shapes choose kernels."""
+    """Hash of the tensors' names, types and shapes, including the base's: shapes determine the kernels."""
     config: str
-    """Hash of config.json, a base's for adapters: it chooses layers, and which of them share weights."""
+    """Hash of config.json, for adapters the base's: it determines the layers, and which of them share weights."""
     weights: str
-    """Types of the weights in the files."""
+    """Tensor types in the weight files."""
     dtype: str
     """Setting `serve.dtype`."""
     quantisation: str
@@ -56,50 +56,50 @@ class CertificateScope:
     engine: str
     """Name and version."""
     flags: tuple[str, ...]
-    """Further arguments of the engine."""
+    """Additional arguments of the engine."""
     process: str
-    """Hash of everything else that shapes the process."""
+    """Hash of everything else that affects the process."""
     extension: str
-    """Hash of what loads the weights inside the engine."""
+    """Hash of the code that loads the weights inside the engine."""
     asleep: int
-    """Level of the sleep that the engine was woken from, 0 for none."""
+    """Sleep level that the engine was woken from, 0 for none."""
 
     @property
     def id(self) -> str:
-        """Name of this kind."""
+        """Identifier of this kind: a prefix of the content hash."""
         return content_hash(asdict(self))[:ID_CHARS]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """A certificate, or a refusal when `differed` says something."""
+    """A certificate, or a refusal if `differed` is not empty."""
 
     kind: CertificateScope
     date: datetime
     checkpoint: str
-    """What it was tried with, in words."""
+    """Run, step and digest of the tested checkpoint, in words."""
     canaries: str
-    """Hash of what the cold engine answered."""
+    """Hash of the outputs after the cold start."""
     took_s: float
-    """From the arrival of the checkpoint to the last answer, the cold start included."""
+    """Seconds from the arrival of the checkpoint to the last output, including the cold start."""
     differed: str = ""
 
     @property
     def is_certificate(self) -> bool:
-        """Return whether both answered alike."""
+        """Return whether the outputs were identical."""
         return not self.differed
 
 
 def compare_answers(
     kind: CertificateScope, warm: tuple[Canary, ...] | str, cold: tuple[Canary, ...], tried: Tried
 ) -> Proof:
-    """Compare what an engine answered warm and cold. Pure.
+    """Compare the outputs of the running engine with those after a cold start. Pure.
 
     Args:
-        kind: what it is a proof for.
-        warm: the answers of the running engine, or why it gave none.
-        cold: the answers after a cold start, at least one.
-        tried: when and with what.
+        kind: what the proof covers.
+        warm: the outputs of the running engine, or why there are none.
+        cold: the outputs after a cold start, at least one.
+        tried: when and with which checkpoint.
     """
     return Proof(
         kind=kind,
@@ -113,7 +113,7 @@ def compare_answers(
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
-    """When and with what a proof was made."""
+    """When and with which checkpoint a proof was made."""
 
     checkpoint: Checkpoint
     date: datetime
@@ -121,7 +121,7 @@ class Tried:
 
 
 def first_difference(warm: tuple[Canary, ...], cold: tuple[Canary, ...]) -> str:
-    """Return what differs first, in words; "" when all is equal to the bit. Pure."""
+    """Return the first difference, in words; "" if the outputs are bit-identical. Pure."""
     if len(warm) != len(cold):
         return f"outputs: {len(warm)} (expected {len(cold)})"
     for number, (left, right) in enumerate(zip(warm, cold, strict=True), start=1):
@@ -137,7 +137,7 @@ def first_difference(warm: tuple[Canary, ...], cold: tuple[Canary, ...]) -> str:
 
 
 def canaries_digest(canaries: tuple[Canary, ...]) -> str:
-    """Return the hash of prompts, tokens and log probabilities, the latter to the bit. Pure."""
+    """Return the hash of prompts, tokens and exact log probabilities. Pure."""
     return content_hash([[c.prompt, c.tokens, [number.hex() for number in c.logprobs]] for c in canaries])
 
 
@@ -148,7 +148,7 @@ def find_certificate(folder: Path, kind: CertificateScope) -> Proof | None:
 
 
 def store(folder: Path, proof: Proof) -> None:
-    """Write the proof, in the place of an earlier one of the same kind and result.
+    """Write the proof, replacing an earlier one of the same kind and result.
 
     Raises:
         DiskFull, ServeError: it cannot be written.
@@ -165,7 +165,7 @@ def store(folder: Path, proof: Proof) -> None:
 
 
 def store_if_possible(folder: Path, proof: Proof) -> None:
-    """Store it; a disk that takes nothing costs only another try with a later checkpoint."""
+    """Store the proof; a failure is only logged: it costs another test with a later checkpoint."""
     try:
         store(folder, proof)
     except TrackerError as error:
@@ -173,7 +173,7 @@ def store_if_possible(folder: Path, proof: Proof) -> None:
 
 
 def every_proof(folder: Path) -> Iterator[tuple[Path, Proof]]:
-    """Yield all certificates and refusals that can be read, with their files, in a lasting order."""
+    """Yield all readable certificates and refusals with their files, in a stable order."""
     for path in sorted([*folder.glob(f"*{CERTIFICATE}"), *folder.glob(f"*{REFUSAL}")]):
         proof = _read(path)
         if proof is not None and path.name.startswith(proof.kind.id):

@@ -1,4 +1,4 @@
-"""Starts vLLM on one checkpoint and stops it again: one process at a time, proved to serve what was asked for."""
+"""Starts vLLM on one checkpoint and stops it: one process at a time, verified to serve the requested checkpoint."""
 
 import logging
 import os
@@ -23,14 +23,14 @@ from eval_jobs.types import Canary, EngineKind, ServeSpec, SwapPolicy
 log = logging.getLogger(__name__)
 
 SICK_STOP_GRACE_S = 2.0
-"""For one that does not answer (yet): vLLM ignores SIGTERM while it imports and loads, and has nothing to lose."""
+"""For an engine that does not respond (yet): vLLM ignores SIGTERM while it imports and loads; nothing is lost."""
 
 
 class ColdStarts:
-    """Starts engines, one after the other. Logs stay in `<work_dir>/engines`, one file per start."""
+    """Starts engines, one at a time. Logs stay in `<work_dir>/engines`, one file per start."""
 
     resident_type: type[Resident] = Resident
-    """Of the engines that it starts."""
+    """Type of the engines that it starts."""
 
     def __init__(self, work_dir: Path, clock: Clock) -> None:
         self.folder = work_dir.absolute() / "engines"
@@ -41,10 +41,10 @@ class ColdStarts:
         self._ended_cpu_s = 0.0
 
     def start(self, order: Order, progress: Note) -> Resident:
-        """Start an engine on `order` in the place of the one that runs, and return it when it answers.
+        """Start an engine on `order` in place of the running one, and return it when it is ready.
 
         Raises:
-            PortTaken, ServerDied, StartTimeout, WrongModel: each names the log to read.
+            PortTaken, ServerDied, StartTimeout, WrongModel: the hint names the log to read, if there is one.
             CheckpointUnreadable: the weights are not those that were pinned.
             ConfigError, DiskFull: nothing was started.
         """
@@ -52,7 +52,7 @@ class ColdStarts:
         launch, spec = self._launch(order), order.spec
         argv = self._command(launch, order)
         base_files = folder_state(order.checkpoint.base_model)  # before the engine reads it
-        self._is_sick = True  # as long as it does not answer
+        self._is_sick = True  # until it is ready
         with DigestCheck(order.checkpoint) as check:
             self._process = process.start(
                 argv,
@@ -68,7 +68,7 @@ class ColdStarts:
         resident.base = replace(resident.base, files=base_files)
         model = launch.adapter or launch.name
         resident.keep(Loaded(checkpoint=order.checkpoint, model=model, canaries=_answers(resident, model)))
-        # It may have died of the first prompts: whoever asks next should hear of the engine, and not of a lost answer.
+        # The first prompts may have crashed it: report the engine's error now instead of a lost response later.
         self._wait(self._process, launch, spec, progress)
         self._is_sick = False
         return resident
@@ -81,26 +81,26 @@ class ColdStarts:
             self._process = None
 
     def used_cpu_s(self) -> float | None:
-        """Return the CPU time of all engines so far, None where they compute on an accelerator."""
+        """Return the CPU time of all engines so far in seconds, None if they compute on an accelerator."""
         if not runs_on_cpu():
             return None
         return self._ended_cpu_s + (self._process.used_cpu_s() if self._process is not None else 0.0)
 
     def distrust(self) -> None:
-        """Do not give the engine long to end: it does not answer as it should."""
+        """Give the engine only a short time to stop: it does not respond as expected."""
         self._is_sick = True
 
     def launch_fingerprint(self, order: Order) -> LaunchFingerprint:
-        """Return the fingerprint of the process that `start` would give."""
+        """Return the fingerprint of the process that `start` would create."""
         return launch_fingerprint(order, self._environment(order))
 
-    # --- private: what is vLLM's own
+    # --- private: specific to vLLM
 
     def _command(self, launch: Launch, order: Order) -> tuple[str, ...]:
         return command(launch, order.spec, python=order.python)
 
     def _wait(self, running: process.EngineProcess, launch: Launch, spec: ServeSpec, progress: Note) -> None:
-        """Return when the engine answers; raise as `start` when it never will."""
+        """Return when the engine is ready; raise as `start` if it never will be."""
         wait_until_ready(running, launch, self._clock, timeout_s=spec.startup_timeout_s, progress=progress)
 
     def _version(self, port: int) -> str:
@@ -150,7 +150,7 @@ class ColdStarts:
 
 
 def _answers(resident: Resident, model: str) -> tuple[Canary, ...]:
-    """A checkpoint that answers with NaN is served all the same: its samples say what is wrong with it."""
+    """Return the canaries, () on failure: a checkpoint that gives NaN is served, and its samples show the problem."""
     try:
         return resident.ask_canaries(model)
     except CanaryFailed as error:

@@ -1,14 +1,14 @@
-"""A server as a process of our own, which stays between checkpoints: vLLM (`vllm`) or SGLang (`sglang`).
+"""A local server process that keeps running between checkpoints: vLLM (`vllm`) or SGLang (`sglang`).
 
     with VllmEngine(work_dir, clock).serving(checkpoint, spec, progress=print) as endpoint:
         ...
 
-    strategy       is it in already, may it be swapped in, is it an adapter of the base that is in? Else a new start
-    warm           swap it in, or load the adapter; the bytes that were loaded are proved to be the checkpoint's
-    canaries       fixed prompts, whose answers are kept with every checkpoint
-    certificate    once for each kind: the same checkpoint is started cold as well, and must answer the same to the bit
+    strategy       already loaded, may be swapped in, or an adapter of the loaded base? Otherwise a cold start
+    warm           swap it in, or load the adapter; the loaded bytes are verified to be the checkpoint's
+    canaries       fixed prompts, whose outputs are kept with every checkpoint
+    certificate    once for each kind: the same checkpoint is also started cold, and must give bit-identical outputs
 
-Any doubt on the way ends in a new start.
+Any doubt ends in a cold start.
 """
 
 from __future__ import annotations
@@ -43,24 +43,24 @@ from eval_jobs.types import Between, Canary, Checkpoint, Endpoint, EngineInfo, S
 log = logging.getLogger(__name__)
 
 KNOWN_ANSWERS = 16
-"""Checkpoints whose answers to the canaries are remembered, to be compared when they are served again."""
+"""Number of checkpoints whose canary outputs are kept, to compare them when they are served again."""
 
 
 LoadInto = Callable[[Resident, Order, LoadStrategy], Loaded]
-"""As `warm.load_into`."""
+"""Signature of `warm.load_into`."""
 
 
 class ResidentEngine:
-    """`eval_jobs.ports.Engine` on a server of ours. What it keeps lies in `work_dir`: `engines`, `certificates`."""
+    """`eval_jobs.ports.Engine` on a local server. Its files are in `work_dir`: `engines`, `certificates`."""
 
     def __init__(self, work_dir: Path, clock: Clock, *, starts: ColdStarts, load_into: LoadInto) -> None:
-        """Begin with nothing running.
+        """Initialize without a running engine.
 
         Args:
-            work_dir: folder of everything that is kept.
+            work_dir: folder of all its files.
             clock: the only source of time.
-            starts: how the server is started.
-            load_into: how a checkpoint gets into one that runs.
+            starts: starts the server.
+            load_into: loads a checkpoint into a running server.
         """
         self._starts = starts
         self._load_into = load_into
@@ -72,7 +72,7 @@ class ResidentEngine:
 
     @contextmanager
     def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Note) -> Iterator[Endpoint]:
-        """Put `checkpoint` into the engine that runs, or start one on it. It stays when the context is left."""
+        """Load `checkpoint` into the running engine, or start one on it. It keeps running after the context ends."""
         process.reap(self._starts.folder, self._clock)
         order = take_order(checkpoint, spec)
         try:
@@ -86,7 +86,7 @@ class ResidentEngine:
             self._end_service(order)
 
     def rest(self) -> None:
-        """Do what `serve.between` says, and stop an engine that was idle for too long."""
+        """Apply `serve.between`, and stop an engine that was idle for too long."""
         resident = self._resident
         if resident is None:
             return
@@ -102,7 +102,7 @@ class ResidentEngine:
             self._fall_asleep(resident)
 
     def used_cpu_s(self) -> float | None:
-        """Return the CPU time of all engines so far, None where they compute on an accelerator."""
+        """Return the CPU time of all engines so far in seconds, None if they compute on an accelerator."""
         return self._starts.used_cpu_s()
 
     def close(self) -> None:
@@ -177,7 +177,7 @@ class ResidentEngine:
         return resident
 
     def _warm(self, resident: Resident, order: Order, strategy: LoadStrategy, progress: Note) -> tuple[Resident, str]:
-        """Put `order` into the engine that runs; where that is not proven to be right, start it cold and compare.
+        """Load `order` into the running engine; if that is not proven to be correct, start it cold and compare.
 
         Returns: the engine that serves it now, and why it was loaded this way.
         """
@@ -214,7 +214,7 @@ class ResidentEngine:
         try:
             canaries = resident.ask_canaries(loaded.model)
         except CanaryFailed as error:
-            # What an engine that died did not answer says nothing of the way that the weights took.
+            # If the engine died, missing outputs are no evidence about this way of loading.
             is_alive = not (resident.why_gone() or resident.why_silent())
             return _Attempt(doubt=error.message, can_be_compared=is_alive)
         resident.keep(replace(loaded, canaries=canaries))
@@ -224,7 +224,7 @@ class ResidentEngine:
         return _Attempt(canaries=canaries, doubt=doubt, can_be_compared=bool(canaries))
 
     def _compared(self, kind: CertificateScope, attempt: _Attempt, cold: Resident, took_s: float) -> str:
-        """Compare with the cold start, keep the proof, and say what it is."""
+        """Compare with the cold start, store the proof, and return the result in words."""
         loaded = cold.newest()
         tried = Tried(checkpoint=loaded.checkpoint, date=self._clock.now(), took_s=took_s)
         proof = compare_answers(kind, attempt.canaries or attempt.doubt, loaded.canaries, tried)
@@ -236,7 +236,7 @@ class ResidentEngine:
 
     def _remember(self, resident: Resident, checkpoint: Checkpoint, canaries: tuple[Canary, ...]) -> None:
         key = self._key(resident, checkpoint)
-        self._answers.pop(key, None)  # to the end: what is served again and again is not the first to be forgotten
+        self._answers.pop(key, None)  # moved to the end: the least recently served one is dropped first
         self._answers[key] = canaries
         while len(self._answers) > KNOWN_ANSWERS:
             del self._answers[next(iter(self._answers))]
@@ -263,7 +263,7 @@ class ResidentEngine:
 
 
 def _why_useless(cold: Resident, before: tuple[Canary, ...], kind: CertificateScope) -> str:
-    """Return why a cold start says nothing of `kind`, "" when it does. `before` answered what was in the engine."""
+    """Return why a cold start proves nothing about `kind`, "" if it does. `before`: outputs of the previous weights."""
     loaded = cold.newest()
     if not loaded.canaries:
         return "no outputs after the cold start"
@@ -278,10 +278,10 @@ def _why_useless(cold: Resident, before: tuple[Canary, ...], kind: CertificateSc
 
 @dataclass(frozen=True, kw_only=True)
 class _Attempt:
-    """What came of putting a checkpoint into an engine that runs."""
+    """Result of loading a checkpoint into a running engine."""
 
     canaries: tuple[Canary, ...] = ()
     doubt: str = ""
-    """Why it is not to be used; empty: nothing speaks against it."""
+    """Why it must not be used; empty: there is no objection."""
     can_be_compared: bool = False
-    """Whether a cold start would say something about this way of loading."""
+    """Whether a comparison with a cold start would prove something about this way of loading."""

@@ -1,4 +1,4 @@
-"""What shapes an engine's process: two checkpoints with the same fingerprint may share an engine. Pure."""
+"""Fingerprint of an engine's process: two checkpoints with the same fingerprint may share an engine. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -10,7 +10,7 @@ from eval_jobs.serve.resident.order import Order
 NOT_OF_THE_PROCESS = frozenset(
     {"startup_timeout_s", "idle_timeout_s", "between", "only_when", "port", "base_url", "model", "api_key_env"}
 )
-"""Settings of `ServeSpec` that an engine may be used with whatever they say; the port is compared apart."""
+"""Settings of `ServeSpec` that do not affect the process; the port is compared separately."""
 
 READ_BY_ENGINES = (
     *(
@@ -31,7 +31,7 @@ READ_BY_ENGINES = (
     ),
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "DNNL_", "ONEDNN_", "ATEN_", "LD_", "HF_", "TRANSFORMERS_"),
 )
-"""How variables begin that can change what an engine computes."""
+"""Prefixes of environment variables that can change what an engine computes."""
 
 WHERE_CACHES_LIE = frozenset({"VLLM_CACHE_ROOT", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"})
 
@@ -39,13 +39,13 @@ ENVIRONMENT = "the environment"
 SHOWN_CHARS = 120
 
 LaunchFingerprint = Mapping[str, str]
-"""Everything that shapes the process, by its name for a person."""
+"""Everything that affects the process, by a readable name."""
 
 
 def launch_fingerprint(order: Order, environment: Mapping[str, str]) -> LaunchFingerprint:
-    """Return the fingerprint of the process that a cold start on `order` would give.
+    """Return the fingerprint of the process that a cold start on `order` would create.
 
-    Every setting of `ServeSpec` counts, new ones too, but for those that `NOT_OF_THE_PROCESS` lists.
+    Every setting of `ServeSpec` counts, new ones too, except those in `NOT_OF_THE_PROCESS`.
     """
     rank = order.adapter.rank if order.adapter else 0
     read = {name: value for name, value in environment.items() if name.startswith(READ_BY_ENGINES)}
@@ -64,7 +64,7 @@ def launch_fingerprint(order: Order, environment: Mapping[str, str]) -> LaunchFi
 
 
 def difference(started: LaunchFingerprint, wanted: LaunchFingerprint) -> str:
-    """Return the first thing in which two fingerprints differ, in words; "" when there is none."""
+    """Return the first difference between two fingerprints, in words; "" if there is none."""
     for name, now in wanted.items():
         before = started.get(name, "")
         if before != now and name == ENVIRONMENT:

@@ -1,4 +1,4 @@
-"""An engine that stays between checkpoints: what is in it, and whether it still answers as that."""
+"""An engine that keeps running between checkpoints: what it holds, and whether it still responds."""
 
 import json
 from dataclasses import dataclass, field
@@ -15,56 +15,56 @@ from eval_jobs.serve.weights.fingerprint import Fingerprint
 from eval_jobs.types import Canary, Checkpoint
 
 LIFE_SIGN_TIMEOUT_S = 30.0
-"""For one token, or for a word of an engine that sleeps."""
+"""Timeout of a health check: one token, or the status of a sleeping engine."""
 
 Identity = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """One checkpoint that is in an engine."""
+    """One checkpoint that is loaded in an engine."""
 
     checkpoint: Checkpoint
     model: str
-    """Name to ask for."""
+    """Model name to request."""
     method: str = "cold"
     """As `EngineInfo.load_method`."""
     certificate: str = ""
     canaries: tuple[Canary, ...] = ()
-    """What it answered when it was new; empty: it could not be asked."""
+    """Outputs right after it was loaded; empty if there are none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Base:
-    """What adapters are served beside, as it was when their engine was started; empty for full checkpoints."""
+    """Base model of adapters, as it was when their engine was started; empty for full checkpoints."""
 
     served: str = ""
-    """`Adapter.served` of the adapter that it was started with."""
+    """`Adapter.served` of the adapter that the engine was started with."""
     files: tuple[tuple[str, int, int, int], ...] = ()
-    """Names, sizes, times and inodes of the base's files."""
+    """Names, sizes, modification times and inodes of the base's files."""
 
 
 @dataclass(kw_only=True)
 class Resident:
-    """One engine, and all that it holds."""
+    """One engine, and everything that it holds."""
 
     process: EngineProcess
     launch: Launch
     order: Order
-    """Of the last service."""
+    """The order that was served last."""
     launch_fingerprint: LaunchFingerprint
     version: str
     model: Fingerprint | None
-    """Of what it was started on, or of an adapter's base; None: not known."""
+    """Fingerprint of the model that it holds, for adapters of their base; None: not known."""
     client_cores: tuple[int, ...] = ()
     """As in `Endpoint`."""
     client_niceness: int = 0
     """As in `Endpoint`."""
     base: Base = Base()
     loaded: dict[Identity, Loaded] = field(default_factory=dict)
-    """By `identity`, the one that was used last at the end; a full checkpoint is alone."""
+    """By `identity`, the most recently used one last; a full checkpoint is the only entry."""
     asleep: int = 0
-    """Level of its sleep, 0: awake."""
+    """Sleep level, 0: awake."""
     idle_since_s: float = 0.0
 
     @property
@@ -74,28 +74,28 @@ class Resident:
 
     @property
     def engine(self) -> str:
-        """Its name and version."""
+        """Name and version of the engine."""
         return f"{self.name} {self.version}"
 
     def why_gone(self) -> str:
-        """Return why there is no engine any more, in words; "" while its process lives."""
+        """Return why the engine is no longer running, in words; "" while its process lives."""
         code = self.process.exit_code()
         if code is None:
             return ""
         return f"the engine exited unexpectedly ({logfile.exit_words(code)})"
 
     def why_silent(self) -> str:
-        """Return why it cannot be used, in words; "" when it answers under its name and gives a sign of life."""
+        """Return why it cannot be used, in words; "" if it responds under its own name and passes a health check."""
         answer = ask(self.launch.port, "/v1/models")
         if answer is None:
             return "the engine stopped responding"
         if self.launch.name not in served_model_names(answer.body):
             return "another server responded on the engine's port"
-        # An API server answers for a core or a worker that is frozen, so those are asked to do something.
+        # The API server responds even if a core or a worker is frozen, so the request must involve those.
         if self.asleep:
             reply = get(self.launch.port, "/is_sleeping", timeout_s=LIFE_SIGN_TIMEOUT_S)
         else:
-            # Of an engine with adapters never the base: see `adapters`.
+            # Never from the base of an engine with adapters: see `warm`.
             token = {"model": self.newest().model, "prompt": [0], "max_tokens": 1, "temperature": 0.0}
             reply = post_to_engine(self.launch.port, "/v1/completions", token, timeout_s=LIFE_SIGN_TIMEOUT_S)
         if reply.is_ok:
@@ -103,27 +103,27 @@ class Resident:
         return f"the engine failed its health check ({reply.text})"
 
     def ask_canaries(self, model: str) -> tuple[Canary, ...]:
-        """Ask `model` the fixed prompts; () where the size of the vocabulary is not known.
+        """Send the fixed prompts to `model`; () if the size of the vocabulary is not known.
 
         Raises:
-            CanaryFailed: they are not answered as they should be.
+            CanaryFailed: a response is missing or invalid.
         """
         if self.model:
             return ask_canaries(self.launch.port, model, vocab_size=self.model.vocab_size)
         return ()
 
     def keep(self, loaded: Loaded) -> None:
-        """Note that a checkpoint is in it, and served last."""
+        """Record that a checkpoint is loaded, and was served last."""
         key = identity(loaded.checkpoint)
         self.loaded.pop(key, None)
         self.loaded[key] = loaded
 
     def newest(self) -> Loaded:
-        """Return what was served last."""
+        """Return the checkpoint that was served last."""
         return list(self.loaded.values())[-1]
 
     def take_note(self, service: str) -> None:
-        """Leave for others what is in it now, and what it does."""
+        """Publish what the engine holds and its state, for other processes."""
         newest = self.newest()
         note = {
             "service": service,
@@ -138,13 +138,13 @@ class Resident:
 
 
 def identity(checkpoint: Checkpoint) -> Identity:
-    """Return what two checkpoints share that are served the same. Pure."""
+    """Return a key that is equal for checkpoints that are served identically. Pure."""
     served = checkpoint.files_digest or checkpoint.uri
     return (checkpoint.format.value, checkpoint.digest, served, checkpoint.base_model or "")
 
 
 def folder_state(folder: str | None) -> tuple[tuple[str, int, int, int], ...]:
-    """Return what changes when somebody writes to a file of the folder; () for none, or one that is not there."""
+    """Return what changes when a file of the folder is written to or replaced; () for None or a missing folder."""
     if folder is None or not Path(folder).is_dir():
         return ()
     states = [(path.name, path.stat()) for path in sorted(Path(folder).iterdir()) if path.is_file()]

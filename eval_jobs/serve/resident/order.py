@@ -1,4 +1,4 @@
-"""What an engine is asked to serve: everything that can be known, and refused, before a process is touched.
+"""What an engine is to serve: everything that can be checked, and refused, before a process is started or changed.
 
 order = take_order(checkpoint, spec)
 """
@@ -27,18 +27,18 @@ ADAPTER_CONFIG = "adapter_config.json"
 
 
 ACCELERATORS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/accel", "/dev/accel0")
-"""Device files of NVIDIA, AMD, WSL and others; where none is there, vLLM runs on the CPU."""
+"""Device files of NVIDIA, AMD, WSL and others; if none exists, vLLM runs on the CPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Adapter:
-    """What an adapter's folder is, apart from the values of its weights."""
+    """Content of an adapter's folder, without the values of its weights."""
 
     rank: int
     layout: str
     """Hash of its tensors' names, types and shapes, and of its configuration."""
     served: str
-    """Hash of the tokenizer and template beside it, which an engine reads once, at its start."""
+    """Hash of the tokenizer and chat template saved with it, which an engine reads only at its start."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,28 +48,28 @@ class Order:
     checkpoint: Checkpoint
     spec: ServeSpec
     python: str
-    """Path of the interpreter that runs vLLM."""
+    """Path of the Python interpreter that runs the engine."""
     on_cpu: bool
     tokenizer: str
     """Folder that holds the checkpoint's tokenizer."""
     model: Fingerprint | None
-    """Of the checkpoint, or of an adapter's base; None: it cannot be read, and `unread` says why."""
+    """Fingerprint of the checkpoint, or of an adapter's base; None: it cannot be read, `unread` has the reason."""
     unread: str = ""
     adapter: Adapter | None = None
     """None for a full checkpoint."""
     gpus: int = 0
-    """How many an engine for it computes on."""
+    """Number of GPUs that its engine uses."""
     is_batch_invariant: bool = False
-    """Whether the engine is to compute alike whatever else is in the batch."""
+    """Whether outputs must not depend on the rest of the batch."""
 
 
 def take_order(checkpoint: Checkpoint, spec: ServeSpec) -> Order:
-    """Look at the checkpoint and the settings.
+    """Check the checkpoint and the settings, and return the order.
 
     Raises:
-        ConfigError: a setting is wrong.
-        CheckpointNotFound: the checkpoint or its base is gone.
-        CheckpointUnreadable: an adapter's configuration is broken.
+        ConfigError: a setting is invalid.
+        CheckpointNotFound: the checkpoint or its base is missing.
+        CheckpointUnreadable: an adapter's configuration or header cannot be read.
     """
     refuse_reserved(spec.args)
     require_folders(checkpoint)
@@ -81,7 +81,7 @@ def take_order(checkpoint: Checkpoint, spec: ServeSpec) -> Order:
         spec=spec,
         python=interpreter(spec.python),
         on_cpu=on_cpu,
-        # Without one vLLM says best what it misses.
+        # Without a tokenizer, vLLM's own error is the clearest.
         tokenizer=tokenizer_folder(checkpoint) or checkpoint.uri,
         model=model,
         unread=unread,
@@ -92,15 +92,15 @@ def take_order(checkpoint: Checkpoint, spec: ServeSpec) -> Order:
 
 
 def runs_on_cpu() -> bool:
-    """Say whether an engine on this machine computes on the CPU, because there is nothing else."""
+    """Return whether an engine on this machine computes on the CPU, because there is no accelerator."""
     return not any(Path(device).exists() for device in ACCELERATORS)
 
 
 def interpreter(python: str) -> str:
-    """Return the path of the interpreter that runs vLLM.
+    """Return the path of the Python interpreter that runs the engine.
 
     Raises:
-        ConfigError: there is no such program.
+        ConfigError: `python` is not an executable file.
     """
     if not python:
         return sys.executable
@@ -117,9 +117,9 @@ def interpreter(python: str) -> str:
 
 
 def is_without_effect(adapter: Path) -> bool:
-    """Return whether one half of each product of an adapter is zero, as at the first step of a training.
+    """Return whether one factor of each product of an adapter is zero, as at the first step of a training.
 
-    An adapter that cannot be read has none that is known.
+    An adapter that cannot be read counts as having no effect.
     """
     try:
         with (adapter / ADAPTER_WEIGHTS).open("rb") as file:
@@ -133,7 +133,7 @@ def is_without_effect(adapter: Path) -> bool:
 
 
 _BYTES_OF_ZEROS = b"\x00\x80"
-"""Of 0 and of -0."""
+"""Bytes of 0 and of -0."""
 
 
 def _has_numbers(file: BinaryIO, entry: TensorEntry) -> bool:
@@ -156,7 +156,7 @@ def _model(folder: Path) -> tuple[Fingerprint | None, str]:
     try:
         return fingerprint_of(folder), ""
     except CheckpointUnreadable as error:
-        # Not ours to refuse: vLLM may know how to read it, and says best what it misses.
+        # Not refused here: vLLM may be able to read it, and its own error is the clearest.
         return None, error.message
 
 
@@ -170,13 +170,13 @@ def _adapter(checkpoint: Checkpoint) -> Adapter:
         served = [[path.name, hashlib.sha256(path.read_bytes()).hexdigest()] for path in _served(folder)]
     except (BadWeights, OSError, ValueError) as error:
         raise _unreadable(folder, error) from error
-    # Where the base lies is compared apart.
+    # The location of the base is compared separately.
     layout = content_hash([sorted(tensors), {key: config[key] for key in config if key != "base_model_name_or_path"}])
     return Adapter(rank=rank, layout=layout, served=content_hash(served))
 
 
 def _served(folder: Path) -> list[Path]:
-    """Return the files beside an adapter that an engine reads at its start."""
+    """Return the files saved with an adapter that an engine reads at its start."""
     not_served = NOTES | {ADAPTER_CONFIG}
     return sorted(p for p in folder.iterdir() if p.name.endswith(SERVED_SUFFIXES) and p.name not in not_served)
 

@@ -1,7 +1,7 @@
-"""Lets an engine on an accelerator give its memory back between two checkpoints, and wakes it.
+"""Puts an engine on an accelerator to sleep between two checkpoints, to free its memory, and wakes it.
 
-Level 1 keeps the weights in the machine's memory: for adapters, whose base is wanted again. Level 2 drops them: the
-next checkpoint brings its own, and they are loaded between the two halves of the waking.
+Level 1 keeps the weights in host memory: for adapters, whose base is needed again. Level 2 discards them: the next
+checkpoint brings its own, and they are loaded between the two steps of waking up.
 """
 
 from eval_jobs.errors import SwapFailed
@@ -9,14 +9,14 @@ from eval_jobs.serve.process.control import get, post_to_engine
 
 KEEP_WEIGHTS, DROP_WEIGHTS = 1, 2
 TIMEOUT_S = 300.0
-"""For moving all weights between the accelerator and the machine."""
+"""Timeout for moving all weights between accelerator and host memory."""
 
 
 def fall_asleep(port: int, level: int) -> None:
-    """Let the engine sleep; nothing is asked of it now.
+    """Put the idle engine to sleep.
 
     Raises:
-        SwapFailed: it does not say that it sleeps.
+        SwapFailed: it does not report that it sleeps.
     """
     reply = post_to_engine(port, f"/sleep?level={level}&mode=wait", timeout_s=TIMEOUT_S)
     state = get(port, "/is_sleeping", timeout_s=TIMEOUT_S) if reply.is_ok else reply
@@ -25,16 +25,16 @@ def fall_asleep(port: int, level: int) -> None:
 
 
 def wake_weights(port: int) -> None:
-    """Give the memory of the weights back to an engine in level 2; what is in there means nothing.
+    """Allocate the memory of the weights again in an engine in level 2; its content is undefined.
 
     Raises:
-        SwapFailed: it does not.
+        SwapFailed: it does not wake up.
     """
     _wake(port, "?tags=weights", "sleeping")
 
 
 def wake_cache(port: int) -> None:
-    """Wake what is left after `wake_weights`, by its name: waking all would give out the memory of the weights twice.
+    """Wake the rest after `wake_weights`, by its tag: waking all would allocate the memory of the weights twice.
 
     Raises:
         SwapFailed: it does not wake up.

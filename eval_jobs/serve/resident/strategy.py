@@ -1,6 +1,6 @@
-"""Decides how the next checkpoint gets into an engine: it is in already, by a swap, as an adapter, or by a cold start.
+"""Decides how the next checkpoint is loaded: it already is, by a swap, as an adapter, or by a cold start.
 
-Any doubt is a cold start, and every decision has its reason in words.
+Any doubt means a cold start, and every decision has a reason in words.
 """
 
 import re
@@ -23,31 +23,31 @@ from eval_jobs.types import SwapPolicy
 COLD, STAY, SWAP, ADAPTER = "cold", "stay", "swap", "adapter"
 
 _SEVERAL_ENGINES = re.compile(r"--?(?:data-?p|dp|api-s|asc)")
-"""Arguments that put several engines behind one port: the fixed prompts would be answered by one of them."""
+"""Arguments that run several engines behind one port: only one of them would respond to the fixed prompts."""
 
 _CACHE_OUTSIDE = re.compile(r"--(?:kv-[to]|enable-lmcache|hicache-st)")
-"""Arguments that keep what was computed for prompts in a place of its own, which emptying the engine's cache leaves."""
+"""Arguments that enable an external KV cache, which is not cleared when the engine's cache is emptied."""
 
 MAX_FAILURES = 2
-"""Swaps of one kind that may fail in a worker's life before it gives up on them: each costs a time-out at worst."""
+"""Number of failed loads of one kind after which a worker stops trying it: each may cost a full timeout."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadStrategy:
-    """How a checkpoint gets in."""
+    """How a checkpoint is loaded."""
 
     method: str
     reason: str
     kind: CertificateScope | None = None
-    """What a proof is needed for; None for `cold` and `stay`."""
+    """What a proof must cover; None for `cold` and `stay`."""
     proof: Proof | None = None
-    """The certificate; None: it is still to be earned."""
+    """The certificate; None: not certified yet."""
     is_sick: bool = False
-    """The engine that runs answers no more: it is not given long to end."""
+    """Whether the running engine no longer responds, so that it is given only a short time to stop."""
 
     @property
     def certificate(self) -> str:
-        """Id of the certificate; empty where there is none."""
+        """Id of the certificate; empty if there is none."""
         if self.proof is not None and self.kind is not None:
             return self.kind.id
         return ""
@@ -56,14 +56,14 @@ class LoadStrategy:
 def choose_strategy(
     order: Order, resident: Resident | None, launch: LaunchFingerprint, *, proofs: Path, failures: Mapping[str, int]
 ) -> LoadStrategy:
-    """Return how `order` gets in.
+    """Return how to load `order`.
 
     Args:
         order: what is to be served.
-        resident: the engine that runs, if one does.
-        launch: `launch_fingerprint` of the engine that a cold start would give.
+        resident: the running engine, if there is one.
+        launch: `launch_fingerprint` of the engine that a cold start would create.
         proofs: folder of the certificates.
-        failures: how often swaps failed in this process, by id of their kind.
+        failures: number of failed loads in this process, by id of their kind.
     """
     if resident is None:
         return _cold("no engine was running")
@@ -80,7 +80,7 @@ def choose_strategy(
 def kind_of(
     order: Order, model: Fingerprint, launch: LaunchFingerprint, *, version: str, asleep: int
 ) -> CertificateScope:
-    """Return what a proof for putting `order` into an engine is about. `model` is its own, or its base's."""
+    """Return what a proof for loading `order` into an engine covers. `model` is its fingerprint, or its base's."""
     layout = layout_digest(model.tensors)
     shown = {"serve.dtype", "serve.args"}
     return CertificateScope(
@@ -101,7 +101,7 @@ def kind_of(
 
 
 def sleep_level(resident: Resident, proofs: Path) -> int:
-    """Return how deep an engine may sleep: without its weights where the next ones come by a swap, 0 for not at all.
+    """Return the sleep level of an engine: without its weights if the next ones come by a swap, 0 for no sleep.
 
     An engine whose weights cannot be swapped is not worth keeping: the next checkpoint starts another one.
     """
@@ -162,7 +162,7 @@ def _warm_strategy(
 
 def _why_unproven(resident: Resident) -> str:
     if not resident.newest().canaries:
-        # NaN that was computed from such weights stays in the engine's cache, beyond any swap (seen on a CPU).
+        # NaN computed from such weights remains in the engine's cache even after a swap (observed on a CPU).
         return "the last checkpoint failed on the fixed prompts"
     if resident.version == UNKNOWN_VERSION:
         return "the engine reports no version, so swaps cannot be certified"

@@ -1,14 +1,14 @@
-"""Puts the weights of another checkpoint into a running engine, with a proof that they are the right ones.
+"""Loads the weights of another checkpoint into a running engine, and proves that they are the right ones.
 
     swapped = swap(port, checkpoint, resident, timeout_s=60)
     resident = swapped.fingerprint
 
-    compare with the resident (our process)       SwapRefused: nothing was touched
-    check: files whole, digest, layout, finite    SwapRefused: nothing was touched
-    pause -> load -> reset the prefix cache -> label -> resume      SwapFailed: the engine must be taken for dead
+    compare with the resident (our process)          SwapRefused: nothing was changed
+    check: files complete, digest, layout, finite    SwapRefused: nothing was changed
+    pause -> load -> reset the prefix cache -> label -> resume      SwapFailed: the engine is unusable
 
 Check and load run in the engine's own workers (`worker_extension/tracker_worker`). Both hash the bytes that they
-read; what was loaded is proved by its hash being the checkpoint's digest, on every worker.
+read. On every worker, the hash of the loaded bytes must be the checkpoint's digest.
 """
 
 import os
@@ -26,37 +26,37 @@ from eval_jobs.serve.worker_extension.tracker_worker.weight_files import layout_
 from eval_jobs.types import Checkpoint
 
 STEP_TIMEOUT_S = 30.0
-"""For the steps that move no weights."""
+"""Timeout of the steps that move no weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Swapped:
-    """A swap that was proved."""
+    """A verified swap."""
 
     digest: str
-    """Hex SHA-256 of the bytes that were loaded, as `Checkpoint.digest`."""
+    """Hex SHA-256 of the loaded bytes, as `Checkpoint.digest`."""
     tensors: int
     repacked: tuple[str, ...]
-    """Modules whose second copy of their weights was made anew."""
+    """Modules whose second copy of the weights was rebuilt."""
     took_s: float
     fingerprint: Fingerprint
-    """Of what the engine holds now."""
+    """Fingerprint of what the engine holds now."""
 
 
 def swap(port: int, checkpoint: Checkpoint, resident: Fingerprint, *, timeout_s: float) -> Swapped:
-    """Load `checkpoint` into the engine on `port`, which holds `resident`; no request may be under way for long.
+    """Load `checkpoint` into the engine on `port`, which holds `resident`; requests in flight must finish soon.
 
-    Whether this kind of model may be swapped at all (`fingerprint.never_swapped`, a certificate) is asked before.
+    The caller must have checked that this kind of model may be swapped (`fingerprint.never_swapped`, a certificate).
 
     Args:
         port: of our own engine, started with `extension_args` and `extension_environment`.
-        checkpoint: a full one; its digest is what is proved.
+        checkpoint: a full checkpoint; the loaded bytes must have its digest.
         resident: fingerprint of what the engine holds.
-        timeout_s: for checking, for waiting until requests are answered, and for loading, each.
+        timeout_s: separate limit for checking, for waiting until requests have finished, and for loading.
 
     Raises:
-        SwapRefused: nothing was touched; the engine serves what it did.
-        SwapFailed: the engine must be taken for dead.
+        SwapRefused: nothing was changed; the engine serves what it did before.
+        SwapFailed: the engine is unusable.
     """
     started_s = time.monotonic()
     fingerprint = _compared(Path(checkpoint.uri), resident)
@@ -76,7 +76,7 @@ def swap(port: int, checkpoint: Checkpoint, resident: Fingerprint, *, timeout_s:
 
 
 def extension_args() -> tuple[str, ...]:
-    """Return the arguments that an engine needs for `swap`, and for the gate before its routes for developers."""
+    """Return the engine arguments for `swap`, and for the gate that protects the developer routes."""
     package = "tracker_worker"
     return (
         *("--worker-extension-cls", f"{package}.extension.StrictLoading"),
@@ -85,7 +85,7 @@ def extension_args() -> tuple[str, ...]:
 
 
 def extension_environment(inherited: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the variables that an engine needs for `swap`, PYTHONPATH joined with the `inherited` one."""
+    """Return the environment variables that `swap` requires, with PYTHONPATH joined to the `inherited` one."""
     folder = str(Path(worker_extension.__file__).parent)
     path = os.pathsep.join(part for part in (folder, inherited.get("PYTHONPATH", "")) if part)
     return {"VLLM_SERVER_DEV_MODE": "1", "PYTHONPATH": path, KEY_VARIABLE: KEY}
@@ -128,7 +128,7 @@ def _pause(port: int, timeout_s: float) -> None:
 
 
 def _load(port: int, checkpoint: Checkpoint, tensors: int, timeout_s: float) -> tuple[str, ...]:
-    """Return the names of modules that were packed again."""
+    """Load the weights, and return the names of the repacked modules."""
     reply = post_to_engine(port, "/collective_rpc", {"method": "tracker_load"}, timeout_s=timeout_s)
     results = _results(reply, "load the weights")
     if any((r.get("digest"), r.get("tensors")) != (checkpoint.digest, tensors) for r in results):
@@ -137,7 +137,7 @@ def _load(port: int, checkpoint: Checkpoint, tensors: int, timeout_s: float) -> 
 
 
 def _label(port: int, digest: str) -> None:
-    """Have the engine say by itself what it serves."""
+    """Set the engine's weight version to the digest, and check that the engine reports it."""
     _demand(
         post_to_engine(port, "/update_weight_version", {"new_version": digest}, timeout_s=STEP_TIMEOUT_S),
         "set its weight version",
@@ -148,7 +148,7 @@ def _label(port: int, digest: str) -> None:
 
 
 def _results(reply: EngineReply, what: str) -> list[Mapping[str, Any]]:
-    """Return what every worker answered, at least one."""
+    """Return the results of all workers, at least one."""
     results = reply.body.get("results") if reply.is_ok and isinstance(reply.body, dict) else None
     if not isinstance(results, list) or not results or not all(isinstance(result, dict) for result in results):
         raise _failed(what, reply)

@@ -1,4 +1,4 @@
-"""vLLM as a process of our own: `resident.engine` with vLLM's way of starting and of taking in a checkpoint."""
+"""vLLM as a local process: `resident.engine` with vLLM's way of starting and of loading a checkpoint."""
 
 from pathlib import Path
 
@@ -9,8 +9,8 @@ from eval_jobs.serve.resident.warm import load_into
 
 
 class VllmEngine(ResidentEngine):
-    """`eval_jobs.ports.Engine` on vLLM."""
+    """`eval_jobs.ports.Engine` for vLLM."""
 
     def __init__(self, work_dir: Path, clock: Clock) -> None:
-        """Begin with nothing running."""
+        """Initialize without a running engine."""
         super().__init__(work_dir, clock, starts=ColdStarts(work_dir, clock), load_into=load_into)

@@ -1,8 +1,8 @@
-"""Puts a checkpoint into an engine that runs: wakes it, swaps its weights or loads the adapter.
+"""Loads a checkpoint into a running engine: wakes it, swaps its weights or loads the adapter.
 
-An engine with adapters answers requests for its base too, and on a CPU such a request in one batch with an adapter's
-gets the adapter's answer. So no client is given the base's name in such an engine, and a base that is a checkpoint
-itself is served by an engine that has no adapters at all.
+An engine with adapters accepts requests for its base, too. On a CPU, such a request in one batch with an adapter's
+gets the adapter's output. So no client gets the base's name in such an engine, and a base that is itself a checkpoint
+is served by an engine without adapters.
 """
 
 import secrets
@@ -21,11 +21,11 @@ UNLOAD_TIMEOUT_S = 30.0
 
 
 def load_into(resident: Resident, order: Order, strategy: LoadStrategy) -> Loaded:
-    """Put `order` in by `strategy`, which is not `cold`; return it without answers unless it was in already.
+    """Load `order` by `strategy`, which is not `cold`, and return it; without canaries unless it was already loaded.
 
     Raises:
-        SwapRefused: the engine does not take it.
-        SwapFailed: what the engine holds is not known any more.
+        SwapRefused: the engine does not accept it.
+        SwapFailed: it is no longer known what the engine holds.
         CheckpointUnreadable: an adapter's weights are not those that were pinned.
     """
     if resident.asleep and resident.asleep != DROP_WEIGHTS:
@@ -40,11 +40,11 @@ def load_into(resident: Resident, order: Order, strategy: LoadStrategy) -> Loade
 
 
 def load_adapter(port: int, name: str, folder: str, *, timeout_s: float) -> None:
-    """Load the adapter in `folder` under a name that the engine does not know yet.
+    """Load the adapter in `folder` under a name that is new to the engine.
 
     Raises:
-        SwapRefused: it was not loaded; what the engine served before, it still does.
-        SwapFailed: it did not say.
+        SwapRefused: it was not loaded; the engine still serves what it served before.
+        SwapFailed: there was no response.
     """
     reply = post_to_engine(port, "/v1/load_lora_adapter", {"lora_name": name, "lora_path": folder}, timeout_s=timeout_s)
     if not reply.status:
@@ -54,10 +54,10 @@ def load_adapter(port: int, name: str, folder: str, *, timeout_s: float) -> None
 
 
 def unload_adapter(port: int, name: str) -> None:
-    """Take an adapter out.
+    """Unload an adapter.
 
     Raises:
-        SwapRefused: the engine keeps it.
+        SwapRefused: the engine did not unload it.
     """
     reply = post_to_engine(port, "/v1/unload_lora_adapter", {"lora_name": name}, timeout_s=UNLOAD_TIMEOUT_S)
     if not reply.is_ok:
@@ -68,9 +68,9 @@ def unload_adapter(port: int, name: str) -> None:
 
 
 def _begin_afresh(port: int) -> None:
-    """Let requests of the last service end, and empty the engine's cache of prompts, as after a start or a swap.
+    """Wait for requests of the last service to finish, and empty the prefix cache, as after a start or a swap.
 
-    Both change how answers are made: in bfloat16 by what is computed beside them.
+    Both change how outputs are computed: in bfloat16 they depend on the rest of the batch.
     """
     for path in ("/pause?mode=wait", "/reset_prefix_cache", "/resume"):
         reply = post_to_engine(port, path, timeout_s=STEP_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""The fixed prompts of `canary`, asked through SGLang's own `/generate`, which tells tokens and probabilities."""
+"""Sends the fixed prompts of `canary` to SGLang's own `/generate`, which returns tokens and log probabilities."""
 
 import math
 from collections.abc import Mapping
@@ -10,15 +10,15 @@ from eval_jobs.types import Canary
 
 
 def ask_canaries(port: int, *, vocab_size: int, digest: str) -> tuple[Canary, ...]:
-    """Ask the engine on `port` of this machine all canaries, one after the other.
+    """Send all canaries to the engine on `port` of this machine, one after another.
 
     Args:
         port: of our own engine.
         vocab_size: `Fingerprint.vocab_size`.
-        digest: of the checkpoint that must answer; versions that name one with every answer name this one.
+        digest: of the checkpoint that must respond; versions that report one in each response must report this one.
 
     Raises:
-        CanaryFailed: it does not answer, answers for other weights, or an answer is too short or holds NaN or Inf.
+        CanaryFailed: no response, or one that comes from other weights, is too short or contains NaN or Inf.
     """
     models = get(port, "/v1/models", timeout_s=CANARY_TIMEOUT_S).body
     prompts = canary_prompts(vocab_size, _max_model_len(models))
@@ -26,7 +26,7 @@ def ask_canaries(port: int, *, vocab_size: int, digest: str) -> tuple[Canary, ..
 
 
 def read_canary(prompt: tuple[int, ...], body: object, digest: str) -> Canary:
-    """Return the canary of one answer of /generate. Pure.
+    """Return the canary from one response of /generate. Pure.
 
     Raises:
         CanaryFailed: as in `ask_canaries`.

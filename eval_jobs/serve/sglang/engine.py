@@ -1,6 +1,6 @@
-"""SGLang as a process of our own: `resident.engine` with SGLang's way of starting and of taking in a checkpoint.
+"""SGLang as a local process: `resident.engine` with SGLang's way of starting and of loading a checkpoint.
 
-Written from its documentation and tested against a stand-in; no real SGLang has been run (docs/how-to/gpu-node.md).
+Written from its documentation and tested against a fake server, never with a real SGLang (docs/how-to/gpu-node.md).
 """
 
 import os
@@ -24,27 +24,27 @@ from eval_jobs.types import Canary, ServeSpec
 
 
 class SglangEngine(ResidentEngine):
-    """`eval_jobs.ports.Engine` on SGLang."""
+    """`eval_jobs.ports.Engine` for SGLang."""
 
     def __init__(self, work_dir: Path, clock: Clock) -> None:
-        """Begin with nothing running."""
+        """Initialize without a running engine."""
         super().__init__(work_dir, clock, starts=SglangStarts(work_dir, clock), load_into=load_into)
 
 
 @dataclass(kw_only=True)
 class SglangResident(Resident):
-    """One SGLang, and what it holds."""
+    """One SGLang engine, and what it holds."""
 
     last_canaries: tuple[Canary, ...] = ()
     last_digest: str = ""
-    """What was asked last, and of which weights."""
+    """Digest of the weights that gave `last_canaries`."""
 
     def why_silent(self) -> str:
-        """Return why it cannot be used, in words; "" when it answers under a name of its own and produces a token."""
+        """Return why it cannot be used, in words; "" if it responds under its own name and generates a token."""
         answer = ask(self.launch.port, "/v1/models")
         if answer is None:
             return "the engine stopped responding"
-        # An update of its weights makes their path its name.
+        # After a weight update, the path of the weights is the model name.
         if not {self.launch.name, self.newest().model} & set(served_model_names(answer.body)):
             return "another server responded on the engine's port"
         reply = get(self.launch.port, "/health_generate", timeout_s=LIFE_SIGN_TIMEOUT_S)
@@ -53,13 +53,13 @@ class SglangResident(Resident):
         return f"the engine failed its health check ({reply.text or f'HTTP {reply.status}'})"
 
     def ask_canaries(self, model: str) -> tuple[Canary, ...]:
-        """Ask the fixed prompts; () where the size of the vocabulary is not known.
+        """Send the fixed prompts; () if the size of the vocabulary is not known.
 
         Raises:
-            CanaryFailed: they are not answered as they should be, or as other weights answered them: then an update
-                that was reported as done has done nothing.
+            CanaryFailed: a response is invalid, or all are equal to those of other weights: then a weight update
+                that was reported as successful had no effect.
         """
-        del model  # it serves one at a time
+        del model  # SGLang serves one model at a time
         if self.model is None:
             return ()
         digest = self.newest().checkpoint.digest if self.loaded else self.launch.checkpoint.digest
@@ -74,11 +74,11 @@ class SglangResident(Resident):
 
 
 class SglangStarts(ColdStarts):
-    """Starts SGLang, one process after the other."""
+    """Starts SGLang, one process at a time."""
 
     resident_type = SglangResident
 
-    # --- private: what is SGLang's own
+    # --- private: specific to SGLang
 
     def _command(self, launch: Launch, order: Order) -> tuple[str, ...]:
         return command(launch, order.spec, python=order.python)
@@ -88,7 +88,7 @@ class SglangStarts(ColdStarts):
         return environment(os.environ)
 
     def _wait(self, running: process.EngineProcess, launch: Launch, spec: ServeSpec, progress: Note) -> None:
-        """Its name is listed before its first request has gone through; until then /health says 503."""
+        """Wait for /health, too: it returns 503 until the first request succeeded, after the model is listed."""
         started_s = self._clock.monotonic_s()
         wait_until_ready(running, launch, self._clock, timeout_s=spec.startup_timeout_s, progress=progress)
         while not _is_healthy(launch.port):

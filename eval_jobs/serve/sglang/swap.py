@@ -1,14 +1,14 @@
-"""Puts the weights of another checkpoint into a running SGLang by `/update_weights_from_disk`, and checks what it says.
+"""Loads the weights of another checkpoint into a running SGLang by `/update_weights_from_disk`, and checks the result.
 
     loaded = load_into(resident, order, strategy)
 
-    compare with the resident, hash the files        SwapRefused: nothing was touched
-    pause -> update -> flush the cache -> continue   SwapFailed: the engine must be taken for dead
-    ask which model and version it serves            SwapFailed: it is not what was asked for
+    compare with the resident, hash the files        SwapRefused: nothing was changed
+    pause -> update -> flush the cache -> continue   SwapFailed: the engine is unusable
+    query which model and version it serves          SwapFailed: it is not the requested one
 
-SGLang does not tell which bytes it has loaded, as our extension in vLLM does. What stands in for it: the files are
-hashed before and untouched during the update, the engine names the path and the digest, its answers to the canaries
-differ from those before, and its first answers of this kind were compared with a cold start's.
+Unlike our extension in vLLM, SGLang does not report which bytes it loaded. Other checks replace this: the files are
+hashed before the update and do not change during it, the engine reports the path and the digest, its canary outputs
+differ from the previous ones, and its first outputs of this kind are compared with those of a cold start.
 """
 
 from collections.abc import Mapping
@@ -25,15 +25,15 @@ from eval_jobs.serve.weights.fingerprint import Fingerprint, fingerprint_of, obs
 from eval_jobs.types import Checkpoint
 
 STEP_TIMEOUT_S = 30.0
-"""For the steps that move no weights."""
+"""Timeout of the steps that move no weights."""
 
 
 def load_into(resident: Resident, order: Order, strategy: LoadStrategy) -> Loaded:
-    """Put `order` in by `strategy`, which is `stay` or `swap`; return it without answers to canaries unless it was in.
+    """Load `order` by `strategy`, `stay` or `swap`, and return it; without canaries unless it was already loaded.
 
     Raises:
-        SwapRefused: nothing was touched.
-        SwapFailed: the engine must be taken for dead.
+        SwapRefused: nothing was changed.
+        SwapFailed: the engine is unusable.
         CheckpointUnreadable: the weights are not those that were pinned.
     """
     port, checkpoint = resident.launch.port, order.checkpoint
@@ -54,9 +54,9 @@ def load_into(resident: Resident, order: Order, strategy: LoadStrategy) -> Loade
 
 
 def model_info(port: int) -> Mapping[str, object]:
-    """Return what the engine says of its model; {} when it says nothing.
+    """Return what the engine reports about its model; {} if it reports nothing.
 
-    The route has had two names; versions know the one, the other, or both.
+    The route has had two names; a version has one of them, or both.
     """
     for path in ("/model_info", "/get_model_info"):
         body = get(port, path, timeout_s=STEP_TIMEOUT_S).body
@@ -66,7 +66,7 @@ def model_info(port: int) -> Mapping[str, object]:
 
 
 def engine_version(port: int) -> str:
-    """Return the version that the engine names, `UNKNOWN_VERSION` where it names none."""
+    """Return the version that the engine reports, `UNKNOWN_VERSION` if it reports none."""
     for path in ("/server_info", "/get_server_info"):
         body = get(port, path, timeout_s=STEP_TIMEOUT_S).body
         if isinstance(body, dict) and body.get("version"):
@@ -106,7 +106,7 @@ def _update(port: int, checkpoint: Checkpoint, *, timeout_s: float) -> None:
 
 
 def _flush(port: int) -> None:
-    """Empty the cache of prompts: what is in it was computed with other weights, or changes how answers are made."""
+    """Empty the prefix cache: its entries were computed with other weights, or change how outputs are computed."""
     _demand(post_to_engine(port, "/flush_cache", timeout_s=STEP_TIMEOUT_S), "flush its cache")
 
 
@@ -118,7 +118,7 @@ def _demand_served(port: int, checkpoint: Checkpoint) -> None:
 
 
 def _served_name(port: int, expected: tuple[str, ...]) -> str:
-    """Return the name to ask for: an update makes the path the model's name, but not in every version."""
+    """Return the model name to request: an update makes the path the name, but not in every version."""
     names = served_model_names(get(port, "/v1/models", timeout_s=STEP_TIMEOUT_S).body)
     found = [name for name in expected if name in names]
     if not found:

@@ -1,10 +1,10 @@
-"""Whether the bytes of a checkpoint's weights are still those that were pinned.
+"""Checks that the bytes of a checkpoint's weights are still those that were pinned.
 
     with DigestCheck(checkpoint) as check:     # hashes in a thread, while the engine imports its libraries
         ...
         check.demand()
 
-A pin is a hard link: whoever writes into the trainer's file in place writes into ours too.
+A pin is a hard link: a write in place to the trainer's file changes the pinned file too.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ CHUNK_BYTES = 8 << 20
 
 
 class DigestCheck:
-    """Hashes the weights from now on, in a thread that ends with the context."""
+    """Hashes the weights in a background thread that ends with the context."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
         self._found = ""
         self._state: tuple[tuple[int, ...], ...] = ()
-        """Of the files before they were hashed."""
+        """State of the files before they were hashed."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._hash, name="digest check", daemon=True)
 
@@ -40,14 +40,14 @@ class DigestCheck:
         self._over.set()
 
     def demand(self) -> None:
-        """Wait for the hash, and compare; called again, it sees what was written since.
+        """Wait for the hash, and compare it; a second call detects later writes.
 
         Raises:
-            CheckpointUnreadable: the weights are other ones. Those that cannot be found or read, the engine judges.
+            CheckpointUnreadable: the weights changed. Missing or unreadable weights are left to the engine to report.
         """
         self._thread.join()
         if self._found and _state(self._checkpoint) != self._state:
-            self._hash()  # somebody wrote after they were hashed, and perhaps before the engine read them
+            self._hash()  # written to after they were hashed, and possibly before the engine read them
         if self._found and self._found != self._checkpoint.digest:
             raise CheckpointUnreadable(
                 f"the weights in {self._checkpoint.uri} changed after the checkpoint was found: "
@@ -76,7 +76,7 @@ def demand_pinned_weights(checkpoint: Checkpoint) -> None:
     """Hash the weights now, and compare.
 
     Raises:
-        CheckpointUnreadable: they are other ones than were pinned.
+        CheckpointUnreadable: the weights are not those that were pinned.
     """
     with DigestCheck(checkpoint) as check:
         check.demand()
@@ -86,7 +86,7 @@ def demand_pinned_weights(checkpoint: Checkpoint) -> None:
 
 
 def _state(checkpoint: Checkpoint) -> tuple[tuple[int, ...], ...]:
-    """Return what changes when somebody writes to the weights or puts others in their place; () without any."""
+    """Return what changes when the weights are written to or replaced; () if there are none."""
     try:
         states = [path.stat() for path in _files(checkpoint)]
     except (BadWeights, OSError):
@@ -95,7 +95,7 @@ def _state(checkpoint: Checkpoint) -> tuple[tuple[int, ...], ...]:
 
 
 def _files(checkpoint: Checkpoint) -> list[Path]:
-    """Return the files that the digest is taken over, in its order."""
+    """Return the files that the digest covers, in its order."""
     folder = Path(checkpoint.uri)
     is_adapter = checkpoint.format is CheckpointFormat.LORA
     return [folder / name for name in ((ADAPTER_WEIGHTS,) if is_adapter else weight_names(folder))]

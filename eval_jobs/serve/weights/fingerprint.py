@@ -1,12 +1,12 @@
-"""What a model folder is apart from the values of its weights: whether one may be swapped into an engine for another.
+"""Fingerprint of a model folder without its weight values: decides whether it can replace another one in an engine.
 
     resident = fingerprint_of(folder)                   # when an engine starts
     reason = never_swapped(resident, on_cpu=True)       # "": this kind of model can be swapped at all
     reason = obstacle(resident, fingerprint_of(next))   # "": these weights fit what the engine has built
 
-An engine keeps everything but the weights as it was at its start: the shapes, rope_theta, the tokenizer, the chat
-template. Another value of any of them would be served silently wrong, so any difference means a new start. Reads
-headers and small files only, in milliseconds.
+An engine keeps everything but the weights from its start: the shapes, rope_theta, the tokenizer, the chat template.
+If any of them differed, outputs would be silently wrong, so any difference requires a cold start. Reads headers and
+small files only, in milliseconds.
 """
 
 import hashlib
@@ -29,25 +29,25 @@ from eval_jobs.serve.worker_extension.tracker_worker.weight_files import (
 CONFIG = "config.json"
 
 SERVED_SUFFIXES = (".json", ".jinja", ".txt", ".model", ".tiktoken", ".py", ".spm", ".bpe", ".vocab")
-"""Files that an engine may read beside the weights."""
+"""Files that an engine may read in addition to the weights."""
 NOTES = frozenset(
     {"trainer_state.json", "tokens_state.json", "all_results.json", "train_results.json", "eval_results.json", INDEX}
 )
-"""What a trainer notes for itself, and the index, whose content the headers are compared by."""
+"""Records of the trainer, and the index, whose content is compared through the headers."""
 QUANTISED_BY = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
-"""Files of ModelOpt, GPTQ and AWQ that say how weights were quantised."""
+"""Files of ModelOpt, GPTQ and AWQ that describe the quantization."""
 
 UNQUANTISED = frozenset({"F64", "F32", "F16", "BF16"})
-"""Types of tensors that an engine takes as they are."""
+"""Tensor types that an engine loads without dequantization."""
 
 _NOT_SERVED = frozenset({"transformers_version", "_name_or_path"})
-"""Of config.json: who wrote it, and where from."""
+"""Keys of config.json that only describe its origin."""
 
 _HYBRID_WORDS = re.compile(
     r"mamba|(?:^|_)ssm(?:_|$)|recurrent|linear_att|rwkv|short_?conv|conv_l_cache|deltanet|lightning_att"
     r"|hybrid_(?:override|layer|block)|moehybrid|nemotron_?h|falcon_?h1|jamba|zamba|bamba|lfm2|plamo2|phi4flash"
 )
-"""Not `hybrid` alone: Gemma calls its cache of sliding windows so."""
+"""Not `hybrid` alone: Gemma uses the term for its sliding-window cache."""
 _EXPERT_WORDS = re.compile(r"experts|(?:^|_)moe(?:_|$)")
 _EXPERT_TENSOR = re.compile(r"\.(?:experts|block_sparse_moe|shared_expert)\.")
 _HYBRID_TENSOR = re.compile(r"\.(?:A_log|dt_bias|conv1d|x_proj|dt_proj|time_mix)(?:\.|$)")
@@ -56,33 +56,33 @@ _HEADS = re.compile(r"(?:^|\.)(?:lm_head|embed_out|output|output_layer)\.weight$
 
 @dataclass(frozen=True, kw_only=True)
 class Fingerprint:
-    """What one model folder holds, without the values of its weights."""
+    """Content of one model folder, without the values of its weights."""
 
     tensors: Mapping[str, tuple[str, tuple[int, ...]]]
-    """Type and shape of each tensor by its name, over all shards."""
+    """Type and shape of each tensor by name, over all shards."""
     files: Mapping[str, str]
-    """Hex SHA-256 of each file that is served beside the weights; config.json without who wrote it."""
+    """Hex SHA-256 of each served file except the weights; config.json without the keys that describe its origin."""
     architecture: str
-    """As in config.json, several joined by commas; empty: it names none."""
+    """As in config.json, several joined by commas; empty if it names none."""
     quantisation: str
-    """Name of the method, empty for none."""
+    """Name of the method, empty if not quantized."""
     dtype: str
-    """Types of the tensors, joined by +: `BF16`, `BF16+F32`."""
+    """Tensor types, joined by +: `BF16`, `BF16+F32`."""
     is_tied: bool
-    """The output layer is the embedding."""
+    """Whether the output layer shares the weights of the embedding."""
     has_experts: bool
     is_hybrid: bool
-    """It has layers that keep a state instead of keys and values, such as Mamba's."""
+    """Whether it has layers that keep a state instead of keys and values, such as Mamba's."""
     has_own_code: bool
-    """config.json names Python code for the model."""
+    """Whether config.json refers to Python code for the model."""
     vocab_size: int
 
 
 def fingerprint_of(folder: Path) -> Fingerprint:
-    """Return the fingerprint of a model folder; reads headers and small files, no tensor.
+    """Return the fingerprint of a model folder; reads headers and small files, no tensor data.
 
     Raises:
-        CheckpointUnreadable: it is no whole Hugging Face model folder with safetensors, or cannot be read.
+        CheckpointUnreadable: it is not a complete Hugging Face model folder with safetensors, or cannot be read.
     """
     try:
         entries = _tensors(folder)
@@ -109,7 +109,7 @@ def fingerprint_of(folder: Path) -> Fingerprint:
 
 
 def obstacle(resident: Fingerprint, candidate: Fingerprint) -> str:
-    """Return why `candidate` cannot be swapped into an engine that was started on `resident`, "" when it can. Pure."""
+    """Return why `candidate` cannot be swapped into an engine that holds `resident`, "" if it can. Pure."""
     for name in sorted(resident.tensors.keys() | candidate.tensors.keys()):
         before, now = resident.tensors.get(name), candidate.tensors.get(name)
         if before != now:
@@ -125,9 +125,9 @@ def obstacle(resident: Fingerprint, candidate: Fingerprint) -> str:
 
 
 def never_swapped(fingerprint: Fingerprint, *, on_cpu: bool) -> str:
-    """Return why this kind of model is always started anew, "" when it may be swapped. Pure.
+    """Return why this kind of model always needs a cold start, "" if it may be swapped. Pure.
 
-    Each is known to be reloaded into silent garbage, or is not known to be reloaded right.
+    Each kind is known to give wrong outputs silently after a reload, or is not known to reload correctly.
     """
     unknown = sorted({dtype for dtype, _ in fingerprint.tensors.values()} - UNQUANTISED)
     reasons = {
@@ -168,7 +168,7 @@ def _files(folder: Path, config: Mapping[str, object]) -> dict[str, str]:
 
 
 def _normalised(value: object) -> object:
-    """Return config.json's content without who wrote it; `torch_dtype` is the older name of `dtype`."""
+    """Return config.json without the keys that describe its origin; `torch_dtype` is the older name of `dtype`."""
     if isinstance(value, dict):
         renamed = {("dtype" if key == "torch_dtype" else key): entry for key, entry in value.items()}
         return {key: _normalised(entry) for key, entry in renamed.items() if key not in _NOT_SERVED}
@@ -204,7 +204,7 @@ def _has_words(config: object, words: re.Pattern[str]) -> bool:
 
 
 def _words(value: object) -> Iterator[str]:
-    """Yield keys that hold something, and texts, of config.json: `num_experts: 8`, `"model_type": "mamba"`."""
+    """Yield non-empty keys and all strings of config.json: `num_experts: 8`, `"model_type": "mamba"`."""
     if isinstance(value, dict):
         for key, entry in value.items():
             if entry not in (None, False, 0, [], {}):

@@ -1,4 +1,4 @@
-"""What runs inside vLLM's own processes: `tracker_worker`, a package that needs nothing of ours around it.
+"""Code that runs inside vLLM's processes: `tracker_worker`, a package that does not depend on the rest of the tracker.
 
-vLLM finds it because this folder is on the engine's PYTHONPATH, also where `serve.python` names another environment.
+vLLM finds it because this folder is on the engine's PYTHONPATH, even if `serve.python` is in another environment.
 """

@@ -229,7 +229,7 @@ def test_the_harness_is_found_beside_us_and_its_version_separates_series(tmp_pat
 
 def test_a_setting_that_a_part_does_not_have_is_refused_with_those_that_it_has() -> None:
     program = Program(name="append", options=(("pth", "a.jsonl"),))
-    with pytest.raises(ConfigError, match=r"unknown setting `pth` of `append` \(known: path, level\)"):
+    with pytest.raises(ConfigError, match=r"unknown option `pth` of `append` \(known: path, level\)"):
         program.check_options("path", "level")
     Program(name="append", options=(("path", "a.jsonl"),)).check_options("path", "level")
 

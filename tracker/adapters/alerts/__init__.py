@@ -1,1 +1,1 @@
-"""Delivery of notifications: outbox, one queue a channel."""
+"""Delivery of alerts: an outbox with one queue per channel."""

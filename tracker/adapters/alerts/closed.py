@@ -1,6 +1,6 @@
-"""A channel whose secret is not here: commands by hand queue for it, and whoever has the secret sends.
+"""A channel without its secret in this process: alerts are queued for it, and a process with the secret sends them.
 
-The watcher has the environment that it was started with; a person who types `tracker accept` in another shell has not.
+The watcher keeps the environment of its start; `tracker accept` in another shell may lack the secret.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class ClosedChannel:
 
 
 def open_what_can_be(channels: Sequence[ChannelSettings], clock: Clock) -> tuple[Notifier, ...]:
-    """Return the channels, in order; those that cannot be opened here are closed ones."""
+    """Return the channels, in order; one that cannot be opened here becomes a `ClosedChannel`."""
     return tuple(_open(channel, clock) for channel in channels)
 
 

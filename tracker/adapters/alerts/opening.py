@@ -1,4 +1,4 @@
-"""Settings and secrets -> the channels to people.
+"""Settings and secrets -> notification channels.
 
 channels = open_channels(config.alerts.to_channels(), SystemClock())
 """
@@ -30,10 +30,10 @@ PATIENCE_S = 25.0
 def open_channels(
     channels: Sequence[ChannelSettings], clock: Clock, *, patience_s: float = PATIENCE_S
 ) -> tuple[Notifier, ...]:
-    """Return the channels, in order. Nothing is sent, and nobody is asked whether he answers.
+    """Return the channels, in order. Nothing is sent, and no service is contacted.
 
     Raises:
-        ConfigError: a secret is not where the settings say, is no address, or a library is missing.
+        ConfigError: a secret is missing, a URL is invalid, or a library is not installed.
     """
     return tuple(_open(channel, clock, patience_s) for channel in channels)
 
@@ -50,7 +50,7 @@ _SERVICES: dict[ChannelKind | str, tuple[str, type[HttpChannel]]] = {
     ChannelKind.ALERTMANAGER: ("Alertmanager", Alertmanager),
 }
 _INSIDE = {ChannelKind.WEBHOOK, ChannelKind.ALERTMANAGER}
-"""These may be asked without TLS: they are in one's own network, and their address is no key."""
+"""Allowed without TLS: they run in the user's own network, and their URL is not a secret."""
 
 
 def _read(place: SecretSource, setting: str) -> str:
@@ -77,7 +77,7 @@ def _open(channel: ChannelSettings, clock: Clock, patience_s: float) -> Notifier
         patience_s=patience_s,
     )
     for part in hidden_parts(address.url if address.is_secret else "", secret, channel.user):
-        register_secret(part)  # a log line may hold a part of an address
+        register_secret(part)  # a log line may contain a part of the URL
     if channel.mail is not None:
         return Mail(target=target, route=channel.mail)
     if channel.kind is ChannelKind.APPRISE:
@@ -92,7 +92,7 @@ class _Address:
     url: str
     service: str
     setting: str
-    """Which setting gives it, for messages."""
+    """Setting that the URL comes from, for messages."""
     is_secret: bool = False
 
 

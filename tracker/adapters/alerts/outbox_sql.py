@@ -1,10 +1,10 @@
-"""The outbox before the channels: alerts wait in the tracker's own database until each channel has taken them.
+"""The outbox of the channels: alerts wait in the tracker's own database until each channel has accepted them.
 
     alerting = AlertOutbox(open_database(url), channels, run="run-a")
     alerting.publish(alerts)     # one transaction; nothing is sent
-    alerting.flush()             # channels with something due send it, each in a thread of its own
+    alerting.flush()             # channels with due alerts send them, each in its own thread
 
-An alert is marked as sent after its channel took it: a crash in between sends it again.
+An alert is marked as sent after its channel accepted it: a crash in between sends it again.
 """
 
 import logging
@@ -29,7 +29,7 @@ from tracker.ports import Notifier
 log = logging.getLogger(__name__)
 
 CLOSE_S = 15.0
-"""How long the end of a command waits for its channels; what they have not taken by then, the next start sends."""
+"""Seconds that a command waits for its channels at exit; the next start sends the remaining alerts."""
 
 
 class AlertOutbox:
@@ -44,7 +44,7 @@ class AlertOutbox:
         run: str,
         link: str = "",
     ) -> None:
-        """Open the outbox; its tables are brought up to date. Only alerts of `run` are sent.
+        """Open the outbox and migrate its tables. Only alerts of `run` are sent.
 
         Raises:
             StoreError: the database cannot be reached or written, or is newer than this program.
@@ -64,7 +64,7 @@ class AlertOutbox:
                         _queue(connection, channel, alert)
 
     def flush(self) -> int:
-        """Let every channel send what is due; see `ports.Alerting`."""
+        """Start sending due alerts on every channel; see `ports.Alerting`."""
         if not self._senders:
             return 0
         due = select(OUTBOX.c.channel, func.count().label("n"), func.min(OUTBOX.c.retry_at_s).label("at"))
@@ -78,10 +78,10 @@ class AlertOutbox:
         return sum(row.n for row in rows if row.channel in self._senders)
 
     def close(self) -> None:
-        """Let channels finish, within `CLOSE_S`; see `ports.Alerting`."""
+        """Wait for the channels to finish, at most `CLOSE_S`; see `ports.Alerting`."""
         deadline = self._clock.now().timestamp() + CLOSE_S
         try:
-            for _ in range(2):  # one that is busy now does not see what came in meanwhile
+            for _ in range(2):  # a busy channel does not see alerts that were queued meanwhile
                 self.flush()
                 for sender in self._senders.values():
                     sender.join(deadline - self._clock.now().timestamp())
@@ -93,7 +93,7 @@ class AlertOutbox:
             _warn_of(state)
 
     def channels(self) -> tuple[ChannelState, ...]:
-        """Return how far every channel is; see `ports.Alerting`."""
+        """Return the state of every channel; see `ports.Alerting`."""
         query = (
             select(OUTBOX.c.channel, OUTBOX.c.status, OUTBOX.c.last_error)
             .where(self._is_waiting())
@@ -108,7 +108,7 @@ class AlertOutbox:
         )
 
     def hand_over(self, old: str, new: str) -> tuple[Alert, ...]:
-        """Let another channel stand for one; see `ports.Alerting`."""
+        """Move the alerts of channel `old` to channel `new`; see `ports.Alerting`."""
         is_known = select(OUTBOX.c.fingerprint).where(OUTBOX.c.channel == new)
         known = OUTBOX.c.fingerprint.in_(is_known.scalar_subquery())
         newest = select(func.max(OUTBOX.c.id)).where(self._is_of(old)).group_by(OUTBOX.c.fingerprint)
@@ -116,7 +116,7 @@ class AlertOutbox:
         with transaction(self._engine) as connection:
             connection.execute(delete(OUTBOX).where(self._is_of(old), known))
             texts = connection.scalars(firing.order_by(OUTBOX.c.id)).all()
-            # As if nobody had tried: why the old one did not take it does not concern the new one.
+            # Reset to not attempted: the failures of the old channel do not concern the new one.
             waits = and_(OUTBOX.c.sent.is_(False), OUTBOX.c.status.not_in(BY_SILENCE))
             status = case((waits, DeliveryStatus.WAITING), else_=OUTBOX.c.status)
             anew = {"status": status, "last_error": "", "attempts": 0, "retry_at_s": 0.0}
@@ -124,7 +124,7 @@ class AlertOutbox:
         return tuple(from_json(Alert, text) for text in texts)
 
     def give_up(self, channel: str) -> int:
-        """Forget a channel; see `ports.Alerting`."""
+        """Delete all alerts of a channel; see `ports.Alerting`."""
         count = select(func.count()).where(self._is_of(channel), OUTBOX.c.sent.is_(False))
         with transaction(self._engine) as connection:
             waiting = connection.scalar(count) or 0
@@ -132,7 +132,7 @@ class AlertOutbox:
         return waiting
 
     def silence(self, silence: Silence) -> None:
-        """Hold alerts back from now on; see `ports.Alerting`."""
+        """Store a silence, effective from now on; see `ports.Alerting`."""
         row = {
             "id": silence.id,
             "run_id": silence.run_id,
@@ -143,11 +143,11 @@ class AlertOutbox:
             insert = insert_into(connection, SILENCES).values(row)
             changed = {name: insert.excluded[name] for name in ("ends_at", "silence")}
             connection.execute(insert.on_conflict_do_update(index_elements=["id"], set_=changed))
-            # Those that an earlier end of it would let go are looked at anew.
+            # The silence may now end earlier, so all waiting alerts are checked again.
             connection.execute(update(OUTBOX).where(self._is_waiting()).values(retry_at_s=0.0))
 
     def silences(self) -> tuple[Silence, ...]:
-        """Return the silences that last; see `ports.Alerting`."""
+        """Return the silences that have not ended; see `ports.Alerting`."""
         query = select(SILENCES.c.silence).where(
             belongs_to(SILENCES.c.run_id, self._run), SILENCES.c.ends_at > self._clock.now()
         )
@@ -167,7 +167,7 @@ class AlertOutbox:
 def _warn_of(state: ChannelState) -> None:
     """Log that alerts are pending for a channel, and why."""
     if state.is_silenced:
-        return  # somebody wanted that
+        return  # silenced on purpose
     count = count_text(state.waiting, "alert")
     if not state.is_configured:
         gone = "cannot send %s: channel %s is not configured (see `tracker alerts list`)"
@@ -178,7 +178,7 @@ def _warn_of(state: ChannelState) -> None:
 
 
 def _queue(connection: Connection, channel: str, alert: Alert) -> None:
-    """Queue the alert unless the channel heard, or will hear, just this."""
+    """Queue the alert if it is news for the channel; see `is_news`."""
     states = select(OUTBOX.c.state).where(OUTBOX.c.channel == channel, OUTBOX.c.fingerprint == alert.fingerprint)
     last = connection.scalar(states.order_by(OUTBOX.c.id.desc()).limit(1))
     if not is_news(alert, None if last is None else AlertState(last)):

@@ -1,4 +1,4 @@
-"""One channel's end of the outbox of alerts: sends what is due in a thread of its own, and no other waits for it."""
+"""Sends due alerts of one channel from the outbox, in a separate thread, so that no channel delays another."""
 
 import logging
 import threading
@@ -31,16 +31,16 @@ from tracker.ports import Notifier
 log = logging.getLogger(__name__)
 
 MAX_IDS = 1000
-"""Rows that one statement names; a database takes some ten thousand."""
+"""Row ids in one statement; a database accepts some ten thousand."""
 
 
 class ChannelSender:
-    """Sends to one channel what waits for it, oldest first. One process at a time does, for each run and channel."""
+    """Sends the waiting alerts of one channel, oldest first. One process at a time sends for each run and channel."""
 
     def __init__(self, engine: Engine, channel: Notifier, clock: Clock, *, run: str, link: str) -> None:
         self._engine = engine
         self._channel = channel
-        self._pace = Pace(repeat_s=channel.repeat_s)  # once: it may come from another package, and break
+        self._pace = Pace(repeat_s=channel.repeat_s)  # read once: the property of a plugin may raise
         self._clock = clock
         self._run = run
         self._link = link
@@ -49,27 +49,27 @@ class ChannelSender:
         self._broken = ""
 
     def start(self) -> None:
-        """Send what is due, in the background; nothing happens while that still goes on."""
+        """Send due alerts in a background thread, unless one is still running."""
         if self._thread is None or not self._thread.is_alive():
-            # A daemon: the end of a command must not wait for a service that does not answer.
+            # A daemon thread: a command must not wait at exit for a service that does not respond.
             thread = threading.Thread(target=self._run_once, name=f"alerts to {self._channel.name}", daemon=True)
             thread.start()
-            self._thread = thread  # not before: a thread that was interrupted while it started cannot be joined
+            self._thread = thread  # set last: a thread that was interrupted during its start cannot be joined
 
     def join(self, timeout_s: float) -> None:
-        """Wait until what `start` began has ended, at most `timeout_s`."""
+        """Wait for the thread of `start` to end, at most `timeout_s`."""
         if self._thread is not None:
             self._thread.join(max(0.0, timeout_s))
 
     def is_asked(self, now: datetime, first_due_s: float | None) -> bool:
-        """Say whether there is something to send now; `first_due_s`: when the first that waits is due."""
+        """Return whether there is something to send now; see `Pace.is_asked`."""
         return self._pace.is_asked(now, first_due_s)
 
     def send_due(self) -> None:
-        """Send what is due, and what the service must hear again.
+        """Send due alerts, and repeat firing ones for a service that forgets them.
 
         Raises:
-            StoreError: the database does not say what that is.
+            StoreError: the database cannot be read or written.
         """
         lock = named_lock(self._engine, f"alerts {self._run} {self._channel.name}")
         try:
@@ -84,7 +84,7 @@ class ChannelSender:
     def _run_once(self) -> None:
         try:
             self.send_due()
-        except TrackerError as error:  # of the database, which the watcher asks too and speaks of
+        except TrackerError as error:  # of the database; the watcher uses it too and reports the error
             log.debug("alerts to %s pending: %s", self._channel.name, error)
         except Exception as error:  # noqa: BLE001 - an edge that must go on
             if error_text(error) != self._broken:
@@ -108,7 +108,7 @@ class ChannelSender:
             refused |= {one.alert.fingerprint for one in fit}
 
     def _send(self, group: Sequence[QueuedAlert]) -> bool:
-        """Send one message, and note what became of it; return whether the channel took it."""
+        """Send one message and store the outcome; return whether the channel accepted it."""
         try:
             self._channel.notify(message_of(group, self._link))
         except Exception as error:  # noqa: BLE001 - a channel may come from another package
@@ -142,7 +142,7 @@ class ChannelSender:
             connection.execute(update(OUTBOX).where(earlier).values(retry_at_s=until_s))
 
     def _repeat(self) -> None:
-        """Tell the service again what it has taken and what lasts, without a word in the outbox."""
+        """Resend the firing alerts that the service has accepted; the outbox does not change."""
         now = self._clock.now()
         if not self._pace.repeats(now):
             return
@@ -168,7 +168,7 @@ class ChannelSender:
         for row in rows:
             try:
                 alert = from_json(Alert, row.alert)
-            except StoreError as error:  # it keeps no other from being told
+            except StoreError as error:  # it must not block other alerts
                 if row.id not in self._unreadable:
                     log.warning("cannot send an alert to channel %s: %s", self._channel.name, error)
                 self._unreadable.add(row.id)
@@ -183,7 +183,7 @@ class ChannelSender:
             return tuple(from_json(Silence, text) for text in connection.scalars(lasting))
 
     def _put_off(self, put_off: Mapping[int, tuple[float, DeliveryStatus]]) -> None:
-        """Let rows wait, each until its own time."""
+        """Postpone rows, each until its own time."""
         alike: defaultdict[tuple[float, DeliveryStatus], list[int]] = defaultdict(list)
         for id_, until in put_off.items():
             alike[until].append(id_)

@@ -1,4 +1,4 @@
-"""The tables of alerts on their way to people. A change of one is a new script in `versions`, too."""
+"""Tables of the alert outbox and of silences. A change also needs a new script in `versions`."""
 
 from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, MetaData, String, Table, Text
 
@@ -20,7 +20,7 @@ OUTBOX = Table(
     Column("retry_at_s", Double, nullable=False),
     # `delivery.DeliveryStatus`.
     Column("status", String(16), nullable=False),
-    # What the channel said last, for people; empty: it has not refused it.
+    # Last error of the channel, for display; empty: it has not refused the alert.
     Column("last_error", Text, nullable=False),
     Index("alert_outbox_waiting", "sent", "channel", "id"),
     Index("alert_outbox_by_cause", "fingerprint", "channel", "id"),

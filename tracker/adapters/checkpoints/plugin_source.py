@@ -1,4 +1,4 @@
-"""A checkpoint source of another package, held to the port: whatever it raises is an error that names it."""
+"""Wraps a checkpoint source of another package: anything that it raises becomes an error that names the plugin."""
 
 import logging
 from datetime import datetime
@@ -17,23 +17,23 @@ SOURCES = PluginKind(group="tracker.sources", what="checkpoint source", setting=
 
 
 class PluginSource:
-    """`tracker.ports.CheckpointSource` around one that another package brings.
+    """`tracker.ports.CheckpointSource` around the source of another package.
 
-    One that fails while it looks finds nothing and is behind, as one whose storage does not answer; it is asked again.
+    If `ready` of the plugin fails, other than by a ConfigError, the source is behind as in an outage, and is retried.
     """
 
     def __init__(self, run: str, place: str, pins_dir: Path, program: Program) -> None:
-        """Find and open it.
+        """Find and open the plugin.
 
         Raises:
-            ConfigError: it is not there, or cannot be opened.
+            ConfigError: it is not installed, or cannot be opened.
         """
         self._found = find_plugin(SOURCES, program.name)
         self._source: CheckpointSource = self._found.open(CheckpointSource, run, place, pins_dir, program)
         self._failed = ""
 
     def ready(self, now: datetime) -> tuple[Checkpoint, ...]:
-        """Return what it finds; see the port."""
+        """Return the new checkpoints; () if the plugin fails; see the port."""
         try:
             with self._found.blamed(StoreError):
                 found = tuple(self._source.ready(now))
@@ -48,18 +48,18 @@ class PluginSource:
         return tuple(self._found.checked(Checkpoint, one, "checkpoint", ConfigError) for one in found)
 
     def gaps(self) -> tuple[Gap, ...]:
-        """Return its gaps; see the port."""
+        """Return the plugin's gaps; see the port."""
         with self._found.blamed(StoreError):
             found = tuple(self._source.gaps())
         return tuple(self._found.checked(Gap, one, "gap", ConfigError) for one in found)
 
     def is_behind(self) -> bool:
-        """Return whether more may be there; see the port."""
+        """Return whether there may be more checkpoints; see the port."""
         with self._found.blamed(StoreError):
             return bool(self._failed) or self._source.is_behind()
 
     def give_up(self, now: datetime) -> None:
-        """Make a gap of what is not finished; see the port."""
+        """Record a gap for every unfinished checkpoint; see the port."""
         with self._found.blamed(StoreError):
             self._source.give_up(now)
 
@@ -69,11 +69,11 @@ class PluginSource:
             self._source.wait(timeout_s)
 
     def wake(self) -> None:
-        """Let a wait end; see the port."""
+        """Make `wait` return immediately; see the port."""
         with self._found.blamed(StoreError):
             self._source.wake()
 
     def close(self) -> None:
-        """Close it; see the port."""
+        """Close the plugin; see the port."""
         with self._found.blamed(StoreError):
             self._source.close()

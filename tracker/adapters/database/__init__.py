@@ -1,1 +1,1 @@
-"""The database: tables' versions, leadership, locks, codec."""
+"""The database: table versions, leadership, locks, codec."""

@@ -1,4 +1,4 @@
-"""What the tracker concludes <-> JSON, with a schema version. The only place that knows how it is written down."""
+"""The tracker's records <-> JSON, with a schema version. The only place that defines the stored format."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -47,15 +47,15 @@ def outline_to_json(report: Report) -> str:
 
 
 def outline_from_json(text: str, *, plan_id: str, created_at: datetime) -> Report:
-    """Read what `outline_to_json` wrote, without the checks that would take longer than all the rest.
+    """Read what `outline_to_json` wrote, without validation, which would take longer than everything else.
 
     Args:
         text: the document.
         plan_id: of the report.
-        created_at: as the report says.
+        created_at: of the report.
 
     Raises:
-        StoreError: the text is no outline of this schema version.
+        StoreError: the text is not an outline of this schema version.
     """
     return from_document(text, lambda d: _outline(d, plan_id, created_at), what="a stored outline")
 

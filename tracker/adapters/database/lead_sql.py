@@ -1,4 +1,4 @@
-"""The right to watch a run: a lock that ends with its holder, and a row that says who that is."""
+"""The right to watch a run: a lock that ends with its process, and a row that names the leader."""
 
 import os
 import socket
@@ -25,14 +25,14 @@ LEADERS = Table(
     Column("since", UtcText, nullable=False),
     Column("output_dir", Text, nullable=False),
 )
-"""Who led last. Whether it still does, only the lock knows."""
+"""The last leader of each run. Only the lock shows whether it still leads."""
 
 
 class SqlLead:
     """`tracker.ports.Lead` of one run in the database behind `engine`."""
 
     def __init__(self, engine: Engine, run: str, output_dir: str) -> None:
-        """Open the lead of `run`, whose trainer writes into `output_dir`.
+        """Open the lead of `run`, whose trainer writes to `output_dir`.
 
         Raises:
             StoreError: the database cannot be reached or written, or is newer than this program.
@@ -62,12 +62,12 @@ class SqlLead:
                 put = insert_into(connection, LEADERS).values(row)
                 connection.execute(put.on_conflict_do_update(index_elements=["run_id"], set_=row))
         except BaseException:
-            self._lock.release()  # a leader must be listed
+            self._lock.release()  # a leader must have a row
             raise
         return True
 
     def leader(self) -> Leader | None:
-        """Return who led last; see `ports.Lead`."""
+        """Return the last leader; see `ports.Lead`."""
         with transaction(self._engine) as connection:
             row = connection.execute(select(LEADERS).where(LEADERS.c.run_id == self._run)).one_or_none()
         if row is None:
@@ -75,13 +75,13 @@ class SqlLead:
         return Leader(host=row.host, pid=row.pid, since=row.since, output_dir=row.output_dir)
 
     def release(self) -> None:
-        """Let another process lead; see `ports.Lead`."""
+        """Release the lead; see `ports.Lead`."""
         self._lock.release()
 
     # --- private
 
     def _demand_own_name(self, connection: Connection) -> None:
-        """Refuse a run that looks like a sub-folder of another one: each would take the other's plans for its own."""
+        """Refuse a run whose name is a path prefix of another's, or vice versa: each would claim the other's plans."""
         others = sorted(set(connection.scalars(select(LEADERS.c.run_id))) - {self._run})
         other = next((name for name in others if is_of(name, self._run) or is_of(self._run, name)), None)
         if other is not None:

@@ -1,9 +1,9 @@
 """Locks that one process at a time holds, and that end with it, however it ends.
 
-    lock = named_lock(engine, "lead:run-a")
-    lock.take()     # True: it is ours until `release`, the end of this process, or the end of its session
+    lock = named_lock(engine, "lead run-a")
+    lock.take()     # True: held until `release`, the end of this process, or the end of its session
 
-Beside a SQLite file it is a lock of the kernel on a file, in PostgreSQL one of a session on a connection of its own.
+With SQLite it is a kernel lock on a file next to the database, in PostgreSQL a session lock on a separate connection.
 """
 
 import fcntl
@@ -19,7 +19,7 @@ from eval_jobs.host.storage import write_error
 from eval_jobs.queue.database_sql import mapped_database_errors
 
 _NOTICE_A_LOST_HOLDER = (
-    # The server gives a lock back when its session ends; of a machine that lost its power it hears nothing.
+    # The server releases a lock when its session ends; only keepalives detect a machine that lost power.
     text("SET tcp_keepalives_idle = 10"),
     text("SET tcp_keepalives_interval = 5"),
     text("SET tcp_keepalives_count = 2"),
@@ -27,28 +27,28 @@ _NOTICE_A_LOST_HOLDER = (
 
 
 class Lock(Protocol):
-    """One lock of one name."""
+    """A named lock."""
 
     def is_held(self) -> bool:
-        """Say whether this object holds the lock at this moment; one that was cut off holds it no more."""
+        """Return whether this object holds the lock now; a lost connection has released it."""
 
     def take(self) -> bool:
-        """Take the lock and return True; False at once when another one holds it.
+        """Take the lock and return True; return False immediately if another process holds it.
 
         Raises:
-            StoreError: it cannot be asked for.
+            StoreError: it cannot be requested.
         """
 
     def release(self) -> None:
-        """Give the lock back; nothing when it is not held."""
+        """Release the lock, if it is held."""
 
 
 def named_lock(engine: Engine, name: str) -> Lock:
-    """Return the lock called `name` among those who use this database."""
+    """Return the lock called `name`, shared by all users of this database."""
     if engine.dialect.name == "postgresql":
         return _SessionLock(engine, name)
     if engine.url.database in (None, "", ":memory:"):
-        return _OwnLock()  # nobody else can open it
+        return _OwnLock()  # no other process can open it
     return _FileLock(Path(f"{engine.url.database}.{_digest(name).hex()[:16]}.lock"))
 
 
@@ -139,7 +139,7 @@ class _SessionLock:
         if self._session is None:
             return
         try:
-            # Said, not only cut: the server may notice the end of a connection a moment later.
+            # Explicitly, not only by closing: the server may notice the end of a connection later.
             self._session.scalar(select(func.pg_advisory_unlock(self._key)))
         except DBAPIError:
             self._session.invalidate()

@@ -1,4 +1,4 @@
-"""Names the tracker's own tables, those of history and outbox, along their versions."""
+"""Versions of the tracker's own tables, those of history and outbox."""
 
 from pathlib import Path
 

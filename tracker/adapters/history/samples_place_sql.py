@@ -1,4 +1,4 @@
-"""Whether the answers that a database's history names lie where this process looks for them."""
+"""Checks that the answers of a database's history are in the folder that this process uses."""
 
 from pathlib import Path
 
@@ -12,10 +12,10 @@ from tracker.domain.records.display import count_text
 
 
 def demand_samples(engine: Engine, samples_dir: Path, run: str) -> None:
-    """Refuse a folder that holds nothing of what was scored of `run` and its sub-folders.
+    """Refuse a folder without any of the stored samples of `run` and its sub-folders.
 
     Raises:
-        ConfigError: another process keeps the run's files elsewhere; with these, nothing could ever be judged.
+        ConfigError: the files of the run are in another folder; with this one no verdict could be computed.
         StoreError: the database cannot be read.
     """
     has_files = and_(RECORDS.c.samples.is_not(None), RECORDS.c.samples != NO_SAMPLES)

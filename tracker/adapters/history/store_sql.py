@@ -1,7 +1,7 @@
-"""The history in a SQL database and Parquet files: everything that was measured and concluded of every run.
+"""The history in a SQL database and Parquet files: all measurements and verdicts of every run.
 
 append(record) -> samples to Parquet, the rest to one row of `history_records`, which names their version
-records(run), scores(run) -> what was read before is kept in memory, so one new record reads one record
+records(run), scores(run) -> earlier records are cached in memory, so only a new record is read
 outlines(run) -> short rows of `history_outlines`: a table of thousands of checkpoints needs no evidence
 """
 
@@ -46,7 +46,7 @@ class SqlHistory:
     """`tracker.ports.History` in the database behind `engine`, samples in Parquet files under `samples_dir`."""
 
     def __init__(self, engine: Engine, samples_dir: Path) -> None:
-        """Open the history; its tables are brought up to date.
+        """Open the history and migrate its tables.
 
         Raises:
             StoreError: the database cannot be reached or written, or is newer than this program.
@@ -54,9 +54,9 @@ class SqlHistory:
         self._engine = engine
         self._samples = SampleFiles(samples_dir)
         self._records: dict[str, StoredRecord] = {}
-        """By plan id."""
+        """Records in memory, by plan id."""
         self._scores: dict[tuple[str, tuple[Measure, ...]], KeptScores] = {}
-        """By run and measures."""
+        """Scores in memory, by run and measures."""
         bring_up_to_date(engine, TRACKER_TABLES)
 
     def append(self, record: EvalRecord) -> None:
@@ -72,7 +72,7 @@ class SqlHistory:
             "samples": packed.version,
         }
         with transaction(self._engine) as connection:
-            # From here on no other process writes this plan. The row is seen when its files are there.
+            # The row is locked against other writers of this plan. It becomes visible after its files are written.
             _put(connection, RECORDS, row)
             self._samples.write(packed)
         self._records.pop(plan.id, None)
@@ -106,7 +106,7 @@ class SqlHistory:
     def scores(
         self, run_id: str, measures: tuple[Measure, ...] = tuple(Measure), steps: Collection[int] | None = None
     ) -> RunScores:
-        """Return everything that was scored along the run; see `ports.History`."""
+        """Return all scores of the run; see `ports.History`."""
         kept = KeptScores(run_id, self._reader_of(measures), measures)
         if steps is None:
             kept = self._scores.setdefault((run_id, measures), kept)
@@ -121,7 +121,7 @@ class SqlHistory:
                 stored = newer  # replaced while its files were read
 
     def texts(self, run_id: str) -> Mapping[str, int]:
-        """Return the size of the answers of every plan; see `ports.History`."""
+        """Return the size of the answers of every plan, in bytes; see `ports.History`."""
         plans = (stored.record.plan.id for stored in self._stored(run_id))
         return {plan_id: size for plan_id in plans if (size := self._samples.answers_bytes(plan_id))}
 
@@ -177,7 +177,7 @@ class SqlHistory:
             "incident": to_json(e),
         }
         with transaction(self._engine) as connection:
-            # Changed, to what it is: whoever accepts it at this moment comes before or after.
+            # A no-op update locks the row: a concurrent acceptance comes before or after.
             held = update(INCIDENTS).where(INCIDENTS.c.key == row["key"]).values(run_id=e.run_id)
             known = connection.scalar(held.returning(INCIDENTS.c.incident))
             stays = known is not None and from_json(Incident, known).closed_by is Closing.ACCEPTED
@@ -187,7 +187,7 @@ class SqlHistory:
     def incidents(self, run_id: str) -> tuple[Incident, ...]:
         """Return the run's incidents; see `ports.History`."""
         texts = self._texts(select(INCIDENTS.c.incident).where(INCIDENTS.c.run_id == run_id))
-        # Sorted here: databases order names each in their own way.
+        # Sorted here: databases differ in how they order names.
         found = (from_json(Incident, text) for text in texts)
         return tuple(sorted(found, key=lambda e: (e.opened_step, e.benchmark, e.subset, e.suite, e.measure)))
 
@@ -227,7 +227,7 @@ class SqlHistory:
         """Store a gap that is new; see `ports.History`."""
         row = {"run_id": gap.run_id, "step": gap.step, "code": gap.code, "gap": to_json(gap)}
         with transaction(self._engine) as connection:
-            # The row that comes back is the proof; drivers do not count inserted rows alike.
+            # The returned row proves the insert; drivers count inserted rows differently.
             insert = insert_into(connection, GAPS).values(row).on_conflict_do_nothing().returning(GAPS.c.step)
             return connection.execute(insert).first() is not None
 
@@ -311,14 +311,14 @@ class SqlHistory:
         return replace(record, outcomes=outcomes)
 
     def _remove_replaced(self, plan_id: str) -> None:
-        """Delete the files that no row names: of a record that was replaced, or of a process that was killed."""
+        """Delete the files that no row refers to: of a record that was replaced, or of a process that was killed."""
         with transaction(self._engine) as connection:
             if (version := _hold(connection, plan_id)) is not None:
                 self._samples.remove_others(plan_id, version)
 
 
 def _hold(connection: Connection, plan_id: str) -> str | None:
-    """Change the row of a plan, to what it is: nobody else has its files until the transaction ends."""
+    """Lock the row of a plan, and so its files, until the transaction ends; return the version of its samples."""
     held = update(RECORDS).where(RECORDS.c.plan_id == plan_id).values(samples=RECORDS.c.samples)
     return connection.execute(held.returning(RECORDS.c.samples)).scalar()
 

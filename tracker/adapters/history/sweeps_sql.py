@@ -1,4 +1,4 @@
-"""The turns of sweeps and their results in the tracker's database."""
+"""Sweep runs and their results in the tracker's database."""
 
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
@@ -63,7 +63,7 @@ RESULTS = Table(
 )
 
 IDS_AT_ONCE = 500
-"""A statement of SQLite takes only so many values."""
+"""Plan ids in one statement; SQLite limits the number of values."""
 
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -72,7 +72,7 @@ class SqlSweeps:
     """`tracker.ports.Sweeps` of one run in the database behind `engine`."""
 
     def __init__(self, engine: Engine, run: str) -> None:
-        """Open the sweeps of `run`; their tables are brought up to date.
+        """Open the sweeps of `run` and migrate their tables.
 
         Raises:
             StoreError: the database cannot be reached or written, or is newer than this program.
@@ -80,11 +80,11 @@ class SqlSweeps:
         self._engine = engine
         self._run = run
         self._read: dict[tuple[str, datetime, str], Turn] = {}
-        """Open turns by sweep, time and state: a turn never changes but with its state."""
+        """Open sweep runs by sweep, due time and state: a sweep run changes only with its state."""
         bring_up_to_date(engine, TRACKER_TABLES)
 
     def take(self, holder: str, *, now: datetime, lease_until: datetime) -> bool:
-        """Take the right to begin turns; see `ports.Sweeps`."""
+        """Take or prolong the lease for starting sweep runs; see `ports.Sweeps`."""
         row = {"run_id": self._run, "holder": "", "lease_until": _LONG_AGO}
         free = or_(LEASES.c.holder == holder, LEASES.c.lease_until <= now, LEASES.c.lease_until > lease_until)
         taken = update(LEASES).where(LEASES.c.run_id == self._run, free)
@@ -93,13 +93,13 @@ class SqlSweeps:
             return connection.execute(taken.values(holder=holder, lease_until=lease_until)).rowcount == 1
 
     def release(self, holder: str) -> None:
-        """Give it up; see `ports.Sweeps`."""
+        """Release the lease; see `ports.Sweeps`."""
         own = update(LEASES).where(LEASES.c.run_id == self._run, LEASES.c.holder == holder)
         with transaction(self._engine) as connection:
             connection.execute(own.values(holder="", lease_until=_LONG_AGO))
 
     def look(self, sweep: str) -> TimetablePosition | None:
-        """Return until when a timetable was followed; see `ports.Sweeps`."""
+        """Return until when a timetable was processed; see `ports.Sweeps`."""
         query = select(LOOKS).where(LOOKS.c.run_id == self._run, LOOKS.c.sweep == sweep)
         with transaction(self._engine) as connection:
             row = connection.execute(query).one_or_none()
@@ -108,29 +108,29 @@ class SqlSweeps:
         return TimetablePosition(until=row.until, timetable=row.timetable)
 
     def remember(self, sweep: str, look: TimetablePosition) -> None:
-        """Store it; see `ports.Sweeps`."""
+        """Store until when a timetable was processed; see `ports.Sweeps`."""
         row = {"run_id": self._run, "sweep": sweep, "until": look.until, "timetable": look.timetable}
         with transaction(self._engine) as connection:
             put = insert_into(connection, LOOKS).values(row)
             connection.execute(put.on_conflict_do_update(index_elements=["run_id", "sweep"], set_=row))
 
     def add(self, turn: Turn) -> bool:
-        """Store a new turn; see `ports.Sweeps`."""
+        """Store a new sweep run; see `ports.Sweeps`."""
         row = {"run_id": self._run, "sweep": turn.sweep, "due_at": turn.due_at, **_state_of(turn)}
         with transaction(self._engine) as connection:
-            # The row that comes back is the proof; drivers do not count inserted rows alike.
+            # The returned row proves the insert; drivers count inserted rows differently.
             insert = insert_into(connection, TURNS).values(row).on_conflict_do_nothing().returning(TURNS.c.sweep)
             return connection.execute(insert).first() is not None
 
     def change(self, turn: Turn, *, was: TurnState) -> bool:
-        """Store what became of a turn; see `ports.Sweeps`."""
+        """Store the new state of a sweep run; see `ports.Sweeps`."""
         key = (TURNS.c.run_id == self._run, TURNS.c.sweep == turn.sweep, TURNS.c.due_at == turn.due_at)
         with transaction(self._engine) as connection:
             changed = update(TURNS).where(*key, TURNS.c.state == was).values(_state_of(turn))
             return connection.execute(changed).rowcount == 1
 
     def open_turns(self) -> tuple[Turn, ...]:
-        """Return what is due or running; see `ports.Sweeps`."""
+        """Return the due and running sweep runs; see `ports.Sweeps`."""
         key = (TURNS.c.sweep, TURNS.c.due_at, TURNS.c.state)
         query = select(*key).where(TURNS.c.run_id == self._run, TURNS.c.state.in_(OPEN))
         with transaction(self._engine) as connection:
@@ -143,7 +143,7 @@ class SqlSweeps:
         return tuple(sorted(self._read.values(), key=lambda t: (t.due_at, t.sweep)))
 
     def turns(self, sweep: str) -> tuple[Turn, ...]:
-        """Return all turns of a sweep; see `ports.Sweeps`."""
+        """Return all runs of a sweep; see `ports.Sweeps`."""
         query = select(TURNS.c.turn).where(TURNS.c.run_id == self._run, TURNS.c.sweep == sweep)
         with transaction(self._engine) as connection:
             texts = connection.scalars(query.order_by(TURNS.c.due_at.desc())).all()

@@ -1,4 +1,4 @@
-"""The tables of the history. A change of one is a new script in `versions`, too."""
+"""Tables of the history. A change also needs a new script in `versions`."""
 
 from sqlalchemy import BigInteger, Column, Index, LargeBinary, MetaData, String, Table, Text
 
@@ -13,7 +13,7 @@ RECORDS = Table(
     Column("step", BigInteger, nullable=False),
     Column("finished_at", UtcText, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    # Version of the files that hold its samples, empty where it has none.
+    # Version of the files with its samples; empty if it has none.
     Column("samples", String(64), nullable=False),
     Index("history_records_by_run", "run_id", "step"),
 )
@@ -30,7 +30,7 @@ REPORTS = Table(
 OUTLINES = Table(
     "history_outlines",
     METADATA,
-    # Beside the reports, which are thousands of characters long each: who reads only these need not pass over those.
+    # Separate from the reports, which are thousands of characters long: reading outlines must not scan them.
     Column("plan_id", String(64), primary_key=True),
     Column("outline", Text, nullable=False),
 )

@@ -1,7 +1,7 @@
-"""Moves the aliases of MLflow's model registry: `champion` and `best-<benchmark>` name checkpoints of a run.
+"""Moves the aliases of MLflow's model registry: `champion` and `best-<benchmark>` point to checkpoints of a run.
 
-A checkpoint that becomes a champion is registered once, as a version made from its LoggedModel; what is said of it are
-tags of the version. A registered model that somebody else made under that name is left alone.
+A checkpoint that becomes a champion is registered once, as a version made from its LoggedModel; the reasons are tags of
+the version. A registered model of that name that belongs to another owner is not changed.
 """
 
 import os
@@ -19,27 +19,27 @@ from tracker.adapters.mlflow.runs import KEY_TAG, TrackedRun
 from tracker.domain.records.tracking import Champion, ChampionBatch
 
 MODEL_TAG = "tracker.checkpoint_key"
-"""Of a LoggedModel and of a version: which checkpoint it is."""
+"""Tag of a LoggedModel and of a version that identifies the checkpoint."""
 REASON_TAG = "tracker.reason"
 
 DESCRIPTION = "Best checkpoints of a training run, selected by checkpoint-tracker."
 
-# MLflow refuses the first two; a quote ends the name where it searches for versions.
+# MLflow refuses the first two; a quote would end the name in a search for versions.
 _NOT_IN_NAMES = re.compile(r"[/:'\"]+")
 _TAKEN, _UNKNOWN = "RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST"
 
 
 def send_champions(client: MlflowClient, run: TrackedRun, batch: ChampionBatch, key: str) -> None:
-    """Register what is not registered yet, and let the aliases name it.
+    """Register champions that are not registered yet, and set their aliases.
 
     Args:
         client: of the store.
         run: the training run.
         batch: its champions.
-        key: the run's own key, `mlflow_runs.run_key`.
+        key: the run's own key, `runs.run_key`.
 
     Raises:
-        StoreError: a champion's LoggedModel is not there yet, or another one's registered model has the name.
+        StoreError: a champion's LoggedModel does not exist yet, or the registered model belongs to another owner.
     """
     model = _registered(client, batch.checkpoint.run_id, key)
     known = {v.tags.get(MODEL_TAG, ""): v for v in client.search_model_versions(f"name = '{model.name}'")}
@@ -57,7 +57,7 @@ def registered_name(run_id: str) -> str:
 
 
 def own_registered_name(client: MlflowClient, run_id: str, key: str) -> str:
-    """Return the name that the registered model of a run has or will have; empty where it is somebody else's model."""
+    """Return the name of a run's registered model, existing or not; empty if the name belongs to another owner."""
     name = registered_name(run_id)
     try:
         tags = client.get_registered_model(name).tags
@@ -106,13 +106,13 @@ def _version(client: MlflowClient, run: TrackedRun, name: str, checkpoint_key: s
             model_id=model_id,
             tags={MODEL_TAG: checkpoint_key},
             description=f"step {step}",
-            await_creation_for=0,  # it is there at once; waiting writes a line into the log
+            await_creation_for=0,  # it exists immediately; waiting writes a log line
         )
 
 
 @contextmanager
 def _as_default(uri: str) -> Iterator[None]:
-    """Make the store MLflow's default one: without a server, it looks `models:/` up there and not in the client's."""
+    """Make `uri` MLflow's default store: without a server, `models:/` is resolved there, not in the client's store."""
     variable = MLFLOW_TRACKING_URI.name
     before = os.environ.get(variable)
     os.environ[variable] = uri

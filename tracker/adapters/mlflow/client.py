@@ -1,9 +1,9 @@
 """Opens a connection to an MLflow store: a server by http(s), or a SQL database without a server.
 
-    with mapped_errors(uri):
+    with mapped_mlflow_errors(uri):
         client = connect("sqlite:////project/.tracker/mlflow.db")
 
-MLflow's own patience is minutes; here a store that does not answer is given up after seconds.
+MLflow's own timeouts are minutes; here a store that does not respond fails after seconds.
 """
 
 import fcntl
@@ -28,17 +28,17 @@ DEFAULT_PORTS = {"http": 80, "https": 443, "postgresql": 5432}
 
 
 def connect(uri: str) -> MlflowClient:
-    """Return a client whose store answered just now; a SQLite store is created where there is none.
+    """Return a client after checking that its store responds; a missing SQLite store is created.
 
     Raises:
-        TrackingUnreachable: nothing answers, or the folder cannot be created or written.
-        MlflowException, SQLAlchemyError: as the client; see `errors_sql.mapped_mlflow_errors`.
+        TrackingUnreachable: the store does not respond, or the folder cannot be created or written.
+        MlflowException, SQLAlchemyError: from the client; see `errors_sql.mapped_mlflow_errors`.
     """
-    # It logs the tracebacks of errors that it also raises, and every table that it creates.
+    # MLflow logs the tracebacks of errors that it also raises, and every table that it creates.
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # its models use a deprecated option of SQLAlchemy
+        warnings.simplefilter("ignore", DeprecationWarning)  # MLflow's models use a deprecated option of SQLAlchemy
         path = sqlite_path(uri)
         if path is not None and not path.exists():
             _create_sqlite(path)
@@ -47,11 +47,11 @@ def connect(uri: str) -> MlflowClient:
 
 
 def check_reachable(uri: str) -> None:
-    """Find out within seconds whether the store can be used.
+    """Check within seconds that the store can be used.
 
     Raises:
-        TrackingUnreachable: it cannot.
-        ConfigError: the address is none.
+        TrackingUnreachable: it cannot be used.
+        ConfigError: the address is invalid.
     """
     if uri.startswith(SQLITE_PREFIX):
         _check_sqlite(uri)
@@ -93,9 +93,9 @@ def _host_and_port(uri: str) -> tuple[str | None, int | None]:
 
 
 def _create_sqlite(path: Path) -> None:
-    """Give a SQLite store its tables under another name, then its own.
+    """Create a SQLite store with its tables under a temporary name, then rename it.
 
-    Creating them takes MLflow seconds, and a database in which it was killed half-way it refuses for ever.
+    Creating the tables takes MLflow seconds, and it never accepts a database whose creation was interrupted by a kill.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft, whole = path.with_name(f".{path.name}.draft"), path.with_name(f".{path.name}.whole")
@@ -103,7 +103,7 @@ def _create_sqlite(path: Path) -> None:
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)  # closing it, or a kill, releases the lock
         for name in (draft, draft.with_name(f"{draft.name}-journal"), whole):
-            name.unlink(missing_ok=True)  # of a process that was killed
+            name.unlink(missing_ok=True)  # left by a killed process
         if not path.exists():
             MlflowClient(tracking_uri=f"{SQLITE_PREFIX}{draft}")
             shutil.copyfile(draft, whole)  # MLflow keeps its connection to the draft
@@ -114,7 +114,7 @@ def _create_sqlite(path: Path) -> None:
 
 
 def _check_sqlite(uri: str) -> None:
-    """Open the file for writing: MLflow itself would try for two minutes."""
+    """Check that the file can be written: MLflow itself would retry for two minutes."""
     path = Path(uri.removeprefix(SQLITE_PREFIX))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

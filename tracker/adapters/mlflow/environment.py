@@ -1,27 +1,27 @@
-"""Settings that MLflow reads from the environment; the package sets them first. What the user has set stays.
+"""Settings that MLflow reads from the environment; the package sets them first. Values set by the user are kept.
 
 log_in("admin", password)      # before the first request of this process
 """
 
 import os
 
-# MLflow would tell its makers about every client and server that starts; it decides when it is imported.
+# MLflow would send telemetry about every client and server that starts; it reads this setting at import.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-# A server that hangs is given up soon, for the watcher waits meanwhile; trying again is the outbox's business.
-# MLflow's own patience is 120 s, seven times.
+# Requests to a hanging server must fail soon, because the watcher waits for them; the outbox retries.
+# MLflow's own defaults are 120 s and seven retries.
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-# A proxy may ask for minutes of patience; the outbox has its own.
+# A proxy may ask to wait for minutes; the outbox has its own backoff.
 os.environ.setdefault("MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER", "false")
-# It prints links to stdout, where a command's own output goes.
+# MLflow prints links to stdout, which is for a command's own output.
 os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
 
 
 def log_in(username: str, password: str) -> None:
-    """Have every request of this process to an MLflow server made as that user, whatever the environment named.
+    """Make all requests of this process to an MLflow server as that user, whatever the environment sets.
 
-    MLflow's client takes a user from its variables only. Processes that are started from here get none of them
-    (`eval_jobs.host.secrets.without_secrets`).
+    MLflow's client reads the user only from environment variables. Child processes other than an MLflow server do not
+    inherit the password (`eval_jobs.host.secrets.without_secrets`).
     """
     os.environ.pop("MLFLOW_TRACKING_TOKEN", None)
     os.environ["MLFLOW_TRACKING_USERNAME"] = username

@@ -1,4 +1,4 @@
-"""Errors of MLflow, of the database behind it and of the network -> ours. The only place that knows them."""
+"""Errors of MLflow, of its database and of the network -> ours. The only place that maps them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,18 +20,18 @@ REFUSALS = frozenset(
         "RESOURCE_DOES_NOT_EXIST",
     }
 )
-"""Codes of an answer about this one request; the next item may pass."""
+"""Error codes that concern only this request; the next item may succeed."""
 
 NO_ACCESS = frozenset({"CUSTOMER_UNAUTHORIZED", "PERMISSION_DENIED", "UNAUTHENTICATED"})
 
 
 @contextmanager
 def mapped_mlflow_errors(uri: str) -> Iterator[None]:
-    """Map everything that a call of the client can raise.
+    """Map all errors that a call of the client can raise.
 
     Raises:
-        TrackingUnreachable: the store does not answer, is locked, cannot be written or wants other credentials.
-        StoreError: the store answered and refuses.
+        TrackingUnreachable: the store does not respond, is locked, cannot be written or refuses the credentials.
+        StoreError: the store rejected the request.
         ConfigError: the address needs a driver that is not installed.
     """
     try:
@@ -69,7 +69,7 @@ def _of_mlflow(error: MlflowException, uri: str) -> StoreError:
             hint="check tracking.username and tracking.password_file, or set MLFLOW_TRACKING_USERNAME and "
             "MLFLOW_TRACKING_PASSWORD (or MLFLOW_TRACKING_TOKEN), and restart; pending results are kept",
         )
-    # Without an answer there is no RestException, and the client calls that an internal error too.
+    # Without a response there is no RestException, but the client reports an internal error for that, too.
     answered = isinstance(error, RestException) or not uri.startswith("http")
     if code in REFUSALS or (code == "INTERNAL_ERROR" and answered):
         return StoreError(

@@ -1,9 +1,9 @@
-"""Which checkpoint a version in MLflow's model registry was made from.
+"""Finds the checkpoint that a version in MLflow's model registry was made from.
 
     found = registered_checkpoint(settings, "models:/sft@champion", runs)      # or "models:/sft/3"
     found.run_id, found.step, found.digest
 
-A version leads to its LoggedModel, and that one's tag, which `store` wrote, to the checkpoint.
+A version refers to its LoggedModel, whose tag, written by `store`, identifies the checkpoint.
 """
 
 import re
@@ -28,25 +28,25 @@ _UNKNOWN = frozenset({"RESOURCE_DOES_NOT_EXIST", "NOT_FOUND", "INVALID_PARAMETER
 
 @dataclass(frozen=True, kw_only=True)
 class RegisteredCheckpoint:
-    """What is known in the registry of the checkpoint behind a version."""
+    """The checkpoint behind a version, as far as the registry identifies it."""
 
     run_id: str | None
-    """Its run; None: none of those that were named."""
+    """Its run; None: none of the given runs."""
     step: int
     digest: str
 
 
 def registered_checkpoint(settings: TrackingSettings, reference: str, runs: Collection[str]) -> RegisteredCheckpoint:
-    """Return the checkpoint that `reference` leads to.
+    """Return the checkpoint that `reference` refers to.
 
     Args:
         settings: of the project.
-        reference: as above.
-        runs: those that it may be of.
+        reference: `models:/NAME@ALIAS` or `models:/NAME/VERSION`.
+        runs: candidates for its run.
 
     Raises:
-        ConfigError: it cannot be read, there is no such version, or it was made from no checkpoint of a tracker.
-        TrackingUnreachable: the registry does not answer.
+        ConfigError: the reference is invalid, there is no such version, or it was not made from a tracked checkpoint.
+        TrackingUnreachable: the registry does not respond.
     """
     match = _NAME.fullmatch(reference)
     if match is None:
@@ -79,7 +79,7 @@ def _version(client: MlflowClient, reference: str, match: re.Match[str]) -> Mode
 
 
 def _checkpoint_key(client: MlflowClient, version: ModelVersion) -> str:
-    """Return the tag of the model that a version was made from; empty: there is none, or it has none."""
+    """Return the tag of the model that a version was made from; empty: there is no model, or it has no tag."""
     model_id = version.model_id or _id_in(version.source)
     if not model_id:
         return ""

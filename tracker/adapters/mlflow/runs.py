@@ -1,8 +1,8 @@
-"""Finds the MLflow run that a training run's results go into, and creates one only when there is none.
+"""Finds the MLflow run for the results of a training run, and creates one only if there is none.
 
-In this order: the run that was named; the run found earlier (by its tag); the trainer's own run (by its output folder,
-verified by its losses); a new run. MLflow chooses run ids, so a tag is what makes finding it again possible. It is
-searched for anew for every item: a run may have been deleted meanwhile, or made twice by a server that answers late.
+In this order: the run in the settings; the run found earlier (by its tag); the trainer's own run (by its output folder,
+verified by its losses); a new run. MLflow chooses run ids, so only a tag makes a run findable. The search is repeated
+for every item: a run may have been deleted meanwhile, or created twice by a slow server.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ KIND_TAG = "mlflow.experimentKind"
 OUR_SOURCE = "checkpoint-tracker"
 
 TRAINER_LOSS_KEYS = ("loss", "train_loss", LOSS_KEY)
-"""Names under which trainers log their loss; the first that a run has counts."""
+"""Names under which trainers log their loss; the first one that a run has is used."""
 
 MAX_CANDIDATES = 20
 
@@ -40,16 +40,16 @@ class TrackingSettings:
     uri: str
     """`http://host:port`, or `sqlite:////absolute/path.db` for a store without a server."""
     experiment: str
-    """Experiment of a run that we create."""
+    """Experiment for runs that the tracker creates."""
     run_name: str
     run_id: str = ""
-    """MLflow id of the trainer's own run, when it is known; empty: it is searched for."""
+    """MLflow id of the trainer's own run, if it is known; empty: it is searched for."""
     output_dir: str = ""
-    """Absolute path of the folder that the trainer writes into."""
+    """Absolute path of the folder that the trainer writes to."""
     artifacts_dir: str = ""
-    """For a store without a server: folder of its files; empty: `mlartifacts` beside a SQLite file."""
+    """Folder for the files of a store without a server; empty: `mlartifacts` next to a SQLite file."""
     has_aliases: bool = True
-    """Whether the best checkpoints are named in the model registry."""
+    """Whether the best checkpoints get aliases in the model registry."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class TrackedRun:
     run_id: str
     experiment_id: str
     joined: bool
-    """It is the trainer's own: its curves, status and times are left alone."""
+    """Whether it is the trainer's own run, whose curves, status and times are not changed."""
 
 
 def find_or_create_run(client: MlflowClient, settings: TrackingSettings, item: TrackingItem) -> TrackedRun:
@@ -75,14 +75,14 @@ def find_or_create_run(client: MlflowClient, settings: TrackingSettings, item: T
     key = run_key(settings, item.checkpoint.run_id)
     trainers = next(_trainers_runs(client, settings, item), None)
     if trainers is not None:
-        # From now on it is found by its tag, also when the trainer starts another run into the same folder.
+        # The tag identifies it from now on, even if the trainer starts another run in the same folder.
         client.set_tag(trainers.info.run_id, KEY_TAG, key)
         return _tracked(trainers)
     return _tracked(_create_run(client, settings, item.checkpoint, key))
 
 
 def existing_run(client: MlflowClient, settings: TrackingSettings, run_id: str) -> Run | None:
-    """Return the run that a training run's results go into; None: nothing of it was written yet.
+    """Return the MLflow run with the results of a training run; None: nothing was written yet.
 
     Raises:
         ConfigError, MlflowException: as `find_or_create_run`.
@@ -93,14 +93,14 @@ def existing_run(client: MlflowClient, settings: TrackingSettings, run_id: str) 
 
 
 def run_key(settings: TrackingSettings, run_id: str) -> str:
-    """Return what identifies a training run in a store that many people share: its name and its folder."""
+    """Return the key of a training run in a store that many users share: a hash of its name and its folder."""
     return content_hash([run_id, settings.output_dir])
 
 
 def the_one(client: MlflowClient, found: list[Run]) -> Run | None:
-    """Return the run that has results, of several with our tag, and delete those that are ours and empty.
+    """Return the run with results among those with our tag, and delete our own empty ones.
 
-    A server that is slow creates a run after its request was given up and another one was created.
+    A slow server may create a run after its request timed out and another run was created.
     """
     first, *others = sorted(found, key=lambda run: (not run.data.metrics, run.info.run_id)) or [None]
     for run in others:
@@ -110,7 +110,7 @@ def the_one(client: MlflowClient, found: list[Run]) -> Run | None:
 
 
 def samples_experiment(settings: TrackingSettings) -> str:
-    """Return the name of the experiment that holds samples to be looked at side by side."""
+    """Return the name of the experiment for the side-by-side comparison of samples."""
     return f"{settings.experiment}/samples"
 
 
@@ -170,12 +170,12 @@ def _losses(item: TrackingItem) -> dict[int, float]:
 
 
 def _trainers_runs(client: MlflowClient, settings: TrackingSettings, item: TrackingItem) -> Iterator[Run]:
-    """Yield runs that wrote the checkpoint, newest first: a resumed training may have made several."""
+    """Yield runs that wrote the checkpoint, newest first: a resumed training may have several."""
     folders = {str(Path(item.checkpoint.source_uri).parent), settings.output_dir} - {""}
     losses = _losses(item)
     for name in {PurePosixPath(folder).name for folder in folders}:
         if "'" in name or '"' in name:
-            continue  # MLflow's filters have no way to quote it
+            continue  # MLflow's filters cannot quote it
         for run in _search(client, f"params.output_dir LIKE '%{name}%'"):
             if run.data.tags.get(SOURCE_TAG) != OUR_SOURCE and is_trainers_run(
                 _candidate(client, run), sorted(folders), item.checkpoint, losses
@@ -213,7 +213,7 @@ def _create_run(client: MlflowClient, settings: TrackingSettings, checkpoint: Ch
 
 
 def _artifact_location(settings: TrackingSettings) -> str | None:
-    """Return where files go without a server; MLflow's own choice is the current folder of whoever comes first."""
+    """Return the folder for files without a server; MLflow's default is the current folder of the first process."""
     file = sqlite_path(settings.uri)
     folder = settings.artifacts_dir or (file.parent / "mlartifacts" if file else "")
     if folder and not settings.uri.startswith("http"):

@@ -1,12 +1,12 @@
-"""Writes samples of two checkpoints to MLflow, as evaluation runs that its page of comparisons shows side by side.
+"""Writes samples of two checkpoints to MLflow, as evaluation runs that its comparison page shows side by side.
 
     for written in write_pages(settings, chosen.pages):
         print(f"{server}/{written.link}")
 
-One sheet (one benchmark at one checkpoint) is one evaluation run of the experiment `NAME/samples`, beside the one of
-the training runs; one sample is one trace with its score as an assessment. `mlflow.genai.evaluate` would write the same
-rows; it chooses their ids by chance and takes seconds to import. Here ids follow from the run's and the sample's, so
-writing a sheet again after a kill leaves it once.
+One sheet (one benchmark at one checkpoint) is one evaluation run of the experiment `NAME/samples`, separate from that
+of the training runs. One sample is one trace with its score as an assessment. `mlflow.genai.evaluate` would write the
+same rows, but with random ids, and it takes seconds to import. Here ids are derived from those of the run and the
+sample, so writing a sheet again after a kill creates no duplicate.
 """
 
 import base64
@@ -51,24 +51,24 @@ from tracker.domain.tracking.batch import timestamp_ms
 
 SAMPLES_KEY_TAG = "tracker.samples_key"
 KIND = "genai_development"
-"""Else MLflow hides the page of evaluation runs from who uses its "Model training" mode."""
+"""Without it MLflow hides the page of evaluation runs in its "Model training" mode."""
 NOT_KEPT = "(deleted)"
 MAX_SPANS = 25
-"""In one request: some hundred kilobytes, where texts are long."""
+"""Spans in one request: some hundred kilobytes if texts are long."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WrittenPage:
-    """Where a page is."""
+    """A page in MLflow."""
 
     link: str
     """Relative to the server's address."""
     new: int
-    """Sheets of it that were not there before."""
+    """Number of its sheets that did not exist before."""
 
 
 def write_pages(settings: TrackingSettings, pages: Sequence[SamplePage]) -> Iterator[WrittenPage]:
-    """Write what is not there yet, and yield each page as soon as it can be opened.
+    """Write the sheets that do not exist yet, and yield each page as soon as it can be opened.
 
     Raises:
         TrackingUnreachable, StoreError: as `mapped_mlflow_errors`.
@@ -78,7 +78,7 @@ def write_pages(settings: TrackingSettings, pages: Sequence[SamplePage]) -> Iter
         client, traces = connect(settings.uri), TracingClient(settings.uri)
         experiment = _experiment(client, settings)
         for run_id in dict.fromkeys(sheet.checkpoint.run_id for page in pages for sheet in (page.before, page.after)):
-            refresh_note(client, settings, run_id)  # it leads to the samples from now on
+            refresh_note(client, settings, run_id)  # it links to the samples from now on
         for page in pages:
             runs, new = [], 0
             for sheet in (page.before, page.after):
@@ -124,14 +124,14 @@ def _find_or_create(client: MlflowClient, experiment_id: str, sheet: SampleSheet
 
 
 def _fill(client: MlflowClient, traces: TracingClient, run: Run, sheet: SampleSheet) -> None:
-    """Write all samples of a sheet; what is there already becomes the same again."""
+    """Write all samples of a sheet; existing ones are overwritten with the same content."""
     run_id, experiment_id = run.info.run_id, run.info.experiment_id
     dataset = TrackedDataset(name=sheet.benchmark, digest=sheet.fingerprint, source=sheet.benchmark)
     client.log_inputs(run_id, datasets=[dataset_input(dataset)])
     # MLflow lists the latest first.
     times = range(timestamp_ms(sheet.checkpoint), 0, -1)
     rows = [(row, content_hash([run_id, row.sample_id]), ms) for row, ms in zip(sheet.rows, times, strict=False)]
-    for row, key, ms in rows:  # before their spans: the other way round takes MLflow more than half as long again
+    for row, key, ms in rows:  # before their spans: the reverse order takes MLflow over 50% longer
         traces.start_trace(_trace(row, sheet, run, key, ms))
     spans = [_span(row, sheet, key, ms) for row, key, ms in rows]
     for start in range(0, len(spans), MAX_SPANS):
@@ -200,7 +200,7 @@ def _reason(row: SampleRow) -> str:
 
 
 def _score(row: SampleRow, sheet: SampleSheet, time_ms: int) -> Assessment:
-    """Return the score under the benchmark's name; what has none is an error on the page, and counts as no answer."""
+    """Return the score under the benchmark's name; without a score, the page shows an error and counts no answer."""
     value: str | float | None = row.score
     if sheet.is_right_or_wrong and row.score is not None:
         value = "yes" if row.score == 1 else "no"  # the two values that MLflow shows as Pass and Fail

@@ -1,9 +1,9 @@
-"""Runs MLflow's own server on the project's store, for people who want to look at it.
+"""Runs MLflow's own server on the project's store, to browse it.
 
     with running_server("sqlite:////project/.tracker/mlflow.db", Path("/project/.tracker/mlartifacts")) as server:
         print(server.url)
 
-The server is a process group of its own; it listens on 127.0.0.1 only and ends with the context.
+The server has its own process group; it listens on 127.0.0.1 only and ends with the context.
 """
 
 import os
@@ -33,7 +33,7 @@ LOG_NAME = "mlflow-server.log"
 
 @dataclass(frozen=True, kw_only=True)
 class RunningServer:
-    """A server that answers."""
+    """A server that responds."""
 
     url: str
     process: subprocess.Popen[bytes]
@@ -44,14 +44,14 @@ def serve_ui(store_uri: str, artifacts_dir: Path, port: int, on_ready: Callable[
     """Serve the pages of `store_uri` until Ctrl-C; return the exit code 0.
 
     Args:
-        store_uri: MLflow tracking URI. For a server that runs already, only its links are given.
-        artifacts_dir: folder of the store's files; the server's log is written beside it.
+        store_uri: MLflow tracking URI. For a server that is already running, only its links are passed to `on_ready`.
+        artifacts_dir: folder of the store's files; the server's log is written next to it.
         port: 0 picks a free one.
         on_ready: called with the link of each experiment's ready-made page, newest first, once they can be opened.
 
     Raises:
         PortTaken: another process listens on `port`.
-        TrackingUnreachable: the store cannot be opened, or the server did not start or ended; its log is named.
+        TrackingUnreachable: the store cannot be opened, or the server did not start or ended; the hint names its log.
     """
     if store_uri.startswith("http"):
         _announce(store_uri, store_uri, on_ready)
@@ -87,7 +87,7 @@ def running_server(store_uri: str, artifacts_dir: Path, port: int = 0) -> Iterat
 
 
 def page_links(store_uri: str, base_url: str) -> tuple[str, ...]:
-    """Return the link of every experiment that the tracker writes to, the last changed first.
+    """Return the link of every experiment that the tracker writes to, last changed first.
 
     Raises:
         TrackingUnreachable, StoreError: the store cannot be read.
@@ -107,7 +107,7 @@ def _announce(store_uri: str, base_url: str, on_ready: Callable[[str], None]) ->
 
 def _free_port(port: int) -> int:
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port that was just left is free
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port that was just released is free
         try:
             probe.bind((HOST, port))
         except OSError as error:
@@ -124,7 +124,7 @@ def _start(store_uri: str, artifacts_dir: Path, port: int, output: int) -> subpr
     environment = without_secrets(os.environ, keep=needed) | {
         "MLFLOW_BACKEND_STORE_URI": store_uri,  # not an argument: it may hold a password, and `ps` shows arguments
         "MLFLOW_ARTIFACTS_DESTINATION": artifacts_dir.absolute().as_uri(),
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # 230 MB for jobs that nobody gives it
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # saves 230 MB for jobs that are never submitted
     }
     return subprocess.Popen(
         command,
@@ -159,5 +159,5 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     with suppress(subprocess.TimeoutExpired):
         process.wait(STOP_TIMEOUT_S)
     with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)  # its workers, should they have outlived it
+        os.killpg(process.pid, signal.SIGKILL)  # its workers, if they have outlived it
     process.wait()

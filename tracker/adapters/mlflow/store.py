@@ -1,11 +1,11 @@
-"""Writes batches to MLflow, each of them as often as it takes.
+"""Writes batches to MLflow; a repeated write duplicates nothing.
 
     store = MlflowStore(TrackingSettings(uri=..., experiment="sft", run_name="sft", output_dir="/runs/sft"))
     store.send(batch)
 
 One MLflow run is one training run. A checkpoint is a LoggedModel, and its metrics are points of the run at its step:
-the same rows, written once, are the run's curves and the model's row in the Models tab. What MLflow would create twice
-is searched for by a tag first; metrics are the same rows when they are written again, because their times are.
+the same rows, written once, are the run's curves and the model's row in the Models tab. Objects that MLflow would
+create twice are first searched for by a tag; repeated metrics are the same rows, because their times are the same.
 """
 
 import re
@@ -55,7 +55,7 @@ from tracker.domain.tracking.verdict_note import merge, read_newest, render, wit
 NEWEST_TAG = "tracker.verdicts"
 NOTE_TAG = "mlflow.note.content"
 KIND = "custom_model_development"
-"""Without it MLflow's pages take the experiment for one about agents, and call checkpoints "agent versions"."""
+"""Without it MLflow's pages show the experiment as one about agents, and call checkpoints "agent versions"."""
 
 _NOT_IN_MODEL_NAMES = re.compile(r"[/:.%\"']+")
 
@@ -72,7 +72,7 @@ class MlflowStore:
         """Write all of `item`; see `ports.TrackingSink`.
 
         Raises:
-            TrackingUnreachable, StoreError: as the port says.
+            TrackingUnreachable, StoreError: as in the port.
             ConfigError: the settings name a run or an experiment that cannot be used.
         """
         try:
@@ -91,11 +91,11 @@ class MlflowStore:
                 elif not run.joined:
                     _send_curves(client, run, item)
         except TrackerError:
-            self.close()  # the store may come back as another one
+            self.close()  # the store may be another one when it is reachable again
             raise
 
     def close(self) -> None:
-        """Forget the connection; the next item opens another."""
+        """Drop the connection; the next item opens another."""
         self._client = None
 
     # --- private
@@ -104,12 +104,12 @@ class MlflowStore:
         if self._client is None:
             self._client = self._open_client(self._settings.uri)
         else:
-            check_reachable(self._settings.uri)  # seconds, where the client itself would try for longer
+            check_reachable(self._settings.uri)  # fails within seconds; the client itself would retry for longer
         return self._client
 
 
 def refresh_note(client: MlflowClient, settings: TrackingSettings, run_id: str) -> None:
-    """Bring the links in the description of a training run up to date, where it has one already.
+    """Update the links in the description of a training run, if it has one.
 
     Raises:
         ConfigError, MlflowException: as `runs.existing_run`.
@@ -174,7 +174,7 @@ def _get_or_create_model(client: MlflowClient, run: TrackedRun, batch: TrackingB
 
 
 def _delete_unfinished(client: MlflowClient, run: TrackedRun, model: LoggedModel) -> None:
-    """Delete models of ours, other than `model`, that a slow server made after their requests were given up."""
+    """Delete our models, other than `model`, that a slow server created after their requests timed out."""
     pending = f"source_run_id = '{run.run_id}' AND status = {LoggedModelStatus.PENDING.to_int()}"
     for other in client.search_logged_models([run.experiment_id], filter_string=pending):
         if MODEL_TAG in other.tags and other.model_id != model.model_id:
@@ -182,9 +182,9 @@ def _delete_unfinished(client: MlflowClient, run: TrackedRun, model: LoggedModel
 
 
 def _repaired(model: LoggedModel, batch: TrackingBatch) -> tuple[str, ...]:
-    """Return the model's tags about failures that an earlier record of the plan had and this one has not.
+    """Return the model's tags of failures that an earlier record of the plan had and this one does not have.
 
-    A model also holds what other suites of the checkpoint say: only what is measured here is no longer failed.
+    A model also holds the tags of other suites of the checkpoint: only failures of what was measured here are repaired.
     """
     measured = [m.key for m in batch.metrics]
     scored = {f"failed/{key.partition('/')[2]}" for key in measured if key.startswith(("bench/", "screen/"))}
@@ -210,7 +210,7 @@ def _metric(metric: TrackedMetric, model: LoggedModel, run: TrackedRun, digests:
 
 
 def _upload(client: MlflowClient, run: TrackedRun, batch: TrackingBatch) -> None:
-    """Write one file a benchmark and the report; a file that is there already is replaced by its equal."""
+    """Write one file per benchmark and the report; an existing file is replaced with an equal one."""
     with tempfile.TemporaryDirectory(prefix="tracker-mlflow-") as name:
         folder = Path(name)
         for table in batch.samples:
@@ -223,13 +223,13 @@ def _upload(client: MlflowClient, run: TrackedRun, batch: TrackingBatch) -> None
 
 
 def _link_model(client: MlflowClient, run: TrackedRun, known: Run, model: LoggedModel, step: int) -> None:
-    """List the model among the run's outputs; MLflow refuses to be told twice."""
+    """List the model among the run's outputs, unless it is listed: MLflow refuses duplicates."""
     if model.model_id not in {output.model_id for output in known.outputs.model_outputs}:
         client.log_outputs(run.run_id, [LoggedModelOutput(model.model_id, step)])
 
 
 def _refresh_run(client: MlflowClient, run: TrackedRun, known: Run, batch: TrackingBatch, links: str) -> None:
-    """Bring the run's tags and note to the newest verdicts, whatever the order in which checkpoints arrive."""
+    """Update the run's tags and note to the newest verdicts, in whatever order checkpoints arrive."""
     tags = known.data.tags
     newest = merge(read_newest(tags.get(NEWEST_TAG, "")), batch.verdicts, batch.left)
     if newest:
@@ -237,7 +237,7 @@ def _refresh_run(client: MlflowClient, run: TrackedRun, known: Run, batch: Track
         values = verdict_tags(newest) | {NEWEST_TAG: write_newest(newest), NOTE_TAG: note}
         client.log_batch(run.run_id, tags=[RunTag(k, v) for k, v in values.items() if tags.get(k) != v])
     if not run.joined:
-        # Nobody knows when the training ends, and a run that is "running" for ever is worse than one that has ended.
+        # The end of the training is unknown, and a run that stays "running" is worse than one that has ended.
         ended_ms = max(timestamp_ms(batch.checkpoint), known.info.end_time or 0)
         client.set_terminated(run.run_id, "FINISHED", ended_ms)
 

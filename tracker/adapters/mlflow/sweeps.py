@@ -1,7 +1,7 @@
-"""Writes what a sweep measured to MLflow: one run for each target and variant, below the run of the training.
+"""Writes the results of a sweep to MLflow: one child run of the training run for each target and variant.
 
-MLflow compares runs by parameters and metrics: a variant is a run whose parameters are its settings. It is found again
-by a tag, so writing it twice leaves one.
+MLflow compares runs by parameters and metrics: a variant is a run whose parameters are its settings. A tag identifies
+it, so writing it twice creates one run.
 """
 
 import tempfile
@@ -19,7 +19,7 @@ PARENT_TAG = "mlflow.parentRunId"
 
 
 def send_sweep(client: MlflowClient, parent: TrackedRun, batch: SweepBatch, key: str) -> None:
-    """Write `batch` as a run below `parent`; `key` is that of the training run."""
+    """Write `batch` as a child run of `parent`; `key` is that of the training run."""
     run = _get_or_create(client, parent, batch, f"{key}-{batch.plan_id}")
     client.log_inputs(run.info.run_id, datasets=[dataset_input(d) for d in batch.datasets])
     client.log_batch(
@@ -29,7 +29,7 @@ def send_sweep(client: MlflowClient, parent: TrackedRun, batch: SweepBatch, key:
         tags=[RunTag(name, value) for name, value in batch.tags.items()],
     )
     for tag in run.data.tags:
-        if tag.startswith("failed/") and tag not in batch.tags:  # asked again since, and answered
+        if tag.startswith("failed/") and tag not in batch.tags:  # measured successfully since then
             client.delete_tag(run.info.run_id, tag)
     _upload(client, run.info.run_id, batch)
     client.set_terminated(run.info.run_id, "FINISHED", batch.ended_ms)
@@ -52,7 +52,7 @@ def _metrics(batch: SweepBatch, run_id: str) -> list[Metric]:
 
 
 def dataset_input(dataset: TrackedDataset) -> DatasetInput:
-    """Return what a score was measured on, as MLflow lists it with a run."""
+    """Return the dataset of a score as an input of an MLflow run."""
     entity = Dataset(name=dataset.name, digest=dataset.digest, source_type="benchmark", source=dataset.source)
     return DatasetInput(entity, [InputTag("mlflow.data.context", "eval")])
 

@@ -1,7 +1,7 @@
 """A ready-made page of charts in MLflow, kept in a tag of the experiment. Pure.
 
-MLflow's "Share" button stores the state of the page in such a tag; so can we. The format is MLflow's own and not
-documented (it is that of MLflow 3.17): where another version does not know it, the link still opens the runs page.
+MLflow's "Share" button stores the state of the page in such a tag; the tracker writes the same tag. The format is
+undocumented (it is that of MLflow 3.17): if another version does not support it, the link still opens the runs page.
 """
 
 import base64
@@ -21,18 +21,18 @@ VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
 _PREFIX = "deflate;"
 
 SCORES, EACH, LATENCY, COVERAGE = "Training loss and benchmarks", "bench", "Latency", "Coverage"
-"""Sections of the page. `bench` is also the one into which MLflow itself puts a new metric of that name."""
+"""Sections of the page. MLflow itself also puts new metrics named `bench/...` into `bench`."""
 
 LATENCY_KEYS = ("ttft_ms_p50", "tpot_ms_p50", "output_tokens_per_s")
 
 MAX_LINES = 8
-"""MLflow draws the lines of one run in one colour; with more of them in one chart nobody finds his own."""
+"""MLflow draws the lines of one run in one colour; with more lines a chart is unreadable."""
 
 MAX_CHARTS = 50
-"""Keeps the tag far below what MLflow stores; it adds charts for other metrics by itself."""
+"""Keeps the tag far below MLflow's size limit; MLflow adds charts for other metrics automatically."""
 
 GENERATED = ("coverage", "perf", "train", "truncated")
-"""Sections that MLflow makes by itself, one chart a metric, below ours; they start closed."""
+"""Sections that MLflow generates below ours, with one chart per metric; they start closed."""
 
 
 def view_link(base_url: str, experiment_id: str) -> str:
@@ -41,12 +41,12 @@ def view_link(base_url: str, experiment_id: str) -> str:
 
 
 def note_links(experiment_id: str, registered_model: str, samples_experiment_id: str = "") -> str:
-    """Return a line of Markdown for a run's description: its curves, its checkpoints, the best of them, and samples.
+    """Return the Markdown links for a run's description: curves, checkpoints, best checkpoints, samples.
 
     Args:
         experiment_id: of the run.
-        registered_model: whose aliases name the best checkpoints; empty: there is none.
-        samples_experiment_id: that holds samples to be looked at side by side; empty: there is none.
+        registered_model: model whose aliases point to the best checkpoints; empty: none.
+        samples_experiment_id: experiment with samples for side-by-side comparison; empty: none.
     """
     pages = {
         "Curves": _view_path(experiment_id),
@@ -66,7 +66,7 @@ def samples_link(experiment_id: str, *, before: str, after: str) -> str:
 
 
 def view_state(metric_keys: Iterable[str], previous: str | None) -> str:
-    """Return the tag's value for a page that shows `metric_keys` and those that `previous`, its last value, shows."""
+    """Return the tag's value for a page with `metric_keys` and the keys of `previous`, the tag's last value."""
     keys = set(metric_keys) | (_keys_of(previous) if previous else set())
     charts = [
         _line_chart(section, selected) for section, groups in _charts(keys).items() for selected in groups if selected
@@ -111,7 +111,7 @@ def view_state(metric_keys: Iterable[str], previous: str | None) -> str:
 
 
 def _view_path(experiment_id: str) -> str:
-    # Without the last part MLflow takes every experiment for one about agents, and hides the models.
+    # Without `workflowType` MLflow treats every experiment as one about agents, and hides the models.
     query = f"viewStateShareKey={VIEW_KEY}&compareRunsMode=CHART&workflowType=machine_learning"
     return f"#/experiments/{experiment_id}/runs?{query}"
 
@@ -119,7 +119,7 @@ def _view_path(experiment_id: str) -> str:
 def _charts(keys: set[str]) -> dict[str, list[list[str]]]:
     """Return for each section the metric keys of each chart."""
     scores = _starting("bench/", keys)
-    # A trainer that logs `loss` means its average over the run by `train_loss`.
+    # If a trainer logs `loss`, then `train_loss` is its average over the run.
     loss = [next((key for key in ("loss", "train_loss") if key in keys), ""), LOSS_KEY]
     return {
         SCORES: [scores[:MAX_LINES] + [key for key in loss if key in keys]],
@@ -172,7 +172,7 @@ def _line_chart(section: str, keys: list[str]) -> dict[str, object]:
 
 
 def _keys_of(value: str) -> set[str]:
-    """Return the metric keys on the page; none when somebody else wrote the tag."""
+    """Return the metric keys on the page; none if the tag has another format."""
     try:
         state = json.loads(zlib.decompress(base64.b64decode(value.removeprefix(_PREFIX))))
         return {str(key) for chart in state["compareRunCharts"] for key in chart["selectedMetricKeys"]}

@@ -1,6 +1,6 @@
-"""Parquet files that are whole or not there, and columns between Python, Arrow and numpy.
+"""Atomic writing of Parquet files, and columns between Python, Arrow and numpy.
 
-with reading(path), pq.ParquetFile(path) as file: ...      # errors are ours
+with reading(path), pq.ParquetFile(path) as file: ...      # errors become StoreError
 write_whole(folder, {name: parquet_bytes(table, ...)})           # a crash leaves the old file or the new one
 """
 
@@ -29,7 +29,7 @@ _RESTORE = "restore the file from a backup, or evaluate the checkpoint again: tr
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn errors of reading a file of samples into ours.
+    """Map errors of reading a file of samples to StoreError.
 
     Raises:
         StoreError: the file is missing or damaged.
@@ -48,11 +48,11 @@ def parquet_bytes(
     encodings: dict[str, str] | None = None,
     metadata: dict[bytes, str] | None = None,
 ) -> bytes:
-    """Return a table as the bytes of a Parquet file, without what only pyarrow and query planners would use.
+    """Return a table as the bytes of a Parquet file, without the parts that only pyarrow and query planners use.
 
     Args:
         table: a pyarrow table.
-        dictionaries: columns of few distinct values.
+        dictionaries: columns with few distinct values.
         encodings: of other columns; the rest is plain.
         metadata: of the file.
     """
@@ -72,7 +72,7 @@ def parquet_bytes(
 
 
 def write_whole(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write files by name, in order, replacing what was there; each is whole or not there after any crash.
+    """Write files by name, in order, replacing existing ones; a crash leaves each file old, new or absent.
 
     Raises:
         DiskFull: no space is left.
@@ -99,12 +99,12 @@ def write_whole(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def field_of(items: Sequence[object], name: str) -> list[Any]:
-    """Return one attribute of each of many items."""
+    """Return the attribute `name` of each item."""
     return [*map(attrgetter(name), items)]
 
 
 def text_array(values: Sequence[str]) -> Any:  # noqa: ANN401 - pyarrow has no types
-    """Return texts as an Arrow array; half a surrogate pair, which UTF-8 cannot hold, becomes a question mark."""
+    """Return texts as an Arrow array; a lone surrogate, which UTF-8 cannot encode, becomes a question mark."""
     try:
         return pa.array(values, pa.string())
     except UnicodeEncodeError:
@@ -112,18 +112,18 @@ def text_array(values: Sequence[str]) -> Any:  # noqa: ANN401 - pyarrow has no t
 
 
 def repeated(values: Sequence[str], counts: Sequence[int]) -> Any:  # noqa: ANN401 - pyarrow has no types
-    """Return each of `values` as often as `counts` says, as an Arrow array that holds it once."""
+    """Return each of `values` repeated by `counts`, as an Arrow array that stores it once."""
     indices = np.repeat(np.arange(len(values), dtype=np.int32), counts)
     return pa.DictionaryArray.from_arrays(pa.array(indices), text_array(values))
 
 
 def shared_texts(column: Any) -> ObjectArray:  # noqa: ANN401 - pyarrow has no types
-    """Return texts of which there are few different ones, each one object."""
+    """Return a column with few distinct texts, in which equal texts are one object."""
     return object_array([*map(sys.intern, column.to_pylist())])
 
 
 def numbers(column: Any) -> FloatArray:  # noqa: ANN401 - pyarrow has no types
-    """Return a column as floats, NaN for null; not by `to_numpy`, which takes longer to import pandas than to read."""
+    """Return a column as floats, NaN for null; not by `to_numpy`, whose import of pandas takes longer than the read."""
     array = column.combine_chunks().cast(pa.float64())
     if len(array) == 0:
         return np.zeros(0)
@@ -137,7 +137,7 @@ def status_codes(column: Any) -> StatusArray:  # noqa: ANN401 - pyarrow has no t
     """Return a dictionary column of statuses as positions in `STATUSES`.
 
     Raises:
-        KeyError: it holds another word.
+        KeyError: it contains an unknown status.
     """
     array = column.combine_chunks()
     codes = np.array([STATUSES.index(STATUS_OF_TEXT[text]) for text in array.dictionary.to_pylist()], dtype=np.int8)
@@ -156,7 +156,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _keep_names(folder: Path) -> None:
-    """Make the names in a folder last over a crash of the machine."""
+    """Sync a folder, so that its file names survive a crash of the machine."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

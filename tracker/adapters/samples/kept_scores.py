@@ -1,4 +1,4 @@
-"""The scores of one run in memory, brought up to date by reading what is new only.
+"""The scores of one run in memory, updated by reading only new records.
 
 kept = KeptScores(run_id, read)
 scores = kept.brought_up_to(stored)       # of all records; only new and replaced ones are read
@@ -15,11 +15,11 @@ from tracker.domain.scores.sample_columns import SampleColumns
 
 @dataclass(frozen=True, kw_only=True)
 class StoredRecord:
-    """A record without its samples, and where those are."""
+    """A record without its samples, and the version of their files."""
 
     record: EvalRecord
     samples: str
-    """Version of their files."""
+    """Version of the files with the samples."""
 
 
 Columns = Mapping[str, SampleColumns]
@@ -32,7 +32,7 @@ class KeptScores:
     def __init__(
         self, run_id: str, read: Callable[[StoredRecord], Columns], measures: tuple[Measure, ...] = tuple(Measure)
     ) -> None:
-        """Begin with nothing read; `read` raises StoreError for samples that are missing or damaged."""
+        """Start with no records; `read` raises StoreError for samples that are missing or damaged."""
         self._read = read
         self._scores = RunScores(run_id=run_id, measures=measures)
         self._taken: dict[str, EvalRecord] = {}
@@ -42,11 +42,11 @@ class KeptScores:
         """Return the scores of all records of the run; one that is the same object as before is not read again.
 
         Raises:
-            StoreError: samples are missing or damaged; nothing has changed then.
+            StoreError: samples are missing or damaged; the scores in memory stay unchanged.
         """
         changed = [s for s in stored if self._is_new(s)]
         if changed:
-            # A replaced record may give way to another one of its step: such a step is read anew.
+            # Another record of the same step may take precedence over a replaced one, so the step is read again.
             replaced = (self._taken[s.record.plan.id] for s in changed if s.record.plan.id in self._taken)
             anew = {record.plan.checkpoint.step for record in replaced}
             more = [s for s in stored if s.record.plan.checkpoint.step in anew or self._is_new(s)]

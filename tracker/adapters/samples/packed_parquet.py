@@ -1,16 +1,16 @@
-"""Per-sample results in Parquet: small scores that stay, texts that may go, and questions that all checkpoints share.
+"""Per-sample results in Parquet: scores, which are kept, answers, which may be deleted, and shared questions.
 
     samples/<plan id>/scores-<version>.parquet     a row for each planned answer: score, status, output tokens
-    samples/<plan id>/answers-<version>.parquet    what the model said; the retention budget may delete it
-    samples/questions/<digest>.parquet             what was asked; see `questions_parquet`
+    samples/<plan id>/answers-<version>.parquet    the model's answers; the retention budget may delete them
+    samples/questions/<digest>.parquet             the questions; see `questions_parquet`
 
-    version = files.write(packed)                  # whole or not at all
-    files.columns(plan_id, version)                # what verdicts need, without one object a sample
+    files.write(packed)                            # each file atomically
+    files.columns(plan_id, version)                # the input of verdicts, without one object per sample
     files.samples(plan_id, version)                # everything, by benchmark
 
-The version names the content. A plan that is evaluated again gets files of another version beside the old ones; whoever
-holds the row of the plan decides which one counts. All are plain Parquet, for pandas and DuckDB as well. A record
-without any sample, such as one of imported means, has no files.
+The version is a hash of the content. A plan that is evaluated again gets files of another version next to the old ones;
+the row of the plan in the database decides which version counts. All are plain Parquet, also for pandas and DuckDB. A
+record without any sample, such as one of imported means, has no files.
 """
 
 import hashlib
@@ -61,15 +61,15 @@ class PackedSamples:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredSamples:
-    """The samples of one benchmark as they were found."""
+    """The samples of one benchmark as they were read."""
 
     samples: tuple[SampleScore, ...]
     has_texts: bool
-    """Whether answers and details are there; where they were deleted, they are empty texts."""
+    """Whether answers and details exist; if they were deleted, they are empty texts."""
 
 
 def pack(record: EvalRecord) -> PackedSamples:
-    """Return the samples of every result of `record` in the form in which they are stored."""
+    """Return the samples of every result of `record` in their stored form."""
     results = record.results
     if not any(result.samples for result in results):
         return PackedSamples(plan_id=record.plan.id, version=NO_SAMPLES, scores=b"", answers=b"", asked=())
@@ -82,10 +82,10 @@ def pack(record: EvalRecord) -> PackedSamples:
 
 
 class SampleFiles:
-    """All samples below `folder`. Any number of processes may write and read at once."""
+    """All samples below `folder`. Any number of processes may write and read concurrently."""
 
     def __init__(self, folder: Path) -> None:
-        """Nothing is read or written yet."""
+        """Set the folder; nothing is read or written yet."""
         self._folder = folder
         self._questions = QuestionFiles(folder)
 
@@ -104,11 +104,11 @@ class SampleFiles:
         write_whole(scores.parent, {answers.name: packed.answers, scores.name: packed.scores})
 
     def has_other_files(self, plan_id: str, version: str) -> bool:
-        """Return whether the plan's folder holds what was replaced or cut off, beside the files of `version`."""
+        """Return whether the plan's folder holds replaced or incomplete files besides those of `version`."""
         return bool(self._others(plan_id, version))
 
     def remove_others(self, plan_id: str, version: str) -> None:
-        """Delete what the plan's folder holds beside the files of `version`; nobody may write there meanwhile."""
+        """Delete all files in the plan's folder except those of `version`; no process may write there meanwhile."""
         for path in self._others(plan_id, version):
             path.unlink(missing_ok=True)
 
@@ -117,14 +117,14 @@ class SampleFiles:
         return sum(path.stat().st_size for path in self._of_kind(_ANSWERS, plan_id))
 
     def forget_answers(self, plan_id: str) -> None:
-        """Delete the answers of a plan; its scores and questions stay. Nobody may write there meanwhile."""
+        """Delete the answers of a plan; its scores and questions stay. No process may write there meanwhile."""
         for path in self._of_kind(_ANSWERS, plan_id):
             path.unlink(missing_ok=True)
 
     def columns(self, plan_id: str, version: str, *, only_scores: bool = False) -> Mapping[str, SampleColumns]:
-        """Return what `columns_of` makes of the samples of every benchmark; the same questions are the same object.
+        """Return `columns_of` the samples of every benchmark; the same questions are the same object.
 
-        Of a record that has none: {}.
+        Return {} for a record without samples.
 
         Raises:
             StoreError: a file is missing or damaged.
@@ -208,7 +208,7 @@ def _parts(file: pq.ParquetFile) -> list[_Part]:
     """Return where each benchmark's rows are.
 
     Raises:
-        KeyError, ValueError: no program of ours has written the file.
+        KeyError, ValueError: the file was not written by the tracker.
     """
     parts, start = [], 0
     for benchmark, questions, count in json.loads((file.metadata.metadata or {})[_PARTS_KEY]):
@@ -220,7 +220,7 @@ def _parts(file: pq.ParquetFile) -> list[_Part]:
 
 
 def _place_columns(results: Sequence[EvalResult], asked: Sequence[StoredQuestions]) -> dict[str, Any]:
-    """Return the columns that say which question a row is about."""
+    """Return the columns that identify the question of each row."""
     counts = [len(result.samples) for result in results]
     positions = [np.arange(count, dtype=np.int32) for count in counts]
     return {
@@ -245,7 +245,7 @@ def _scores_file(
     }
     parts = [(r.benchmark, a.digest, len(r.samples)) for r, a in zip(results, asked, strict=True)]
     metadata = {_PARTS_KEY: json.dumps(parts, separators=(",", ":"))}
-    # Few values each: right and wrong take a bit, the number of tokens a byte or a little more.
+    # Few distinct values each: correct or wrong takes a bit, the number of tokens a byte or slightly more.
     few = [name for name in columns if name != "position"]
     return parquet_bytes(pa.table(columns), few, {"position": "DELTA_BINARY_PACKED"}, metadata)
 

@@ -1,8 +1,8 @@
-"""What benchmarks ask: one file for each list of questions, shared by all checkpoints that were asked the same.
+"""The questions of benchmarks: one file for each list, shared by all checkpoints evaluated on it.
 
     samples/questions/<digest of its content>.parquet
 
-A file never changes, and the program never deletes one: any plan of any run may rest on it.
+A file never changes, and the program never deletes one: any plan of any run may use it.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ _ALL = ("sample_id", "subset", "repeat", "cluster_id", "prompt", "target")
 
 @dataclass(frozen=True, kw_only=True)
 class StoredQuestions:
-    """A list of questions on its way to the disk."""
+    """A list of questions in its stored form."""
 
     digest: str
     columns: Mapping[str, pa.Array]
@@ -46,35 +46,35 @@ class StoredQuestions:
 
 
 def asked_of(samples: Sequence[SampleScore]) -> StoredQuestions:
-    """Return what `samples` were asked, in their order."""
+    """Return the questions of `samples`, in their order."""
     columns = {name: text_array(field_of(samples, name)) for name in _TEXTS}
     columns["repeat"] = pa.array(field_of(samples, "repeat"), pa.int32())
     return StoredQuestions(digest=_digest(columns), columns=columns)
 
 
 class QuestionFiles:
-    """The questions below `folder`. Any number of processes may keep and read at once."""
+    """The questions below `folder`. Any number of processes may write and read concurrently."""
 
     def __init__(self, folder: Path) -> None:
-        """Nothing is read or written yet."""
+        """Set the folder; nothing is read or written yet."""
         self._folder = folder / FOLDER
         self._whole: set[str] = set()
-        """Digests whose file this process found whole."""
+        """Digests whose file this process found complete."""
         self._read: dict[str, Questions] = {}
 
     def path(self, digest: str) -> Path:
-        """Return where a list of questions lies."""
+        """Return the path of a list of questions."""
         return self._folder / f"{digest}.parquet"
 
     def keep(self, asked: StoredQuestions) -> None:
-        """Write a list of questions unless it is there.
+        """Write a list of questions unless it exists.
 
         Raises:
             DiskFull, StoreError: it cannot be written.
         """
         path = self.path(asked.digest)
         if asked.digest not in self._whole or not path.exists():
-            if not _is_whole(path):  # two processes at once write the same bytes, one after the other
+            if not _is_whole(path):  # concurrent processes write the same bytes
                 write_whole(path.parent, {path.name: _file_of(asked)})
             self._whole.add(asked.digest)
 
@@ -89,13 +89,13 @@ class QuestionFiles:
                 table = file.read(columns=list(_READ), use_threads=False)
                 self._read[digest] = Questions(
                     sample_ids=object_array(table.column("sample_id").to_pylist()),
-                    subsets=shared_texts(table.column("subset")),  # few texts for many samples
+                    subsets=shared_texts(table.column("subset")),  # few distinct texts for many samples
                     cluster_ids=shared_texts(table.column("cluster_id")),
                 )
         return self._read[digest]
 
     def read_whole(self, digest: str) -> Mapping[str, list[Any]]:
-        """Return a list of questions with its texts, one list for each field of `SampleScore` that is asked.
+        """Return a list of questions with its texts, one list for each field of `SampleScore` about a question.
 
         Raises:
             StoreError: it is missing or damaged.
@@ -109,7 +109,7 @@ class QuestionFiles:
 
 
 def _digest(columns: Mapping[str, Any]) -> str:
-    """Return a hash of texts and numbers as they lie in memory: lengths first, so that no two lists share one."""
+    """Return a hash of texts and numbers as stored in memory: lengths first, so that no two lists share one."""
     found = hashlib.sha256()
     for name in sorted(columns):
         array = columns[name]
@@ -137,7 +137,7 @@ def _file_of(asked: StoredQuestions) -> bytes:
 
 
 def _is_whole(path: Path) -> bool:
-    """Return whether the file is there and its end, which is written last, can be read."""
+    """Return whether the file exists and its end, which is written last, can be read."""
     try:
         with reading(path):
             pq.read_metadata(path)

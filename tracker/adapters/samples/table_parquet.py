@@ -1,4 +1,4 @@
-"""Samples as one table with every text in it, one Parquet file for each benchmark: what MLflow gets.
+"""Samples as one table with all texts, one Parquet file for each benchmark, for MLflow.
 
 write_samples(path, result.samples)
 """
@@ -28,7 +28,7 @@ _FIELDS = (
 
 
 def write_samples(path: Path, samples: Sequence[SampleScore]) -> None:
-    """Write samples, replacing what was there; a crash leaves the old file or the new one.
+    """Write samples, replacing an existing file; a crash leaves the old file or the new one.
 
     Raises:
         DiskFull: no space is left.

@@ -1,1 +1,1 @@
-"""The outbox before a tracking store."""
+"""The outbox of a tracking store."""

@@ -10,12 +10,12 @@ from tracker.adapters.database.lock_sql import named_lock
 
 @contextmanager
 def sender_lock(engine: Engine, run: str = "") -> Iterator[bool]:
-    """Yield whether this caller may send the results of `run`; False at once when another one is sending.
+    """Yield whether this caller may send the results of `run`; False, immediately, if another one is sending.
 
     Without it, two senders could both find no run or model in the store and create two.
 
     Raises:
-        StoreError: the lock cannot be asked for.
+        StoreError: the lock cannot be requested.
     """
     lock = named_lock(engine, f"sender {run}")
     try:

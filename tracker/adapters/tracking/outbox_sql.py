@@ -1,15 +1,15 @@
-"""The outbox before the tracking store: results wait in the tracker's own database until they are sent.
+"""The outbox of the tracking store: results wait in the tracker's own database until they are sent.
 
     tracking = OutboxTracking(open_database(url), MlflowStore(settings))
     tracking.publish(record, report)    # one transaction; nothing is sent
     waiting = tracking.flush()          # oldest first; 0 when everything is sent
 
-An item is marked as sent after the store took it: a crash in between sends it again, which doubles nothing.
-What is sent never changes after it was queued: keys, values and times are fixed in the same transaction.
+An item is marked as sent after the store accepted it: a crash in between sends it again, without duplicates.
+An item never changes after it was queued: keys, values and times are fixed in the same transaction.
 
-A newer record of a plan, such as a repair, is an item of its own, and so is a record whose verdicts have changed. What
-did not change keeps its time and so stays the same row; what changed is a millisecond newer than the one that
-it replaces, and a store shows the newest.
+A newer record of a plan, such as a repair, is a separate item, and so is a record whose verdicts have changed. An
+unchanged metric keeps its time and so stays the same row; a changed one is a millisecond newer than the one that it
+replaces, and a store shows the newest.
 """
 
 import logging
@@ -59,7 +59,7 @@ from tracker.ports import TrackingSink
 log = logging.getLogger(__name__)
 
 FLUSH_BUDGET_S = 10.0
-"""One flush ends after the item that crosses it: a long queue must not keep the watcher from its checkpoints."""
+"""A flush ends after the item that exceeds it: a long queue must not keep the watcher from its checkpoints."""
 FIRST_WAIT_S = 5.0
 LONGEST_WAIT_S = 300.0
 BACKOFF = Backoff(first_s=FIRST_WAIT_S, longest_s=LONGEST_WAIT_S)
@@ -87,7 +87,7 @@ POINTS = Table(
     Column("step", BigInteger, primary_key=True),
     Column("value", Double, primary_key=True),
 )
-"""Every curve point that was ever queued: a rewound run brings other values for the same steps."""
+"""Every curve point that was ever queued: a rewound run has other values for the same steps."""
 VALUES = Table(
     "outbox_values",
     METADATA,
@@ -96,7 +96,7 @@ VALUES = Table(
     Column("value", Double, nullable=False),
     Column("timestamp_ms", BigInteger, nullable=False),
 )
-"""The newest value of every metric that was ever queued, by what `_checkpoint_key` returns."""
+"""The newest value of every metric that was ever queued, by `_checkpoint_key`."""
 
 _ITEM: TypeAdapter[TrackingItem] = TypeAdapter(TrackingItem)
 
@@ -105,7 +105,7 @@ class OutboxTracking:
     """`tracker.ports.Tracking` over any `tracker.ports.TrackingSink`."""
 
     def __init__(self, engine: Engine, sink: TrackingSink, clock: Clock | None = None, *, run: str = "") -> None:
-        """Open the outbox; its tables are brought up to date. With `run`, only what is of that run is sent.
+        """Open the outbox and migrate its tables. With `run`, only items of that run are sent.
 
         Raises:
             StoreError: the database cannot be reached or written, or is newer than this program.
@@ -128,7 +128,7 @@ class OutboxTracking:
 
     def publish_curves(self, checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> None:
         """Queue the points that are new for this run; see `ports.Tracking`."""
-        batch = curve_batch(checkpoint, points)  # drops what is not finite
+        batch = curve_batch(checkpoint, points)  # drops values that are not finite
         finite = {(p.key, p.step, p.value) for p in batch.points}
         with transaction(self._engine) as connection:
             fresh = _remember(connection, checkpoint.run_id, finite)
@@ -144,7 +144,7 @@ class OutboxTracking:
             _queue(connection, key, sweep_batch(record))
 
     def publish_champions(self, checkpoint: Checkpoint, champions: Sequence[Champion]) -> None:
-        """Queue the aliases of a run where they have moved; see `ports.Tracking`."""
+        """Queue the aliases of a run if they have moved; see `ports.Tracking`."""
         of_run = f"champions:{content_hash(checkpoint.run_id)[:_WORDS_CHARS]}:"
         with transaction(self._engine) as connection:
             named = tuple(c for c in champions if _was_queued(connection, c))
@@ -244,9 +244,9 @@ class OutboxTracking:
 
 
 def _record_key(connection: Connection, record: EvalRecord, report: Report) -> str | None:
-    """Return the key of an item for these words on the record, None when its last item says them already.
+    """Return the key of an item for a record with these verdicts, or None if its last item has the same verdicts.
 
-    Words may change and change back: the last item then says what the first one said, and is sent all the same.
+    Verdicts may change and change back: the last item then equals the first one, and is sent all the same.
     """
     of_record = f"record:{record.plan.id}:{record.finished_at.timestamp():.6f}"
     said = f"{of_record}:{content_hash(words_by_benchmark(report))[:_WORDS_CHARS]}"
@@ -260,7 +260,7 @@ def _record_key(connection: Connection, record: EvalRecord, report: Report) -> s
 
 
 def _queue(connection: Connection, key: str, item: TrackingItem) -> bool:
-    """Queue the item and return True; nothing when its key is known."""
+    """Queue the item and return True; return False if its key is known."""
     body = zlib.compress(_as_json(item), level=3)
     run_id = item.checkpoint.run_id
     row = {"key": key, "body": body, "sent": False, "refused": 0, "retry_at_s": 0.0, "run_id": run_id}
@@ -269,7 +269,7 @@ def _queue(connection: Connection, key: str, item: TrackingItem) -> bool:
 
 
 def _newer_than_queued(connection: Connection, batch: TrackingBatch) -> TrackingBatch:
-    """Return the batch with the times that the module's docstring promises."""
+    """Return the batch with the times that the module's docstring defines."""
     known = VALUES.c.checkpoint == _checkpoint_key(batch.checkpoint)
     query = select(VALUES.c.key, VALUES.c.value, VALUES.c.timestamp_ms).where(known)
     queued = {row.key: (row.value, row.timestamp_ms) for row in connection.execute(query)}
@@ -282,16 +282,16 @@ def _newer_than_queued(connection: Connection, batch: TrackingBatch) -> Tracking
 
 
 def _was_queued(connection: Connection, champion: Champion) -> bool:
-    """Say whether the store knows the checkpoint, or will: results from before there was a store are in none."""
+    """Return whether the checkpoint was queued for the store: results from before the store was configured were not."""
     known = VALUES.c.checkpoint == _checkpoint_key(champion.checkpoint)
     return connection.scalar(select(VALUES.c.key).where(known).limit(1)) is not None
 
 
 def _checkpoint_key(checkpoint: Checkpoint) -> str:
-    """Return what the metrics of a checkpoint are known by, whatever plan measured them.
+    """Return the key of the metrics of a checkpoint, whatever plan measured them.
 
     A benchmark whose data or settings were changed is measured again under another plan and the same name; a store
-    takes one value for a name, checkpoint and time.
+    accepts one value for a name, checkpoint and time.
     """
     return content_hash([checkpoint.run_id, checkpoint.step, checkpoint.digest])
 

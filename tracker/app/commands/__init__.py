@@ -1,1 +1,1 @@
-"""One use case a module, for commands of people."""
+"""Use cases of commands, one per module."""

@@ -1,4 +1,4 @@
-"""`tracker accept`: a person says that the level of a benchmark is the new normal."""
+"""`tracker accept`: a user declares that the level of a benchmark is the new normal."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +12,7 @@ from tracker.ports import IncidentStore
 
 @dataclass(frozen=True, kw_only=True)
 class AcceptedLevel:
-    """What is accepted: a benchmark as it is at a step, and why."""
+    """What is accepted: the level of a benchmark at a step, and why."""
 
     run_id: str
     step: int
@@ -21,10 +21,10 @@ class AcceptedLevel:
 
 
 def accept(history: IncidentStore, dispatcher: AlertDispatcher, level: AcceptedLevel, *, now: datetime) -> Acceptance:
-    """Remember the acceptance, end the losses that it covers and tell people. Doing it twice changes nothing.
+    """Store the acceptance, close the incidents that it covers and resolve their alerts. Repeating it is harmless.
 
-    From the onset of the oldest of these losses on, or from the level's step where none was open, checkpoints are
-    compared among themselves only.
+    From the onset of the oldest of these incidents on, or from the level's step if there was none, checkpoints are
+    compared only with each other.
     """
     run_id, step = level.run_id, level.step
     covered = [e for e in history.incidents(run_id) if _is_covered(e, level)]

@@ -1,11 +1,11 @@
-"""`tracker backfill`: the checkpoints that a folder holds already, let in one after the other in an order of our own.
+"""`tracker backfill`: evaluates the existing checkpoints of a folder one after the other, in a chosen order.
 
     source = InTurn(places, queue=world.queue)
-    watch(replace(quiet(world), source=source), ...)  # all else is what a watcher does
+    watch(replace(quiet(world), source=source), ...)  # the rest is what a watcher does
     notify_of_lasting(world, run_ids)
 
-A place is pinned when its turn comes, and not before: the weights of a whole run are long to read. What the queue or
-the history knows already is asked nothing, so a backfill that was killed goes on where it was.
+A checkpoint is pinned only when it is next: reading the weights of a whole run takes long. What is already in the queue
+or the history is not evaluated again, so a backfill that was killed resumes.
 """
 
 import threading
@@ -24,24 +24,24 @@ from tracker.domain.records.types import Gap
 
 @dataclass(frozen=True, kw_only=True)
 class FilledPlace:
-    """One checkpoint that may be evaluated."""
+    """One existing checkpoint that may be evaluated."""
 
     run_id: str
     step: int
     uri: str
     pinned: Callable[[], Checkpoint]
-    """Pins it, or raises `CheckpointError`."""
+    """Pins the checkpoint, or raises `CheckpointError`."""
 
 
 class InTurn:
-    """`tracker.ports.CheckpointSource` that lets in one place whenever no plan of its runs waits for a worker."""
+    """A `tracker.ports.CheckpointSource` that returns the next checkpoint when no plan of its runs is waiting."""
 
     def __init__(self, places: Sequence[FilledPlace], queue: QueueStatus) -> None:
-        """Nothing is pinned yet.
+        """Create the source without pinning anything.
 
         Args:
-            places: in the order in which they are let in.
-            queue: whose waiting plans make the next place wait.
+            places: in the order in which they are evaluated.
+            queue: its waiting plans delay the next checkpoint.
         """
         self._left = list(places)
         self._runs = {place.run_id for place in places}
@@ -51,14 +51,14 @@ class InTurn:
 
     @property
     def left(self) -> tuple[FilledPlace, ...]:
-        """Places that were not let in yet."""
+        """Checkpoints that were not returned yet."""
         return tuple(self._left)
 
     def due(self, judged: Collection[tuple[str, int]]) -> frozenset[tuple[str, int]]:
-        """Return run and step of all that is still to be evaluated: not let in yet, or on its way for the run itself.
+        """Return run and step of all that is still to be evaluated: not returned yet, or queued for the run itself.
 
         Args:
-            judged: by this process; what an earlier one had evaluated may be judged before its turn comes.
+            judged: reviewed by this process; results of an earlier process may be reviewed before `ready` gets to them.
         """
         due = {(place.run_id, place.step) for place in self._left} - set(judged)
         for run_id in self._runs:
@@ -66,7 +66,7 @@ class InTurn:
         return frozenset(due)
 
     def ready(self, now: datetime) -> tuple[Checkpoint, ...]:
-        """Return the next checkpoint, () while one waits; see `ports.CheckpointSource`."""
+        """Return the next checkpoint, or () while plans are waiting; see `ports.CheckpointSource`."""
         while self._left and self._has_room():
             place = self._left[0]
             try:
@@ -75,7 +75,7 @@ class InTurn:
                 self._gaps.append(_gap(place, error, now))
                 del self._left[0]
                 continue
-            del self._left[0]  # after it was pinned: where a store refuses, it is tried again
+            del self._left[0]  # after pinning: if a store fails, it is tried again
             return (checkpoint,)
         return ()
 
@@ -84,11 +84,11 @@ class InTurn:
         return tuple(self._gaps)
 
     def is_behind(self) -> bool:
-        """Return whether some were not let in yet; see `ports.CheckpointSource`."""
+        """Return whether some were not returned yet; see `ports.CheckpointSource`."""
         return bool(self._left)
 
     def give_up(self, now: datetime) -> None:
-        """Do nothing: every place had its turn."""
+        """Do nothing: every checkpoint was returned or is a gap."""
 
     def wait(self, timeout_s: float) -> None:
         """Wait; see `ports.CheckpointSource`."""
@@ -105,7 +105,7 @@ class InTurn:
     # --- private
 
     def _has_room(self) -> bool:
-        """Say whether no plan waits for its turn: one to be tried again, or of a sweep, keeps nobody waiting."""
+        """Return whether no plan waits for a worker; plans of sweeps and those returned with a note do not count."""
         for one in self._queue.state().waiting:
             if one.run_id in self._runs and not one.is_sweep and not one.note:
                 return False
@@ -113,12 +113,12 @@ class InTurn:
 
 
 def quiet(world: World) -> World:
-    """Return the world of a backfill: what single checkpoints show is the past, and told by `notify_of_lasting`."""
+    """Return the world of a backfill: alerts of single checkpoints are dropped; see `notify_of_lasting`."""
     return replace(world, dispatcher=replace(world.dispatcher, held=OF_CHECKPOINTS))
 
 
 def notify_of_lasting(world: World, run_ids: Iterable[str]) -> None:
-    """Tell people what is wrong at the end of a backfill and what they were not told before; twice is harmless."""
+    """Send alerts for what is wrong at the end of a backfill and was not reported before. Repeating it is harmless."""
     for run_id in run_ids:
         history = world.history
         looked = lasting_alerts(history.reports(run_id), history.incidents(run_id), history.open_alerts(run_id))
@@ -127,12 +127,12 @@ def notify_of_lasting(world: World, run_ids: Iterable[str]) -> None:
 
 
 def is_measured(checkpoint: Checkpoint, records: Sequence[EvalRecord], measurement: MeasurementPlan) -> bool:
-    """Return whether a checkpoint was measured with today's settings, whole or in part.
+    """Return whether a checkpoint was measured with the current settings, in full or in part.
 
     Args:
-        checkpoint: by the digest of its weights.
+        checkpoint: identified by the digest of its weights.
         records: of its run, without samples.
-        measurement: today's.
+        measurement: the current settings.
     """
     serving = serve_settings(measurement.serve)
     known = {

@@ -1,9 +1,9 @@
-"""`tracker bisect`: evaluate the fewest checkpoints that show where a benchmark was lost.
+"""`tracker bisect`: evaluates the fewest checkpoints that show where a benchmark regressed.
 
     found = bisect(world, Lost(run_id=..., benchmark="sums"), places, turn)
 
-Every plan goes the way of all plans: through the queue to a worker, and its record into the history. So a search that
-was stopped goes on where it was, and what is evaluated for it counts for everything else too.
+Plans go through the queue to a worker, and their records into the history, like all others. So a stopped search
+resumes, and its results count for everything else too.
 """
 
 import logging
@@ -26,12 +26,12 @@ from tracker.domain.verdicts.screening import is_screen
 log = logging.getLogger(__name__)
 
 Places = Mapping[int, Callable[[], Checkpoint]]
-"""Checkpoints that could be evaluated, by step; called, each is pinned, or raises `CheckpointError`."""
+"""Checkpoints that could be evaluated, by step; calling one pins it or raises `CheckpointError`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lost:
-    """What is looked for."""
+    """The loss to locate."""
 
     run_id: str
     benchmark: str
@@ -40,20 +40,20 @@ class Lost:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchStep:
-    """What the search asks of its caller."""
+    """What the search needs from its caller."""
 
     clock: Clock
     evaluated: Callable[[Checkpoint], None]
-    """Returns when everything that the queue holds of a checkpoint is judged."""
+    """Returns when all queued plans of a checkpoint are reviewed."""
     show: Callable[[Search, int], None]
-    """Told the step that is evaluated next."""
+    """Called with the step that is evaluated next."""
 
 
 def bisect(world: World, lost: Lost, places: Places, turn: SearchStep) -> LostBetween:
-    """Return where `lost.benchmark` was lost.
+    """Return where `lost.benchmark` regressed.
 
     Raises:
-        ConfigError: the benchmark or a step has no result, or today's settings measure it otherwise.
+        ConfigError: the benchmark or a step has no result, or was measured with other settings than the current ones.
         Incomparable: there is no good checkpoint, no bad one, or no loss between them.
     """
     key = _newest_key(world, lost)
@@ -77,14 +77,14 @@ def bisect(world: World, lost: Lost, places: Places, turn: SearchStep) -> LostBe
 
 
 def _evaluate(world: World, lost: Lost, key: SeriesKey, place: Callable[[], Checkpoint], turn: SearchStep) -> None:
-    """Have one checkpoint evaluated, unless its weights are gone."""
+    """Evaluate one checkpoint, unless its weights are gone."""
     try:
         checkpoint = place()
     except CheckpointError as error:
         log.warning("skipping checkpoint: %s", error)
         return
     if checkpoint.step in world.queue.open_steps(lost.run_id, sweeps=False):
-        turn.evaluated(checkpoint)  # a watcher has planned it: what that asks is not asked by another plan as well
+        turn.evaluated(checkpoint)  # a watcher has planned it: do not evaluate the same with another plan
         if checkpoint.step in _seen(world, lost, key):
             return
     plans = _plans(world, checkpoint, lost.benchmark)
@@ -95,7 +95,7 @@ def _evaluate(world: World, lost: Lost, key: SeriesKey, place: Callable[[], Chec
 
 
 def _plans(world: World, checkpoint: Checkpoint, benchmark: str) -> tuple[EvalPlan, ...]:
-    """Return what a watcher would plan, or what its screen has left out."""
+    """Return what a watcher would plan, or the rest if its screen left something out."""
     records = world.history.records(checkpoint.run_id)
     for record in reversed(records):
         if record.plan.checkpoint.digest == checkpoint.digest and _leaves_out(record, benchmark):
@@ -133,7 +133,7 @@ def _seen(world: World, lost: Lost, key: SeriesKey) -> frozenset[int]:
 
 
 def _check_measured_alike(world: World, key: SeriesKey) -> None:
-    """Refuse to evaluate what could not be compared with what is there."""
+    """Raise `ConfigError` if new results could not be compared with the existing ones."""
     serving = content_hash(serve_settings(world.measurement.serve))
     for suite in world.measurement.suites:
         fingerprints = [benchmark_fingerprint(benchmark, suite) for benchmark in suite.benchmarks]

@@ -1,10 +1,10 @@
-"""`tracker calibrate`: ask one checkpoint the whole suite twice, by the workers and on the way of every evaluation.
+"""`tracker calibrate`: evaluates one checkpoint twice on the full suite, through the queue and the workers.
 
-    plan = next_calibration(history, checkpoint, suite, serve)   # begun before and not finished: the same plan again
+    plan = next_calibration(history, checkpoint, suite, serve)   # begun and not finished: the same plan again
     calibration = run_calibration(plan, context, clock=clock, meanwhile=...)
 
-A kill at any line loses nothing: the plan waits in the queue with the answers that it has, and whoever comes first
-carries it out and takes its record over, this command or a watcher.
+A kill at any line loses nothing: the plan waits in the queue with the answers that it has. This command or a watcher,
+whichever is first, handles its record.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,25 +20,25 @@ from tracker.domain.records.calibration import Calibration
 from tracker.ports import CalibrationStore
 
 LOOK_S = 0.5
-"""Between two looks at the queue."""
+"""Interval between two polls of the queue, in seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationEstimate:
-    """What a calibration will ask for, as far as an evaluation of the same suite in the run's past tells it."""
+    """What a calibration will cost, estimated from an earlier evaluation of the same suite in the run."""
 
     step: int
-    """Of that evaluation."""
+    """Step of that evaluation."""
     answers: int
-    """Of both passes together."""
+    """Number of answers of both passes together."""
     load_s: float
-    """Twice the loading of the weights."""
+    """Twice the time to load the weights, in seconds."""
     scoring_s: float
-    """Twice the scoring."""
+    """Twice the time of the evaluation, in seconds."""
 
 
 def next_calibration(history: CalibrationStore, checkpoint: Checkpoint, suite: Suite, serve: ServeSpec) -> EvalPlan:
-    """Return the plan of the next calibration; one that was begun and is not finished is the next one still."""
+    """Return the plan of the next calibration: the one that was begun and not finished, if there is one."""
     finished = {calibration.plan.id for calibration in history.calibrations()}
     plans = (calibration_plan(checkpoint, suite, serve, number) for number in count(1))
     return next(plan for plan in plans if plan.id not in finished)
@@ -47,14 +47,14 @@ def next_calibration(history: CalibrationStore, checkpoint: Checkpoint, suite: S
 def run_calibration(
     plan: EvalPlan, context: CalibrationContext, *, clock: Clock, meanwhile: Callable[[QueueState], None]
 ) -> Calibration:
-    """Put a calibration into the queue, before everything else of its run, and return what it showed.
+    """Queue a calibration before everything else of its run, wait for it, and return it.
 
-    `meanwhile` is called again and again until then, to show how far it is and to keep workers alive.
+    `meanwhile` is called at every poll until then, to show progress and to restart workers.
     """
     context.queue.add(plan, now=clock.now(), backlog=Backlog.NEWEST, keep=True)
     while True:
         for record in context.queue.finished():
-            if record.plan.id == plan.id:  # where a watcher runs, either of the two is first
+            if record.plan.id == plan.id:  # a watcher may have been first
                 take_calibration(record, context)
         found = next((c for c in context.calibrations.calibrations() if c.plan.id == plan.id), None)
         if found is not None:
@@ -66,7 +66,7 @@ def run_calibration(
 def calibration_estimate(
     plan: EvalPlan, records: Sequence[EvalRecord], read: Callable[[str], EvalRecord | None]
 ) -> CalibrationEstimate | None:
-    """Return what a calibration will cost, from the newest of `records` that measured the same; None: nothing did.
+    """Return the cost of a calibration, estimated from the newest of `records` that measured the same; None: unknown.
 
     Args:
         plan: the calibration.
@@ -90,5 +90,5 @@ def calibration_estimate(
 
 
 def _asked(plan: EvalPlan) -> tuple[str, object, bool]:
-    """Return what is equal for plans that ask the whole of the same suite of a model that is served alike."""
+    """Return a key that is equal for full plans of the same suite with the same serve settings."""
     return suite_fingerprint(plan.suite), serve_settings(plan.serve), plan.suite.part is None

@@ -1,7 +1,7 @@
-"""`tracker gate`: may a candidate take the place of a baseline?
+"""`tracker gate`: decides whether a candidate may replace a baseline.
 
 case = gathered(candidate, baseline, history, policy)
-report = gate_of(case)      # the same on every machine that has the case
+report = gate_of(case)      # the same on every machine
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -24,10 +24,10 @@ from tracker.ports import MeasurementStore, RecordStore
 
 
 def gathered(candidate: EvalRecord, baseline: EvalRecord, history: MeasurementStore, policy: GatePolicy) -> GateCase:
-    """Return the case of two records, with what the history knows of the candidate's run and its benchmarks.
+    """Return the case of two records, with the jitter of the candidate's run and calibrations of the benchmarks.
 
     Raises:
-        ConfigError: what the policy says has changed on purpose is the same on both sides.
+        ConfigError: a setting that the policy declares as changed is the same on both sides.
         StoreError: earlier samples of the run are missing or damaged.
     """
     same = not_found(baseline, candidate, policy.changed)
@@ -38,7 +38,7 @@ def gathered(candidate: EvalRecord, baseline: EvalRecord, history: MeasurementSt
     known = noise_of_run(candidate.plan.checkpoint.run_id, history, coverage)
     own = {series_key(candidate.plan, result) for result in candidate.results}
     if candidate.plan.checkpoint.digest == baseline.plan.checkpoint.digest:
-        # The same weights asked twice, by another engine perhaps, differ by nothing that training does.
+        # The same weights evaluated twice, perhaps by another engine: no difference is due to training.
         own = set()
     jitters = {key: jitter for key, jitter in known.jitters.items() if key in own}
     asked = {outcome.benchmark for outcome in (*baseline.outcomes, *candidate.outcomes)}
@@ -49,7 +49,7 @@ def gathered(candidate: EvalRecord, baseline: EvalRecord, history: MeasurementSt
 
 
 def gate_of(case: GateCase) -> GateReport:
-    """Return the answer. Pure."""
+    """Return the report of a case. Pure."""
     return gate(case.baseline, case.candidate, case.policy, case.noise)
 
 
@@ -57,7 +57,7 @@ def gate_of(case: GateCase) -> GateReport:
 
 
 def _timed(record: EvalRecord, records: RecordStore) -> EvalRecord:
-    """Return the record with the timing of its checkpoint; what a screen has left out is asked without timing again."""
+    """Return the record with the latency of its checkpoint; the rest of a screen is evaluated without latency."""
     if record.probes:
         return record
     plan, newest = record.plan, record
@@ -69,7 +69,7 @@ def _timed(record: EvalRecord, records: RecordStore) -> EvalRecord:
 
 
 def _about(calibrations: Iterable[Calibration], benchmarks: Collection[str]) -> Iterator[Calibration]:
-    """Yield what calibrations say of some benchmarks: a bundle tells whoever reads it of no others."""
+    """Yield calibrations restricted to some benchmarks, so that a bundle discloses no others."""
     for one in calibrations:
         asked = tuple(twice for twice in one.benchmarks if twice.benchmark in benchmarks)
         if asked:

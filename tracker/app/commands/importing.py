@@ -1,10 +1,10 @@
-"""`tracker import`: results that others measured become a part of the history, judged in the order of their steps.
+"""`tracker import`: adds results that were measured elsewhere to the history, with verdicts in the order of steps.
 
     taken = import_results(world, checkpoints, clock=clock, show=print)
 
-Nobody is alerted: what is imported is the past. A checkpoint that is known already is only offered to MLflow again,
-where it changes nothing; so an import that was killed is finished by the next one. The run is read once, whatever the
-number of its checkpoints: whoever calls this is the only one who imports into it.
+No alerts are sent: imported results are the past. A checkpoint that is known already is only published to MLflow again,
+which changes nothing; so the next import finishes one that was killed. The run is read once, whatever the number of
+its checkpoints: the caller must be the only importer of the run.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ class JudgedImport:
 def import_results(
     world: World, checkpoints: Sequence[ImportedCheckpoint], *, clock: Clock, show: Callable[[JudgedImport], None]
 ) -> tuple[JudgedImport, ...]:
-    """Take over the checkpoints of one run, lowest step first; `show` is told of each."""
+    """Import the checkpoints of one run, lowest step first; `show` is called with each."""
     if not checkpoints:
         return ()
     world = replace(world, policy=policy_of(world, checkpoints))
@@ -52,7 +52,7 @@ def import_results(
 
 
 def publish_all(tracking: Tracking) -> int:
-    """Send what waits for MLflow until nothing does, or it takes no more; return how many results still wait."""
+    """Flush until nothing waits for MLflow, or a flush makes no progress; return how many results still wait."""
     left = tracking.flush()
     while left and (then := tracking.flush()) < left:
         left = then
@@ -60,7 +60,7 @@ def publish_all(tracking: Tracking) -> int:
 
 
 def policy_of(world: World, checkpoints: Sequence[ImportedCheckpoint]) -> Policy:
-    """Return the policy with what is known of an imported run: how long it is, and what guessing gives."""
+    """Return the policy with the length of an imported run and the scores of random guessing."""
     policy = replace(world.policy, chance={**known_chances(checkpoints), **world.policy.chance})
     if policy.planned_checkpoints is not None:
         return policy
@@ -73,9 +73,9 @@ def policy_of(world: World, checkpoints: Sequence[ImportedCheckpoint]) -> Policy
 
 
 class _Run:
-    """What is known of the run while an import goes on.
+    """State of the run during an import.
 
-    What a watcher adds meanwhile is not looked at: nothing of it is ever compared with what is imported.
+    Records that a watcher adds meanwhile are ignored: they are never compared with imported ones.
     """
 
     def __init__(self, world: World, run_id: str) -> None:
@@ -84,19 +84,19 @@ class _Run:
         self._is_own_baseline = pinned is not None and pinned.run_id == run_id
         self._memory = recall(world.history, run_id, world.policy)
         self.scores: RunScores = world.history.scores(run_id)
-        """Of all records."""
+        """Scores of all records."""
         self._records = {record.plan.id: record for record in self._memory.records}
         self._steps = {record.plan.checkpoint.step for record in self._memory.records}
         self._highest = max(self._steps, default=-1)
         self._means = means_of(self._memory.records)
 
     def add(self, record: EvalRecord) -> RunContext:
-        """Store a record, and return what is known beside the scores."""
+        """Store a record, and return the context of the run in addition to the scores."""
         self._history.append(record)
         if any(result.samples for result in record.results):
             self.scores = self._history.scores(self._run_id)
         self._records[record.plan.id] = without_samples(record)
-        # Of one step the newest import counts, and this one may be older.
+        # If a step was imported several times, the newest counts, and this one may be older.
         if record.plan.checkpoint.step not in self._steps:
             self._means = with_means(self._means, record)
         else:
@@ -112,7 +112,7 @@ class _Run:
         )
 
     def later_than(self, record: EvalRecord) -> tuple[EvalRecord, ...]:
-        """Return what is to be judged again after a record that was added."""
+        """Return the records whose verdicts must be recomputed after `record` was added."""
         step, highest = record.plan.checkpoint.step, self._highest
         self._highest = max(step, highest)
         if step < highest:

@@ -1,4 +1,4 @@
-"""`tracker evaluate`: evaluate one checkpoint here and now, without queue or worker."""
+"""`tracker evaluate`: evaluates one checkpoint in this process, without queue or worker."""
 
 from eval_jobs.ports import ShowProgress
 from eval_jobs.queue.rules import may_pass
@@ -15,7 +15,7 @@ from tracker.domain.records.types import Report
 def evaluate_once(
     checkpoint: Checkpoint, world: World, *, tools: Tools, progress: ShowProgress
 ) -> tuple[tuple[EvalRecord, Report], ...]:
-    """Carry out every plan of `checkpoint` in this process and review the records like any other."""
+    """Run every plan of `checkpoint` in this process, and review the records like any other."""
     world.tracking.publish_curves(checkpoint, world.curves.read(checkpoint))
     results = []
     first = first_checkpoint(checkpoint, world.history.records(checkpoint.run_id))
@@ -23,7 +23,7 @@ def evaluate_once(
         record = run_plan(plan, tools=tools, progress=progress)
         results.append((record, review(world, record, tools.clock.now())))
         if not may_pass(record):
-            tools.evaluator.forget(plan.id)  # else the next try asks only what is missing
+            tools.evaluator.forget(plan.id)  # otherwise the next attempt evaluates only what is missing
     world.tracking.flush()
     collect(world.keeping)
     return tuple(results)

@@ -1,1 +1,1 @@
-"""The steps of which a pass of the watcher is made."""
+"""The steps of a pass of the watcher."""

@@ -1,4 +1,4 @@
-"""Tells people what happened: every alert goes to the log, to the channels and, when they have it, to the history."""
+"""Dispatches alerts: each one is queued for the channels, written to the log and stored in the history."""
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,28 +17,28 @@ log = logging.getLogger(__name__)
 
 QUESTION_CHARS = 120
 _LOOKED_AT = 100
-"""Of the samples with the largest loss; those of one subset are among them."""
+"""Samples with the largest loss that are searched; those of one subset are among them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlertDispatcher:
-    """Whoever tells people."""
+    """Sends alerts and remembers them."""
 
     alerts: AlertStore
     records: RecordStore
     alerting: AlertSender
     samples: int = 3
-    """Questions of lost samples that an alert shows."""
+    """Number of lost samples whose questions an alert shows."""
     held: frozenset[AlertKind] = frozenset()
-    """What nobody is told of now when it begins: somebody looks back and tells what of it lasts."""
+    """Kinds of which firing alerts are dropped here; `lasting_alerts` reports later which of them persist."""
     patience: Patience = field(default_factory=Patience)
-    """How long nothing may be heard of before that is an alert."""
+    """How long checkpoints or evaluations may be absent before an alert is raised."""
 
     def dispatch(self, alerts: Iterable[Alert], record: EvalRecord | None = None) -> None:
-        """Queue alerts for every channel and remember them; of `record` lost questions are shown. Twice is harmless.
+        """Queue alerts for every channel and store them; repeating it is harmless. Lost samples come from `record`.
 
         Raises:
-            StoreError: they cannot be kept; nobody was told.
+            StoreError: an alert cannot be queued or stored.
         """
         to_send = []
         for alert in alerts:
@@ -50,18 +50,18 @@ class AlertDispatcher:
         for alert in to_send:
             level = logging.WARNING if alert.state is AlertState.FIRING else logging.INFO
             log.log(level, "%s: %s: %s", alert.state, alert.run_id, alert.message)
-            self.alerts.append_alert(alert)  # after the outbox: a crash in between repeats it, and it is queued once
+            self.alerts.append_alert(alert)  # after the outbox: a repeat after a crash in between queues nothing twice
 
     # --- private
 
     def _with_questions(self, alert: Alert, record: EvalRecord) -> Alert:
-        """Return the alert of a loss with a few of the questions that were answered rightly before."""
+        """Return the alert of a loss with a few questions that were answered correctly before."""
         evidence, benchmark = alert.evidence, alert.subject.name
         if evidence is None or not _has_lost_answers(alert, evidence):
             return alert
         try:
             before = self._evaluated(record, benchmark, evidence.baseline_steps[-1])
-        except StoreError as error:  # what was asked then may be gone; the loss is told all the same
+        except StoreError as error:  # earlier samples may be gone; the alert is sent without them
             log.debug("cannot read the lost samples of %s: %s", benchmark, error)
             return alert
         if before is None:
@@ -71,7 +71,7 @@ class AlertDispatcher:
         return replace(alert, evidence=replace(evidence, lost_samples=questions))
 
     def _evaluated(self, record: EvalRecord, benchmark: str, step: int) -> EvalRecord | None:
-        """Return the newest record of that step of the run that holds the benchmark, with its samples."""
+        """Return the newest record of that step of the run that has a result of the benchmark, with its samples."""
         run_id = record.plan.checkpoint.run_id
         known: Sequence[EvalRecord] = self.records.records(run_id)
         of_step = [record for record in known if record.plan.checkpoint.step == step]
@@ -85,7 +85,7 @@ class AlertDispatcher:
 
 
 def _has_lost_answers(alert: Alert, evidence: AlertEvidence) -> bool:
-    """Say whether it begins that answers are wrong which were right."""
+    """Return whether the alert is a new loss of correct answers."""
     if alert.kind is not AlertKind.LOSS or alert.state is not AlertState.FIRING:
         return False
     return alert.subject.measure is Measure.SCORE and evidence.n_lost > 0 and bool(evidence.baseline_steps)

@@ -9,12 +9,12 @@ from tracker.ports import RecordStore
 
 
 def best_of_run(run_id: str, history: RecordStore, benchmark: str | None = None) -> Best | None:
-    """Return the best checkpoint that training did not leave behind; None: none has a score of all that counts.
+    """Return the best checkpoint that a rewind did not discard; None: none has a score on everything that counts.
 
     Args:
         run_id: name of the run.
-        history: where it is recorded.
-        benchmark: None: over its suite.
+        history: holds its records.
+        benchmark: None: the mean over its suite.
 
     Raises:
         StoreError: samples of the run are missing or damaged.
@@ -23,7 +23,7 @@ def best_of_run(run_id: str, history: RecordStore, benchmark: str | None = None)
 
 
 def newest_scores(run_id: str, history: RecordStore) -> RunScores:
-    """Return the scores of a run without the checkpoints that training left behind when it went back.
+    """Return the scores of a run without the checkpoints that were discarded when training was rewound.
 
     Raises:
         StoreError: samples of the run are missing or damaged.

@@ -1,4 +1,4 @@
-"""What follows from the record of a calibration: it is kept, and people are told of benchmarks that are unfit."""
+"""Handles the record of a calibration: stores it and sends alerts for benchmarks that are too noisy."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -14,24 +14,24 @@ from tracker.ports import AlertStore, CalibrationStore, RequestQueue
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationContext:
-    """What a finished calibration is taken over with, by a watcher or by the command that asked for it."""
+    """What handling a finished calibration needs, in a watcher or in `tracker calibrate`."""
 
     queue: RequestQueue
     calibrations: CalibrationStore
     alerts: AlertStore
     policy: Policy
     dispatch: Callable[[Iterable[Alert]], None]
-    """Tells every channel and remembers that it did."""
+    """Sends alerts to every channel and stores them."""
 
 
 def take_calibration(record: EvalRecord, context: CalibrationContext) -> Calibration:
-    """Keep what the record of a calibration shows, tell people what they must know, and return it.
+    """Store the calibration that a record shows, send alerts for it, and return it.
 
-    Nothing of it is a result of the run: no verdict, curve or series ever holds it. Doing it twice is harmless.
+    It is not a result of the run: no verdict, curve or series ever contains it. Repeating it is harmless.
     """
     calibration = calibration_of(record, min_coverage=context.policy.min_coverage)
     context.calibrations.append_calibration(calibration)
     firing = context.alerts.open_alerts(record.plan.checkpoint.run_id)
     context.dispatch(alerts_of_calibration(calibration, firing, min_effect=context.policy.min_effect))
-    context.queue.acknowledge(record.plan.id)  # in the end: a crash in between repeats it
+    context.queue.acknowledge(record.plan.id)  # last: a crash in between repeats the rest harmlessly
     return calibration

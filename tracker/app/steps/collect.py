@@ -1,8 +1,8 @@
-"""`tracker gc`, and what a watcher does after each review: give up what the budget does not cover.
+"""`tracker gc`, also done by a watcher after reviews: deletes what the retention settings do not keep.
 
-    for given in collect(keeping, dry_run=True).given_up: ...
+    gone = [item for item in collect(keeping, dry_run=True) if item.is_deleted]
 
-Only our own pins and the texts of answers go; the trainer's files are never touched, scores stay.
+Only the tracker's own pins and the texts of answers are deleted. The trainer's files are never touched; scores stay.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -32,10 +32,10 @@ from tracker.ports import GapStore, Pins, RecordStore, TextStore
 
 @dataclass(frozen=True, kw_only=True)
 class Keeping:
-    """What the use case works with."""
+    """What `collect` works with."""
 
     run: str
-    """Name of the run; what is of others is left to their own settings, although it may lie in the same place."""
+    """Name of the run; data of other runs in the same place is left to their own settings."""
     pins: Pins
     queue: QueueStatus
     records: RecordStore
@@ -47,20 +47,20 @@ class Keeping:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredItem:
-    """A pin, or the texts of a checkpoint's answers, and what becomes of it."""
+    """A pin, or the texts of a checkpoint's answers, and whether it is kept or deleted."""
 
     kind: str
     """`pin` or `answers`."""
     choice: RetentionDecision
     own_bytes: int
-    """Space that giving it up frees."""
+    """Bytes that deleting it frees."""
     is_deleted: bool
 
 
 def collect(keeping: Keeping, *, dry_run: bool = False) -> tuple[StoredItem, ...]:
-    """Give up what is beyond the budget and return everything that was looked at, by kind, run and step.
+    """Delete what is not kept, and return every item that was examined, by kind, run and step.
 
-    With `dry_run` nothing is changed, and what would go counts as given up. A pin in use is left for the next time.
+    With `dry_run` nothing is changed, and what would be deleted has `is_deleted` set. A pin in use is kept this time.
     """
     return (*_collect_pins(keeping, dry_run=dry_run), *_collect_texts(keeping, dry_run=dry_run))
 
@@ -115,7 +115,7 @@ def _reasons(keeping: Keeping, held: Iterable[Identity]) -> Mapping[Identity, Se
 
 
 def _standing(keeping: Keeping, run_id: str, held: Sequence[Identity]) -> Mapping[Identity, tuple[str, ...]]:
-    """Return what a run's own results say, and what is still to come."""
+    """Return the reasons to keep checkpoints of a run: from its results, and evaluations that are still to come."""
     plans = [record.plan for record in keeping.records.records(run_id)]
     measured = {identity_of(plan.checkpoint) for plan in plans}
     references = {identity_of(plan.reference) for plan in plans if plan.reference is not None}

@@ -1,4 +1,4 @@
-"""What a comparison of two evaluated checkpoints needs from the history, for `tracker compare` and `tracker gate`."""
+"""Reads from the history what `tracker compare` and `tracker gate` need to compare two evaluated checkpoints."""
 
 from eval_jobs.errors import StoreError
 from eval_jobs.types import EvalRecord
@@ -9,10 +9,10 @@ from tracker.ports import MeasurementStore, RecordStore
 
 
 def whole_record_of(report: Report, records: RecordStore) -> EvalRecord:
-    """Return what a report judged, with its samples.
+    """Return the record of a report, with its samples.
 
     Raises:
-        StoreError: it is gone, or its samples are.
+        StoreError: the record or its samples are missing.
     """
     record = records.record(report.plan_id)
     if record is None:  # a report without its record
@@ -22,7 +22,7 @@ def whole_record_of(report: Report, records: RecordStore) -> EvalRecord:
 
 
 def noise_of_run(run_id: str, history: MeasurementStore, policy: Policy) -> RunNoise:
-    """Return what is known of a run's jitter, and of what repeating an evaluation changes."""
+    """Return the jitter of a run's series, and the calibrations of all runs."""
     steps = steps_for_jitter(history.records(run_id))
     jitters = known_jitter(history.scores(run_id, (Measure.SCORE,), steps), policy.min_coverage)
     return RunNoise(jitters=jitters, calibrations=history.calibrations())

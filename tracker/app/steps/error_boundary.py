@@ -1,4 +1,4 @@
-"""A bug in the path of one record must not end the watching of a run of days."""
+"""A bug in the review of one record must not end the watching of a run that lasts days."""
 
 import logging
 from collections.abc import Iterable, Iterator
@@ -12,21 +12,21 @@ log = logging.getLogger(__name__)
 
 
 class ErrorBoundary:
-    """Leaves alone the records at which a review broke; the next start tries them again."""
+    """Excludes the records whose review failed; the next start tries them again."""
 
     def __init__(self) -> None:
         self._broken: set[str] = set()
 
     def unbroken(self, records: Iterable[EvalRecord]) -> Iterator[EvalRecord]:
-        """Yield the records at which nothing broke before."""
+        """Yield the records whose review has not failed before."""
         return (record for record in records if record.plan.id not in self._broken)
 
     @contextmanager
     def around(self, record: EvalRecord) -> Iterator[None]:
-        """End this context where the review of `record` breaks in it: said once, and the record stays where it is.
+        """Suppress an unexpected error of the review of `record`: it is logged once, and the record stays in the queue.
 
         Raises:
-            TrackerError: whatever has a name: a store that is away concerns every record.
+            TrackerError: a known error, such as an unreachable store, which concerns every record.
         """
         try:
             yield

@@ -1,4 +1,4 @@
-"""A part of each benchmark first: which checkpoints are asked whole from the start, and which because of their screen.
+"""Screening: which checkpoints are evaluated in full from the start, and which because of their screen.
 
     for plan in scheduled_plans(plans, screening, queue, schedule, keep=keep): queue.add(plan, ...)
     record = whole_record(record, history)        # a screen and its rest become one record
@@ -22,13 +22,13 @@ from tracker.ports import RecordStore
 
 @dataclass(kw_only=True)
 class ScreeningSchedule:
-    """How far a run is; a watcher that starts again takes it from the history and from what is told to it again."""
+    """Which steps of a run were planned in full; a restarted watcher rebuilds it from the history and its source."""
 
     whole: dict[int, bool] = field(default_factory=dict)
-    """Steps that were planned, and whether everything was asked there from the start."""
+    """Planned steps -> whether the checkpoint was evaluated in full from the start."""
 
     def is_due(self, step: int, screening: Screening) -> bool:
-        """Return whether the checkpoint of this step is one of those that are asked whole in any case."""
+        """Return whether the settings demand a full evaluation of the checkpoint of this step."""
         earlier = [self.whole[known] for known in sorted(self.whole) if known < step]
         since = next((at for at, is_whole in enumerate(reversed(earlier)) if is_whole), len(earlier))
         return len(earlier) < screening.first or since + 1 >= screening.every
@@ -37,14 +37,14 @@ class ScreeningSchedule:
 def scheduled_plans(
     plans: Sequence[EvalPlan], screening: Screening, queue: PlanQueue, schedule: ScreeningSchedule, *, keep: bool
 ) -> tuple[EvalPlan, ...]:
-    """Return what to ask of a checkpoint at first: `plans`, or their screens; what was planned before stays so.
+    """Return the first plans of a checkpoint: `plans`, or their screens. An earlier choice is kept.
 
     Args:
-        plans: of one checkpoint, whole.
+        plans: full plans of one checkpoint.
         screening: the settings.
-        queue: knows what was planned.
-        schedule: of the checkpoint's run; it is moved on.
-        keep: the checkpoint is asked whole in any case.
+        queue: holds the plans that were added before.
+        schedule: of the checkpoint's run; the choice is added to it.
+        keep: evaluate the checkpoint in full in any case.
     """
     step = plans[0].checkpoint.step
     screens = tuple(screen_plan(plan, screening.screen) for plan in plans)
@@ -60,7 +60,7 @@ def scheduled_plans(
 
 
 def schedule_of(history: RecordStore, run_id: str) -> ScreeningSchedule:
-    """Return how far a run was when it was watched last."""
+    """Return the schedule of a run from its history."""
     whole: dict[int, bool] = {}
     for record in history.records(run_id):
         step = record.plan.checkpoint.step
@@ -71,13 +71,13 @@ def schedule_of(history: RecordStore, run_id: str) -> ScreeningSchedule:
 def plans_of_rest(
     record: EvalRecord, report: Report, records: Iterable[EvalRecord], given_up: Collection[str]
 ) -> tuple[EvalPlan, ...]:
-    """Return the plans that ask what screens have left out: of this checkpoint, or of those that it is held against.
+    """Return the plans of what screens left out: of this checkpoint, or of those that it is compared with.
 
     Args:
-        record: what was judged.
-        report: what was found.
+        record: the reviewed record.
+        report: its verdicts.
         records: of the run, without samples.
-        given_up: pins whose weights are gone.
+        given_up: `uri` of checkpoints whose weights were deleted.
     """
     own = to_ask_whole(report)
     if is_screen(record.plan):
@@ -95,9 +95,9 @@ def plans_of_rest(
 
 
 def whole_record(record: EvalRecord, history: RecordStore) -> EvalRecord:
-    """Return the record itself or, of a rest, the record of both parts together.
+    """Return the record itself or, for a rest, the joined record of both parts.
 
-    Where the screen is gone the rest says nothing: every benchmark of it is a failure then.
+    If the screen is missing, the rest is useless: every benchmark of it becomes a failure.
     """
     part = record.plan.suite.part
     if part is None or not part.is_rest:
@@ -128,13 +128,13 @@ def _rests_of(
 ) -> Iterator[EvalPlan]:
     step = screen.plan.checkpoint.step
     if is_screen(screen.plan) and step in wanted:
-        # A plan for each benchmark: whatever the next checkpoint wants of them, it has the same id, and is asked once.
+        # One plan per benchmark: if the next checkpoint needs it too, it has the same id and is evaluated once.
         for name in _left_out(screen, wanted[step], records):
             yield rest_plan(screen.plan, (name,))
 
 
 def _left_out(screen: EvalRecord, wanted: Collection[str], records: Iterable[EvalRecord]) -> tuple[str, ...]:
-    """Return which of these benchmarks nobody asked whole at the checkpoint of a screen."""
+    """Return which of these benchmarks were not evaluated in full at the checkpoint of a screen."""
     own, missing = identity_of(screen.plan.checkpoint), set(wanted)
     for record in records:
         if identity_of(record.plan.checkpoint) == own:
@@ -143,14 +143,14 @@ def _left_out(screen: EvalRecord, wanted: Collection[str], records: Iterable[Eva
 
 
 def _known_of(rest: EvalRecord, part: ScreenPart, history: RecordStore) -> EvalRecord | None:
-    """Return the newest record of the same checkpoint that holds the screen: its own, or one joined before."""
+    """Return the newest record of the same checkpoint that contains the screen: its own, or a joined one."""
     parts = (part, replace(part, is_rest=False))
     found = []
     for known in history.records(rest.plan.checkpoint.run_id):
         is_of_parts = known.plan.suite.part in parts and known.plan.id != rest.plan.id
         if is_of_parts and _subject(known.plan) == _subject(rest.plan):
             found.append(known)
-    # Of two rests that were carried out at once, both joined records may end when the later one ended.
+    # If two rests ran at the same time, both joined records may have the end of the later one.
     newest = max(found, key=lambda r: (r.finished_at, -_unasked(r)), default=None)
     if newest is None:
         return None

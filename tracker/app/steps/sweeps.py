@@ -1,13 +1,13 @@
-"""Sweeps: what is due begins, its plans go into the queue, and what workers hand in is kept.
+"""Sweeps: begins due sweep runs (`Turn`), queues their plans, and stores the results of workers.
 
-    follow(service, now)          # one pass of a watcher: timetables, then what is open
-    carry_on(service, now)        # what is open only, for the command that began a turn by hand
+    follow(service, now)          # one pass of a watcher: timetables, then open sweep runs
+    carry_on(service, now)        # open sweep runs only, for the command that began one on demand
     take_sweep_result(record, service)    # a finished plan of a sweep
 
-What the run's own evaluation has answered already is taken from there, and only the rest is asked.
+Scores that the run's own evaluations have already are reused, and only the rest is evaluated.
 
-A turn is stored with its plans before any of them is in the queue, and only by whoever finds it still due: a kill, a
-second watcher or a holder of the lease that was frozen for an hour may repeat the rest, and doubles nothing.
+A sweep run is stored with its plans before any of them is queued, and only by the process that finds it still due.
+So a kill, a second watcher or a lease holder that was frozen for an hour may repeat the rest, without duplicates.
 """
 
 import logging
@@ -32,34 +32,34 @@ from tracker.ports import Pins, RecordStore, RequestQueue, Sweeps, Tracking
 log = logging.getLogger(__name__)
 
 LEASE_S = 60.0
-"""How long another process waits for one that was killed while it began a turn."""
+"""Seconds that other processes wait if one was killed while it began a sweep run."""
 
 
 class Registered(Protocol):
-    """A checkpoint as a model registry knows it."""
+    """A checkpoint as registered in a model registry."""
 
     @property
     def step(self) -> int:
-        """Its step."""
+        """Training step."""
 
     @property
     def digest(self) -> str:
-        """Hash of its weights."""
+        """Hash of the weights."""
 
 
 @dataclass(kw_only=True)
 class SweepsSeen:
-    """What this process has seen of sweeps so far. The next start begins with an empty one."""
+    """What this process has seen of sweeps so far. A restart begins with an empty state."""
 
     quiet: dict[str, tuple[datetime, datetime]] = field(default_factory=dict)
-    """Between which times nothing of a sweep is due, so that most passes ask nobody."""
+    """By sweep, the interval in which it is not due, so that most passes need no store."""
     handed_in: set[tuple[str, datetime]] = field(default_factory=set)
-    """Turns whose plans are in the queue."""
+    """Sweep runs whose plans are in the queue."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepService:
-    """What sweeps are carried out with."""
+    """What sweeps are executed with."""
 
     run: str
     sweeps: Mapping[str, Sweep]
@@ -69,35 +69,35 @@ class SweepService:
     pins: Pins
     tracking: Tracking
     holder: str
-    """Names this process in the lease."""
+    """Name of this process in the lease."""
     registered: Callable[[str], Registered]
-    """Asks MLflow's registry for `models:/NAME@ALIAS`. ConfigError, TrackingUnreachable: there is no answer."""
+    """Resolves `models:/NAME@ALIAS` in MLflow's registry; raises ConfigError or TrackingUnreachable if it cannot."""
     seen: SweepsSeen = field(default_factory=SweepsSeen)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepSelection:
-    """Which checkpoints a sweep asks now, and what it could not find."""
+    """Which checkpoints a sweep evaluates now, and which selectors found none."""
 
     checkpoints: tuple[Checkpoint, ...]
     missing: tuple[str, ...]
 
 
 def follow(service: SweepService, now: datetime) -> tuple[Turn, ...]:
-    """Do what is due and return the turns that began, ended or were skipped."""
+    """Execute what is due, and return the sweep runs that began, ended or were skipped."""
     noted = [turn for sweep in service.sweeps.values() for turn in _note_due(service, sweep, now)]
     return (*noted, *carry_on(service, now))
 
 
 def carry_on(service: SweepService, now: datetime) -> tuple[Turn, ...]:
-    """End the turn that is answered and begin the next one; return those that changed."""
-    if not service.store.open_turns():  # most passes end with this one question
+    """End the sweep run whose plans all have results, begin the next one, and return those that changed."""
+    if not service.store.open_turns():  # most passes end with this one query
         return ()
     changed = [turn for running in _of(service, TurnState.RUNNING) for turn in _ended(service, running, now)]
     if _next_due(service) is None:
         return tuple(changed)
     if service.store.take(service.holder, now=now, lease_until=now + timedelta(seconds=LEASE_S)):
-        while (due := _next_due(service)) is not None:  # asked again: another process may have begun one until now
+        while (due := _next_due(service)) is not None:  # read again: another process may have begun one
             begun = begun_turn(service, due, now)
             if service.store.change(begun, was=TurnState.DUE):
                 _hand_in(service, begun, now)
@@ -107,7 +107,7 @@ def carry_on(service: SweepService, now: datetime) -> tuple[Turn, ...]:
 
 
 def begun_turn(service: SweepService, turn: Turn, now: datetime) -> Turn:
-    """Return a due turn with its plans, as the configuration of now wants them; or why there are none."""
+    """Return a due sweep run with its plans by the current configuration; or with the reason why it has none."""
     sweep = service.sweeps.get(turn.sweep)
     if sweep is None:
         note = "removed from tracker.toml"
@@ -125,7 +125,7 @@ def begun_turn(service: SweepService, turn: Turn, now: datetime) -> Turn:
 
 
 def select_checkpoints(service: SweepService, sweep: Sweep) -> SweepSelection:
-    """Return the checkpoints that a sweep asks, each once, in the order in which it names them."""
+    """Return the checkpoints that a sweep evaluates, each once, in the order of its selectors."""
     if not sweep.checkpoints:
         return SweepSelection(checkpoints=(), missing=())
     held: dict[str, list[Checkpoint]] = {}
@@ -136,13 +136,13 @@ def select_checkpoints(service: SweepService, sweep: Sweep) -> SweepSelection:
     for selector in sweep.checkpoints:
         try:
             found |= dict.fromkeys(_named(service, selector, held))
-        except (ConfigError, TrackingUnreachable) as error:  # the others can be asked all the same
+        except (ConfigError, TrackingUnreachable) as error:  # the other selectors can still be used
             missing.append(f"{selector.text}: {error.message}")
     return SweepSelection(checkpoints=tuple(found), missing=tuple(missing))
 
 
 def check_size(sweep: Sweep, checkpoints: int) -> None:
-    """Check that a turn is not larger than somebody meant it to be.
+    """Check that a sweep run is not larger than `max_evaluations` allows.
 
     Raises:
         ConfigError: it is.
@@ -157,7 +157,7 @@ def check_size(sweep: Sweep, checkpoints: int) -> None:
 
 
 def begin_by_hand(service: SweepService, sweep: Sweep, now: datetime) -> Turn:
-    """Note a turn that a person asks for now; it begins when its time comes.
+    """Store a sweep run on demand; it begins when no other one is running.
 
     Raises:
         ConfigError: it is too large.
@@ -169,15 +169,15 @@ def begin_by_hand(service: SweepService, sweep: Sweep, now: datetime) -> Turn:
 
 
 def take_sweep_result(record: EvalRecord, service: SweepService) -> EvalRecord:
-    """Keep what a plan of a sweep came to, and return it. Nothing of it is a result of the run. Twice is harmless."""
+    """Store the result of a sweep's plan, and return it. It is not a result of the run. Repeating it is harmless."""
     whole = _completed(record, service)
     _keep(whole, service)
-    service.queue.acknowledge(record.plan.id)  # in the end: a crash in between repeats it
+    service.queue.acknowledge(record.plan.id)  # last: a crash in between repeats the rest harmlessly
     return whole
 
 
 def own_answers(service: SweepService, plans: Sequence[EvalPlan]) -> dict[str, EvalRecord]:
-    """Return the run's own evaluations that answer plans of a sweep, by the id of the plan; without their samples."""
+    """Return the run's own evaluations that cover plans of a sweep, by the id of the plan, without samples."""
     records: dict[str, tuple[EvalRecord, ...]] = {}
     found: dict[str, EvalRecord] = {}
     for plan in plans:
@@ -201,7 +201,7 @@ def _note_due(service: SweepService, sweep: Sweep, now: datetime) -> Iterable[Tu
     look = started_look(timetable, known, now)
     waits = any(turn.sweep == sweep.name for turn in _of(service, TurnState.DUE))
     turn = turn_due(sweep.name, timetable, look=look, now=now, waits=waits)
-    # The turn first: a crash in between finds the same one again, and it is stored once.
+    # The sweep run first: after a crash in between the same one is found again, and it is stored once.
     if turn is not None and service.store.add(turn) and turn.state is TurnState.SKIPPED:
         yield turn
     if turn is not None or look != known:
@@ -225,7 +225,7 @@ def _next(timetable: Timetable, now: datetime) -> datetime:
 
 
 def _next_due(service: SweepService) -> Turn | None:
-    """Return the turn that may begin: none while another one is carried out."""
+    """Return the sweep run that may begin: none while another one is running."""
     if _of(service, TurnState.RUNNING):
         return None
     return next(iter(_of(service, TurnState.DUE)), None)
@@ -236,7 +236,7 @@ def _of(service: SweepService, state: TurnState) -> tuple[Turn, ...]:
 
 
 def _ended(service: SweepService, turn: Turn, now: datetime) -> Iterable[Turn]:
-    """Yield the turn as it ended, when everything of it is answered."""
+    """Yield the ended sweep run if all its plans have results; otherwise make sure that they are queued."""
     if _unanswered(service, turn):
         _hand_in(service, turn, now)
         return
@@ -246,7 +246,7 @@ def _ended(service: SweepService, turn: Turn, now: datetime) -> Iterable[Turn]:
 
 
 def _hand_in(service: SweepService, turn: Turn, now: datetime) -> None:
-    """Put a turn's plans into the queue: again after a start, because the process before may have been killed here."""
+    """Queue the plans of a sweep run, also once after each start: the previous process may have been killed here."""
     key = turn.sweep, turn.due_at
     if key in service.seen.handed_in or turn.state is not TurnState.RUNNING:
         return
@@ -269,7 +269,7 @@ def _unanswered(service: SweepService, turn: Turn) -> list[EvalPlan]:
 
 
 def _with_samples(own: EvalRecord | None, plan: EvalPlan, service: SweepService) -> EvalRecord | None:
-    """Return the run's own evaluation with its samples, None where it cannot stand for the plan's."""
+    """Return the run's own evaluation with its samples; None if it cannot replace the plan's."""
     if own is None:
         return None
     whole = service.records.record(own.plan.id, [benchmark.name for benchmark in plan.suite.benchmarks])
@@ -279,12 +279,12 @@ def _with_samples(own: EvalRecord | None, plan: EvalPlan, service: SweepService)
 
 
 def _keep(record: EvalRecord, service: SweepService) -> None:
-    service.tracking.publish_sweep(record)  # first: what has a result is not looked at again
+    service.tracking.publish_sweep(record)  # first: a plan that has a result is not processed again
     service.store.append(without_texts(record))
 
 
 def _completed(record: EvalRecord, service: SweepService) -> EvalRecord:
-    """Return the record with the scores that nobody was asked for, because the run's own evaluation has them."""
+    """Return the record with the scores that were not evaluated because the run's own evaluation has them."""
     if record.plan.suite.benchmarks:
         return record
     plan = _whole_plan(service, record.plan)
@@ -295,12 +295,12 @@ def _completed(record: EvalRecord, service: SweepService) -> EvalRecord:
 
 
 def _whole_plan(service: SweepService, asked: EvalPlan) -> EvalPlan:
-    """Return the plan as its turn has it, with what was left out because the run's own evaluation answers it."""
+    """Return the plan as its sweep run has it, with the benchmarks that the run's own evaluation covers."""
     for turn in service.store.open_turns():
         for plan in turn.plans:
             if plan.id == asked.id:
                 return plan
-    before = service.store.results([asked.id]).get(asked.id)  # tried again after its turn has ended
+    before = service.store.results([asked.id]).get(asked.id)  # repeated after its sweep run has ended
     if before is None:
         return asked
     return before.plan
@@ -309,11 +309,11 @@ def _whole_plan(service: SweepService, asked: EvalPlan) -> EvalPlan:
 def _named(
     service: SweepService, selector: Selector, held: Mapping[str, Sequence[Checkpoint]]
 ) -> tuple[Checkpoint, ...]:
-    """Return the held checkpoints that a selector names.
+    """Return the pinned checkpoints that a selector names.
 
     Raises:
         ConfigError: there is none.
-        TrackingUnreachable: MLflow would have to say which.
+        TrackingUnreachable: MLflow is needed and not reachable.
     """
     if selector.pick is Pick.REGISTERED:
         named = _registered(service, selector, held)

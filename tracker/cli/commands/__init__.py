@@ -1,1 +1,1 @@
-"""One command a module."""
+"""One module per command."""

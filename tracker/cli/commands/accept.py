@@ -1,4 +1,4 @@
-"""`tracker accept CHECKPOINT BENCHMARK`: this level is the new normal."""
+"""`tracker accept CHECKPOINT BENCHMARK`: accept a score as the new baseline."""
 
 import difflib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`tracker alerts`: what is wrong now, who was told, and whether a channel works."""
+"""`tracker alerts`: open alerts, their delivery, and tests of channels."""
 
 import shlex
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ from tracker.wiring.project import Project
 
 @dataclass(frozen=True, kw_only=True)
 class AlertsView:
-    """What `tracker alerts list` shows."""
+    """Result of `tracker alerts list`."""
 
     open: tuple[Alert, ...]
     channels: tuple[ChannelState, ...]
@@ -103,7 +103,7 @@ def rename(*, old: str, new: str, config_path: Path) -> None:
     moved, now = project.alerting.hand_over(old, new), SystemClock().now()
     if not waiting and not moved:
         raise _unknown(project, old)
-    over = (a for a in moved if a.fingerprint not in lasting)  # while nobody had this name
+    over = (a for a in moved if a.fingerprint not in lasting)  # resolved while no channel had this name
     ends = [replace(a, state=AlertState.RESOLVED, message="resolved", raised_at=now) for a in over]
     project.alerting.publish(ends)
     click.echo(f"moved {one_line(old)} to {new}: {count_text(waiting, 'alert')} pending")
@@ -124,7 +124,7 @@ def discard(*, channel: str, config_path: Path) -> None:
 
 
 def trial_message(run_id: str, now: datetime) -> AlertMessage:
-    """Return a message that says that nothing happened. Pure."""
+    """Return the message of `tracker alerts test`. Pure."""
     trial = Alert(
         fingerprint=f"test of {run_id}",
         run_id=run_id,
@@ -140,7 +140,7 @@ def trial_message(run_id: str, now: datetime) -> AlertMessage:
 
 
 def alerts_view(view: AlertsView) -> RenderableType:
-    """Return a table of what lasts, and below it channels and silences. Pure."""
+    """Return a table of open alerts, followed by channels and silences. Pure."""
     shown: list[RenderableType] = [_table(view.open) if view.open else Text("no open alerts")]
     shown += [_channel_line(state) for state in view.channels] or [
         Text('no channel configured: alerts are only logged (see "Get alerts" in the documentation)', style="dim")
@@ -177,7 +177,7 @@ def _check_gone(project: Project, name: str) -> None:
 
 
 def _waiting_for(project: Project) -> dict[str, int]:
-    """Return how many alerts wait, by the name of a channel that is configured no more."""
+    """Return the number of pending alerts of each channel that is no longer configured, by name."""
     return {state.name: state.waiting for state in project.alerting.channels() if not state.is_configured}
 
 

@@ -1,4 +1,4 @@
-"""`tracker backfill [FOLDER]`: evaluate what a folder of checkpoints holds already."""
+"""`tracker backfill [FOLDER]`: evaluate all checkpoints in a folder."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ _ORDERS = {FillOrder.OLDEST: "oldest first", FillOrder.NEWEST: "newest first", F
 
 @dataclass(frozen=True, kw_only=True)
 class _Asked:
-    """What was asked for on the command line."""
+    """Arguments of the command line."""
 
     folder: Path | None
     run_name: str | None
@@ -97,17 +97,17 @@ def command(asked: _Asked) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Job:
-    """What is to be done, by whoever leads."""
+    """A backfill, and the lead under which it runs."""
 
     project: Project
     places: tuple[CheckpointLocation, ...]
-    """In their order."""
+    """In evaluation order."""
     asked: _Asked
     lead: Lead
 
 
 def _project_of(project: Project, folder: Path | None, run_name: str | None) -> Project:
-    """Return the project with the run that is asked for.
+    """Return the project with the requested folder and run name.
 
     Raises:
         ConfigError: checkpoints in a bucket, or no such folder.
@@ -137,7 +137,7 @@ def _choice(steps: str, every: int) -> StepFilter:
 
 
 def _places(project: Project, asked: _Asked) -> tuple[CheckpointLocation, ...]:
-    """Return the chosen checkpoints in their order, run by run where the folder holds several.
+    """Return the selected checkpoints in evaluation order, run by run if the folder contains several.
 
     Raises:
         ConfigError: there is none.
@@ -166,7 +166,7 @@ def _fill(job: _Job, display: WatchDisplay) -> None:
     project, asked = job.project, job.asked
     project.make_state_dir()
     world = project.world()
-    world.source.close()  # what lies there is known, and more than that is not asked for
+    world.source.close()  # all places are known already, and new ones are not wanted
     to_do = tuple(_to_do(project, world, job.places))
     source = InTurn(to_do, world.queue)
     progress = _Progress(job, source)
@@ -193,7 +193,7 @@ def _fill(job: _Job, display: WatchDisplay) -> None:
 
 
 def _demand_some(project: Project, places: Sequence[CheckpointLocation]) -> None:
-    """Refuse to end as if all were well where nothing could be evaluated.
+    """Raise an error if no checkpoint could be evaluated.
 
     Raises:
         CheckpointError: no checkpoint of the folder has a result.
@@ -212,7 +212,7 @@ def _keep(workers: Launcher) -> None:
 
 
 def _to_do(project: Project, world: World, places: Sequence[CheckpointLocation]) -> Iterator[FilledPlace]:
-    """Yield the places that were not measured yet with today's settings, as far as can be told without reading them."""
+    """Yield the places not yet measured with the current settings, as far as known without reading them."""
     known = _known(project, places)
     records = {run_id: world.history.records(run_id) for run_id in {place.run_id for place in places}}
     for place in places:
@@ -225,7 +225,7 @@ def _to_do(project: Project, world: World, places: Sequence[CheckpointLocation])
 
 
 def _known(project: Project, places: Sequence[CheckpointLocation]) -> dict[str, Checkpoint]:
-    """Return what is known of the folders that did not change since, by their path."""
+    """Return the known checkpoints of the folders that have not changed since, by URI."""
     run_ids = {place.run_id for place in places}
     by_folder: dict[str, Checkpoint] = {}
     for run_id in run_ids:
@@ -238,7 +238,7 @@ def _known(project: Project, places: Sequence[CheckpointLocation]) -> dict[str, 
 
 
 def _changed(place: CheckpointLocation, known: Checkpoint) -> bool:
-    """Return whether the folder holds a file that is newer than the checkpoint that it held."""
+    """Return whether the folder contains a file newer than its known checkpoint, or cannot be read."""
     facts = facts_of_folder(place.path)
     return facts is None or facts.newest_ns() // _NS > int(known.ready_at.timestamp())
 
@@ -250,7 +250,7 @@ def _pinned(project: Project, place: CheckpointLocation, known: Checkpoint | Non
 
 
 def _first_of_runs(world: World, project: Project, places: Sequence[CheckpointLocation]) -> dict[str, Checkpoint]:
-    """Return the lowest step of each run: latency is compared with it, whichever is let in first."""
+    """Return the lowest step of each run if it is the latency reference, regardless of the evaluation order."""
     first: dict[str, Checkpoint] = {}
     if world.measurement.reference != "first":
         return first
@@ -261,14 +261,14 @@ def _first_of_runs(world: World, project: Project, places: Sequence[CheckpointLo
 
 
 class _Progress:
-    """How far the backfill is, and how long it will take."""
+    """Progress of the backfill, and the estimated time left."""
 
     def __init__(self, job: _Job, source: InTurn) -> None:
         self._job = job
         self._source = source
         self._runs = {place.run_id for place in job.places}
         self._judged: set[tuple[str, int]] = set()
-        """By this process: what an earlier one had evaluated may be judged before its turn comes."""
+        """(run, step) with a verdict by this process; one evaluated earlier may get its verdict before its turn."""
 
     def beginning(self, done: int) -> str:
         known = f", {done} already evaluated" if done else ""

@@ -29,12 +29,12 @@ from tracker.wiring.checkpoints import pin_named
 from tracker.wiring.project import Project
 
 LOOK_S = 0.5
-"""Between two looks at the queue."""
+"""Seconds between two polls of the queue."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Asked:
-    """What was asked for on the command line."""
+    """Arguments of the command line."""
 
     run: str
     benchmark: str
@@ -85,7 +85,7 @@ def command(asked: _Asked) -> int:
 
 def _searched(project: Project, lost: Lost, workers: int, console: Console) -> LostBetween:
     clock, lead = SystemClock(), project.lead()
-    is_ours = lead.take(clock.now())  # else a watcher reviews, and has workers of its own
+    is_ours = lead.take(clock.now())  # otherwise a watcher computes the verdicts, with its own workers
     local = project.workers(workers if is_ours else 0)
     world = replace(project.world(), wake_workers=local.nudge)
     try:
@@ -104,7 +104,7 @@ def _searched(project: Project, lost: Lost, workers: int, console: Console) -> L
 
 
 def places_of(project: Project, run_id: str) -> Places:
-    """Return every checkpoint of a run that can be evaluated: pinned, or where the trainer wrote it."""
+    """Return every checkpoint of a run that can be evaluated: pinned, or still in the trainer's folder."""
     history = project.history
     left = {gap.step: gap.source_uri for gap in history.gaps(run_id) if gap.code == CheckpointSkipped.code}
     left |= {r.plan.checkpoint.step: r.plan.checkpoint.source_uri for r in history.records(run_id)}
@@ -118,7 +118,7 @@ def places_of(project: Project, run_id: str) -> Places:
 
 
 def _unseen(world: World, clock: Clock, project: Project) -> Places:
-    """Pin what lies in the output folder and nobody has evaluated yet; the next watcher finds it pinned."""
+    """Pin checkpoints in the output folder that are not evaluated yet; the next watcher finds them pinned."""
     until_s = clock.monotonic_s() + project.config.watch.settle_s + LOOK_S
     found: dict[int, Callable[[], Checkpoint]] = {}
     while clock.monotonic_s() < until_s or world.source.is_behind():
@@ -133,12 +133,12 @@ def _itself(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def _wait(world: World, local: Launcher, clock: Clock, checkpoint: Checkpoint, *, beside: Lead | None) -> None:
-    """Return when the checkpoint is judged; `beside` is the lead of the watcher that does it, None: we do."""
+    """Wait for a verdict; `beside`: lead of the watcher that computes it, None: this process computes it."""
     run_id, step, state = checkpoint.run_id, checkpoint.step, WatchState()
     while True:
         if beside is None:
             review_finished(world, state, clock.now())
-            if any(r.plan.checkpoint.step == step for r in world.queue.finished()):  # the log says why
+            if any(r.plan.checkpoint.step == step for r in world.queue.finished()):  # the log contains the reason
                 raise TrackerError(f"no verdict for step {step}", hint="see the log above; completed results are kept")
         if step not in world.queue.open_steps(run_id, sweeps=False):
             return

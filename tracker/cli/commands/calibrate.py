@@ -1,4 +1,4 @@
-"""`tracker calibrate [CHECKPOINT]`: ask one checkpoint twice, to see what repeating an evaluation changes."""
+"""`tracker calibrate [CHECKPOINT]`: evaluate one checkpoint twice to measure run-to-run noise."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +35,7 @@ from tracker.wiring.project import Project
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationView:
-    """What --json prints."""
+    """Result of `tracker calibrate`."""
 
     calibration: Calibration
     benchmarks: tuple[Repetition, ...]
@@ -84,11 +84,11 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool, workers: int) 
 
 
 def _chosen(project: Project, name: str) -> Checkpoint:
-    """Return the checkpoint that a person names, pinned.
+    """Return the named checkpoint, pinned.
 
     Raises:
-        ConfigError: it cannot be read as a name, or is another project's.
-        CheckpointError: its weights are not there any more.
+        ConfigError: the name is invalid, or belongs to another project.
+        CheckpointError: the weights no longer exist.
     """
     if not is_reference(name) and _is_place(name):
         return pin_named(project.config, name)
@@ -114,7 +114,7 @@ def _is_place(name: str) -> bool:
 
 
 def _held(project: Project, wanted: Checkpoint) -> Checkpoint:
-    # By what it is and not by where it was: the project may have been moved since.
+    # Matched by identity, not by path: the project may have been moved since.
     for pin in project.pins.held():
         if identity_of(pin.checkpoint) == identity_of(wanted):
             return pin.checkpoint

@@ -19,7 +19,7 @@ from tracker.domain.records.display import names_text, one_line
 from tracker.wiring.project import Project
 
 UI_ADDRESS = "http://127.0.0.1:5000"
-"""Of `tracker ui`, unless it is told another port."""
+"""Address of `tracker ui` with its default port."""
 
 
 @click.command("compare")
@@ -59,7 +59,7 @@ def command(*, a: str, b: str, config_path: Path, as_json: bool, to_mlflow: bool
 
 
 def _pages_in_mlflow(project: Project, chosen: ChosenPages) -> Iterator[str]:
-    """Write the pages to MLflow, and yield what to tell a person.
+    """Write the pages to MLflow, and yield the lines to print.
 
     Raises:
         TrackingUnreachable, StoreError, ConfigError: as `Mlflow.write_samples`.

@@ -45,7 +45,7 @@ def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> 
 
 
 def costs_table(costs: RunCosts, *, last: int) -> Table:
-    """Return one line for each evaluation, which says what it asked where not all did alike; `last` newest, 0: all."""
+    """Return one line for each evaluation, with its part if any was partial; `last`: number of newest ones, 0: all."""
     table = plain_table()
     has_parts = any(row.asked is not Asked.WHOLE for row in costs.checkpoints)
     table.add_column("step", justify="right", no_wrap=True)

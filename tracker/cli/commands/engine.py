@@ -1,4 +1,4 @@
-"""`tracker engine status`: what engines hold now, and which ways of loading weights are certified."""
+"""`tracker engine status`: running engines and certified weight swaps."""
 
 from itertools import zip_longest
 from pathlib import Path
@@ -46,7 +46,7 @@ def status(*, work_dir: Path | None, config_path: Path, as_json: bool) -> None:
 
 
 def engine_block(engine: KeptEngine) -> RenderableType:
-    """Return what one engine holds and does. Pure."""
+    """Return the checkpoints, load method and process of one engine. Pure."""
     return _block(
         engine.service,
         "bold",
@@ -57,7 +57,7 @@ def engine_block(engine: KeptEngine) -> RenderableType:
 
 
 def proof_block(kept: KeptProof) -> RenderableType:
-    """Return one certificate or refusal, with what it was about and how to have it tried again. Pure."""
+    """Return one certificate or refusal, with its conditions and how to retry. Pure."""
     proof, kind = kept.proof, kept.proof.kind
     computed = "" if kind.dtype == "auto" else f"in {kind.dtype}"
     asleep = f"after sleep level {kind.asleep}" if kind.asleep else ""
@@ -79,7 +79,7 @@ def _sentence(*words: str) -> str:
 
 
 def _block(state: str, style: str, *lines: str) -> RenderableType:
-    """Return a word at the left and lines beside it, each folded where the terminal ends."""
+    """Return a state on the left and lines on the right, wrapped at the terminal's width."""
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True, min_width=STATE_CHARS)
     table.add_column(overflow="fold")

@@ -60,5 +60,5 @@ def _exit_code(records: tuple[EvalRecord, ...], reports: tuple[Report, ...]) -> 
 
 
 def _losses(report: Report) -> tuple[Verdict, ...]:
-    """Longer answers alone are shown; whether they are worse, the score says."""
+    """Return findings that count as losses. Longer answers alone do not: the score shows whether they are worse."""
     return tuple(verdict for verdict in report.findings if verdict.measure is not Measure.OUTPUT_LENGTH)

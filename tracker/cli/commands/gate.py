@@ -1,4 +1,4 @@
-"""`tracker gate CANDIDATE --baseline REF`: may the candidate take the baseline's place?"""
+"""`tracker gate CANDIDATE --baseline REF`: decide whether a candidate may replace a baseline."""
 
 import os
 import secrets
@@ -38,12 +38,12 @@ EXIT_CODES = {GateWord.PASS: ExitCode.OK, GateWord.REGRESSION: ExitCode.REGRESSI
 
 _FORMATS = [str(form) for form in GateFormat]
 _WIDTH = 120
-"""Of text in a file, in characters."""
+"""Width of text in a file, in characters."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Asked:
-    """What was asked for on the command line."""
+    """Arguments of the command line."""
 
     candidate: str | None
     baseline: str | None
@@ -102,7 +102,7 @@ def command(asked: _Asked) -> int:
 
 
 def _case(asked: _Asked) -> tuple[GateCase, RecordedDecision | None]:
-    """Return what is to be judged; what is wrong with the call is said before anything is evaluated."""
+    """Return the inputs of the gate, and a replayed decision. Arguments are checked before anything is evaluated."""
     _check_files(asked)
     changed = _changes(asked.changed)
     if asked.replay is not None:
@@ -126,7 +126,7 @@ def _check_files(asked: _Asked) -> None:
         if path is not None and not path.absolute().parent.is_dir():
             raise ConfigError(f"no such folder: {path.parent}", hint="create the folder, or choose another file")
     files = [path.resolve() for path in (asked.output, asked.bundle, asked.replay) if path is not None]
-    if len(set(files)) < len(files):  # one would be written over the other
+    if len(set(files)) < len(files):  # one would overwrite the other
         what = "--output, --bundle and --replay must be different files"
         raise ConfigError(what, hint="choose different file names")
 
@@ -140,9 +140,9 @@ def _changes(text: str) -> tuple[GatedChange, ...]:
 
 
 def _record(project: Project, name: str, *, is_apart: bool) -> EvalRecord:
-    """Return an evaluated checkpoint with its samples; a place where one lies is evaluated first.
+    """Return the record of a checkpoint with its samples; a folder or bucket prefix is evaluated first.
 
-    With `is_apart` it is not counted to the run that it lies in: it is not asked as that run is.
+    With `is_apart` the result is stored outside the run of its folder, because it is measured differently.
     """
     if is_reference(name):
         return whole_record_of(named_checkpoint(project, name), project.history)
@@ -157,12 +157,12 @@ def _record(project: Project, name: str, *, is_apart: bool) -> EvalRecord:
 def _is_folder(name: str) -> bool:
     try:
         return Path(name).is_dir()
-    except OSError:  # too long, or in a folder that may not be looked into
+    except OSError:  # name too long, or no permission for a parent folder
         return False
 
 
 def _is_of_run(project: Project, name: str) -> bool:
-    """Return whether it is a pin, or watching takes it for a checkpoint: nothing else belongs in a run's history."""
+    """Return whether it is a pin or a checkpoint as `tracker watch` finds it: only these belong in a run's history."""
     output_dir = project.config.run.output_dir
     if name.startswith(SCHEME):
         place, watched = PurePosixPath(name), PurePosixPath(output_dir)
@@ -176,7 +176,7 @@ def _is_of_run(project: Project, name: str) -> bool:
 
 
 def _otherwise(said: RecordedDecision, report: GateReport) -> str:
-    """Say where another version of the tracker gave another answer."""
+    """Return a note that lists results that differ from those in the replayed bundle."""
     now, own = recorded_decision_of(report), version("checkpoint-tracker")
     names = [name for name in dict.fromkeys([*said.words, *now]) if name and said.words.get(name) != now.get(name)]
     answers = [f"{name_text(name)} was {said.words.get(name, 'not recorded')}" for name in names]
@@ -197,7 +197,7 @@ def _write(report: GateReport, form: GateFormat, output: Path | None) -> None:
 
 @contextmanager
 def _no_commands(environment: Mapping[str, str]) -> Iterator[None]:
-    """Let GitHub take nothing in between for a command to its workflow: what models say may look like one."""
+    """Stop GitHub from executing workflow commands in the output: answers of models may look like one."""
     if environment.get("GITHUB_ACTIONS") != "true":
         yield
         return

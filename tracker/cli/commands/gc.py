@@ -1,4 +1,4 @@
-"""`tracker gc`: give up pins and answers that the budget of [keep] does not cover."""
+"""`tracker gc`: delete pins and answers beyond the [keep] limits."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def command(*, dry_run: bool, config_path: Path, as_json: bool) -> None:
 
 
 def items_table(items: Sequence[StoredItem], *, dry_run: bool) -> RenderableType:
-    """Return one row for everything that is held: what becomes of it and why. Pure."""
+    """Return one row for every stored item: whether it is deleted, and why. Pure."""
     table = plain_table()
     table.add_column("run", overflow="fold")
     table.add_column("step", justify="right", no_wrap=True)
@@ -62,7 +62,7 @@ def items_table(items: Sequence[StoredItem], *, dry_run: bool) -> RenderableType
 
 
 def summary(items: Sequence[StoredItem], *, dry_run: bool) -> str:
-    """Return one sentence. Pure."""
+    """Return the result as one sentence. Pure."""
     gone = [item for item in items if item.is_deleted]
     if not items:
         return "nothing stored yet: the first checkpoint creates pins and answers"

@@ -1,6 +1,6 @@
-"""`tracker health`: does the watcher, or a worker, of this machine or container still go round its loop?
+"""`tracker health`: check that the watcher, or a worker, of this machine or container is alive.
 
-It imports next to nothing and asks no database, because whatever looks after containers calls it twice a minute.
+It has few imports and does not query a database, because container health checks run it twice a minute.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ from tracker.domain.records.display import one_line
 
 PATH = click.Path(path_type=Path)
 WITHIN_S = 300.0
-"""One round of a watcher may copy and hash a large checkpoint."""
+"""One pass of a watcher may copy and hash a large checkpoint."""
 
 
 @click.command("health")
@@ -66,6 +66,6 @@ def _stuck(kind: str, life: Life) -> NoSignOfLife:
 
 
 def _work_dir(config_path: Path | None) -> Path:
-    from tracker.config import DEFAULT_NAME, load_config  # here: it takes half a second
+    from tracker.config import DEFAULT_NAME, load_config  # here: slow to import (half a second)
 
     return load_config(config_path or Path(DEFAULT_NAME)).run.work_dir

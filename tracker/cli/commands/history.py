@@ -62,13 +62,13 @@ def _show_run(console: Console, history: RunHistory, name: str, *, last: int, mi
 
 
 def _repetitions(history: MeasurementStore, outlines: Sequence[Report], min_effect: float) -> Iterator[Text]:
-    """Yield what repeating the evaluation of the newest checkpoint would change, where it was ever calibrated."""
+    """Yield the run-to-run noise of the newest checkpoint's evaluation, if it was calibrated."""
     calibrations = history.calibrations()
     newest = max(outlines, key=lambda report: (report.step, report.created_at), default=None)
     record = None if newest is None or not calibrations else history.bare_record(newest.plan_id)
     if record is None:
         return
-    # Imported here: scipy takes long, and most histories need none.
+    # Imported here: scipy is slow to import, and most histories do not need it.
     from tracker.domain.calibration.noise import repetitions_of
 
     found = repetitions_of(calibrations, record, min_effect=min_effect)

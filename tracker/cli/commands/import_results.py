@@ -1,4 +1,4 @@
-"""`tracker import PATH...`: take over results that others measured."""
+"""`tracker import PATH...`: import results measured by other tools."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ class ImportedStep:
     is_new: bool
     """False: it was imported before."""
     findings: dict[VerdictWord, list[str]]
-    """Benchmarks by verdict; without those that are as good as before."""
+    """Benchmarks by verdict: missing, forgotten, regressed or suspect."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class ImportSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class _Asked:
-    """What was asked for on the command line."""
+    """Arguments of the command line."""
 
     paths: tuple[Path, ...]
     run_id: str | None
@@ -116,7 +116,7 @@ def command(asked: _Asked) -> None:
 
 
 def _project_of(project: Project, run_id: str | None) -> Project:
-    """Return the project with the run that is asked for; another one than its own has no trainer's folder."""
+    """Return the project with the requested run; a run other than its own has no output folder of a trainer."""
     run = project.config.run
     if run_id is None or run_id == run.name:
         return project
@@ -128,10 +128,10 @@ def _project_of(project: Project, run_id: str | None) -> Project:
 def _take(
     project: Project, checkpoints: Sequence[ImportedCheckpoint], show: Callable[[JudgedImport], None]
 ) -> tuple[tuple[JudgedImport, ...], int]:
-    """Return what was taken over, and how much of it MLflow has not got yet.
+    """Import checkpoints; return them and the number of results pending for MLflow.
 
     Raises:
-        StoreUnavailable: somebody else imports into the run.
+        StoreUnavailable: another import into the run is running.
     """
     lock = named_lock(project.database, f"import {project.config.run.name}")
     if not lock.take():
@@ -180,7 +180,7 @@ def _step(one: JudgedImport) -> ImportedStep:
 def _table(run_id: str, steps: Sequence[ImportedStep]) -> Table:
     table = Table(title=one_line(run_id), title_justify="left", title_style="bold", box=None, pad_edge=False)
     for name in ("step", "benchmarks", "samples", "loads", "verdicts"):
-        table.add_column(name, justify="left" if name == "found" else "right")
+        table.add_column(name, justify="left" if name == "verdicts" else "right")
     for one in steps:
         counts = map(_count_text, (one.benchmarks, one.samples, one.loads))
         table.add_row(str(one.step), *counts, _found_text(one))
@@ -202,7 +202,7 @@ def _found_text(one: ImportedStep) -> str:
 
 
 def _skipped_lines(skipped: Sequence[LeftOut]) -> Iterator[str]:
-    """Yield one line for each reason for which something was left out, however many files it is in."""
+    """Yield one line for each reason that something was skipped, for all files together."""
     by_reason: dict[str, list[LeftOut]] = defaultdict(list)
     for left in skipped:
         by_reason[left.reason].append(left)
@@ -214,7 +214,7 @@ def _skipped_lines(skipped: Sequence[LeftOut]) -> Iterator[str]:
 
 
 def _model_lines(models: Mapping[str, frozenset[int]], run_id: str) -> Iterator[str]:
-    """Yield the line that says that several models are in one run: nobody else would notice."""
+    """Yield a line if the run contains several models, which is easy to miss."""
     if models:
         named = [f"{one_line(name)} ({count_text(len(steps), 'step')})" for name, steps in models.items()]
         what = f"{one_line(run_id)} contains {len(models)} models: {names_text(named)}"

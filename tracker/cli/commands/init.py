@@ -17,7 +17,7 @@ from tracker.domain.checkpoints.listing import RawKind
 from tracker.domain.records.display import count_text, one_line
 
 EXAMPLE_BENCHMARK = {"benchmark": "gsm8k", "limit": 100}
-"""Written when no data set is given: small, well known, fetched by EvalScope."""
+"""Used if no data set is given: small, well known, downloaded by EvalScope."""
 
 
 @click.command("init")
@@ -54,7 +54,7 @@ _RAW = {
 
 
 def _benchmark(path: Path, config_path: Path) -> Values:
-    """Return the settings for one data file, whose rows say of which kind it is.
+    """Return the settings for one data file, whose kind is detected from its rows.
 
     Raises:
         BadData: its rows are neither questions with answers nor with choices.

@@ -1,4 +1,4 @@
-"""`tracker silence SUBJECT --for 4h`: nobody is told of something for a while."""
+"""`tracker silence NAME --for 4h`: silence alerts for a while."""
 
 import re
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ KINDS = (SubjectKind.BENCHMARK, SubjectKind.LATENCY, SubjectKind.CHECKPOINT, Sub
 
 
 def length_of(ctx: click.Context, param: click.Parameter, value: str | None) -> timedelta | None:
-    """Return the length of time that a person wrote, such as `30min`, `4h` or `2d`."""
+    """Return the duration given as text, such as `30min`, `4h` or `2d`."""
     del ctx
     if value is None:
         return None
@@ -42,7 +42,7 @@ def length_of(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 
 @dataclass(frozen=True, kw_only=True)
 class _Asked:
-    """What was asked for on the command line."""
+    """Arguments of the command line."""
 
     name: str | None
     kind: str | None
@@ -83,7 +83,7 @@ def command(asked: _Asked) -> None:
     if asked.end:
         _check_silenced(silence, alerting.silences())
     alerting.silence(silence)
-    alerting.close()  # what is told now that a silence has ended
+    alerting.close()  # sends what is due because a silence has ended
     if asked.as_json:
         print_json(silence)
     elif asked.end:
@@ -108,7 +108,7 @@ def _check_silenced(silence: Silence, silences: Sequence[Silence]) -> None:
 
 
 def _say_what_is_unknown(project: Project, silence: Silence) -> None:
-    """A name that is wrong would hold nothing back, and nobody would notice until the night."""
+    """Warn if no configured benchmark matches, because a wrong name would silence nothing and remain unnoticed."""
     known = [benchmark.resolved_name() for benchmark in project.config.benchmark]
     if silence.kind is not SubjectKind.BENCHMARK:
         return
@@ -138,7 +138,7 @@ def _asked_for(asked: _Asked, run_id: str, now: datetime) -> Silence:
 
 
 def _kind_of(asked: _Asked) -> SubjectKind:
-    """Return what is to be silenced; a word that means a kind and may be a benchmark's name is asked back."""
+    """Return the kind to silence; a name that is also an alert kind is rejected as ambiguous."""
     if asked.kind is None and asked.name in KINDS:
         raise ConfigError(
             f"{asked.name} is an alert kind and may also be a benchmark name",

@@ -1,4 +1,4 @@
-"""`tracker sweep run|list|show`: begin a sweep, see when they come, see what came of one."""
+"""`tracker sweep run|list|show`: run a sweep, list all sweeps, show results."""
 
 import difflib
 from pathlib import Path
@@ -38,7 +38,7 @@ from tracker.wiring.project import Project
 from tracker.wiring.sweeps import check_endpoint
 
 LOOK_S = 0.5
-"""Between two looks at the queue."""
+"""Seconds between two polls of the queue."""
 
 
 @click.group("sweep")
@@ -140,7 +140,7 @@ def _sweep(service: SweepService, name: str) -> Sweep:
 
 
 def _open_turn(service: SweepService, name: str) -> Turn | None:
-    """Return the turn that a person began before and that has not ended."""
+    """Return the on-demand run of a sweep that has not ended; None: there is none."""
     return next((turn for turn in service.store.open_turns() if turn.sweep == name and turn.by_hand), None)
 
 
@@ -159,7 +159,7 @@ def _say_what_comes(console: Console, service: SweepService, sweep: Sweep) -> No
 
 
 def _say_who_is_away(console: Console, project: Project, sweep: Sweep) -> None:
-    """Say at once which endpoint does not answer: a worker, perhaps elsewhere, tries it three times all the same."""
+    """Print the endpoints that do not respond; a worker, perhaps on another machine, still tries each three times."""
     for other in sweep.endpoints:
         try:
             check_endpoint(other, project.config.run.name, SystemClock().now())
@@ -168,7 +168,7 @@ def _say_who_is_away(console: Console, project: Project, sweep: Sweep) -> None:
 
 
 def _records(service: SweepService) -> list[EvalRecord]:
-    """Return what tells how long evaluations take: those of the run, and of every sweep's newest turn."""
+    """Return records to estimate durations from: those of the run, and of every sweep's newest finished run."""
     records = list(service.records.records(service.run))
     for name in service.sweeps:
         for turn in service.store.turns(name):
@@ -179,7 +179,7 @@ def _records(service: SweepService) -> list[EvalRecord]:
 
 
 def _carried_out(turn: Turn, service: SweepService, local: Launcher, console: Console) -> Turn:
-    """Return the turn as it ended, by whichever workers there are."""
+    """Wait until the sweep run has ended, and return it; any worker may evaluate its plans."""
     clock = SystemClock()
     try:
         with console.status("waiting for a worker") as status:
@@ -187,7 +187,7 @@ def _carried_out(turn: Turn, service: SweepService, local: Launcher, console: Co
                 interrupts.check()
                 local.check()
                 for record in service.queue.finished():
-                    if record.plan.sweep is not None:  # where a watcher runs, either of the two is first
+                    if record.plan.sweep is not None:  # if a watcher runs, either process may take it first
                         take_sweep_result(record, service)
                 carry_on(service, clock.now())
                 turn = next(t for t in service.store.turns(turn.sweep) if t.due_at == turn.due_at)

@@ -49,12 +49,12 @@ def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: in
     stopped. A second watcher of the same run is a standby: it takes over when the first one stops.
     """
     keep_no_pool()
-    # Until it is idle: all of it is asked for, and nothing newer will come.
+    # With --until-idle all existing checkpoints are wanted, and no newer ones will appear.
     project = open_project(config_path, is_polling=polling, is_in_order=until_idle)
-    project.suite()  # a wrong setting is said now, not when this process takes over from another
-    channels_of(project.config)  # and so is a secret that is missing
+    project.suite()  # report a wrong setting now, not when this process takes over from another
+    channels_of(project.config)  # the same for a missing secret
     if workers and project.config.serve.only_when.gpu_below_pct is not None:
-        busiest_gpu_pct()  # raises where nothing tells it, instead of leaving the workers waiting
+        busiest_gpu_pct()  # raises if GPU use cannot be read, instead of leaving the workers waiting
     training_ended = _training_ended(pid, until_idle=until_idle)
     console = Console()
     if console.is_terminal:  # log lines go above the live line, not into it
@@ -78,7 +78,7 @@ def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: in
 
 @dataclass(frozen=True, kw_only=True)
 class _Session:
-    """What was asked for on the command line."""
+    """Arguments of the command line, and the heartbeat."""
 
     project: Project
     config_path: Path
@@ -88,7 +88,7 @@ class _Session:
 
 
 def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> bool:
-    """Stand by until this process leads, then watch; False when another process leads in between."""
+    """Wait as a standby until this process leads, then watch; return False if another process takes the lead."""
     project, clock = session.project, SystemClock()
     run = project.config.run
 
@@ -142,22 +142,22 @@ def _training_ended(pid: int | None, *, until_idle: bool) -> Callable[[], bool]:
 
 
 def _keep(workers: Launcher, sign: SignOfLife) -> None:
-    """Check once a pass; the first pass comes before the first workers, so that plans have today's settings."""
+    """Run once per pass. The first pass precedes the first workers, so that plans have the current settings."""
     interrupts.check()
     sign.give("watching")
     workers.check()
 
 
 def _is_gone(trainer: psutil.Process) -> bool:
-    """Say whether the process has ended; psutil compares the start time, so that a reused pid is another process."""
+    """Return whether the process has ended; psutil compares start times, so that a reused pid is another process."""
     try:
         return not trainer.is_running() or trainer.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:  # between the two questions
+    except psutil.NoSuchProcess:  # it ended between the two calls
         return True
 
 
 def _quiet_s(config: Config) -> float:
-    """Return how long the last checkpoint may need to settle and be seen by the slower of the two ways."""
-    if config.run.is_bucket:  # an uploader may lag behind the training that has ended
+    """Return the time in seconds in which the last checkpoint settles and is found, by file events or polling."""
+    if config.run.is_bucket:  # an uploader may lag behind the end of training
         return PASSED_S + 2 * config.watch.settle_s + config.watch.rescan_s
     return 2 * config.watch.settle_s + (config.watch.rescan_s if config.watch.polling else 2.0)

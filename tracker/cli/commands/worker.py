@@ -1,4 +1,4 @@
-"""`tracker worker`: claim plans from a database and carry them out here."""
+"""`tracker worker`: claim plans from a database and evaluate them here."""
 
 import logging
 from dataclasses import dataclass, field
@@ -50,7 +50,7 @@ def command(*, config_path: Path | None, database: str, password_file: Path | No
 
 @dataclass(frozen=True, kw_only=True)
 class _Place:
-    """Where plans come from, and where half-done work is kept."""
+    """Source of plans, and folder for partial results."""
 
     url: str
     password: str = field(repr=False)
@@ -89,7 +89,7 @@ def _work(place: _Place) -> None:
 
 
 class _Events(logging.Handler):
-    """Prints what the worker did, above the live line; the same goes to its log."""
+    """Prints events of the worker above the live line; they are also written to its log."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(logging.INFO)

@@ -1,1 +1,1 @@
-"""The formats in which a gate gives its answer."""
+"""Output formats of a gate's result."""

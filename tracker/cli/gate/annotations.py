@@ -1,7 +1,7 @@
-"""A gate's answer -> workflow commands of GitHub Actions, which show it on the page of the run. Pure.
+"""Gate result -> workflow commands of GitHub Actions, which show it on the page of the workflow run. Pure.
 
-GitHub shows ten annotations of each kind in a step, the first ones, and cuts their text after 4,096 characters. So the
-answer comes first, then the checks that did not pass, as many as are shown.
+GitHub shows the first ten annotations of each kind in a step, and cuts their text after 4,096 characters. So the
+result comes first, then the checks that did not pass, as many as are shown.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ SHOWN_OF_A_KIND = 10
 
 
 def gate_annotations(report: GateReport) -> str:
-    """Return one line a command: the answer, and every check that did not pass."""
+    """Return one command per line: the result, then checks that did not pass, as many of each kind as GitHub shows."""
     kind = "notice" if report.word is GateWord.PASS else "error"
     answer = [f"{sides_text(report)}: {deciding_text(report)}", *changed_lines(report)]
     head = command(kind, f"Gate: {report.word}", "\n".join(answer))
@@ -49,7 +49,7 @@ def command(kind: str, title: str, message: str) -> str:
 
 
 def _kind(check: GateCheck) -> str:
-    """An error is what stops the change; what is advisory only warns."""
+    """Return `error` for a check that stops the change, `warning` or `notice` for an advisory one."""
     if check.required:
         return "error"
     if check.word is GateWord.REGRESSION:
@@ -79,5 +79,5 @@ def _shown(kind: str, lines: list[str]) -> list[str]:
 
 
 def _data(text: str) -> str:
-    # GitHub undoes exactly these; the percent sign comes first.
+    # GitHub unescapes exactly these characters; the percent sign must be escaped first.
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

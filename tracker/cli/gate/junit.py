@@ -1,17 +1,16 @@
-"""A gate's answer -> JUnit XML as GitLab and Jenkins read it. Pure.
+"""Gate result -> JUnit XML as GitLab and Jenkins read it. Pure.
 
-Both readers show failures and errors as what stopped a change; Jenkins also marks a build as unstable for any of them.
-So only required checks become one:
+Both show failures and errors as the reason for stopping a change; Jenkins also marks a build as unstable for any.
+So only required checks become failures or errors:
 
 - regression: `failure`
 - missing, incomparable: `error`, since nothing was tested
-- inconclusive: `failure` of type `inconclusive`; as `skipped` it would look like a change that may go through
-- advisory and not passed: `skipped` with its answer, since it decides nothing
+- inconclusive: `failure` of type `inconclusive`; `skipped` would look as if the change may be merged
+- advisory and not passed: `skipped` with its result, since it decides nothing
 
-GitLab shows the text of an element and Jenkins also its message, so both hold the reason. GitLab knows a test by
-`classname` and `name` and drops a second one of the same name, so neither names a step and long names that were
-shortened to the same text are numbered. Answers of models stand in failures only: GitLab takes text in
-`system-out` for the paths of attachments.
+GitLab shows the text of an element and Jenkins also its message, so both contain the reason. GitLab identifies a test
+by `classname` and `name` and drops duplicates, so neither contains a step, and long names that were shortened to the
+same text are numbered. Answers of models are never in `system-out`: GitLab reads its text as paths of attachments.
 """
 
 import re
@@ -38,7 +37,7 @@ from tracker.domain.records.display import REPLACEMENT, clean
 
 
 def gate_junit(report: GateReport) -> str:
-    """Return one test case for each check, in ASCII: it means the same in whatever encoding it is written."""
+    """Return one test case for each check, in ASCII, which is valid in whatever encoding the file is written in."""
     suite = ET.Element("testsuite", name=_legal(f"tracker gate: {sides_text(report)}"))
     if report.changed:
         properties = ET.SubElement(suite, "properties")
@@ -67,7 +66,7 @@ def gate_junit(report: GateReport) -> str:
 # --- private
 
 _ILLEGAL = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 forbids, also in the form of a character reference."""
+"""Characters that XML 1.0 forbids, even as character references."""
 
 
 def _case(check: GateCheck, name: str) -> ET.Element:

@@ -1,7 +1,7 @@
-"""A gate's answer -> Markdown for a GitHub step summary or a comment on a merge request. Pure.
+"""Gate result -> Markdown for a GitHub step summary or a comment on a merge request. Pure.
 
-Whatever comes from models or files is written in character references, which no Markdown reader takes for markup, and
-samples stand in <pre>, where neither @names nor #numbers become links.
+Markup in text from models or files is written as character references, which Markdown does not interpret, and
+samples are in <pre>, where neither @names nor #numbers become links.
 """
 
 import html
@@ -39,7 +39,7 @@ _HEAD = ("check", "", "result", "scores", "change, 95 % CI", "lost/gained", "rea
 
 
 def gate_markdown(report: GateReport) -> str:
-    """Return the answer as Markdown of at most `MAX_BYTES`, what passed last; what is left out is counted."""
+    """Return the result as Markdown of at most `MAX_BYTES`, passed checks last; omitted parts are counted."""
     decided = f"Candidate {escaped(sides_text(report))}: {escaped(deciding_text(report))}"
     changed = "".join(f"- {escaped(line)}\n" for line in changed_lines(report)[:_CHANGES_SHOWN])
     head = f"## {GATE_SYMBOLS[report.word]} Gate: {report.word.upper()}\n\n{decided}\n\n"
@@ -55,7 +55,7 @@ def gate_markdown(report: GateReport) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return one line of foreign text such that Markdown and HTML show it as it is, also within a table."""
+    """Return untrusted text on one line, escaped so that Markdown and HTML show it literally, also in a table."""
     harmless = _MENTION.sub("@\u200b", one_line(text))
     return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", harmless)
 
@@ -64,7 +64,7 @@ def escaped(text: str) -> str:
 
 _MARKUP = re.compile(r"""[&<>"'`*_~|\\\[\]{}!#$^]""")
 _MENTION = re.compile(r"(?<![A-Za-z0-9_])@")
-"""A blank without width follows it: a name in an error message calls nobody."""
+"""A zero-width space follows it, so that a name in an error message notifies no user."""
 _ROOM_FOR_COUNTS = 200
 _NOTES_BYTES = 8_000
 _CHANGES_SHOWN = 10
@@ -97,7 +97,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _notes(report: GateReport) -> str:
-    """Return what a difference is to be held against, one line each."""
+    """Return notes on the error rate and the run-to-run noise, one line each."""
     compared = [check.compared for check in report.benchmarks if check.compared is not None]
     known = [one.repetition for one in compared if one.repetition is not None]
     missing = not_calibrated_text(name_text(one.benchmark) for one in compared if one.repetition is None)
@@ -112,19 +112,19 @@ def _notes(report: GateReport) -> str:
 
 
 def _samples(check: BenchmarkCheck) -> Iterable[str]:
-    """Yield the lost samples of one benchmark, folded away."""
+    """Yield the lost samples of one benchmark in a collapsed block."""
     examples = loss_examples(check)
     if not examples:
         return
     name, count = escaped(name_text(check.benchmark)), str(len(examples))
     of = "" if check.compared is None else f" of {check.compared.comparison.n_lost}"
-    # In an HTML block everything up to </pre> is taken as it is, also blank lines; the texts cannot hold that tag.
+    # In an HTML block everything up to </pre> is literal, even blank lines; the escaped texts cannot contain that tag.
     texts = "\n\n".join(no_command("\n".join(map(html.escape, sample_lines(example)))) for example in examples)
     yield f"<details>\n<summary>{name}: {count}{of} lost samples</summary>\n\n<pre>\n{texts}\n</pre>\n\n</details>\n\n"
 
 
 def _fitting(parts: Sequence[str], room: int) -> Sequence[str]:
-    """Return as many parts as fit into so many bytes."""
+    """Return as many of the first parts as fit into `room` bytes."""
     used = 0
     for number, part in enumerate(parts):
         used += _size(part)

@@ -1,4 +1,4 @@
-"""Which outputs of a gate go where. Pure: the command prints and writes.
+"""Destinations of a gate's result. Pure: the command prints and writes.
 
 outputs = formats_for(os.environ, explicit)
 if outputs.stdout is GateFormat.TEXT:
@@ -22,7 +22,7 @@ from tracker.domain.gate.types import GateReport
 
 
 class GateFormat(StrEnum):
-    """The forms in which a gate's answer is printed."""
+    """Output formats of a gate's result."""
 
     TEXT = "text"
     """For a terminal (`tracker.cli.gate.table`)."""
@@ -35,23 +35,23 @@ class GateFormat(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class GateOutputs:
-    """Where a gate's answer goes."""
+    """Destinations of a gate's result."""
 
     stdout: GateFormat
     summary: Path | None = None
-    """File that Markdown is appended to."""
+    """File that Markdown is appended to; None: no file."""
 
 
 def formats_for(environment: Mapping[str, str], explicit: GateFormat | None = None) -> GateOutputs:
-    """Return where the answer goes.
+    """Return the destinations of the result.
 
-    GitHub's steps show annotations and a summary. GitLab and Jenkins show the log, and read JUnit from a file that
-    `--format junit` is sent to.
+    GitHub shows annotations and a step summary. GitLab and Jenkins show the log, and read JUnit from a file written
+    with `--format junit`.
 
     Args:
         environment: of this process.
-        explicit: what `--format` says; then nothing else is written anywhere, so that a second form of the same
-            answer does not appear twice in a summary.
+        explicit: value of `--format`; then nothing else is written, so that a second format of the same result does
+            not repeat it in the summary.
     """
     if explicit is not None:
         return GateOutputs(stdout=explicit)
@@ -62,8 +62,8 @@ def formats_for(environment: Mapping[str, str], explicit: GateFormat | None = No
 
 
 def gate_json(report: GateReport) -> str:
-    """Return the whole answer as JSON."""
-    # An older form of a command to a GitHub workflow, which counts anywhere in a line.
+    """Return the whole result as JSON."""
+    # `##[` starts an older form of workflow commands, which GitHub recognises anywhere in a line.
     text = json_text("gate", report).replace("##[", "#\\u0023[")
     return f"{text}\n"
 
@@ -74,4 +74,4 @@ DOCUMENTS: Mapping[GateFormat, Callable[[GateReport], str]] = {
     GateFormat.GITHUB: gate_annotations,
     GateFormat.JSON: gate_json,
 }
-"""Every form but that of a terminal, as text that ends with a line break."""
+"""Every format except that of a terminal, as text that ends with a line break."""

@@ -1,4 +1,4 @@
-"""A gate's answer -> what the terminal shows (rich). Pure: the caller's Console decides about width and colour.
+"""Gate result -> terminal output (rich). Pure: the caller's Console determines width and colour.
 
 console.print(gate_table(gate(baseline, candidate, policy, noise)))
 """
@@ -42,7 +42,7 @@ GATE_STYLES: Mapping[GateWord, str] = {
 
 
 def gate_table(report: GateReport) -> RenderableType:
-    """Return the answer, each check with its evidence, and a few samples that were lost."""
+    """Return the result, each check with its evidence, and examples of lost samples."""
     head = Text.assemble(
         (report.word.upper(), GATE_STYLES[report.word]),
         "  ",
@@ -69,14 +69,14 @@ def gate_table(report: GateReport) -> RenderableType:
 # --- private
 
 _WIDE = 110
-"""Columns from which on the reasons have room beside the numbers."""
+"""Minimum width, in columns, for reasons next to the numbers."""
 _NARROW = 76
-"""Columns below which the numbers have no room beside each other: rich would leave out names to make some."""
+"""Minimum width, in columns, for numbers next to each other: on narrower terminals rich would drop names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Checks:
-    """The reasons stand in the table where there is room for them, and below it otherwise."""
+    """The checks: reasons are in the table if they fit, otherwise below it; a narrow terminal gets a list."""
 
     report: GateReport
 

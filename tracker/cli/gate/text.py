@@ -1,4 +1,4 @@
-"""What every output of a gate says in the same words. Pure; nothing here is escaped for Markdown, XML or GitHub."""
+"""Texts shared by all outputs of a gate. Pure; they are not escaped for Markdown, XML or GitHub."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ GATE_SYMBOLS: Mapping[GateWord, str] = {
     GateWord.INCONCLUSIVE: "~",
     GateWord.PASS: "✓",
 }
-"""Told apart without colour."""
+"""Distinguishable without colour."""
 
 _COMMAND_AT_START = re.compile(r"^(\s*)::", re.MULTILINE)
 NAME_CHARS = 80
@@ -38,7 +38,7 @@ _DIGEST_SHOWN = 8
 
 @dataclass(frozen=True, kw_only=True)
 class GateCheck:
-    """One line of an answer, about a benchmark or a latency limit."""
+    """One check of a result, on a benchmark or a latency limit."""
 
     name: str
     required: bool
@@ -49,7 +49,7 @@ class GateCheck:
 
 
 def checks_of(report: GateReport) -> tuple[GateCheck, ...]:
-    """Return all checks, benchmarks first, with names and reasons of one harmless line and of bounded length."""
+    """Return all checks, benchmarks first; names and reasons are cleaned, on one line and of bounded length."""
     benchmarks = tuple(
         GateCheck(
             name=name_text(check.benchmark),
@@ -73,7 +73,7 @@ def checks_of(report: GateReport) -> tuple[GateCheck, ...]:
 
 
 def sides_text(report: GateReport) -> str:
-    """Return `run@200 against run@100`; digests tell apart what has the same name."""
+    """Return `run@200 against run@100`; digests distinguish checkpoints with the same name."""
     new, old = report.candidate, report.baseline
     is_same_name = (new.run_id, new.step) == (old.run_id, old.step)
     with_digest = is_same_name and new.digest != old.digest
@@ -81,7 +81,7 @@ def sides_text(report: GateReport) -> str:
 
 
 def deciding_text(report: GateReport) -> str:
-    """Return which required checks the gate's word comes from: `facts and sums`, or `passed 3 required checks`."""
+    """Return the required checks that decided: `decided by facts and sums`, or `passed 3 required checks`."""
     required = [check for check in checks_of(report) if check.required]
     if not required:
         if not checks_of(report):
@@ -93,17 +93,17 @@ def deciding_text(report: GateReport) -> str:
 
 
 def changed_lines(report: GateReport) -> tuple[str, ...]:
-    """Return what differs on purpose, one harmless line each."""
+    """Return the intended differences, one cleaned line each."""
     return tuple(f"intended difference: {short_reason(phrase)}" for phrase in report.changed)
 
 
 def alpha_text(report: GateReport) -> str:
-    """Return how sure a REGRESSION is."""
+    """Return the error rate of a REGRESSION, as text."""
     return f"family-wise error rate {p_text(report.alpha)} over the required benchmarks (Holm correction)"
 
 
 def scores_text(check: BenchmarkCheck) -> str:
-    """Return `0.900 → 0.840`, baseline first; empty where nothing could be compared."""
+    """Return `0.900 → 0.840`, baseline first; empty if nothing could be compared."""
     one = check.compared
     if one is None:
         return ""
@@ -111,7 +111,7 @@ def scores_text(check: BenchmarkCheck) -> str:
 
 
 def answered_text(check: BenchmarkCheck) -> str:
-    """Return `n = 1000`, or `97 % of 1000` where not all samples have a score on both sides."""
+    """Return `n = 1000`, or `97 % of 1000` if not all samples have a score on both sides."""
     one = check.compared
     if one is None:
         return ""
@@ -122,7 +122,7 @@ def answered_text(check: BenchmarkCheck) -> str:
 
 
 def gate_change_text(check: BenchmarkCheck) -> str:
-    """Return the change with its 95 % interval; up is better."""
+    """Return the change with its 95 % interval; positive is better."""
     if check.compared is None:
         return ""
     change = check.compared.comparison
@@ -130,12 +130,12 @@ def gate_change_text(check: BenchmarkCheck) -> str:
 
 
 def level_text(check: BenchmarkCheck) -> str:
-    """Return the p-value that decides, and the level that it was held to."""
+    """Return the p-value that decides, and the level that it is compared with."""
     return f"one-sided {short}" if (short := short_level_text(check)) else ""
 
 
 def short_level_text(check: BenchmarkCheck) -> str:
-    """Return the same for a column whose heading says that p is one-sided."""
+    """Return the same for a column whose heading contains `one-sided`."""
     if check.compared is None:
         return ""
     return f"{p_value_text(check.compared.comparison.p_worse)}, level {p_text(check.alpha_test)}"
@@ -149,12 +149,12 @@ def lost_and_gained_text(check: BenchmarkCheck) -> str:
 
 
 def limit_text(limit: LatencyLimit) -> str:
-    """Return `ttft p95, load default`; without the limit, so that the name stays when the limit is changed."""
+    """Return `ttft p95, load default`; without the limit, so that the name does not change with the limit."""
     return f"{limit.metric} p{limit.quantile * 100:g}, load {name_text(limit.load)}"
 
 
 def loss_examples(check: BenchmarkCheck) -> tuple[Example, ...]:
-    """Return examples of what a regression lost; none where nothing is shown to be lost."""
+    """Return lost samples of a regression; empty for any other result."""
     is_loss = check.word is GateWord.REGRESSION and check.compared is not None
     if is_loss and check.compared is not None:
         return check.compared.lost
@@ -162,7 +162,7 @@ def loss_examples(check: BenchmarkCheck) -> tuple[Example, ...]:
 
 
 def sample_lines(example: Example) -> Iterable[str]:
-    """Yield a lost sample in four parts, each with its lines kept and its length bounded."""
+    """Yield the four parts of a lost sample, each with its line breaks and of bounded length."""
     parts = {
         "prompt": example.prompt,
         "expected": example.target,
@@ -175,17 +175,17 @@ def sample_lines(example: Example) -> Iterable[str]:
 
 
 def no_command(document: str) -> str:
-    """Return XML or Markdown in which GitHub sees no command to its workflow, should it be printed there."""
+    """Return XML or Markdown without GitHub workflow commands, in case it is printed in a workflow."""
     return _COMMAND_AT_START.sub(r"\1&#58;:", document).replace("##[", "#&#35;[")
 
 
 def name_text(name: str) -> str:
-    """Return a foreign name as one harmless line of bounded length."""
+    """Return an untrusted name, cleaned, on one line and of bounded length."""
     return shortened(one_line(name), NAME_CHARS) or "(no name)"
 
 
 def short_reason(reason: str) -> str:
-    """Return a reason, which may quote error messages, as one harmless line of bounded length."""
+    """Return a reason, which may quote error messages, cleaned, on one line and of bounded length."""
     return shortened(one_line(reason), REASON_CHARS)
 
 

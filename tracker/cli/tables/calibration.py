@@ -1,4 +1,4 @@
-"""What a calibration shows, as a table and sentences for the terminal. Pure.
+"""Calibration -> table and sentences for the terminal. Pure.
 
 console.print(calibration_table(calibration, min_effect=0.01))
 """
@@ -20,12 +20,12 @@ _MORE = "use more samples, more repeats or temperature 0, or raise policy.min_ef
 
 
 def repetitions(calibration: Calibration, min_effect: float) -> tuple[Repetition, ...]:
-    """Return what repetition does to each benchmark."""
+    """Return the run-to-run noise of each benchmark."""
     return tuple(repetition(calibration, asked, min_effect) for asked in calibration.benchmarks)
 
 
 def calibration_table(calibration: Calibration, *, min_effect: float) -> RenderableType:
-    """Return one line for each benchmark, and below them what follows."""
+    """Return one line for each benchmark, followed by failures and conclusions."""
     found = repetitions(calibration, min_effect)
     parts: list[RenderableType] = [_table(found)] if found else []
     return Group(*parts, *_notes(calibration, found))

@@ -1,4 +1,4 @@
-"""Two checkpoints side by side -> what the terminal shows (rich). Pure.
+"""Comparison of two checkpoints -> terminal output (rich). Pure.
 
 console.print(comparison_table(compare_records(before, after, policy, noise)))
 """
@@ -17,7 +17,7 @@ from tracker.domain.records.display import one_line, p_text, p_value_text, perce
 
 
 def comparison_table(view: ComparisonView) -> RenderableType:
-    """Return two checkpoints side by side: scores, what changed, how sure that is, and samples that changed."""
+    """Return two checkpoints side by side: scores, changes with their uncertainty, and changed samples."""
     parts: list[RenderableType] = [_sides(view.before, view.after), _compared_table(view.benchmarks)]
     if any(min(one.before.coverage, one.after.coverage) < 1 for one in view.benchmarks):
         parts.append(Text("percentages: share of samples with a score", style="bold yellow"))
@@ -31,7 +31,7 @@ def comparison_table(view: ComparisonView) -> RenderableType:
 
 
 def repetition_lines(benchmarks: Sequence[ComparedBenchmark]) -> Iterable[Text]:
-    """Yield what repeating the evaluation alone changes: what a difference is to be held against."""
+    """Yield the run-to-run noise of each benchmark, which differences must be compared with."""
     for one in benchmarks:
         if one.repetition is not None:
             yield Text(f"{one_line(one.benchmark)}: {one_line(repetition_text(one.repetition))}", style="dim")
@@ -83,7 +83,7 @@ def _compared_table(benchmarks: Sequence[ComparedBenchmark]) -> Table:
 
 
 def _answered(one: ComparedBenchmark) -> tuple[str, str]:
-    """Say how much of the samples either score rests on: quietly where that is all."""
+    """Return the coverage of both scores with its style; if both are complete, the number of samples, dimmed."""
     before, after = one.before, one.after
     if before.coverage == after.coverage == 1:
         return f"n = {after.planned}", "dim"
@@ -91,7 +91,7 @@ def _answered(one: ComparedBenchmark) -> tuple[str, str]:
 
 
 def _p_values(one: ComparedBenchmark) -> str:
-    # Without jitter: do these two differ? With it: more than neighbouring checkpoints of the run do anyway?
+    # Without jitter: do these two differ? With jitter: do they differ more than neighbouring checkpoints of the run?
     p = p_value_text(one.p_two_sided)
     if one.p_two_sided_jitter is None:
         return p

@@ -1,4 +1,4 @@
-"""The forgetting ledger -> what the terminal shows (rich)."""
+"""The forgetting ledger -> terminal output (rich)."""
 
 from collections.abc import Iterable, Iterator
 
@@ -13,7 +13,6 @@ from tracker.domain.forgetting.wording import (
     chance_text,
     events_text,
     notes,
-    span_text,
     transfer_sentences,
     whole_text,
 )
@@ -24,15 +23,16 @@ from tracker.domain.records.display import (
     percent_text,
     score_text,
     signed_text,
+    span_text,
 )
 
 
 def ledger_tables(ledger: RunLedger, *, subsets: int) -> RenderableType:
-    """Return the summary, what became of each phase's lessons, and the described samples.
+    """Return the summary, what remained of each phase, and lost samples.
 
     Args:
-        ledger: with texts, as far as they were kept.
-        subsets: how many of each benchmark to show.
+        ledger: with texts of samples if they were kept.
+        subsets: number of subsets to show per benchmark.
     """
     remarks = [Text(note, "dim") for benchmark in ledger.benchmarks for note in notes(benchmark)]
     if not ledger.steps:

@@ -1,4 +1,4 @@
-r"""Records -> what the terminal shows (rich). Pure: the caller's Console decides about width and colour.
+r"""Records -> terminal output (rich). Pure: the caller's Console determines width and colour.
 
 console.print(history_table(reports))     # steps x benchmarks, and the finding in one sentence
 console.print(*report_lines(report), sep="\n")
@@ -42,30 +42,30 @@ STYLES: Mapping[VerdictWord, str] = {
 Cell = Callable[[Verdict | None], Text]
 
 DIGEST_SHOWN = 8
-"""Characters of a digest that tell one checkpoint of a step from another."""
+"""Characters of a digest that distinguish checkpoints of the same step."""
 
 _BETWEEN_COLUMNS = 3
 """Cells between two columns of a plain table."""
 
 _TEXT_CHARS = 300
-"""Of a prompt or an answer."""
+"""Maximum length of a prompt or an answer, in characters."""
 
 _MAX_FINDINGS = 10
-"""Lines of findings under the table of a run."""
+"""Maximum findings listed under the table of a run."""
 
 
 def history_table(reports: Sequence[Report], *, last: int = 0) -> RenderableType:
-    """Return scores and verdicts by step of one run, under its name and above its finding in one sentence.
+    """Return scores and verdicts of one run by step, with its name above and a one-sentence finding below.
 
     Args:
         reports: all of the run; older ones may be outlines.
-        last: newest steps that get a line; 0: all. The finding is that of the whole run.
+        last: number of newest steps to show; 0: all. The finding is that of the whole run.
     """
     return _HistoryView(reports=tuple(reports), last=last)
 
 
 def report_lines(report: Report) -> tuple[Text, ...]:
-    """Return what was concluded about one checkpoint, one line each: benchmarks, findings, changed latencies."""
+    """Return the verdicts on one checkpoint, one line each: benchmarks, findings, changed latencies."""
     cost = f"  {cost_text(report.cost)}" if report.cost is not None else ""
     head = Text.assemble((f"{'evaluated':>9} ", "dim"), f"step {report.step}", (cost, "dim"))
     verdicts = (*report.verdicts, *report.findings)
@@ -86,7 +86,7 @@ def report_lines(report: Report) -> tuple[Text, ...]:
 
 
 def unfit_lines(found: Iterable[Repetition | None]) -> Iterable[Text]:
-    """Yield one line for each benchmark that cannot show the smallest effect that counts."""
+    """Yield one line for each benchmark that is too noisy to show the smallest effect that counts."""
     for one in found:
         if one is not None and is_unfit(one):
             yield Text(one_line(unfit_text(one)), style="bold red")
@@ -97,7 +97,7 @@ def gaps_table(gaps: Sequence[Gap], *, last: int = 0) -> RenderableType:
 
     Args:
         gaps: ordered by step.
-        last: newest ones that get a line; 0: all.
+        last: number of newest ones to show; 0: all.
     """
     shown = gaps[-last:]
     table = plain_table()
@@ -110,12 +110,12 @@ def gaps_table(gaps: Sequence[Gap], *, last: int = 0) -> RenderableType:
 
 
 def plain_table(*, padding: tuple[int, int, int, int] = (0, 1, 0, 1)) -> Table:
-    """Return a table without lines but that below its head."""
+    """Return a table whose only line is below its header."""
     return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=padding)
 
 
 def sample_grid(rows: Iterable[tuple[str | Text, Text]]) -> Table:
-    """Return what is known of one sample: names at the left, texts beside them."""
+    """Return a grid for one sample: names on the left, texts on the right."""
     grid = Table.grid(padding=(0, 1, 0, 0))
     grid.add_column(style="dim", no_wrap=True, justify="right", min_width=10)
     grid.add_column(overflow="fold")
@@ -125,20 +125,20 @@ def sample_grid(rows: Iterable[tuple[str | Text, Text]]) -> Table:
 
 
 def quoted(text: str | None) -> Text:
-    """Return what was asked or answered, on one line of bounded length."""
+    """Return a prompt or an answer on one line of bounded length."""
     if text is None:
         return Text("(not kept)", style="dim")
     return Text(shortened(one_line(text), _TEXT_CHARS) or "(empty)")
 
 
 def run_title(run_id: str, steps: Sequence[int]) -> Text:
-    """Return the name of a run with the steps that are there."""
+    """Return the name of a run, with the number and the range of its steps."""
     span = f"steps {steps[0]} to {steps[-1]}" if len(steps) > 1 else f"step {steps[0]}"
     return Text.assemble((one_line(run_id), "bold"), f"  {count_text(len(steps), 'checkpoint')}, {span}")
 
 
 def print_line(console: Console, word: str, text: str, style: str = "dim") -> None:
-    """Print one event: the word that names it, and what there is to say."""
+    """Print one event: its name, and a text."""
     console.print(Text.assemble((f"{word:>9} ", style), " ".join(clean(text).splitlines())), soft_wrap=True)
 
 
@@ -147,7 +147,7 @@ def print_line(console: Console, word: str, text: str, style: str = "dim") -> No
 
 @dataclass(frozen=True, kw_only=True)
 class _HistoryView:
-    """Chooses the widest form that fits: words, then symbols only, then several tables one below the other."""
+    """Uses the widest form that fits: words, then symbols only, then several tables below each other."""
 
     reports: tuple[Report, ...]
     last: int
@@ -177,7 +177,7 @@ class _HistoryView:
 
 
 def _findings(view: Overview) -> Iterable[RenderableType]:
-    """Yield what the newest checkpoint shows beside the scores, one line each under a line that names its step."""
+    """Yield the findings of the newest checkpoint, one line each, below a line with its step."""
     found = view.newest_findings()
     if not found:
         return
@@ -191,7 +191,7 @@ def _findings(view: Overview) -> Iterable[RenderableType]:
 
 
 def _left(view: Overview) -> Iterable[Text]:
-    """Say which checkpoints training left behind when it went back, one line for each time."""
+    """Yield the checkpoints that a training restart discarded, one line for each restart."""
     ends = dict.fromkeys(end for _, end in view.left)
     for end in ends:
         names = [f"{c.step}:{c.digest[:DIGEST_SHOWN]}" for c, went_to in view.left if went_to == end]
@@ -203,7 +203,7 @@ def _left(view: Overview) -> Iterable[Text]:
 
 
 def _since(verdict: Verdict) -> Text:
-    """Say when the loss began, where that is known."""
+    """Return the onset of a loss, if known."""
     if verdict.lost_since is None:
         return Text("")
     was = "had been lost " if verdict.word is VerdictWord.RECOVERED else ""
@@ -211,7 +211,7 @@ def _since(verdict: Verdict) -> Text:
 
 
 def _earlier(count: int, what: str) -> Iterable[Text]:
-    """Say how many lines are left out, and how to see them."""
+    """Yield the number of omitted lines, and how to see them."""
     if count:
         yield Text(f"\u2026 {count:,} earlier {what}{'s' if count > 1 else ''}: --last 0 shows all", style="dim")
 
@@ -234,7 +234,7 @@ def _compact_tables(view: Overview, room: int) -> Iterable[RenderableType]:
 
 
 def _column_width(view: Overview, benchmark: str) -> int:
-    # Asking rich for it, a table for each benchmark, takes longer than all the rest of the page.
+    # Measuring each column with rich takes longer than all the rest of the page.
     cells = (_compact_cell(view.at(step, benchmark)).cell_len for step in view.steps)
     return max(cell_len(one_line(benchmark)), *cells) + _BETWEEN_COLUMNS
 
@@ -280,7 +280,7 @@ def _score(verdict: Verdict) -> Text:
 
 
 def _coverage(verdict: Verdict, word: str = "") -> Text:
-    """Say how much of the samples the score rests on, where that is not all."""
+    """Return the share of samples with a score, if not all have one."""
     share = f" ({percent_text(verdict.coverage)}{word})" if _is_partial(verdict) else ""
     return Text(share, style="bold yellow")
 
@@ -301,7 +301,7 @@ def _word(word: VerdictWord) -> Text:
 
 
 def _remark(verdict: Verdict) -> str:
-    """Return the reason, or what matters of it where nothing was found."""
+    """Return the reason; for an inconclusive comparison, the minimum detectable loss; empty for a first result."""
     if verdict.word is VerdictWord.FIRST:
         return ""
     if verdict.word is VerdictWord.INCONCLUSIVE:
@@ -313,7 +313,7 @@ def _remark(verdict: Verdict) -> str:
 
 
 def _repeated(verdict: Verdict) -> str:
-    """Say what repeating the evaluation alone does, where a difference stands that is to be held against it."""
+    """Return the run-to-run noise if the verdict contains a difference to compare with it."""
     known = verdict.repetition
     if known is None or not verdict.comparisons:
         return ""
@@ -321,7 +321,7 @@ def _repeated(verdict: Verdict) -> str:
 
 
 def _onset(verdict: Verdict) -> str:
-    """Say since when a loss lasts."""
+    """Return the onset of an open loss."""
     is_worse = verdict.word in WORSE and verdict.lost_since is not None
     if is_worse:
         return f"; lost since step {verdict.lost_since}"

@@ -10,14 +10,14 @@ from tracker.domain.records.types import Gap, Report
 
 
 class HistoryDocument(TypedDict):
-    """What `tracker history --json` prints; each verdict has a text and a code as its reason."""
+    """Result of `tracker history`; the reason of each verdict has a text and a code."""
 
     reports: list[Report]
     gaps: list[Gap]
 
 
 def report_document(report: Report) -> dict[str, object]:
-    """Return a report in which the reason of every verdict is a sentence, beside its code and its numbers."""
+    """Return a report in which the reason of every verdict is a sentence, next to its code and its fields."""
     document = TypeAdapter(Report).dump_python(report, mode="json")
     sentences = {
         "verdicts": map(reason_text, report.verdicts),

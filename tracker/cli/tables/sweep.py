@@ -1,4 +1,4 @@
-"""What came of a sweep, as tables for a terminal."""
+"""Sweep results as tables for a terminal."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from tracker.domain.sweeps.cron import next_time
 from tracker.domain.sweeps.types import Sweep, Turn, TurnState
 
 WHOLE = 0.995
-"""Coverage from which on nothing is said of it."""
+"""Coverage from which it is not mentioned."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class ListedSweep:
 
 
 def listed(sweep: Sweep, last: Turn | None, finished: int, now: datetime) -> ListedSweep:
-    """Return a sweep with its next time and its last run, of whose evaluations `finished` have a result."""
+    """Return a sweep with its next time and its last run; `finished`: evaluations of that run with a result."""
     run = None
     if last is not None:
         run = LastSweepRun(
@@ -64,7 +64,7 @@ def listed(sweep: Sweep, last: Turn | None, finished: int, now: datetime) -> Lis
 
 
 def board_lines(board: Board) -> Iterator[RenderableType]:
-    """Yield everything that is to be printed of a turn's results."""
+    """Yield the printed results of a sweep run."""
     yield Text(f"{one_line(board.sweep)}, sweep run of {time_text(board.due_at)}: {turn_state_text(board)}", "bold")
     if board.rows:
         yield ""
@@ -103,13 +103,13 @@ def score_table(board: Board) -> Table:
 
 
 def score_cells(row: BoardRow, benchmarks: Sequence[str]) -> tuple[BoardScore | None, ...]:
-    """Return a row's scores in the order of the board; None: not asked yet."""
+    """Return a row's scores in the order of `benchmarks`; None: not evaluated yet."""
     by_name = {score.benchmark: score for score in row.scores}
     return tuple(by_name.get(name) for name in benchmarks)
 
 
 def turn_state_text(board: Board) -> str:
-    """Return what became of a turn, in words."""
+    """Return the state of a sweep run with the number of its evaluations."""
     asked = len(board.rows) or len(board.curves) + board.unanswered
     if board.unanswered:
         return f"{board.state}, {count_text(board.unanswered, 'evaluation')} pending"
@@ -133,7 +133,7 @@ def list_table(sweeps: Sequence[ListedSweep]) -> Table:
 
 
 def turn_text(turn: Turn, answered: int) -> str:
-    """Return what became of a turn as one sentence."""
+    """Return the state of a sweep run as text."""
     by_hand = "on demand, " if turn.by_hand else ""
     missed = f", covers {count_text(turn.missed + 1, 'scheduled time')}" if turn.missed else ""
     note = f": {turn.note}" if turn.note else ""
@@ -145,7 +145,7 @@ def turn_text(turn: Turn, answered: int) -> str:
 
 
 def turn_change_text(turn: Turn) -> str:
-    """Return what has just become of a turn: that it began, ended or was left out."""
+    """Return the latest change of a sweep run: that it started, ended or was skipped."""
     if turn.state is not TurnState.RUNNING:
         return turn_text(turn, 0)
     note = f"; not evaluated: {turn.note}" if turn.note else ""
@@ -153,7 +153,7 @@ def turn_change_text(turn: Turn) -> str:
 
 
 def time_text(time: datetime, zone: str = "UTC") -> str:
-    """Return a time to the minute, with its zone's own short name."""
+    """Return a time to the minute, with the abbreviated name of its zone."""
     return f"{time.astimezone(ZoneInfo(zone)):%Y-%m-%d %H:%M %Z}"
 
 

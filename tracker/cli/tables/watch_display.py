@@ -1,4 +1,4 @@
-"""What `tracker watch` shows: one line per event, and in a terminal a live line of what goes on now."""
+"""Output of `tracker watch`: one line per event, and in a terminal a live line with the current state."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -26,11 +26,11 @@ from tracker.domain.records.display import count_text, names_text, one_line
 from tracker.ports import RunHistory
 
 _MAX_WAITING = 5
-"""Steps that the live line names."""
+"""Maximum pending steps named in the live line."""
 
 
 class WatchDisplay:
-    """Prints events as they come; redirected output gets the same lines without the live one."""
+    """Prints events as they occur; redirected output gets the same lines without the live one."""
 
     def __init__(self, console: Console, config: Config) -> None:
         self._console = console
@@ -53,7 +53,7 @@ class WatchDisplay:
             self._live.stop()
 
     def stands_by(self, leader: Leader | None) -> None:
-        """Say once who leads, and that this process waits for its end."""
+        """Print once which process leads, and that this process is its standby."""
         run = self._config.run.name
         self._spinner.update(text=Text(f"standby for run {run}", style="dim"))
         if leader is not None and leader != self._leader:
@@ -61,12 +61,12 @@ class WatchDisplay:
             self._leader = leader
 
     def has_no_worker(self, config_path: Path) -> None:
-        """Say how to start a worker, because this process starts none."""
+        """Print how to start a worker, because this process starts none."""
         folder = self._config.run.state_dir
         self._line("workers", f"none here; run `tracker worker --config {config_path}` on a machine that has {folder}")
 
     def welcome(self, measurement: MeasurementPlan) -> None:
-        """Say what is watched and how it is measured."""
+        """Print what is watched and how it is measured."""
         config = self._config
         names = ", ".join(b.name for suite in measurement.suites for b in suite.benchmarks)
         self._line("watching", f"{config.run.output_dir} for {config.watch.pattern}")
@@ -80,11 +80,11 @@ class WatchDisplay:
         self._line("state", f"{config.run.state_dir} (Ctrl-C stops; the next start continues)")
 
     def show_event(self, word: str, text: str) -> None:
-        """Print one line that its caller makes."""
+        """Print one event."""
         self._line(word, text)
 
     def show(self, passed: Tick, state: QueueState) -> None:
-        """Print what is new in this pass and renew the live line."""
+        """Print what is new in this pass and update the live line."""
         for checkpoint in passed.checkpoints:
             self._line("found", f"step {checkpoint.step}  {checkpoint.source_uri}")
         for gap in passed.gaps:
@@ -103,7 +103,7 @@ class WatchDisplay:
         self._spinner.update(text=_status(passed, state))
 
     def farewell(self, history: RunHistory, runs: Collection[str] = ()) -> None:
-        """Say what came out of `runs`, without any of the whole project, and what is still on its way."""
+        """Print the totals of `runs`, by default of all runs of the project, and what is still pending."""
         judged = gaps = 0
         for run in runs or history.runs():
             reports = history.outlines(run)
@@ -117,14 +117,14 @@ class WatchDisplay:
     # --- private
 
     def _pauses(self, why: str, *, is_busy: bool) -> None:
-        """Say once that workers wait although there is something to do; the live line says it all the time."""
+        """Print once that workers wait although plans are pending; the live line always shows it."""
         if why and not self._is_paused and not is_busy:
             self._line("paused", why)
-        # Between two looks of a worker the plan is its own for a moment.
+        # When a worker checks again, it holds the plan for a moment: that is not the end of the pause.
         self._is_paused = bool(why) or (self._is_paused and not is_busy)
 
     def _calibrated(self, calibration: Calibration) -> None:
-        """Say what `tracker calibrate` found, whose plans this watcher's workers carry out."""
+        """Print the result of `tracker calibrate`, whose plans this watcher's workers evaluate."""
         found = repetitions(calibration, self._config.policy.min_effect)
         failed = [failure.benchmark for failure in calibration.failures]
         said = (repetitions_text(found), f"no result: {names_text(failed)}" if failed else "")

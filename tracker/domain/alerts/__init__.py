@@ -1,1 +1,1 @@
-"""Which alerts are open, how they are delivered, what they say."""
+"""Rules, texts and delivery of alerts."""

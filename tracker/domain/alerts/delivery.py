@@ -1,4 +1,4 @@
-"""What a channel is told next: in order, grouped by checkpoint, silences kept. When it is asked, `pace` says. Pure.
+"""What a channel sends next: in order, grouped by checkpoint, respecting silences. `pace` decides when. Pure.
 
 turn = next_turn(waiting, silences, now)
 for group in turn.groups:
@@ -20,13 +20,13 @@ class DeliveryStatus(StrEnum):
     """Why an alert waits."""
 
     WAITING = "waiting"
-    """It is its turn, and nobody has tried; or the channel has taken it."""
+    """Not tried yet; also the status of an alert that was sent."""
     SILENCED = "silenced"
     """A silence holds it back."""
     BEHIND = "behind"
-    """Its cause has older news that cannot be told yet."""
+    """Its cause has older news that cannot be sent yet."""
     FAILED = "failed"
-    """The channel did not take it, and is tried again."""
+    """Sending failed and is retried."""
 
 
 BY_SILENCE = frozenset({DeliveryStatus.SILENCED, DeliveryStatus.BEHIND})
@@ -34,35 +34,35 @@ BY_SILENCE = frozenset({DeliveryStatus.SILENCED, DeliveryStatus.BEHIND})
 
 @dataclass(frozen=True, kw_only=True)
 class QueuedAlert:
-    """An alert on its way to one channel."""
+    """An alert that is queued for one channel."""
 
     id: int
     """Ascending in the order in which alerts were raised."""
     alert: Alert
     attempts: int
     retry_at_s: float
-    """POSIX time before which it is not tried."""
+    """POSIX time before which it is not sent."""
     status: DeliveryStatus
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeliveryTurn:
-    """What is done with all that waits for one channel."""
+    """What happens to all alerts that wait for one channel, in one round."""
 
     groups: tuple[tuple[QueuedAlert, ...], ...]
-    """What goes into one message each, in order."""
+    """Alerts of one message each, in order."""
     put_off: Mapping[int, tuple[float, DeliveryStatus]]
-    """What waits: ids -> the POSIX time at which it is looked at again, and why it waits."""
+    """Ids of alerts that wait -> POSIX time of the next check, and why they wait."""
     dropped: tuple[int, ...]
-    """Ids of what began and ended while it was silenced: nobody needs to know."""
+    """Ids of alerts that began and ended while silenced: they are not sent."""
 
 
 Delivery = tuple[DeliveryStatus, str]
-"""Why an alert waits, and what its channel said last; empty: nothing."""
+"""Why an alert waits, and the last error of its channel; empty: none."""
 
 
 def channel_state(name: str, waiting: Sequence[Delivery], *, is_configured: bool) -> ChannelState:
-    """Return how far a channel is whose alerts wait like that, oldest first."""
+    """Return the state of a channel whose waiting alerts are `waiting`, oldest first."""
     own = [last_error for status, last_error in waiting if status not in BY_SILENCE]
     return ChannelState(
         name=name,
@@ -74,17 +74,17 @@ def channel_state(name: str, waiting: Sequence[Delivery], *, is_configured: bool
 
 
 def is_news(alert: Alert, last: AlertState | None) -> bool:
-    """Return whether a channel is to hear of it: the end of something unheard is no news.
+    """Return whether a channel must send an alert: the end of what it never sent is not news.
 
     Args:
         alert: what was raised.
-        last: the state in which it was queued for the channel last; None: never.
+        last: state in which it was last queued for the channel; None: never.
     """
     return alert.state is not (last or AlertState.RESOLVED)
 
 
 def next_turn(queued: Sequence[QueuedAlert], silences: Iterable[Silence], now: datetime) -> DeliveryTurn:
-    """Return what is done with `queued`, all that waits for one channel, oldest first."""
+    """Return what happens to `queued`: all alerts that wait for one channel, oldest first."""
     due, behind = _deliverable(queued, now.timestamp())
     put_off = {id_: (until_s, DeliveryStatus.BEHIND) for id_, until_s in behind.items()}
     audible: list[QueuedAlert] = []
@@ -100,14 +100,14 @@ def next_turn(queued: Sequence[QueuedAlert], silences: Iterable[Silence], now: d
 
 
 def without_causes(group: Sequence[QueuedAlert], refused: Set[str]) -> tuple[QueuedAlert, ...]:
-    """Return what of a group may be told: of a cause whose beginning was refused nothing later is told before it."""
+    """Return the alerts of a group that may be sent: none of a cause in `refused`, so that its news stays in order."""
     return tuple(one for one in group if one.alert.fingerprint not in refused)
 
 
 def by_checkpoint(queued: Iterable[QueuedAlert]) -> tuple[tuple[QueuedAlert, ...], ...]:
-    """Return what goes into one message each: all of one checkpoint, in the order of its first alert.
+    """Return the alerts of one message each: all of one checkpoint, in the order of its first alert.
 
-    A checkpoint has a second message where the first one would tell a cause's news before older ones of it.
+    A checkpoint gets a second message if the first one would send news of a cause before older news of it.
     """
     groups: list[list[QueuedAlert]] = []
     of_checkpoint: dict[tuple[str, int], int] = {}
@@ -124,11 +124,11 @@ def by_checkpoint(queued: Iterable[QueuedAlert]) -> tuple[tuple[QueuedAlert, ...
 
 
 def message_of(group: Sequence[QueuedAlert], link: str) -> AlertMessage:
-    """Return the message of alerts of one checkpoint, at least one; of a cause it says what is newest.
+    """Return the message of alerts of one checkpoint; it contains the newest alert of each cause.
 
     Args:
-        group: of one channel and one checkpoint, oldest first.
-        link: address in which {run} and {step} are replaced; empty: none.
+        group: at least one alert, of one channel and one checkpoint, oldest first.
+        link: URL in which {run} and {step} are replaced; empty: none.
     """
     newest = {one.alert.fingerprint: one.alert for one in group}
     alerts = sorted(newest.values(), key=lambda alert: alert.state is not AlertState.FIRING)
@@ -141,10 +141,10 @@ def message_of(group: Sequence[QueuedAlert], link: str) -> AlertMessage:
 
 
 def _deliverable(queued: Sequence[QueuedAlert], now_s: float) -> tuple[tuple[QueuedAlert, ...], dict[int, float]]:
-    """Return what may be tried now, and until when those wait that are due but have one of their cause before them.
+    """Return what may be sent now, and the due alerts that wait for an older one of their cause, by id with the time.
 
     Args:
-        queued: all that waits for one channel, oldest first.
+        queued: all alerts that wait for one channel, oldest first.
         now_s: POSIX time.
     """
     due: list[QueuedAlert] = []
@@ -162,7 +162,7 @@ def _deliverable(queued: Sequence[QueuedAlert], now_s: float) -> tuple[tuple[Que
 
 
 def _without_pairs(queued: Sequence[QueuedAlert]) -> tuple[tuple[QueuedAlert, ...], tuple[int, ...]]:
-    """Return what is to be told, and the ids of what is not: it began and ended while it was silenced."""
+    """Return what must be sent, and the ids of what must not: it began and ended while silenced."""
     dropped: set[int] = set()
     begun: dict[str, QueuedAlert] = {}
     silenced: set[str] = set()
@@ -186,4 +186,4 @@ def _is_meant(alert: Alert, silence: Silence) -> bool:
 
 
 def _fits(name: str, pattern: str) -> bool:
-    return name == pattern or fnmatchcase(name, pattern)  # a name may hold what means something in a pattern
+    return name == pattern or fnmatchcase(name, pattern)  # a name may contain pattern characters

@@ -1,4 +1,4 @@
-"""What an alert rests on, and the command that shows more, taken from verdicts. Pure."""
+"""The evidence of an alert, and the command that shows more, derived from verdicts. Pure."""
 
 import shlex
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from tracker.domain.records.types import Baseline, LatencyVerdict, Report, Verdi
 
 
 def alert_evidence_of(verdict: Verdict) -> AlertEvidence:
-    """Return the numbers that decided a verdict; only the score where nothing was compared."""
+    """Return the numbers that decided a verdict; only the score if nothing was compared."""
     if not verdict.comparisons:
         return AlertEvidence(score=verdict.score)
     decided = verdict.comparisons[0]
@@ -26,7 +26,7 @@ def alert_evidence_of(verdict: Verdict) -> AlertEvidence:
 
 
 def evidence_of_latency(slower: Sequence[LatencyVerdict]) -> AlertEvidence | None:
-    """Return the numbers of the time that grew most; None where none did."""
+    """Return the numbers of the verdict with the largest ratio; None if there is none."""
     worst = max(slower, key=lambda v: v.ratio or 0.0, default=None)
     if worst is None:
         return None
@@ -42,7 +42,7 @@ def evidence_of_latency(slower: Sequence[LatencyVerdict]) -> AlertEvidence | Non
 
 
 def comparing(report: Report, verdict: Verdict) -> str:
-    """Return the command that compares the report's checkpoint with the last one that it was judged by; or nothing."""
+    """Return the command that compares the report's checkpoint with the newest step of its baseline; "" for none."""
     before = max(alert_evidence_of(verdict).baseline_steps, default=None)
     if before is None:
         return ""

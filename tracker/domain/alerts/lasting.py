@@ -1,7 +1,7 @@
-"""What is wrong at the end of a past that was evaluated afterwards: one look back instead of every turn. Pure.
+"""What is wrong at the end of a backfill: one summary instead of an alert for every change. Pure.
 
 for report, alerts in lasting_alerts(history.reports(run_id), history.incidents(run_id), history.open_alerts(run_id)):
-    ...  # tell people
+    ...  # send them
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,20 +12,20 @@ from tracker.domain.records.alerts import Alert, AlertKind, AlertState
 from tracker.domain.records.types import Incident, Report
 
 OF_CHECKPOINTS = frozenset((AlertKind.LOSS, AlertKind.LATENCY, AlertKind.MISSING, AlertKind.CHECKPOINT))
-"""What single checkpoints show: in a past it may be over long since."""
+"""Kinds of alerts about single checkpoints: in a backfill the cause may already be over."""
 
 
 def lasting_alerts(
     reports: Sequence[Report], incidents: Sequence[Incident], open_alerts: Sequence[Alert]
 ) -> Iterator[tuple[Report, tuple[Alert, ...]]]:
-    """Yield what people were not told yet: losses that last, and what else is wrong at the newest checkpoint.
+    """Yield the alerts that were not sent yet: open losses, and what else is wrong at the newest checkpoint.
 
-    A loss is told with the newest verdict on it, so that all that one checkpoint shows is one message.
+    A loss is reported with its newest verdict, so that everything about one checkpoint is one message.
 
     Args:
         reports: of one run, ordered by step.
         incidents: of the run.
-        open_alerts: that people know.
+        open_alerts: alerts that were sent and are firing.
     """
     shown_by: dict[str, list[Incident]] = {}
     for incident in incidents:
@@ -45,7 +45,7 @@ def lasting_alerts(
 
 
 def _shows(report: Report, incident: Incident) -> bool:
-    """Say whether a report holds a verdict on what was lost, after it was."""
+    """Return whether a report has a verdict on the subject of an incident, at or after its opening."""
     subject = (incident.benchmark, incident.subset, incident.measure)
     known = {(v.benchmark, v.subset, v.measure) for v in (*report.verdicts, *report.findings)}
     return report.step >= incident.opened_step and subject in known

@@ -1,9 +1,9 @@
-"""From reports and gaps to alerts: once when a cause appears, once when it is gone. Pure.
+"""From reports and gaps to alerts: one when a cause appears, one when it ends. Pure.
 
     for alert in alerts_for(report, history.open_alerts(run_id)):
-        ...  # tell people, then store it
+        ...  # send it, then store it
 
-One cause of one benchmark has one fingerprint, so that repeating a step after a crash repeats nothing new.
+One cause of one benchmark has one fingerprint, so that repeating a step after a crash creates no duplicates.
 """
 
 import shlex
@@ -35,10 +35,10 @@ CHECKPOINT = AlertSubject(kind=SubjectKind.CHECKPOINT)
 
 
 def alerts_for(report: Report, open_alerts: Sequence[Alert], later: Iterable[EvalRecord] = ()) -> tuple[Alert, ...]:
-    """Return the alerts of a report: losses that open or end, results that are missing or available again.
+    """Return the alerts of a report that begin or end: losses, missing results, latency, and gaps that were filled.
 
     One loss is one alert, however many checkpoints show it. Reports of steps before an alert's step never resolve it.
-    A missing result is no blind spot when one of the `later` checkpoints, evaluated before, has it.
+    A missing result raises no alert if one of the `later` checkpoints, evaluated before, has it.
     """
     seen = {o.benchmark for record in later for o in record.results}
     blind = (_of_blind_spot(report, v) for v in report.verdicts if not (_is_missing(v) and v.benchmark in seen))
@@ -47,12 +47,12 @@ def alerts_for(report: Report, open_alerts: Sequence[Alert], later: Iterable[Eva
 
 
 def loss_alerts(report: Report, open_alerts: Sequence[Alert]) -> tuple[Alert, ...]:
-    """Return the losses that open or end in a report that was made again; the rest of it was told before."""
+    """Return the alerts of losses only, for a report that was recomputed; the others were sent before."""
     return _news_of(_of_losses(report), report, open_alerts)
 
 
 def alert_of_acceptance(incident: Incident, acceptance: Acceptance) -> Alert:
-    """Return the end of a loss that was accepted."""
+    """Return the resolved alert of an incident that was accepted."""
     return Alert(
         fingerprint=_fingerprint_of(incident),
         run_id=incident.run_id,
@@ -83,9 +83,9 @@ def alert_of_gap(gap: Gap) -> Alert:
 def alerts_of_calibration(
     calibration: Calibration, open_alerts: Sequence[Alert], *, min_effect: float
 ) -> tuple[Alert, ...]:
-    """Return which benchmarks a calibration shows to be unfit, one alert each, and which ones no longer are.
+    """Return one alert for each benchmark that a calibration shows to be unfit, or to be no longer unfit.
 
-    One alert for each benchmark of a run, whatever its settings: fixing them means to calibrate again with others.
+    A benchmark of a run has one alert, whatever its settings: the fix is a calibration with other settings.
     """
     run_id = calibration.plan.checkpoint.run_id
     firing = {a.fingerprint: a for a in open_alerts if a.state is AlertState.FIRING and a.run_id == run_id}
@@ -104,7 +104,7 @@ def _is_no_slower(verdict: LatencyVerdict) -> bool:
 
 
 def _of_gaps(report: Report, open_alerts: Iterable[Alert]) -> Iterator[Alert]:
-    """A checkpoint that was called lost and is there: it was finished late, or a person had it evaluated."""
+    """Resolve alerts of a checkpoint that was reported as a gap: it was finished late or evaluated on demand."""
     for alert in open_alerts:
         if alert.kind is AlertKind.CHECKPOINT and alert.step == report.step:
             message = f"checkpoint {report.step} was evaluated after all"
@@ -115,14 +115,14 @@ def _of_losses(report: Report) -> Iterator[Alert]:
     verdicts = {(v.benchmark, v.subset, v.measure): v for v in (*report.verdicts, *report.findings)}
     for incident in report.incidents:
         if incident.measure is Measure.OUTPUT_LENGTH:
-            continue  # longer answers are shown; whether they are worse, the score says
+            continue  # longer answers are shown, but only the score tells whether they are worse
         subject = _subject_of(incident)
         verdict = verdicts.get((incident.benchmark, incident.subset, incident.measure))
         is_left = incident.closed_by is Closing.SUPERSEDED
         yield Alert(
             fingerprint=_fingerprint_of(incident),
             run_id=report.run_id,
-            # What was told at a later step of the branch that was left is over all the same.
+            # Also resolves an alert of a later step of the discarded branch.
             step=max(report.step, incident.opened_step) if is_left else report.step,
             kind=AlertKind.LOSS,
             subject=subject,
@@ -143,7 +143,7 @@ def _what_became_of(incident: Incident, verdict: Verdict | None, step: int) -> s
 
 
 def _of_latency(report: Report) -> Iterator[Alert]:
-    """One alert a load: slower in whatever time or quantile. It ends when every median is shown not to be slower."""
+    """Yield one alert per load: firing if any quantile is slower, resolved once every median is shown not to be."""
     for load in dict.fromkeys(v.load for v in report.latency):
         verdicts = [v for v in report.latency if v.load == load]
         slower = [v for v in verdicts if v.word is VerdictWord.REGRESSED]

@@ -1,4 +1,4 @@
-"""What nobody tells: a trainer that writes no checkpoint any more, and checkpoints that nobody evaluates. Pure."""
+"""Stalls: a trainer that no longer writes checkpoints, and checkpoints that no worker evaluates. Pure."""
 
 import statistics
 from dataclasses import dataclass, replace
@@ -14,42 +14,42 @@ from tracker.domain.records.alerts import Alert, AlertKind, AlertState, AlertSub
 from tracker.domain.records.display import count_text, duration_text
 
 INTERVALS = 3
-"""Between checkpoints; from fewer nobody can say what is usual."""
+"""Minimum number of intervals between checkpoints that defines a usual one."""
 NEWEST = 10
-"""Intervals that say what is usual: a trainer's pace changes."""
+"""Newest intervals that define the usual one: a trainer's pace changes."""
 KEPT = 200
-"""Intervals in which a pause that comes again and again is looked for: a trainer evaluates every so often."""
+"""Intervals that are searched for a recurring pause, such as the trainer's own periodic evaluation."""
 HABIT = 20.0
-"""Times the usual: what lasted longer was no pause of a trainer, but a machine that was down."""
+"""Times the usual interval: a longer one was not a pause of the trainer, but a machine that was down."""
 LONGEST = 2.5
-"""Times the longest pause that nobody is called for: it may be longer next time, as where a run saves less and less."""
+"""Maximum multiple of the longest pause in the limit: the next may be longer, if a run saves less and less often."""
 LOGGING = 10.0
-"""Times longer is waited for a trainer that logs all the while: it lives, and saves less often than it did."""
+"""Factor on the limit while the trainer still logs: it is running, and may save less often than before."""
 SHORTEST_S = 600.0
-"""Nobody is called for less, however fast a run saves."""
+"""Minimum limit, however fast a run saves."""
 COPIED_S = 10.0
-"""Checkpoints that follow each other faster were copied here; how fast the trainer saves, they do not say."""
+"""Checkpoints at shorter intervals were copied here; they do not show how often the trainer saves."""
 PLANS = 3
-"""Evaluations after which it is known how long one takes."""
+"""Finished evaluations after which the usual duration is known."""
 
 QUEUE = AlertSubject(kind=SubjectKind.QUEUE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rhythm:
-    """How a run has written checkpoints so far."""
+    """When a run has written checkpoints so far."""
 
     run_id: str
     step: int
-    """Of the newest one."""
+    """Step of the newest checkpoint."""
     times: tuple[datetime, ...]
-    """When the trainer finished each, ascending."""
+    """Times at which the trainer finished each, ascending."""
     stride: int = 0
-    """Steps between the newest one and the one before; 0: not known."""
+    """Steps between the newest checkpoint and the one before; 0: unknown."""
 
     @property
     def usual_s(self) -> float | None:
-        """Median of the newest intervals, None while that says nothing."""
+        """Median of the newest intervals in seconds; None: too few, or too short."""
         intervals = self._intervals_s
         usual_s = statistics.median(intervals) if len(intervals) >= INTERVALS else 0.0
         if usual_s >= COPIED_S:
@@ -57,14 +57,14 @@ class Rhythm:
         return None
 
     def limit_s(self, factor: float) -> float | None:
-        """Return for how long no checkpoint may come: `factor` times what is usual; None: nobody can say."""
+        """Return the limit of the time without a checkpoint, at least `factor` usual intervals; None: unknown."""
         usual_s = self.usual_s
         if usual_s is None or not factor:
             return None
         return max(factor * usual_s, min(factor, LONGEST) * self._pause_s, SHORTEST_S)
 
     def has_next_before(self, end_step: int) -> bool:
-        """Say whether it saves once more before the training ends at that step, as far as its stride tells."""
+        """Return whether another save is expected up to `end_step`, judging by the stride."""
         return self.step < end_step and self.step + self.stride <= end_step
 
     @property
@@ -73,7 +73,7 @@ class Rhythm:
 
     @property
     def _pause_s(self) -> float:
-        """Longest of the newest intervals, or what comes again among all."""
+        """Longest of the newest intervals, or second longest of all, which shows a recurring pause; in seconds."""
         newest_s = self._intervals_s
         longest_s = HABIT * statistics.median(newest_s)
         all_s = ((b - a).total_seconds() for a, b in pairwise(self.times[-KEPT - 1 :]))
@@ -81,14 +81,14 @@ class Rhythm:
 
 
 def overdue(rhythm: Rhythm, factor: float, *, quiet_s: float, silent_s: float, now: datetime) -> Alert | None:
-    """Return the alert of a run whose next checkpoint should have come long ago, None where it should not.
+    """Return the alert of a run whose next checkpoint is overdue, else None.
 
     Args:
         rhythm: of the run.
-        factor: times the usual interval.
-        quiet_s: for how long somebody has looked and seen no checkpoint. What came before is no silence.
-        silent_s: the same of the trainer's logs; as long as `quiet_s` where it keeps none.
-        now: the present.
+        factor: multiple of the usual interval.
+        quiet_s: watched time without a checkpoint. Time before watching began does not count.
+        silent_s: the same for the trainer's logs; equal to `quiet_s` if it writes none.
+        now: the current time.
     """
     usual_s, limit_s = rhythm.usual_s, rhythm.limit_s(factor)
     if usual_s is None or limit_s is None:
@@ -114,20 +114,20 @@ def overdue(rhythm: Rhythm, factor: float, *, quiet_s: float, silent_s: float, n
 
 
 def idle_queue(state: QueueState, run: str, idle_s: float, now: datetime) -> Alert:
-    """Return the alert that evaluations are pending and no worker has evaluated one for `idle_s`."""
+    """Return the alert that evaluations are pending and no worker was active for `idle_s`."""
     left = count_text(sum(state.unfinished.values()), "evaluation")
     steps = [waiting.step for waiting in state.waiting] + [one.plan.checkpoint.step for one in state.running]
     return _stuck(
         run,
         steps[0] if steps else 0,
         f"{left} pending, no worker active for {duration_text(idle_s)}: "
-        "start `tracker worker`, or read the logs of the workers",
+        "start `tracker worker`, or see the logs of the workers",
         now,
     )
 
 
 def slow_plan(slow: Running, run: str, *, for_s: float, longest_s: float, now: datetime) -> Alert:
-    """Return the alert of an evaluation that has taken `for_s`; `longest_s`: of those before it."""
+    """Return the alert of an evaluation that has taken `for_s`; earlier ones took at most `longest_s`."""
     step, shown = slow.plan.checkpoint.step, progress_text(slow.progress)
     note = f" ({shown})" if shown else ""
     alert = _stuck(
@@ -141,7 +141,7 @@ def slow_plan(slow: Running, run: str, *, for_s: float, longest_s: float, now: d
 
 
 def over(alert: Alert, now: datetime, *, is_training: bool) -> Alert:
-    """Return the end of such an alert."""
+    """Return the resolved form of such an alert."""
     why = "evaluations are running again, or none is pending"
     if alert.kind is AlertKind.OVERDUE:
         why = "new checkpoints are arriving" if is_training else "training has ended"
@@ -149,7 +149,7 @@ def over(alert: Alert, now: datetime, *, is_training: bool) -> Alert:
 
 
 def ends_of_unknown(run: str, step: int, now: datetime) -> tuple[Alert, Alert]:
-    """Return the ends of what a process may have told and not noted, because it was killed in between."""
+    """Return resolved alerts for those that a killed process may have queued and not stored."""
     stuck = _stuck(run, step, "", now)
     late = replace(stuck, fingerprint=_cause(run, AlertKind.OVERDUE), kind=AlertKind.OVERDUE, subject=CHECKPOINT)
     why = "raised by a watcher that was killed; it is raised again if the problem persists"

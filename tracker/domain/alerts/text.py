@@ -1,14 +1,14 @@
-"""A message to people: headline, facts, labels and their order, whatever channel carries it. Pure.
+"""The text of a message: headline, facts, labels and their order, the same on every channel. Pure.
 
-The sentence itself is `Alert.message`, worded where the alert is raised (`rules`, `stalls`); the reason of a verdict in
+The sentence itself is `Alert.message`, worded where the alert is raised (`rules`, `stalls`). The reason of a verdict in
 it is from `records.reason_text`.
 
     text = message_text(message)
     text.title                    # run-a step 600: sums regressed (and 2 more)
     blocks = blocks_text(text, MARKUP, Room(total=4096, size=bytes_long))
 
-Names, questions and messages are foreign: they become single lines of bounded length here, and each channel's markup
-makes them harmless in its own notation.
+Names, questions and messages are untrusted text: here they become single lines of bounded length, and each channel's
+markup escapes them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +26,7 @@ MAX_SHORT_CHARS = 240
 MAX_QUESTION_CHARS = 200
 MAX_QUESTIONS = 3
 MAX_COMMAND_CHARS = 500
-"""A longer command is left out: cut, it would be another one."""
+"""A longer command is omitted: truncated, it would be a different one."""
 MAX_LINK_CHARS = 500
 
 LOST = "Examples of lost samples"
@@ -35,57 +35,57 @@ LINK = "Open the run"
 
 @dataclass(frozen=True, kw_only=True)
 class AlertLines:
-    """One alert of a message, as single lines of foreign text: not escaped."""
+    """One alert of a message, as single lines of unescaped text."""
 
     state: AlertState
     headline: str
     """`sums regressed`."""
     sentence: str
     facts: tuple[tuple[str, str], ...]
-    """Label and text, such as `compared with` and `steps 100-500`."""
+    """Label and text, such as `compared with` and `steps 100 to 500`."""
     lost: tuple[str, ...]
-    """A few questions that were answered right before and wrong now."""
+    """A few questions that were answered correctly before and incorrectly now."""
     command: str
-    """What to type to look further; empty: nothing."""
+    """Command that shows more; empty: none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MessageText:
-    """A whole message, as single lines of foreign text: not escaped."""
+    """A whole message, as single lines of unescaped text."""
 
     title: str
     is_firing: bool
     entries: tuple[AlertLines, ...]
     link: str
-    """Empty: there is none."""
+    """URL; empty: none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Markup:
-    """How a channel writes text for people. Each takes text that is escaped already."""
+    """Notation of a channel. `bold` and `quote` take escaped text."""
 
     escape: Callable[[str], str]
-    """Makes foreign text harmless."""
+    """Escapes untrusted text."""
     bold: Callable[[str], str]
     quote: Callable[[str], str]
     code: Callable[[str], str]
-    """Takes foreign text as it is."""
+    """Takes unescaped text."""
     line_end: str = "\n"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Room:
-    """What a service takes at once, in the unit of `size`; 2000 characters or bytes are enough for one entry."""
+    """Size limits of a message, in the unit of `size`; 2000 characters or bytes are enough for one entry."""
 
     total: int
-    """All blocks together, without what stands between them."""
+    """Limit of all blocks together, without the separators between them."""
     each: int = 1_000_000
     count: int = 100
     size: Callable[[str], int] = len
 
 
 def message_text(message: AlertMessage) -> MessageText:
-    """Return the message in words."""
+    """Return the text of a message."""
     entries = tuple(entry_of(alert) for alert in message.alerts)
     more = f" (and {len(entries) - 1} more)" if len(entries) > 1 else ""
     run = line_of(message.run_id, MAX_NAME_CHARS)
@@ -99,13 +99,13 @@ def message_text(message: AlertMessage) -> MessageText:
 
 
 def id_of(message: AlertMessage) -> str:
-    """Return what is the same when the same news are sent again, and different for any other news."""
+    """Return an id that is equal if the same news is sent again, and different for any other news."""
     news = [[alert.fingerprint, alert.state, alert.raised_at.astimezone(UTC).isoformat()] for alert in message.alerts]
     return content_hash([message.run_id, message.step, news])
 
 
 def entry_of(alert: Alert) -> AlertLines:
-    """Return one alert in words."""
+    """Return the lines of one alert."""
     subject = line_of(alert_subject_text(alert.subject), MAX_NAME_CHARS)
     firing, resolved = _HEADLINES[alert.kind]
     command = one_line(alert.command)
@@ -122,9 +122,9 @@ def entry_of(alert: Alert) -> AlertLines:
 
 
 def blocks_text(text: MessageText, markup: Markup, room: Room) -> list[str]:
-    """Return one block of text for each entry, then `and N more` where not all have room.
+    """Return one block of text for each entry, then `and N more` if not all fit.
 
-    Every entry is shown shortly before the first ones are shown with all that is known.
+    Every entry gets its short form before remaining space is used for full forms, first entries first.
     """
     size = room.size
     short = [block(entry, markup, is_short=True) for entry in text.entries]
@@ -146,7 +146,7 @@ def blocks_text(text: MessageText, markup: Markup, room: Room) -> list[str]:
 
 
 def block(entry: AlertLines, markup: Markup, *, is_short: bool = False) -> str:
-    """Return one entry as lines: what and why; unless `is_short`, also the numbers, a few questions and a command."""
+    """Return one entry as lines: headline and sentence; unless `is_short`, also facts, command and lost questions."""
     escape = markup.escape
     lines = [markup.bold(escape(f"{alert_state_text(entry.state)}: {entry.headline}"))]
     if is_short:
@@ -155,7 +155,7 @@ def block(entry: AlertLines, markup: Markup, *, is_short: bool = False) -> str:
     lines += [f"{markup.bold(escape(label))}: {escape(text)}" for label, text in entry.facts]
     if entry.command:
         lines.append(markup.code(entry.command))
-    if entry.lost:  # last: what follows a quotation in Markdown belongs to it
+    if entry.lost:  # last: in Markdown, lines after a quotation belong to it
         lines += [markup.bold(escape(LOST)), *(markup.quote(escape(question)) for question in entry.lost)]
     return markup.line_end.join(lines)
 
@@ -173,12 +173,12 @@ def alert_state_text(state: AlertState) -> str:
 
 
 def line_of(text: str, limit: int) -> str:
-    """Return foreign text as one line of at most `limit` characters."""
-    return cut(one_line(text[: 8 * limit]), limit)  # whatever length it has, it takes no longer
+    """Return untrusted text as one line of at most `limit` characters."""
+    return cut(one_line(text[: 8 * limit]), limit)  # bounds the time for long texts
 
 
 def cut(text: str, limit: int) -> str:
-    """Return at most `limit` characters, with three dots where something is missing at the end."""
+    """Return at most `limit` characters, with an ellipsis if the end is missing."""
     if len(text) <= limit:
         return text
     return f"{text[: limit - 1].rstrip()}…"

@@ -1,4 +1,4 @@
-"""Which checkpoints the aliases of a model registry name: the best of each benchmark, and of all of them. Pure."""
+"""Checkpoints for the aliases of a model registry: the best of each benchmark, and of all of them. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ _NOT_IN_ALIASES = re.compile(r"[^\w-]+")
 def champions_of(scores: RunScores, *, min_coverage: float = Policy.min_coverage) -> tuple[Champion, ...]:
     """Return the champions of one branch of a run (`rewind.scores_of_newest`), the overall one first.
 
-    The best block decides, never a lucky maximum (`best.best_of`).
+    The best block decides, never a lucky maximum (`choice.best_of`).
     """
     overall = best_of(scores, min_coverage=min_coverage)
     first = () if overall is None else (_champion(CHAMPION, overall),)
@@ -29,7 +29,7 @@ def champions_of(scores: RunScores, *, min_coverage: float = Policy.min_coverage
 
 
 def aliases_of(benchmarks: Iterable[str]) -> dict[str, str]:
-    """Return `best-<benchmark>` for each; names whose aliases would be equal get a mark made from their own name."""
+    """Return `best-<benchmark>` for each; a suffix derived from the name makes equal aliases distinct."""
     return {name: f"best-{part}" for name, part in unique_keys(benchmarks, _alias_part).items()}
 
 

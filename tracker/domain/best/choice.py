@@ -1,13 +1,13 @@
-"""Which checkpoint of a run is its best: one of its peak, never the luckiest single one. Pure.
+"""The best checkpoint of a run: one of its peak block, never the luckiest single one. Pure.
 
-    found = best_of(scores)                     # over its suite; None: no checkpoint has a score of every benchmark
-    found = best_of(scores, "gsm8k")            # of one benchmark
+    found = best_of(scores)                     # over its suite; None: no checkpoint has a score on every benchmark
+    found = best_of(scores, "gsm8k")            # on one benchmark
     found.checkpoint, found.block, found.mean
 
-The best single checkpoint of a long run is the luckiest one: after 100 checkpoints of 100 questions each it stands 5
-points above the truth. So checkpoints that follow each other are averaged, as many as a verdict's peak has
-(`blocks.peak_width`), and the best of these blocks decides. Named is the newest one of the block that is not below its
-median: within a block the scores differ by luck, but a broken checkpoint beside good ones is none to go back to.
+The best single checkpoint of a long run is the luckiest one: after 100 checkpoints of 100 questions each its score is 5
+points above the true value. So consecutive checkpoints are averaged, as many as a verdict's peak has
+(`blocks.peak_width`), and the best of these blocks decides. The result is the newest checkpoint of the block that is
+not below its median: scores within a block differ by chance, but a broken checkpoint among good ones must be avoided.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,35 +25,35 @@ from tracker.domain.scores.run_scores import BenchmarkSeries, RunScores
 
 @dataclass(frozen=True, kw_only=True)
 class Best:
-    """The best checkpoint of a run, and what it was chosen by."""
+    """The best checkpoint of a run, and the evidence for the choice."""
 
     plan: EvalPlan
-    """Of the newest record that counts."""
+    """Plan of the newest record of the checkpoint that counts."""
     benchmarks: tuple[str, ...]
-    """What counted, each as much as the others."""
+    """Benchmarks that count, with equal weights."""
     block: tuple[int, ...]
-    """Steps of the peak, ascending; the checkpoint is one of them."""
+    """Steps of the best block, ascending; the checkpoint is one of them."""
     mean: float
-    """Of the block over the benchmarks; up is better: the score, or 1 - score where lower is better."""
+    """Mean of the block over the benchmarks; up is better: the score, or 1 - score if lower is better."""
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """The checkpoint that is named."""
+        """The best checkpoint."""
         return self.plan.checkpoint
 
 
 def best_of(
     scores: RunScores, benchmark: str | None = None, *, min_coverage: float = Policy.min_coverage
 ) -> Best | None:
-    """Return the best checkpoint, or None when none has a score of everything that counts.
+    """Return the best checkpoint, or None if none has a score on everything that counts.
 
-    Only checkpoints count that asked every benchmark as a whole. What was measured in several ways counts in its newest
-    one; of several suites the one that was measured at most checkpoints counts. Imported results count only where
-    nothing else is known of the run: nobody can go back to weights that were never held.
+    Only checkpoints count that were evaluated in full on every benchmark. Of several measurement settings the newest
+    count, and of several suites the one that was measured at most checkpoints. Imported results count only if the run
+    has no others: there are no pinned weights to return to.
 
     Args:
-        scores: of one branch of a run (`rewind.scores_of_newest`); its scores are among what is known.
-        benchmark: None: the mean over all of its suite.
+        scores: of one branch of a run (`rewind.scores_of_newest`), including `Measure.SCORE`.
+        benchmark: None: the mean over its whole suite.
         min_coverage: share of the samples that must have a score.
     """
     scores = _own(scores)
@@ -67,7 +67,7 @@ def best_of(
 
 
 def best_by_benchmark(scores: RunScores, *, min_coverage: float = Policy.min_coverage) -> dict[str, Best]:
-    """Return `best_of` each benchmark that has one, in the order of the run's benchmarks."""
+    """Return `best_of` of each benchmark that has one, in the order of the run's benchmarks."""
     found = {name: best_of(scores, name, min_coverage=min_coverage) for name in scores.benchmarks()}
     return {name: best for name, best in found.items() if best is not None}
 
@@ -83,7 +83,7 @@ def _own(scores: RunScores) -> RunScores:
 
 
 def _main_suite(scores: RunScores, benchmark: str | None) -> str | None:
-    """Return the suite that was measured at most checkpoints, the newest of several."""
+    """Return the suite that was measured at most checkpoints; of several, the most recent one."""
     measured: dict[str, set[int]] = {}
     for series in scores.series.values():
         if benchmark in {None, series.key.benchmark}:
@@ -92,7 +92,7 @@ def _main_suite(scores: RunScores, benchmark: str | None) -> str | None:
 
 
 def _benchmarks_of(scores: RunScores, suite: str | None) -> tuple[str, ...]:
-    """Return what the newest checkpoint of a suite was to be asked: what was taken out of it since counts no more."""
+    """Return the planned benchmarks of the newest checkpoint of a suite: benchmarks removed since do not count."""
     of_suite = [series for series in scores.series.values() if series.key.suite == suite]
     newest = max(of_suite, key=lambda s: (s.steps[-1], s.finished_at[-1]), default=None)
     if newest is None:
@@ -125,21 +125,21 @@ def _plans_of_all(series: Sequence[BenchmarkSeries], rows: Sequence[Mapping[int,
     known: dict[int, EvalPlan] = {}
     for step in sorted(set.intersection(*map(set, rows))):
         plans = [one.plans[of[step]] for one, of in zip(series, rows, strict=True)]
-        # A step may hold other weights in one series than in another: written again, and measured in part since.
+        # The weights of a step may differ between series: it was saved again, and measured only in part since.
         if len({plan.checkpoint.digest for plan in plans}) == 1:
             known[step] = plans[-1]
     return known
 
 
 def _usable(series: BenchmarkSeries, min_coverage: float) -> dict[int, int]:
-    """Return the rows that count by their step."""
+    """Return the rows that count: step -> row."""
     means = series.matrix(Measure.SCORE).means
     usable = (row for row in series.usable_rows(min_coverage).tolist() if series.is_whole[row])
     return {series.steps[row]: row for row in usable if not np.isnan(means[row])}
 
 
 def _best_block(means: FloatArray) -> tuple[int, int]:
-    """Return where the best neighbours begin and how many they are; of equally good ones the newest."""
+    """Return the index and width of the best block of consecutive checkpoints; of equal ones the newest."""
     width = min(means.size, peak_width(None, means.size))
     sums = np.convolve(means, np.ones(width), mode="valid")
     return int(np.flatnonzero(sums >= sums.max() - 1e-12 * width)[-1]), width

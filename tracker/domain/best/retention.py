@@ -1,9 +1,9 @@
-"""What of our own is kept: pins, which hold weights, and the texts of answers. Pure.
+"""Retention of the tracker's own data: pins, which contain weights, and the texts of answers. Pure.
 
-choices = decide_retention(checkpoints, keep=3, reasons=reasons_to_keep(scores, policy, ...))
-[c for c in choices if not c.reasons]       # what may go
+choices = decide_retention(checkpoints, keep=3, reasons=best_checkpoints(scores))
+[c for c in choices if not c.reasons]       # may be deleted
 
-The trainer's files are not ours and never a subject of this. Scores are kept for ever: verdicts rest on them.
+The trainer's files are never deleted. Scores are kept permanently, because verdicts are based on them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ UNFINISHED = "not evaluated yet"
 
 @dataclass(frozen=True, kw_only=True)
 class KeepPolicy:
-    """How many checkpoints of every run keep what, beside those that have a reason of their own. None: all."""
+    """How many checkpoints of every run keep pins and texts, besides those with another reason. None: all."""
 
     pins: int | None = None
     samples: int | None = None
@@ -33,26 +33,26 @@ class KeepPolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """One checkpoint by its content: a step that was written again is another one."""
+    """One checkpoint, identified by its content: a step that was saved again with other content is a different one."""
 
     run_id: str
     step: int
     digest: str
     files_digest: str = ""
-    """As `Checkpoint.files_digest`: the same weights beside another tokenizer are another checkpoint."""
+    """As `Checkpoint.files_digest`: the same weights with another tokenizer are a different checkpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetentionDecision:
-    """Whether something of one checkpoint is kept."""
+    """Whether the pin or the texts of one checkpoint are kept, and why."""
 
     checkpoint: Identity
     reasons: tuple[str, ...]
-    """Why it is kept; empty: it may go."""
+    """Why it is kept; empty: it may be deleted."""
 
 
 def identity_of(checkpoint: Checkpoint) -> Identity:
-    """Return what a checkpoint is known by."""
+    """Return the identity of a checkpoint."""
     return Identity(
         run_id=checkpoint.run_id,
         step=checkpoint.step,
@@ -64,12 +64,12 @@ def identity_of(checkpoint: Checkpoint) -> Identity:
 def decide_retention(
     checkpoints: Iterable[Identity], *, keep: int | None, reasons: Mapping[Identity, Sequence[str]]
 ) -> tuple[RetentionDecision, ...]:
-    """Return for every checkpoint whether it is kept: the last `keep` of its run by step, and all with a reason.
+    """Return for every checkpoint whether it is kept: the last `keep` steps of its run, and all with a reason.
 
     Args:
         checkpoints: in any order, of any runs.
-        keep: None: all are kept, and the reason says so.
-        reasons: why single ones are kept, whatever their step.
+        keep: number of steps; None: all are kept, with that as the reason.
+        reasons: why single ones are kept, independent of their step.
     """
     ordered = sorted(set(checkpoints), key=lambda c: (c.run_id, c.step, c.digest, c.files_digest))
     text = "all are kept" if keep is None else LAST.format(count=keep)
@@ -84,7 +84,7 @@ def decide_retention(
 
 
 def best_checkpoints(scores: RunScores) -> Mapping[Identity, tuple[str, ...]]:
-    """Return the best checkpoint of each benchmark and that of the suite (`best`), with the reason to keep it.
+    """Return the best checkpoint of each benchmark and of the suite (`choice`), with the reasons to keep them.
 
     `scores` are of one branch of a run (`rewind.scores_of_newest`).
     """
@@ -99,7 +99,7 @@ def best_checkpoints(scores: RunScores) -> Mapping[Identity, tuple[str, ...]]:
 
 
 def merged(*parts: Mapping[Identity, Sequence[str]]) -> Mapping[Identity, tuple[str, ...]]:
-    """Return all reasons of all parts, in their order, each once."""
+    """Return the reasons of all parts, in order, without duplicates."""
     found: dict[Identity, dict[str, None]] = {}
     for part in parts:
         for key, reasons in part.items():
@@ -111,7 +111,7 @@ def merged(*parts: Mapping[Identity, Sequence[str]]) -> Mapping[Identity, tuple[
 
 
 def _last(ordered: Sequence[Identity], keep: int | None) -> Sequence[Identity]:
-    """Return those of the last `keep` steps; two contents of one step count as one."""
+    """Return the checkpoints of the last `keep` steps; several contents of a step count as one."""
     steps = sorted({c.step for c in ordered})
     kept = set(steps if keep is None else steps[max(0, len(steps) - keep) :])
     return [c for c in ordered if c.step in kept]

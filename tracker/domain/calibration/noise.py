@@ -1,16 +1,16 @@
-"""What repeating an evaluation changes: one checkpoint asked twice, benchmark by benchmark. Pure.
+"""What repeating an evaluation changes: one checkpoint evaluated twice, for each benchmark. Pure.
 
     calibration = calibration_of(record, min_coverage=0.95)       # the record of a plan with `calibration`
     found = repetition_of(calibrations, measured, benchmark, min_effect=0.01)   # None: never calibrated
     fitness(asked, min_effect)                                    # FIT, UNFIT or UNSURE
 
-Of n samples with scores x and y in the two passes, d = y - x. A sample's score varies by E d^2 / 2 around its mean, and
-the mean of n of them by `noise`^2 = sum d^2 / (2 n^2): what one evaluation is off by chance of decoding alone. Two
-evaluations differ by sqrt(2) as much, and that is what a verdict's delta holds.
+For n samples with scores x and y in the two passes, let d = y - x. The variance of a sample's score is E d^2 / 2, and
+that of the mean of n samples is `noise`^2 = sum d^2 / (2 n^2): the noise of one evaluation by decoding alone. The
+standard deviation of the difference of two evaluations, a verdict's delta, is sqrt(2) times larger.
 
-Intervals are those of Clopper and Pearson 1934, also for squares of graded scores, whose sum takes the place of the
-number of flips: of all values between 0 and 1 with a given mean, 0/1 ones scatter most. None of 150 flipped says: at
-most 2.4 %.
+Intervals are those of Clopper and Pearson 1934, also for squares of graded scores, whose sum replaces the number of
+flips: of all values between 0 and 1 with a given mean, 0/1 values have the largest variance. No flips in 150 samples
+give an upper limit of 2.4 %.
 """
 
 import math
@@ -30,7 +30,7 @@ from tracker.domain.scores.statistics import paired_test
 from tracker.domain.scores.summary import first_detail, sample_means
 
 SHIFT_P = 0.001
-"""Below it the means of the two passes differ by more than flips explain. Of 1,000 healthy benchmarks one does."""
+"""Below this p the means of the passes differ by more than flips explain. One in 1,000 healthy benchmarks does."""
 
 LEVEL = 0.95
 _NORMAL_975 = 1.959963984540054
@@ -38,7 +38,7 @@ _NORMAL_975 = 1.959963984540054
 
 @dataclass(frozen=True, kw_only=True)
 class DecodingNoise:
-    """Standard deviation of one evaluation's mean score by decoding alone, with its 95 % interval, in score units."""
+    """Standard deviation of an evaluation's mean score due to decoding, with 95 % interval, in score units."""
 
     sd: float
     low: float
@@ -46,15 +46,15 @@ class DecodingNoise:
 
 
 def calibration_of(record: EvalRecord, *, min_coverage: float) -> Calibration:
-    """Return what the record of a calibration shows.
+    """Return the calibration of a record.
 
-    A benchmark of which less than `min_coverage` of the samples have a score in both passes is a failure.
+    A benchmark is a failure if less than `min_coverage` of its samples have a score in both passes.
     """
     names = [benchmark.name for benchmark in record.plan.suite.benchmarks]
     tried = [_tried(name, record.outcomes, min_coverage) for name in names]
     return Calibration(
         plan=record.plan,
-        engine=None if record.engine is None else replace(record.engine, canaries=()),  # long, and never shown
+        engine=None if record.engine is None else replace(record.engine, canaries=()),  # long, and never displayed
         benchmarks=tuple(t for t in tried if isinstance(t, AskedTwice)),
         failures=tuple(t for t in tried if isinstance(t, BenchmarkFailure)),
         started_at=record.started_at,
@@ -63,7 +63,7 @@ def calibration_of(record: EvalRecord, *, min_coverage: float) -> Calibration:
 
 
 def asked_twice(first: EvalResult, second: EvalResult) -> AskedTwice | None:
-    """Return what differs between two results of one benchmark; None when no sample has a score in both."""
+    """Return the differences between two results of one benchmark; None if no sample has a score in both."""
     before, after = sample_means(first), sample_means(second)
     common = [key for key in before if key in after]
     if not common:
@@ -89,7 +89,7 @@ def asked_twice(first: EvalResult, second: EvalResult) -> AskedTwice | None:
 
 
 def share_interval(count: float, n: int, level: float = LEVEL) -> tuple[float, float]:
-    """Return low and high of the share of which `count` of `n` were found (Clopper and Pearson), n >= 1.
+    """Return the limits of the interval of Clopper and Pearson for a share of `count` of `n`, n >= 1.
 
     `count` may be a sum of values between 0 and 1.
     """
@@ -100,29 +100,29 @@ def share_interval(count: float, n: int, level: float = LEVEL) -> tuple[float, f
 
 
 def noise_of(asked: AskedTwice) -> DecodingNoise:
-    """Return how far one evaluation's mean score is off by decoding alone."""
+    """Return the noise of one evaluation's mean score due to decoding alone."""
     n, unit = asked.samples, max(1.0, asked.largest)
     low, high = share_interval(min(asked.squares / unit**2, float(n)), n)
     noise = DecodingNoise(
         sd=math.sqrt(asked.squares / 2) / n, low=unit * math.sqrt(low / (2 * n)), high=unit * math.sqrt(high / (2 * n))
     )
-    # The whole pass moved: half of the square of a single difference is the variance that it shows.
+    # A whole pass shifted: the variance estimated from a single difference is half of its square.
     moved = abs(shift_of(asked)) / math.sqrt(2)
     return DecodingNoise(sd=max(noise.sd, moved), low=noise.low, high=max(noise.high, moved))
 
 
 def shift_of(asked: AskedTwice) -> float:
-    """Return by how much the second pass differs as a whole, 0 where chance explains it."""
+    """Return the shift of the second pass as a whole; 0 if chance explains it."""
     if asked.p_shift < SHIFT_P:
         return asked.second_mean - asked.first_mean
     return 0.0
 
 
 def fitness(asked: AskedTwice, min_effect: float) -> Fitness:
-    """Return whether repetition alone changes a difference of two evaluations by more than `min_effect`.
+    """Return whether repetition alone changes the difference of two evaluations by more than `min_effect`.
 
-    The standard deviation of that difference, sqrt(2) times `noise`, is compared by the limits of its interval: UNFIT
-    is shown, not suspected, and so is FIT. A shift of a whole pass counts by what it surely exceeds.
+    The interval limits of the difference's standard deviation, sqrt(2) times `noise`, are compared, so that UNFIT and
+    FIT are proven, not suspected. A shift of a whole pass counts with the lower limit of its interval.
     """
     noise = noise_of(asked)
     flips_alone = math.sqrt(asked.squares) / asked.samples
@@ -136,12 +136,12 @@ def fitness(asked: AskedTwice, min_effect: float) -> Fitness:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasurementSettings:
-    """How a benchmark was measured: what a calibration must have in common with it to hold."""
+    """How benchmarks were measured: what a valid calibration must have in common with them."""
 
     plan: EvalPlan
     engine: EngineInfo | None
     fingerprints: Mapping[str, str]
-    """Of every result and failure, by benchmark."""
+    """Fingerprint of every result and failure, by benchmark."""
 
 
 def measured_by(record: EvalRecord) -> MeasurementSettings:
@@ -154,10 +154,10 @@ def measured_by(record: EvalRecord) -> MeasurementSettings:
 def repetition_of(
     calibrations: Iterable[Calibration], measured: MeasurementSettings, benchmark: str, *, min_effect: float
 ) -> Repetition | None:
-    """Return the newest calibration of a benchmark that holds for `measured`; else the run's newest, as stale.
+    """Return the newest calibration of a benchmark that is valid for `measured`; else the run's newest, as stale.
 
-    It holds for the same benchmark and settings, served alike by the same version of the engine on the same kind of
-    device, whichever run it was made in. None: it was never calibrated.
+    It is valid for the same benchmark and settings, with the same serve settings, engine version and kind of device,
+    regardless of the run that it was made in. None: never calibrated.
     """
     known: list[tuple[str, Calibration, AskedTwice]] = []
     for calibration in calibrations:
@@ -175,14 +175,14 @@ def repetition_of(
 def repetitions_of(
     calibrations: Sequence[Calibration], record: EvalRecord, *, min_effect: float
 ) -> tuple[Repetition, ...]:
-    """Return what is known of the benchmarks of a record, in its order; none for one that was never calibrated."""
+    """Return `repetition_of` for the benchmarks of a record, in its order, without those never calibrated."""
     measured = measured_by(record)
     found = (repetition_of(calibrations, measured, name, min_effect=min_effect) for name in measured.fingerprints)
     return tuple(one for one in found if one is not None)
 
 
 def repetition(calibration: Calibration, asked: AskedTwice, min_effect: float, *, stale: str = "") -> Repetition:
-    """Return what is shown of one benchmark of a calibration."""
+    """Return the displayed values of one benchmark of a calibration."""
     noise, rate = noise_of(asked), share_interval(asked.flips, asked.samples)
     checkpoint = calibration.plan.checkpoint
     return Repetition(
@@ -207,7 +207,7 @@ def repetition(calibration: Calibration, asked: AskedTwice, min_effect: float, *
 
 
 def decoding_variance(known: Repetition | None) -> float:
-    """Return the variance of one sample's score by decoding alone; 0 where no calibration holds."""
+    """Return the variance of one sample's score due to decoding; 0 if there is no valid calibration."""
     if known is None or known.stale:
         return 0.0
     return known.noise**2 * known.samples
@@ -263,7 +263,7 @@ def _texts(result: EvalResult) -> dict[str, tuple[str, ...]]:
 
 
 def _changed(calibration: Calibration, asked: AskedTwice, measured: MeasurementSettings) -> str:
-    """Say what keeps a calibration from holding; empty: nothing."""
+    """Return why a calibration is stale; empty: it is valid."""
     fingerprint = measured.fingerprints.get(asked.benchmark)
     if fingerprint != asked.fingerprint or not served_alike(measured.plan, calibration.plan):
         return "; ".join(explain_difference(measured.plan, calibration.plan, asked.benchmark))

@@ -1,6 +1,6 @@
 """Run-to-run noise of an evaluation, in words. Pure.
 
-repetition_text(found)      # "repeating the evaluation flips 0.4 % of the samples, ±0.002"
+repetition_text(found)      # "repeating the evaluation flips 0.4 % of the samples, score ±0.002"
 """
 
 import math
@@ -16,7 +16,7 @@ _SHOWN = 4
 
 
 def rate_text(share: float) -> str:
-    """Return a share in percent with the digits that count: `0.4 %`, `12 %`."""
+    """Return a share in percent with the significant digits: `0.4 %`, `12 %`."""
     percent = 100 * share
     if percent < 9.95:
         return f"{percent:.1f} %"
@@ -24,31 +24,31 @@ def rate_text(share: float) -> str:
 
 
 def flips_text(found: Repetition) -> str:
-    """Return how many samples flip: `0.4 % of the samples`, or how few where none did."""
+    """Return how many samples flip: `0.4 % of the samples`, or the upper limit if none did."""
     if found.flips == 0:
         return f"none of {found.samples} samples (95 % CI up to {rate_text(found.flip_rate_high)})"
     return f"{rate_text(found.flips / found.samples)} of the samples"
 
 
 def change_text(noise: float) -> str:
-    """Return by how much two evaluations of one model differ in 95 of 100 cases, from the noise of one of them."""
+    """Return the difference that 95 % of repeated evaluations of a model stay within, from the noise of one."""
     return f"±{score_text(_TWO_SIDED_95 * math.sqrt(2) * noise)}"
 
 
 def effect_text(found: Repetition) -> str:
-    """Return what repetition does, and whether that still holds: `flips 0.4 % of the samples, ±0.002`."""
+    """Return the effect of repetition, and whether it is stale: `flips 0.4 % of the samples, score ±0.002`."""
     change = "" if found.noise == 0 else f", score {change_text(found.noise)}"
     stale = f" (stale: {found.stale})" if found.stale else ""
     return f"flips {flips_text(found)}{change}{stale}"
 
 
 def repetition_text(found: Repetition) -> str:
-    """Return the same as a clause of its own."""
+    """Return the same as a full clause."""
     return f"repeating the evaluation {effect_text(found)}"
 
 
 def short_text(found: Repetition) -> str:
-    """Return the same in a few words, to stand behind a verdict."""
+    """Return the same in a few words, for display after a verdict."""
     if found.stale:
         return "calibration is stale"
     if found.noise == 0:
@@ -57,7 +57,7 @@ def short_text(found: Repetition) -> str:
 
 
 def repetitions_text(found: Sequence[Repetition]) -> str:
-    """Return in one line what repetition does to several benchmarks; what is stale is only named."""
+    """Return the effect of repetition on several benchmarks in one line; stale ones are only named."""
     fresh = [f"{one.benchmark} {flips_text(one)}" for one in found if not one.stale]
     more = [f"and {len(fresh) - _SHOWN} more"] if len(fresh) > _SHOWN else []
     stale = [one.benchmark for one in found if one.stale]
@@ -76,7 +76,7 @@ def unfit_text(found: Repetition) -> str:
 
 
 def is_unfit(found: Repetition | None) -> bool:
-    """Return whether a calibration that holds has shown a benchmark to be unfit."""
+    """Return whether a valid (not stale) calibration has shown a benchmark to be unfit."""
     return found is not None and not found.stale and found.fitness is Fitness.UNFIT
 
 

@@ -1,1 +1,1 @@
-"""Which folders are checkpoints, and when one is complete."""
+"""Which folders are checkpoints, and when a checkpoint is complete."""

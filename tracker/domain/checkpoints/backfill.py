@@ -1,4 +1,4 @@
-"""Which checkpoints of a run that is over are evaluated, in which order, and how long that takes. Pure.
+"""Which checkpoints a backfill evaluates, in which order, and how long that takes. Pure.
 
 steps = chosen_steps(steps, StepFilter(every=2, first=1000))
 evaluation_order(steps, FillOrder.BISECT)           # the ends, the middle, the quarters, ...
@@ -18,12 +18,12 @@ _NEWEST_RECORDS = 10
 
 
 class FillOrder(StrEnum):
-    """In which order old checkpoints are evaluated."""
+    """Order in which existing checkpoints are evaluated."""
 
     OLDEST = "oldest"
     NEWEST = "newest"
     BISECT = "bisect"
-    """The first and the last, then the middle of the widest gap: the shape of the curve is known early."""
+    """The first and the last, then the middle of the widest gap: this shows the shape of the curve early."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class StepFilter:
     """Which steps are evaluated."""
 
     every: int = 1
-    """The first of them, and then every so many-th."""
+    """1: all steps; n: the first step and every n-th after it."""
     first: int | None = None
     last: int | None = None
 
@@ -47,7 +47,7 @@ def chosen_steps(steps: Iterable[int], choice: StepFilter) -> tuple[int, ...]:
 
 
 def evaluation_order(steps: Sequence[int], order: FillOrder) -> tuple[int, ...]:
-    """Return all steps in the order in which they are evaluated."""
+    """Return all steps in evaluation order."""
     ascending = tuple(sorted(steps))
     if order is FillOrder.OLDEST:
         return ascending
@@ -57,12 +57,12 @@ def evaluation_order(steps: Sequence[int], order: FillOrder) -> tuple[int, ...]:
 
 
 def time_left_s(records: Iterable[EvalRecord], *, checkpoints: int, workers: int) -> float | None:
-    """Return how long so many checkpoints will take by what the newest ones took; None: nothing is known.
+    """Return the estimated time for `checkpoints`, from the newest evaluations; None: there are none.
 
     Args:
         records: of the run, without samples.
-        checkpoints: that are still to be evaluated.
-        workers: that evaluate them at the same time.
+        checkpoints: number of checkpoints that are still to be evaluated.
+        workers: number of workers that evaluate at the same time.
     """
     own = sorted((r for r in records if not is_imported(r) and r.engine is not None), key=lambda r: r.finished_at)
     took = [(r.finished_at - r.started_at).total_seconds() for r in own[-_NEWEST_RECORDS:]]

@@ -1,8 +1,8 @@
 """Checkpoints in a bucket: where they are, and when an upload has ended. Pure.
 
-A bucket has no folders and no order: objects appear whole, one by one, in whatever order an uploader sends them, and a
-large one stays invisible until its last part has come. So the last file of the trainer proves nothing here; only
-quiet does, for longer as long as files are missing that the run's earlier checkpoint had.
+A bucket has no folders and no order: objects appear whole, one by one, in the order of the uploader, and a large one
+stays invisible until its last part has arrived. So the trainer's last file proves nothing here. Only a time without
+changes does, and a longer one while files are missing that the run's earlier checkpoint had.
 """
 
 import re
@@ -18,10 +18,10 @@ from tracker.domain.checkpoints.watching import STALLED_S
 SCHEME = "s3://"
 
 FIRST_S = 30.0
-"""Nothing shows yet which files the first checkpoint of a run will have."""
+"""Minimum quiet time for the first checkpoint of a run, whose expected files are unknown."""
 
 PASSED_S = 60.0
-"""Uploads overtake each other: so long a checkpoint may stay behind a later one before it is called unfinished."""
+"""Minimum quiet time before an upload that a later one overtook is a gap: uploads can overtake each other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class S3Location:
 
     @property
     def uri(self) -> str:
-        """Return it as people write it, without the last slash."""
+        """URI without the trailing slash."""
         return f"{SCHEME}{self.bucket}/{self.prefix}".rstrip("/")
 
 
@@ -51,10 +51,10 @@ class S3Access:
 
 
 def parse_location(uri: str) -> S3Location:
-    """Take `s3://bucket/prefix` apart.
+    """Return the bucket and prefix of `s3://bucket/prefix`.
 
     Raises:
-        ConfigError: it is something else.
+        ConfigError: `uri` has another form.
     """
     bucket, _, prefix = uri.removeprefix(SCHEME).partition("/")
     if not uri.startswith(SCHEME) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.:_-]*", bucket):
@@ -64,7 +64,7 @@ def parse_location(uri: str) -> S3Location:
 
 
 def demand_whole_weights(facts: Facts) -> NotYet | None:
-    """Return why a checkpoint without safetensors is of no use in a bucket; None: it has some, or nothing yet."""
+    """Return why a checkpoint without safetensors cannot be used in a bucket; None: it has some, or no weights yet."""
     names = sorted(f.name for f in facts.files)
     if any(name.endswith(".safetensors") for name in names):
         return None
@@ -79,11 +79,11 @@ def demand_whole_weights(facts: Facts) -> NotYet | None:
 
 
 def patience_s(names: Set[str], earlier: Set[str] | None, settle_s: float) -> float:
-    """Return how long nothing may have changed before an upload counts as ended.
+    """Return the quiet time in seconds after which an upload counts as ended.
 
     Args:
-        names: small files that are there.
-        earlier: those of the run's newest known checkpoint; None: this is its first.
+        names: the small files that exist.
+        earlier: those of the run's newest known checkpoint; None: this is the first.
         settle_s: the setting.
     """
     if earlier is None:
@@ -94,7 +94,7 @@ def patience_s(names: Set[str], earlier: Set[str] | None, settle_s: float) -> fl
 
 
 def late_files(names: Set[str], taken: Complete) -> tuple[str, ...]:
-    """Return what is there of a checkpoint and would be served with it, had it been there when it was taken."""
+    """Return the files of a checkpoint that arrived after it was pinned and would have been pinned with it."""
     return tuple(sorted(name for name in names - set(taken.held) if name.endswith(SERVED_SUFFIXES)))
 
 

@@ -2,11 +2,11 @@
 
     listing (names, sizes, times, safetensors headers, parsed JSON) -> assess -> Complete | NotYet | Rejected
 
-A Hugging Face trainer makes the folder under its final name and writes for seconds or minutes: config, weights,
-optimizer, random states, and trainer_state.json last. Nothing marks the end, so every file has to testify: each shard
-that the index names exists, holds the tensors that it should and is as long as its own header says; no temporary
-file is left; trainer_state.json says the folder's step; every rank's random state is there. `watching` adds the time,
-`buckets` what holds for S3 alone, `adapters.checkpoints.pins.soundness` a look into the weights.
+A Hugging Face trainer creates the folder under its final name and writes for seconds or minutes: config, weights,
+optimizer, random states, and trainer_state.json last. Nothing marks the end, so every file is checked: each shard in
+the index exists, contains its tensors and has the size given by its own header; no temporary file is left;
+trainer_state.json has the folder's step; every rank's random state exists. `watching` adds the time, `buckets` the
+rules for S3, `adapters.checkpoints.pins.soundness` a check of the weights.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tracker.domain.records.display import count_text
 __all__ = ["Complete", "Habits", "NotYet", "Readiness", "Rejected", "assess"]
 
 SERVED_SUFFIXES = (".json", ".jinja", ".txt", ".model", ".tiktoken", ".py")
-"""What is held besides the weights: configuration, tokenizer, chat template; never optimizer or random states."""
+"""Files pinned besides the weights: configuration, tokenizer, chat template; never optimizer or random states."""
 
 _RANK = re.compile(r"rng_state_([0-9]+)\.pth$")
 _SHARD = re.compile(r"(?:model|pytorch_model)-[0-9]+-of-[0-9]+\.safetensors$")
@@ -51,46 +51,46 @@ _RESUME_STATE = re.compile(r"(?:optimizer.*|scheduler|scaler)\.(?:pt|bin)$|rng_s
 
 @dataclass(frozen=True, kw_only=True)
 class Habits:
-    """What earlier checkpoints of the run had, and this one should therefore have too."""
+    """What earlier checkpoints of the run had, and this one is therefore expected to have."""
 
     trainer_state: bool = False
     ranks: int = 0
     """Number of rng_state_<rank>.pth files; 0: a single process, or unknown."""
     small: frozenset[str] = frozenset()
-    """Names of what is held beside the weights."""
+    """Names of the files pinned besides the weights."""
 
     def after(self, complete: Complete) -> Habits:
-        """Return them with what a newer checkpoint had."""
+        """Return the habits updated with a newer checkpoint."""
         has_state = self.trainer_state or complete.has_trainer_state
         return Habits(trainer_state=has_state, ranks=complete.ranks, small=complete.small())
 
 
 @dataclass(frozen=True, kw_only=True)
 class Complete:
-    """The folder holds everything that it should."""
+    """The folder is a complete checkpoint."""
 
     format: CheckpointFormat
     base_model: str | None
     weights: tuple[str, ...]
-    """Names of the weights' files, ordered."""
+    """Names of the weight files, ordered."""
     held: tuple[str, ...]
-    """Names of all files that a pin holds, the weights first."""
+    """Names of all files that are pinned, the weights first."""
     step: int
     ranks: int
     has_trainer_state: bool
     is_end_proven: bool
-    """The file that this trainer writes last is there: nothing more is to come."""
+    """The file that this trainer writes last exists: no more files will follow."""
     save_every: int | None = None
-    """Steps between two saves, as trainer_state.json says; None: unknown."""
+    """Steps between two saves according to trainer_state.json; None: unknown."""
     raw: RawKind | None = None
-    """What the weights are, if they must be made into safetensors first."""
+    """Form of the weights if they must be converted to safetensors first, else None."""
     raw_folder: str = ""
     """Sub-folder with the raw state; empty: the checkpoint itself."""
     config_from: str = ""
-    """Folder with the configuration and tokenizer, where the checkpoint itself holds none."""
+    """Folder with the configuration and tokenizer, if the checkpoint itself has none."""
 
     def small(self) -> frozenset[str]:
-        """Return the names of what is held beside the weights."""
+        """Return the names of the files pinned besides the weights."""
         return frozenset(self.held) - frozenset(self.weights)
 
 
@@ -99,7 +99,7 @@ Objection = NotYet | Rejected | None
 
 
 def assess(listing: Listing, habits: Habits | None = None, *, allow_pickle: bool = False) -> Readiness:
-    """Return whether the checkpoint is complete, not yet, or never will be, with the first reason found."""
+    """Return whether the checkpoint is complete, incomplete or unusable, with the first reason found."""
     habits = habits or Habits()
     if listing.facts.problem:
         return _not_yet(f"cannot list its files: {listing.facts.problem}", hint="grant the tracker read permission")
@@ -220,7 +220,7 @@ def _check_links(listing: Listing, layout: _Layout, _: Habits) -> Objection:
 
 def _check_weights(listing: Listing, layout: _Layout, _: Habits) -> Objection:
     if layout.raw is not None:
-        return None  # `find_raw` has looked
+        return None  # `find_raw` has checked them
     for name in layout.weights:
         finding = _check_shard(listing, name, layout.tensors.get(name))
         if finding is not None:
@@ -285,7 +285,7 @@ def _check_trainer_state(listing: Listing, _: _Layout, habits: Habits) -> Object
 
 
 def _sign_of_state(facts: Facts, habits: Habits) -> str | None:
-    """Return what shows that the trainer writes its state, too."""
+    """Return what shows that the trainer also writes its state."""
     for name in sorted(facts.names()):
         if _RESUME_STATE.match(name):
             return f"{name} exists"
@@ -295,7 +295,7 @@ def _sign_of_state(facts: Facts, habits: Habits) -> str | None:
 
 
 def _check_ranks(listing: Listing, _: _Layout, __: Habits) -> Objection:
-    """Demand every rank below the highest one seen. A single process writes rng_state.pth, without a number."""
+    """Require every rank below the highest one seen. A single process writes rng_state.pth, without a number."""
     ranks = _ranks(listing.facts)
     if not ranks:
         return None
@@ -352,18 +352,18 @@ def _is_end_proven(facts: Facts, layout: _Layout, habits: Habits) -> bool:
     state, held = facts.file(TRAINER_STATE), set(_held(facts, layout))
     if state is None or _temporary(facts) is not None or has_lost_entry(facts):
         return False
-    # An older trainer_state.json beside newer weights: the step is being saved a second time.
+    # trainer_state.json is older than the weights: the step is being saved a second time.
     if any(f.mtime_ns > state.mtime_ns for f in facts.files if f.name in held):
         return False
-    # With several ranks the others may come after trainer_state.json: only an earlier checkpoint tells how many.
+    # Other ranks may write after trainer_state.json: only an earlier checkpoint shows how many there are.
     ranks = len(_ranks(facts))
     return ranks == 0 == habits.ranks or ranks >= habits.ranks > 0
 
 
 def _temporary(facts: Facts) -> str | None:
-    """Return a file that is on its way to another name.
+    """Return a temporary file that will still be renamed.
 
-    One that is older than the trainer's last file was left by a killed save, before the same step was saved again.
+    One that is older than trainer_state.json was left by a killed save, before the same step was saved again.
     """
     state = facts.file(TRAINER_STATE)
     for fact in facts.files:
@@ -385,7 +385,7 @@ def _ranks(facts: Facts) -> frozenset[int]:
 
 def _save_every(state: Document) -> int | None:
     save_steps, step = state.get("save_steps"), state.get("global_step")
-    # The best so far at every save: the trainer may save on improvement only, and then there is no rhythm.
+    # This save is the best so far: the trainer may save on improvement only, without a fixed interval.
     if not isinstance(save_steps, int) or save_steps < 1 or state.get("best_global_step") == step:
         return None
     return save_steps

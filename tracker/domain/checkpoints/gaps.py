@@ -1,4 +1,4 @@
-"""Checkpoints that will not be evaluated: once each, with the reason, until they become good. Pure."""
+"""Checkpoints that will not be evaluated, each once with the reason, until they become usable. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ class Gaps:
     def __init__(self) -> None:
         self._gaps: dict[tuple[str, str], Gap] = {}
         self._steps: dict[str, dict[int, int | None]] = {}
-        """Per run: every step seen, with the steps between two saves as its trainer_state.json says."""
+        """Per run: every step seen -> steps between two saves according to its trainer_state.json."""
         self._joined: dict[str, int] = {}
-        """Per run: the step before which nothing is known of what the trainer did."""
+        """Per run: the first watched step; no gap is inferred up to it."""
         self._places: dict[str, Site] = {}
         self._unreported: list[Gap] = []
         self._is_first_look = True
@@ -32,7 +32,7 @@ class Gaps:
         return tuple(sorted(self._gaps.values(), key=lambda g: (g.run_id, g.step, g.code)))
 
     def unreported(self) -> tuple[Gap, ...]:
-        """Return those that came since this was asked last, for the log."""
+        """Return the gaps that were added since the last call, for the log."""
         unreported, self._unreported = tuple(self._unreported), []
         return unreported
 
@@ -46,13 +46,13 @@ class Gaps:
         self._add(place, code=readiness.code, message=message, hint=readiness.hint, now=now)
 
     def add_vanished(self, place: Site, what: str, now: datetime) -> None:
-        """Add a folder that is gone, unless its trouble was reported while it was there."""
+        """Add a folder that was deleted, unless it has another gap already."""
         if not any(uri == place.uri for uri, _ in self._gaps):
             message = f"{place.uri} {what}"
             self._add(place, code=CheckpointVanished.code, message=message, hint=ROTATION_HINT, now=now)
 
     def add_missed(self, now: datetime) -> None:
-        """Add the steps that the trainer must have saved and deleted between two looks at the disk."""
+        """Add the steps that the trainer must have saved and deleted between two scans."""
         for run_id, known in self._steps.items():
             if self._is_first_look:
                 self._joined.setdefault(run_id, max(known))
@@ -64,7 +64,7 @@ class Gaps:
         self._is_first_look = False
 
     def remember_step(self, place: Site, save_every: int | None, *, was_watched: bool = False) -> None:
-        """Note that a step exists; `was_watched`: an earlier process watched this run from it on, if not before."""
+        """Record that a step exists; `was_watched`: an earlier process watched this run from this step on or before."""
         known = self._steps.setdefault(place.run_id, {})
         known[place.step] = save_every or known.get(place.step)
         self._places[place.run_id] = place
@@ -74,7 +74,7 @@ class Gaps:
             self._joined.setdefault(place.run_id, place.step)
 
     def forget(self, uri: str) -> None:
-        """Take back what was said about a folder, because it has become a checkpoint."""
+        """Remove the gaps of a folder, because it has become a checkpoint."""
         self._gaps = {key: gap for key, gap in self._gaps.items() if key[0] != uri}
 
     # --- private
@@ -97,11 +97,11 @@ class Gaps:
 
 
 def unsettled(found: Iterable[Gap], known: Iterable[Gap], records: Iterable[EvalRecord]) -> Iterator[Gap]:
-    """Yield the gaps that stand: no step is inferred of which something is known, none was evaluated after all.
+    """Yield the gaps that are valid: not inferred for a step with other data, and not evaluated after all.
 
     Args:
-        found: by a source, of one run.
-        known: what the history remembers as gaps of that run, which may be the same.
+        found: gaps of one run, from a source.
+        known: stored gaps of that run, which may be the same.
         records: of that run.
     """
     codes: dict[int, dict[str, Gap]] = {}
@@ -117,7 +117,7 @@ def unsettled(found: Iterable[Gap], known: Iterable[Gap], records: Iterable[Eval
 
 
 def _stands(gap: Gap, before: Mapping[str, Gap], finished_at: datetime | None) -> bool:
-    """Say whether a gap stands, by what was known of the step, and when its evaluation ended."""
+    """Return whether a gap is valid, given the stored gaps of its step and the end of its evaluation."""
     if gap.is_inferred and (finished_at is not None or before.keys() - {gap.code}):
         return False
     earlier = before.get(gap.code)

@@ -1,4 +1,4 @@
-"""Who watches a run: one process leads, others stand by. Pure."""
+"""The process that watches a run, among several that could. Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +12,7 @@ class Leader:
     pid: int
     since: datetime
     output_dir: str
-    """Folder that it watches."""
+    """Output folder that the process watches."""
 
     def sentence(self, run: str) -> str:
         """Return who watches `run`, where and since when."""

@@ -1,10 +1,10 @@
-"""One watched checkpoint, from the first file that was seen to the hold that is taken: what follows from a look. Pure.
+"""State of one watched checkpoint, from its first file to a pin handed out for publishing. Pure.
 
-    open (nothing is held) --> held --> taken (handed out to be published)
+    open (no pin) --> held (has an unpublished pin) --> taken (handed out for publishing)
 
-A complete folder is held at once, because rotation may delete it milliseconds later, and taken when it has settled. An
-upload is held, which takes a download, when it has settled, and taken with that. New weights under the same name open
-it again.
+A complete folder is pinned immediately, because rotation may delete it milliseconds later, and taken when it has
+settled. An upload is downloaded and pinned when it has settled, and taken at the same time. New weights under the same
+name make the checkpoint open again.
 """
 
 from dataclasses import dataclass, replace
@@ -22,46 +22,46 @@ _UNSEEN = NotYet(code=CheckpointIncomplete.code, reason="saving had only just st
 
 @dataclass(frozen=True, kw_only=True)
 class Watched:
-    """What is known of one checkpoint."""
+    """The state of one watched checkpoint."""
 
     site: Site
     facts: Facts
     since: datetime
-    """When the last change was seen."""
+    """Time at which the last change was seen."""
     readiness: Readiness = _UNSEEN
     pin: Pin | None = None
-    """None: it is open."""
+    """None: the checkpoint is open."""
     is_taken: bool = False
-    """What is held was handed out to be published."""
+    """The pin was handed out for publishing."""
     trouble: str = ""
-    """Why it could not be held."""
+    """Why it could not be pinned; empty: no failure."""
     is_passed: bool = False
-    """A later checkpoint had been begun when this one was last looked at, so the trainer was done with it."""
+    """A later checkpoint existed at the last scan of this one, so the trainer had finished it."""
     is_overwritten: bool = False
-    """Its weights were overwritten in place: a hard link would not protect them."""
+    """Its weights were overwritten in place, which a hard link does not protect against."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Transition:
-    """What follows from a look."""
+    """What follows from a scan of one checkpoint."""
 
     after: Watched
     is_read: bool = False
-    """What its files say decides now: read them, and `Watchlist.note` them."""
+    """The content of its files is needed: read them and call `Watchlist.note`."""
     due: Pin | None = None
-    """The hold is published: its source is changing, and the trainer had surely finished it."""
+    """Pin to publish now: its source is changing, and the trainer had finished it for certain."""
     useless: tuple[Pin, ...] = ()
-    """The hold, where it is to be removed."""
+    """The pin, if it must be removed."""
 
 
 def look_at(one: Watched, facts: Facts, now: datetime, *, is_full: bool = False) -> Transition:
-    """Return what follows from what lies there now.
+    """Return what follows from the current files.
 
     Args:
-        one: as it is known.
-        facts: of what lies there now.
+        one: the known state.
+        facts: of the current files.
         now: the current time.
-        is_full: an unfinished one is read again although nothing about its files changed.
+        is_full: read an unfinished checkpoint again even if its files have not changed.
     """
     pin = one.pin
     if facts == one.facts:
@@ -79,7 +79,7 @@ def look_at(one: Watched, facts: Facts, now: datetime, *, is_full: bool = False)
 
 
 def is_final(one: Watched, pin: Pin) -> bool:
-    """Return whether the trainer had surely finished what is held."""
+    """Return whether the trainer had finished the pinned files for certain."""
     return pin.complete.is_end_proven or (one.is_passed and not has_lost_entry(one.facts))
 
 
@@ -87,7 +87,7 @@ def is_final(one: Watched, pin: Pin) -> bool:
 
 
 def _rewritten(one: Watched, pin: Pin, facts: Facts, now: datetime) -> Transition:
-    """Other weights under the same name: a rewound run, or a save that goes on."""
+    """Handle other weights under the same name: a rewound run, or a save that continues."""
     inodes = {f.name: f.inode for f in facts.files}
     is_overwritten = any(inodes.get(f.name) == f.inode for f in pin.weights())
     after = Watched(site=one.site, facts=facts, since=now, is_overwritten=is_overwritten)
@@ -99,7 +99,7 @@ def _rewritten(one: Watched, pin: Pin, facts: Facts, now: datetime) -> Transitio
 
 
 def _shrunk(one: Watched, pin: Pin, facts: Facts, now: datetime) -> Transition:
-    """Files are gone: the trainer deletes the folder, or somebody tidies up."""
+    """Handle deleted files: the trainer deletes the folder, or a user cleans up."""
     if is_final(one, pin):
         return Transition(after=replace(one, is_taken=True), due=pin)
     if change_of(pin.source_files, facts) is FileChange.SAME:
@@ -108,7 +108,7 @@ def _shrunk(one: Watched, pin: Pin, facts: Facts, now: datetime) -> Transition:
 
 
 def _grown(one: Watched, pin: Pin, facts: Facts, now: datetime) -> Transition:
-    """Something came or was written again beside unchanged weights, such as a tokenizer: it is held anew."""
+    """Handle new or rewritten files with unchanged weights, such as a tokenizer: pin again."""
     if is_final(one, pin):
         return Transition(after=replace(one, is_taken=True), due=pin)
     after = Watched(site=one.site, facts=facts, since=now, is_overwritten=one.is_overwritten)

@@ -15,14 +15,14 @@ ADAPTER = "adapter_model.safetensors"
 TRAINER_STATE = "trainer_state.json"
 BIN_INDEX = "pytorch_model.bin.index.json"
 DOCUMENTS = (CONFIG, INDEX, ADAPTER_CONFIG, TRAINER_STATE, BIN_INDEX)
-"""JSON files whose content decides."""
+"""JSON files whose content is read."""
 
 DCP_INDEX = ".metadata"
 """Written last by torch.distributed.checkpoint."""
 FSDP_FOLDER = "pytorch_model_fsdp_0"
-"""Where accelerate puts the sharded state of the model."""
+"""Folder in which accelerate writes the sharded state of the model."""
 LATEST = "latest"
-"""Written last by DeepSpeed: the name of the folder that holds the state."""
+"""Written last by DeepSpeed: contains the name of the folder with the state."""
 
 REMOVAL_TOLERANCE_NS = 50_000_000
 """A folder that changed this much later than its newest file has lost an entry: its deletion may have begun."""
@@ -33,15 +33,15 @@ _STEP_NAMES = re.compile(r"(?:checkpoint|ckpt|step|global_?step|iter|iteration)[
 
 
 class Site(Protocol):
-    """Where one checkpoint lies: in a folder of a disk, or under a prefix of a bucket."""
+    """Location of one checkpoint: a folder on a disk, or a prefix of a bucket."""
 
     @property
     def run_id(self) -> str:
-        """The run that it belongs to."""
+        """Id of its run."""
 
     @property
     def step(self) -> int:
-        """The training step that its name says."""
+        """Training step, from its name."""
 
     @property
     def uri(self) -> str:
@@ -50,19 +50,19 @@ class Site(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileFact:
-    """What the file system says about one file; a dozen for every checkpoint of a run stay in memory."""
+    """File system metadata of one file. About a dozen per checkpoint of a run stay in memory."""
 
     name: str
     size: int
     mtime_ns: int
     inode: int
     outside: bool = False
-    """A symbolic link to a place outside the watched folder."""
+    """It is a symbolic link to a path outside the watched folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What the file system says about one folder, without opening a file."""
+    """File system metadata of one folder, without the content of files."""
 
     path: str
     mtime_ns: int
@@ -71,7 +71,7 @@ class Facts:
     folders: tuple[str, ...] = ()
     newest_folder_ns: int = 0
     problem: str = ""
-    """Why the folder could not be listed; the rest is empty then."""
+    """Why the folder could not be listed; then the rest is empty."""
 
     def names(self) -> frozenset[str]:
         """Return the names of all files."""
@@ -88,7 +88,7 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """A safetensors header, as far as completeness needs it."""
+    """The parts of a safetensors header that the completeness check needs."""
 
     end: int
     """8 + length of the header + largest offset: the size that the file must have."""
@@ -97,7 +97,7 @@ class Header:
 
 @dataclass(frozen=True, kw_only=True)
 class Broken:
-    """A file that cannot be read as what it should be."""
+    """A file that cannot be parsed."""
 
     code: str
     text: str
@@ -107,10 +107,10 @@ Document = Mapping[str, object]
 
 
 class RawKind(StrEnum):
-    """A form of weights that is made into safetensors before anything is served."""
+    """A form of weights that is converted to safetensors before serving."""
 
     TORCH = "torch"
-    """What torch.save wrote: pytorch_model.bin."""
+    """Written by torch.save: pytorch_model.bin."""
     DCP = "dcp"
     """A folder of torch.distributed.checkpoint, as FSDP writes it."""
     ZERO = "zero"
@@ -119,54 +119,54 @@ class RawKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class StateIndex:
-    """What the index of a DCP folder says, as far as the model goes."""
+    """The parts of a DCP folder's index that concern the model."""
 
     files: Mapping[str, int]
-    """All files of the state -> bytes that each must have."""
+    """All files of the state -> minimum size in bytes."""
     tensors: Mapping[str, tuple[int, ...]]
-    """Names that the model gives its tensors -> shapes."""
+    """Names of the tensors in the model -> shapes."""
     keys: Mapping[str, str]
-    """Names that the model gives its tensors -> names in the state."""
+    """Names of the tensors in the model -> names in the state."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RawFacts:
-    """What is known of a training state in a folder that holds no safetensors."""
+    """What is known of a training state in a folder without safetensors."""
 
     world_size: int = 0
-    """Ranks that DeepSpeed's state says there were; 0: not known."""
+    """Number of ranks according to DeepSpeed's state; 0: unknown."""
 
     folder: str = ""
     """Sub-folder with the index of a DCP state; empty: the checkpoint's folder itself."""
     index: StateIndex | Broken | None = None
     latest: str = ""
-    """Content of DeepSpeed's file."""
+    """Content of DeepSpeed's `latest` file."""
     broken: Mapping[str, str] = field(default_factory=dict)
-    """Files of torch.save that are not whole -> why."""
+    """Files of torch.save that are incomplete or unreadable -> reason."""
     config_from: str = ""
-    """Another folder that may hold what this one lacks."""
+    """Another folder that may have the configuration that this one lacks."""
     is_given: bool = False
-    """A person has named that folder, so it is certain that it belongs to the model."""
+    """That folder was configured by a user, so it belongs to the model for certain."""
     elsewhere: Mapping[str, Document | Broken] = field(default_factory=dict)
     """Configurations in that folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """Everything that is known about one folder."""
+    """All input to the assessment of one folder."""
 
     facts: Facts
     step: int | None
-    """From the folder's name; None where the name says none."""
+    """From the folder's name; None if the name has none."""
     headers: Mapping[str, Header | Broken] = field(default_factory=dict)
-    """Of every safetensors file."""
+    """Header of every safetensors file."""
     documents: Mapping[str, Document | Broken] = field(default_factory=dict)
-    """Of those DOCUMENTS that are there."""
+    """Content of the `DOCUMENTS` that exist."""
     raw: RawFacts = RawFacts()
 
 
 def step_of(name: str, pattern: str) -> int | None:
-    """Return the step that a folder's name says, or None when it is no checkpoint's name."""
+    """Return the step in a folder's name, or None if it is not the name of a checkpoint."""
     match = _STEP.search(name)
     if match is None or not fnmatch.fnmatchcase(name, pattern):
         return None
@@ -174,30 +174,30 @@ def step_of(name: str, pattern: str) -> int | None:
 
 
 def usual_step_of(name: str) -> int | None:
-    """Return the step of a folder named as trainers do (`checkpoint-10`, `step_10`), whatever the pattern."""
+    """Return the step of a folder with a common name (`checkpoint-10`, `step_10`), independent of the pattern."""
     if _STEP_NAMES.search(name):
         return step_of(name, "*")
     return None
 
 
 def is_state_folder(name: str) -> bool:
-    """Return whether a sub-folder of this name holds a sharded state of the model."""
+    """Return whether a sub-folder of this name contains a sharded state of the model."""
     return _STATE_FOLDER.match(name) is not None
 
 
 def is_temporary(name: str) -> bool:
-    """Return whether a file of this name is on its way to another name."""
+    """Return whether a file of this name is temporary and will be renamed."""
     return name.startswith(".tmp") or name.endswith((".tmp", ".part", ".partial", ".incomplete"))
 
 
 def has_lost_entry(facts: Facts) -> bool:
-    """Return whether the folder itself changed clearly later than any file in it: something was deleted from it.
+    """Return whether the folder itself changed later than any file in it, so an entry was probably deleted.
 
-    A copied folder can look like this too, so it only calls for patience.
+    A copied folder can have such times too, so this only delays publishing.
     """
     return facts.mtime_ns > max(facts.newest_ns(), facts.newest_folder_ns) + REMOVAL_TOLERANCE_NS
 
 
 def is_training_log(name: str) -> bool:
-    """Return whether a file of this name holds one line of metrics per step: logging.jsonl, trainer_log.jsonl."""
+    """Return whether a file of this name has one line of metrics per step: logging.jsonl, trainer_log.jsonl."""
     return name.endswith(".jsonl") and re.search(r"log|metric", name, re.IGNORECASE) is not None

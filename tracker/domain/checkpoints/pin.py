@@ -1,4 +1,4 @@
-"""What a pin is: our own hold on a checkpoint. A pure record."""
+"""A pin: the tracker's own copy or hard links of a checkpoint. A pure record."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from tracker.domain.checkpoints.listing import FileFact
 
 @dataclass(frozen=True, kw_only=True)
 class Pin:
-    """A complete copy of what serving needs, in our own folder."""
+    """Everything that serving a checkpoint needs, copied or hard-linked into the tracker's own folder."""
 
     folder: str
     run_id: str
@@ -18,37 +18,37 @@ class Pin:
     """Absolute path of the trainer's folder, or s3://bucket/prefix."""
     complete: Complete
     source_files: tuple[FileFact, ...]
-    """The held files as they were in the trainer's folder; in a bucket the ETag stands in the inode's place."""
+    """The pinned files as they were in the trainer's folder; in a bucket the ETag takes the place of the inode."""
     own_files: tuple[FileFact, ...]
-    """The same in our folder: a change means that somebody wrote through a hard link."""
+    """The same files in the pin's folder: a change means that a process wrote through a hard link."""
     ready_ns: int
     """Newest modification time of the trainer's files."""
     checkpoint: Checkpoint | None = None
-    """None: held, not yet published."""
+    """None: not published yet."""
     released: bool = False
-    """Its files were given up to save space; what is left says that it was evaluated."""
+    """Its files were deleted to save space; the remaining record shows that it was evaluated."""
     zeros: tuple[str, ...] = ()
-    """Tensors that hold nothing but zeros; known of what is published."""
+    """Tensors that contain only zeros; set when the pin is published."""
     notes: tuple[str, ...] = ()
-    """What is unusual about its weights and no fault."""
+    """What is unusual about its weights without being a fault."""
     raw_weights: tuple[str, ...] = ()
-    """Names of the trainer's files that the weights were made from; empty: they are the trainer's own files."""
+    """Names of the trainer's files that the weights were converted from; empty: they were not converted."""
     unpickled: bool = False
-    """Whether those were pickles that only `watch.allow_pickle` lets in."""
+    """Whether those were pickles, which only `watch.allow_pickle` permits."""
     by_hand: bool = False
-    """A person named it: it does not say that the run was watched when it was written."""
+    """Pinned on demand by a user: it is no evidence that the run was watched when it was written."""
 
     @property
     def uri(self) -> str:
-        """Where the checkpoint lies that it holds; with run and step this makes it a `listing.Site`."""
+        """Location of the source; with run and step this makes the pin a `listing.Site`."""
         return self.source
 
     def weights(self) -> tuple[FileFact, ...]:
-        """Return the facts of the trainer's weights: what a checkpoint's identity rests on."""
+        """Return the metadata of the trainer's weight files, which identify the checkpoint."""
         names = self.raw_weights or self.complete.weights
         return tuple(f for f in self.source_files if f.name in names)
 
     def is_linked(self) -> bool:
-        """Return whether the weights take no space of their own."""
+        """Return whether the weights are hard links and take no additional space."""
         own = {f.name: f.inode for f in self.own_files}
         return all(own.get(f.name) == f.inode for f in self.weights())

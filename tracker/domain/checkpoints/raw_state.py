@@ -1,15 +1,15 @@
-"""Training states that are no safetensors: whether one is whole, and which of its files make a model. Pure.
+"""Training states without safetensors: whether one is complete, and which of its files form the model. Pure.
 
     listing -> find_raw -> RawLayout | NotYet | Rejected | None (there is none)
 
 - TORCH: `pytorch_model.bin`, in one file or in shards with an index, and `adapter_model.bin`.
-- DCP: a folder of torch.distributed.checkpoint, `.metadata` and `*.distcp`; accelerate puts it into
-  `pytorch_model_fsdp_0/` (FSDP with SHARDED_STATE_DICT). `.metadata` is written when every rank has finished, and says
-  how long each file is.
-- ZERO: DeepSpeed's `global_step<N>/` with the optimizer states of every rank, which hold the weights. `latest`, written
-  when every rank has finished, names that folder.
+- DCP: a folder of torch.distributed.checkpoint, `.metadata` and `*.distcp`; accelerate writes it to
+  `pytorch_model_fsdp_0/` (FSDP with SHARDED_STATE_DICT). `.metadata` is written when every rank has finished, and
+  contains the size of each file.
+- ZERO: DeepSpeed's `global_step<N>/` with the optimizer states of every rank, which contain the weights. `latest`,
+  written when every rank has finished, contains the name of that folder.
 
-Such a state is held like any checkpoint and made into safetensors later (`adapters.checkpoints.consolidate`).
+Such a state is pinned like any checkpoint and converted to safetensors later (`adapters.checkpoints.consolidate`).
 """
 
 import re
@@ -56,14 +56,14 @@ _LAYER = re.compile(r"\.([0-9]+)\.")
 
 @dataclass(frozen=True, kw_only=True)
 class RawLayout:
-    """A state that is whole."""
+    """A complete state."""
 
     kind: RawKind
     format: CheckpointFormat
     folder: str
-    """Sub-folder of the checkpoint that holds the state; empty: the checkpoint itself."""
+    """Sub-folder of the checkpoint that contains the state; empty: the checkpoint itself."""
     weights: tuple[str, ...]
-    """Files that hold the weights, relative to the checkpoint, ordered."""
+    """Files with the weights, relative to the checkpoint, ordered."""
     extra: tuple[str, ...] = ()
     """Small files that are needed to read them."""
 
@@ -73,8 +73,8 @@ def find_raw(listing: Listing, *, allow_pickle: bool) -> RawLayout | NotYet | Re
 
     Args:
         listing: the folder.
-        allow_pickle: a pickle of weights is as good as anything else. Otherwise it only counts when nothing else is
-            there, and is refused.
+        allow_pickle: whether pickled weights may be used, then with priority. Otherwise they only count if there is
+            nothing else, and are rejected.
     """
     names = listing.facts.names()
     has_torch_files = not names.isdisjoint((BIN_INDEX, *SINGLE_BINS))
@@ -90,7 +90,7 @@ def find_raw(listing: Listing, *, allow_pickle: bool) -> RawLayout | NotYet | Re
 
 
 def check_config(listing: Listing, layout: RawLayout) -> NotYet | Rejected | None:
-    """Return why no config.json can be had for a state that comes without one; None when it can."""
+    """Return why there is no usable configuration for a state; None if there is one."""
     name = ADAPTER_CONFIG if layout.format is CheckpointFormat.LORA else CONFIG
     if name in listing.documents:
         return None
@@ -108,7 +108,7 @@ def check_config(listing: Listing, layout: RawLayout) -> NotYet | Rejected | Non
 
 
 def fits(config: Document, raw: RawFacts) -> bool:
-    """Return whether a config.json is surely of the model in a DCP state: its sizes are those of the tensors."""
+    """Return whether a config.json belongs to the model in a DCP state: its sizes match those of the tensors."""
     if raw.index is None or isinstance(raw.index, Broken):
         return False
     text = config.get("text_config")
@@ -280,7 +280,7 @@ def _tensor_ranks(names: list[str]) -> set[str]:
 
 
 def _absent_ranks(listing: Listing, names: list[str], prefix: str) -> NotYet | None:
-    """Stage 3 has a model file of every rank, stages 1 and 2 have one; all have an optimizer file of every rank."""
+    """Check ranks: each has an optimizer file; stage 3 has a model file per rank, stages 1 and 2 have one in all."""
     whole = _ranks_of(names, _OPTIM)
     seen, stage3 = set(whole), _ranks_of(names, _STAGE3)
     if stage3:
@@ -295,7 +295,7 @@ def _absent_ranks(listing: Listing, names: list[str], prefix: str) -> NotYet | N
 
 
 def _world(listing: Listing, seen: set[int]) -> set[int]:
-    """Return the ranks that there must be: all below the highest of which anything was seen."""
+    """Return the ranks that must exist: all up to the highest one with any file."""
     random_states = (_RANK.match(f.name) for f in listing.facts.files)
     seen = seen | {int(match.group(1)) for match in random_states if match}
     return set(range(max(seen, default=0) + 1))

@@ -1,9 +1,9 @@
-"""Which tensors a checkpoint should hold: by its config.json, and against an earlier checkpoint of the run. Pure.
+"""Which tensors a checkpoint must contain: by its config.json, and compared with an earlier one of the run. Pure.
 
-    absent_by_config(names, config)               what config.json implies and no file holds
+    absent_by_config(names, config)               what config.json implies and no file contains
     compare_weights(content, config, earlier)     what is missing, zeroed or different since
 
-An engine serves a checkpoint without its down_proj as if nothing were wrong, so nobody else would notice.
+An engine serves a checkpoint without its down_proj without an error, so no other check would detect it.
 """
 
 import re
@@ -18,7 +18,7 @@ _BUFFER = re.compile(
     r"(?:^|\.)(?:rotary_emb\.inv_freq|rotary_emb\.(?:cos|sin)_cached|attn\.bias|attention\.bias|(?:attn|attention)"
     r"\.masked_bias|position_ids|num_batches_tracked|_extra_state)$|^(?:v_head|score)\."
 )
-"""Not learned, or a reward model's head: libraries write them in one version and not in the next."""
+"""Not learned, or the head of a reward model: whether they are saved depends on the library version."""
 _MTP = re.compile(r"(?:^|\.)mtp[._]")
 _LAYER = re.compile(r"^(?P<stem>(?:model|transformer|gpt_neox)\.(?:layers|h))\.(?P<index>[0-9]+)\.(?P<rest>.+)$")
 _OUTPUT = "lm_head.weight"
@@ -30,7 +30,7 @@ _LLAMA_LAYER = frozenset(
     | {"input_layernorm.weight", "post_attention_layernorm.weight"}
 )
 _LLAMA_LIKE = frozenset({"llama", "mistral", "qwen2", "qwen3"})
-"""Their layers hold `_LLAMA_LAYER`, whoever trained them; lm_head is of its own unless config.json ties it."""
+"""Their layers always contain `_LLAMA_LAYER`; lm_head is separate unless config.json ties it."""
 _UNIFORM = _LLAMA_LIKE | {
     "gemma",
     "gemma2",
@@ -43,41 +43,41 @@ _UNIFORM = _LLAMA_LIKE | {
     "gpt_neox",
     "gpt2",
 }
-"""All layers of these hold the same tensors. Of mixtures and hybrids nothing of the kind is certain."""
+"""All layers of these contain the same tensors. This is not certain for mixtures of experts and hybrids."""
 
 _VOLATILE = frozenset(
     {"transformers_version", "_name_or_path", "dtype", "torch_dtype", "use_cache", "_attn_implementation"}
     | {"base_model_name_or_path", "inference_mode", "auto_mapping", "revision", "peft_version"}
 )
-"""Settings that change from save to save without changing which tensors there are."""
+"""Settings that can change between saves without changing the set of tensors."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Earlier:
-    """What is known of an earlier checkpoint of the same run and format."""
+    """An earlier checkpoint of the same run and format."""
 
     step: int
     tensors: Mapping[str, TensorFact]
     config: Document
     zeros: frozenset[str]
-    """Tensors that hold nothing but zeros."""
+    """Tensors that contain only zeros."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Soundness:
-    """What is wrong with weights that are complete by their size."""
+    """The result of checking weights whose files have the correct sizes."""
 
     fault: str = ""
-    """Why they are refused; empty: they are not."""
+    """Why the weights are rejected; empty: they are accepted."""
     notes: tuple[str, ...] = ()
-    """What is unusual and no fault."""
+    """What is unusual without being a fault."""
 
 
 def absent_by_config(names: Collection[str], config: Document) -> tuple[str, ...]:
     """Return the tensors that config.json implies and that are not among `names`.
 
-    Only for architectures where this is certain: every layer from 0 to num_hidden_layers - 1 holds the same names, and
-    those of the Llama kind hold known ones.
+    Only for architectures where this is certain: every layer from 0 to num_hidden_layers - 1 has the same names, and
+    layers of Llama-like models have known ones.
     """
     kind, count = config.get("model_type"), config.get("num_hidden_layers", config.get("n_layer"))
     if kind not in _UNIFORM or not isinstance(count, int) or "quantization_config" in config:
@@ -88,7 +88,7 @@ def absent_by_config(names: Collection[str], config: Document) -> tuple[str, ...
         stems.add(match["stem"])
         layers[int(match["index"])].add(match["rest"])
     if len(stems) != 1:
-        return ()  # a model wrapped in another one has names of its own
+        return ()  # a model wrapped in another one has different names
     (stem,) = stems
     known_layer: frozenset[str] = frozenset()
     whole: set[str] = set()
@@ -99,7 +99,7 @@ def absent_by_config(names: Collection[str], config: Document) -> tuple[str, ...
 
 
 def _outside_layers(config: Document) -> set[str]:
-    """Return the tensors of a model of the Llama kind that belong to no layer."""
+    """Return the tensors of a Llama-like model that belong to no layer."""
     names = {_EMBEDDING, "model.norm.weight"}
     if _has_own_output(config) and _is_causal(config):
         names.add(_OUTPUT)
@@ -107,7 +107,7 @@ def _outside_layers(config: Document) -> set[str]:
 
 
 def _absent_of_layers(layers: Sequence[set[str]], known: frozenset[str]) -> Iterator[str]:
-    """Yield `INDEX.REST` of what other layers hold, or all layers of that kind, and this one does not."""
+    """Yield `INDEX.REST` for each tensor that other layers or `known` have and the layer does not."""
     everywhere = set().union(*layers)
     expected = known | {rest for rest in everywhere if not _BUFFER.search(rest)}
     for index, rests in enumerate(layers):
@@ -116,7 +116,7 @@ def _absent_of_layers(layers: Sequence[set[str]], known: frozenset[str]) -> Iter
 
 
 def compare_weights(content: WeightsContent, config: Document, earlier: Earlier) -> Soundness:
-    """Compare with an earlier checkpoint of the run, whose config.json (adapter_config.json) may differ."""
+    """Compare weights with an earlier checkpoint, whose config.json (adapter_config.json) may differ."""
     names = {tensor.name for tensor in content.tensors}
     absent = sorted(earlier.tensors.keys() - names)
     missing = [name for name in absent if not _may_be_absent(name, config)]
@@ -139,7 +139,7 @@ def tensors_text(names: Collection[str]) -> str:
 
 
 def changed_settings(config: Document, earlier: Document) -> tuple[str, ...]:
-    """Return the settings in which two configurations differ, but for those that say nothing of the tensors."""
+    """Return the settings in which two configurations differ, except those in `_VOLATILE`."""
     keys = (config.keys() | earlier.keys()) - _VOLATILE
     return tuple(sorted(key for key in keys if _in_order(config.get(key)) != _in_order(earlier.get(key))))
 
@@ -148,7 +148,7 @@ def changed_settings(config: Document, earlier: Document) -> tuple[str, ...]:
 
 
 def _zeroed(content: WeightsContent, earlier: Earlier) -> list[str]:
-    """Return tensors that held numbers before; a bias may fade to zero, a matrix or a norm does not."""
+    """Return tensors that became all zeros; a bias may decay to zero, a matrix or a norm does not."""
     known = {t.name: t for t in content.tensors if t.name in earlier.tensors}
     return sorted(
         name
@@ -163,12 +163,12 @@ def _may_be_absent(name: str, config: Document) -> bool:
         return True
     count, match = config.get("num_hidden_layers"), _LAYER.match(name)
     if match is not None and isinstance(count, int) and int(match["index"]) >= count:
-        return True  # layers for predicting several tokens: transformers leaves them out when it saves
+        return True  # layers for multi-token prediction: transformers omits them when saving
     return name == _OUTPUT and not _has_own_output(config)
 
 
 def _has_own_output(config: Document) -> bool:
-    """Return whether lm_head is surely not the embedding: config.json names only what is not the default."""
+    """Return whether lm_head is not the embedding for certain: config.json contains only non-default values."""
     tied = config.get("tie_word_embeddings")
     return tied is False or (tied is None and config.get("model_type") in _LLAMA_LIKE)
 
@@ -196,7 +196,7 @@ def _notes(content: WeightsContent, earlier: Earlier, absent: list[str], changed
 
 
 def _in_order(value: object) -> object:
-    """PEFT writes its target modules in the order of a set, which differs from process to process."""
+    """Return lists sorted: PEFT writes its target modules in set order, which differs between processes."""
     if isinstance(value, list):
         return sorted(map(str, value))
     return value

@@ -1,8 +1,8 @@
-"""What one pass over weights has seen, and which zeros in them a lost write left. Pure.
+"""The result of one pass over weights, and which zeros in them are due to a lost write. Pure.
 
-Zeros alone are no fault: LoRA's B is zero at step 0, biases and output projections may begin at zero, rows of an
-embedding are padded with zeros. All of these begin and end where a row does. A write that was lost begins and ends
-where a block of the disk does, in the middle of a row.
+Zeros alone are not a fault: LoRA's B is zero at step 0, biases and output projections may begin at zero, rows of an
+embedding are padded with zeros. All of these begin and end at row boundaries. A lost write begins and ends at block
+boundaries of the disk, in the middle of a row.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import re
 from dataclasses import dataclass
 
 BLOCK_BYTES = 4096
-"""File systems lose whole blocks; larger ones are multiples of this."""
+"""File systems lose whole blocks; larger block sizes are multiples of this."""
 
 _SLACK_BYTES = 64
-"""Numbers beside a hole may be zero, or end or begin with zero bytes of their own."""
+"""Numbers next to a hole may be zero, or end or begin with zero bytes themselves."""
 _ROW_SLACK_BYTES = 8
-"""The same where a row ends: the less, the fewer holes pass because a row happens to end there."""
+"""The same at row boundaries: a smaller value misses fewer holes that end near one by chance."""
 
 _MASK = re.compile(r"(?:^|[._])(?:mask|masked_bias|attn\.bias|attention\.bias)$")
 """Attention masks: zeros by design, in any shape."""
@@ -24,11 +24,11 @@ _MASK = re.compile(r"(?:^|[._])(?:mask|masked_bias|attn\.bias|attention\.bias)$"
 
 @dataclass(frozen=True, kw_only=True)
 class TensorFact:
-    """One tensor of a weights' file."""
+    """One tensor of a weight file."""
 
     name: str
     dtype: str
-    """As safetensors writes it: `BF16`."""
+    """As in the safetensors header: `BF16`."""
     shape: tuple[int, ...]
     file: str
     begin: int
@@ -36,45 +36,45 @@ class TensorFact:
     end: int
 
     def row_bytes(self) -> int:
-        """Return the length of what a writer fills at once: the last dimension; of a vector, all of it."""
+        """Return the bytes of one row: the last dimension; of a vector, all of it."""
         count = 1
         for size in self.shape[:-1]:
             count *= size
         return (self.end - self.begin) // max(1, count)
 
     def is_matrix(self) -> bool:
-        """Return whether it has rows and columns, both more than one."""
+        """Return whether at least two dimensions are larger than one."""
         return sum(size > 1 for size in self.shape) > 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class ZeroRun:
-    """Neighbouring bytes that are all zero and fill at least one block of the file, or its last one."""
+    """Consecutive zero bytes that fill at least one block of the file, or its last one."""
 
     file: str
     begin: int
     end: int
     is_tail: bool
-    """It reaches the end of the file."""
+    """Whether it reaches the end of the file."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WeightsContent:
-    """What one pass over the weights has seen."""
+    """The result of one pass over the weights."""
 
     digest: str
-    """Hex SHA-256 of the files' bytes, one after the other."""
+    """Hex SHA-256 of the concatenated bytes of the files."""
     tensors: tuple[TensorFact, ...]
     zero_runs: tuple[ZeroRun, ...] = ()
     zeros: frozenset[str] = frozenset()
-    """Tensors that hold nothing but zeros."""
+    """Tensors that contain only zeros."""
 
 
 def never_written(content: WeightsContent) -> str:
-    """Return which bytes were surely never written, or "".
+    """Return which bytes were certainly never written, or "".
 
-    That are zeros that begin or end in the middle of a row where a block of the disk does, zeros from the middle of a
-    row to the end of the file, and two or more whole matrices of zeros that end with the file.
+    These are zeros that begin or end in the middle of a row at a block boundary of the disk, zeros from the middle of
+    a row to the end of the file, and two or more whole matrices of zeros up to the end of the file.
     """
     by_file: dict[str, list[TensorFact]] = {}
     for tensor in content.tensors:
@@ -128,7 +128,7 @@ class _Edge:
     """One end of a run of zeros."""
 
     in_row: bool
-    """In the middle of a row, not where one begins or ends."""
+    """In the middle of a row, not at a row boundary."""
     at_block: bool
 
     @staticmethod

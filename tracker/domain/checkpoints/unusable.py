@@ -1,4 +1,4 @@
-"""Why a checkpoint folder cannot be used: not yet, or never. Pure records."""
+"""Why a checkpoint folder cannot be used: not yet, or not at all. Pure records."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ KILLED_HINT = "if the trainer was killed while saving, delete the folder or save
 
 @dataclass(frozen=True, kw_only=True)
 class NotYet:
-    """Something is missing that may still come."""
+    """The folder is incomplete and may still become complete."""
 
     code: str
     reason: str
@@ -26,5 +26,5 @@ class Rejected:
 
 
 def not_yet(reason: str, *, code: str = CheckpointIncomplete.code, hint: str = KILLED_HINT) -> NotYet:
-    """Return that something is missing which may still come."""
+    """Return a `NotYet` with the defaults for missing files."""
     return NotYet(code=code, reason=reason, hint=hint)

@@ -1,7 +1,7 @@
-"""When a checkpoint folder is acted on, decided from what was seen of it over time. Pure.
+"""When to act on a checkpoint folder, decided from its observed changes over time. Pure.
 
-A complete folder is held at once, because rotation may delete it milliseconds later. It is published when it has
-settled. What never completes, or goes before it has settled, is a gap.
+A complete folder is pinned immediately, because rotation may delete it milliseconds later. It is published when it has
+settled. A folder that never completes, or is deleted before it has settled, is a gap.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,20 +17,20 @@ from tracker.domain.checkpoints.completeness import Complete, NotYet, Rejected
 from tracker.domain.checkpoints.listing import Facts, FileFact
 
 PROMPT_S = 0.1
-"""Instead of `settle_s` where the trainer's last file proves the end and the writing was heard of as it happened."""
+"""Replaces `settle_s` if the trainer's last file proves the end and file events arrived during the save."""
 
 HEARD_BEFORE = timedelta(seconds=1)
-"""An event of the writing may come so much before the look that first sees what was written."""
+"""A file event may precede the scan that first sees its change by this much."""
 
 NS_PER_S = 1_000_000_000
 
 STALLED_S = 600.0
-"""After this long without any change an unfinished folder is called unfinished, even when nothing came after it."""
+"""After this time without changes an unfinished folder becomes a gap, even without a later checkpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WatchSettings:
-    """What a person may set of how checkpoints are looked for."""
+    """User settings for finding checkpoints."""
 
     pattern: str = "checkpoint-*"
     """Glob pattern of checkpoint folders. The number at the end of the name is the step."""
@@ -50,24 +50,24 @@ class WatchSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class WatchOptions(WatchSettings):
-    """How checkpoints are looked for."""
+    """All options for finding checkpoints."""
 
     config_from: str = ""
-    """Folder with the config.json and tokenizer of checkpoints that hold none; empty: not known."""
+    """Folder with the config.json and tokenizer of checkpoints without them; empty: unknown."""
 
 
 class FileChange(StrEnum):
-    """What became of files that were held."""
+    """How files changed since they were pinned."""
 
     SAME = "same"
     SHRUNK = "shrunk"
-    """Some are gone and the others are as before: the folder is being deleted."""
+    """Some were deleted and the others are unchanged: the folder is being deleted."""
     CHANGED = "changed"
-    """At least one was written again."""
+    """At least one was rewritten."""
 
 
 def change_of(held: Iterable[FileFact], facts: Facts) -> FileChange:
-    """Compare the files as they were when they were held with what is there now."""
+    """Compare files as they were when pinned with the current ones."""
     current = {f.name: f for f in facts.files}
     is_shrunk = False
     for before in held:
@@ -87,18 +87,18 @@ def time_of_ns(ns: int) -> datetime:
 
 
 def is_quiet(unchanged_since: datetime, now: datetime, quiet_s: float) -> bool:
-    """Return whether nothing changed for `quiet_s`, by our own clock."""
+    """Return whether nothing changed for `quiet_s`, by the clock of this machine."""
     return now - unchanged_since >= timedelta(seconds=quiet_s)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """When somebody looks at what is held, and how well he hears of changes."""
+    """Time and settings of a check whether a pin has settled, and the last file event."""
 
     now: datetime
     settle_s: float
     heard_at: datetime | None = None
-    """When the last file event came; None: none ever did, as on a file server that others write to."""
+    """Time of the last file event; None: none yet, as on a file server that other machines write to."""
 
 
 def gap_is_due(
@@ -108,9 +108,9 @@ def gap_is_due(
 
     Args:
         readiness: why it is unusable.
-        unchanged_since: when its last change was seen.
+        unchanged_since: time at which its last change was seen.
         now: the current time.
-        settle_s: how long nothing may have changed.
+        settle_s: required seconds without a change.
         is_passed: a later checkpoint of the run is complete.
     """
     if isinstance(readiness, Rejected) or is_passed:
@@ -121,12 +121,12 @@ def gap_is_due(
 def missed_steps(known: Mapping[int, int | None]) -> tuple[int, ...]:
     """Return the steps that the trainer must have saved between two known ones and that were never seen.
 
-    Inferred only where the rhythm has been shown: two neighbours lie just one save apart. A run joined late has
-    no hole before its first known step.
+    Inferred only if the save interval is confirmed: two consecutive steps are exactly one interval apart. No step
+    is inferred before the first known one, so a run can be joined late.
 
     Args:
-        known: steps of one run that were seen in any state, each with the steps between two saves that its
-            trainer_state.json says, or None.
+        known: steps of one run that were seen in any state -> steps between two saves according to its
+            trainer_state.json, or None.
     """
     pairs = list(pairwise(sorted(known)))
     rhythms = {after - before for before, after in pairs if known[after] == after - before}
@@ -139,11 +139,11 @@ def missed_steps(known: Mapping[int, int | None]) -> tuple[int, ...]:
 
 
 def settles_in_s(complete: Complete, newest_ns: int, unchanged_since: datetime, look: Observation) -> float:
-    """Return in how many seconds a complete folder will have stopped changing, 0 when it has.
+    """Return the seconds until a complete folder counts as settled, 0 if it already does.
 
-    File times count only where trainer_state.json has proven the end: a file server's clock may be wrong. Then a short
-    wait is enough where its writing was heard of: whatever came after it would be heard of too. File times in whole
-    seconds could not show a second writing, so they ask for the long one.
+    File times are used only if trainer_state.json proves the end: a file server's clock may be wrong. Then a short wait
+    is enough if the save triggered file events: later changes would trigger events too. File times in whole seconds
+    cannot show a second write, so they require the long wait.
     """
     if not complete.is_end_proven:
         return _left_s(unchanged_since, look, look.settle_s)

@@ -1,12 +1,12 @@
-"""All checkpoints of one folder or bucket over time. Told what was seen, it says what is to be done; asks nobody. Pure.
+"""All checkpoints of one folder or bucket over time: from observations to actions, without any I/O. Pure.
 
-    step = watchlist.look(site, facts, now)          # is it to be read?
-    complete = watchlist.note(step, listing)         # is it to be held?
+    step = watchlist.look(site, facts, now)          # must it be read?
+    complete = watchlist.note(step, listing)         # must it be pinned?
     watchlist.held(site.uri, pin)
-    watchlist.next_due(now, heard)                   # what is to be published
-    watchlist.keep(uris, now)                        # what is gone
+    watchlist.next_due(now, heard)                   # what must be published
+    watchlist.keep(uris, now)                        # what was deleted
 
-`lifecycle` says what follows for one of them. In a bucket, what is complete is held once it has `settled`.
+`lifecycle` has the rules for one checkpoint. In a bucket, a complete checkpoint is pinned once it has `settled`.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -24,13 +24,13 @@ from tracker.domain.checkpoints.unusable import NotYet
 from tracker.domain.checkpoints.watching import Observation, WatchOptions, gap_is_due, settles_in_s
 
 Heard = Mapping[str, datetime]
-"""Where checkpoints lie -> when the last file event came from there."""
+"""URI of a checkpoint -> time of its last file event."""
 
 _UNKNOWN = Habits()
 
 
 class Watchlist:
-    """The checkpoints, their gaps, and the holds that are due. Not safe for threads."""
+    """The checkpoints, their gaps, and the pins that are due. Not thread-safe."""
 
     def __init__(self, options: WatchOptions, *, is_bucket: bool) -> None:
         self._options = options
@@ -43,12 +43,12 @@ class Watchlist:
         self.gaps = Gaps()
 
     def restore(self, pins: Sequence[Pin], now: datetime) -> tuple[Pin, ...]:
-        """Take over what an earlier process had pinned; return the holds that are of no use."""
+        """Restore the pins of an earlier process; return those that are useless."""
         last = {pin.run_id: pin.step for pin in sorted(pins, key=lambda p: p.step)}
         useless: list[Pin] = []
         for pin in sorted(pins, key=lambda p: p.ready_ns):
             if (earlier := self._watched.get(pin.uri)) is not None:
-                # The step was saved again, and we were killed before the first save was published.
+                # The step was saved again, and the tracker was killed before the first save was published.
                 useless += self._ended(earlier)
             self._watched[pin.uri] = Watched(
                 site=pin,
@@ -66,11 +66,11 @@ class Watchlist:
         return tuple(useless)
 
     def known(self, uri: str) -> Watched | None:
-        """Return what is known of one checkpoint."""
+        """Return the state of one checkpoint, or None."""
         return self._watched.get(uri)
 
     def news(self) -> tuple[int, int]:
-        """Return numbers that change when something becomes due or a gap."""
+        """Return the numbers of due pins and of gaps, to detect changes."""
         return len(self._due), len(self.gaps.found())
 
     # --- what was seen
@@ -78,14 +78,14 @@ class Watchlist:
     def look(
         self, site: Site, facts: Facts, now: datetime, *, is_full: bool = False, is_passed: bool = False
     ) -> Transition:
-        """Return what follows from what lies there now; it is so once it is `note`d.
+        """Return what follows from the current files; it takes effect with `note`.
 
         Args:
             site: the checkpoint.
-            facts: of what lies there now.
+            facts: of the current files.
             now: the current time.
-            is_full: read an unfinished one again although nothing about its files changed.
-            is_passed: a later one has been begun.
+            is_full: read an unfinished checkpoint again even if its files have not changed.
+            is_passed: a later checkpoint exists.
         """
         one = self._watched.get(site.uri)
         if one is None:
@@ -95,7 +95,7 @@ class Watchlist:
         return replace(transition, after=replace(transition.after, is_passed=is_passed))
 
     def note(self, transition: Transition, read: Listing | NotYet | None = None) -> Complete | None:
-        """Take note of a look, and of what was read or why that was not possible; return what is to be held."""
+        """Apply the result of `look`, with what was read or why reading failed; return what must be pinned, or None."""
         one = transition.after
         if transition.due is not None:
             self._due.append(transition.due)
@@ -111,29 +111,29 @@ class Watchlist:
         return None
 
     def held(self, uri: str, pin: Pin) -> None:
-        """Note that a checkpoint is held by us now; what was downloaded had settled before."""
+        """Record the pin of a checkpoint; one that was downloaded had settled before."""
         self._watched[uri] = replace(self._watched[uri], pin=pin, is_taken=self._is_bucket, trouble="")
         if self._is_bucket:
             self._due.append(pin)
         self._learn(pin)
 
     def not_held(self, uri: str, trouble: str) -> None:
-        """Note why a checkpoint could not be held; it is tried again."""
+        """Record why a checkpoint could not be pinned; it is retried."""
         self._watched[uri] = replace(self._watched[uri], trouble=trouble)
 
     def unseen(self, uri: str, now: datetime) -> None:
-        """Note that a checkpoint could not be seen: if it is unfinished, it is not known to be unchanged."""
+        """Record that a checkpoint could not be read: if it is not pinned, its quiet time starts again."""
         one = self._watched.get(uri)
         if one is not None and one.pin is None:
             self._watched[uri] = replace(one, since=now)
 
     def all_unseen(self, now: datetime) -> None:
-        """Note that none could be seen."""
+        """Record that no checkpoint could be read."""
         for uri in self._watched:
             self.unseen(uri, now)
 
     def keep(self, uris: Set[str], now: datetime) -> tuple[Pin, ...]:
-        """Note that nothing but these is there any more; return the holds that are of no use."""
+        """Record that only these checkpoints exist; return the pins of the others that are useless."""
         useless: list[Pin] = []
         for uri in self._watched.keys() - uris:
             one = self._watched.pop(uri)
@@ -147,7 +147,7 @@ class Watchlist:
     # --- what is due
 
     def next_due(self, now: datetime, heard: Heard) -> Pin | None:
-        """Hand out the hold with the lowest step that is to be published, else None."""
+        """Hand out the due pin with the lowest step, or None."""
         for uri, one in self._watched.items():
             if one.pin is not None and self._left_s(one, now, heard) == 0:
                 self._watched[uri] = replace(one, is_taken=True)
@@ -158,35 +158,35 @@ class Watchlist:
         return None
 
     def settled(self, now: datetime) -> tuple[Watched, ...]:
-        """Return the uploads that are complete and are to be held now, lowest step first."""
+        """Return the uploads that are complete and must be pinned now, lowest step first."""
         found = [one for one in self._watched.values() if one.pin is None and self._left_s(one, now, {}) == 0]
         return tuple(sorted(found, key=lambda one: (one.site.step, one.site.run_id)))
 
     def settles_in_s(self, now: datetime, heard: Heard) -> float | None:
-        """Return how long until the next one may settle; None: none is complete that could."""
+        """Return the seconds until the next checkpoint may settle; None: no complete one is waiting."""
         waits = [self._left_s(one, now, heard) for one in self._watched.values()]
         if self._due:
             return 0.0
         return min((wait for wait in waits if wait is not None), default=None)
 
     def are_expected(self) -> bool:
-        """Return whether a complete one waits to be held, and nothing keeps it from that."""
+        """Return whether a complete checkpoint waits to be pinned, without an error so far."""
         waiting = [one for one in self._watched.values() if isinstance(one.readiness, Complete) and one.pin is None]
         return not all(one.trouble for one in waiting)
 
     def postponed(self, pin: Pin) -> None:
-        """Note that a hold could not be published now; it is handed out again after `retry`."""
+        """Record that a pin could not be published now; it is handed out again after `retry`."""
         self._postponed.append(pin)
 
     def retry(self) -> None:
-        """Let what was postponed be due again."""
+        """Make postponed pins due again."""
         self._due += self._postponed
         self._postponed = []
 
     # --- what will not be evaluated
 
     def overdue(self, now: datetime) -> tuple[Watched, ...]:
-        """Return the open ones that will not become checkpoints, as far as can be told."""
+        """Return the open checkpoints that are unlikely to become complete."""
         newest: dict[str, int] = {}
         for one in self._watched.values():
             if isinstance(one.readiness, Complete):
@@ -196,7 +196,7 @@ class Watchlist:
         )
 
     def add_gap(self, one: Watched, now: datetime) -> None:
-        """Call an open one what it is: complete and not held for some reason, or unusable."""
+        """Add a gap for an open checkpoint: complete but not pinned for some reason, or unusable."""
         if not isinstance(one.readiness, Complete):
             self.gaps.add_unusable(one.site, one.readiness, now)
             return
@@ -205,7 +205,7 @@ class Watchlist:
         self.gaps.add(one.site, CheckpointIncomplete(what, hint="evaluate it with `tracker evaluate`"), now)
 
     def give_up(self, now: datetime) -> None:
-        """Make a gap of every checkpoint that is neither taken nor a gap already."""
+        """Add a gap for every checkpoint that is not taken, unless it has one already."""
         for one in self._watched.values():
             if not one.is_taken:
                 self.add_gap(one, now)
@@ -217,20 +217,20 @@ class Watchlist:
         if not self._is_bucket:
             return assess(listing, habits, allow_pickle=self._options.allow_pickle)
         readiness = demand_whole_weights(listing.facts) or assess(listing, habits)
-        # Objects come in any order: trainer_state.json being the newest proves nothing.
+        # Objects arrive in any order: a trainer_state.json that is the newest proves nothing.
         if isinstance(readiness, Complete):
             return replace(readiness, is_end_proven=False)
         return readiness
 
     def _unreadable(self, one: Watched, why: NotYet) -> Watched:
-        """Its facts stay empty, so that it is read again at every look."""
+        """Return the state of an unreadable checkpoint: its facts stay empty, so that every scan reads it again."""
         before = self._watched[one.site.uri]
         since = before.since if before.pin is None else one.since
         facts = Facts(path=one.site.uri, mtime_ns=0, files=(), problem=why.reason)
         return Watched(site=one.site, facts=facts, since=since, readiness=why)
 
     def _left_s(self, one: Watched, now: datetime, heard: Heard) -> float | None:
-        """Return how long until a complete one has settled; None: it is not waited for."""
+        """Return the seconds until a checkpoint has settled; None: it is not complete, or not awaited."""
         if one.is_taken or not isinstance(one.readiness, Complete):
             return None
         if self._is_bucket:
@@ -239,7 +239,7 @@ class Watchlist:
             settle_s = patience_s(one.readiness.small(), earlier, self._options.settle_s)
             return settles_in_s(one.readiness, 0, one.since, Observation(now=now, settle_s=settle_s))
         if one.pin is None:
-            return None  # it is held first
+            return None  # it is pinned first
         look = Observation(now=now, settle_s=self._options.settle_s, heard_at=heard.get(one.site.uri))
         return settles_in_s(one.readiness, one.pin.ready_ns, one.since, look)
 
@@ -250,7 +250,7 @@ class Watchlist:
         return gap_is_due(one.readiness, one.since, now, settle_s, is_passed=one.site.step < newest_step)
 
     def _ended(self, one: Watched) -> list[Pin]:
-        """Let a hold be published whose source is gone, if the trainer had surely finished it; else it is useless."""
+        """Make a pin without a source due if the trainer had finished it for certain; else return it as useless."""
         if one.pin is None or one.is_taken:
             return []
         if not is_final(one, one.pin):

@@ -1,1 +1,1 @@
-"""Two checkpoints side by side."""
+"""Comparison of two checkpoints."""

@@ -1,13 +1,13 @@
-"""Where a loss began, found by evaluating few of the checkpoints between a good one and a bad one. Pure.
+"""Bisection of a loss: find where it began by evaluating few checkpoints between a good one and a bad one. Pure.
 
-    search = Search(steps=steps, looks=looks)       # all that is there, and what was evaluated of it
+    search = Search(steps=steps, looks=looks)       # all known steps, and the scores of the evaluated ones
     while (step := search.next_step()) is not None:
-        ...                                         # evaluate it, and search again with one more look
+        ...                                         # evaluate it, and search again with one more score
     search.border()                                 # the last good step and the first bad one
 
-Not every look is right: scores scatter. So no look decides for good. At every turn the border is put where all looks
-together say, between the two neighbours that part them into two levels best, and the middle of what lies between is
-evaluated next. Looks on the same samples differ less than looks on different ones, so all are taken on those in common.
+Scores scatter, so a single score can mislead and none is final. In each round all scores together place the border
+between the two neighbours that best split them into two levels. The middle checkpoint between these two is evaluated
+next. Scores on the same samples differ less than scores on different ones, so only common samples count.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,12 +19,12 @@ import numpy as np
 from tracker.domain.scores.matrix import FloatArray
 
 SIDE = 2
-"""Looks that are wanted on either side of the border, so that one odd checkpoint is not taken for a loss."""
+"""Evaluated checkpoints required on each side of the border, so that one outlier is not mistaken for a loss."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Border:
-    """Between two neighbouring steps."""
+    """Border of a loss, between two neighbouring evaluated steps."""
 
     good: int
     bad: int
@@ -32,20 +32,20 @@ class Border:
     """Evaluated steps above the border, ascending."""
     bad_steps: tuple[int, ...]
     odd_steps: tuple[int, ...]
-    """Evaluated steps that are on the other side of half the loss than their place: the loss is not one step down."""
+    """Evaluated steps with a score on the wrong side of the midpoint: the loss is not a single drop."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """What is known between a good checkpoint and a bad one."""
+    """State of the search between a good checkpoint and a bad one."""
 
     steps: tuple[int, ...]
-    """Checkpoints that are there or were evaluated, ascending; the first is the good one, the last the bad one."""
+    """Steps that are available or were evaluated, ascending; the first is the good one, the last the bad one."""
     looks: Mapping[int, float]
-    """Mean score of every evaluated step on the samples that all of them have; up is better. Both ends are there."""
+    """Mean score of every evaluated step on the samples common to all; up is better. Both ends are included."""
 
     def next_step(self) -> int | None:
-        """Return what to evaluate next; None: the border is found."""
+        """Return the step to evaluate next; None if the border is found."""
         border = self.border()
         between = [s for s in self.steps if border.good < s < border.bad]
         if between:
@@ -53,7 +53,7 @@ class Search:
         return next(self._beside(border), None)
 
     def border(self) -> Border:
-        """Return where all looks together put the loss."""
+        """Return the border that fits all scores together best."""
         seen, values = self._seen
         cut = int(np.argmax(_gains(values))) + 1
         above, below = values[:cut].mean(), values[cut:].mean()
@@ -76,7 +76,7 @@ class Search:
         return seen, np.array([self.looks[step] for step in seen])
 
     def _beside(self, border: Border) -> Iterator[int]:
-        """Yield the next steps beside the border, until either side has enough looks that fit where they are."""
+        """Yield the nearest unevaluated steps around the border until each side has enough scores that fit it."""
         above = [s for s in reversed(self.steps) if s <= border.good]
         below = [s for s in self.steps if s >= border.bad]
         for side in (above, below):
@@ -90,7 +90,7 @@ class Search:
 
 
 def most_evaluations(checkpoints: int) -> int:
-    """Return how many of the checkpoints between two evaluated ones are evaluated at most where no look is wrong."""
+    """Return the maximum number of evaluations for `checkpoints` between two evaluated ones if no score misleads."""
     return int(checkpoints).bit_length() + 2 * (SIDE - 1)
 
 
@@ -98,7 +98,7 @@ def most_evaluations(checkpoints: int) -> int:
 
 
 def _gains(values: FloatArray) -> FloatArray:
-    """Return for each cut how much of the spread two levels explain, those that go up counting as nothing."""
+    """Return how much of the spread two levels explain at each cut; 0 for cuts at which the score rises."""
     n = values.size
     left = np.arange(1, n)
     sums = np.cumsum(values)[:-1]

@@ -1,4 +1,4 @@
-"""What a bisection has to go on, and what it found: looks at one benchmark of a run, on the samples they share. Pure.
+"""Input and result of a bisection: scores of one benchmark of a run, on the samples they share. Pure.
 
 ends = ends_of(series, rows, incidents, wanted)        # a good step and a bad one; raises Incomparable without a loss
 search = search_of(series, rows, ends, steps)         # `bisection.Search`
@@ -22,15 +22,15 @@ from tracker.domain.scores.matrix import RIGHT, FloatArray, IntArray, ScoreMatri
 from tracker.domain.scores.series import BenchmarkSeries
 
 SURE_P = 0.01
-"""Of the loss at the border, paid for by every place where the border could have been."""
+"""Significance level of the loss at the border, for a p-value multiplied by the number of possible borders."""
 
 _POOLED = 4
-"""Looks on either side, the nearest to the border, that the loss is measured by."""
+"""Maximum number of evaluated checkpoints on each side, nearest to the border, that the loss is measured on."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ends:
-    """Steps that a person named; None: the run's own results say."""
+    """Steps given by the user; None means that the run's own results determine the step."""
 
     good: int | None = None
     bad: int | None = None
@@ -38,35 +38,35 @@ class Ends:
 
 @dataclass(frozen=True, kw_only=True)
 class LostBetween:
-    """Where a benchmark was lost, as far as there are checkpoints that can say."""
+    """Where a benchmark was lost, as far as the available checkpoints show."""
 
     run_id: str
     benchmark: str
     good: int
     """The last step before the loss."""
     bad: int
-    """The first one with it."""
+    """The first step with the loss."""
     checkpoints: int
-    """From the good end to the bad one, both included: evaluated, or there to be."""
+    """Number of checkpoints from the good end to the bad one, both included: evaluated, or available."""
     evaluated: int
-    """By this search."""
+    """Number of checkpoints that this search evaluated."""
     delta: float
     """Mean after the border minus mean before it; up is better."""
     ci_low: float
-    """95 % interval of `delta`, jitter of the training included."""
+    """95 % interval of `delta`, training jitter included."""
     ci_high: float
     p_worse: float
-    """Of "worse", times the number of places where the border could have been."""
+    """One-sided p of "worse", times the number of possible borders."""
     n_common: int
     lost: tuple[str, ...]
-    """Samples that were right before and are wrong after."""
+    """IDs of the samples that were right before the border and are wrong after it."""
     gained: int
     odd_steps: tuple[int, ...]
-    """Steps that are on the other side of half the loss than their place: it is not one step down."""
+    """Steps with a score on the wrong side of the midpoint: the loss is not a single drop."""
 
     @property
     def is_sure(self) -> bool:
-        """Whether this is a loss beyond chance."""
+        """Whether the loss is significant at `SURE_P`."""
         return self.p_worse < SURE_P
 
 
@@ -80,12 +80,12 @@ def looked_at(series: BenchmarkSeries, min_coverage: float) -> IntArray:
 def ends_of(series: BenchmarkSeries, rows: IntArray, incidents: Iterable[Incident], wanted: Ends) -> tuple[int, int]:
     """Return a good step and a later bad one.
 
-    Without a word from a person the bad one is where the newest loss was seen, else the newest that was evaluated, and
-    the good one the best before it.
+    By default the bad one is where the newest loss was detected, else the newest evaluated step. The good one is the
+    best step before it.
 
     Raises:
-        ConfigError: a step that a person named has no usable result, or the good one does not come first.
-        Incomparable: nothing is lost between the two.
+        ConfigError: a given step has no usable result, or the good one is not before the bad one.
+        Incomparable: there are fewer than two complete results, or no significant loss between the two steps.
     """
     known = [series.steps[row] for row in rows]
     name = series.key.benchmark
@@ -105,7 +105,7 @@ def ends_of(series: BenchmarkSeries, rows: IntArray, incidents: Iterable[Inciden
 
 
 def _before(series: BenchmarkSeries, rows: IntArray, bad: int | None) -> IntArray:
-    """Return the rows of earlier steps than the bad one; none where there is no bad one."""
+    """Return the rows of steps before `bad`; none if `bad` is None."""
     steps = np.array(series.steps)[rows]
     if bad is None:
         return rows[:0]
@@ -136,7 +136,7 @@ def search_of(series: BenchmarkSeries, rows: IntArray, ends: tuple[int, int], pr
 
 
 def lost_between(run_id: str, series: BenchmarkSeries, search: Search, *, evaluated: int) -> LostBetween:
-    """Return what a finished search has found."""
+    """Return the result of a finished search."""
     border, matrix = search.border(), series.matrix(Measure.SCORE)
     sides = _sides(series, border)
     test = _test(series, sides, up_to=border.good)
@@ -168,7 +168,7 @@ def sentence_of(found: LostBetween) -> str:
 
 
 def remarks_on(found: LostBetween) -> tuple[str, ...]:
-    """Return what weakens the finding, one sentence each."""
+    """Return the reasons to doubt the finding, one sentence each."""
     doubts = []
     if not found.is_sure:
         doubts.append(f"not significant ({p_value_text(found.p_worse)}): the drop is within the noise")
@@ -219,7 +219,7 @@ def _sides(series: BenchmarkSeries, border: Border) -> Blocks:
 
 
 def _test(series: BenchmarkSeries, sides: Blocks, *, up_to: int) -> PooledTest:
-    """Return the test of a border; the jitter is what the checkpoints before the loss show."""
+    """Return the test of a border; the jitter is estimated from the checkpoints up to step `up_to`."""
     matrix = series.matrix(Measure.SCORE)
     healthy = np.flatnonzero((np.array(series.steps) <= up_to) & series.is_whole)
     jitter = jitter_of([Track(scores=matrix, rows=healthy)])[0]

@@ -1,10 +1,10 @@
-"""A few samples of two checkpoints side by side, as pages for people: which samples, and what is shown of each. Pure.
+"""Pages with a few samples of two checkpoints next to each other: choice of the samples, and their texts. Pure.
 
     chosen = sample_pages(before, after, ("facts", "sums"))
 
-Of each benchmark there are two pages. One holds a fixed small set, chosen from the content of the questions alone: it
-is the same for every two checkpoints of a run, so pages of different pairs can be held against each other, and its
-shares are fair. The other holds what changed between these two, largest losses first: there the shares mean nothing.
+Each benchmark has two pages. One holds a small fixed set, chosen by the content of the questions alone. It is the same
+for every two checkpoints of a run, so pages of different pairs can be compared, and its shares are unbiased. The other
+holds the samples that changed between the two checkpoints, largest losses first; its shares have no meaning.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -22,11 +22,11 @@ from tracker.domain.scores.summary import has_score, result_of, sample_means
 
 FIXED_SAMPLES = 30
 CHANGED_SAMPLES = 20
-"""Each way."""
+"""In each direction."""
 MAX_BENCHMARKS = 5
-"""Those that lost the largest share; each takes MLflow five seconds and more."""
+"""Benchmarks with pages, those that lost the largest share of samples; each takes MLflow five seconds or more."""
 TITLE_CHARS = 900
-"""MLflow cuts what it shows of a question at 1000, and takes equal titles for the same question."""
+"""MLflow cuts the displayed question at 1000 characters, and treats equal titles as the same question."""
 TEXT_CHARS = 20_000
 
 
@@ -43,14 +43,14 @@ class SampleRow:
 
     sample_id: str
     title: str
-    """Its subset, where there are several, and the question; unique on its page."""
+    """Its subset, if there are several, and the question; unique on its page."""
     subset: str
     prompt: str
     target: str
     answer: str | None
-    """None: deleted to save space."""
+    """None if deleted to save space."""
     score: float | None
-    """Mean of the repeats that have one; None: none has, which is no wrong answer."""
+    """Mean of the repeats that have a score; None if none has one, which does not mean a wrong answer."""
     status: SampleStatus
     detail: str
     """Why there is no score."""
@@ -61,15 +61,15 @@ class SampleSheet:
     """One side of a page: the samples of one benchmark at one checkpoint."""
 
     key: str
-    """Content hash of the checkpoint, of how it was asked, and of which samples with which scores."""
+    """Content hash of the checkpoints, the benchmark's fingerprint, and the samples with their scores."""
     name: str
-    """`run@step benchmark`, and what it was chosen against where it holds changed samples."""
+    """`run@step benchmark`; for changed samples also the checkpoint compared with."""
     checkpoint: Checkpoint
     benchmark: str
     fingerprint: str
     choice: SampleFilter
     is_right_or_wrong: bool
-    """Every score of the benchmark is 0 or 1, and 1 is right; else a score is a number."""
+    """Every score of the benchmark is 0 or 1, without repeats, and 1 is right; else a score is a number."""
     rows: tuple[SampleRow, ...]
 
 
@@ -82,15 +82,15 @@ class SamplePage:
     before: SampleSheet
     after: SampleSheet
     chosen_from: int
-    """Questions, or changed ones, that there are."""
+    """Number of questions, or of changed ones, that the samples were chosen from."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenPages:
-    """What `sample_pages` returns."""
+    """Result of `sample_pages`."""
 
     pages: tuple[SamplePage, ...]
-    """The benchmark that lost the most first; of each what changed, if anything did, then the fixed set."""
+    """The benchmark that lost the most first; for each the changed samples, if any, then the fixed set."""
     left_out: tuple[str, ...]
     """Benchmarks beyond the limit."""
     without_answers: tuple[int, ...]
@@ -98,7 +98,7 @@ class ChosenPages:
 
 
 def sample_pages(before: EvalRecord, after: EvalRecord, benchmarks: Collection[str]) -> ChosenPages:
-    """Return the pages of those `benchmarks` that both records hold a comparable result of, with samples."""
+    """Return the pages of those `benchmarks` for which both records have comparable results with samples."""
     tried = (_pair_of(name, before, after) for name in benchmarks)
     pairs = [pair for pair in tried if pair is not None]
     pairs.sort(key=lambda pair: (pair.share(pair.lost), pair.share(pair.gained)), reverse=True)
@@ -128,7 +128,7 @@ class _Pair:
     gained: tuple[str, ...]
 
     def share(self, changed: Sequence[str]) -> float:
-        """Return what part of the benchmark's questions `changed` is."""
+        """Return `changed` as a share of the benchmark's questions."""
         return len(changed) / max(1, len({sample.sample_id for sample in self.after.samples}))
 
 
@@ -162,7 +162,7 @@ def _pages(pair: _Pair) -> Iterable[SamplePage]:
     changed = (*pair.lost[:CHANGED_SAMPLES], *pair.gained[:CHANGED_SAMPLES])
     if changed:
         yield _page(pair, SampleFilter.CHANGED, changed, len(pair.lost) + len(pair.gained))
-    # Of those on both sides: where one checkpoint was asked a part, the other is shown with the same questions.
+    # Only questions on both sides: if one checkpoint was evaluated on a part, the other shows the same questions.
     both = {s.sample_id for s in pair.before.samples} & {s.sample_id for s in pair.after.samples}
     questions = [Question(key=s.sample_id, subset=s.subset, cluster=s.cluster_id) for s in pair.after.samples]
     fixed = screen_of((q for q in questions if q.key in both), Screen(samples=FIXED_SAMPLES))
@@ -198,7 +198,7 @@ def _sheet(
     is_right_or_wrong: bool,
 ) -> SampleSheet:
     against = other if choice is SampleFilter.CHANGED else None
-    # Not the texts: a page that was written while they were still kept is the better one.
+    # Without the texts: a page written before they were deleted is the more complete one and must be kept.
     content = [(row.sample_id, row.score, row.status) for row in rows]
     key = [_identity(checkpoint), against and _identity(against), result.fingerprint, is_right_or_wrong, content]
     return SampleSheet(
@@ -227,7 +227,7 @@ def _name(checkpoint: Checkpoint, benchmark: str, against: Checkpoint | None) ->
 
 
 def _titles(result: EvalResult, samples: Sequence[str]) -> dict[str, str]:
-    """Return what each sample is called, equal ones counted: MLflow pairs the two sides by it."""
+    """Return the title of each sample, equal ones numbered: MLflow pairs the two sides by title."""
     by_id = {s.sample_id: s for s in reversed(result.samples)}
     has_subsets = len({s.subset for s in result.samples}) > 1
     titles = (

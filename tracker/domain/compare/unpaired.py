@@ -1,9 +1,9 @@
-"""Two results of one benchmark of which one has no samples: what can be said beside each other. Never a verdict. Pure.
+"""Unpaired comparison of two results of one benchmark, of which at least one has no samples. Never a verdict. Pure.
 
-    reason = unpaired_text(before, after, steps=(1000, 9000))
+    reason = unpaired_text(before, after, steps=(1000, 9000), alike=True)
 
-Questions of unknown difficulty do not cancel where nothing is paired, and training jitter is in no standard error of
-one checkpoint: the interval holds for these two sets of answers only.
+Without pairs the difficulty of the questions does not cancel, and the standard error of one checkpoint does not include
+training jitter. The interval is therefore valid for these two sets of answers only.
 """
 
 import math
@@ -21,12 +21,12 @@ _NORMAL_95 = 1.959964
 
 
 def lacks_samples(before: EvalResult, after: EvalResult) -> bool:
-    """Return whether there is nothing to pair: only a mean is known of either."""
+    """Return whether pairing is impossible: at least one result is known only by its mean."""
     return before.aggregate is not None or after.aggregate is not None
 
 
 def unpaired_text(before: EvalResult, after: EvalResult, *, steps: tuple[int, int], alike: bool) -> str:
-    """Return both means and, where they were measured alike, what lies between them."""
+    """Return both means and, if they were measured alike, the interval of their difference."""
     sides = ", ".join(_side(result, step) for result, step in zip((before, after), steps, strict=True))
     return f"{sides}: imported without samples, so they cannot be paired{_change(before, after) if alike else ''}"
 

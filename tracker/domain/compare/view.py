@@ -1,8 +1,8 @@
-"""Two checkpoints side by side, for `tracker compare A B`: what changed, how sure that is, and examples. Pure.
+"""Comparison of two checkpoints for `tracker compare A B`: changes, their significance, and examples. Pure.
 
     view = compare_records(before, after, policy, RunNoise(jitters=known_jitter(scores, ...)))
 
-This view never raises an alarm: its level is shared by the benchmarks that it shows, not by a whole run.
+The comparison never raises an alarm: its level is shared by the benchmarks it shows, not by a whole run.
 """
 
 import math
@@ -46,7 +46,7 @@ class Example:
     prompt: str
     target: str
     answer_before: str | None
-    """None: deleted to save space."""
+    """None if deleted to save space."""
     answer_after: str | None
     score_before: float
     score_after: float
@@ -56,7 +56,7 @@ class Example:
 class ComparedBenchmark:
     """One benchmark on both sides. `comparison` is oriented: up is better, delta is after minus before.
 
-    Its interval is that of these two checkpoints, jitter left out; its `p_worse` has the jitter in it.
+    Its interval is for these two checkpoints, without jitter; its `p_worse` includes jitter.
     """
 
     benchmark: str
@@ -66,17 +66,17 @@ class ComparedBenchmark:
     after: ScoreSummary
     comparison: Comparison
     p_two_sided: float
-    """Of "these two checkpoints are equal": from the samples alone."""
+    """p of "these two checkpoints are equal", from the samples alone."""
     p_two_sided_jitter: float | None
-    """Of "they differ no more than neighbouring checkpoints of the run do"; None: its jitter is not known."""
+    """p of "they differ no more than neighbouring checkpoints of the run"; None if the jitter is unknown."""
     spread: Spread
-    """What the interval and equivalence rest on: these two checkpoints, jitter left out."""
+    """Basis of the interval and of equivalence: these two checkpoints, without jitter."""
     spread_of_run: Spread
-    """The same with what is known of jitter and of decoding: what `comparison.p_worse` rests on."""
+    """The same with the known noise of jitter and decoding: basis of `comparison.p_worse`."""
     word: VerdictWord
-    """REGRESSED, IMPROVED, EQUIVALENT, SUSPECT or INCONCLUSIVE, at alpha / benchmarks shown, jitter counted."""
+    """REGRESSED, IMPROVED, EQUIVALENT, SUSPECT or INCONCLUSIVE, at alpha / benchmarks shown, jitter included."""
     repetition: Repetition | None
-    """What repeating the evaluation alone changes; None: not calibrated."""
+    """Effect of repeating the evaluation alone; None if not calibrated."""
     lost: tuple[Example, ...]
     """Largest losses first."""
     gained: tuple[Example, ...]
@@ -84,27 +84,27 @@ class ComparedBenchmark:
 
 @dataclass(frozen=True, kw_only=True)
 class RefusedBenchmark:
-    """A benchmark that cannot be compared, and everything that stands in the way."""
+    """A benchmark that cannot be compared, with all reasons."""
 
     benchmark: str
     reasons: tuple[str, ...]
     is_missing: bool = False
-    """It has no result on one of the sides, or too few samples with a score on both."""
+    """True if a side has no result or no samples, or too few samples have a score on both sides."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunNoise:
-    """What makes two checkpoints of a run differ although nothing was lost."""
+    """Noise of a run: why two checkpoints differ although nothing was lost."""
 
     jitters: Mapping[SeriesKey, Jitter] = field(default_factory=dict)
-    """Of the candidate's run (`candidates.known_jitter`)."""
+    """Jitter of the candidate's run, by series (`candidates.known_jitter`)."""
     calibrations: tuple[Calibration, ...] = ()
-    """Of all runs."""
+    """Calibrations of all runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonView:
-    """What `tracker compare` shows."""
+    """Result of `tracker compare`."""
 
     before: Side
     after: Side
@@ -115,17 +115,17 @@ class ComparisonView:
 def compare_records(
     before: EvalRecord, after: EvalRecord, policy: Policy, noise: RunNoise, *, examples: int = 3
 ) -> ComparisonView:
-    """Compare every benchmark of two records; both need their samples, and their texts for examples.
+    """Compare every benchmark of two records. Both need their samples, and their texts for examples.
 
     Args:
         before: the baseline.
         after: the candidate.
         policy: its alpha is shared by the benchmarks that can be compared.
-        noise: what is known of the candidate's run.
-        examples: changed samples to return each way.
+        noise: known noise of the candidate's run.
+        examples: number of changed samples to return in each direction.
 
     Raises:
-        Incomparable: no benchmark can be compared; the message says why for each.
+        Incomparable: no benchmark can be compared; the message gives the reasons.
     """
     view = compare_what_can_be(before, after, policy, noise, examples=examples)
     if not view.benchmarks:
@@ -136,7 +136,7 @@ def compare_records(
 def compare_what_can_be(
     before: EvalRecord, after: EvalRecord, policy: Policy, noise: RunNoise, *, examples: int = 3
 ) -> ComparisonView:
-    """Return what `compare_records` does, also when that is nothing."""
+    """Compare like `compare_records`, but return an empty result if no benchmark can be compared."""
     names = dict.fromkeys(outcome.benchmark for outcome in (*after.outcomes, *before.outcomes))
     tried = [_try(name, before, after) for name in names]
     possible = [t for t in tried if isinstance(t, _Possible)]
@@ -153,7 +153,7 @@ def compare_what_can_be(
 # --- private
 
 _NAMED = 8
-"""Benchmarks that a message names, where all were refused."""
+"""Maximum number of benchmarks in the error message if none can be compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +194,7 @@ def _try(name: str, before: EvalRecord, after: EvalRecord) -> _Possible | Refuse
 
 
 def on_common_questions(left: EvalResult, right: EvalResult) -> tuple[EvalResult, EvalResult]:
-    """Return both as they are or, where one of them asked a part, over the questions that both have asked."""
+    """Return both unchanged or, if one of them covers only a part, limited to the questions in both."""
     if not (left.left_out or right.left_out):
         return left, right
     common = {s.sample_id for s in left.samples} & {s.sample_id for s in right.samples}
@@ -271,19 +271,19 @@ def _compared(possible: _Possible, noise: _Noise, alpha_test: float, policy: Pol
 
 
 def _pooled(test: PairedTest, noise: _Noise) -> PooledTest | None:
-    """Return the test with jitter and decoding in it, None where nothing is known of them."""
+    """Return the test with jitter and decoding noise included; None if neither is known."""
     decoding = decoding_variance(noise.repetition)
     if noise.jitter is None and not decoding:
         return None
     jitter = noise.jitter or Jitter(tau2=0.0, variance=0.0)
     moment = Contrast(delta=test.delta, item_variance=test.stderr**2, n=test.n, common_fraction=1.0)
-    # Two evaluations, each with its own chance of decoding: a floor under what their flips show.
+    # Each of the two evaluations has its own decoding noise: a lower bound for what their flips show.
     least = math.sqrt(2 * (decoding / test.n + jitter.tau2))
     return pooled_test(moment, jitter, 1, 1).with_stderr_of_at_least(least)
 
 
 def _widened(test: PairedTest, pooled: PooledTest | None) -> Spread:
-    """Add to the spread of the samples what `pooled` has beyond it, with the heavier tails of the two."""
+    """Return the spread of the samples plus the extra variance of `pooled`, with the heavier tails of the two."""
     if pooled is None:
         return test.spread
     beyond = math.sqrt(max(pooled.stderr**2 - test.stderr**2, 0.0))
@@ -320,7 +320,7 @@ def _comparison(possible: _Possible, test: PairedTest, noise: _Noise, pooled: Po
 
 
 def _examples(possible: _Possible, limit: int) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
-    """Return the samples with the largest change, worse ones and better ones; ties in the order of the benchmark."""
+    """Return the samples with the largest losses and those with the largest gains; ties in benchmark order."""
     changes = possible.pairing.candidate - possible.pairing.baseline
     order = sorted(range(changes.size), key=lambda i: (changes[i], i))
     ids = possible.pairing.sample_ids
@@ -333,7 +333,7 @@ def _examples(possible: _Possible, limit: int) -> tuple[tuple[Example, ...], tup
 
 
 def _by_id(result: EvalResult, wanted: set[str]) -> dict[str, SampleScore]:
-    """Return the first repeat that has a score of each wanted sample."""
+    """Return, for each wanted sample, its first repeat with a score."""
     found: dict[str, SampleScore] = {}
     for sample in result.samples:
         if sample.sample_id in wanted and has_score(sample):

@@ -1,1 +1,1 @@
-"""The forgetting ledger of a run: how much of what was once known is gone, and which samples are lost. Pure."""
+"""The forgetting ledger of a run: how much of what it had learned is lost, and which samples. Pure."""

@@ -2,9 +2,9 @@
 
     ledger = run_ledger(scores, policy, details=3)
     ledger.benchmarks[0].whole.forgetting       # smoothed forgetting with its error, retention, stability gap
-    ledger.benchmarks[0].lost                   # ids of the lost samples, firmest first; details of the first ones
+    ledger.benchmarks[0].lost                   # ids of the lost samples, clearest first; details of the first ones
 
-Only scores are looked at. `texts.with_texts` adds what was asked and answered.
+The ledger uses scores only. `texts.with_texts` adds prompts and answers.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def run_ledger(scores: RunScores, policy: Policy, *, details: int) -> RunLedger:
     """Return the ledger of a run, from each benchmark's newest series.
 
     Args:
-        scores: of the run.
+        scores: scores of the run.
         policy: its phases, and the coverage below which a checkpoint does not count.
-        details: how many lost samples of each benchmark to describe.
+        details: number of lost samples to describe for each benchmark.
     """
     cases: list[_Case] = []
     for suite in dict.fromkeys(key.suite for key in scores.series):
@@ -78,23 +78,23 @@ def run_ledger(scores: RunScores, policy: Policy, *, details: int) -> RunLedger:
     )
 
 
-# --- private: what is followed
+# --- private: cases
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Case:
-    """One benchmark, ready to be looked at."""
+    """One benchmark with the data that its ledger needs."""
 
     series: BenchmarkSeries
     whole: LedgerSubject
     rows: IntArray
-    """Checkpoints that count."""
+    """Rows of the checkpoints that count."""
     spans: tuple[PhaseSpan, ...]
     teaching: Teaching | None
 
 
 def _cases(scores: RunScores, suite: str, policy: Policy) -> list[_Case]:
-    """Return the benchmarks of one suite: they share what is known of the jitter."""
+    """Return the benchmarks of one suite; their jitter is estimated together."""
     newest = [found[-1] for name in scores.benchmarks() if (found := scores.of(name, suite))]
     tracks = [_track(series, policy) for series in newest]
     jitters = jitter_of(tracks)
@@ -102,9 +102,9 @@ def _cases(scores: RunScores, suite: str, policy: Policy) -> list[_Case]:
 
 
 def _track(series: BenchmarkSeries, policy: Policy) -> Track:
-    """Return the checkpoints that count; their jitter is that of the newest phase, as in the verdicts."""
+    """Return the checkpoints that count; their jitter is estimated from the newest phase, as for verdicts."""
     rows = series.usable_rows(policy.min_coverage)
-    rows = rows[series.is_whole[rows]]  # what a sample did where it was not asked, nobody knows
+    rows = rows[series.is_whole[rows]]  # the state of a sample that was not evaluated is unknown
     steps = np.array([series.steps[row] for row in rows], dtype=np.int64)
     start = max((p.from_step for p in policy.phases if steps.size and p.from_step < steps[-1]), default=None)
     noise_from = 0 if start is None else int(np.count_nonzero(steps <= start))
@@ -138,7 +138,7 @@ def _transfers(taught: Sequence[tuple[str, Teaching]], names: Sequence[str | Non
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Shares:
-    """Share of right answers of every sample in the two windows, both of shape (n,)."""
+    """Share of right answers of each sample in the two windows, both of shape (n,)."""
 
     windows: Windows
     before: FloatArray
@@ -216,7 +216,7 @@ def _other_steps(scores: RunScores, series: BenchmarkSeries) -> tuple[int, ...]:
 
 
 def _shares(case: _Case) -> _Shares | None:
-    """Return what was known before and after: around the border behind what was taught, else around the peak."""
+    """Return the shares at the end of the phase that taught it, else at the peak, and at the newest checkpoints."""
     matrix = case.series.matrix(Measure.SCORE)
     if np.any((matrix.palette < 0) | (matrix.palette > 1)):
         return None
@@ -231,14 +231,14 @@ def _shares(case: _Case) -> _Shares | None:
 
 def _known_at(case: _Case) -> IntArray | None:
     taught = case.teaching.span if case.teaching else None
-    # What the newest phase teaches has no border behind it yet.
+    # The newest phase has no end yet, so the end of its teaching cannot be the reference.
     if taught is not None and taught is not case.spans[-1]:
         return taught.rows
     return peak_rows(case.whole)
 
 
 def _firmest_first(case: _Case, lives: Lives, shares: _Shares) -> list[int]:
-    """Return the lost samples: right at all checkpoints before and wrong at all after come first."""
+    """Return the lost samples: first those right at the border and wrong now, then by change and consistency."""
     at = np.flatnonzero(shares.lost)
     border = np.searchsorted(case.rows, shares.windows.before[-1], side="right")
     is_before = (np.arange(case.rows.size) < border)[:, np.newaxis]

@@ -1,11 +1,11 @@
-"""How much of its best a benchmark has lost, with the error of that number. Pure.
+"""How much of its best score a benchmark has lost, with the error of that number. Pure.
 
     found = forgetting_of(LedgerSubject(track=track, jitter=jitter, steps=steps, higher_is_better=True))
-    found.forgetting, found.ci_low, found.ci_high       # None instead of a record: too few checkpoints
+    found.forgetting, found.ci_low, found.ci_high       # `found` is None with too few checkpoints
     found.retention                                     # .17: it kept 17 % of what it had learned
 
-Blocks of checkpoints stand for single ones on both sides: the best single checkpoint was also the luckiest. The test is
-the verdicts' own (`regression.pooled_test`).
+Both sides are means over blocks of checkpoints, because the best single checkpoint is also the luckiest one. Verdicts
+use the same test (`regression.pooled_test`).
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from tracker.domain.scores.matrix import FloatArray, IntArray
 from tracker.domain.verdicts.decision import LEARNED_EFFECT, LEARNED_P
 
 LAST = 4
-"""Newest checkpoints that are averaged; in a short run no more than a block has, and one where two leave no blocks."""
+"""Newest checkpoints averaged; in a short run at most the size of a block, or 1 if more would leave too few blocks."""
 
 MIN_SAMPLES = 5
-"""Fewer samples have no level worth an interval."""
+"""Minimum number of common samples; with fewer an interval is meaningless."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LedgerSubject:
-    """What is followed: a benchmark, or one of its subsets."""
+    """Subject of the ledger: a benchmark, or one of its subsets."""
 
     track: Track
     jitter: Jitter
@@ -40,10 +40,10 @@ class LedgerSubject:
     """Step of every row of the track's scores."""
     higher_is_better: bool
     chance: float | None = None
-    """Score of guessing, as the benchmark reports it; None: unknown."""
+    """Score of guessing, as the benchmark reports it; None if unknown."""
 
     def block(self, rows: IntArray) -> CheckpointBlock:
-        """Return some of its checkpoints as a block."""
+        """Return the checkpoints in `rows` as a block."""
         mean = float(self.track.scores.means[rows].mean())
         return CheckpointBlock(
             first_step=self.steps[rows[0]],
@@ -53,7 +53,7 @@ class LedgerSubject:
         )
 
     def above_chance(self, rows: IntArray) -> PooledTest | None:
-        """Return the test of `rows` against guessing; None where its score is unknown."""
+        """Return the test of `rows` against guessing; None if the score of guessing is unknown."""
         if self.chance is None:
             return None
         weights = np.zeros((1, self.track.scores.means.size))
@@ -80,7 +80,7 @@ class CheckpointBlock:
     last_step: int
     checkpoints: int
     mean: float
-    """As the benchmark reports its score."""
+    """Mean score, as the benchmark reports it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,44 +89,44 @@ class Dip:
 
     step: int
     depth: float
-    """mean(peak) - the score there."""
+    """mean(peak) - score of the lowest checkpoint."""
     by_chance: float
-    """Depth that the lowest of as many checkpoints of a healthy run is expected to have."""
+    """Depth expected of the lowest of as many checkpoints in a healthy run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Forgetting:
-    """What a benchmark or subset has lost since its best. All differences are positive where something was lost."""
+    """Loss of a benchmark or subset since its best. All differences are positive if something was lost."""
 
     peak: CheckpointBlock
     """The best of the disjoint blocks before the newest checkpoints."""
     last: CheckpointBlock
     """The newest checkpoints."""
     forgetting: float
-    """F = mean(peak) - mean(last), on the samples that all these checkpoints scored."""
+    """F = mean(peak) - mean(last), on the samples scored at all these checkpoints."""
     stderr: float
-    """Of F: item variance + tau^2 (1/m + 1/W)."""
+    """Standard error of F: sqrt(item variance + tau^2 (1/m + 1/W))."""
     ci_low: float
-    """95 % interval of F, as if the peak had not been chosen; the p-value pays for that."""
+    """95 % interval of F, without a correction for the choice of the peak; the p-value has one."""
     ci_high: float
     p_value: float
     """One-sided p of "nothing was lost", times the number of blocks that the peak is the best of."""
     samples: int
-    """Samples that F rests on."""
+    """Number of samples that F is computed on."""
     retention: float | None
-    """Share that was kept of what was learned: (last - f0) / (peak - f0), f0 the score of guessing where it is known,
-    else the first block. None where the peak is less than 2 points above f0, or not for sure (p < .01)."""
+    """Share kept of what was learned: (last - f0) / (peak - f0), with f0 the score of guessing if known, else the
+    first block. None if the peak is less than 2 points above f0, or not significantly (p < .01)."""
     relative: float | None
-    """F / mean(peak): the share that was lost of all that was right. None where nothing was lost."""
+    """F / mean(peak): the share lost of all that was right. None if nothing was lost."""
     dip: Dip
     raw: float
-    """max over earlier checkpoints - the newest one (Chaudhry et al. 2018): never without `raw_by_chance`."""
+    """max over earlier checkpoints - the newest one (Chaudhry et al. 2018); interpret only with `raw_by_chance`."""
     raw_by_chance: float
-    """What a healthy run on a plateau is expected to show as `raw`."""
+    """`raw` expected of a healthy run on a plateau."""
 
 
 def forgetting_of(unit: LedgerSubject) -> Forgetting | None:
-    """Return what `unit` has lost; None with fewer than 5 checkpoints or 5 common samples."""
+    """Return the forgetting of `unit`; None with fewer than 5 checkpoints or 5 common samples."""
     means, rows = unit.track.scores.means, unit.track.rows
     blocks = _blocks(rows, means)
     if blocks is None:
@@ -168,7 +168,7 @@ def peak_rows(unit: LedgerSubject) -> IntArray | None:
 
 
 def is_learned(test: PooledTest, selected_from: int) -> bool:
-    """Return whether a rise is more than a little and more than chance; it was the best of `selected_from`."""
+    """Return whether a rise, the best of `selected_from`, is large enough and significant."""
     return test.delta >= LEARNED_EFFECT and test.p_better(selected_from) < LEARNED_P
 
 
@@ -178,7 +178,7 @@ def raw_forgetting(means: FloatArray) -> float:
 
 
 def expected_largest(count: int) -> float:
-    """Return about the expected largest of `count` standard normals: z((k - 3/8) / (k + 1/4)) (Blom 1958)."""
+    """Return the approximate expected maximum of k = `count` standard normals: z((k - 3/8) / (k + 1/4)) (Blom 1958)."""
     if count > 1:
         return float(ndtri((count - 0.375) / (count + 0.25)))
     return 0.0
@@ -188,7 +188,7 @@ def expected_largest(count: int) -> float:
 
 
 def _blocks(rows: IntArray, means: FloatArray) -> Blocks | None:
-    # By the checkpoints that there are, not by those planned: a ledger of a run's first tenth is a ledger too.
+    # The width depends on the checkpoints so far, not on those planned, so the ledger also works early in a run.
     width = peak_width(None, rows.size)
     return peak_blocks(rows, means, last_width(rows.size), width) or peak_blocks(rows, means, 1, width)
 
@@ -215,7 +215,7 @@ def _dip(unit: LedgerSubject, peak: IntArray, noise: float) -> Dip:
 
 
 def _checkpoint_noise(unit: LedgerSubject) -> float:
-    """Return the standard deviation of one checkpoint around the trend, from the second differences (their 6th)."""
+    """Return the standard deviation of one checkpoint around the trend: second differences' variance / 6, + tau^2."""
     scores = unit.track.scores
     found = scores.contrasts(second_difference_weights(unit.track.rows, scores.means.size, WINDOW))
     known = [c.item_variance for c in found if math.isfinite(c.item_variance)]

@@ -1,10 +1,10 @@
-"""What became of every sample along a run: learned, forgotten, relearned, lost. Pure.
+"""Changes of every sample along a run: learned, forgotten, relearned, lost. Pure.
 
     events = step_events(event_matrix(lives_of(matrix, rows)), steps)
     flow = flow_between(known_share(matrix, before), known_share(matrix, after), window=5)    # lost, gained, by chance
 
-Single changes are no findings: on a plateau of 100 healthy checkpoints half of all samples are forgotten and relearned.
-`lost` asks for several checkpoints on either side, and even so lists about 3 samples of 1000 that chance put there.
+Single changes are no evidence: on a plateau of 100 healthy checkpoints half of all samples are forgotten and relearned.
+`lost` requires several checkpoints on each side, and still lists about 3 samples of 1000 by chance.
 """
 
 from dataclasses import dataclass
@@ -18,26 +18,26 @@ from tracker.domain.scores.matrix import NO_VALUE, RIGHT, FloatArray, IntArray, 
 BoolArray = NDArray[np.bool_]
 
 WINDOW = 5
-"""Checkpoints on either side of a loss; less in a short run."""
+"""Checkpoints on each side of a loss; fewer in a short run."""
 KNOWN = 0.8
-"""Smallest share of right answers of what is known ..."""
+"""Minimum share of right answers of a known sample."""
 UNKNOWN = 0.2
-"""... and the largest of what is not."""
+"""Maximum share of right answers of an unknown sample."""
 _MIN_WINDOW = 2
 _MIN_SCORED = 0.5
-"""Of a window's checkpoints; a sample with fewer scores is not judged."""
+"""Minimum share of a window's checkpoints with a score; a sample with fewer scores is not classified."""
 
 _HEALTHY_SHARE = {2: 0.008, 3: 0.0015, 4: 0.0004, 5: 0.003}
-"""By window: samples of a healthy simulated plateau that are listed as lost between neighbouring windows. Four
-checkpoints must all be alike, of five one may differ."""
+"""By window size: share of samples of a healthy simulated plateau that are listed as lost between neighbouring windows.
+Four checkpoints must all agree; of five, one may differ."""
 _RISEN = 0.02
-"""Mean rise above which gains are learning and no churn."""
+"""Mean rise above which gains count as learning, not as churn."""
 _PRIOR_COUNT = 0.5
-"""Samples that `_HEALTHY_SHARE` is worth beside those that the run itself shows."""
+"""Weight of `_HEALTHY_SHARE`, in samples, relative to the samples that the run itself shows."""
 
 
 class SampleEvent(StrEnum):
-    """What happened to a sample at a checkpoint."""
+    """Change of a sample at a checkpoint."""
 
     LEARNED = "learned"
     """Right for the first time."""
@@ -57,7 +57,7 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class StepEvents:
-    """How many samples changed at a checkpoint."""
+    """Number of samples that changed at a checkpoint."""
 
     step: int
     learned: int
@@ -67,7 +67,7 @@ class StepEvents:
 
 @dataclass(frozen=True, kw_only=True)
 class Windows:
-    """Two stretches of checkpoints, as rows."""
+    """Two ranges of checkpoints, as rows."""
 
     before: IntArray
     after: IntArray
@@ -75,19 +75,19 @@ class Windows:
 
 @dataclass(frozen=True, kw_only=True)
 class Flow:
-    """How many samples went over from known to unknown between two windows, and back."""
+    """Number of samples that changed from known to unknown between two windows, and the reverse."""
 
     lost: int
     gained: int
     net_lost: int
-    """lost - gained: 0 in a healthy run."""
+    """lost - gained; 0 is expected in a healthy run."""
     expected_false: float
-    """Of the lost, how many chance alone would list."""
+    """Number of lost samples that chance alone would list."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Lives:
-    """Right or wrong, T checkpoints x n samples."""
+    """Right or wrong, for T checkpoints x n samples."""
 
     right: BoolArray
     """Shape (T, n)."""
@@ -96,7 +96,7 @@ class Lives:
 
 
 def lives_of(matrix: ScoreMatrix, rows: IntArray) -> Lives:
-    """Return the lives of all samples over some checkpoints."""
+    """Return the lives of all samples over the checkpoints in `rows`."""
     right = matrix.palette > RIGHT
     right[NO_VALUE] = False
     codes = matrix.codes[rows]
@@ -104,16 +104,16 @@ def lives_of(matrix: ScoreMatrix, rows: IntArray) -> Lives:
 
 
 def event_matrix(lives: Lives) -> NDArray[np.int8]:
-    """Return what happened where, shape (T, n): 0 nothing, 1 learned, 2 forgotten, 3 relearned.
+    """Return the change of each sample at each checkpoint, shape (T, n): 0 none, 1 learned, 2 forgotten, 3 relearned.
 
-    A checkpoint without a score is passed over. A sample that is right from the start was learned at its first score.
+    Checkpoints without a score are skipped. A sample that is right from the start counts as learned at its first score.
     """
     changes = np.zeros(lives.right.shape, dtype=np.int8)
     was_right, ever_right = (np.zeros(lives.right.shape[1], dtype=bool) for _ in range(2))
     for at in range(len(changes)):
         right, scored = lives.right[at], lives.scored[at]
         turned = right & ~was_right
-        # A truth value times a code, at most one of them not 0: faster than to write where a mask says.
+        # Boolean times code, with at most one term nonzero: faster than assignment through a mask.
         changes[at] = _LEARNED * (turned & ~ever_right) + _RELEARNED * (turned & ever_right)
         changes[at] += _FORGOTTEN * (scored & was_right & ~right)
         was_right = right | (was_right & ~scored)
@@ -133,17 +133,17 @@ def step_events(changes: NDArray[np.int8], steps: tuple[int, ...]) -> tuple[Step
 
 
 def sample_events(changes: NDArray[np.int8], steps: tuple[int, ...]) -> tuple[Event, ...]:
-    """Return what happened to one sample; `changes` of shape (T,)."""
+    """Return the changes of one sample; `changes` of shape (T,)."""
     return tuple(Event(step=s, change=_CHANGES[c]) for s, c in zip(steps, changes.tolist(), strict=True) if c)
 
 
 def windows_around(rows: IntArray, before: IntArray, width: int) -> Windows | None:
-    """Return the last of `before` and the newest of `rows` after them; None where either is a single checkpoint.
+    """Return the last of `before` and the newest of `rows` after them; None if either has fewer than two checkpoints.
 
     Args:
         rows: all checkpoints that count, ordered by step.
-        before: those of them at which it was known, ordered by step.
-        width: the blocks' own (`regression.blocks.peak_width`).
+        before: the reference checkpoints among them, ordered by step.
+        width: width of a block (`regression.blocks.peak_width`).
     """
     size = min(WINDOW, width)
     found = Windows(before=before[-size:], after=rows[rows > before[-1]][-size:])
@@ -153,7 +153,7 @@ def windows_around(rows: IntArray, before: IntArray, width: int) -> Windows | No
 
 
 def known_share(matrix: ScoreMatrix, rows: IntArray) -> FloatArray:
-    """Return the share of right answers of every sample over some checkpoints, shape (n,); NaN: too few scores."""
+    """Return each sample's share of right answers over the checkpoints, shape (n,); NaN with too few scores."""
     values = values_at(matrix, rows)
     scored = ~np.isnan(values)
     counts = scored.sum(axis=0)
@@ -164,23 +164,23 @@ def known_share(matrix: ScoreMatrix, rows: IntArray) -> FloatArray:
 
 
 def is_lost(before: FloatArray, after: FloatArray) -> BoolArray:
-    """Return which samples were known and are not any more; both are shares of right answers, shape (n,)."""
+    """Return which samples were known and no longer are; both arguments are shares of right answers, shape (n,)."""
     with np.errstate(invalid="ignore"):
         lost: BoolArray = (before >= KNOWN - 1e-9) & (after <= UNKNOWN + 1e-9)
     return lost
 
 
 def flow_between(before: FloatArray, after: FloatArray, window: int) -> Flow:
-    """Return how many samples were lost and gained; both are shares of right answers, shape (n,).
+    """Return how many samples were lost and gained.
 
-    The mirror image tells what chance does: where the benchmark has not risen, whatever was gained is churn, and as
-    much churn is expected among the lost (half a sample of prior knowledge keeps a small benchmark's 0 from meaning
-    never). Where it has risen, gains are learning, and the simulated share is the upper limit.
+    Gains show the effect of chance. If the benchmark has not risen, all gains are churn, and as many lost samples are
+    expected by chance. A prior of half a sample prevents that 0 gains in a small benchmark mean a probability of 0.
+    If the benchmark has risen, gains are learning, and the simulated share is the upper limit.
 
     Args:
-        before: shares in the window before.
-        after: shares in the window after.
-        window: checkpoints of the shorter window.
+        before: shares of right answers in the window before, shape (n,).
+        after: shares of right answers in the window after, shape (n,).
+        window: number of checkpoints in the shorter window.
     """
     lost, gained = int(is_lost(before, after).sum()), int(is_lost(after, before).sum())
     judged = ~(np.isnan(before) | np.isnan(after))

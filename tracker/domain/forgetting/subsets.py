@@ -1,6 +1,6 @@
-"""The subsets of a benchmark as units of their own: the same tests on fewer samples. Pure.
+"""The subsets of a benchmark as separate units: the same tests on fewer samples. Pure.
 
-for name, columns, unit in subset_units(series, whole):
+for name, columns, unit in subset_units(subsets, whole, matrix):
     forgetting_of(unit)
 """
 
@@ -15,19 +15,19 @@ from tracker.domain.regression.detector import Track, jitter_of
 from tracker.domain.scores.matrix import Contrast, FloatArray, IntArray, ScoreMatrix, columns_of_matrix
 
 _PSEUDO_SAMPLES = 20
-"""Weight of the benchmark's variance in that of a subset: five samples that never changed are not free of error."""
+"""Weight of the benchmark's variance in that of a subset: five samples that never changed still have an error."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SubsetScores:
-    """Scores of a subset, their variance shrunk to that of the whole benchmark; as `regression.detector.Scores`."""
+    """Scores of a subset, with variance shrunk towards the whole benchmark's; a `regression.detector.Scores`."""
 
     own: ScoreMatrix
     whole: ScoreMatrix
 
     @property
     def means(self) -> FloatArray:
-        """Mean score of every checkpoint, shape (T,); NaN where no sample has one."""
+        """Mean score of every checkpoint, shape (T,); NaN if no sample has a score."""
         return self.own.means
 
     def contrasts(self, weights: FloatArray) -> tuple[Contrast, ...]:
@@ -39,7 +39,7 @@ class SubsetScores:
 def subset_units(
     subsets: tuple[str, ...], whole: LedgerSubject, matrix: ScoreMatrix
 ) -> Iterator[tuple[str, IntArray, LedgerSubject]]:
-    """Yield name, columns and unit of every subset, in order of appearance; nothing where there is one only.
+    """Yield name, columns and unit of every subset, in order of appearance; nothing if there is only one.
 
     Args:
         subsets: subset of every sample.
@@ -66,7 +66,7 @@ def _track(scores: SubsetScores, whole: Track) -> Track:
 
 
 def _shrunk(own: Contrast, whole: Contrast) -> Contrast:
-    """Return `own` with (20 s_whole^2 + n s_own^2) / (20 + n) / n as its item variance."""
+    """Return `own` with the item variance (20 s_whole^2 + n s_own^2) / (20 + n) / n."""
     if own.n < 2 or whole.n < 2:
         return own
     spread = (own.n - 1) * own.item_variance  # the mean square of the samples' differences

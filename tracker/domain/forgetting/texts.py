@@ -1,4 +1,4 @@
-"""Adds what was asked and answered to the lost samples that a ledger describes. Pure: the reading is handed in.
+"""Prompts and answers for the lost samples that a ledger describes. Pure: the function that reads them is passed in.
 
 ledger = with_texts(run_ledger(scores, policy, details=3), history.record)
 """
@@ -16,7 +16,7 @@ from tracker.domain.scores.matrix import RIGHT
 from tracker.domain.scores.summary import has_score
 
 Read = Callable[[str, Collection[str]], EvalRecord | None]
-"""Plan id and benchmarks -> record with the texts of those, at least."""
+"""Plan id and benchmarks -> record with the texts of at least these benchmarks."""
 
 _Key = tuple[str, str, str]
 """Plan id, benchmark, sample id."""
@@ -25,7 +25,7 @@ _Key = tuple[str, str, str]
 def with_texts(ledger: RunLedger, read: Read) -> RunLedger:
     """Return the ledger with the texts of its described samples, from two checkpoints of each benchmark.
 
-    Every plan is read once, and of its record only the wanted samples are kept.
+    Each plan is read once, and only the wanted samples of its record are kept.
     """
     wanted = set(_wanted(ledger))
     found: dict[_Key, _Said] = {}
@@ -46,7 +46,7 @@ class _Said:
 
     sample: SampleScore
     answer: str | None
-    """None: deleted to save space."""
+    """None if deleted to save space."""
 
 
 def _wanted(ledger: RunLedger) -> Iterator[_Key]:

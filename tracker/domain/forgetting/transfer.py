@@ -1,11 +1,11 @@
-"""What later training did to what a phase had taught: backward transfer (Lopez-Paz and Ranzato 2017). Pure.
+"""Backward transfer: effect of later training on what a phase had taught (Lopez-Paz and Ranzato 2017). Pure.
 
     spans = phase_spans(phases, steps, rows)
     taught = teaching_of(unit, spans)                # which phase taught it, and the change since that phase's end
     backward_transfer([("sums", taught), ...])       # BWT: the mean over benchmarks
 
-A phase teaches a benchmark when the benchmark rose most from the phase's begin to its end, by 2 points and p < .01. One
-that no phase taught was known before the run, or never: it is followed from the first checkpoints on.
+A phase taught a benchmark if the benchmark rose most from the start to the end of this phase, by 2 points and p < .01.
+If no phase taught it, it was known before the run, or never: its change is measured from the first checkpoints.
 """
 
 import math
@@ -32,10 +32,10 @@ class PhaseSpan:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Teaching:
-    """Where a benchmark was learned, and what became of it."""
+    """Where a benchmark was learned, and its change since."""
 
     span: PhaseSpan | None
-    """Of the phase that taught it; None: none of them did."""
+    """Span of the phase that taught it; None if no phase did."""
     reference: CheckpointBlock
     """The end of that phase, or the run's first checkpoints."""
     last: CheckpointBlock
@@ -46,26 +46,26 @@ class Teaching:
 
 @dataclass(frozen=True, kw_only=True)
 class BackwardTransfer:
-    """The mean change of some benchmarks since they were taught; below 0: forgotten."""
+    """Mean change of some benchmarks since they were taught; below 0 means forgotten."""
 
     benchmarks: tuple[str, ...]
     mean: float
     """BWT, up is better."""
     stderr: float
     ci_low: float
-    """95 % interval of the mean, benchmarks taken as independent of each other."""
+    """95 % interval of the mean, assuming independent benchmarks."""
     ci_high: float
 
 
 def phase_spans(phases: Sequence[Phase], steps: Sequence[int], rows: IntArray) -> tuple[PhaseSpan, ...]:
-    """Return the phases that have checkpoints, in order; () where fewer than two have.
+    """Return the phases that have checkpoints, in order; () if fewer than two have any.
 
-    Checkpoint N holds the updates up to N: the one at a border belongs to the phase before it.
+    Checkpoint N contains the updates up to N: the one at a border belongs to the phase before it.
 
     Args:
-        phases: as marked.
+        phases: the marked phases.
         steps: step of every row.
-        rows: those that count.
+        rows: the rows that count.
     """
     ordered = sorted(phases, key=lambda phase: phase.from_step)
     if not ordered:
@@ -79,7 +79,7 @@ def phase_spans(phases: Sequence[Phase], steps: Sequence[int], rows: IntArray) -
 
 
 def teaching_of(unit: LedgerSubject, spans: Sequence[PhaseSpan]) -> Teaching | None:
-    """Return which of `spans` taught `unit`, at least two of them; None with too few common samples."""
+    """Return which of `spans` (at least two) taught `unit`; None with too few common samples."""
     width = last_width(unit.track.rows.size)
     start = spans[0].rows[: max(1, min(width, spans[0].rows.size // 2))]
     ends = [span.rows[-width:] for span in spans]
@@ -99,9 +99,9 @@ def teaching_of(unit: LedgerSubject, spans: Sequence[PhaseSpan]) -> Teaching | N
 
 
 def backward_transfer(taught: Sequence[tuple[str, Teaching]]) -> BackwardTransfer | None:
-    """Return the mean over benchmarks (name, teaching); None where nothing was measured after all of it was taught.
+    """Return the mean over benchmarks (name, teaching); None if none was measured after it was taught.
 
-    Degrees of freedom as Satterthwaite's for the sum of the tests' variances.
+    The degrees of freedom are Satterthwaite's, for the sum of the tests' variances.
     """
     later = [(name, t.test) for name, t in taught if t.last != t.reference]
     if not later:

@@ -1,6 +1,6 @@
-"""What the forgetting ledger says: records for people and for JSON. Pure.
+"""Records of the forgetting ledger, for display and for JSON. Pure.
 
-RunLedger > BenchmarkLedger > LedgerRow (the benchmark, then its subsets), with phases and lost samples beside them.
+RunLedger > BenchmarkLedger > LedgerRow (the benchmark, then its subsets), plus phases and lost samples.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ class LedgerRow:
     """Empty: the whole benchmark."""
     samples: int
     means: tuple[float | None, ...]
-    """Score at every step of the benchmark, as it is reported; None where no sample has one."""
+    """Score at every step of the benchmark, as it is reported; None if no sample has a score."""
     forgetting: Forgetting | None
-    """None: too few checkpoints or samples."""
+    """None with too few checkpoints or samples."""
     flow: Flow | None
-    """None: too few checkpoints, or scores that are not between 0 and 1."""
+    """None with too few checkpoints, or if scores are not between 0 and 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Since:
-    """What became of a benchmark since it was taught."""
+    """Change of a benchmark since it was taught."""
 
     taught_by: str | None
-    """The phase in which it rose most; None: none taught it, and it is followed from the start of the run."""
+    """The phase in which it rose most; None if no phase taught it."""
     reference: CheckpointBlock
-    """The end of that phase."""
+    """The end of that phase; the start of the run if no phase taught it."""
     last: CheckpointBlock
     change: float
     """last - reference, up is better, on their common samples."""
@@ -46,7 +46,7 @@ class Since:
 
 @dataclass(frozen=True, kw_only=True)
 class LostSample:
-    """One lost sample, without its texts."""
+    """One lost sample."""
 
     sample_id: str
     subset: str
@@ -54,20 +54,20 @@ class LostSample:
     """Share of right answers in the window before."""
     known_after: float
     right: tuple[bool | None, ...]
-    """At every step of the benchmark; None: no score."""
+    """Whether it was right, at every step of the benchmark; None without a score."""
     events: tuple[Event, ...]
     texts: LostTexts | None = None
-    """None: not read, or not kept."""
+    """None if not read, or not kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LostTexts:
-    """What was asked, and what two checkpoints said."""
+    """Prompt and target of a sample, with the answers of two checkpoints."""
 
     prompt: str
     target: str
     answer_before: str | None
-    """None: deleted to save space."""
+    """None if deleted to save space."""
     right_before: bool
     answer_after: str | None
     right_after: bool
@@ -75,52 +75,52 @@ class LostTexts:
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """Checkpoints between which samples count as lost."""
+    """The two groups of checkpoints between which samples count as lost."""
 
     before_steps: tuple[int, ...]
     after_steps: tuple[int, ...]
     before_plan_id: str
-    """Of the last checkpoint before: its answers are shown."""
+    """Plan of the last checkpoint before; its answers are shown."""
     after_plan_id: str
-    """Of the newest checkpoint."""
+    """Plan of the newest checkpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkLedger:
-    """Everything about one benchmark."""
+    """Forgetting ledger of one benchmark."""
 
     benchmark: str
     suite: str
     metric: str
     higher_is_better: bool
     steps: tuple[int, ...]
-    """Checkpoints that count: enough samples scored, measured as the newest one."""
+    """Checkpoints that count: enough samples scored, measured like the newest one."""
     passed_over: tuple[int, ...]
-    """Checkpoints with too few scored samples."""
+    """Checkpoints that do not count: too few samples scored, or only a part evaluated."""
     measured_otherwise: tuple[int, ...]
     """Checkpoints that cannot be compared with the newest one."""
     whole: LedgerRow
     subsets: tuple[LedgerRow, ...]
-    """The largest loss first; () where there is one subset only."""
+    """The largest loss first; () if there is only one subset."""
     since: Since | None
-    """None: fewer than two marked phases have checkpoints."""
+    """None if fewer than two marked phases have checkpoints, or with too few common samples."""
     events: tuple[StepEvents, ...]
-    """All samples, step by step. Much of it is chance: half of a healthy plateau's samples change."""
+    """Changes of all samples by step. Many are due to chance: half of a healthy plateau's samples change."""
     window: Window | None
     lost: tuple[str, ...]
-    """Ids of lost samples, the firmest first."""
+    """IDs of lost samples, the clearest first."""
     details: tuple[LostSample, ...]
-    """The first of them."""
+    """Details of the first ones in `lost`."""
     coverage: tuple[float, ...] = ()
-    """At every one of `steps`: the share of the planned samples that have a score."""
+    """Share of the planned samples that have a score, at each of `steps`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseTransfer:
-    """What later training did to what one phase had taught."""
+    """Effect of later training on what one phase had taught."""
 
     phase: str | None
-    """None: what no phase taught."""
+    """Name of the phase; None for the benchmarks that no phase taught."""
     transfer: BackwardTransfer
 
 
@@ -130,7 +130,7 @@ class RunLedger:
 
     run_id: str
     steps: tuple[int, ...]
-    """Of all its benchmarks."""
+    """Steps of all its benchmarks."""
     phases: tuple[Phase, ...]
     benchmarks: tuple[BenchmarkLedger, ...]
     """The largest loss first."""

@@ -1,4 +1,4 @@
-"""The ledger in words, the same in terminals and in reports. Pure."""
+"""Texts of the ledger, shared by terminals and reports. Pure."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -7,14 +7,14 @@ from operator import itemgetter
 from tracker.domain.forgetting.sample_lives import Event
 from tracker.domain.forgetting.transfer import BackwardTransfer
 from tracker.domain.forgetting.types import BenchmarkLedger, RunLedger
-from tracker.domain.records.display import count_text, names_text, one_line, percent_text, signed_text
+from tracker.domain.records.display import count_text, names_text, one_line, percent_text, signed_text, span_text
 
 _EVENTS = 6
 _STRETCHES = 6
 
 
 def chance_text(expected: float) -> str:
-    """Return how many entries chance is expected to have made: one digit after the point below 10."""
+    """Return the number of entries expected by chance, with one decimal below 10."""
     if expected < 10:
         return f"{expected:.1f}"
     return f"{expected:.0f}"
@@ -28,7 +28,7 @@ def whole_text(count: int) -> str:
 
 
 def transfer_sentences(ledger: RunLedger) -> tuple[str, ...]:
-    """Say what became of what each phase taught, and of all of it last; () without phases."""
+    """Return the backward transfer of each phase, then of all together, one sentence each; () without phases."""
     said = [_of_phase(one.phase, one.transfer) for one in ledger.transfers]
     if ledger.backward_transfer is not None:
         said.append(f"backward transfer: {_change(ledger.backward_transfer)}")
@@ -36,7 +36,7 @@ def transfer_sentences(ledger: RunLedger) -> tuple[str, ...]:
 
 
 def notes(benchmark: BenchmarkLedger) -> tuple[str, ...]:
-    """Say which checkpoints of a benchmark do not count, and why, and whether there is nothing to tell yet."""
+    """Return which checkpoints of a benchmark do not count or are incomplete, and whether there is too little data."""
     reasons = (
         (benchmark.measured_otherwise, "measured differently from the newest checkpoint"),
         (benchmark.passed_over, "scored on too few samples"),
@@ -55,14 +55,14 @@ def notes(benchmark: BenchmarkLedger) -> tuple[str, ...]:
 
 
 def events_text(events: Sequence[Event]) -> str:
-    """Return `learned 300, forgotten 800`, the newest of many."""
+    """Return `learned at 300, forgotten at 800`; of many events, the newest ones."""
     shown = [f"{event.change} at {event.step}" for event in events[-_EVENTS:]]
     left_out = len(events) - len(shown)
     return ", ".join([count_text(left_out, "earlier change"), *shown] if left_out else shown)
 
 
 def life_text(right: Sequence[bool | None], steps: Sequence[int]) -> str:
-    """Return `incorrect at 100 to 200, correct at 300 to 600`, the newest stretches of many."""
+    """Return `incorrect at 100 to 200, correct at 300 to 600`; of many spans, the newest ones."""
     words = {True: "correct", False: "incorrect", None: "no score"}
     stretches = []
     for is_right, group in groupby(zip(right, steps, strict=True), key=itemgetter(0)):
@@ -70,18 +70,6 @@ def life_text(right: Sequence[bool | None], steps: Sequence[int]) -> str:
     shown = stretches[-_STRETCHES:]
     left_out = len(stretches) - len(shown)
     return ", ".join([count_text(left_out, "earlier change"), *shown] if left_out else shown)
-
-
-def span_text(steps: Sequence[int]) -> str:
-    """Return `100` or `100 to 300`."""
-    if steps[0] == steps[-1]:
-        return str(steps[0])
-    return f"{steps[0]} to {steps[-1]}"
-
-
-def steps_span_text(steps: Sequence[int]) -> str:
-    """Return `step 100` or `steps 100 to 300`."""
-    return f"{'step' if steps[0] == steps[-1] else 'steps'} {span_text(steps)}"
 
 
 # --- private

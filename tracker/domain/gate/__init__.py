@@ -1,1 +1,1 @@
-"""May a candidate replace a baseline?"""
+"""Whether a candidate may replace a baseline."""

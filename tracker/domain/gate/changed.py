@@ -1,10 +1,10 @@
-"""Two evaluations that differ in what is gated: another prompt, or another way of serving. Pure.
+"""Two evaluations that differ in what is gated: another prompt, or other serving settings. Pure.
 
-    alike = asked_alike(baseline, candidate, (Change.PROMPT,))
-    compare(alike.baseline, candidate)        # its questions are those of the candidate now
+    alike = asked_alike(baseline, candidate, (GatedChange.PROMPT,))
+    compare(alike.baseline, candidate)        # its questions now have the ids of the candidate's
     alike.differences                         # {"prompt_template is ..., was ...": ("facts", "sums")}
 
-A question is known by its content, and under another prompt it has another. What stays is its place: the data is the
+A question is identified by its content, which changes with the prompt. Its place does not change: the data is the
 same, so the third question of a subset is the same question, and its expected answer must be the same too.
 """
 
@@ -18,22 +18,22 @@ from tracker.domain.scores.pairing import explain_difference
 from tracker.domain.scores.summary import result_of
 
 Place = tuple[str, int, int]
-"""Subset, number in it, repeat."""
+"""Subset, position in the subset, repeat."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Alike:
-    """A baseline as if it had been asked and served like the candidate."""
+    """A baseline as if it had been evaluated and served like the candidate."""
 
     baseline: EvalRecord
     differences: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """What differs on purpose, in words, and at which benchmarks; none: in how both were served."""
+    """Intended differences, in words -> benchmarks they affect; an empty tuple is a difference in serving."""
     refusals: Mapping[str, str] = field(default_factory=dict)
-    """Why the questions of a benchmark are not known to be the same."""
+    """Benchmark -> why its questions are not known to be the same."""
 
 
 def asked_alike(baseline: EvalRecord, candidate: EvalRecord, changed: Collection[GatedChange]) -> Alike:
-    """Return the baseline with what `changed` names as the candidate has it, wherever nothing else differs."""
+    """Return the baseline with the settings in `changed` taken from the candidate, if nothing else differs."""
     alike = Alike(baseline=baseline)
     if GatedChange.PROMPT in changed:
         for own in baseline.plan.suite.benchmarks:
@@ -48,7 +48,7 @@ def asked_alike(baseline: EvalRecord, candidate: EvalRecord, changed: Collection
 
 
 def not_found(baseline: EvalRecord, candidate: EvalRecord, changed: Collection[GatedChange]) -> tuple[GatedChange, ...]:
-    """Return what of `changed` is the same on both sides."""
+    """Return the entries of `changed` that do not differ between both sides."""
     others = ((own, _benchmark(candidate, own.name)) for own in baseline.plan.suite.benchmarks)
     found = {
         GatedChange.PROMPT: any(other is not None and _differ_in_prompt(own, other) for own, other in others),
@@ -61,7 +61,7 @@ def not_found(baseline: EvalRecord, candidate: EvalRecord, changed: Collection[G
 
 
 def _with_prompt(alike: Alike, own: Benchmark, other: Benchmark, candidate: EvalRecord) -> Alike:
-    """Return the same with one benchmark as if it had been asked with the prompt of the `other`, the candidate's."""
+    """Return `alike` with one benchmark as if evaluated with the prompt of `other`, the candidate's benchmark."""
     baseline = alike.baseline
     before, after = result_of(baseline, own.name), result_of(candidate, own.name)
     if before is None or after is None:
@@ -69,12 +69,12 @@ def _with_prompt(alike: Alike, own: Benchmark, other: Benchmark, candidate: Eval
     suite, prompted = baseline.plan.suite, _prompted(own, other)
     fingerprints = benchmark_fingerprint(own, suite), benchmark_fingerprint(prompted, suite)
     if (before.fingerprint, after.fingerprint) != fingerprints:
-        return alike  # more than the prompt differs: what does is said where they are compared
+        return alike  # more than the prompt differs: the comparison reports it
     asked = _asked_like(before, after)
     if isinstance(asked, str):
         return replace(alike, refusals={**alike.refusals, own.name: asked})
     differences = dict(alike.differences)
-    # Serving is no matter of prompts.
+    # Differences in serving are not part of the prompt.
     for phrase in explain_difference(replace(candidate.plan, serve=baseline.plan.serve), baseline.plan, own.name):
         differences[phrase] = (*differences.get(phrase, ()), own.name)
     benchmarks = {b.name: b for b in suite.benchmarks} | {own.name: prompted}
@@ -97,7 +97,7 @@ def _prompted(own: Benchmark, other: Benchmark) -> Benchmark:
 
 
 def _asked_like(baseline: EvalResult, candidate: EvalResult) -> EvalResult | str:
-    """Return a result with the questions of the candidate's, or why they are not known to be the same."""
+    """Return the baseline with the candidate's questions, or why they are not known to be the same."""
     if baseline.left_out or candidate.left_out:
         return "one side was only screened, and the prompt determines which samples"
     mine, theirs = dict(_placed(baseline)), dict(_placed(candidate))
@@ -114,7 +114,7 @@ def _asked_like(baseline: EvalResult, candidate: EvalResult) -> EvalResult | str
 
 
 def _placed(result: EvalResult) -> Iterator[tuple[Place, SampleScore]]:
-    """Yield the samples, which are in the order of the data, with their place."""
+    """Yield each sample with its place; samples are in the order of the data."""
     counts: dict[tuple[str, int], int] = {}
     for sample in result.samples:
         of_kind = (sample.subset, sample.repeat)

@@ -1,11 +1,11 @@
-"""Whether a candidate may take the place of a baseline: PASS and REGRESSION are said only where they are shown. Pure.
+"""Whether a candidate may replace a baseline: both PASS and REGRESSION require statistical evidence. Pure.
 
     report = gate(baseline, candidate, policy, noise)
 
-A loss is tested by the paired test of `compare` (mid-p McNemar for 0/1 scores, cluster-robust where samples share a
-cluster), the run's jitter counted where it is known. All required benchmarks share one level by Holm's method
-(Holm 1979): the chance of any REGRESSION without a loss is at most `alpha`. PASS is a test the other way round, that
-the loss is smaller than `min_effect`; nothing is paid for it, because all benchmarks must show it (Berger 1982).
+A loss is tested by the paired test of `compare` (mid-p McNemar for 0/1 scores, cluster-robust if samples share a
+cluster), with the run's jitter if it is known. All required benchmarks share one level by Holm's method
+(Holm 1979): the probability of any REGRESSION without a loss is at most `alpha`. PASS is the reverse test, that the
+loss is smaller than `min_effect`. It needs no correction, because all benchmarks must pass it (Berger 1982).
 """
 
 import math
@@ -28,13 +28,13 @@ POWER = 0.8
 
 
 def gate(baseline: EvalRecord, candidate: EvalRecord, policy: GatePolicy, noise: RunNoise) -> GateReport:
-    """Judge the candidate; both records need their samples.
+    """Evaluate the candidate against the baseline; both records need their samples.
 
     Args:
-        baseline: what it would replace.
-        candidate: what is to be judged.
-        policy: what it is held to.
-        noise: what is known of the candidate's run.
+        baseline: the checkpoint to replace.
+        candidate: the checkpoint to check.
+        policy: requirements for the candidate.
+        noise: known noise of the candidate's run.
     """
     alike = asked_alike(baseline, candidate, policy.changed)
     view = compare_what_can_be(alike.baseline, candidate, Policy(alpha=policy.alpha), noise)
@@ -67,14 +67,14 @@ def gate(baseline: EvalRecord, candidate: EvalRecord, policy: GatePolicy, noise:
 
 
 def _rules(policy: GatePolicy, measured: Sequence[str]) -> dict[str, BenchmarkRule]:
-    """Return the rule of every benchmark that has one of its own or was measured."""
+    """Return the rule of every benchmark that has its own rule or was measured."""
     return {name: policy.benchmarks.get(name, policy.otherwise) for name in (*policy.benchmarks, *measured)}
 
 
 def _levels(
     rules: Mapping[str, BenchmarkRule], compared: Mapping[str, ComparedBenchmark], alpha: float
 ) -> dict[str, float]:
-    """Return the level of each benchmark's test; required ones and others are two families."""
+    """Return the level of each benchmark's test; required and advisory benchmarks are separate families."""
     families: dict[bool, dict[str, float]] = {True: {}, False: {}}
     for name, rule in rules.items():
         one = compared.get(name)
@@ -89,10 +89,10 @@ def _difference_text(phrase: str, names: tuple[str, ...]) -> str:
 
 
 def holm_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
-    """Return the level that each test is held to, so that any false rejection has a chance of at most `alpha`.
+    """Return the level of each test, such that the probability of any false rejection is at most `alpha`.
 
-    Holm 1979: the smallest p is held to alpha / K, the next one to alpha / (K - 1), and so on; from the first one that
-    is not below its level on, all are held to that level and fail.
+    Holm 1979: the smallest p is compared with alpha / K, the next one with alpha / (K - 1), and so on. After the first
+    p that is not below its level, all others get the same level and fail.
     """
     levels: dict[str, float] = {}
     level, failed = 0.0, False
@@ -117,7 +117,7 @@ def _checked(one: ComparedBenchmark, rule: BenchmarkRule, alpha_test: float, alp
         min_effect=rule.min_effect,
         alpha_test=alpha_test,
         compared=one,
-        # Both must hold for a regression: beyond chance, and no smaller than what matters.
+        # A regression must be both significant and at least `min_effect`.
         detectable=max(mde(spread, alpha_test), rule.min_effect + t_quantile(POWER, spread.df) * spread.stderr),
     )
     change, coverage = one.comparison, min(one.before.coverage, one.after.coverage)
@@ -136,14 +136,14 @@ def _checked(one: ComparedBenchmark, rule: BenchmarkRule, alpha_test: float, alp
 def _with_fitness(
     one: ComparedBenchmark, candidate: EvalRecord, rule: BenchmarkRule, noise: RunNoise
 ) -> ComparedBenchmark:
-    """Say of a calibration whether it is fit for the smallest loss that matters here."""
+    """Return `one` with its calibration's fitness computed for the rule's smallest loss."""
     measured = measured_by(candidate)
     known = repetition_of(noise.calibrations, measured, one.benchmark, min_effect=rule.min_effect)
     return replace(one, repetition=known)
 
 
 def _asked_share(record: EvalRecord, name: str) -> float:
-    """Return the share of a benchmark's samples that were asked: below 1 where a screen was."""
+    """Return the share of a benchmark's samples that were evaluated: below 1 after screening."""
     result = result_of(record, name)
     if result is None or not result.left_out:
         return 1.0
@@ -152,7 +152,7 @@ def _asked_share(record: EvalRecord, name: str) -> float:
 
 
 def _in_part(one: ComparedBenchmark, rule: BenchmarkRule, alpha_test: float, share: float) -> BenchmarkCheck:
-    """Say that a part was asked: it may show a loss to a verdict of the run, and is no coverage."""
+    """Return MISSING for a benchmark evaluated in part: this can suffice for a run's verdict, not for a gate."""
     needed = f"{percent_text(rule.min_coverage)} required: pass the checkpoint's folder to evaluate all of them"
     return BenchmarkCheck(
         benchmark=one.benchmark,
@@ -166,7 +166,7 @@ def _in_part(one: ComparedBenchmark, rule: BenchmarkRule, alpha_test: float, sha
 
 
 def _undecided(check: BenchmarkCheck, one: ComparedBenchmark) -> BenchmarkCheck:
-    """Say what these samples could have shown, and how many would be needed."""
+    """Return the check with a reason: which loss the samples can show, and how many samples are needed."""
     needed = check.samples_needed
     if one.comparison.p_worse < check.alpha_test:
         reason = f"significant loss, but it may be smaller or larger than {score_text(check.min_effect)}"
@@ -185,10 +185,10 @@ def _undecided(check: BenchmarkCheck, one: ComparedBenchmark) -> BenchmarkCheck:
 
 
 def _samples_needed(one: ComparedBenchmark, spread: Spread, min_effect: float, alpha: float) -> int | None:
-    """Return n at which a candidate that lost nothing passes with 80 % power; None: the jitter is too large for any.
+    """Return n at which a candidate without a loss passes with 80 % power; None if the jitter is too large for any n.
 
-    n * stderr^2 / (min_effect^2 / (z_alpha + z_power)^2 - jitter^2), as in Miller 2024, with these samples' flips. The
-    cluster that may be lost as a whole weighs less the more there are: its part of the variance falls with 1 / n^2.
+    n * stderr^2 / (min_effect^2 / (z_alpha + z_power)^2 - jitter^2), as in Miller 2024, with these samples' flips. A
+    cluster that may be lost as a whole weighs less with more clusters: its part of the variance falls with 1 / n^2.
     """
     z = t_quantile(POWER, math.inf) - t_quantile(alpha, math.inf)
     of_samples = (min_effect / z) ** 2 - (spread.stderr**2 - one.spread.stderr**2)
@@ -200,7 +200,7 @@ def _samples_needed(one: ComparedBenchmark, spread: Spread, min_effect: float, a
 
 
 def _with_floor(check: BenchmarkCheck, candidate: EvalRecord, rule: BenchmarkRule) -> BenchmarkCheck:
-    """Let the candidate's own score decide, whatever became of the comparison; a handful of samples has none."""
+    """Apply the floor to the candidate's own score, regardless of the comparison; skip it with too few samples."""
     result = result_of(candidate, check.benchmark)
     if rule.floor is None or result is None:
         return check
@@ -244,7 +244,7 @@ def _within_limit(candidate: EvalRecord, limit: LatencyLimit, min_coverage: floa
     if measured_ms > limit.max_ms:
         word, reason = GateWord.REGRESSION, f"{measured_ms:.1f} ms exceeds {limit.max_ms:g} ms"
     elif probe.completed < min_coverage * sent:
-        word = GateWord.MISSING  # the slowest ones may be those that never came
+        word = GateWord.MISSING  # the slowest requests may be among the failed ones
         reason = f"{measured_ms:.1f} ms, but {probe.failed} of {sent} requests failed and were not timed"
     else:
         word, reason = GateWord.PASS, f"{measured_ms:.1f} ms, limit {limit.max_ms:g} ms"

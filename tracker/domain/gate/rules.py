@@ -1,4 +1,4 @@
-"""What a gate demands of a candidate. Frozen values, light to load: every command reads them with the configuration."""
+"""Requirements of a gate. Frozen values, cheap to import: every command loads them with the configuration."""
 
 import math
 from collections.abc import Mapping
@@ -8,11 +8,11 @@ from enum import StrEnum
 from tracker.domain.records.types import LatencyMetric
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
-"""What a probe keeps of its times."""
+"""Quantiles of its times that a probe keeps."""
 
 
 class GatedChange(StrEnum):
-    """What may differ between the two sides on purpose, because it is what is gated."""
+    """An intended difference between the two sides: the change that is gated."""
 
     PROMPT = "prompt"
     """The prompt template, or the number of examples in the prompt."""
@@ -22,19 +22,19 @@ class GatedChange(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkRule:
-    """What is demanded of one benchmark."""
+    """Requirements for one benchmark."""
 
     required: bool = True
-    """False: its answer is shown and decides nothing."""
+    """False means that the check is advisory."""
     min_effect: float = 0.01
     """Smallest loss that matters, in score units."""
     min_coverage: float = 0.95
     """Share of the samples that must have a score on both sides."""
     floor: float | None = None
-    """Score that the candidate must reach whatever the baseline has; where lower is better, must not exceed."""
+    """Score that the candidate must reach (must not exceed, if lower is better), regardless of the baseline."""
 
     def __post_init__(self) -> None:
-        """Refuse what every candidate meets, or none can.
+        """Reject requirements that every candidate meets, or none can meet.
 
         Raises:
             ValueError: a number is out of its range.
@@ -56,7 +56,7 @@ class LatencyLimit:
     required: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be looked up, or is no limit.
+        """Reject a quantile that probes do not keep, and a limit that is not positive and finite.
 
         Raises:
             ValueError: a number is out of its range.
@@ -67,20 +67,20 @@ class LatencyLimit:
 
 @dataclass(frozen=True, kw_only=True)
 class GatePolicy:
-    """What a gate holds a candidate to."""
+    """Requirements of a gate for a candidate."""
 
     alpha: float = 0.05
-    """Chance that the gate calls REGRESSION although nothing was lost, over all required benchmarks together."""
+    """Probability of any REGRESSION although nothing was lost, over all required benchmarks together."""
     otherwise: BenchmarkRule = BenchmarkRule()
-    """Of benchmarks that have no rule of their own."""
+    """Rule for benchmarks without a rule of their own."""
     benchmarks: Mapping[str, BenchmarkRule] = field(default_factory=dict)
     """Rules by benchmark; each of these benchmarks must have been measured."""
     latency: tuple[LatencyLimit, ...] = ()
     changed: tuple[GatedChange, ...] = ()
-    """What differs on purpose; all else must be alike."""
+    """Intended differences; all other settings must be equal."""
 
     def __post_init__(self) -> None:
-        """Refuse a level that calls everything a loss, or nothing.
+        """Reject a level at which every result is a loss, or none.
 
         Raises:
             ValueError: `alpha` is out of its range.

@@ -1,6 +1,6 @@
-"""What a gate says, and what it rests on. Frozen values. What it demands stands in `rules`.
+"""Result of a gate, with its evidence. Frozen values. The requirements are in `rules`.
 
-The order of `GateWord` is that of urgency: the first word that a required check has is the gate's.
+`GateWord` is ordered by urgency: the gate's word is the most urgent word of its required checks.
 """
 
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from tracker.domain.gate.rules import GatePolicy, LatencyLimit
 
 
 class GateWord(StrEnum):
-    """The answers of a gate, most urgent first."""
+    """Results of a gate, most urgent first."""
 
     REGRESSION = "regression"
-    """A loss is shown and measured what matters or more, or the candidate is beyond a limit that was set."""
+    """A significant loss of at least the smallest effect that matters, or a floor or latency limit is violated."""
     MISSING = "missing"
     """Not measured, or too few samples have a score."""
     INCOMPARABLE = "incomparable"
-    """The two sides were not measured alike."""
+    """The two sides were measured differently."""
     INCONCLUSIVE = "inconclusive"
     """Neither a loss nor its absence is shown: more samples are needed."""
     PASS = "pass"  # noqa: S105 - no password
@@ -28,57 +28,57 @@ class GateWord(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkCheck:
-    """The gate's answer about one benchmark, with its evidence."""
+    """Result of the gate for one benchmark, with its evidence."""
 
     benchmark: str
     required: bool
     word: GateWord
     reason: str
-    """One sentence for a person."""
+    """One sentence for display."""
     min_effect: float
     alpha_test: float
-    """Level that its loss was held to, after paying for the other benchmarks."""
+    """Significance level of the test for a loss, corrected for the other benchmarks."""
     compared: ComparedBenchmark | None = None
-    """None: nothing could be compared."""
+    """None if nothing could be compared."""
     detectable: float | None = None
-    """Smallest true loss that is called a regression with 80 % power."""
+    """Smallest true loss that is reported as a regression with 80 % power."""
     samples_needed: int | None = None
-    """With so many samples a candidate that lost nothing passes with 80 % power; None: not for want of samples."""
+    """Samples with which a candidate without a loss passes with 80 % power; None if samples are not the problem."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LatencyCheck:
-    """The gate's answer about one limit."""
+    """Result of the gate for one latency limit."""
 
     limit: LatencyLimit
     word: GateWord
-    """PASS, REGRESSION, or MISSING when nothing was timed."""
+    """PASS, REGRESSION, or MISSING if nothing was timed or too many requests failed."""
     reason: str
     measured_ms: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class GateReport:
-    """The answer of a gate, with everything that it rests on but the samples."""
+    """Result of a gate, with all its evidence except the samples."""
 
     word: GateWord
     candidate: Side
     baseline: Side
     alpha: float
     benchmarks: tuple[BenchmarkCheck, ...]
-    """Required ones first, then as in the candidate's suite."""
+    """Required ones first; within each group, those with their own rule first."""
     latency: tuple[LatencyCheck, ...] = ()
     changed: tuple[str, ...] = ()
-    """What differs on purpose, a phrase each."""
+    """Intended differences, one phrase each."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GateCase:
-    """Everything that a gate's answer rests on."""
+    """Input of a gate."""
 
     baseline: EvalRecord
     """With its samples."""
     candidate: EvalRecord
     policy: GatePolicy
     noise: RunNoise
-    """Of the candidate's run."""
+    """Noise of the candidate's run."""

@@ -1,1 +1,1 @@
-"""Results that other programs measured: their files -> records of ours. Pure: documents in, records out."""
+"""Import of results measured by other programs. Pure: documents in, records out."""

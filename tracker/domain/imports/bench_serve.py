@@ -1,8 +1,8 @@
-"""What `vllm bench serve --save-result` writes -> latency under one load. Pure.
+"""Results of `vllm bench serve --save-result` -> latency under one load. Pure.
 
-Percentiles come from the single requests where the file has them (--save-detailed), else from the percentiles that were
-asked for: --metric-percentiles 50,90,95,99. A metric without either is left out. Failed requests are counted and are in
-no percentile.
+Percentiles come from the individual requests if the file has them (--save-detailed), else from the percentiles that
+were requested: --metric-percentiles 50,90,95,99. A metric without either is left out. Failed requests are counted, but
+are not part of any percentile.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,10 +28,10 @@ def is_bench_serve(document: Mapping[str, object]) -> bool:
 
 
 def sheet_of_bench_serve(document: Fields, given: Given) -> Sheet:
-    """Return what a result says.
+    """Return the contents of a result.
 
     Raises:
-        BadData: it cannot be read, has no percentiles at all, or nothing says which step it belongs to.
+        BadData: it cannot be read, has no percentiles at all, or its step cannot be determined.
     """
     requests = _requests(document)
     found = {metric: _percentiles(document, metric, requests) for metric in _METRICS}
@@ -66,12 +66,12 @@ def sheet_of_bench_serve(document: Fields, given: Given) -> Sheet:
 
 @dataclass(frozen=True, kw_only=True)
 class _Request:
-    """One request that was answered. Times in milliseconds."""
+    """One completed request. Times in milliseconds."""
 
     position: int
     ttft_ms: float
     gaps_ms: tuple[float, ...] | None
-    """Between its events; None: the file does not hold them."""
+    """Gaps between its events; None if the file does not contain them."""
     output_tokens: int | None
 
     @property
@@ -98,7 +98,7 @@ def _requests(document: Fields) -> tuple[_Request, ...]:
             continue
         of_one, length = gaps[position], lengths[position]
         if length == 0 and ttft == 0:
-            continue  # failed, in versions that say nothing else of it
+            continue  # failed: some versions record it in no other way
         found.append(
             _Request(
                 position=position,
@@ -135,7 +135,7 @@ def _percentiles(document: Fields, metric: str, requests: Sequence[_Request]) ->
 
 
 def _times(metric: str, requests: Sequence[_Request]) -> list[float]:
-    """Return the times of a metric in milliseconds; () unless every request tells them."""
+    """Return the times of a metric in milliseconds; empty if a request lacks its gaps (except for TTFT)."""
     times: list[float] = []
     for request in requests:
         if metric == "ttft":
@@ -182,8 +182,8 @@ def _planned(document: Fields) -> int:
 
 
 def _load(document: Fields, planned: int) -> ProbeLoad:
-    """Return the load; its name says all of it, so that unlike ones are never taken for one."""
-    rate = document.optional_number("request_rate")  # `inf`: none
+    """Return the load; its name contains all its settings, so different loads are never treated as one."""
+    rate = document.optional_number("request_rate")  # `inf` means no rate
     limit = document.values.get("max_concurrency")
     at_once = limit if isinstance(limit, int) and limit > 0 else planned
     pace = f"concurrency {at_once}" if rate is None else f"{rate:g} requests/s"
@@ -206,7 +206,7 @@ def _load(document: Fields, planned: int) -> ProbeLoad:
 
 
 def _tokens(document: Fields, way: str, planned: int) -> int:
-    """Return the mean length of all requests, those that failed included where their lengths are known."""
+    """Return the mean length of all requests, including failed ones if their lengths are known."""
     lengths = document.numbers(f"{way}_lens")
     if len(lengths) == planned > 0:
         return round(sum(lengths) / planned)
@@ -214,7 +214,7 @@ def _tokens(document: Fields, way: str, planned: int) -> int:
 
 
 def _fixed_length(document: Fields) -> int:
-    """Return the length of every answer, 0 where the model chose it: another checkpoint chooses another one."""
+    """Return the fixed length of all answers; 0 if the model chose the length, which then varies by checkpoint."""
     lengths = {length for length in document.numbers("output_lens") if length}
     if lengths:
         if len(lengths) == 1:

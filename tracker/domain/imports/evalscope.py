@@ -1,10 +1,10 @@
-"""The folder of an EvalScope evaluation -> what it says of its checkpoint. Pure.
+"""The folder of an EvalScope evaluation -> the sheet of its checkpoint. Pure.
 
-    configs/task_config.yaml                how it was asked
-    reports/<model>/<dataset>.json          one score for each data set
+    configs/task_config.yaml                settings of the evaluation
+    reports/<model>/<dataset>.json          one score for each dataset
     predictions/, reviews/ <model>/<dataset>_<subset>.jsonl    answers, and their scores
 
-What is made of answers and scores is what our own evaluator makes of them (`eval_jobs.evaluate.common.parse`).
+Answers and scores are parsed in the same way as by our own evaluator (`eval_jobs.evaluate.common.parse`).
 """
 
 from collections import Counter
@@ -33,27 +33,27 @@ _NOT_OF_SCORES = frozenset(
     )
 )
 _PACE = frozenset(("timeout", "retries", "retry_interval", "stream", "batch_size", "max_workers"))
-"""Of the generation: how patiently and how fast is asked."""
+"""Generation settings that only affect timeouts, retries and speed."""
 _LONG = 80
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvalScopeFolder:
-    """What one evaluation left."""
+    """Files of one evaluation."""
 
     config: Fields
     reports: Mapping[str, Fields]
-    """By data set."""
+    """By dataset."""
     predictions: Mapping[str, Sequence[Row]]
     """By `<dataset>_<subset>`."""
     reviews: Mapping[str, Sequence[Row]]
 
 
 def sheet_of_evalscope(folder: EvalScopeFolder, given: Given) -> Sheet:
-    """Return what the folder says.
+    """Return the contents of the folder.
 
     Raises:
-        BadData: it cannot be read, or nothing says which step it belongs to.
+        BadData: it cannot be read, or its step cannot be determined.
     """
     measured: list[ImportedBenchmark] = []
     left_out: list[LeftOut] = []
@@ -86,7 +86,7 @@ def sheet_of_evalscope(folder: EvalScopeFolder, given: Given) -> Sheet:
 
 
 def _datasets(folder: EvalScopeFolder) -> dict[str, tuple[str, ...]]:
-    """Return the subsets with rows of every data set; a data set's name may be the beginning of another one's."""
+    """Return the subsets with rows of every dataset; one dataset's name may be a prefix of another's."""
     names = {*folder.reports, *folder.config.mapping("dataset_args").values}
     found: dict[str, list[str]] = {name: [] for name in folder.reports}
     for stem in dict.fromkeys((*folder.reviews, *folder.predictions)):
@@ -128,7 +128,7 @@ def _short(value: object) -> str:
 
 
 def _result(folder: EvalScopeFolder, benchmark: Benchmark, subsets: Sequence[str]) -> tuple[EvalResult | None, str]:
-    """Return the result of a data set and what is to be said about it."""
+    """Return the result of a dataset, and a note on what is not imported."""
     report = folder.reports.get(benchmark.name)
     stems = {subset: f"{benchmark.name}_{subset}" for subset in subsets}
     lacking = [stem for stem in stems.values() if stem not in folder.predictions]
@@ -164,7 +164,7 @@ def _of_samples(folder: EvalScopeFolder, benchmark: Benchmark, stems: Mapping[st
 
 
 def _planned(predictions: Mapping[Place, Row], reviews: Mapping[Place, Row]) -> Iterator[Planned]:
-    """Yield what was asked, in the order of its places; the answers to one question are its repeats."""
+    """Yield the evaluated questions in the order of their places; several answers to one question are its repeats."""
     repeats: Counter[tuple[str, object]] = Counter()
     for subset, index in sorted({*predictions, *reviews}):
         review = reviews.get((subset, index), {})
@@ -190,7 +190,7 @@ def _messages(found: object) -> Iterator[tuple[str, str]]:
 
 
 def _texts(content: object) -> object:
-    """Return what was asked of a message in parts, without the ids that every run draws anew."""
+    """Return the content of a message in parts without its ids, which differ in every run."""
     if isinstance(content, list):
         return [_texts(part) for part in content]
     if isinstance(content, dict):

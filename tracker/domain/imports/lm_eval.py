@@ -1,10 +1,10 @@
-"""Result files of lm-evaluation-harness, of all its versions -> what they say of each checkpoint. Pure.
+"""Result files of lm-evaluation-harness, all versions -> one sheet for each checkpoint. Pure.
 
     if is_lm_eval(document):
         sheets = sheets_of_lm_eval(Fields(source=path, values=document), samples, given)
 
-One file is one checkpoint; a file with `checkpoints` holds a whole run, each value a list with one entry a step. Of a
-task that reports several metrics one is imported: the first one wanted, else the first that is a score from 0 to 1.
+One file is one checkpoint. A file with `checkpoints` holds a whole run: each value is a list with one entry per step.
+If a task reports several metrics, one is imported: the first wanted one, else the first that is a score from 0 to 1.
 """
 
 import math
@@ -35,15 +35,15 @@ def is_lm_eval(document: Mapping[str, object]) -> bool:
 
 
 def sheets_of_lm_eval(document: Fields, samples: SamplesByTask, given: Given) -> tuple[Sheet, ...]:
-    """Return what a result file says, one sheet for each checkpoint.
+    """Return the contents of a result file, one sheet for each checkpoint.
 
     Args:
         document: the file.
-        samples: rows of the `samples_*.jsonl` files beside it, by task.
+        samples: rows of the `samples_*.jsonl` files next to it, by task.
         given: what is known about the file.
 
     Raises:
-        BadData: it cannot be read, or nothing says which step it belongs to.
+        BadData: it cannot be read, or its step cannot be determined.
     """
     if "checkpoints" in document.values:
         return tuple(_sheet(part, {}, replace(given, step=step)) for step, part in _parts(document))
@@ -54,7 +54,7 @@ def sheets_of_lm_eval(document: Fields, samples: SamplesByTask, given: Given) ->
 
 
 def _parts(document: Fields) -> Iterator[tuple[int, Fields]]:
-    """Yield a document as of one checkpoint for every entry of `checkpoints`."""
+    """Yield the step and a document of one checkpoint for every entry of `checkpoints`."""
     steps = document.numbers("checkpoints")
     results = document.mapping("results")
     for at, step in enumerate(steps):
@@ -109,7 +109,7 @@ def _measured_at(document: Fields, given: Given) -> datetime:
 
 
 def _tasks(document: Fields) -> Iterator[str]:
-    """Yield the tasks; a group's score is the mean of tasks that are here themselves."""
+    """Yield the tasks without groups: a group's score is the mean of tasks that are listed themselves."""
     groups = set(document.mapping("groups").values)
     subtasks = document.mapping("group_subtasks").values
     groups |= {name for name, members in subtasks.items() if members}
@@ -160,7 +160,7 @@ def _outcome(document: Fields, entry: Fields, benchmark: Benchmark, fingerprint:
 
 
 def stderr_of(mean: float, reported: float | None, samples: int | None) -> float | None:
-    """Return the reported standard error, else the largest that a mean of so many scores from 0 to 1 can have."""
+    """Return the reported standard error, else the maximum for that many scores from 0 to 1, else None."""
     if reported is not None and reported >= 0:
         return reported
     if samples is not None and samples > 1:
@@ -176,7 +176,7 @@ def _sample_count(document: Fields, task: str) -> int | None:
 
 
 def _with_samples(document: Fields, found: _Found, rows: Sequence[Row] | None) -> tuple[ImportedBenchmark, str]:
-    """Return a benchmark with its samples, or as it is and why it has none."""
+    """Return a benchmark with its samples, or unchanged with the reason why it has none."""
     one, outcome = found.measured, found.measured.outcome
     if rows is None or not isinstance(outcome, EvalResult) or outcome.aggregate is None:
         return one, ""
@@ -194,7 +194,7 @@ def _with_samples(document: Fields, found: _Found, rows: Sequence[Row] | None) -
 
 
 def _mean_of_all(samples: Sequence[SampleScore], reported: Aggregate) -> float | None:
-    """Return the mean where every sample that the report is about is there and has a score."""
+    """Return the mean if every reported sample is present and has a score, else None."""
     known = [sample.score for sample in samples if sample.score is not None]
     is_whole = len(known) == len(samples) == (reported.samples or len(samples))
     if is_whole:

@@ -1,4 +1,4 @@
-"""How lm-evaluation-harness asked a task: everything in a result file that can change its scores. Pure."""
+"""Settings of a task in lm-evaluation-harness: everything in a result file that can change its scores. Pure."""
 
 from collections.abc import Iterator, Mapping
 
@@ -15,7 +15,7 @@ _NOT_OF_SCORES = frozenset(
         *("tokenized_requests", "download_dir", "offload_folder", "swap_space", "enforce_eager", "disable_log_stats"),
     )
 )
-"""Arguments of the model that name the checkpoint, or say where and how fast it computes."""
+"""Model arguments that identify the checkpoint, or only affect where and how fast it runs."""
 _NAMING = ("pretrained", "revision", "peft", "delta", "model", "path", "subfolder")
 _TASK_FIELDS = (
     *("dataset_path", "dataset_name", "test_split", "validation_split", "doc_to_text", "doc_to_target"),
@@ -23,11 +23,11 @@ _TASK_FIELDS = (
     *("generation_kwargs", "filter_list", "repeats"),
 )
 _ADDRESS = " at 0x"
-"""In the text of a function: another one in every process."""
+"""Memory address in the text of a function; it differs in every process."""
 
 
 def settings_of(document: Fields, task: str, metric: str, through: str) -> tuple[tuple[str, str], ...]:
-    """Return name and value of every setting that the file holds, ordered; two results compare where all are equal."""
+    """Return name and value of every setting in the file, sorted; two results are comparable if all are equal."""
     config = document.mapping("config")
     found = {
         "metric": metric,
@@ -50,7 +50,7 @@ def settings_of(document: Fields, task: str, metric: str, through: str) -> tuple
 
 
 def reported_few_shot(document: Fields, task: str) -> int | None:
-    """Return the number of examples in the prompt, None where nothing says it."""
+    """Return the number of examples in the prompt; None if the file does not contain it."""
     named = document.mapping("n-shot").values.get(task)
     config = document.mapping("configs").mapping(task).values.get("num_fewshot")
     known = (named, config, document.mapping("config").values.get("num_fewshot"))
@@ -58,7 +58,7 @@ def reported_few_shot(document: Fields, task: str) -> int | None:
 
 
 def reported_model_names(document: Fields) -> tuple[str, ...]:
-    """Return what the file calls the checkpoint: the model's name, and the arguments that choose its weights."""
+    """Return the names of the checkpoint in the file: the model's name, and the arguments that select its weights."""
     named = (value for name, value in _arguments(document.mapping("config")) if name in _NAMING)
     return tuple(dict.fromkeys(text for text in (*named, document.text("model_name")) if text))
 
@@ -67,7 +67,7 @@ def reported_model_names(document: Fields) -> tuple[str, ...]:
 
 
 def _arguments(config: Fields) -> Iterator[tuple[str, str]]:
-    """Yield name and value of the model's arguments, which are a text or an object."""
+    """Yield name and value of the model's arguments, which are given as a string or an object."""
     arguments = config.values.get("model_args")
     if isinstance(arguments, dict):
         yield from ((str(name), _text(value)) for name, value in arguments.items())
@@ -78,7 +78,7 @@ def _arguments(config: Fields) -> Iterator[tuple[str, str]]:
 
 
 def _task_digest(config: Fields) -> str:
-    """Return a hash of how the task's questions are made, as far as the file holds it."""
+    """Return a hash of how the task's questions are built, as far as the file contains it."""
     known = {name: config.values[name] for name in _TASK_FIELDS if config.values.get(name) not in (None, "", {})}
     stable = {name: value for name, value in known.items() if _ADDRESS not in str(value)}
     return _digest(stable)

@@ -1,9 +1,9 @@
-"""What files say of the checkpoints of a run -> one record for each checkpoint. Pure.
+"""Sheets of the checkpoints of a run -> one record for each checkpoint. Pure.
 
     checkpoints = checkpoints_of(sheets, ImportTarget(run_id="pythia-160m", suite="default"))
 
-A record is known by its content: the same files give the same plan ids, whenever and from wherever they are imported.
-No digest of the weights is known; all that is imported of one step is taken for the same checkpoint.
+A record is identified by its content: the same files give the same plan ids, no matter when and from where they are
+imported. The digest of the weights is unknown, so all results of one step are attributed to the same checkpoint.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,7 +32,7 @@ from tracker.domain.records.imported import IMPORTED, stands_for_import
 
 @dataclass(frozen=True, kw_only=True)
 class ImportTarget:
-    """Where imported results belong."""
+    """Run and suite that imported results belong to."""
 
     run_id: str
     suite: str
@@ -40,19 +40,19 @@ class ImportTarget:
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedCheckpoint:
-    """One checkpoint as it is imported."""
+    """One imported checkpoint."""
 
     record: EvalRecord
     sources: tuple[str, ...]
-    """Files that say something of it."""
+    """Files with results of it."""
     left_out: tuple[LeftOut, ...] = ()
 
 
 def checkpoints_of(sheets: Iterable[Sheet], target: ImportTarget) -> tuple[ImportedCheckpoint, ...]:
-    """Return the checkpoints of all files, lowest step first. Of the same measurement made twice the newest counts.
+    """Return the checkpoints of all files, lowest step first. If the same measurement was repeated, the newest counts.
 
     Raises:
-        BadData: two files hold the same benchmark of one step, measured in different ways.
+        BadData: two files have the same benchmark and step with different settings, or one step has two engines.
     """
     by_step: dict[int, list[Sheet]] = {}
     for sheet in sheets:
@@ -61,7 +61,7 @@ def checkpoints_of(sheets: Iterable[Sheet], target: ImportTarget) -> tuple[Impor
 
 
 def known_chances(checkpoints: Iterable[ImportedCheckpoint]) -> dict[str, float]:
-    """Return what guessing gives, by benchmark, where that is common knowledge."""
+    """Return the score of guessing, by benchmark, for tasks where it is known."""
     chances: dict[str, float] = {}
     for result in chain.from_iterable(one.record.results for one in checkpoints):
         chance = chance_of_task(result.benchmark)
@@ -71,9 +71,9 @@ def known_chances(checkpoints: Iterable[ImportedCheckpoint]) -> dict[str, float]
 
 
 def models_of(records: Iterable[EvalRecord]) -> dict[str, frozenset[int]]:
-    """Return the steps of every model that imported records name, the step in its name apart; {} unless several are.
+    """Return the steps of every model in imported records, by model name without its step; {} unless there are several.
 
-    Where no name is there twice, they tell checkpoints from each other in words of their own.
+    If every name occurs once, the names identify checkpoints, not models: the result is {}.
     """
     found: dict[str, set[int]] = {}
     for record in records:
@@ -106,7 +106,7 @@ def _checkpoint(sheets: Sequence[Sheet], target: ImportTarget) -> ImportedCheckp
         started_at=min(times),
         finished_at=max(times),
     )
-    # In no order of files: they may have lain elsewhere before.
+    # Sorted, not in the order of the files, which may have been imported from another folder before.
     content = sorted(content_hash(asdict(outcome)) for outcome in (*record.outcomes, *record.probes))
     record = replace(record, plan=replace(plan, id=content_hash([plan.id, IMPORTED, content])))
     left_out = (*chain.from_iterable(sheet.left_out for sheet in ordered), *replaced, *others)
@@ -137,7 +137,7 @@ def _imported_checkpoint(sheet: Sheet, target: ImportTarget, ready_at: datetime)
 
 
 def _measured(sheets: Sequence[Sheet]) -> tuple[tuple[ImportedBenchmark, ...], list[LeftOut]]:
-    """Return every benchmark once, and what a newer file replaces."""
+    """Return every benchmark once, and the results that a newer file replaces."""
     found: dict[str, tuple[Sheet, ImportedBenchmark]] = {}
     replaced: list[LeftOut] = []
     for sheet in sheets:
@@ -154,7 +154,7 @@ def _measured(sheets: Sequence[Sheet]) -> tuple[tuple[ImportedBenchmark, ...], l
 
 
 def _probes(sheets: Sequence[Sheet]) -> tuple[tuple[ProbeResult, ...], EngineInfo, list[LeftOut]]:
-    """Return the probes of one engine, each load once; a checkpoint has one engine."""
+    """Return the probes, each load once, their engine, and what was left out; a checkpoint has one engine."""
     found: dict[str, tuple[Sheet, ProbeResult]] = {}
     left_out: list[LeftOut] = []
     serving = [sheet for sheet in sheets if sheet.probes]

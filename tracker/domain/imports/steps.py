@@ -1,4 +1,4 @@
-"""The training step that a result belongs to: said by a person, by names, or by what the file calls its model. Pure."""
+"""The training step of a result: given by the user, or taken from file names or from the model's name. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -15,11 +15,11 @@ def step_of_result(given: Given, models: Iterable[str] = ()) -> int:
     """Return the step of a result.
 
     Args:
-        given: what is known about its file; the nearest name that says a step counts.
-        models: what the file calls the model: `pretrained=org/model,revision=step3000`.
+        given: what is known about its file; the nearest name that contains a step counts.
+        models: names of the model in the file, from `pretrained=org/model,revision=step3000`.
 
     Raises:
-        BadData: nothing says it, or two things say different ones.
+        BadData: no step is found, or two names contain different ones.
     """
     if given.step is not None:
         return given.step
@@ -38,7 +38,7 @@ def step_of_result(given: Given, models: Iterable[str] = ()) -> int:
 
 
 def model_name_without_step(name: str) -> str:
-    """Return the name of a model without what says its step; empty: nothing else is in it."""
+    """Return the name of a model without its step; empty if nothing else is left."""
     return _STEP.sub("", name).strip("-_. ")
 
 

@@ -1,4 +1,4 @@
-"""What is read from the files of other programs before it becomes records. Frozen values."""
+"""Contents of files of other programs, before they become records. Frozen values."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,18 +9,18 @@ from tracker.domain.records.imported import IMPORTED
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """What a person and the file system say about a file, beside what is in it."""
+    """What is known about a file from the user and the file system, in addition to its contents."""
 
     source: str
     """Path."""
     names: tuple[str, ...]
-    """Of the file and of the folders around it, as far as they were named, the nearest first."""
+    """Names of the file and its parent folders, as far as they were given, nearest first."""
     modified_at: datetime
-    """Of the file: for those that do not say when they were measured."""
+    """Modification time of the file, used if the file contains no time of measurement."""
     step: int | None = None
-    """None: the names or the file say it."""
+    """None if the names or the file determine it."""
     metrics: tuple[str, ...] = ()
-    """Wanted ones, the dearest first: `acc_norm` or `exact_match,flexible-extract`."""
+    """Wanted metrics, most preferred first: `acc_norm` or `exact_match,flexible-extract`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,26 +37,26 @@ class LeftOut:
 
     source: str
     name: str
-    """Of the benchmark, the metric or the file."""
+    """Name of the benchmark, the metric or the file."""
     reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sheet:
-    """What one file, or one folder of an evaluation, says about one checkpoint."""
+    """Contents of one file, or of one evaluation's folder, for one checkpoint."""
 
     source: str
     step: int
     model: str
-    """As the file names it; empty: it does not."""
+    """Name of the model in the file; empty if there is none."""
     measured_at: datetime
     engine: EngineInfo
-    """What measured it; of probes, what answered them."""
+    """Program that measured it; for probes, the engine that served the requests."""
     measured: tuple[ImportedBenchmark, ...] = ()
     probes: tuple[ProbeResult, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
 
 
 def engine_of(name: str, version: str = "") -> EngineInfo:
-    """Return what is known of a program that measured for others."""
+    """Return the engine info of an external program."""
     return EngineInfo(name=name, version=version, load_method=IMPORTED, load_s=0.0, log="")

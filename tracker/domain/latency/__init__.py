@@ -1,1 +1,1 @@
-"""Has a checkpoint become slower?"""
+"""Latency verdicts: whether a checkpoint has become slower."""

@@ -1,10 +1,10 @@
-"""Has a checkpoint become slower? TTFT, TPOT and E2E at their median and 95th percentile, bounded over the run. Pure.
+"""Latency verdicts: TTFT, TPOT and E2E at median and 95th percentile, with one error rate over the run. Pure.
 
     verdicts = judge_latency(record, earlier, policy)
 
-With a reference timed in between the answer holds, whatever the machine did since; without one it is compared with the
-run's own history and called `suspect` at most. One test is held to alpha / (planned checkpoints * 3 metrics * loads *
-2 quantiles * 3 pools), so that alpha bounds the chance that noise calls any checkpoint of the run slower.
+With an interleaved reference the verdict does not depend on changes of the machine. Without one the checkpoint is
+compared with the run's own history and is at most `suspect`. The level of one test is alpha / (planned checkpoints *
+3 metrics * loads * 2 quantiles * 3 pools): alpha bounds the chance that noise calls any checkpoint of the run slower.
 """
 
 import math
@@ -49,10 +49,10 @@ NO_SCATTER = 1e-9
 def judge_latency(
     record: EvalRecord, earlier: Sequence[EvalRecord], policy: LatencyPolicy
 ) -> tuple[LatencyVerdict, ...]:
-    """Judge every load of `record`, six verdicts each: TTFT, TPOT, E2E, by p50 and p95.
+    """Return six verdicts for each load of `record`: TTFT, TPOT, E2E, by p50 and p95.
 
-    Records of other runs and of the same or higher steps in `earlier` are ignored, their order does not matter, and
-    their samples are not looked at. A record without a load has no verdict.
+    Records of other runs and of the same or higher steps in `earlier` are ignored. Their order does not matter, and
+    their samples are not used. A record without loads has no verdicts.
     """
     if not record.plan.loads:
         return ()
@@ -70,18 +70,18 @@ def judge_latency(
 def _of_series(record: EvalRecord, earlier: Iterable[EvalRecord]) -> Iterator[EvalRecord]:
     series, engine, serve = series_of(record), record.engine, record.plan.serve
     for one in earlier:
-        is_same = one.engine == engine and one.plan.serve == serve  # as most are: hashing takes longer
+        is_same = one.engine == engine and one.plan.serve == serve  # the usual case; hashing takes longer
         if is_same or series_of(one) == series:
             yield one
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Case:
-    """One quantile of one metric under one load, and what it is judged by."""
+    """One quantile of one metric under one load, and the inputs for its verdict."""
 
     record: EvalRecord
     before: tuple[EvalRecord, ...]
-    """Earlier ones of the same series."""
+    """Earlier records of the same series."""
     load: ProbeLoad
     key: Key
     policy: LatencyPolicy
@@ -99,7 +99,7 @@ class _Case:
         return Limits(alpha_test=policy.alpha / (tests * len(self.record.plan.loads)), floor=floor)
 
     def blank(self, method: LatencyMethod, requests: int) -> LatencyVerdict:
-        """Return the verdict with everything but the decision."""
+        """Return a verdict with everything except the decision."""
         return LatencyVerdict(
             load=self.load.name,
             metric=self.key[0],
@@ -161,7 +161,7 @@ def _earlier_contrasts(case: _Case, probe: ReferenceProbe) -> list[Mapping[Key, 
 
 
 def _mean_quantile(sides: Sequence[FloatArray], quantile: float) -> float:
-    """Return the geometric mean over both blocks, of which the ratio is made."""
+    """Return the geometric mean of the quantile over both blocks, as used in the ratio."""
     return math.exp(math.fsum(math.log(np.quantile(side, quantile)) for side in sides) / len(sides))
 
 
@@ -182,7 +182,7 @@ def _against_history(case: _Case, probe: ProbeResult) -> LatencyVerdict:
 
 
 def _earlier_times(case: _Case) -> Iterator[float]:
-    """Yield the same quantile of the earlier checkpoints that have requests enough, in milliseconds."""
+    """Yield the same quantile of the earlier checkpoints with enough requests, in milliseconds."""
     for record in case.before:
         probe = probe_of(record, case.load)
         if probe is not None and probe.completed >= case.needed:
@@ -193,7 +193,7 @@ def _earlier_times(case: _Case) -> Iterator[float]:
 
 def _with_evidence(verdict: LatencyVerdict, spread: Spread, limits: Limits) -> LatencyVerdict:
     low, high = interval(spread)
-    # Found with 80 % power: beyond the noise, and beyond what matters.
+    # Found with 80 % power: significant, and at least the smallest change that matters.
     detectable = max(mde(spread, limits.alpha_test), limits.floor + mde(spread, 0.5))
     return replace(
         verdict,

@@ -1,9 +1,9 @@
-"""When a checkpoint is called slower or faster. Pure.
+"""Rules for verdicts of slower and faster. Pure.
 
     decisions(series, Limits(alpha_test=1e-5, floor=math.log1p(0.03)))[-1]     # the newest checkpoint
 
-A checkpoint is judged by its own ratio, and confirmed by the mean of the newest 2 and 4: a small slowdown shows when it
-stays. Measuring one checkpoint again would confirm what its own start of the engine did to it.
+A checkpoint is tested by its own ratio, and by the mean of the newest 2 and 4, which show a small slowdown that stays.
+Measuring one checkpoint again would only confirm the effect of its own start of the engine.
 """
 
 from collections import deque
@@ -25,17 +25,17 @@ from tracker.domain.scores.statistics import Spread
 from tracker.domain.scores.suspicion import at_most_suspect, looks_worse, without_proof
 
 POOLS = (1, 2, 4)
-"""How many of the newest checkpoints are averaged; each is one more test."""
+"""Numbers of newest checkpoints to average; each is one more test."""
 
 LEARNING = 5
-"""Earlier checkpoints without which the noise between starts is not known well enough to call anything changed."""
+"""Minimum number of earlier checkpoints to estimate the noise between starts well enough to report a change."""
 
 CHANGED = frozenset({VerdictWord.REGRESSED, VerdictWord.IMPROVED})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What one test is held to."""
+    """Level and smallest change of one test."""
 
     alpha_test: float
     floor: float
@@ -44,11 +44,11 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class LatencyDecision:
-    """What a series says about its last checkpoint."""
+    """The decision on the last checkpoint of a series."""
 
     word: VerdictWord
     spread: Spread
-    """Where the true mean log ratio of the newest `sessions` lies."""
+    """Estimate of the true mean log ratio of the newest `sessions` checkpoints."""
     sessions: int
     noise: SeriesNoise
 
@@ -56,11 +56,11 @@ class LatencyDecision:
 def decisions(
     series: Sequence[LatencyContrast], limits: Limits, medians: Sequence[LatencyContrast] | None = None
 ) -> tuple[LatencyDecision, ...]:
-    """Judge every checkpoint of `series`, oldest first, each by itself and those before it.
+    """Return the decision on every checkpoint of `series`, oldest first, from itself and those before it.
 
     `medians` are the contrasts of the same checkpoints at the median, for a series at another quantile: a start of the
-    engine moves all requests, and the median shows it best.
-    Those that were found changed teach the factor nothing: a slowdown that stays would hide itself.
+    engine affects all requests, and the median shows it best.
+    Checkpoints with a change are not used for the factor: a slowdown that stays would hide itself.
     """
     past_z2: deque[float] = deque(maxlen=WINDOW)
     result = []
@@ -73,7 +73,7 @@ def decisions(
 
 
 def word_of_history(spread: Spread, limits: Limits) -> VerdictWord:
-    """Return SUSPECT or INCONCLUSIVE: without a reference nothing shows that it was not the machine."""
+    """Return SUSPECT or INCONCLUSIVE: without a reference the machine may be the cause."""
     return without_proof(is_suspect=looks_worse(slower_p(spread), spread.centre, limits.floor))
 
 
@@ -83,7 +83,7 @@ def word_of_history(spread: Spread, limits: Limits) -> VerdictWord:
 def _noise(
     series: Sequence[LatencyContrast], medians: Sequence[LatencyContrast], past_z2: Sequence[float]
 ) -> SeriesNoise:
-    window = WINDOW + 1  # the last one's own blocks tell, too
+    window = WINDOW + 1  # includes the blocks of the last checkpoint
     return SeriesNoise(
         between=max(between_variance(series[-window:]), between_variance(medians[-window:])),
         factor=overdispersion(past_z2),
@@ -111,7 +111,7 @@ def _while_learning(word: VerdictWord) -> VerdictWord:
 
 
 def _word(spread: Spread, newest: float, limits: Limits) -> VerdictWord:
-    # The newest must show it too: one wild checkpoint does not make the three after it slow.
+    # The newest must show it too: one outlier must not make the three checkpoints after it slow.
     slowdown, speedup = min(spread.centre, newest), -max(spread.centre, newest)
     if slowdown >= limits.floor and slower_p(spread) < limits.alpha_test:
         return VerdictWord.REGRESSED

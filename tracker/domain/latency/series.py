@@ -1,7 +1,7 @@
-"""Which measurements belong together, and what each of them says. Pure.
+"""Series of comparable latency measurements, and the contrasts of each. Pure.
 
-A series is one run on one machine, one engine of one version, one serving, one load and one reference. A change of any
-begins a new one: its latencies say nothing about the model.
+A series is one run on one machine, with one engine version, serving, load and reference. A change of any starts a new
+series: it changes latencies for other reasons than the model.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from tracker.domain.records.types import LatencyMetric
 from tracker.domain.scores.statistics import FloatArray
 
 REQUESTS_NEEDED = {0.5: 100, 0.95: 200}
-"""By quantile: ten requests beyond it. The 99th percentile would need 1000 and is shown only."""
+"""By quantile: at least ten requests beyond it. The 99th percentile would need 1000 and is only displayed."""
 
 Key = tuple[LatencyMetric, float]
 
@@ -39,28 +39,28 @@ class PairedBlock:
 
 
 def earlier_records(record: EvalRecord, records: Sequence[EvalRecord]) -> tuple[EvalRecord, ...]:
-    """Return those of the same run with a lower step, in order; a late checkpoint is judged where it belongs."""
+    """Return those of the same run with a lower step, in order: a late checkpoint is compared with its own past."""
     run_id, step = record.plan.checkpoint.run_id, record.plan.checkpoint.step
     found = (r for r in records if r.plan.checkpoint.run_id == run_id and r.plan.checkpoint.step < step)
     return tuple(sorted(found, key=lambda r: (r.plan.checkpoint.step, r.finished_at, r.plan.id)))
 
 
 def series_of(record: EvalRecord) -> str:
-    """Return the name of the series, but for load and reference; equal names may be compared."""
+    """Return the hash of the series except load and reference; records with equal hashes may be compared."""
     engine, serve = record.engine, record.plan.serve
     where = None if engine is None else [engine.name, engine.version, engine.machine]
-    # What changes no score, but how fast it comes.
+    # Settings that change latency but no score.
     paces = [serve.niceness, serve.gpu_memory_utilization, engine is not None and engine.is_batch_invariant]
     return content_hash([where, serve_settings(serve), paces])
 
 
 def probe_of(record: EvalRecord, load: ProbeLoad) -> ProbeResult | None:
-    """Return what was timed under exactly this load, or None."""
+    """Return the result under exactly this load, or None."""
     return next((p for p in record.probes if p.load == load and isinstance(p, ProbeResult)), None)
 
 
 def reference_outcome_of(record: EvalRecord, load: ProbeLoad) -> ReferenceOutcome | None:
-    """Return the comparison under exactly this load, a failed one included; None when none was asked for."""
+    """Return the comparison under exactly this load, also a failed one; None if none was requested."""
     return next((p for p in record.reference_probes if p.load == load), None)
 
 
@@ -73,16 +73,16 @@ def reference_probe_of(record: EvalRecord, like: ReferenceProbe) -> ReferencePro
 
 
 def paired_blocks(probe: ReferenceProbe, metric: LatencyMetric) -> tuple[PairedBlock, PairedBlock]:
-    """Return the times of both blocks in milliseconds, where both sides have one."""
+    """Return the times of both blocks in milliseconds, for pairs with a time on both sides."""
     pairs = list(zip(probe.candidate, probe.reference, strict=True))
     return _block(pairs[: probe.first_pairs], metric), _block(pairs[probe.first_pairs :], metric)
 
 
 @lru_cache(maxsize=1024)
 def contrasts_of(probe: ReferenceProbe, plan_id: str) -> Mapping[Key, LatencyContrast]:
-    """Return every contrast that has requests enough. `plan_id` seeds the draws: a record always says the same.
+    """Return every contrast with enough requests. `plan_id` seeds the draws, so a record always gives the same result.
 
-    Kept, because every later checkpoint of the run asks for it again.
+    Cached, because every later checkpoint of the run needs it again.
     """
     seed = int(content_hash([plan_id, asdict(probe.load)]), 16)
     found: dict[Key, LatencyContrast] = {}
@@ -96,13 +96,13 @@ def contrasts_of(probe: ReferenceProbe, plan_id: str) -> Mapping[Key, LatencyCon
 
 
 def has_enough(blocks: tuple[PairedBlock, PairedBlock], needed: int) -> bool:
-    """Say whether there are `needed` pairs, and in neither block less than half of its share."""
+    """Return whether there are `needed` pairs, and in each block at least half of its share."""
     sizes = [block.candidate.size for block in blocks]
     return sum(sizes) >= needed and min(sizes) >= needed // 4
 
 
 def time_of(timing: RequestTiming, metric: LatencyMetric) -> float | None:
-    """Return one time of a request in milliseconds; None where it has none."""
+    """Return one time of a request in milliseconds; None if it has none."""
     if metric is LatencyMetric.TTFT:
         return timing.ttft_ms
     if metric is LatencyMetric.TPOT:
@@ -111,7 +111,7 @@ def time_of(timing: RequestTiming, metric: LatencyMetric) -> float | None:
 
 
 def quantile_of(probe: ProbeResult, metric: LatencyMetric, quantile: float) -> float | None:
-    """Return a quantile of a load in milliseconds; None where nothing was timed."""
+    """Return a quantile of a load in milliseconds; None if nothing was timed."""
     times: dict[LatencyMetric, Percentiles | None] = {
         LatencyMetric.TTFT: probe.ttft_ms,
         LatencyMetric.TPOT: probe.tpot_ms,

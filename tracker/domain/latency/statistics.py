@@ -1,8 +1,8 @@
-"""Is a checkpoint slower than its reference, and how sure is that? Pure.
+"""Latency of a checkpoint relative to its reference, and the error of this ratio. Pure.
 
     contrast = LatencyContrast(*(paired_contrast(candidate_ms, reference_ms, 0.5, starts) for each of the two blocks))
     noise = SeriesNoise(between=between_variance(contrasts), factor=overdispersion(past_z2), learned_from=len(past_z2))
-    spread = inflated([contrast], noise)                 # an honest t distribution around L
+    spread = inflated([contrast], noise)                 # a t distribution around L
     slower_p(spread); statistics.interval(spread)
 
 L = log(quantile of the candidate / quantile of the reference): above 0 is slower.
@@ -25,20 +25,20 @@ from tracker.domain.scores.statistics import FloatArray, Spread
 IntArray = NDArray[np.int64]
 
 BLOCK = 10
-"""Pairs of requests that are drawn together."""
+"""Number of pairs of requests that are drawn together."""
 DRAWS = 400
 PRIOR_DF = 10
-"""Weight of "the bootstrap error is right" against what earlier checkpoints showed."""
+"""Weight of the prior "the bootstrap error is correct", in earlier checkpoints."""
 WINDOW = 30
-"""Earlier checkpoints that noise is learned from."""
+"""Number of earlier checkpoints from which noise is estimated."""
 Z2_CAP = 9.0
-"""One wild checkpoint says as much about the noise as three standard errors, and no more."""
+"""Limit of z^2: an outlier counts no more than a checkpoint at three standard errors."""
 MIN_STDERR = 1e-4
 BETWEEN_SHARE = 0.75
 NEWTON_STEPS = 50
 NEWTON_TOLERANCE = 1e-13
 BASE = 10
-"""Earlier checkpoints that a checkpoint without a reference is compared with."""
+"""Number of earlier checkpoints that a checkpoint without a reference is compared with."""
 MIN_HISTORY_STDEV = 0.004
 MIN_HISTORY_DF = 4.0
 
@@ -49,40 +49,40 @@ class BlockContrast:
 
     log_ratio: float
     stderr: float
-    """Moving-block bootstrap error of `log_ratio`; 0 when all draws agree."""
+    """Moving-block bootstrap error of `log_ratio`; 0 if all draws agree."""
 
 
 @dataclass(frozen=True)
 class LatencyContrast:
-    """One checkpoint against its reference at one quantile of one metric: two blocks of either."""
+    """One checkpoint against its reference at one quantile of one metric: two blocks of each."""
 
     first: BlockContrast
     second: BlockContrast
 
     @property
     def log_ratio(self) -> float:
-        """L, the mean of both blocks: what slows down steadily through blocks A B B A cancels out."""
+        """L, the mean of both blocks: a steady drift over the blocks A B B A cancels out."""
         return (self.first.log_ratio + self.second.log_ratio) / 2
 
     @property
     def stderr(self) -> float:
-        """What the scatter of requests says about the error of L."""
+        """Error of L from the scatter of requests."""
         return math.hypot(self.first.stderr, self.second.stderr) / 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesNoise:
-    """What the checkpoints of a series tell about the error of L, beyond the scatter of requests."""
+    """Error of L beyond the scatter of requests, estimated from the checkpoints of a series."""
 
     between: float = 0.0
-    """Variance of L from starts of the engine and moods of the machine that last for a block."""
+    """Variance of L from starts of the engine and from states of the machine that last for a block."""
     factor: float = 1.0
-    """By what the whole variance is multiplied."""
+    """Factor of the whole variance."""
     learned_from: int = 0
-    """Checkpoints that `factor` was learned from."""
+    """Number of checkpoints from which `factor` was estimated."""
 
     def z2(self, contrast: LatencyContrast) -> float:
-        """Return the squared standardized L, before the factor: 1 on average when the noise is right."""
+        """Return the squared standardized L, before the factor: 1 on average if the noise is correct."""
         return contrast.log_ratio**2 / self._variance(contrast)
 
     def variance(self, contrast: LatencyContrast) -> float:
@@ -94,7 +94,7 @@ class SeriesNoise:
 
 
 def block_starts(pairs: int, seed: int) -> IntArray:
-    """Return where the blocks of every draw begin, shape (DRAWS, pairs // BLOCK); `pairs` is at least BLOCK."""
+    """Return the starts of the blocks of every draw, shape (DRAWS, pairs // BLOCK); `pairs` is at least BLOCK."""
     generator = np.random.default_rng(seed)
     return generator.integers(0, pairs - BLOCK + 1, size=(DRAWS, pairs // BLOCK))
 
@@ -102,7 +102,7 @@ def block_starts(pairs: int, seed: int) -> IntArray:
 def paired_contrast(candidate: FloatArray, reference: FloatArray, quantile: float, starts: IntArray) -> BlockContrast:
     """Compare paired times, both of shape (n,), in order of sending.
 
-    Both sides are drawn by the same blocks of BLOCK neighbours that begin at `starts`, shape (draws, blocks).
+    Both sides are drawn with the same blocks of BLOCK neighbours that start at `starts`, shape (draws, blocks).
     Exchanging the sides changes the sign of L and nothing else.
     """
     indices = (starts[:, :, None] + np.arange(BLOCK)).reshape(starts.shape[0], -1)
@@ -112,13 +112,13 @@ def paired_contrast(candidate: FloatArray, reference: FloatArray, quantile: floa
 
 
 def between_variance(contrasts: Sequence[LatencyContrast]) -> float:
-    """Return the variance of L that its error does not show, from how far both blocks of each checkpoint disagree.
+    """Return the variance of L that its error does not include, from the disagreement of the blocks of each checkpoint.
 
-    `contrasts` holds one checkpoint or more, in any order.
+    `contrasts` has one checkpoint or more, in any order.
 
-    A slower model moves both blocks alike, so that every checkpoint tells, also one that is slower. With a variance s^2
-    between starts and w^2 between blocks, blocks A B B A disagree by 2 s^2 + 4 w^2 and L errs by 3/2 s^2 + w^2: at most
-    3/4 of it. The estimate is Paule and Mandel's, under which (disagreement / its error)^2 is 1 on average.
+    A slower model moves both blocks alike, so slower checkpoints can be used too. With a variance s^2 between starts
+    and w^2 between blocks, the disagreement of blocks A B B A has the variance 2 s^2 + 4 w^2 and L 3/2 s^2 + w^2: at
+    most 3/4 of it. The estimate is Paule and Mandel's, under which (disagreement / its error)^2 is 1 on average.
     """
     disagreed2 = np.array([(c.first.log_ratio - c.second.log_ratio) ** 2 for c in contrasts])
     known = np.array([4 * max(c.stderr, MIN_STDERR) ** 2 for c in contrasts])
@@ -129,15 +129,15 @@ def between_variance(contrasts: Sequence[LatencyContrast]) -> float:
         mean = float(np.mean(disagreed2 * weights))
         if mean <= 1 + NEWTON_TOLERANCE:
             break
-        # Newton's step towards 1 / mean = 1: that is almost a straight line, approached from below.
+        # Newton's step for 1 / mean = 1, which is almost linear in `between` and approached from below.
         between += mean * (mean - 1) * BETWEEN_SHARE / float(np.mean(disagreed2 * weights**2))
     return between
 
 
 def overdispersion(past_z2: Sequence[float]) -> float:
-    """Return by what the variance of L is to be multiplied, at least 1.
+    """Return the factor of the variance of L, at least 1.
 
-    (10 + sum of min(z^2, 9)) / (10 + h) over h earlier checkpoints: whatever else made them scatter.
+    (10 + sum of min(z^2, 9)) / (10 + h) over h earlier checkpoints: all other causes of their scatter.
     """
     total = PRIOR_DF + math.fsum(min(z2, Z2_CAP) for z2 in past_z2)
     return max(1.0, total / (PRIOR_DF + len(past_z2)))
@@ -154,10 +154,10 @@ def inflated(contrasts: Sequence[LatencyContrast], noise: SeriesNoise) -> Spread
 
 
 def history_spread(log_time: float, history: Sequence[float]) -> Spread:
-    """Return the change of a log time against the mean of the last 10 of `history`, at least 3 long, oldest first.
+    """Return the change of a log time from the mean of the last 10 of `history`, at least 3 long, oldest first.
 
-    The scatter is that of successive differences, the larger of a robust and a plain estimate: a slow drift is in both
-    sides. The t tail has .6 * len(history) degrees of freedom, at least 4.
+    The scatter is that of successive differences, which a slow drift hardly affects: the larger of a robust and a plain
+    estimate. The t tail has .6 * len(history) degrees of freedom, at least 4.
     """
     past = np.asarray(history, dtype=np.float64)
     steps = np.diff(past) / math.sqrt(2)

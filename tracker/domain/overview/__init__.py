@@ -1,1 +1,1 @@
-"""A whole run at a glance, and what it cost."""
+"""Overview of a run, and its cost."""

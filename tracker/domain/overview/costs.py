@@ -1,4 +1,4 @@
-"""What the checkpoints of a run cost, one by one and together. Pure.
+"""Cost of the checkpoints of a run, for each one and in total. Pure.
 
 costs = run_costs("my-sft", history.records("my-sft"))
 cost_headline(costs)        # 18 checkpoints, 2.1 h, 2.1 GPU h, 3.4 M tokens
@@ -16,18 +16,18 @@ from tracker.domain.verdicts.screening import is_screen
 
 
 class Asked(StrEnum):
-    """How much of the benchmarks one evaluation asked."""
+    """Part of the benchmarks that one evaluation covered."""
 
     WHOLE = "whole"
     SCREEN = "screen"
-    """The part that is asked first."""
+    """The part that is evaluated first."""
     REST = "rest"
-    """What a screen left out."""
+    """The samples that a screening left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CostOfStep:
-    """What one evaluation of a checkpoint cost."""
+    """Cost of one evaluation of a checkpoint."""
 
     step: int
     suite: str
@@ -38,7 +38,7 @@ class CostOfStep:
 
 @dataclass(frozen=True, kw_only=True)
 class RunCosts:
-    """What a run cost."""
+    """Cost of a run."""
 
     run_id: str
     checkpoints: tuple[CostOfStep, ...]
@@ -47,7 +47,7 @@ class RunCosts:
 
 
 def run_costs(run_id: str, records: Iterable[EvalRecord]) -> RunCosts:
-    """Return the costs of all records of a run; what others measured cost nothing here."""
+    """Return the costs of all records of a run; imported records have none."""
     rows = tuple(
         CostOfStep(
             step=r.plan.checkpoint.step,
@@ -63,7 +63,7 @@ def run_costs(run_id: str, records: Iterable[EvalRecord]) -> RunCosts:
 
 
 def asked_by(plan: EvalPlan) -> Asked:
-    """Return how much of the benchmarks a plan asks."""
+    """Return which part of the benchmarks a plan covers."""
     if plan.suite.part is None:
         return Asked.WHOLE
     if is_screen(plan):
@@ -72,11 +72,11 @@ def asked_by(plan: EvalPlan) -> Asked:
 
 
 def with_cost_so_far(record: EvalRecord, records: Iterable[EvalRecord]) -> EvalRecord:
-    """Return the record of a rest with the cost of all that its suite had asked of the checkpoint by then.
+    """Return the record of a rest with the cost of all evaluations of its suite and checkpoint until then.
 
     Args:
-        record: any record; one that is no rest is returned as it is.
-        records: of the run.
+        record: any record; it is returned unchanged unless it is a rest.
+        records: records of the run.
     """
     if asked_by(record.plan) is not Asked.REST or record.cost is None:
         return record
@@ -96,13 +96,13 @@ def _asks_same(one: EvalRecord, other: EvalRecord) -> bool:
 
 
 def cost_headline(costs: RunCosts) -> str:
-    """Return `18 checkpoints, 2.4 h, 2.1 GPU h, 3.4 M tokens`; parts that nothing is known of are left out."""
+    """Return `18 checkpoints, 2.4 h, 2.1 GPU h, 3.4 M tokens`; unknown parts are left out."""
     count = count_text(len({row.step for row in costs.checkpoints}), "checkpoint")
     return ", ".join([count, duration_text(costs.total.wall_s), *_resources(costs.total)])
 
 
 def cost_text(cost: Cost) -> str:
-    """Return `41 s: 3.1 s loading, 30 s evaluating, 8.0 s probing; 45.2 k tokens`; what took no time is left out."""
+    """Return `41.0 s: 3.0 s loading, 30.0 s scoring, 8.0 s measuring latency; 45.2 k tokens`, without empty stages."""
     stages = (
         (cost.loading_s, "loading"),
         (cost.evaluating_s, "scoring"),

@@ -1,4 +1,4 @@
-"""A whole run at a glance: which verdict stands for each benchmark at each step, and the finding in one sentence. Pure.
+"""Overview of a run: the newest verdict of each benchmark at each step, and the finding in one sentence. Pure.
 
 view = overview(reports, gaps)
 view.at(600, "facts")          # the newest verdict on facts at step 600, or None
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from eval_jobs.errors import CheckpointSkipped
 from eval_jobs.types import Checkpoint
 from tracker.domain.records.branches import branches_of
-from tracker.domain.records.display import count_text, names_text
+from tracker.domain.records.display import count_text, names_text, steps_text
 from tracker.domain.records.subjects import subject_text
 from tracker.domain.records.types import Baseline, Comparison, Gap, Measure, Report, Verdict, VerdictWord
 
@@ -29,7 +29,7 @@ SYMBOLS: Mapping[VerdictWord, str] = {
     VerdictWord.INCONCLUSIVE: "~",
     VerdictWord.FIRST: "·",
 }
-"""Told apart without colour."""
+"""Distinguishable without colour."""
 
 WORSE = frozenset({VerdictWord.FORGOTTEN, VerdictWord.REGRESSED})
 URGENCY = (
@@ -44,7 +44,7 @@ URGENCY = (
     VerdictWord.EQUIVALENT,
     VerdictWord.FIRST,
 )
-"""What a reader looks for first."""
+"""Order of display, most important first."""
 _DECISIVE = frozenset({*WORSE, VerdictWord.IMPROVED, VerdictWord.RECOVERED})
 _IN_A_STREAK = frozenset({*WORSE, VerdictWord.SUSPECT, VerdictWord.MISSING, VerdictWord.INCOMPARABLE})
 _OPEN = frozenset({VerdictWord.EQUIVALENT, VerdictWord.INCONCLUSIVE, VerdictWord.FIRST})
@@ -62,12 +62,12 @@ class Overview:
     """Checkpoints without any report, ascending by step."""
     verdicts: Mapping[tuple[int, str], Verdict]
     findings: tuple[tuple[int, Verdict], ...] = ()
-    """(step, finding) on subsets and on the length of answers, ascending by step."""
+    """(step, finding) on subsets, answer length and truncation, ascending by step."""
     left: tuple[tuple[Checkpoint, int], ...] = ()
-    """Checkpoints that training left behind, ascending by step, each with the step that it went back to."""
+    """Checkpoints that training left behind, ascending by step, each with the first step that was written again."""
 
     def at(self, step: int, benchmark: str) -> Verdict | None:
-        """Return the verdict on `benchmark` at `step`, or None where it was not part of the evaluation."""
+        """Return the verdict on `benchmark` at `step`, or None if it was not part of the evaluation."""
         return self.verdicts.get((step, benchmark))
 
     def of(self, benchmark: str) -> tuple[tuple[int, Verdict], ...]:
@@ -82,24 +82,24 @@ class Overview:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """Where one benchmark stands at its newest checkpoint."""
+    """State of one benchmark at its newest checkpoint."""
 
     benchmark: str
     step: int
     word: VerdictWord
-    """Of the newest verdict; `improved` also when it improved earlier and nothing was found since."""
+    """Word of the newest verdict; `improved` also if it improved earlier and nothing was found since."""
     after_step: int | None
-    """Worse: the last step before the loss."""
+    """If worse, the last step before the loss."""
     best_steps: tuple[int, ...]
-    """Worse: the run's own checkpoints that the verdict compares with, ascending."""
+    """If worse, the run's own checkpoints that the verdict compares with, ascending."""
     earlier: tuple[int, VerdictWord] | None
-    """The last decisive verdict before, where the newest one decides nothing."""
+    """The last decisive verdict before, if the newest one is not decisive."""
 
 
 def overview(reports: Iterable[Report], gaps: Iterable[Gap] = ()) -> Overview:
-    """Arrange reports by step and benchmark; where a step was judged twice, the newest report counts.
+    """Arrange reports by step and benchmark; if a step has several reports, the newest counts.
 
-    Checkpoints that training left behind when it went back stand apart: they are no part of the way to the newest.
+    Checkpoints that training left behind when it went back are separate: they are not on the path to the newest.
     """
     everything = sorted(reports, key=lambda r: (r.step, r.created_at))
     left = _left_behind(everything)
@@ -128,7 +128,7 @@ def _between(gaps: Iterable[Gap], steps: Collection[int]) -> tuple[Gap, ...]:
 
 
 def _findings(reports: Iterable[Report], newest: Mapping[tuple[int, str], str]) -> Iterator[tuple[int, Verdict]]:
-    """Yield, by step, what was found beside the newest verdicts; `newest` names the plan of each."""
+    """Yield (step, finding) of the reports with the newest verdicts; `newest` holds the plan of each verdict."""
     for report in reports:
         for finding in report.findings:
             if newest.get((report.step, finding.benchmark)) == report.plan_id:
@@ -136,7 +136,7 @@ def _findings(reports: Iterable[Report], newest: Mapping[tuple[int, str], str]) 
 
 
 def _left_behind(reports: Sequence[Report]) -> dict[str, tuple[Checkpoint, int]]:
-    """Return, by plan, the checkpoints that training left behind, and the step at which it did."""
+    """Return, by plan, the checkpoints that training left behind, and the first step that was written again."""
     measured = {r.plan_id: r.checkpoint for r in reports}
     branches = branches_of(measured.values())
     left: dict[str, tuple[Checkpoint, int]] = {}
@@ -148,20 +148,20 @@ def _left_behind(reports: Sequence[Report]) -> dict[str, tuple[Checkpoint, int]]
 
 
 def open_gaps(reports: Iterable[Report], gaps: Iterable[Gap]) -> tuple[Gap, ...]:
-    """Return the gaps without checkpoints that were skipped at first and evaluated after all."""
+    """Return the gaps, except for checkpoints that were skipped first and evaluated later."""
     evaluated = {report.step for report in reports}
     return tuple(g for g in gaps if g.code != CheckpointSkipped.code or g.step not in evaluated)
 
 
 def skipped_text(skipped: Sequence[Gap]) -> str:
-    """Return in one line which checkpoints were skipped, and why."""
+    """Return one line with the skipped checkpoints and the reason."""
     steps = sorted(gap.step for gap in skipped)
     which = f"step {steps[0]}" if len(steps) == 1 else f"{len(steps)} checkpoints, steps {steps[0]} to {steps[-1]}"
     return f"{which}: {skipped[0].message} (`tracker history` shows how to evaluate one)"
 
 
 def standings(view: Overview) -> tuple[Standing, ...]:
-    """Return where each benchmark stands: losses first, then blind spots, doubts, gains and the rest."""
+    """Return the state of each benchmark: losses first, then missing results, suspects, gains and the rest."""
     found = [_standing(name, view.of(name)) for name in view.benchmarks]
     return tuple(sorted(found, key=lambda s: URGENCY.index(s.word)))
 
@@ -183,7 +183,7 @@ def headline(view: Overview) -> str:
 
 
 def decisive_comparison(verdict: Verdict) -> Comparison | None:
-    """Return the comparison that a verdict rests on, None without one."""
+    """Return the comparison that a verdict is based on, None without one."""
     return next(iter(verdict.comparisons), None)
 
 
@@ -207,7 +207,7 @@ def _standing(benchmark: str, verdicts: Sequence[tuple[int, Verdict]]) -> Standi
 
 def _best_steps(verdict: Verdict) -> tuple[int, ...]:
     comparison = decisive_comparison(verdict) if verdict.word in WORSE else None
-    # A pinned checkpoint may be one of another run, with steps of its own.
+    # A pinned checkpoint may belong to another run, whose steps mean something else.
     is_own = comparison is not None and comparison.baseline is not Baseline.PINNED
     if comparison is not None and is_own:
         return comparison.baseline_steps
@@ -215,7 +215,7 @@ def _best_steps(verdict: Verdict) -> tuple[int, ...]:
 
 
 def _last_good(verdicts: Sequence[tuple[int, Verdict]], best_steps: Sequence[int]) -> int | None:
-    """Return the step before the onset, else before the streak: doubts and blind spots do not interrupt one."""
+    """Return the step before the onset, else before the streak; suspect and missing verdicts do not end a streak."""
     onset = verdicts[-1][1].lost_since
     if onset is not None:
         good = (step for step, _ in reversed(verdicts) if step < onset)
@@ -236,7 +236,7 @@ _PHRASES: Mapping[VerdictWord, str] = {
 
 
 def _phrase(standing: Standing) -> str:
-    """Return what is said of a benchmark, still with {be} and {have} for its number; empty: nothing was found."""
+    """Return the phrase for a benchmark, with {be} and {have} as placeholders; empty if nothing was found."""
     then = ""
     if standing.earlier is not None and standing.earlier[1] in WORSE:
         then = f" ({standing.earlier[1]} at step {standing.earlier[0]})"
@@ -251,24 +251,22 @@ def _clause(phrase: str, group: Sequence[Standing]) -> str:
 
 
 def _steps_text(preposition: str, known: Iterable[int | None]) -> str:
-    """Return ` after step 600`, ` after steps 600 to 700`, or nothing where no step is known."""
+    """Return ` after step 600`, ` after steps 600 to 700`, or an empty string if no step is known."""
     steps = sorted({step for step in known if step is not None})
     if not steps:
         return ""
-    if len(steps) == 1:
-        return f" {preposition} step {steps[0]}"
-    return f" {preposition} steps {steps[0]} to {steps[-1]}"
+    return f" {preposition} {steps_text(steps)}"
 
 
 _CHANGES: Mapping[Measure, tuple[str, str]] = {
     Measure.OUTPUT_LENGTH: ("answers to", "have become longer"),
     Measure.COMPLETENESS: ("more answers to", "have been truncated"),
 }
-"""What is said before and after the names."""
+"""Text before and after the names."""
 
 
 def _finding_clauses(found: Sequence[Verdict]) -> list[str]:
-    """Return one clause for each kind of loss; `found` is most urgent first."""
+    """Return one clause for each kind of loss; `found` is ordered by urgency."""
     kinds: dict[tuple[VerdictWord, Measure], list[Verdict]] = {}
     for one in found:
         kinds.setdefault((one.word, one.measure), []).append(one)
@@ -285,7 +283,7 @@ def _finding_clause(word: VerdictWord, measure: Measure, group: Sequence[Verdict
 
 
 def _nothing_found(group: Sequence[Standing], *, alone: bool, qualifier: str) -> str:
-    """Say how many benchmarks show nothing, in the words of their verdicts: not finding is not "no change"."""
+    """Return how many benchmarks show nothing, with the words of their verdicts: no finding is not "no change"."""
     counts: dict[VerdictWord, int] = {}
     for standing in group:
         counts[standing.word] = counts.get(standing.word, 0) + 1
@@ -293,11 +291,9 @@ def _nothing_found(group: Sequence[Standing], *, alone: bool, qualifier: str) ->
     if len(counts) == 1:
         words = f"all {_BY_NAME[group[0].word]}"
     if len(group) == 1:
-        return (
-            f"no significant score change in {names_text([group[0].benchmark])}{qualifier} ({_BY_NAME[group[0].word]})"
-        )
+        return f"no significant change in {names_text([group[0].benchmark])}{qualifier} ({_BY_NAME[group[0].word]})"
     subject = count_text(len(group), "benchmark" if alone else "other benchmark")
-    return f"no significant score change in {subject}{qualifier} ({words})"
+    return f"no significant change in {subject}{qualifier} ({words})"
 
 
 _BY_NAME: Mapping[VerdictWord, str] = {

@@ -1,4 +1,4 @@
-"""What people are told: alerts, what they rest on, and the messages that carry them. Frozen values."""
+"""Alerts, their evidence, and the messages that contain them. Frozen values."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,60 +24,60 @@ class AlertKind(StrEnum):
     """A benchmark, a subset of it, or the completeness of its answers went down."""
     LATENCY = "latency"
     MISSING = "missing"
-    """A benchmark has no result, or too few samples have a score: nobody would see a loss."""
+    """A benchmark has no result, or too few samples have a score: a loss would not be detected."""
     CHECKPOINT = "checkpoint"
     """A checkpoint will not be evaluated."""
     OVERDUE = "overdue"
-    """No checkpoint came for much longer than usual."""
+    """No checkpoint appeared for much longer than usual."""
     STUCK = "stuck"
-    """Checkpoints wait and nobody evaluates them, or one takes much longer than usual."""
+    """Evaluations are pending without an active worker, or one takes much longer than usual."""
     UNFIT = "unfit"
-    """Repeating a benchmark changes its score by more than what it is to find."""
+    """Repeating a benchmark changes its score by more than the smallest effect it should detect."""
     TEST = "test"
-    """Nothing happened: somebody tries a channel."""
+    """A test of a channel, without a cause."""
 
 
 class SubjectKind(StrEnum):
-    """What an alert's subject is; a benchmark may have any of these words as its name."""
+    """Kind of an alert's subject. It is separate from the name: a benchmark may be named like any of these kinds."""
 
     BENCHMARK = "benchmark"
     LATENCY = "latency"
     CHECKPOINT = "checkpoint"
-    """A whole checkpoint, or that none comes."""
+    """A whole checkpoint, or the absence of a new one."""
     QUEUE = "queue"
     TEST = "test"
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlertSubject:
-    """What an alert speaks of. `subjects.alert_subject_text` makes words of it."""
+    """Subject of an alert. `subjects.alert_subject_text` formats it."""
 
     kind: SubjectKind
     name: str = ""
-    """Of the benchmark, or of the load under which latency is measured."""
+    """Name of the benchmark, or of the load under which latency is measured."""
     subset: str = ""
-    """Empty: the whole benchmark."""
+    """Empty for the whole benchmark."""
     measure: Measure = Measure.SCORE
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlertEvidence:
-    """The numbers that an alert rests on. None and empty: there are none of that kind."""
+    """Numbers that an alert is based on. None or empty means that there are none of that kind."""
 
     score: float | None = None
-    """Of the checkpoint, as the benchmark reports it."""
+    """Score of the checkpoint, as the benchmark reports it."""
     change: float | None = None
-    """Candidate minus baseline in score units, up is better; of times their ratio, above 1 is slower."""
+    """Candidate minus baseline in score units, up is better; for times their ratio, above 1 is slower."""
     ci_low: float | None = None
     """95 % interval of `change`."""
     ci_high: float | None = None
     is_ratio: bool = False
     baseline_steps: tuple[int, ...] = ()
-    """Of the same run, ascending; empty also where it is a checkpoint of another one."""
+    """Steps of the same run, ascending; empty also if the baseline is a checkpoint of another run."""
     n_common: int = 0
     """Samples scored on both sides, or requests timed on both."""
     n_lost: int = 0
-    """Right before, wrong now."""
+    """Samples right before, wrong now."""
     n_gained: int = 0
     lost_samples: tuple[str, ...] = ()
     """The questions of a few lost samples, one line each."""
@@ -85,7 +85,7 @@ class AlertEvidence:
 
 @dataclass(frozen=True, kw_only=True)
 class Alert:
-    """Something a person should know now. One per cause: `fingerprint` is equal for firing and resolved."""
+    """An event that needs attention. One per cause: `fingerprint` is equal for firing and resolved."""
 
     fingerprint: str
     run_id: str
@@ -96,39 +96,39 @@ class Alert:
     message: str
     evidence: AlertEvidence | None = None
     command: str = ""
-    """What to type to look further; empty: nothing more is to be seen."""
+    """Command that shows more; empty if there is nothing more to show."""
     raised_at: datetime
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlertMessage:
-    """What one channel is told at once: all news of one checkpoint."""
+    """One message to one channel: all new alerts of one checkpoint."""
 
     run_id: str
     step: int
     alerts: tuple[Alert, ...]
     """At least one; firing ones first, each fingerprint once."""
     link: str = ""
-    """Where the run can be looked at; empty: nowhere that is known."""
+    """Address at which the run can be viewed; empty if unknown."""
 
     @property
     def is_firing(self) -> bool:
-        """Whether something is wrong, and not only over."""
+        """Whether any alert is firing, not only resolved."""
         return any(alert.state is AlertState.FIRING for alert in self.alerts)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Silence:
-    """Somebody's word that nobody is to be told of something for a while. What it held back is told when it ends."""
+    """A period without notifications of a subject. Alerts held back are sent when it ends, unless resolved by then."""
 
     id: str
     run_id: str
     """The run or one of its sub-folders."""
     kind: SubjectKind
     name: str = "*"
-    """Of a benchmark or load, or a pattern with `*` and `?`; a benchmark's measures are meant too."""
+    """Name of a benchmark or load, or a pattern with `*` and `?`; it covers all measures of a benchmark."""
     subset: str = "*"
-    """The same for subsets of the benchmark; only a pattern that fits the empty name means the whole benchmark."""
+    """The same for subsets of the benchmark; only a pattern that matches the empty name covers the whole benchmark."""
     reason: str
     begins_at: datetime
     ends_at: datetime
@@ -136,21 +136,21 @@ class Silence:
 
 @dataclass(frozen=True, kw_only=True)
 class ChannelState:
-    """How far a channel is, for display."""
+    """Delivery state of a channel, for display."""
 
     name: str
     is_configured: bool
     waiting: int
-    """Alerts that it was not told yet."""
+    """Number of alerts not sent to it yet."""
     is_silenced: bool = False
-    """All of them are held back by silences."""
+    """Whether silences hold back all of them."""
     last_error: str = ""
-    """What it said to the oldest of them that is not silenced; empty: it is its turn."""
+    """Last error of the oldest waiting alert that is not silenced; empty if it has not failed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Patience:
-    """When silence becomes an alert."""
+    """When missing progress becomes an alert."""
 
     overdue_factor: Annotated[float, Field(ge=0)] = 4.0
     """Alert when no checkpoint appears for this multiple of the usual interval while training is running; 0:

@@ -1,12 +1,12 @@
-"""What a run left behind when its training went back: checkpoints that are no longer on the way to the newest. Pure.
+"""Branches of a run whose training went back: checkpoints left behind are not on the path to the newest. Pure.
 
     branches = branches_of(checkpoints)
-    branches.left_by(checkpoint)        # the checkpoint that took its place, or None
-    branches.sees(candidate, other)     # whether `other` lies on the way that `candidate` is on
+    branches.left_by(checkpoint)        # the checkpoint that left it behind, or None
+    branches.sees(candidate, other)     # whether `other` is on the branch of `candidate`
 
-Training went back where a trainer's folder was written again with other weights: checkpoint-300 of Monday and
+Training went back if a trainer's folder was written again with other weights: checkpoint-300 of Monday and
 checkpoint-300 of Tuesday. Everything from that step on that is older than the rewritten folder was left behind. File
-times alone show no such thing: copied folders have them in any order.
+times alone are no evidence: copied folders have them in any order.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -20,10 +20,10 @@ class Branches:
     """The branches of one run."""
 
     rewrites: tuple[Checkpoint, ...] = ()
-    """The first checkpoint of each time that training went back, in the order in which they were written."""
+    """The first checkpoint after each time that training went back, in the order in which they were written."""
 
     def left_by(self, checkpoint: Checkpoint) -> Checkpoint | None:
-        """Return the first rewritten checkpoint that left this one behind; None: it is on the newest branch."""
+        """Return the first rewritten checkpoint that left this one behind; None if it is on the newest branch."""
         return next((again for again in self.rewrites if _leaves(again, checkpoint)), None)
 
     def sees(self, candidate: Checkpoint, other: Checkpoint) -> bool:
@@ -35,7 +35,7 @@ class Branches:
 
 
 def branches_of(checkpoints: Iterable[Checkpoint]) -> Branches:
-    """Return the branches of a run from all its checkpoints, in any order, each as often as it likes."""
+    """Return the branches of a run from all its checkpoints, in any order; duplicates are allowed."""
     known: dict[tuple[str, str], Checkpoint] = {}
     digests: dict[str, str] = {}
     several: set[str] = set()
@@ -55,9 +55,9 @@ def branches_of(checkpoints: Iterable[Checkpoint]) -> Branches:
 
 
 def _rewrites(checkpoints: Iterable[Checkpoint], several: Collection[str]) -> Iterator[Checkpoint]:
-    """Yield what was written over other weights while a checkpoint of that step or above was the newest.
+    """Yield checkpoints written over other weights while a checkpoint of that step or above was the newest.
 
-    The steps that follow on the new branch are written over others too, and leave nothing more behind.
+    The later steps of the new branch are also written over others, but leave nothing more behind.
     """
     newest: dict[str, int] = {}
     written: set[str] = set()
@@ -85,7 +85,7 @@ def _parent(checkpoint: Checkpoint) -> str:
 
 
 def _is_trainers(checkpoint: Checkpoint) -> bool:
-    """Return whether the folder is named by its step: others are overwritten for any reason."""
+    """Return whether the folder is named after its step: other folders are overwritten for any reason."""
     name = checkpoint.source_uri.rpartition("/")[2]
     digits = name[len(name.rstrip("0123456789")) :]
     return digits != "" and int(digits) == checkpoint.step

@@ -1,4 +1,4 @@
-"""Which channels there are to people, and what opening one takes. Frozen values; no secret is in them."""
+"""Kinds and settings of notification channels. Frozen values; they contain no secret."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,7 +22,7 @@ class ChannelKind(StrEnum):
 
 
 class MailSecurity(StrEnum):
-    """How the connection to a mail server is made safe."""
+    """Encryption of the connection to a mail server."""
 
     STARTTLS = "starttls"
     TLS = "tls"
@@ -39,7 +39,7 @@ class SecretSource:
 
 @dataclass(frozen=True, kw_only=True)
 class MailRoute:
-    """From whom to whom, and over which server."""
+    """Sender, recipients and server of e-mail."""
 
     host: str
     port: int
@@ -50,18 +50,18 @@ class MailRoute:
 
 @dataclass(frozen=True, kw_only=True)
 class ChannelSettings:
-    """One channel, as it is set."""
+    """Settings of one channel."""
 
     name: str
     kind: ChannelKind | str
-    """A text: the name of a channel of another package."""
+    """A plain string is the name of a channel of another package."""
     url: str = ""
-    """Where the address is no secret; else empty, and `url_place` says where it is."""
+    """Set if the address is no secret; else empty, and `url_place` is its source."""
     url_place: SecretSource = SecretSource()
     secret_place: SecretSource = SecretSource()
-    """Of the key for signing, or of the password or token."""
+    """Source of the signing key, or of the password or token."""
     user: str = ""
     mail: MailRoute | None = None
-    """Of a channel by e-mail; others have none."""
+    """Only for e-mail channels."""
     program: Program | None = None
-    """Of a channel of another package; others have none."""
+    """Only for channels of another package."""

@@ -1,6 +1,6 @@
-"""How numbers and foreign text are written for people, in terminals and in reports alike. Pure.
+"""Formatting of numbers and untrusted text, for terminals and reports. Pure.
 
-Foreign text (names, prompts, answers, error messages) may hold anything; `clean` makes it harmless to show.
+Untrusted text (names, prompts, answers, error messages) may contain anything; `clean` makes it safe to display.
 """
 
 import math
@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Sequence
 
 NOTHING = "-"
-"""Shown where there is no number. Never 0."""
+"""Shown if there is no number. Never 0."""
 
 _KEPT = "\n\t"
 _HIDDEN_CATEGORIES = {"Cc", "Cs"}
@@ -19,21 +19,21 @@ REPLACEMENT = "\ufffd"
 def clean(text: str) -> str:
     """Return `text` with every character that could disturb a display replaced by U+FFFD.
 
-    That is control characters (ANSI escapes begin with one) except newline and tab, lone surrogates (they cannot be
-    encoded) and the marks that reverse the direction of text.
+    These are control characters (ANSI escapes begin with one) except newline and tab, lone surrogates (they cannot be
+    encoded) and the marks that change the direction of text.
     """
-    if text.isprintable():  # nothing of all that is
+    if text.isprintable():  # none of these characters is printable
         return text
     return "".join(_shown(char) for char in text.replace("\r\n", "\n"))
 
 
 def one_line(text: str) -> str:
-    """Return `clean(text)` with every run of white space replaced by one blank."""
+    """Return `clean(text)` with every run of white space replaced by one space."""
     return " ".join(clean(text).split())
 
 
 def shortened(text: str, limit: int) -> str:
-    """Return at most `limit` characters; what is left out in the middle is counted in its place."""
+    """Return at most `limit` characters of `text`; a marker with their number replaces those omitted in the middle."""
     if len(text) <= limit:
         return text
     head = limit * 2 // 3
@@ -42,29 +42,36 @@ def shortened(text: str, limit: int) -> str:
 
 
 def score_text(score: float | None) -> str:
-    """Return a score with three digits after the point, or two where it is 10 and more."""
+    """Return a score with three decimals, or two from 10 on."""
     if score is None or not math.isfinite(score):
         return NOTHING
     return _fixed(score)
 
 
 def signed_text(delta: float) -> str:
-    """Return a difference of scores with its sign; a true minus sign, as wide as the plus."""
+    """Return a difference of scores with its sign: the minus sign U+2212, as wide as the plus."""
     if not math.isfinite(delta):
         return NOTHING
     text = _fixed(abs(delta))
     return f"±{text}" if float(text) == 0 else f"{'+' if delta > 0 else '−'}{text}"  # noqa: RUF001 - meant
 
 
+def span_text(steps: Sequence[int]) -> str:
+    """Return `600` or `100 to 600`."""
+    if steps[0] == steps[-1]:
+        return str(steps[0])
+    return f"{steps[0]} to {steps[-1]}"
+
+
 def steps_text(steps: Sequence[int]) -> str:
-    """Return `step 600` or `steps 100-600`."""
-    if len(steps) == 1:
+    """Return `step 600` or `steps 100 to 600`."""
+    if steps[0] == steps[-1]:
         return f"step {steps[0]}"
-    return f"steps {steps[0]}-{steps[-1]}"
+    return f"steps {span_text(steps)}"
 
 
 def p_text(p: float) -> str:
-    """Return a p-value or a level with two digits that count; nobody needs to know how far below 1e-12 it is."""
+    """Return a p-value or a level with two significant digits, or `< 1e-12`: smaller values do not matter."""
     if p < 1e-12:
         return "< 1e-12"
     if p >= 1e-4:
@@ -81,12 +88,12 @@ def p_value_text(p: float) -> str:
 
 
 def percent_text(share: float) -> str:
-    """Return a share in percent, rounded down so that 100 % is only said of all."""
+    """Return a share in percent, rounded down so that only a full share is shown as 100 %."""
     return f"{math.floor(share * 100 + 1e-9)} %"
 
 
 def bytes_text(count: int) -> str:
-    """Return a size in the unit that suits it, in powers of 1000 as disks are sold."""
+    """Return a size in a suitable unit, in powers of 1000 as disks are sold."""
     size = float(count)
     for unit in ("B", "kB", "MB", "GB"):
         if size < 999.5:
@@ -98,7 +105,7 @@ def bytes_text(count: int) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration in the unit that suits it."""
+    """Return a duration in a suitable unit."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     if seconds < 3600:

@@ -1,4 +1,4 @@
-"""Which subset and which cluster each sample is in. Pure, and imported without the statistics."""
+"""Subset and cluster of each sample. Pure, and importable without the statistics."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ IntArray = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class Grouping:
-    """Which subset each sample is in."""
+    """Subset of each sample."""
 
     names: tuple[str, ...]
     index: IntArray
@@ -26,7 +26,7 @@ def grouping_of(subsets: Sequence[str]) -> Grouping:
 
 
 def cluster_index(cluster_ids: Sequence[str]) -> IntArray | None:
-    """Return the index of each sample's cluster, shape (n,); None when no cluster holds two samples.
+    """Return the index of each sample's cluster, shape (n,); None if no cluster holds two samples.
 
     An empty id is a cluster of its own.
     """
@@ -42,5 +42,5 @@ def cluster_index(cluster_ids: Sequence[str]) -> IntArray | None:
 
 def _numbered(cluster_ids: Iterable[str], numbers: dict[str, int]) -> Iterable[int]:
     for position, cluster_id in enumerate(cluster_ids):
-        # A NUL cannot be in an id that came from a data file, so the key of a lone sample is never taken.
+        # An id from a data file cannot contain NUL, so the key of a lone sample never collides with an id.
         yield numbers.setdefault(cluster_id or f"\0{position}", len(numbers))

@@ -1,11 +1,11 @@
-"""Which records others measured. Pure."""
+"""Which records and checkpoints were imported. Pure."""
 
 from collections.abc import Iterable
 
 from eval_jobs.types import Checkpoint, EvalRecord
 
 IMPORTED = "imported"
-"""The way in which weights got into an engine that was never ours."""
+"""Load method of an engine that the tracker did not run; also the URI scheme of imported checkpoints."""
 
 
 def is_imported(record: EvalRecord) -> bool:
@@ -14,17 +14,17 @@ def is_imported(record: EvalRecord) -> bool:
 
 
 def stands_for_import(checkpoint: Checkpoint) -> bool:
-    """Return whether a checkpoint only stands for results of others: nothing of it was ever held."""
+    """Return whether a checkpoint only represents imported results: the tracker never had its files."""
     return checkpoint.uri.startswith(f"{IMPORTED}:")
 
 
 def benchmarks_without_samples(records: Iterable[EvalRecord]) -> tuple[str, ...]:
-    """Return the benchmarks of which only means are known somewhere in a run, in the order of their first record."""
+    """Return the benchmarks with a result without samples in a run, in the order of their first record."""
     results = (o for record in records for o in record.results)
     return tuple(dict.fromkeys(o.benchmark for o in results if o.aggregate is not None))
 
 
 def first_checkpoint(checkpoint: Checkpoint, records: Iterable[EvalRecord]) -> Checkpoint:
-    """Return the first checkpoint of its run that was measured here, or `checkpoint` itself."""
+    """Return the lowest-step checkpoint of its run that was not imported, or `checkpoint` itself if it is lower."""
     known = (record.plan.checkpoint for record in records if not is_imported(record))
     return min((*known, checkpoint), key=lambda c: c.step)

@@ -1,8 +1,8 @@
-"""Names of benchmarks and loads -> metric keys that MLflow takes. Pure.
+"""Names of benchmarks and loads -> metric keys that MLflow accepts. Pure.
 
     keys = unique_keys(["pass@1", "acc,none"])      # {"pass@1": "pass_at_1", "acc,none": "acc_none"}
 
-MLflow takes word characters, `- . : / ` and the space, and refuses what a file system would read as another path.
+MLflow accepts word characters, `- . : / ` and the space, and rejects what a file system would resolve to another path.
 """
 
 import re
@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterable
 from eval_jobs.identity import content_hash
 
 MAX_KEY_CHARS = 150
-"""MLflow takes 250 for the whole key; the rest is for the prefix and for what keeps two keys apart."""
+"""MLflow accepts 250 for the whole key; the rest is for the prefix and for the suffix that keeps keys unique."""
 
 _HASH_CHARS = 6
 _REFUSED = re.compile(r"[^\w\-. ]+")
 
 
 def metric_key(name: str) -> str:
-    """Return `name` with everything that MLflow refuses replaced; two names may give the same key."""
-    # A slash would open a section in the charts, and a colon is refused where MLflow runs on Windows.
+    """Return `name` with everything that MLflow rejects replaced; two names may give the same key."""
+    # A slash would open a section in the charts, and MLflow on Windows rejects a colon.
     key = _REFUSED.sub("_", name.replace("@", "_at_")).strip(" ")
     if not key.strip("."):
         key = "_" * max(1, len(key))  # `.` and `..` are folders
@@ -30,13 +30,13 @@ def metric_key(name: str) -> str:
 
 
 def unique_keys(names: Iterable[str], key_of: Callable[[str], str] = metric_key) -> dict[str, str]:
-    """Return a key for each name; names whose keys would be equal get a mark made from their own name.
+    """Return a unique key for each name; names whose keys would be equal get a suffix derived from the name.
 
-    The mark depends on the name alone, not on the order. A name that is its own key keeps it.
+    The suffix depends on the name alone, not on the order. A name that is its own key keeps it.
 
     Args:
-        names: in any order, each as often as it likes.
-        key_of: what makes a key of a name; it may make one of two.
+        names: in any order; duplicates are allowed.
+        key_of: maps a name to a key; it may map two names to the same key.
     """
     by_key: dict[str, list[str]] = defaultdict(list)
     for name in dict.fromkeys(names):

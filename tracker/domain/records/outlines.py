@@ -1,6 +1,6 @@
-"""Reports without their evidence: all that a table of thousands of checkpoints and its headline need. Pure.
+"""Reports without their evidence, enough for a table of thousands of checkpoints and its headline. Pure.
 
-outlined(reports)       # the same reports, whole where they are the newest on a benchmark
+outlined(reports)       # the same reports; only those that are the newest on a benchmark are complete
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,13 +12,13 @@ from tracker.domain.records.types import Report, Verdict
 
 
 def outline_of(report: Report) -> Report:
-    """Return a report with the word, score, coverage and onset of each benchmark, and nothing else."""
+    """Return a report with only the word, score, coverage, onset and screening of each benchmark."""
     verdicts = tuple(_outline(v) for v in report.verdicts)
     return replace(report, verdicts=verdicts, findings=(), incidents=(), latency=(), cost=None)
 
 
 def without_samples(record: EvalRecord) -> EvalRecord:
-    """Return a record of which every result has lost its samples."""
+    """Return a record without the samples of its results."""
     outcomes = tuple(replace(o, samples=()) if isinstance(o, EvalResult) else o for o in record.outcomes)
     return replace(record, outcomes=outcomes)
 
@@ -26,7 +26,7 @@ def without_samples(record: EvalRecord) -> EvalRecord:
 def newest_of_benchmarks(reports: Iterable[Report]) -> frozenset[str]:
     """Return the plan ids of the reports that are the newest on any of their benchmarks; `reports` ordered by step.
 
-    Those of checkpoints that training left behind are not.
+    Reports of checkpoints that training left behind are excluded.
     """
     known = tuple(reports)
     branches = branches_of(r.checkpoint for r in known)
@@ -35,7 +35,7 @@ def newest_of_benchmarks(reports: Iterable[Report]) -> frozenset[str]:
 
 
 def outlined(reports: Sequence[Report]) -> tuple[Report, ...]:
-    """Return the outline of every report that a newer one has overtaken on all its benchmarks, and the others whole."""
+    """Return the outline of every report that newer ones replace on all its benchmarks, and the others complete."""
     newest = newest_of_benchmarks(reports)
     return tuple(report if report.plan_id in newest else outline_of(report) for report in reports)
 

@@ -1,7 +1,7 @@
-"""One sentence a verdict, for a person who has only that sentence. Pure.
+"""One sentence per verdict, understandable on its own. Pure.
 
-reason_text(verdict)            # 0.93 -> 0.02 since steps 100-400; lost 182 of 200, gained 0
-latency_reason_text(verdict)    # 8.3 % slower (+7.1 % to +9.5 %) than the reference, step 100
+reason_text(verdict)            # 0.93 at step 400 -> 0.02; lost 182 of 200 samples, gained 0
+latency_reason_text(verdict)    # 8.3 % slower (95 % CI +7.1 % to +9.5 %) than the reference, step 100
 """
 
 from tracker.domain.records.display import count_text, p_text, p_value_text, score_text, steps_text
@@ -36,7 +36,7 @@ from tracker.domain.records.types import (
 
 
 def reason_text(verdict: Verdict) -> str:
-    """Say what changed, against which checkpoints and by how many samples, or why nothing is known of that."""
+    """Return what changed, compared with which checkpoints and by how many samples, or why this is unknown."""
     if verdict.reason is None:
         return ""
     text, part = _text(verdict, verdict.reason), verdict.screened
@@ -47,7 +47,7 @@ def reason_text(verdict: Verdict) -> str:
 
 
 def latency_reason_text(verdict: LatencyVerdict) -> str:
-    """Say how the times compare, or why nothing is known of that."""
+    """Return how the times compare, or why this is unknown."""
     if verdict.reason is None:
         return ""
     text, missed = _latency_text(verdict, verdict.reason), verdict.without_reference
@@ -80,7 +80,7 @@ _SETTINGS = {
 _BASELINES = {Baseline.PEAK: " (peak)", Baseline.PINNED: " (pinned baseline)"}
 
 _PAIR = 2
-"""Steps; what was right at most of so many was right at both."""
+"""Up to this number of steps, a sample that was right at most of them was right at all of them."""
 
 _MEASURES = {
     Measure.SCORE: "",
@@ -162,7 +162,7 @@ def _together(pooled: int) -> str:
 
 
 def _flips(comparison: Comparison) -> str:
-    """Say whom a flip is counted against: where scores still rose, few samples were right at most of many steps."""
+    """Return lost and gained counts, with the baseline of a loss: while scores rise, few are right at most steps."""
     most = " (correct at most of those steps)" if len(comparison.baseline_steps) > _PAIR and comparison.n_lost else ""
     return f"lost {comparison.n_lost} of {comparison.n_common} samples{most}, gained {comparison.n_gained}"
 
@@ -197,7 +197,7 @@ def _short_history(earlier: int, needed: int) -> str:
 
 
 def _few_requests(verdict: LatencyVerdict, needed: int) -> str:
-    """Say how many requests there are and how to get enough."""
+    """Return how many requests there are and how to get enough."""
     requests = verdict.requests
     if verdict.method is LatencyMethod.HISTORY:
         return f"{requests} requests timed, {needed} required: raise probe.requests to {needed}"
@@ -233,7 +233,7 @@ def _latency_change(verdict: LatencyVerdict) -> str:
 
 
 def _percent(ratio: float) -> str:
-    """Write 1.2 as `+20.0 %`."""
+    """Return 1.2 as `+20.0 %`."""
     return f"{100 * (ratio - 1):+.1f} %"
 
 

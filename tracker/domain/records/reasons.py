@@ -1,6 +1,6 @@
-"""Why a verdict has its word: a code, with the numbers and names that the verdict does not hold itself. Frozen values.
+"""Why a verdict has its word: a code, with the numbers and names that the verdict does not contain. Frozen values.
 
-The function that decides makes one; `reason_text` words it where it is shown.
+The function that decides creates the reason; `reason_text` formats it for display.
 """
 
 from dataclasses import dataclass
@@ -9,18 +9,18 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True)
 class Failed:
-    """It was not measured."""
+    """The measurement is missing or failed."""
 
     code: Literal["failed"] = "failed"
     message: str = ""
-    """What the error says."""
+    """Message of the error."""
     error: str = ""
-    """Code of the error, as in `eval_jobs.errors`; empty: there was none."""
+    """Code of the error, as in `eval_jobs.errors`; empty if there was none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FewScores:
-    """Too few of its samples have a score."""
+    """Too few samples have a score."""
 
     code: Literal["few-scores"] = "few-scores"
     with_score: int
@@ -28,48 +28,48 @@ class FewScores:
     errors: int
     unscored: int
     needed: float
-    """Share of the samples."""
+    """Required share of samples with a score."""
     detail: str
-    """Why the first of them has none; empty: not known."""
+    """Why the first sample without a score has none; empty if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NothingEarlier:
-    """It is the first usable result of the run."""
+    """The result is the first usable one of the run."""
 
     code: Literal["nothing-earlier"] = "nothing-earlier"
 
 
 @dataclass(frozen=True, kw_only=True)
 class TooEarly:
-    """One earlier checkpoint is too little."""
+    """One earlier checkpoint is not enough for a verdict."""
 
     code: Literal["too-early"] = "too-early"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """A setting that two evaluations do not have in common."""
+    """A setting that differs between two evaluations."""
 
     setting: str
     now: str = ""
-    """Empty, like `before`: the setting is the same, and another version of the program took it otherwise."""
+    """Empty, like `before`, if the setting is equal but another version of the program interpreted it differently."""
     before: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredOtherwise:
-    """The newest earlier result was measured in another way."""
+    """The newest earlier result was measured differently."""
 
     code: Literal["measured-otherwise"] = "measured-otherwise"
     step: int
-    """Of the earlier result."""
+    """Step of the earlier result."""
     differences: tuple[Difference, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class FewInCommon:
-    """A small part of the samples has a score on both sides."""
+    """Too small a share of the samples has a score on both sides."""
 
     code: Literal["few-in-common"] = "few-in-common"
     samples: int
@@ -79,7 +79,7 @@ class FewInCommon:
 
 @dataclass(frozen=True, kw_only=True)
 class FewSamples:
-    """The samples that have a score on both sides are too few to show how much they scatter."""
+    """Too few samples have a score on both sides to estimate their variance."""
 
     code: Literal["few-samples"] = "few-samples"
     samples: int
@@ -88,17 +88,17 @@ class FewSamples:
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """The verdict's first comparison says it."""
+    """The verdict is based on its first comparison."""
 
     code: Literal["compared"] = "compared"
     before: float
-    """Mean of the baseline, as the benchmark reports it, over the samples that all compared checkpoints asked."""
+    """Mean of the baseline, as the benchmark reports it, over the samples evaluated at all compared checkpoints."""
     now: float
-    """The same of the candidate's side."""
+    """The same mean for the candidate's side."""
     margin: float
-    """Within which it counts as equivalent."""
+    """Margin within which the change counts as equivalent, in score units."""
     in_a_row: int = 0
-    """Checkpoints that must show a forgetting or a recovery; 0: neither was found."""
+    """Consecutive checkpoints required to show forgetting or recovery; 0 if neither was found."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,26 +109,26 @@ class ComparedMeans:
     before: float
     now: float
     pooled: int
-    """Newest checkpoints that `now` is the mean of."""
+    """Number of newest checkpoints that `now` is the mean of."""
     baseline_steps: tuple[int, ...]
     is_peak: bool
-    """The baseline is the best earlier block; else the checkpoints just before."""
+    """Whether the baseline is the best earlier block; else it is the checkpoints just before."""
     ci_low: float
     """95 % interval of the change; up is better."""
     ci_high: float
     p: float
-    """The smaller one of "worse" and "better"."""
+    """The smaller of the p-values of "worse" and "better"."""
     never_above_chance: bool
-    """It is a loss, of what was never better than guessing."""
+    """Whether it is a loss of a score that was never better than guessing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NotOfAScore:
-    """The numbers that were imported cannot be judged on the scale of a score."""
+    """The imported numbers are not on the scale of a score, so no verdict is possible."""
 
     code: Literal["not-of-a-score"] = "not-of-a-score"
     problem: str
-    """What the error says."""
+    """Message of the error."""
 
 
 Reason = (
@@ -155,14 +155,14 @@ class FewRequests:
 
 @dataclass(frozen=True, kw_only=True)
 class NoScatter:
-    """All draws from the requests agree, as if a clock stood still."""
+    """All bootstrap draws from the requests agree, as if the clock had not advanced."""
 
     code: Literal["no-scatter"] = "no-scatter"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShortHistory:
-    """Too few earlier checkpoints were timed alike."""
+    """Too few earlier checkpoints were timed under the same conditions."""
 
     code: Literal["short-history"] = "short-history"
     needed: int
@@ -170,16 +170,16 @@ class ShortHistory:
 
 @dataclass(frozen=True, kw_only=True)
 class AgainstReference:
-    """The latency verdict's own numbers say it, against a reference."""
+    """The verdict is based on its own numbers, compared with a reference."""
 
     code: Literal["against-reference"] = "against-reference"
     learning: int
-    """Checkpoints after which the noise between starts is known."""
+    """Number of checkpoints after which the noise between engine starts is known."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgainstHistory:
-    """The latency verdict's own numbers say it, against earlier checkpoints."""
+    """The verdict is based on its own numbers, compared with earlier checkpoints."""
 
     code: Literal["against-history"] = "against-history"
     checkpoints: int

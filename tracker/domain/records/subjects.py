@@ -1,4 +1,4 @@
-"""What alerts and comparisons are about, in words. Pure."""
+"""Subjects of alerts and comparisons, as text. Pure."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ def alert_subject_text(subject: AlertSubject) -> str:
 
 
 def silenced_text(silence: Silence) -> str:
-    """Return what a silence holds back: `mmlu`, `mmlu / anatomy`, `latency, load default` or `queue`."""
+    """Return what a silence covers: `mmlu`, `mmlu / anatomy`, `latency, load default` or `queue`."""
     if silence.kind is SubjectKind.BENCHMARK:
         return subject_text(silence.name, "" if silence.subset == "*" else silence.subset, Measure.SCORE)
     is_named = silence.kind is SubjectKind.LATENCY and silence.name != "*"
@@ -35,5 +35,5 @@ def silenced_text(silence: Silence) -> str:
 
 
 def baseline_text(baseline: Baseline, steps: Sequence[int]) -> str:
-    """Return `peak, steps 510-600`."""
+    """Return `peak, steps 510 to 600`."""
     return f"{baseline}, {steps_text(steps)}"

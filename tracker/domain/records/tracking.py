@@ -1,4 +1,4 @@
-"""What is written to a tracking store: the values between a record and MLflow. Frozen; built by `tracking`."""
+"""Values written to a tracking store, between a record and MLflow. Frozen; built by `tracking`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ class TrackedMetric:
     value: float
     step: int
     timestamp_ms: int
-    """Unix time; decides which of two values at one step is the newer one."""
+    """Unix time in milliseconds; of two values at one step, the later one is the newer."""
     dataset: str = ""
-    """Name of the dataset it was measured on, one of the batch's; empty for latencies and curves."""
+    """Name of the dataset it was measured on, one of the batch's datasets; empty for latencies and curves."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrackedDataset:
-    """What a score was measured on: one benchmark with its settings."""
+    """Dataset of a score: one benchmark with its settings."""
 
     name: str
     """The benchmark's own name, unmapped."""
@@ -34,7 +34,7 @@ class TrackedDataset:
 
 @dataclass(frozen=True, kw_only=True)
 class TrackedVerdict:
-    """A verdict, as short as a line of a table."""
+    """A verdict as one row of a table."""
 
     benchmark: str
     key: str
@@ -43,11 +43,11 @@ class TrackedVerdict:
     word: VerdictWord
     score: float | None
     change: float | None
-    """Of the comparison that decided; None when there was nothing to compare with."""
+    """Delta of the deciding comparison; None without a comparison."""
     baseline: str
-    """What it was compared with, `peak, steps 510-600`; empty without a comparison."""
+    """Baseline of the comparison, such as `peak, steps 510 to 600`; empty without a comparison."""
     digest: str
-    """Of the checkpoint."""
+    """Digest of the checkpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,14 +70,14 @@ class TrackingBatch:
     params: Mapping[str, str]
     """Facts of the checkpoint that never change."""
     tags: Mapping[str, str]
-    """What was concluded about the checkpoint."""
+    """Conclusions about the checkpoint."""
     verdicts: tuple[TrackedVerdict, ...]
     samples: tuple[TrackedSamples, ...]
     report: Report
     report_path: str
     """Relative path of the JSON file that holds `report`."""
     left: tuple[tuple[int, str], ...] = ()
-    """Step and digest of the checkpoints of the run that training left behind."""
+    """Step and digest of the run's checkpoints that training left behind."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,15 +90,15 @@ class CurveBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepBatch:
-    """What one plan of a sweep came to: a run of its own beside the others of its sweep, below the training run."""
+    """Result of one plan of a sweep: a separate MLflow run next to the sweep's other runs, below the training run."""
 
     plan_id: str
     checkpoint: Checkpoint
     sweep: str
     run_name: str
-    """What was asked and how, in words."""
+    """Target and variant, as text."""
     params: Mapping[str, str]
-    """Every setting of the matrix, and what it was asked of."""
+    """Generation settings, the variant, and what was evaluated: sweep, target, step and model."""
     tags: Mapping[str, str]
     metrics: tuple[TrackedMetric, ...]
     datasets: tuple[TrackedDataset, ...]
@@ -110,20 +110,20 @@ class SweepBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class Champion:
-    """A checkpoint that an alias names."""
+    """A checkpoint that an alias points to."""
 
     alias: str
-    """`champion`, or `best-<benchmark>` in letters that a registry takes."""
+    """`champion`, or `best-<benchmark>` in characters that a registry accepts."""
     checkpoint: Checkpoint
     plan_id: str
-    """Under which it was measured."""
+    """Plan that measured it."""
     reason: str
-    """One sentence for a person."""
+    """One sentence for display."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChampionBatch:
-    """Which checkpoints of a run its aliases name, as known after `checkpoint`."""
+    """Checkpoints that a run's aliases point to, as known after `checkpoint`."""
 
     checkpoint: Checkpoint
     champions: tuple[Champion, ...]

@@ -1,4 +1,4 @@
-"""What the tracker concludes from records: comparisons, verdicts, reports, alerts, gaps. Frozen values."""
+"""Conclusions that the tracker draws from records: comparisons, verdicts, reports, incidents, gaps. Frozen values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from tracker.domain.records.reasons import Failed, LatencyReason, Reason
 
 @dataclass(frozen=True, kw_only=True)
 class Gap:
-    """A checkpoint that the run wrote and that will not be evaluated, and why. Never skipped silently."""
+    """A checkpoint that the run wrote and that will not be evaluated, with the reason. Never skipped silently."""
 
     run_id: str
     step: int
@@ -26,7 +26,7 @@ class Gap:
     hint: str
     seen_at: datetime
     is_inferred: bool = False
-    """Nobody saw the checkpoint: the rhythm in which the trainer saves says that it was there."""
+    """The checkpoint was never found: the trainer's save interval implies that it existed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,20 +34,20 @@ class CurvePoint:
     """One value of a training curve."""
 
     key: str
-    """Metric name as it appears in the tracking store, `train/loss`."""
+    """Metric name as it appears in the tracking store, such as `train/loss`."""
     step: int
     value: float
 
 
 class Measure(StrEnum):
-    """What is followed of every answer. All are oriented: up is better."""
+    """Quantity measured for every answer. All are oriented: up is better."""
 
     SCORE = "score"
-    """x, or 1 - x where lower is better."""
+    """x, or 1 - x if lower is better."""
     OUTPUT_LENGTH = "output length"
-    """1 - output tokens / longest answer allowed: an answer that gets longer goes down."""
+    """1 - output tokens / maximum answer length: it goes down if answers get longer."""
     COMPLETENESS = "completeness"
-    """1, or 0 for an answer that hit the longest length allowed."""
+    """1, or 0 for an answer that reached the maximum length."""
 
 
 class Baseline(StrEnum):
@@ -58,60 +58,60 @@ class Baseline(StrEnum):
     PEAK = "peak"
     """The best block of earlier checkpoints."""
     PINNED = "pinned"
-    """A checkpoint that the policy names: the base model, or one of another run."""
+    """A checkpoint named in the policy: the base model, or one of another run."""
     GIVEN = "given"
     """The other side of `tracker compare`."""
 
 
 class Closing(StrEnum):
-    """How a loss ended."""
+    """How an incident ended."""
 
     RECOVERED = "recovered"
     ACCEPTED = "accepted"
-    """Somebody said that this level is the new normal."""
+    """A user accepted this level as the new normal."""
     SUPERSEDED = "superseded"
-    """Training went back to before it: the checkpoint that raised the alarm was left behind."""
+    """Training went back to a step before it: the checkpoint that raised the alarm was left behind."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Incident:
-    """One loss, from the checkpoint that raised the alarm until it ends. People are notified of both, once.
+    """One loss, from the checkpoint that raised the alarm to its end. Each of the two causes one notification.
 
-    It is known by everything up to `opened_step`.
+    It is identified by the fields up to `opened_step`.
     """
 
     run_id: str
     suite: str
     benchmark: str
     subset: str = ""
-    """Empty: the whole benchmark."""
+    """Empty for the whole benchmark."""
     measure: Measure = Measure.SCORE
     opened_step: int
     """Step of the checkpoint that raised the alarm."""
     onset_step: int
     """First step of the loss, as far as the evidence can place it; at most `opened_step`."""
     forgotten: bool = False
-    """Below the peak at three checkpoints in a row, of something that had been learned."""
+    """Whether a score that had been learned was below the peak at three checkpoints in a row."""
     closed_step: int | None = None
-    """Step at which it ended; None: it lasts."""
+    """Step at which it ended; None while it is open."""
     closed_by: Closing | None = None
     last_step: int | None = None
-    """Last checkpoint that was below; None unless it recovered."""
+    """Last step with the loss; None unless it recovered."""
     opened_digest: str
     """Digest of the checkpoint that raised the alarm."""
     closed_digest: str = ""
-    """Digest of the checkpoint that showed the recovery; empty: none did."""
+    """Digest of the checkpoint that showed the recovery; empty if none did."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Acceptance:
-    """Somebody's word that the level of a benchmark at a step is the new normal. Known by run, step and benchmark."""
+    """A user's decision that a benchmark's level at a step is the new normal. Identified by run, step and benchmark."""
 
     run_id: str
     step: int
     benchmark: str
     from_step: int
-    """Checkpoints before it no longer count for this benchmark: the onset of the loss that was accepted."""
+    """Checkpoints before it no longer count for this benchmark; it is the onset of the accepted loss."""
     reason: str
     accepted_at: datetime
 
@@ -122,51 +122,51 @@ class Comparison:
 
     baseline: Baseline
     baseline_steps: tuple[int, ...]
-    """Checkpoints that the baseline is the mean of, ascending."""
+    """Steps of the checkpoints averaged as the baseline, ascending."""
     pooled_steps: tuple[int, ...]
-    """Checkpoints that the candidate's side is the mean of: the candidate, and the ones just before it."""
+    """Steps of the checkpoints averaged on the candidate's side: the candidate, and the ones just before it."""
     n_common: int
     common_fraction: float
     """Samples scored on both sides / samples of the benchmark."""
     delta: float
     stderr: float
-    """With jitter."""
+    """Standard error of `delta`, with jitter."""
     ci_low: float
-    """95 % interval of delta, with jitter."""
+    """95 % interval of `delta`, with jitter."""
     ci_high: float
     p_worse: float
-    """One-sided p of "candidate is worse", with jitter, times `selected_from`: what verdicts rest on."""
+    """One-sided p of "candidate is worse", with jitter, times `selected_from`: the basis of verdicts."""
     p_better: float
     p_worse_items: float
-    """The same without jitter: what the samples alone would say."""
+    """The same without jitter, from the samples alone."""
     jitter: float
-    """Training jitter tau of this benchmark, in score units; 0 where none is known."""
+    """Training jitter tau of this benchmark, in score units; 0 if unknown."""
     selected_from: int = 1
-    """Blocks that the baseline is the best of."""
+    """Number of blocks that the baseline is the best of."""
     n_lost: int
-    """Right before, wrong now (above .5 on the baseline's side, not above it on the candidate's)."""
+    """Samples right before, wrong now (above .5 on the baseline's side, not above it on the candidate's)."""
     n_gained: int
     method: str
     """`pooled-t`; for `tracker compare`: `mcnemar-midp`, `paired-t` or `clustered-t`."""
 
 
 class VerdictWord(StrEnum):
-    """The vocabulary of verdicts, most urgent first."""
+    """Words of verdicts, most urgent first."""
 
     MISSING = "missing"
-    """No result, or too few samples scored: a blind spot."""
+    """No result, or too few samples scored: a loss would not be detected."""
     INCOMPARABLE = "incomparable"
-    """Not measured alike, or too few common samples."""
+    """Measured differently, or too few common samples."""
     FORGOTTEN = "forgotten"
     """Was learned, and is below the peak at three checkpoints in a row."""
     REGRESSED = "regressed"
     RECOVERED = "recovered"
-    """Was lost, and is back for two checkpoints in a row."""
+    """Was lost, and is back at two checkpoints in a row."""
     IMPROVED = "improved"
     EQUIVALENT = "equivalent"
     """Shown to be within the margin; not the same as "no difference found"."""
     SUSPECT = "suspect"
-    """Worse by at least p < .01 (screened: p < .05), or known only from means: shown, never notified. Decided in
+    """Worse at p < .01 (screening: p < .05), or a loss known only from means: shown, never notified. Decided in
     `scores.suspicion`."""
     INCONCLUSIVE = "inconclusive"
     FIRST = "first"
@@ -175,13 +175,13 @@ class VerdictWord(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Screened:
-    """How large a part of a benchmark was asked, and what that took."""
+    """Size of the evaluated part of a benchmark, and its cost."""
 
     asked: int
-    """Samples."""
+    """Number of samples evaluated."""
     left_out: int
     tokens: int | None
-    """Of questions and answers; None: the server did not say."""
+    """Input and output tokens; None if the server did not report them."""
     seconds: float
 
 
@@ -191,65 +191,65 @@ class Verdict:
 
     benchmark: str
     subset: str = ""
-    """Empty: the whole benchmark."""
+    """Empty for the whole benchmark."""
     measure: Measure = Measure.SCORE
     word: VerdictWord
     reason: Reason | None
-    """`records.reason_text.reason_text` words it; None: an outline keeps none."""
+    """Formatted by `records.reason_text.reason_text`; None in an outline."""
     score: float | None
-    """Mean over scored samples, as the benchmark reports it; of a subset or another measure, its own mean."""
+    """Mean over scored samples, as the benchmark reports it; for a subset or another measure, its own mean."""
     stderr: float | None
     coverage: float
     """Scored / planned samples."""
     comparisons: tuple[Comparison, ...] = ()
-    """The evidence that decided first, then the candidate alone against each baseline."""
+    """The deciding comparison first, then the candidate alone against each baseline."""
     alpha_test: float
-    """Level that one test was held to."""
+    """Significance level of one test."""
     mde: float | None = None
     """Smallest true loss that the candidate alone would have shown with 80 % power."""
     mde_pooled: float | None = None
-    """The same of the newest four checkpoints together."""
+    """The same for the newest four checkpoints together."""
     lost_since: int | None = None
-    """Onset of the loss that lasts at this checkpoint, or that ends here."""
+    """Onset of the loss that is open at this checkpoint, or that ends here."""
     screened: Screened | None = None
-    """Set where only a part of the benchmark was asked: score and verdict are of that part."""
+    """Set if only a part of the benchmark was evaluated: score and verdict refer to that part."""
     repetition: Repetition | None = None
-    """What repeating the evaluation alone changes; None: the benchmark was not calibrated by then."""
+    """Effect of repeating the evaluation alone; None if the benchmark was not calibrated by then."""
 
 
 USUAL_CHECKPOINTS = 100
-"""Of a run whose number of checkpoints is not known."""
+"""Assumed number of checkpoints of a run if it is unknown."""
 
 
 class LatencyMetric(StrEnum):
-    """Which time of a request."""
+    """Time of a request."""
 
     TTFT = "ttft"
-    """Send to first token."""
+    """From sending to the first token."""
     TPOT = "tpot"
-    """Per further token."""
+    """Per output token after the first."""
     E2E = "e2e"
-    """Send to last token."""
+    """From sending to the last token."""
 
 
 class LatencyMethod(StrEnum):
-    """What a latency is judged against."""
+    """What a latency is compared with."""
 
     INTERLEAVED = "interleaved"
     """Requests of a reference checkpoint, timed in between on the same engine."""
     HISTORY = "history"
-    """The run's earlier checkpoints: the machine may have changed its pace since, so at most `suspect`."""
+    """The run's earlier checkpoints: the machine's speed may have changed since, so at most `suspect`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LatencyPolicy:
-    """What counts as a finding about latency."""
+    """Thresholds of latency verdicts."""
 
     alpha: float = 0.05
-    """Chance that noise alone calls any checkpoint of the whole run slower, over all metrics and quantiles."""
+    """Probability that noise alone marks any checkpoint of the run as slower, over all metrics and quantiles."""
     planned_checkpoints: int = USUAL_CHECKPOINTS
     min_slowdown_p50: float = 0.03
-    """Smallest change of a median that is called one, as a share: .03 is 3 % slower, or faster by the same factor."""
+    """Smallest reported change of a median, as a share: .03 is 3 % slower, or faster by the same factor."""
     min_slowdown_p95: float = 0.05
 
 
@@ -262,19 +262,19 @@ class LatencyVerdict:
     quantile: float
     """.5 or .95."""
     word: VerdictWord
-    """REGRESSED, IMPROVED, SUSPECT, INCONCLUSIVE, FIRST, or MISSING when nothing was timed."""
+    """REGRESSED, IMPROVED, SUSPECT, INCONCLUSIVE, FIRST, or MISSING if nothing was timed."""
     reason: LatencyReason | None
-    """`records.reason_text.latency_reason_text` words it; None: not decided yet."""
+    """Formatted by `records.reason_text.latency_reason_text`; None if not decided yet."""
     without_reference: Failed | None = None
-    """Why there is no comparison with the reference that was to be timed."""
+    """Why the planned comparison with a reference is missing."""
     method: LatencyMethod
     reference_step: int | None = None
     """Step of the reference; None without one."""
     candidate_ms: float | None = None
     baseline_ms: float | None = None
-    """The same quantile of the reference, or the geometric mean of the last checkpoints."""
+    """The same quantile of the reference, or its geometric mean over the last checkpoints."""
     ratio: float | None = None
-    """Candidate / baseline, over `sessions` checkpoints; None when nothing could be compared."""
+    """Candidate / baseline, over `sessions` checkpoints; None if nothing could be compared."""
     ci_low: float | None = None
     """95 % interval of `ratio`."""
     ci_high: float | None = None
@@ -282,19 +282,19 @@ class LatencyVerdict:
     """One-sided p of "the candidate is slower"."""
     p_faster: float | None = None
     overdispersion: float | None = None
-    """By what the variance was multiplied, from how far earlier ratios scattered; None without a reference."""
+    """Factor of the variance, estimated from the scatter of earlier ratios; None without a reference."""
     between_starts: float | None = None
-    """Error of the log ratio from starts of the engine and moods of the machine; None without a reference."""
+    """Standard error of the log ratio due to engine starts and the state of the machine; None without a reference."""
     learned_from: int = 0
-    """Earlier checkpoints of the series: of the noise with a reference, of the comparison without one."""
+    """Number of earlier checkpoints used: for the noise with a reference, for the comparison without one."""
     sessions: int = 1
     """Newest checkpoints whose ratios were averaged for this decision: 1, 2 or 4."""
     requests: int = 0
     """Pairs of requests of this checkpoint; without a reference, its requests."""
     alpha_test: float
-    """Level that one test was held to."""
+    """Significance level of one test."""
     detectable: float | None = None
-    """Smallest true ratio above 1 that is found with 80 % power."""
+    """Smallest true ratio above 1 that is detected with 80 % power."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,15 +307,15 @@ class Report:
     verdicts: tuple[Verdict, ...]
     """One for each benchmark."""
     findings: tuple[Verdict, ...] = ()
-    """Losses of single subsets, and answers that got longer or were cut off more often: only where there is one."""
+    """Losses of single subsets, and answers that became longer or were truncated more often; empty without any."""
     incidents: tuple[Incident, ...] = ()
     """Losses that open, change or end at this checkpoint."""
     latency: tuple[LatencyVerdict, ...] = ()
     """Six for each load: TTFT, TPOT and E2E, by p50 and p95."""
     checkpoint: Checkpoint
-    """What was measured."""
+    """The evaluated checkpoint."""
     cost: Cost | None = None
-    """What that took; None: not known."""
+    """Cost of the evaluation; None if unknown."""
     created_at: datetime
 
 
@@ -331,7 +331,7 @@ class Phase:
 
 @dataclass(frozen=True, kw_only=True)
 class Pinned:
-    """A checkpoint that every other one is compared with as well."""
+    """A checkpoint that every other one is also compared with."""
 
     run_id: str
     step: int
@@ -339,7 +339,7 @@ class Pinned:
 
 @dataclass(frozen=True, kw_only=True)
 class PolicySettings:
-    """What a person may set of what counts as a finding."""
+    """Error rates and thresholds of verdicts that a user can set."""
 
     alpha: Annotated[float, Field(gt=0, lt=1)] = 0.05
     """Family-wise error rate: probability of any false alarm over a whole healthy run."""
@@ -365,4 +365,4 @@ class Policy(PolicySettings):
     """The base model, or a checkpoint of another run."""
     latency: LatencyPolicy = LatencyPolicy()
     chance: Mapping[str, float] = field(default_factory=dict)
-    """Score of guessing, by benchmark, where it is known: what is above it has been learned."""
+    """Score of guessing, by benchmark, if known: a higher score has been learned."""

@@ -1,1 +1,1 @@
-"""The verdict engine: did a benchmark lose something, held to one level over a whole training run. Pure."""
+"""The verdict engine: tests of benchmarks for losses, with one error rate over a whole training run. Pure."""

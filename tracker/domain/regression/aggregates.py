@@ -1,12 +1,12 @@
-"""One benchmark along a run of which only means and standard errors are known, no samples. Pure.
+"""Tests of benchmarks with means and standard errors only, without samples. Pure.
 
     series = [AggregateSeries(steps=steps, means=means, stderrs=stderrs, chance=0.25), ...]
-    level = Level(alpha=0.05, planned=len(steps), benchmarks=len(series))
-    found = aggregate_evidence(series, step, level)                 # a tuple a benchmark
+    level = ErrorBudget(alpha=0.05, planned=len(steps), benchmarks=len(series))
+    found = aggregate_evidence(series, step, level)                 # one tuple per benchmark
 
-Scores are in [0, 1] and up is better, as everywhere in the engine: its constants are in points of such a score. An
-error rate comes as 1 - x; a perplexity or a loss has no such scale and is refused. How real series led to each of these
-rules is in benchmarks/REPLAY.md.
+Scores are in [0, 1] and higher is better, as everywhere in the engine: its constants are in points of such a score.
+Pass an error rate as 1 - x. Perplexities and losses have no such scale: means outside [0, 1] raise `BadData`.
+benchmarks/REPLAY.md shows the real series behind each of these rules.
 """
 
 from collections.abc import Sequence
@@ -32,17 +32,17 @@ _NO_VARIANCE = 1e-12
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AggregateSeries:
-    """T checkpoints of one benchmark. Raises `BadData` where the numbers cannot be judged on the scale of a score."""
+    """T checkpoints of one benchmark. Raises `BadData` if the values cannot be tested on the scale of a score."""
 
     steps: IntArray
     """Shape (T,), ascending; 0 is the untrained model."""
     means: FloatArray
-    """Shape (T,), in [0, 1]; up is better."""
+    """Shape (T,), in [0, 1]; higher is better."""
     stderrs: FloatArray
     """Shape (T,): standard error of each mean over its samples, as the evaluation reported it."""
     chance: float | None = None
-    """Score of the best answer that does not read the question: 1 / choices or, where one answer is right more often
-    than the others, its share. None: not known."""
+    """Score of the best constant answer, which ignores the question: 1 / choices or, if one answer is correct more
+    often than the others, its share. None: unknown."""
 
     def __post_init__(self) -> None:
         problem = _problem(self)
@@ -59,9 +59,9 @@ class AggregateSeries:
     def contrasts(self, weights: FloatArray) -> tuple[Contrast, ...]:
         """Return D = w'y and an item variance for every row of `weights`, shape (Q, T).
 
-        That all checkpoints answered the same samples is taken for granted: `common_fraction` is 1.
+        Assumes that all checkpoints were evaluated on the same samples: `common_fraction` is 1.
         """
-        used = np.flatnonzero(weights.any(axis=0))  # a few of the newest, of however many checkpoints
+        used = np.flatnonzero(weights.any(axis=0))  # only a few checkpoints, however long the run
         own = weights[:, used]
         deltas, variances = own @ self.means[used], self._item_variances(own, self.stderrs[used])
         return tuple(
@@ -70,14 +70,14 @@ class AggregateSeries:
         )
 
     def _item_variances(self, weights: FloatArray, stderrs: FloatArray) -> FloatArray:
-        """Return an item variance for every row of `weights`, shape (Q,), whose columns have these errors.
+        """Return an item variance for every row of `weights`, shape (Q,); `stderrs` are the errors of its columns.
 
-        The samples are the same at every checkpoint, how alike their scores are is not known; with a correlation r
-        between any two checkpoints v = (1 - r) sum w_s^2 se_s^2 + r (sum w_s se_s)^2. The larger end is taken: for a
-        difference r = 0, nothing is paired, for a level r = 1, more checkpoints tell nothing more. It is a bound for
-        every r in [0, 1], not for an r that fades with distance.
+        The samples are the same at every checkpoint, but the correlation of their scores is unknown. With r between any
+        two checkpoints, v = (1 - r) sum w_s^2 se_s^2 + r (sum w_s se_s)^2. The larger end is used: r = 0 for a
+        difference (no gain from pairing), r = 1 for a level (no gain from more checkpoints). It is a bound for every r
+        in [0, 1], but not if r decreases with distance.
         """
-        # A score of 0 or 1 is reported without an error: one sample more or less is the least that it can be off.
+        # A score of 0 or 1 is reported with an error of 0. It can be off by at least one sample.
         errors = np.maximum(stderrs, 1 / self.n_samples)
         unpaired = weights**2 @ errors**2
         identical = (weights @ errors) ** 2
@@ -88,9 +88,9 @@ class AggregateSeries:
 def aggregate_evidence(
     series: Sequence[AggregateSeries], step: int, level: ErrorBudget
 ) -> tuple[tuple[Evidence, ...], ...]:
-    """Return the tests of every benchmark at `step`; () for one without that step, or too few before it.
+    """Return the tests of each benchmark at `step`; () if it has no such step or too few before it.
 
-    Whatever the level's design, `PLAIN` is used: without samples, how a contrast varied before tells nothing.
+    Always uses the design `PLAIN`: without samples, the earlier item variance of a contrast is unknown.
     """
     histories = [_until(s, step) for s in series]
     present = [h for h in histories if h is not None]
@@ -103,8 +103,8 @@ def aggregate_evidence(
 def bend_weights(steps: IntArray, rows: IntArray, limit: int) -> FloatArray:
     """Return weights of second differences over log(1 + step) of the newest `limit` triples, shape (h, T).
 
-    Each is proportional to (a, -1, 1 - a), where `a` interpolates the middle checkpoint, and has sum w^2 = 6 like
-    (1, -2, 1), which it is for even spacing.
+    Each row is proportional to (a, -1, 1 - a), where `a` interpolates the middle checkpoint, with sum w^2 = 6 like
+    (1, -2, 1), which it equals for even spacing.
     """
     when = np.log1p(steps.astype(np.float64))
     first = max(0, rows.size - 2 - limit)
@@ -153,9 +153,9 @@ def _until(series: AggregateSeries, step: int) -> _History | None:
 def _jitters(histories: Sequence[_History]) -> tuple[Jitter, ...]:
     """Return the jitter of every benchmark at its newest checkpoint.
 
-    As in the engine, with two differences. The second differences are blind to a trend that is steady in log step, so
-    that a steep beginning on unevenly spaced checkpoints is not taken for noise. And a benchmark is at least as noisy
-    as its own history shows beyond doubt (lower 95 % bound), however quiet the others are.
+    As in the engine, with two differences. The second differences cancel a trend that is linear in log step, so a
+    steep start with unevenly spaced checkpoints does not count as noise. And the jitter of a benchmark is at least the
+    lower 95 % bound from its own history, even if the others have less.
     """
     bends = [h.second_differences() for h in histories]
     return tuple(_at_least_own(b, j) for b, j in zip(bends, estimate_jitter(bends), strict=True))

@@ -1,4 +1,4 @@
-"""Which checkpoints are averaged on either side of a test: the newest m, and a baseline block before them. Pure."""
+"""Checkpoints to average on each side of a test: the newest m, and a baseline block before them. Pure."""
 
 from dataclasses import dataclass
 
@@ -8,8 +8,8 @@ from tracker.domain.records.types import Baseline
 from tracker.domain.scores.matrix import FloatArray, IntArray
 
 BLOCK = 10
-"""Checkpoints of a baseline block. The best of blocks of 10 is too high by 0.6 standard errors after 100 checkpoints,
-the best single checkpoint by 2.5."""
+"""Checkpoints per baseline block. After 100 checkpoints, the best block of 10 is too high by 0.6 standard errors, the
+best single checkpoint by 2.5."""
 
 _MIN_EARLIER = 2
 _MIN_BLOCKS = 2
@@ -17,7 +17,7 @@ _MIN_BLOCKS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Blocks:
-    """Two sides of a test, as rows of a score matrix."""
+    """The two sides of a test, as rows of a score matrix."""
 
     baseline: Baseline
     new: IntArray
@@ -25,7 +25,7 @@ class Blocks:
     base: IntArray
     """Shape (W,)."""
     selected_from: int = 1
-    """Blocks that the baseline is the best of; its p-value is multiplied by it."""
+    """Number of blocks that the baseline is the best of; the p-value is multiplied by it."""
 
     def weights(self, n_rows: int) -> FloatArray:
         """Return the weights of the contrast over all rows, shape (n_rows,)."""
@@ -36,12 +36,12 @@ class Blocks:
 
 
 def peak_width(planned: int | None, seen: int) -> int:
-    """Return W of the peak: 10, and less for a run of fewer than 50 checkpoints (planned, else seen so far)."""
+    """Return W of the peak: 10, or less for a run of fewer than 50 checkpoints (planned, else seen so far)."""
     return min(BLOCK, max(2, (planned or seen) // 5))
 
 
 def recent_blocks(rows: IntArray, m: int) -> Blocks | None:
-    """Return the newest `m` of `rows` against the up to 10 just before; None while fewer than two are earlier."""
+    """Return the newest `m` of `rows` and up to 10 just before them; None if fewer than two are earlier."""
     end = rows.size - m
     if end < _MIN_EARLIER:
         return None
@@ -49,7 +49,7 @@ def recent_blocks(rows: IntArray, m: int) -> Blocks | None:
 
 
 def peak_blocks(rows: IntArray, means: FloatArray, m: int, width: int) -> Blocks | None:
-    """Return the newest `m` of `rows` against the best of the disjoint blocks of `width` before; None below two blocks.
+    """Return the newest `m` of `rows` and the best of the disjoint blocks of `width` before; None below two blocks.
 
     `means` holds the mean score of every row of the matrix.
     """

@@ -1,12 +1,12 @@
 """All tests of one checkpoint: every benchmark, the newest 1, 2, 4 and 8 checkpoints against two baseline blocks. Pure.
 
     tracks = [Track(scores=matrix, rows=rows_up_to_the_candidate), ...]     # all benchmarks of the suite
-    for found in evidence_at(tracks, ErrorBudget(alpha=0.05, planned=100, benchmarks=20)):  # a tuple a benchmark
+    for found in evidence_at(tracks, ErrorBudget(alpha=0.05, planned=100, benchmarks=20)):  # one tuple per benchmark
         any(e.is_loss(min_effect) for e in found)
 
-Pooled paired contrasts against a recent and a peak block, the item variance of the same contrast before the new block,
-a jitter term that the run itself supplies, a t tail, and a level shared over the planned run: what the simulations of
-benchmarks/verdicts/RESULTS.md chose.
+The method was chosen by the simulations of benchmarks/verdicts/RESULTS.md: pooled paired contrasts against a recent and
+a peak block, the item variance of the same contrast before the new block, a jitter term estimated from the run itself,
+a t tail, and a level shared over the planned run.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ BASELINES = (Baseline.RECENT, Baseline.PEAK)
 
 
 class Scores(Protocol):
-    """What a test needs to know of a benchmark: `ScoreMatrix`, or means and standard errors alone."""
+    """Scores of one benchmark: `ScoreMatrix`, `ScreenedScores`, or means and standard errors alone."""
 
     @property
     def means(self) -> FloatArray:
-        """Mean score of every checkpoint, shape (T,); up is better."""
+        """Mean score of every checkpoint, shape (T,); higher is better."""
 
     def contrasts(self, weights: FloatArray) -> tuple[Contrast, ...]:
         """Return D and its item variance for every row of `weights`, shape (Q, T)."""
@@ -49,16 +49,16 @@ class Scores(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorBudget:
-    """What the tests of one checkpoint are held to."""
+    """The levels of the tests of one checkpoint."""
 
     alpha: float
     """For the whole run and all its benchmarks."""
     planned: int | None
-    """Checkpoints that the run is expected to have; None: unknown."""
+    """Expected number of checkpoints of the run; None: unknown."""
     benchmarks: int
-    """K."""
+    """K, the number of benchmarks."""
     pinned: bool = False
-    """Whether there is a pinned baseline too."""
+    """Whether there is a pinned baseline as well."""
     design: Design = DEFAULT
 
     def alpha_test(self, position: int, m: int, baseline: Baseline) -> float:
@@ -77,16 +77,16 @@ class Track:
     rows: IntArray
     """Rows of `scores` that count, ordered by step; the last one is the candidate."""
     noise_from: int = 0
-    """Index into `rows` where the jitter's history starts: training changed its ways there."""
+    """Index into `rows` at which the history for the jitter starts: a new training phase."""
     pinned_row: int | None = None
-    """Row of `scores`, none of `rows`, that holds a model to compare with at every checkpoint."""
+    """Row of `scores`, not in `rows`, of a model that every checkpoint is compared with; None: there is none."""
     dropped: int = 0
-    """Earlier checkpoints of the run that no longer count, and have spent their share of alpha."""
+    """Number of earlier checkpoints of the run that no longer count but have spent their share of alpha."""
     decoding: float = 0.0
-    """Variance of one sample's score by decoding alone, as a calibration has shown it: a floor; 0: not known."""
+    """Variance of one sample's score by decoding alone, from a calibration: a lower limit; 0: unknown."""
 
     def before(self, back: int) -> Track:
-        """Return the track as it was at the checkpoint `back` before the candidate."""
+        """Return the track as of `back` checkpoints before the candidate."""
         return replace(self, rows=self.rows[: self.rows.size - back])
 
 
@@ -100,10 +100,10 @@ class Evidence:
     jitter: Jitter
 
     def above_decoding(self, decoding: float) -> Evidence:
-        """Return the same with a standard error of at least what repeating the evaluations alone would cause.
+        """Return this evidence with a standard error of at least that of repeated evaluations.
 
-        A floor, not one more term: what decoding flips is among the samples' own flips already. Every evaluation of
-        either side has its own, so the number of checkpoints divides it as it does jitter.
+        A lower limit, not an additional term: the flips of samples already include those by decoding. Each evaluation
+        on either side has its own, so the number of checkpoints divides it as it does jitter.
         """
         if decoding == 0:
             return self
@@ -113,30 +113,30 @@ class Evidence:
 
     @property
     def m(self) -> int:
-        """Newest checkpoints that were averaged."""
+        """Number of newest checkpoints that were averaged."""
         return int(self.blocks.new.size)
 
     @property
     def p_worse(self) -> float:
-        """One-sided p of "worse", the choice of the baseline paid for."""
+        """One-sided p of "worse", corrected for the selection of the baseline."""
         return self.test.p_worse(self.blocks.selected_from)
 
     @property
     def p_better(self) -> float:
-        """One-sided p of "better", the choice of the baseline paid for."""
+        """One-sided p of "better", corrected for the selection of the baseline."""
         return self.test.p_better(self.blocks.selected_from)
 
     def is_loss(self, min_effect: float) -> bool:
-        """Return whether this is a loss: beyond chance at the run's level, and large enough to matter."""
+        """Return whether this is a loss: significant at the run's level, and large enough to matter."""
         return self.p_worse < self.alpha_test and self.test.delta <= -min_effect
 
     def is_gain(self, min_effect: float) -> bool:
-        """Return the mirror image of `is_loss`."""
+        """Return whether this is a gain: the reverse of `is_loss`."""
         return self.p_better < self.alpha_test and self.test.delta >= min_effect
 
 
 def jitter_of(tracks: Sequence[Track]) -> tuple[Jitter, ...]:
-    """Return the jitter of every benchmark at the candidate, from all of them."""
+    """Return the jitter of every benchmark at the candidate, estimated from all of them."""
     return estimate_jitter([_second_differences(track) for track in tracks])
 
 
@@ -151,7 +151,7 @@ def evidence_of(track: Track, jitter: Jitter, level: ErrorBudget) -> tuple[Evide
 
 
 def evidence_on(track: Track, chosen: Sequence[Blocks], jitter: Jitter, level: ErrorBudget) -> tuple[Evidence, ...]:
-    """Return the tests of chosen blocks."""
+    """Return one test for each of the `chosen` blocks."""
     if not chosen:
         return ()
     n_rows = track.scores.means.size
@@ -174,7 +174,7 @@ def evidence_on(track: Track, chosen: Sequence[Blocks], jitter: Jitter, level: E
 
 
 def _pasts(track: Track, chosen: Sequence[Blocks], found: Sequence[Contrast]) -> Sequence[float | None] | None:
-    """Return how each contrast varied before; None where only means are known."""
+    """Return the earlier item variance of each contrast; None if only means are known."""
     if isinstance(track.scores, ScoreMatrix):
         return null_variances(track.scores, track.rows, chosen, track.noise_from)
     if isinstance(track.scores, ScreenedScores):

@@ -1,12 +1,12 @@
 """Training jitter: how far a score moves between checkpoints beyond what its samples explain (tau). Pure.
 
-Tests of sample flips alone call every such movement a loss: with a jitter of 0.3 points they raise a false alarm in
+Tests of sample flips alone treat each such movement as a loss: with a jitter of 0.3 points they raise a false alarm in
 nearly every healthy run of 100 checkpoints and 20 benchmarks.
 
-The second difference of the mean score, c_s = y_s - 2 y_(s-1) + y_(s-2), is blind to a steady trend, and
-E c^2 = v_item(c) + 6 tau^2. Squares are winsorised, so that one planted loss is not taken for noise, and the estimate
-of each benchmark is shrunk to that of all by empirical Bayes. The variance of the estimate gives the degrees of freedom
-of the tests; without it their far tail is badly wrong.
+The second difference of the mean score, c_s = y_s - 2 y_(s-1) + y_(s-2), cancels a linear trend, and
+E c^2 = v_item(c) + 6 tau^2. Squares are winsorised, so that a single loss does not count as noise, and the estimate of
+each benchmark is shrunk to that of all by empirical Bayes. The variance of the estimate gives the degrees of freedom of
+the tests; without it their far tail is badly wrong.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ import numpy as np
 from tracker.domain.scores.matrix import FloatArray
 
 WINDOW = 40
-"""Second differences that count: the newest ones."""
+"""Number of newest second differences to use."""
 
 TAU_START = 0.004
 """Jitter assumed before the run has shown its own: 0.4 points."""
 
 MIN_HISTORY = 3
-"""Second differences without which a run has shown nothing of its own."""
+"""Minimum number of second differences to estimate the jitter of a run from its own checkpoints."""
 
 TAU_MAX = 0.05
-"""No jitter above 5 points is believed: a skill that jumps from 0 to 1 and back is not noise, and its loss of dozens of
-points must be told. Where the run seems to show more, this bound is used as if it were known."""
+"""Upper limit, 5 points: a skill that jumps from 0 to 1 and back is not noise, and its loss of dozens of points must be
+reported. A larger estimate is replaced by this limit, as if it were known."""
 
 _TAU_FLOOR = 0.0015
 _CLIP = 3.5
 _MEDIAN_CHI2 = 0.4549
 """Median of chi-square with one degree of freedom."""
 _PRIOR_WEIGHT = 5
-"""How many second differences the starting value is worth."""
+"""Weight of the starting value, in second differences."""
 _INFLATION = 1.5
-"""Benchmarks differ: lean to the noisy side."""
+"""Benchmarks differ, so overestimate the noise rather than underestimate it."""
 _RELATIVE_VARIANCE = 3.0
 """Squared coefficient of variation of tau^2 among benchmarks."""
 
@@ -50,7 +50,7 @@ class SecondDifferences:
     deltas: FloatArray
     item_variances: FloatArray
     of_parts: SecondDifferences | None = None
-    """Of other checkpoints, which asked a part of the samples only: what they show counts by how sure it is."""
+    """Those of screened checkpoints, over a part of the samples only; weighted by precision. None: there are none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,9 +83,9 @@ class _Raw:
 
     @property
     def weight(self) -> float:
-        """What an estimate of the same jitter counts beside others of it: by its variance at `TAU_START`.
+        """Weight among estimates of the same jitter, from the variance at `TAU_START`.
 
-        Its own estimated variance would favour those that happened to come out small.
+        Its own estimated variance would favour estimates that are small by chance.
         """
         return self.h / (self.items / 6 + TAU_START**2) ** 2
 
@@ -106,7 +106,7 @@ def _raw(history: SecondDifferences) -> _Raw | None:
 
 
 def _raw_of(history: SecondDifferences) -> _Raw | None:
-    known = np.isfinite(history.item_variances)  # not where fewer than two samples are common to a triple
+    known = np.isfinite(history.item_variances)  # infinite if a triple has fewer than two common samples
     squares = history.deltas[known][-WINDOW:] ** 2
     h = squares.size
     if h < MIN_HISTORY:

@@ -1,8 +1,8 @@
-"""How much a contrast varies when nothing is lost: its own item variance before the new block. Pure.
+"""Variance of a contrast without a loss: its own item variance before the new block. Pure.
 
-A loss adds to the variance of the very contrast that shows it: ten samples of 100 lost for good are three points of
-standard error, at however many checkpoints, so that a test on the variance of now finds small benchmarks' losses late
-or never. The same contrast at the checkpoints up to the new block has seen nothing of the loss.
+A loss increases the variance of the contrast that shows it: ten of 100 samples lost for good give a standard error of
+three points, however many checkpoints are pooled. A test with the current variance therefore finds losses of small
+benchmarks late or never. The same contrast at the checkpoints before the new block does not contain the loss.
 """
 
 from collections.abc import Sequence
@@ -15,24 +15,24 @@ from tracker.domain.regression.blocks import BLOCK, Blocks
 from tracker.domain.scores.matrix import MIN_VARIANCE, FloatArray, IntArray, ScoreMatrix
 
 HISTORY = 30
-"""Earlier checkpoints whose contrasts count: the newest ones."""
+"""Number of newest earlier checkpoints whose contrasts are used."""
 
 MIN_HISTORY = 5
 
 GUARD = 0.6
-"""Of the variance of now, at least: else a model that begins to change more of its answers raises false alarms."""
+"""Minimum share of the current variance: else a model that starts to change more answers raises false alarms."""
 
 
 def null_variances(
     scores: ScoreMatrix, rows: IntArray, chosen: Sequence[Blocks], since: int = 0
 ) -> tuple[float | None, ...]:
-    """Return for each of `chosen` the mean item variance of its past, None with fewer than `MIN_HISTORY` contrasts.
+    """Return for each of `chosen` its mean earlier item variance, None with fewer than `MIN_HISTORY` contrasts.
 
     Args:
         scores: of the benchmark.
-        rows: those that count, the candidate last.
+        rows: rows that count; the last one is the candidate.
         chosen: blocks whose new side ends at the candidate.
-        since: index into `rows`; new blocks from there on count.
+        since: index into `rows`; only new blocks that start there or later count.
     """
     order = np.concatenate([rows, *(b.base for b in chosen if b.baseline is Baseline.PINNED)])
     means = scores.means[order]
@@ -46,7 +46,7 @@ def null_variances(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Past:
-    """The same contrast as of earlier checkpoints: where its two blocks began, in the order of the checkpoints."""
+    """The same contrast at earlier checkpoints: the positions at which its two blocks start."""
 
     new: IntArray
     """Shape (h,)."""
@@ -56,7 +56,7 @@ class _Past:
     width: int
 
     def places(self) -> IntArray:
-        """Return the place of every checkpoint of every block."""
+        """Return the positions of all checkpoints of all blocks."""
         new, base = self.new[:, np.newaxis] + np.arange(self.m), self.base[:, np.newaxis] + np.arange(self.width)
         places: IntArray = np.concatenate([new.ravel(), base.ravel()])
         return places
@@ -64,20 +64,20 @@ class _Past:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Sums:
-    """Sums over the first of P checkpoints, with a zero in front: a block's sum is a difference of two."""
+    """Cumulative sums over P checkpoints, starting with zero: the sum of a block is a difference of two."""
 
     n: int
     places: IntArray
-    """Shape (P,), ascending: place of each checkpoint in their order. Every block is there without a hole."""
+    """Shape (P,), ascending: position of each checkpoint. Every block is included without gaps."""
     scores: FloatArray
     """Shape (P + 1,): of sums over samples / n."""
     products: FloatArray
     """Shape (P + 1, P + 1): of the products of rows."""
     missing: IntArray
-    """Shape (P + 1,): of checkpoints that lack scores."""
+    """Shape (P + 1,): of checkpoints with missing scores."""
 
     def at(self, first: IntArray) -> IntArray:
-        """Return where in `places` each of `first` is."""
+        """Return the index in `places` of each of `first`."""
         found: IntArray = np.searchsorted(self.places, first)
         return found
 
@@ -118,14 +118,14 @@ def _mean(variances: FloatArray) -> float | None:
 
 def _past(means: FloatArray, seen: int, blocks: Blocks, since: int) -> _Past:
     m, newest = blocks.new.size, seen - 1
-    new = np.arange(max(0, newest - m - HISTORY + 1), newest - m + 1) + 1 - m  # first of the new block, as of then
+    new = np.arange(max(0, newest - m - HISTORY + 1), newest - m + 1) + 1 - m  # start of each earlier new block
     new = new[new >= since]
     base, width = _base(means, new, blocks, seen)
     return _Past(new=new[base >= 0], m=m, base=base[base >= 0], width=width)
 
 
 def _variances(sums: _Sums, past: _Past) -> FloatArray:
-    """Return the item variance of the same contrast as of each past checkpoint where no score was missing."""
+    """Return the item variance of the same contrast at each earlier checkpoint without missing scores."""
     m, width = past.m, past.width
     new, base = sums.at(past.new), sums.at(past.base)
     whole = (sums.lacks(new, m) + sums.lacks(base, width)) == 0
@@ -141,7 +141,7 @@ def _variances(sums: _Sums, past: _Past) -> FloatArray:
 
 
 def _base(means: FloatArray, new: IntArray, blocks: Blocks, seen: int) -> tuple[IntArray, int]:
-    """Return where the baseline block began for each new block, -1 where there was none, and its width."""
+    """Return the start of the baseline block of each new block (-1: there is none), and its width."""
     if blocks.baseline is Baseline.PINNED:
         return np.full(new.shape, seen), 1
     if blocks.baseline is Baseline.PEAK:
@@ -150,7 +150,7 @@ def _base(means: FloatArray, new: IntArray, blocks: Blocks, seen: int) -> tuple[
 
 
 def _peak_starts(means: FloatArray, ends: IntArray, width: int) -> IntArray:
-    """Return where the best block before each of `ends` began; -1 with fewer than two blocks."""
+    """Return the start of the best block before each of `ends`; -1 with fewer than two blocks."""
     counts = ends // width
     total = int(counts.max(initial=0))
     if total < 2:

@@ -20,19 +20,19 @@ _NO_VARIANCE = 1e-30
 
 @dataclass(frozen=True, kw_only=True)
 class PooledTest:
-    """What the difference of two blocks of checkpoints says."""
+    """A test of the difference of two blocks of checkpoints."""
 
     delta: float
     stderr: float
     """With jitter."""
     item_stderr: float
-    """Without it: what the samples alone would say."""
+    """Without jitter: from the samples alone."""
     df: float
     n: int
     common_fraction: float
 
     def p_worse(self, factor: int = 1) -> float:
-        """Return the one-sided p of "worse", times `factor` (blocks that the baseline was the best of)."""
+        """Return the one-sided p of "worse", times `factor` (number of blocks that the baseline is the best of)."""
         return min(1.0, t_cdf(self.delta / self.stderr, self.df) * factor)
 
     def p_better(self, factor: int = 1) -> float:
@@ -40,13 +40,13 @@ class PooledTest:
         return min(1.0, t_cdf(-self.delta / self.stderr, self.df) * factor)
 
     def p_worse_items(self, factor: int = 1) -> float:
-        """Return the p of "worse" that sample flips alone would give: for people to compare, never to decide by."""
+        """Return the p of "worse" from sample flips alone: for comparison, never for decisions."""
         return min(1.0, t_cdf(self.delta / self.item_stderr, max(self.n - 1, 1)) * factor)
 
     def with_stderr_of_at_least(self, stderr: float) -> PooledTest:
-        """Return the test with a standard error not below `stderr`, and its tails as heavy as before.
+        """Return the test with a standard error not below `stderr` and the same degrees of freedom.
 
-        More degrees of freedom would go with a larger variance, and could make a far p smaller instead of larger.
+        A larger variance would give more degrees of freedom, which could make a far p smaller instead of larger.
         """
         return replace(self, stderr=max(self.stderr, stderr))
 
@@ -67,9 +67,9 @@ class PooledTest:
 
 
 def null_test(contrast: Contrast, jitter: Jitter, m: float, width: float, past: float | None) -> PooledTest:
-    """Return the test of `contrast` with the item variance that it has when nothing is lost (see `null_variance`).
+    """Return the test of `contrast` with its item variance without a loss (see `null_variance`).
 
-    v0 = max(past, .6 v) where the past is known, else v; its own n degrees of freedom are counted:
+    v0 = max(past, .6 v) if the past is known, else v; its own n degrees of freedom are counted:
     df = 2 se^4 / ((1/m + 1/W)^2 Var(tau^2) + 2 v0^2 / n).
     """
     now = contrast.item_variance
@@ -82,7 +82,7 @@ def null_test(contrast: Contrast, jitter: Jitter, m: float, width: float, past: 
 
 
 def pooled_test(contrast: Contrast, jitter: Jitter, m: float, width: float) -> PooledTest:
-    """Return the test of `contrast`, a mean of `m` checkpoints minus a mean of `width`; infinite: a fixed number."""
+    """Return the test of `contrast`, a mean of `m` checkpoints minus a mean of `width` (infinite: a fixed number)."""
     share = _share(contrast, m, width)
     variance = contrast.item_variance + jitter.tau2 * share
     return PooledTest(

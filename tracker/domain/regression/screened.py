@@ -1,15 +1,15 @@
-"""Scores of a benchmark of which some checkpoints asked a part only: every difference uses all that was asked. Pure.
+"""Scores of a benchmark with screened checkpoints: every difference uses all evaluated samples. Pure.
 
-    scores = screened_scores(matrix, asked)       # None: no part was asked at all of these checkpoints
+    scores = screened_scores(matrix, rows, asked) # None: fewer than `MIN_CORE` common samples
     scores.contrasts(weights)                     # as of a `ScoreMatrix`
 
-Samples that were asked at the same checkpoints are one stratum, usually two: the screen and the rest. Each stratum
-gives a difference of its own, over the checkpoints that asked it on either side, and the strata are averaged by how
-well they are known: with a_g = 1/m_g + 1/W_g, which is what the variance of one sample is proportional to,
+Samples that were evaluated at the same checkpoints are one stratum. Usually there are two: the screen and the rest.
+Each stratum gives its own difference, over the checkpoints that evaluated it on either side. The strata are averaged by
+precision: with a_g = 1/m_g + 1/W_g, to which the variance of one sample is proportional,
 
     D = sum_g l_g D_g,   l_g ~ n_g / a_g,   v = sum_g l_g^2 v_g,   and tau^2 counts sum_s (sum_g l_g w_gs)^2 times
 
-for the weights w_gs that checkpoint s has in stratum g. With everything asked that is the plain difference.
+for the weights w_gs of checkpoint s in stratum g. If everything was evaluated, this is the plain difference.
 """
 
 from collections.abc import Sequence
@@ -31,38 +31,38 @@ from tracker.domain.scores.matrix import (
 )
 
 MIN_CORE = 10
-"""Samples that all checkpoints asked, without which they are not compared."""
+"""Minimum number of samples evaluated at all checkpoints; with fewer, screened ones are not compared."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Stratum:
-    """Samples that were asked at the same checkpoints."""
+    """Samples that were evaluated at the same checkpoints."""
 
     matrix: ScoreMatrix
     """Of all T checkpoints."""
     asked: BoolArray
-    """Shape (T,)."""
+    """Shape (T,): whether each checkpoint evaluated them."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ScreenedScores:
-    """Scores of T checkpoints, as `detector.Scores` wants them."""
+    """Scores of T checkpoints; implements `detector.Scores`."""
 
     everything: ScoreMatrix
     """All samples."""
     is_whole: BoolArray
-    """Shape (T,): checkpoints that asked all of them."""
+    """Shape (T,): whether each checkpoint evaluated all samples."""
     core: ScoreMatrix
-    """Samples that every checkpoint asked: whatever needs a series without holes is taken from them."""
+    """Samples that every checkpoint evaluated, for whatever needs a series without missing scores."""
     others: tuple[Stratum, ...]
 
     @cached_property
     def means(self) -> FloatArray:
-        """Mean over the core, shape (T,): only these are the same samples at every checkpoint."""
+        """Mean over the core, shape (T,): only the core has the same samples at every checkpoint."""
         return self.core.means
 
     def contrasts(self, weights: FloatArray) -> tuple[Contrast, ...]:
-        """Return D, its item variance and what jitter adds for every row of `weights`, shape (Q, T)."""
+        """Return D, its item variance and its factor of tau^2 for every row of `weights`, shape (Q, T)."""
         everywhere = np.ones(weights.shape[1], dtype=bool)
         strata = [Stratum(matrix=self.core, asked=everywhere), *self.others]
         parts = [_part(stratum, weights) for stratum in strata]
@@ -70,12 +70,12 @@ class ScreenedScores:
 
 
 def screened_scores(matrix: ScoreMatrix, rows: IntArray, asked: Sequence[BoolArray]) -> ScreenedScores | None:
-    """Return the scores of checkpoints that did not all ask the same.
+    """Return the scores of checkpoints with different evaluated samples; None with fewer than `MIN_CORE` in common.
 
     Args:
         matrix: of T checkpoints and n samples.
-        rows: the checkpoints that count.
-        asked: for each of the T checkpoints the samples that it asked, shape (n,); equal ones are best one object.
+        rows: checkpoints that count.
+        asked: for each of the T checkpoints the samples that it evaluated, shape (n,); equal ones should be one object.
     """
     kinds = list({id(one): one for one in asked}.values())
     place = {id(one): at for at, one in enumerate(kinds)}
@@ -103,7 +103,7 @@ def screened_scores(matrix: ScoreMatrix, rows: IntArray, asked: Sequence[BoolArr
 def screened_variances(
     scores: ScreenedScores, rows: IntArray, chosen: Sequence[Blocks], found: Sequence[Contrast], since: int
 ) -> tuple[float | None, ...]:
-    """Return `null_variances` of the contrasts `found` of `chosen`: those of the core, scaled to what was asked."""
+    """Return `null_variances` of the contrasts `found` of `chosen`: those of the core, scaled to evaluated samples."""
     pasts = null_variances(scores.core, rows, chosen, since)
     return tuple(
         None if past is None else past * contrast.null_scale for past, contrast in zip(pasts, found, strict=True)
@@ -111,10 +111,10 @@ def screened_variances(
 
 
 def screened_differences(scores: ScreenedScores, rows: IntArray) -> SecondDifferences:
-    """Return the second differences of neighbouring `rows`: of all samples where all three asked them, else the core's.
+    """Return the second differences of neighbouring `rows`: over all samples if all three have them, else the core.
 
-    A triple of which one checkpoint lacks samples would take a trend for jitter. Those of all samples show jitter far
-    better, so the newest of them count however long ago they were.
+    Over all samples, a triple with a screened checkpoint would show a trend as jitter. Full triples show jitter far
+    better, so the newest of them count however old they are.
     """
     weights = second_difference_weights(rows, scores.is_whole.size, rows.size)
     is_whole = ~((weights != 0) & ~scores.is_whole).any(axis=1)
@@ -133,10 +133,10 @@ def _differences(matrix: ScoreMatrix, weights: FloatArray) -> SecondDifferences:
 
 
 def _patterns(kinds: Sequence[BoolArray]) -> IntArray:
-    """Return a number for every sample, equal where the same kinds of checkpoints asked it, shape (n,)."""
+    """Return a number for every sample, equal if the same kinds of checkpoints evaluated it, shape (n,)."""
     pattern = np.zeros(kinds[0].size, dtype=np.int64)
     for one in kinds:
-        _, pattern = np.unique(2 * pattern + one, return_inverse=True)  # small again: there may be many kinds
+        _, pattern = np.unique(2 * pattern + one, return_inverse=True)  # keeps numbers small: there may be many kinds
     return pattern
 
 
@@ -147,7 +147,7 @@ class _Part:
     contrast: Contrast
     planned: int
     weights: FloatArray
-    """Shape (T,), after checkpoints that did not ask it were left out; zeros where a side has none."""
+    """Shape (T,), without checkpoints that did not evaluate it; zeros if a side has none left."""
 
     @property
     def spread(self) -> float:
@@ -163,7 +163,7 @@ def _part(stratum: Stratum, weights: FloatArray) -> list[_Part]:
 
 
 def _without(weights: FloatArray, unasked: BoolArray) -> FloatArray:
-    """Return the weights without some checkpoints, each side with the sum that it had; zeros where one has none."""
+    """Return the weights without `unasked` checkpoints, each side with its former sum; zeros if one has none left."""
     left = np.where(unasked, 0.0, weights)
     for sign in (1.0, -1.0):
         side, before = np.maximum(sign * left, 0.0), np.maximum(sign * weights, 0.0).sum(axis=1)

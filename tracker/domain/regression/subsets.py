@@ -1,7 +1,7 @@
-"""A loss in one subset that the whole benchmark hides: 5 % of the subjects losing 20 points move it by 1. Pure.
+"""Losses of single subsets that the whole benchmark hides: 20 points on 5 % of the subjects move it by 1. Pure.
 
-The newest four checkpoints against the same baseline blocks, subset by subset. A subset has few samples, so its item
-variance is shrunk to the benchmark's, and its jitter is pooled over all subsets of the benchmark.
+The newest four checkpoints are compared with the same baseline blocks, subset by subset. A subset has few samples, so
+its item variance is shrunk to the benchmark's, and its jitter is pooled over all subsets of the benchmark.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,12 +22,12 @@ SUBSET_POOLED = 4
 MIN_SAMPLES = 5
 
 _PSEUDO_SAMPLES = 20.0
-"""Samples' worth of the benchmark's variance in that of every subset."""
+"""Weight of the benchmark's variance in that of every subset, in samples."""
 _TAU_START = 0.008
 _TAU_FLOOR = 0.003
 _PRIOR_WEIGHT = 10.0
 _HISTORY_WEIGHT = 0.5
-"""Second differences overlap: each tells half."""
+"""Weight of one second difference: they overlap, so each counts half."""
 _CLIP = 3.0
 _MIN_VARIANCE = 1e-12
 _MEDIAN_CHI2 = 0.4549
@@ -37,10 +37,10 @@ _MAX_DF = 200.0
 def subset_evidence(
     matrix: ScoreMatrix, track: Track, grouping: Grouping, level: ErrorBudget, followed: Collection[str] = ()
 ) -> Mapping[str, tuple[Evidence, ...]]:
-    """Return the tests of each subset that one of them finds worse, and of the `followed` ones, by name.
+    """Return by name the tests of each subset that is significantly worse in one of them, and of the `followed` ones.
 
-    Each test's level is that of `level` divided by the number of subsets. Subsets with fewer than `MIN_SAMPLES` samples
-    are not tested.
+    The level of each test is that of `level` divided by the number of subsets. Subsets with fewer than `MIN_SAMPLES`
+    samples are not tested.
     """
     chosen = (
         recent_blocks(track.rows, SUBSET_POOLED),
@@ -72,7 +72,7 @@ def subset_evidence(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Parts:
-    """One contrast, subset by subset; all of shape (C,)."""
+    """One contrast per subset; all arrays of shape (C,)."""
 
     delta: FloatArray
     stderr: FloatArray
@@ -129,7 +129,7 @@ def _tau2(matrix: ScoreMatrix, track: Track, grouping: Grouping) -> float:
 
 
 def _excess(values: FloatArray, grouping: Grouping) -> FloatArray:
-    """Return the variance of subsets beyond their samples' at each second difference, shape (h,)."""
+    """Return the variance of subset means beyond that of their samples at each second difference, shape (h,)."""
     scored = ~np.isnan(values).any(axis=0)
     order = np.flatnonzero(scored)[np.argsort(grouping.index[scored], kind="stable")]
     sizes = np.bincount(grouping.index[scored], minlength=len(grouping.names))

@@ -1,14 +1,14 @@
-"""One measure of one benchmark along a run: checkpoints x samples in bytes. Pure.
+"""One measure of one benchmark along a run: checkpoints x samples as bytes. Pure.
 
     matrix = empty_matrix(n_samples)
     matrix = inserted(matrix, position, values)      # one checkpoint
     matrix = matrix_of(rows, places, n_samples)      # all checkpoints at once: the same, faster
     matrix.contrasts(weights)                        # differences of pooled checkpoints, from products of their rows
 
-Products are made of the rows that a question is about, some dozens however long the run is: those of all pairs would
-take gigabytes after some thousand checkpoints.
+Products are computed only of the rows in use, some dozens in a run of any length: those of all pairs would take
+gigabytes after some thousand checkpoints.
 
-Values are oriented before they come here: up is better. A matrix never changes; adding a checkpoint gives another one.
+Values must be oriented so that higher is better. A matrix is immutable; adding a checkpoint returns another one.
 """
 
 from collections.abc import Sequence
@@ -26,31 +26,31 @@ NO_VALUE = 0
 """Code of a sample without a score."""
 
 RIGHT = 0.5
-"""A score above this is right."""
+"""A score above this is correct."""
 
 MIN_VARIANCE = 1e-12
 """Below this the mean square of differences is rounding noise."""
 
 _ENOUGH = 0.5
-"""Share of a block's checkpoints that must have scored a sample. If all had to, one error in a hundred answers, each at
-another sample, would leave nothing of two blocks to compare."""
+"""A sample counts if more than this share of a block's checkpoints scored it. If all had to, one error in a hundred
+answers, each at another sample, would leave nothing of two blocks to compare."""
 
 _CODE_TYPES = (np.uint8, np.uint16, np.uint32)
 
 _FEW = 4
-"""Distinct values that are compared one by one."""
+"""Up to this many distinct values are compared one by one."""
 
 _BLOCK_VALUES = 1 << 17
-"""Values that are floats at one time: 1 MiB, which stays in the processor's cache."""
+"""Values converted to floats at a time: 1 MiB, which stays in the processor's cache."""
 
 _BLOCK_PRODUCTS = 1 << 18
-"""Multiplications of one call of BLAS: with more it starts threads, and on a busy machine those wait for each other far
-longer than they work."""
+"""Multiplications per BLAS call: with more it starts threads, which on a busy machine wait for each other far longer
+than they compute."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contrast:
-    """A weighted sum of checkpoints, averaged over the samples that all of them scored."""
+    """A weighted sum of checkpoints, averaged over their common samples."""
 
     delta: float
     item_variance: float
@@ -59,19 +59,19 @@ class Contrast:
     common_fraction: float
     """Samples used / samples of the benchmark."""
     jitter_share: float | None = None
-    """What tau^2 is multiplied by; None: all samples weigh the checkpoints alike, 1/m + 1/W."""
+    """Factor of tau^2; None: all samples weight the checkpoints alike, 1/m + 1/W."""
     null_scale: float = 1.0
-    """Of the variance before the new block, where that is known of a part of the samples only."""
+    """Factor of the variance before the new block, if that is known only for a part of the samples."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ScoreMatrix:
-    """T checkpoints, ordered by step, and n samples. One byte a value while there are fewer than 256 distinct ones."""
+    """T checkpoints, ordered by step, and n samples. One byte per value with fewer than 256 distinct ones."""
 
     codes: CodeArray
     """Shape (T, n): index into `palette`; `NO_VALUE` where a sample has no score."""
     palette: FloatArray
-    """Shape (P,): the distinct values, ascending; the one before them stands for no value and counts as 0."""
+    """Shape (P,): first an entry for "no value", which counts as 0; then the distinct values, ascending."""
     sums: FloatArray
     """Shape (T,): sum over samples."""
     missing: IntArray
@@ -84,13 +84,13 @@ class ScoreMatrix:
 
     @property
     def means(self) -> FloatArray:
-        """Mean over the samples with a score, shape (T,); NaN where there is none."""
+        """Mean over the samples with a score, shape (T,); NaN if there is none."""
         counts = (self.n_samples - self.missing).astype(np.float64)
         means: FloatArray = np.divide(self.sums, counts, out=np.full(counts.shape, np.nan), where=counts > 0)
         return means
 
     def products(self, rows: IntArray) -> FloatArray:
-        """Return the sums over samples of x_s * x_t between R checkpoints, shape (R, R); no score counts as 0."""
+        """Return the sums over samples of x_s * x_t between R checkpoints, shape (R, R); missing scores count as 0."""
         products = np.zeros((rows.size, rows.size))
         codes = self.codes[rows]
         width = max(1, _BLOCK_PRODUCTS // max(1, rows.size**2))
@@ -103,8 +103,8 @@ class ScoreMatrix:
         """Return D and its item variance for every row of `weights`, shape (Q, T).
 
         With d_i = sum_s w_s x_si:  D = mean_i d_i,  v = sum_i (d_i - D)^2 / ((n - 1) n), from the products G of the
-        checkpoints that count: D = w'y and mean_i d_i^2 = w'Gw. Where one of them lacks scores, the samples are read
-        instead: each side of a sample is the mean over the checkpoints that scored it, if they are more than half of
+        checkpoints that count: D = w'y and mean_i d_i^2 = w'Gw. If one of them lacks scores, the samples are used
+        instead: each side of a sample is the mean over the checkpoints that scored it, if they have more than half of
         the weight.
         """
         deltas, variances = _moments(self, weights)
@@ -120,7 +120,7 @@ class ScoreMatrix:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EncodedRow:
-    """The values of one checkpoint in bytes."""
+    """The values of one checkpoint as bytes."""
 
     codes: CodeArray
     """Shape (n,)."""
@@ -134,7 +134,7 @@ def encoded(values: FloatArray, palette: FloatArray) -> EncodedRow:
     NaN: no value.
     """
     codes = _codes(values, palette)
-    if codes.all():  # nearly always, and several times faster than to look for what is lacking
+    if codes.all():  # the usual case, several times faster than a search for new values
         return EncodedRow(codes=codes, palette=palette)
     lacking = values[codes == NO_VALUE]
     lacking = lacking[~np.isnan(lacking)]
@@ -195,8 +195,8 @@ def rearranged(matrix: ScoreMatrix, sources: IntArray) -> ScoreMatrix:
     """Return the matrix over other samples; only samples without any score may be left out.
 
     Args:
-        matrix: as it is.
-        sources: for each new sample the old one; -1: a new one, without a score at the checkpoints so far.
+        matrix: the matrix to rearrange.
+        sources: for each new sample the old one; -1: a new one, without a score at any checkpoint.
     """
     codes = np.zeros((matrix.codes.shape[0], sources.size), dtype=matrix.codes.dtype)
     known = sources >= 0
@@ -224,7 +224,7 @@ def columns_of_matrix(matrix: ScoreMatrix, columns: IntArray) -> ScoreMatrix:
 
 
 def flips(matrix: ScoreMatrix, new: IntArray, base: IntArray) -> tuple[int, int]:
-    """Return how many samples were right (mean above .5) on the rows `base` and are not on `new`, and the reverse."""
+    """Return how many samples were correct (mean above .5) on rows `base` and are not on `new`, and the reverse."""
     now, now_scored = _side(matrix, new, np.full(new.size, 1 / new.size))
     before, before_scored = _side(matrix, base, np.full(base.size, 1 / base.size))
     scored = now_scored & before_scored
@@ -268,11 +268,11 @@ def _direct(matrix: ScoreMatrix, weights: FloatArray) -> Contrast:
 def _side(matrix: ScoreMatrix, rows: IntArray, weights: FloatArray) -> tuple[FloatArray, BoolArray]:
     """Return the weighted sum of some checkpoints for every sample, and whether enough of them scored it.
 
-    A missing score is replaced by the mean of those that are there.
+    A missing score is replaced by the mean of the others.
     """
     codes = matrix.codes[rows]
     present, total = weights @ (codes != NO_VALUE), weights.sum()
-    # A missing one counts as 0 in the sum.
+    # A missing score counts as 0 in the sum.
     values: FloatArray = total * (weights @ matrix.palette[codes]) / np.where(present > 0, present, 1.0)
     return values, present > total * _ENOUGH
 
@@ -282,9 +282,9 @@ def _code_type(palette: FloatArray) -> type[np.unsignedinteger]:
 
 
 def _codes(values: FloatArray, palette: FloatArray) -> CodeArray:
-    """Return the position of each value in `palette`; `NO_VALUE` where it is not there."""
+    """Return the position of each value in `palette`; `NO_VALUE` if it is not in it."""
     known = palette[1:]
-    if known.size <= _FEW:  # right and wrong: several times faster than searching
+    if known.size <= _FEW:  # usually only 0 and 1: several times faster than a search
         codes = np.zeros(values.shape, dtype=np.uint8)
         for code, value in enumerate(known.tolist(), start=1):
             codes += np.uint8(code) * (values == value).view(np.uint8)
@@ -305,7 +305,7 @@ def _over_palette(matrix: ScoreMatrix, palette: FloatArray) -> ScoreMatrix:
 
 
 def _recoded(codes: CodeArray, old: FloatArray, new: FloatArray) -> CodeArray:
-    """Return codes of `old` as codes of `new`, which holds all its values."""
+    """Return codes of `old` as codes of `new`, which has all its values."""
     if old.size == new.size:
         return codes
     table = np.zeros(old.size, dtype=_code_type(new))
@@ -315,7 +315,7 @@ def _recoded(codes: CodeArray, old: FloatArray, new: FloatArray) -> CodeArray:
 
 
 def _sums(codes: CodeArray, palette: FloatArray) -> FloatArray:
-    """Return the sum over samples of every checkpoint, shape (T,); no value: 0."""
+    """Return the sum over samples of every checkpoint, shape (T,); no value counts as 0."""
     sums = np.zeros(codes.shape[0])
     width = max(1, _BLOCK_VALUES // max(1, codes.shape[0]))
     for start in range(0, codes.shape[1], width):

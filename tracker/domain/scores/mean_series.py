@@ -1,4 +1,4 @@
-"""Benchmarks along a run of which only means and standard errors were imported: a few numbers a checkpoint. Pure.
+"""Benchmarks with imported means and standard errors only: a few numbers per checkpoint. Pure.
 
 known = means_of(records)                # all records of a run at once
 known = with_means(known, record)        # one more
@@ -21,22 +21,22 @@ from tracker.domain.scores.series import SeriesKey, series_keys
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MeanSeries:
-    """One benchmark along a run, measured alike: T checkpoints."""
+    """One benchmark at T checkpoints of a run, all with the same settings."""
 
     steps: IntArray
     """Shape (T,), ascending."""
     means: FloatArray
     """Shape (T,), in the metric's own direction."""
     stderrs: FloatArray
-    """Shape (T,); NaN: not known."""
+    """Shape (T,); NaN: unknown."""
 
     def between(self, first: int, end: int) -> MeanSeries:
-        """Return the checkpoints of the steps from `first` to before `end`."""
+        """Return the checkpoints with first <= step < end."""
         low, high = np.searchsorted(self.steps, (first, end))
         return MeanSeries(steps=self.steps[low:high], means=self.means[low:high], stderrs=self.stderrs[low:high])
 
     def with_point(self, step: int, point: Aggregate) -> MeanSeries:
-        """Return the series with one more checkpoint; another one of its step gives way."""
+        """Return the series with `point` at `step`, which replaces an earlier point of this step."""
         before, after = self.between(0, step), self.between(step + 1, np.iinfo(np.int64).max)
         own = _series_of({step: point})
         return MeanSeries(
@@ -52,7 +52,7 @@ Means = Mapping[SeriesKey, MeanSeries]
 
 
 def means_of(records: Iterable[EvalRecord]) -> Means:
-    """Return all means of a run; of one step the newest import counts, in whatever order they come."""
+    """Return all means of a run, from records in any order; for each step the newest import counts."""
     found: dict[SeriesKey, dict[int, Aggregate]] = {}
     imported = [record for record in records if any(map(_has_mean, record.outcomes))]
     for record in sorted(imported, key=_order):
@@ -62,7 +62,7 @@ def means_of(records: Iterable[EvalRecord]) -> Means:
 
 
 def with_means(known: Means, record: EvalRecord) -> Means:
-    """Return the means with those of a record, which is the newest of its step."""
+    """Return the means with those of `record`, which must be the newest of its step."""
     step, found = record.plan.checkpoint.step, dict(known)
     for key, point in _points(record):
         found[key] = found[key].with_point(step, point) if key in found else _series_of({step: point})

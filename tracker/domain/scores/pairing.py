@@ -1,8 +1,8 @@
 """Which samples of two results can be compared, and what differs when none can. Pure.
 
-pairing = pair(candidate, baseline)         # None: they were not measured alike
+pairing = pair(candidate, baseline)         # None: measured with different settings
 served_alike(plan_a, plan_b)                # False: another dtype, another engine, ...
-explain_difference(plan_a, plan_b, "sums")  # the settings that differ, in words
+explain_difference(plan_a, plan_b, "sums")  # the settings that differ, as text
 """
 
 from collections.abc import Mapping
@@ -23,15 +23,15 @@ _SHOWN_CHARS = 60
 
 @dataclass(frozen=True, kw_only=True)
 class Pairing:
-    """Scores of two results on the samples that have one on both sides; repeats averaged."""
+    """Scores of two results on the samples with a score on both sides; repeats are averaged."""
 
     sample_ids: tuple[str, ...]
     candidate: FloatArray
-    """Shape (n,), oriented so that up is better: the score x, or 1 - x where lower is better."""
+    """Shape (n,), oriented so that higher is better: the score x, or 1 - x if lower is better."""
     baseline: FloatArray
     """Shape (n,), oriented like `candidate`."""
     clusters: IntArray | None
-    """Index of each sample's cluster, shape (n,); None when no cluster holds two samples."""
+    """Index of each sample's cluster, shape (n,); None if no cluster has two samples."""
     planned: int
     """Samples planned on either side."""
 
@@ -44,7 +44,7 @@ class Pairing:
 
 
 def pair(candidate: EvalResult, baseline: EvalResult) -> Pairing | None:
-    """Pair two results of one benchmark by sample id; None: they were not measured alike, which is never paired."""
+    """Pair two results of one benchmark by sample ID; None if they were measured with different settings."""
     if candidate.fingerprint != baseline.fingerprint:
         return None
     now, before = sample_means(candidate), sample_means(baseline)
@@ -60,7 +60,7 @@ def pair(candidate: EvalResult, baseline: EvalResult) -> Pairing | None:
 
 
 def served_alike(candidate: EvalPlan, baseline: EvalPlan) -> bool:
-    """Return whether both were served in the same way, as far as that can change a score."""
+    """Return whether both were served with the same settings, as far as these can change a score."""
     return serve_settings(candidate.serve) == serve_settings(baseline.serve)
 
 
@@ -73,15 +73,15 @@ def explain_difference(candidate: EvalPlan, baseline: EvalPlan, benchmark: str) 
 
 
 def differences_of(candidate: EvalPlan, baseline: EvalPlan, benchmark: str) -> tuple[Difference, ...]:
-    """Return every setting of `benchmark` or its serving that differs and can change its scores, where both have it."""
+    """Return every setting of `benchmark` or its serving that differs and can change scores; () if a plan lacks it."""
     now, before = _benchmark_of(candidate, benchmark), _benchmark_of(baseline, benchmark)
     if now is None or before is None:
         return ()
-    if bool(now.measured_with) != bool(before.measured_with):  # what else differs is what one of them does not have
+    if bool(now.measured_with) != bool(before.measured_with):  # all other settings exist on one side only
         return _differences({"adapter": now.adapter}, {"adapter": before.adapter})
     found = _differences(score_settings(now, candidate.suite), score_settings(before, baseline.suite))
     found += _serve_differences(candidate, baseline)
-    # Equal settings under unlike fingerprints: another version of this program wrote one of them.
+    # Equal settings with different fingerprints: another version of the tracker wrote one of them.
     return found or (Difference(setting="scoring_version"),)
 
 
@@ -111,7 +111,7 @@ def _differences(
 
 def _serve_differences(candidate: EvalPlan, baseline: EvalPlan) -> tuple[Difference, ...]:
     now, before = serve_settings(candidate.serve), serve_settings(baseline.serve)
-    if now["engine"] != before["engine"]:  # what else differs is what one of them does not have
+    if now["engine"] != before["engine"]:  # all other settings exist on one side only
         return _differences({"engine": now["engine"]}, {"engine": before["engine"]}, "serve.")
     return _differences(now, before, "serve.")
 

@@ -1,12 +1,12 @@
-"""Everything that was scored along a run, in bytes: what verdicts, the ledger and curves are computed from. Pure.
+"""All scores of a run, as bytes: the input of verdicts, the ledger and curves. Pure.
 
     scores = scores_of(run_id, records_with_columns)  # all records at once
-    scores = with_record(scores, record, columns)     # one more record, wherever its step belongs
-    for series in scores.of("sums"):                  # one series for each way in which it was measured
+    scores = with_record(scores, record, columns)     # one more record, of any step
+    for series in scores.of("sums"):                  # one series for each set of settings
         series.matrix(Measure.SCORE)                  # checkpoints x samples
         series.subsets, series.sample_ids, series.steps
 
-A record with samples as objects takes hundreds of bytes a sample; here a 0/1 score takes one.
+A record with samples as objects takes hundreds of bytes per sample; here a 0/1 score takes one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class RunScores:
 
     run_id: str
     measures: tuple[Measure, ...] = tuple(Measure)
-    """What is known of each result."""
+    """What is stored of each result."""
     series: Mapping[SeriesKey, BenchmarkSeries] = field(default_factory=dict)
 
     def of(self, benchmark: str, suite: str | None = None) -> tuple[BenchmarkSeries, ...]:
@@ -56,17 +56,17 @@ class RunScores:
         return tuple(sorted(found, key=lambda s: (s.steps[-1], s.finished_at[-1])))
 
     def benchmarks(self) -> tuple[str, ...]:
-        """Return the names of all benchmarks, by the first checkpoint that has one and then as in its suite."""
+        """Return the names of all benchmarks, in order of their first checkpoint, then as in the suite."""
         ordered = sorted(self.series.values(), key=lambda s: (s.steps[0], s.plans[0].suite.name, _place_in_suite(s)))
         return tuple(dict.fromkeys(series.key.benchmark for series in ordered))
 
 
 def with_record(scores: RunScores, record: EvalRecord, columns: Mapping[str, SampleColumns]) -> RunScores:
-    """Return the scores with one more record; an older checkpoint or record of the same step and settings gives way.
+    """Return the scores with one more record; of two with the same step and settings the newer one stays.
 
     Args:
         scores: of the same run.
-        record: its samples are not looked at.
+        record: its samples are not used.
         columns: the samples of every result of `record`, by benchmark.
     """
     series = dict(scores.series)
@@ -83,11 +83,11 @@ def scores_of(
     records: Iterable[tuple[EvalRecord, Mapping[str, SampleColumns]]],
     measures: tuple[Measure, ...] = tuple(Measure),
 ) -> RunScores:
-    """Return the scores of many records of a run, in any order: as `with_record` one by one, but each score moves once.
+    """Return the scores of a run from records in any order: as repeated `with_record`, but copies each score once.
 
     Args:
         run_id: name of the run.
-        records: each with its columns, as for `with_record`; they may be read while this goes on.
+        records: each with its columns, as for `with_record`; may be lazy.
         measures: what to keep of each result.
     """
     drafts: dict[SeriesKey, _Draft] = {}
@@ -123,14 +123,14 @@ def _results(record: EvalRecord, columns: Mapping[str, SampleColumns]) -> Iterat
 
 
 class _Draft:
-    """A series that grows: every checkpoint is bytes from the start, and all are put together at the end."""
+    """A series under construction: each checkpoint is stored as bytes, and all are joined at the end."""
 
     def __init__(self, empty: BenchmarkSeries) -> None:
         self._empty = empty
         self._rows: dict[int, tuple[SeriesRow, Mapping[Measure, EncodedRow]]] = {}
         """By step."""
         self._asked: tuple[Questions, ...] = ()
-        """Distinct ones."""
+        """Distinct questions so far."""
         self._palettes = {measure: matrix.palette for measure, matrix in empty.matrices.items()}
 
     def add(self, record: EvalRecord, result: EvalResult, columns: SampleColumns) -> None:

@@ -1,7 +1,7 @@
-"""The samples of one result as columns: what memory and arithmetic want, without one object a sample. Pure.
+"""The samples of one result as columns, for memory and speed: without one object per sample. Pure.
 
 columns = columns_of(result.samples)     # or straight from a file
-means = averaged(columns)                # one row a sample, repeats averaged; NaN where nothing was scored
+means = averaged(columns)                # one row per sample, repeats averaged; NaN if nothing was scored
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ ObjectArray = NDArray[Any]
 StatusArray = NDArray[np.int8]
 
 LARGEST_SCORE = 1e100
-"""Beyond this a sum of squares overflows; such a score (the perplexity of broken weights) is no measurement."""
+"""Larger scores do not count: a sum of squares could overflow. Broken weights have such perplexities."""
 
 
 STATUSES = tuple(SampleStatus)
-"""What the codes of statuses stand for."""
+"""The statuses by their code."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Questions:
-    """What was asked, one entry for each planned answer, in the order of the result; all arrays of shape (N,).
+    """One entry for each planned answer, in the order of the result; all arrays of shape (N,).
 
-    The checkpoints of a run share one object where they can: names take far more memory than scores.
+    The checkpoints of a run share one object if possible, because names take far more memory than scores.
     """
 
     sample_ids: ObjectArray
@@ -42,7 +42,7 @@ class Questions:
 
     @cached_property
     def repeats(self) -> Repeats | None:
-        """Which answers belong to one sample; None when no sample is repeated."""
+        """Which answers belong to one sample; None if no sample is repeated."""
         first: dict[str, int] = {}
         ids = self.sample_ids.tolist()
         sample = np.fromiter((first.setdefault(i, len(first)) for i in ids), dtype=np.int64, count=len(ids))
@@ -53,12 +53,12 @@ class Questions:
 
     @cached_property
     def clusters(self) -> IntArray | None:
-        """Index of each answer's cluster, shape (N,); None when no cluster holds two."""
+        """Index of each answer's cluster, shape (N,); None if no cluster has two."""
         return cluster_index(self.cluster_ids.tolist())
 
     @cached_property
     def grouping(self) -> Grouping:
-        """Which subset each answer is in."""
+        """Subset of each answer."""
         return grouping_of(self.subsets.tolist())
 
     def at(self, positions: IntArray) -> Questions:
@@ -85,11 +85,11 @@ class SampleColumns:
 
     questions: Questions
     scores: FloatArray
-    """NaN where an answer has no score that counts."""
+    """NaN if an answer has no score that counts."""
     truncated: FloatArray | None
-    """1 where the answer hit the longest length, 0 where not, NaN where it has no score; None: not asked for."""
+    """1 if the answer reached the maximum length, else 0; NaN if it has no score; None: not requested."""
     output_tokens: FloatArray | None
-    """NaN where it is unknown or the answer has no score; None: not asked for."""
+    """NaN if unknown or if the answer has no score; None: not requested."""
 
     @property
     def sample_ids(self) -> ObjectArray:
@@ -108,7 +108,7 @@ class SampleColumns:
 
     @property
     def coverage(self) -> float:
-        """Answers with a score / answers planned; 0 when nothing was planned."""
+        """Answers with a score / answers planned; 0 if nothing was planned."""
         planned = self.scores.size
         if planned:
             return float(np.count_nonzero(~np.isnan(self.scores))) / planned
@@ -134,7 +134,7 @@ def make_columns(
 ) -> SampleColumns:
     """Return columns from raw ones: statuses as positions in `STATUSES`, numbers with NaN for none.
 
-    An answer counts when it was scored (or truncated and scored) and its score is a usable number.
+    An answer counts if it was scored (or truncated and scored) and its score is a usable number.
     """
     one = [(questions, slice(None))]
     return next(split_columns(one, statuses=statuses, scores=scores, output_tokens=output_tokens))
@@ -147,7 +147,7 @@ def split_columns(
     scores: FloatArray,
     output_tokens: FloatArray | None,
 ) -> Iterator[SampleColumns]:
-    """Yield the columns of several results, as `make_columns` of each: raw ones hold them one behind another.
+    """Yield the columns of several results, as `make_columns` of each; the raw ones hold them one after another.
 
     Without `output_tokens` there are only scores: the other columns would take most of the time.
     """
@@ -169,7 +169,7 @@ def split_columns(
 
 
 def averaged(columns: SampleColumns) -> SampleColumns:
-    """Return one row a sample, in the order of first appearance: the mean over its answers that have a value."""
+    """Return one row per sample, in the order of first appearance: the mean over its answers that have a value."""
     repeats = columns.questions.repeats
     if repeats is None:
         return columns
@@ -183,7 +183,7 @@ def averaged(columns: SampleColumns) -> SampleColumns:
 
 
 def in_order_of(columns: SampleColumns, questions: Questions) -> SampleColumns | None:
-    """Return the same columns over an equal object `questions`, in its order; None when other things were asked."""
+    """Return the same columns with `questions` as object, in its order; None if the questions differ."""
     if columns.questions is questions:
         return columns
     if columns.sample_ids.size != questions.sample_ids.size:
@@ -208,7 +208,7 @@ def in_order_of(columns: SampleColumns, questions: Questions) -> SampleColumns |
 
 
 def object_array(values: Sequence[str]) -> ObjectArray:
-    """Return texts as an array that shares them."""
+    """Return an array of the same string objects."""
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array
@@ -218,7 +218,7 @@ def object_array(values: Sequence[str]) -> ObjectArray:
 
 
 def _order(mine: ObjectArray, wanted: ObjectArray) -> IntArray:
-    """Return where each of `wanted` is in `mine`, if both hold the same."""
+    """Return the index in `mine` of each of `wanted`, provided both have the same items."""
     if np.array_equal(mine, wanted):
         return np.arange(mine.size)
     order = np.empty(mine.size, dtype=np.int64)

@@ -1,9 +1,9 @@
-"""One benchmark of one suite along a run, measured alike: checkpoints x samples, in bytes. Pure.
+"""One benchmark of one suite along a run, with the same settings: checkpoints x samples, as bytes. Pure.
 
 series = empty_series(series_key(plan, result), result, Measure)
 means = sample_means_of(columns, series.asked)
 row = row_of(record, result, coverage=columns.coverage, asked=means.questions)
-series = with_row(series, row, values_of(series, means, plan))     # one more checkpoint, wherever its step belongs
+series = with_row(series, row, values_of(series, means, plan))     # one more checkpoint, of any step
 series.matrix(Measure.SCORE), series.subsets, series.sample_ids, series.steps
 """
 
@@ -36,12 +36,12 @@ T = TypeVar("T")
 Rank = tuple[datetime, bool, datetime, str]
 
 Values = Mapping[Measure, FloatArray]
-"""Of one checkpoint, in the order of what was asked; up is better, NaN: no score."""
+"""Values of one checkpoint, in the order of its questions; higher is better, NaN: no score."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesKey:
-    """Only results with an equal key are compared."""
+    """Key of a series: only results with equal keys are compared."""
 
     benchmark: str
     fingerprint: str
@@ -53,27 +53,27 @@ class SeriesKey:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BenchmarkSeries:
-    """One benchmark of one suite along a run, measured alike: T checkpoints, n samples."""
+    """One benchmark of one suite along a run, with the same settings: T checkpoints, n samples."""
 
     key: SeriesKey
     metric: str
     higher_is_better: bool
     plans: tuple[EvalPlan, ...]
-    """T plans, ordered by step; one step is there once, with its newest record."""
+    """T plans, ordered by step; one per step, of its newest record."""
     finished_at: tuple[datetime, ...]
     coverage: FloatArray
     """Shape (T,): answers with a score / answers planned."""
     asked: tuple[Questions, ...]
-    """What was asked at each checkpoint, every sample once."""
+    """Questions of each checkpoint, every sample once."""
     left_out: IntArray
-    """Shape (T,): samples of the benchmark that were not asked at each checkpoint, 0 unless it was screened."""
+    """Shape (T,): samples of the benchmark not evaluated at each checkpoint, 0 unless it was screened."""
     samples: Questions
-    """All that was asked at any checkpoint, in the order in which it became known."""
+    """Questions of all checkpoints, in the order in which they were added."""
     matrices: Mapping[Measure, ScoreMatrix]
 
     @cached_property
     def sample_ids(self) -> tuple[str, ...]:
-        """All n samples."""
+        """IDs of all n samples."""
         return tuple(self.samples.sample_ids.tolist())
 
     @cached_property
@@ -92,12 +92,12 @@ class BenchmarkSeries:
         return tuple(plan.checkpoint.step for plan in self.plans)
 
     def matrix(self, measure: Measure) -> ScoreMatrix:
-        """Return checkpoints x samples of one measure, which must be among those that were asked for."""
+        """Return checkpoints x samples of `measure`, which must be in `matrices`."""
         return self.matrices[measure]
 
     @property
     def is_whole(self) -> BoolArray:
-        """Whether each checkpoint asked the whole benchmark, shape (T,)."""
+        """Whether the whole benchmark was evaluated at each checkpoint, shape (T,)."""
         whole: BoolArray = self.left_out == 0
         return whole
 
@@ -109,7 +109,7 @@ class BenchmarkSeries:
         return None
 
     def usable_rows(self, min_coverage: float, up_to_step: int | None = None) -> IntArray:
-        """Return the rows whose coverage suffices, ascending, up to and including a step."""
+        """Return the rows with at least `min_coverage`, ascending, up to and including `up_to_step`."""
         steps = np.array(self.steps, dtype=np.int64)
         usable = self.coverage >= min_coverage
         if up_to_step is not None:
@@ -125,23 +125,23 @@ class SeriesRow:
     finished_at: datetime
     coverage: float
     asked: Questions
-    """Every sample once."""
+    """Its questions, every sample once."""
     left_out: int
-    """Samples of the benchmark that were not asked."""
+    """Samples of the benchmark that were not evaluated."""
 
     @property
     def rank(self) -> Rank:
-        """Of two checkpoints of one step the higher one stays, in whatever order they come."""
+        """Of two checkpoints of one step the higher one stays, in any order of insertion."""
         return _rank(self.plan, self.left_out, self.finished_at)
 
 
 def series_key(plan: EvalPlan, result: EvalResult) -> SeriesKey:
-    """Return what `result` of `plan` may be compared with."""
+    """Return the key of the series of `result` of `plan`."""
     return next(series_keys(plan, [result]))
 
 
 def series_keys(plan: EvalPlan, results: Iterable[EvalResult]) -> Iterator[SeriesKey]:
-    """Yield what each of `results` of one plan may be compared with."""
+    """Yield the key of the series of each of `results` of one plan."""
     serving = content_hash(serve_settings(plan.serve))
     for result in results:
         yield SeriesKey(
@@ -150,7 +150,7 @@ def series_keys(plan: EvalPlan, results: Iterable[EvalResult]) -> Iterator[Serie
 
 
 def empty_series(key: SeriesKey, result: EvalResult, measures: Iterable[Measure]) -> BenchmarkSeries:
-    """Return the series of `result` without any checkpoint, for some measures."""
+    """Return the series of `result` without any checkpoint, for `measures`."""
     return BenchmarkSeries(
         key=key,
         metric=result.metric,
@@ -166,7 +166,7 @@ def empty_series(key: SeriesKey, result: EvalResult, measures: Iterable[Measure]
 
 
 def sample_means_of(columns: SampleColumns, known: Iterable[Questions]) -> SampleColumns:
-    """Return every sample once; over an object of `known`, and in its order, where that asked the same."""
+    """Return every sample once; if an object of `known` has the same questions, use it and its order."""
     means = averaged(columns)
     for questions in _distinct(known):
         same = in_order_of(means, questions)
@@ -187,12 +187,12 @@ def row_of(record: EvalRecord, result: EvalResult, *, coverage: float, asked: Qu
 
 
 def values_of(series: BenchmarkSeries, means: SampleColumns, plan: EvalPlan) -> Values:
-    """Return what a checkpoint of `series` scored, for each of its measures."""
+    """Return the values of a checkpoint for each measure of `series`."""
     return {measure: _oriented(measure, means, series, plan) for measure in series.matrices}
 
 
 def with_row(series: BenchmarkSeries, row: SeriesRow, values: Values) -> BenchmarkSeries:
-    """Return the series with one more checkpoint, wherever its step belongs; of two at one step one stays."""
+    """Return the series with one more checkpoint, of any step; of two at one step the higher rank stays."""
     step = row.plan.checkpoint.step
     position = series.row_of(step)
     if position is not None:
@@ -219,7 +219,7 @@ def with_row(series: BenchmarkSeries, row: SeriesRow, values: Values) -> Benchma
 
 
 def less_rows(series: BenchmarkSeries, positions: Sequence[int]) -> BenchmarkSeries:
-    """Return the series without some checkpoints, and without the samples that were asked there alone."""
+    """Return the series without the rows at `positions`, and without samples evaluated only there."""
     asked = _less(series.asked, positions)
     left = replace(
         series,
@@ -242,7 +242,7 @@ def series_without_step(series: BenchmarkSeries, step: int) -> BenchmarkSeries:
 
 
 def all_asked(asked: Iterable[Questions]) -> Questions:
-    """Return all samples in the order of first appearance; the first object itself where nothing adds to it."""
+    """Return all samples in the order of first appearance; the first object itself if the others add none."""
     distinct = [questions for questions in _distinct(asked) if questions.sample_ids.size]
     if len(distinct) == 1:
         return distinct[0]
@@ -261,7 +261,7 @@ def all_asked(asked: Iterable[Questions]) -> Questions:
 
 
 def place_in(samples: Questions, asked: Questions) -> IntArray | None:
-    """Return where in `samples` each of `asked` is; None: both are the same."""
+    """Return the index in `samples` of each of `asked`; None if both are the same object."""
     if asked is samples:
         return None
     index = {sample_id: at for at, sample_id in enumerate(samples.sample_ids.tolist())}
@@ -272,18 +272,18 @@ def place_in(samples: Questions, asked: Questions) -> IntArray | None:
 
 
 def _rank(plan: EvalPlan, left_out: int, finished_at: datetime) -> Rank:
-    """The weights that were written last: a checkpoint that training left behind may be measured later.
+    """Return the rank: highest for the weights written last, as a checkpoint left behind may be measured later.
 
-    Of the same weights, the one that asked the whole benchmark.
+    Of the same weights, an evaluation of the whole benchmark ranks higher.
     """
     return plan.checkpoint.ready_at, left_out == 0, finished_at, plan.id
 
 
 def _oriented(measure: Measure, means: SampleColumns, series: BenchmarkSeries, plan: EvalPlan) -> FloatArray:
-    """Return the values of a measure so that up is better.
+    """Return the values of `measure`, oriented so that higher is better.
 
     Raises:
-        ValueError: they were not asked for.
+        ValueError: the columns lack them.
     """
     if measure is Measure.SCORE:
         if series.higher_is_better:
@@ -302,7 +302,7 @@ def _longest_answer(plan: EvalPlan, benchmark: str) -> int:
 
 
 def _over_samples(series: BenchmarkSeries, samples: Questions) -> BenchmarkSeries:
-    """Return the series over other samples; those that are left out were asked at none of its checkpoints."""
+    """Return the series over `samples`; samples that this removes must have no score at any checkpoint."""
     if samples is series.samples:
         return series
     index = {sample_id: at for at, sample_id in enumerate(series.samples.sample_ids.tolist())}

@@ -2,10 +2,10 @@
 
     test = paired_test(candidate, baseline, clusters)   # chooses the test; one-sided p both ways
     interval(test.spread)                               # 95 % interval of the true change
-    tost_p(test.spread, margin=0.02)                    # is it shown to be within the margin?
-    mde(test.spread, alpha=1e-5)                        # what it would have found
+    tost_p(test.spread, margin=0.02)                    # p below .05: within the margin
+    mde(test.spread, alpha=1e-5)                        # smallest true change that it finds
 
-Scores are oriented before they come here: up is better. `delta` is candidate minus baseline.
+Scores must be oriented so that higher is better. `delta` is candidate minus baseline.
 Sources: Fagerland, Lydersen and Laake 2013 (mid-p McNemar); Bonett and Price 2012 (interval of paired proportions);
 Miller 2024, arXiv 2411.00640 (paired and clustered standard errors of evaluations); Schuirmann 1987 (TOST).
 """
@@ -25,8 +25,8 @@ PAIRED_T = "paired-t"
 CLUSTERED_T = "clustered-t"
 
 FEW_CHANGED = 10
-"""With fewer changed units (clusters, or samples without any) than this the t approximation promises more than it
-knows: none changed gives a standard error of 0, and a unit that is lost as a whole is seldom among a few."""
+"""With fewer changed units (clusters, or samples without clusters) the t approximation is too narrow: no change gives a
+standard error of 0, and a few units seldom include one that is lost as a whole."""
 
 _ZERO = 1e-12
 """Standard errors up to this are rounding noise of identical differences."""
@@ -34,7 +34,7 @@ _ZERO = 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
-    """Where the true change lies: centre +- t quantile * stderr. Never of width 0."""
+    """Estimate of the true change: centre +- t quantile * stderr. The width is never 0."""
 
     centre: float
     stderr: float
@@ -46,25 +46,25 @@ class Spread:
 
 @dataclass(frozen=True, kw_only=True)
 class PairedTest:
-    """What paired scores say about the change from baseline to candidate."""
+    """A paired test of the change from baseline to candidate."""
 
     method: str
     """`mcnemar-midp`, `paired-t` or `clustered-t`."""
     n: int
     delta: float
     stderr: float
-    """Plain estimate; `spread` is what intervals and equivalence rest on."""
+    """Plain estimate; intervals and equivalence use `spread`."""
     p_worse: float
     """One-sided p of "candidate is worse"."""
     p_better: float
     spread: Spread
     n_lost: int
-    """Above .5 before, not above it now."""
+    """Samples above .5 in the baseline and not in the candidate."""
     n_gained: int
 
     @property
     def p_two_sided(self) -> float:
-        """Return the p of "both are equal": twice the smaller one.
+        """Return the p of "both are equal": twice the smaller one-sided p.
 
         With as many gained as lost, mid-p McNemar has 1 - P(that many) / 2 (Fagerland et al. 2013).
         """
@@ -74,10 +74,10 @@ class PairedTest:
 
 
 def paired_test(candidate: FloatArray, baseline: FloatArray, clusters: IntArray | None = None) -> PairedTest:
-    """Compare paired scores, both of shape (n,) with n >= 1, by the test that fits them.
+    """Compare paired scores, both of shape (n,) with n >= 1, with the test that fits them.
 
-    Mid-p McNemar for 0/1 scores without clusters, else the paired t test, cluster-robust where `clusters` (index of
-    each sample's cluster, shape (n,), as from `grouping.cluster_index`) is given.
+    Mid-p McNemar for 0/1 scores without clusters, else the paired t test, cluster-robust if `clusters` (index of each
+    sample's cluster, shape (n,), as from `grouping.cluster_index`) is given.
     """
     lost = int(np.count_nonzero((baseline > 0.5) & (candidate <= 0.5)))
     gained = int(np.count_nonzero((baseline <= 0.5) & (candidate > 0.5)))
@@ -89,8 +89,8 @@ def paired_test(candidate: FloatArray, baseline: FloatArray, clusters: IntArray 
 def mcnemar_midp(n_lost: int, n_gained: int) -> float:
     """Return the one-sided mid-p of "worse": P(X > n_lost) + P(X = n_lost) / 2, X ~ Binomial(n_lost + n_gained, 1/2).
 
-    Fagerland et al. 2013: the mid-p test never violated its level in 9,595 scenarios, where the exact conditional
-    test is needlessly weak. Swap the arguments for "better"; the two add up to 1.
+    Fagerland et al. 2013: the mid-p test never violated its level in 9,595 scenarios; the exact conditional test is
+    needlessly weak. Swap the arguments for "better"; the two add up to 1.
     """
     changed = n_lost + n_gained
     if changed == 0:
@@ -100,7 +100,7 @@ def mcnemar_midp(n_lost: int, n_gained: int) -> float:
 
 
 def standard_error(values: FloatArray, clusters: IntArray | None = None) -> float | None:
-    """Return the standard error of the mean of `values`, shape (n,); None when it cannot be estimated.
+    """Return the standard error of the mean of `values`, shape (n,); None if it cannot be estimated.
 
     Without clusters: sample standard deviation / sqrt(n). With clusters (index of each value's cluster, shape (n,),
     0 to C - 1): sqrt(C / (C - 1) * sum over clusters of (sum in cluster of (x - mean))^2) / n, the cluster-robust form
@@ -125,17 +125,17 @@ def interval(spread: Spread, level: float = 0.95) -> tuple[float, float]:
 
 
 def loss_p(spread: Spread, margin: float) -> float:
-    """Return the p of "the true change is -`margin` or below": below alpha shows that less was lost.
+    """Return the p of "the true change is -`margin` or below": p below alpha shows that less was lost.
 
-    Answers that flip both ways in every cluster make the standard error look well known, and are no evidence that no
-    cluster is lost as a whole: of 40 clusters one in twenty would be missed altogether in one case of ten. So a promise
-    rests on the more cautious standard error.
+    Answers that flip both ways in every cluster give a small standard error, but do not show that no cluster is lost as
+    a whole: if one in twenty is, 40 clusters contain none in one case of ten. So the larger, cautious standard error is
+    used.
     """
     return t_cdf(-(spread.centre + margin) / max(spread.stderr, spread.cautious), spread.df)
 
 
 def tost_p(spread: Spread, margin: float) -> float:
-    """Return the p of "the true change is at least `margin` in one direction": below .05 shows equivalence.
+    """Return the p of "the true change is at least `margin` in one direction": p below .05 shows equivalence.
 
     Two one-sided tests (Schuirmann 1987): the larger p of "change <= -margin" and "change >= margin"; below .05 exactly
     when the 90 % interval lies inside +-margin, without clusters.
@@ -152,7 +152,7 @@ def mde(spread: Spread, alpha: float, power: float = 0.8) -> float:
 
 
 def samples_needed(effect: float, changed_rate: float, alpha: float, power: float = 0.8) -> int:
-    """Return how many 0/1 samples find a true change of `effect` when `changed_rate` of them flip either way.
+    """Return how many 0/1 samples find a true change of `effect` if a share `changed_rate` flips either way.
 
     n = (z_alpha + z_power)^2 * changed_rate / effect^2, from the variance of a paired difference (Miller 2024).
     """
@@ -168,7 +168,7 @@ def t_cdf(x: float, df: float) -> float:
 
 
 def t_quantile(p: float, df: float) -> float:
-    """Return the value that T is below with probability `p`; of the normal distribution for infinite `df`."""
+    """Return the quantile of the t distribution at `p`; of the normal one for infinite `df`."""
     if math.isinf(df):
         return float(ndtri(p))
     return float(stdtrit(df, p))
@@ -211,7 +211,7 @@ def _t_test(differences: FloatArray, clusters: IntArray | None, lost: int, gaine
     if stderr > _ZERO:
         p_worse, p_better = t_cdf(delta / stderr, df), t_cdf(-delta / stderr, df)
     else:
-        # All differ alike, or there is a single unit: t has nothing to divide by, the signs of the units still count.
+        # All differences are equal, or there is a single unit: t is undefined, so test the signs of the units.
         down, up = int(np.count_nonzero(sums < 0)), int(np.count_nonzero(sums > 0))
         p_worse, p_better = mcnemar_midp(down, up), mcnemar_midp(up, down)
     return PairedTest(
@@ -230,7 +230,7 @@ def _t_test(differences: FloatArray, clusters: IntArray | None, lost: int, gaine
 def _t_spread(differences: FloatArray, clusters: IntArray | None, stderr: float, df: int) -> Spread:
     delta = float(differences.mean())
     if df < 1:
-        return Spread(centre=delta, stderr=1.0, df=math.inf)  # a single unit tells nothing: a whole point
+        return Spread(centre=delta, stderr=1.0, df=math.inf)  # a single unit has no variance: assume 1
     if clusters is None:
         down, up = int(np.count_nonzero(differences < 0)), int(np.count_nonzero(differences > 0))
         few, cautious = down + up < FEW_CHANGED, _bonett_price(differences.size, down, up).stderr
@@ -246,8 +246,8 @@ def _t_spread(differences: FloatArray, clusters: IntArray | None, stderr: float,
 def _one_more_cluster_each_way(sums: FloatArray, sizes: IntArray) -> float:
     """Return the standard error as if one more cluster had been lost as a whole and one more gained.
 
-    The form of Bonett and Price for clusters: with clusters of one sample and 0/1 scores it is theirs. The clusters
-    that are added have the root mean square of the sizes.
+    The form of Bonett and Price for clusters: it equals theirs with clusters of one sample and 0/1 scores. The size of
+    the added clusters is the root mean square of the sizes.
     """
     size = math.sqrt(float(np.mean(sizes.astype(np.float64) ** 2)))
     total = float(sizes.sum()) + 2 * size
@@ -259,7 +259,7 @@ def _one_more_cluster_each_way(sums: FloatArray, sizes: IntArray) -> float:
 def _bonett_price(n: int, lost: int, gained: int) -> Spread:
     """Bonett and Price 2012: as if one more pair had been lost and one more gained.
 
-    Unlike the plain (Wald) form it does not shrink to a point when nothing changed: 0 of 100 says +-2.7 points.
+    Unlike the plain (Wald) form it does not shrink to a point if nothing changed: 0 of 100 gives +-2.7 points.
     """
     p_lost, p_gained = (lost + 1) / (n + 2), (gained + 1) / (n + 2)
     centre = p_gained - p_lost

@@ -1,6 +1,6 @@
-"""From samples to one number per benchmark: mean, standard error and how much of the plan has a score. Pure.
+"""Mean, standard error and coverage of one benchmark, from its samples. Pure.
 
-summary = summarise(result)     # summary.mean is None when nothing was scored
+summary = summarise(result)     # summary.mean is None if nothing was scored
 """
 
 import math
@@ -15,7 +15,7 @@ from tracker.domain.records.grouping import cluster_index
 from tracker.domain.scores.statistics import standard_error
 
 _LARGEST = 1e100
-"""Beyond this a sum of squares overflows; such a score (the perplexity of broken weights) is no measurement."""
+"""Larger scores do not count: a sum of squares could overflow. Broken weights have such perplexities."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,16 +23,16 @@ class ScoreSummary:
     """One benchmark at one checkpoint. Counts are over planned samples times repeats."""
 
     mean: float | None
-    """Over samples, repeats averaged first, in the metric's own direction; None: nothing was scored."""
+    """Over samples, after averaging repeats, in the metric's own direction; None: nothing was scored."""
     stderr: float | None
-    """Cluster-robust where clusters group samples; None: fewer than two samples or clusters."""
+    """Cluster-robust if clusters group samples; None: fewer than two samples or clusters."""
     planned: int
     scored: int
     truncated: int
     unscored: int
     error: int
     coverage: float
-    """(scored + truncated) / planned; 0 when nothing was planned."""
+    """(scored + truncated) / planned; 0 if nothing was planned."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ def summarise(result: EvalResult) -> ScoreSummary:
 
 
 def sample_means(result: EvalResult) -> dict[str, SampleMean]:
-    """Return each sample that has a score by its id, in the order of the result, repeats averaged."""
+    """Return each sample that has a score by its ID, in the order of the result, with repeats averaged."""
     scores: dict[str, list[float]] = {}
     clusters: dict[str, str] = {}
     for sample in result.samples:
@@ -81,12 +81,12 @@ def sample_means(result: EvalResult) -> dict[str, SampleMean]:
 
 
 def result_of(record: EvalRecord, benchmark: str) -> EvalResult | None:
-    """Return a record's result of a benchmark; None where there is none, or it failed."""
+    """Return a record's result of a benchmark; None if there is none or it failed."""
     return next((result for result in record.results if result.benchmark == benchmark), None)
 
 
 def first_detail(samples: Iterable[SampleScore]) -> str:
-    """Return why the first sample without a score has none; empty: none says it."""
+    """Return the first reason why a sample has no score; empty if there is none."""
     for sample in samples:
         if sample.detail and not has_score(sample):
             return sample.detail
@@ -103,7 +103,7 @@ def has_score(sample: SampleScore) -> bool:
 
 
 def _of_aggregate(aggregate: Aggregate) -> ScoreSummary:
-    """Return what is known without samples; nobody counted those without a score."""
+    """Return the summary of an imported mean; samples without a score are unknown."""
     samples = aggregate.samples or 0
     return ScoreSummary(
         mean=aggregate.mean,
@@ -119,5 +119,5 @@ def _of_aggregate(aggregate: Aggregate) -> ScoreSummary:
 
 def _counted_as(sample: SampleScore) -> SampleStatus:
     if sample.status in (SampleStatus.SCORED, SampleStatus.TRUNCATED) and not has_score(sample):
-        return SampleStatus.UNSCORED  # a status that promises a score, and none there: never a wrong answer
+        return SampleStatus.UNSCORED  # the status implies a score, but there is none: never a wrong answer
     return sample.status

@@ -1,19 +1,19 @@
-"""When something is called `suspect`: shown, without a notification. Every rule for that is here. Pure.
+"""All rules for the verdict `suspect`, which is shown without a notification. Pure.
 
 verdict of a run, or of two checkpoints    looks_worse
-part of a benchmark that was asked first   part_looks_worse
+screen of a benchmark                      part_looks_worse
 latency                                    looks_worse, of a log ratio
-evidence that no alarm may rest on         at_most_suspect
+evidence too weak for an alarm             at_most_suspect
 neither a change nor its absence shown     without_proof
 """
 
 from tracker.domain.records.types import VerdictWord
 
 SUSPECT_P = 0.01
-"""About 1 healthy checkpoint in 100."""
+"""About 1 healthy checkpoint in 100 is suspect."""
 
 SCREEN_P = 0.05
-"""Of one test, and not shared among those of a checkpoint: what the whole benchmark would find must be asked for."""
+"""Level of each test, not shared: a screen must be suspect for any loss that the whole benchmark would show."""
 
 
 def looks_worse(p_worse: float, loss: float, smallest: float, *, tests: int = 1) -> bool:
@@ -21,35 +21,35 @@ def looks_worse(p_worse: float, loss: float, smallest: float, *, tests: int = 1)
 
     Args:
         p_worse: one-sided p of "worse".
-        loss: by how much it is worse.
+        loss: size of the loss.
         smallest: the smallest loss that matters.
-        tests: how many are made of this checkpoint and share the level.
+        tests: number of tests of this checkpoint, which share the level.
     """
     return p_worse < SUSPECT_P / tests and loss >= smallest
 
 
 def part_looks_worse(p_worse: float) -> bool:
-    """Return whether a test of a part of the benchmark is reason enough to ask all of it.
+    """Return whether a test of a part of the benchmark is reason to evaluate all of it.
 
-    However small the loss looks: on a part of the samples it is seen with a wide margin.
+    The size of the loss does not matter: a part of the samples shows it only with a wide margin.
     """
     return p_worse < SCREEN_P
 
 
 def without_proof(*, is_suspect: bool) -> VerdictWord:
-    """Return the word where neither a change nor its absence is shown."""
+    """Return the verdict if neither a change nor its absence is shown."""
     if is_suspect:
         return VerdictWord.SUSPECT
     return VerdictWord.INCONCLUSIVE
 
 
 def at_most_suspect(word: VerdictWord) -> VerdictWord:
-    """Return what may be said of a loss that no alarm may rest on.
+    """Return `word`, or SUSPECT for a loss on evidence that is too weak for an alarm.
 
-    That is one that is known from means without samples: the item variance is no bound where the correlation of
-    checkpoints fades with their distance, a reported standard error may take alike questions for independent ones, and
-    nothing shows that all checkpoints answered the same questions. And one in latency as long as the noise between
-    starts of the engine is not known.
+    This applies to means without samples: the item variance is no bound if the correlation of checkpoints decreases
+    with their distance, a reported standard error may treat similar questions as independent, and nothing shows that
+    all checkpoints answered the same questions. It applies to latency while the noise between starts of the engine is
+    unknown.
     """
     if word in {VerdictWord.FORGOTTEN, VerdictWord.REGRESSED}:
         return VerdictWord.SUSPECT

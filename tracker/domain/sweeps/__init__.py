@@ -1,1 +1,1 @@
-"""Rules of sweeps: when they are due, what they ask, what they will cost and what came of them. Pure."""
+"""Rules of sweeps: when they are due, what they evaluate, what they cost, and their results. Pure."""

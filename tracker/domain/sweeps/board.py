@@ -1,8 +1,8 @@
-"""What came of a turn: scores of every target and variant, and how latency grows with the load. Pure.
+"""Results of a sweep run: scores of every target and variant, and latency by load. Pure.
 
 board = board_of(turn, records)
-board.rows         # best mean first; what lacks a score comes last
-board.curves       # for each target the loads that were put on it
+board.rows         # best mean first; rows without a score last
+board.curves       # for each target, the latency under each load
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,15 +24,15 @@ from tracker.domain.verdicts.decision import MIN_COMMON
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreDifference:
-    """How a benchmark's score differs from that of the first row that was asked, on the same questions."""
+    """Paired difference of a benchmark's score from that of the first row, on the same questions."""
 
     delta: float
-    """Oriented: up is better, also where a lower score is."""
+    """Positive is better, also for metrics of which lower is better."""
     low: float
-    """95 % interval of the true difference, from the pairs: much narrower than those of the two scores."""
+    """95 % interval of the true difference, from pairs: much narrower than those of the two scores."""
     high: float
     questions: int
-    """With a score on both sides."""
+    """Number of questions with a score on both sides."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,16 +41,16 @@ class BoardScore:
 
     benchmark: str
     mean: float | None
-    """None: there is no score, and `failure` says why."""
+    """None: there is no score, for the reason in `failure`."""
     low: float | None = None
-    """95 % interval over other questions like these; None: too few to tell."""
+    """95 % interval over other questions like these; None: too few to estimate it."""
     high: float | None = None
     questions: int = 0
-    """That have a score."""
+    """Number of questions with a score."""
     coverage: float = 0.0
     failure: str = ""
     change: ScoreDifference | None = None
-    """None: of the first row itself, and where the questions are not the same, as with another prompt."""
+    """None for the first row itself, and if the questions are not the same, as with another prompt."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,14 +61,14 @@ class BoardRow:
     variant: tuple[tuple[str, str], ...]
     plan_id: str
     scores: tuple[BoardScore, ...]
-    """As the suite orders them; () until it was asked."""
+    """In the order of the suite; () until evaluated."""
     mean: float | None
-    """Over all benchmarks, each as much as the others, 1 - score where lower is better; None where one has no score."""
+    """Unweighted mean over all benchmarks, of 1 - score if lower is better; None if one has no score."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadCurve:
-    """What was timed at one target, by rising load."""
+    """Latency of one target, by increasing load."""
 
     target: str
     probes: tuple[ProbeResult, ...]
@@ -77,7 +77,7 @@ class LoadCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class Board:
-    """The results of one turn."""
+    """The results of one sweep run."""
 
     sweep: str
     due_at: datetime
@@ -86,21 +86,21 @@ class Board:
     rows: tuple[BoardRow, ...]
     curves: tuple[LoadCurve, ...]
     unanswered: int
-    """Plans without a result."""
+    """Number of plans without a result."""
     first: str = ""
-    """Plan id of the row that the others are held against: the first that the sweep names, whatever came of it."""
+    """Plan ID of the row that the others are compared with: the first of the sweep, whatever its result."""
     note: str = ""
 
 
 def board_of(turn: Turn, records: Mapping[str, EvalRecord]) -> Board:
-    """Return what came of a turn.
+    """Return the results of a sweep run.
 
     Args:
         turn: with its plans.
-        records: with samples, by plan id; those of other turns do not matter.
+        records: with samples, by plan ID; those of other sweep runs are ignored.
     """
     scored = [plan for plan in turn.plans if plan.suite.benchmarks]
-    # Not the best one: by its luck of being it, all others would seem worse than they are.
+    # Not the best one: it is best partly by chance, so all others would seem worse than they are.
     first = scored[0].id if scored else ""
     rows: list[BoardRow] = []
     names: dict[str, None] = {}
@@ -122,13 +122,13 @@ def board_of(turn: Turn, records: Mapping[str, EvalRecord]) -> Board:
 
 
 def without_texts(record: EvalRecord) -> EvalRecord:
-    """Return a record as it is kept for boards: what was asked and answered stays out, scores stay."""
+    """Return a record as stored for boards: with scores, without prompts, targets and answers."""
     outcomes = tuple(_without_texts(o) if isinstance(o, EvalResult) else o for o in record.outcomes)
     return replace(record, outcomes=outcomes)
 
 
 def variant_text(variant: Iterable[tuple[str, str]]) -> str:
-    """Return `temperature 0.7, prompt cot`, or `suite defaults` where nothing is varied."""
+    """Return `temperature 0.7, prompt cot`, or `suite defaults` if nothing is varied."""
     return ", ".join(f"{axis} {value}" for axis, value in variant) or "suite defaults"
 
 
@@ -159,7 +159,7 @@ def _row(plan: EvalPlan, record: EvalRecord | None, first: EvalRecord | None) ->
 
 
 def _mean_of_all(known: Sequence[float], plan: EvalPlan) -> float | None:
-    """Return the mean where every benchmark has a score: a mean of fewer is another one."""
+    """Return the mean if every benchmark has a score: a mean of fewer is not comparable."""
     if known and len(known) == len(plan.suite.benchmarks):
         return fmean(known)
     return None
@@ -197,13 +197,13 @@ def _score(outcome: Outcome) -> BoardScore:
 def _change(outcome: Outcome, first: Outcome | None) -> ScoreDifference | None:
     if not isinstance(outcome, EvalResult) or not isinstance(first, EvalResult):
         return None
-    # A sweep asks in unlike ways on purpose, so that the settings may differ; the questions may not.
+    # A sweep varies settings on purpose, so they may differ; the questions may not.
     pairing = pair(replace(outcome, fingerprint=first.fingerprint), first)
     if pairing is None or not pairing.sample_ids or pairing.common_fraction < MIN_COMMON:
         return None
     test = paired_test(pairing.candidate, pairing.baseline, pairing.clusters)
     low, high = interval(test.spread, LEVEL)
-    if _is_share(pairing.candidate) and _is_share(pairing.baseline):  # a difference of shares cannot lie outside
+    if _is_share(pairing.candidate) and _is_share(pairing.baseline):  # a difference of shares cannot be outside
         low, high = max(low, -1.0), min(high, 1.0)
     return ScoreDifference(delta=test.delta, low=low, high=high, questions=test.n)
 
@@ -213,7 +213,7 @@ def _is_share(values: FloatArray) -> bool:
 
 
 def _interval(means: Sequence[SampleMean]) -> tuple[float | None, float | None]:
-    """Return the 95 % interval of a mean: exact for right and wrong answers, else by t, robust to clusters."""
+    """Return the 95 % interval of a mean: exact for 0/1 scores, else by t, robust to clusters."""
     values = np.array([one.score for one in means], dtype=np.float64)
     if not values.size:
         return None, None
@@ -226,16 +226,16 @@ def _interval(means: Sequence[SampleMean]) -> tuple[float | None, float | None]:
         return None, None
     width = -t_quantile((1 - LEVEL) / 2, groups - 1) * stderr
     low, high = mean - width, mean + width
-    # A mean of shares cannot lie outside, which t does not know.
+    # A mean of shares cannot be outside [0, 1], but a t interval can.
     if _is_share(values):
         return (max(low, 0.0), min(high, 1.0))
     return (low, high)
 
 
 def _is_counted(values: FloatArray, clusters: IntArray | None, stderr: float | None) -> bool:
-    """Return whether the interval is that of right answers among all.
+    """Return whether to use the exact interval of a share of correct answers.
 
-    Scores that are all the same have no scatter of their own, and are not known for certain all the same.
+    It is also used for scores that are all the same: they have no scatter, but their mean is still uncertain.
     """
     if stderr == 0.0:
         return _is_share(values)

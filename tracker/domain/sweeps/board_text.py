@@ -1,4 +1,4 @@
-"""What a sweep's leaderboard says in words, for a terminal and a page alike. Pure."""
+"""Texts of a sweep's leaderboard, for terminal and page. Pure."""
 
 from eval_jobs.types import ProbeLoad
 from tracker.domain.records.display import signed_text
@@ -18,7 +18,7 @@ def signed_interval_text(change: ScoreDifference) -> str:
 
 
 def first_text(board: Board) -> str:
-    """Return which row the others are held against; empty where no difference is known."""
+    """Return the name of the row that the others are compared with; empty if no difference is known."""
     if not any(score.change is not None for row in board.rows for score in row.scores):
         return ""
     row = next(row for row in board.rows if row.plan_id == board.first)

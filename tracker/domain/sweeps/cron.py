@@ -1,10 +1,10 @@
-"""When a sweep is due. Pure.
+"""Timetables of sweeps: when a sweep run is due. Pure.
 
-    next_time(timetable, after)                     # the next time after, UTC; None: never within 50 years
-    turn_due("nightly", timetable, look=until, now=now, waits=False)     # the turn that begins now, or None
+    next_time(timetable, after)                     # the first time after `after`, UTC; None: never within 50 years
+    turn_due("nightly", timetable, look=position, now=now, waits=False) # the sweep run that is due, or None
 
-Where clocks are put forward or back, times are those of Debian's cron (`cronsim`): one that does not exist comes with
-the first minute that does, one that exists twice comes once. What comes every few minutes or hours just goes on.
+When clocks change, times are those of Debian's cron (`cronsim`): one that does not exist moves to the first minute that
+does, one that exists twice comes once. Timetables of every few minutes or hours continue unchanged.
 """
 
 from collections.abc import Iterator
@@ -18,18 +18,18 @@ from tracker.domain.records.display import count_text
 from tracker.domain.sweeps.types import Missed, Timetable, TimetablePosition, Turn, TurnState
 
 LATE_S = 600.0
-"""A turn that is begun so late was missed: nobody was there when it was due."""
+"""Seconds after which a sweep run counts as missed: no watcher was running when it was due."""
 COUNTED_DAYS = 40
-"""Missed times of a longer time are not counted."""
+"""Period over which missed times are counted, in days."""
 LONGEST_DAYS = 60 * 366
-"""Between two times of a sweep, and more."""
+"""Upper limit of the time between two runs of a sweep, in days."""
 
 
 def check_timetable(timetable: Timetable) -> None:
-    """Check that it can be followed.
+    """Check that `timetable` is valid.
 
     Raises:
-        ValueError: it is no crontab line of five fields, never comes, or the zone is not known.
+        ValueError: it is no crontab line of five fields, never matches, or the time zone is unknown.
     """
     try:
         ZoneInfo(timetable.time_zone)
@@ -48,12 +48,12 @@ def check_timetable(timetable: Timetable) -> None:
 
 
 def next_time(timetable: Timetable, after: datetime) -> datetime | None:
-    """Return the first time after `after`, in UTC."""
+    """Return the first time after `after`, in UTC; None if there is none."""
     return next((time for time in _forward(timetable, after) if time > after), None)
 
 
 def due_between(timetable: Timetable, after: datetime, until: datetime) -> tuple[datetime, ...]:
-    """Return the times after `after` and up to `until`, the newest first; of a long time the last `COUNTED_DAYS`."""
+    """Return the times after `after` and up to `until`, the newest first; of a long period the last `COUNTED_DAYS`."""
     for days in (COUNTED_DAYS, 10 * COUNTED_DAYS, LONGEST_DAYS):
         start = max(after, until - timedelta(days=days))
         found = tuple(takewhile(lambda time: time <= until, _forward(timetable, start)))
@@ -64,14 +64,14 @@ def due_between(timetable: Timetable, after: datetime, until: datetime) -> tuple
 
 
 def look_of(timetable: Timetable, until: datetime) -> TimetablePosition:
-    """Return what is remembered of having followed `timetable` until then."""
+    """Return the position of `timetable` at `until`."""
     return TimetablePosition(until=until, timetable=f"{timetable.cron} {timetable.time_zone}")
 
 
 def started_look(timetable: Timetable, known: TimetablePosition | None, now: datetime) -> TimetablePosition:
-    """Return from when on `timetable` is to be followed: from now where it is new, or another one than before.
+    """Return the position from which to continue `timetable`: `now` if it is new or has changed.
 
-    Also where the clock was set back: nobody knows what was due meanwhile, and no turn comes twice.
+    Also `now` if the clock was set back: what was due in between is unknown, and no sweep run may be repeated.
     """
     fresh = look_of(timetable, now)
     if known is None or known.timetable != fresh.timetable or known.until > now:
@@ -80,14 +80,14 @@ def started_look(timetable: Timetable, known: TimetablePosition | None, now: dat
 
 
 def turn_due(name: str, timetable: Timetable, *, look: TimetablePosition, now: datetime, waits: bool) -> Turn | None:
-    """Return the turn that is due now, or that was and is skipped; None: nothing was due since `look`.
+    """Return the sweep run that is due, as pending or as skipped; None: nothing was due since `look`.
 
     Args:
         name: of the sweep.
         timetable: when it is due.
-        look: until when it was followed.
-        now: the present.
-        waits: an earlier turn of the sweep has not begun yet.
+        look: position until which it was followed.
+        now: current time.
+        waits: whether an earlier run of the sweep has not started yet.
     """
     times = due_between(timetable, look.until, now)
     if not times:

@@ -1,4 +1,4 @@
-"""What a turn will cost, as far as earlier evaluations tell. Pure.
+"""Estimated cost of a sweep run, from earlier evaluations. Pure.
 
 expected = estimate_of(plans, records, asked)
 estimate_text(expected)      # 12 evaluations of 3 targets, 4 already done by an earlier sweep run; about 8.2 min: ...
@@ -15,39 +15,39 @@ from tracker.domain.sweeps.reuse import plan_without_scores
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What the plans of a turn will take, one after the other."""
+    """What the plans of a sweep run will take, one after the other."""
 
     evaluations: int
     targets: int
     asked: int
-    """Of the evaluations, those that an earlier turn has made: they cost nothing."""
+    """Of the evaluations, those already done by an earlier sweep run: they cost nothing."""
     own: int = 0
-    """Of the others, those whose scores the run's own evaluation has: at most their loads are put on the target."""
+    """Of the others, those that reuse scores of the run's own evaluation: at most their latency is measured."""
     left: int = 0
-    """Of all, those for which somebody has to be asked something."""
+    """Of all, those for which something is left to evaluate or measure."""
     loading_s: float
-    """Once for each target that is asked something: the next variant finds its weights where they are."""
+    """Once for each target with something left: the next variant uses the loaded weights."""
     evaluating_s: float
     probing_s: float
     unknown: tuple[str, ...]
-    """Benchmarks, loads and engines that nothing tells about; the seconds are without them."""
+    """Benchmarks, loads and loadings of targets without earlier timings; the seconds exclude them."""
 
     @property
     def total_s(self) -> float:
-        """All of it."""
+        """Sum of all stages."""
         return self.loading_s + self.evaluating_s + self.probing_s
 
 
 def estimate_of(
     plans: Sequence[EvalPlan], records: Iterable[EvalRecord], asked: Collection[str], own: Collection[str] = ()
 ) -> Estimate:
-    """Return what `plans` will cost.
+    """Return the estimated cost of `plans`.
 
     Args:
-        plans: of a turn.
-        records: of earlier evaluations, those of sweeps among them; samples are not looked at.
-        asked: ids of plans that have a result already.
-        own: ids of plans whose scores the run's own evaluation has.
+        plans: of a sweep run.
+        records: of earlier evaluations, including those of sweeps; samples are not used.
+        asked: IDs of plans that already have a result.
+        own: IDs of plans whose scores the run's own evaluation has.
     """
     new = [plan for plan in plans if plan.id not in asked]
     known = [plan for plan in new if plan.id in own]
@@ -95,7 +95,7 @@ def estimate_text(expected: Estimate) -> str:
 
 
 class _Sums:
-    """Seconds of plans, and the names of what no record tells about."""
+    """Seconds of plans, and the names of what has no timings."""
 
     def __init__(self, records: Sequence[EvalRecord]) -> None:
         self.loading_s = 0.0
@@ -105,8 +105,8 @@ class _Sums:
         self._records = records
 
     def add(self, plans: Sequence[EvalPlan]) -> None:
-        """Add up what `plans` take."""
-        seconds_of = _start_s  # whether an engine runs is not known: the first load may be a start, the slowest one
+        """Add the seconds of `plans`."""
+        seconds_of = _start_s  # an engine may not be running: the first load may be a start, the slowest one
         for target, plan in {_target(plan): plan for plan in reversed(plans)}.items():
             self.loading_s += self._known(f"loading {target}", seconds_of(plan, self._records))
             seconds_of = _loading_s
@@ -131,7 +131,7 @@ def _target(plan: EvalPlan) -> str:
 
 
 def _is_alike(plan: EvalPlan, record: EvalRecord) -> bool:
-    """Return whether a record tells how fast the engine of a plan is: of endpoints, only what the same one answered."""
+    """Return whether `record` has timings for the engine of `plan`: of the same kind, or of the same endpoint."""
     if plan.serve.engine is EngineKind.REMOTE:
         return record.plan.checkpoint.digest == plan.checkpoint.digest
     return record.plan.serve.engine is plan.serve.engine and record.engine is not None
@@ -156,7 +156,7 @@ def _scoring_s(plan: EvalPlan, benchmark: str, records: Iterable[EvalRecord]) ->
 
 
 def _scorings_s(plan: EvalPlan, benchmark: str, records: Iterable[EvalRecord]) -> Iterator[float]:
-    """Yield how long it took to ask the whole benchmark once."""
+    """Yield the seconds of each evaluation of the whole benchmark."""
     for record in records:
         is_whole = record.plan.suite.part is None and not record.plan.calibration
         if is_whole and _is_alike(plan, record):
@@ -171,7 +171,7 @@ def _probing_s(plan: EvalPlan, load: ProbeLoad, records: Iterable[EvalRecord]) -
     rate = _usual(p.output_tokens_per_s for p in probes)
     if same is not None or not rate:
         return same
-    # Another load is taken to have as many tokens a second: more at a time give more, so this is rather too long.
+    # Assume the same tokens per second for other loads: more concurrency gives more, so this is rather too long.
     return load.requests * load.output_tokens / rate
 
 

@@ -26,51 +26,51 @@ from tracker.domain.sweeps.types import OtherModel, Setting, Sweep
 
 GENERATION_AXES = ("temperature", "top_p", "top_k", "seed")
 FEW_SHOT, MAX_TOKENS, PROMPT = "few_shot", "max_tokens", "prompt"
-"""With them, all that a matrix may vary."""
+"""With `GENERATION_AXES`, all axes that a matrix may have."""
 
 Variant = Mapping[str, Setting]
 """A value for every axis."""
 
 
 def count_variants(axes: Mapping[str, Sequence[Setting]]) -> int:
-    """Return how many combinations there are, without making them."""
+    """Return the number of combinations, without creating them."""
     return math.prod(len(values) for values in axes.values())
 
 
 def variants(axes: Mapping[str, Sequence[Setting]]) -> Iterator[Variant]:
-    """Yield every combination, the last axis fastest; one without settings where there is no axis."""
+    """Yield every combination, the last axis fastest; an empty one if there is no axis."""
     return (dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
 
 
 def suite_of(suite: Suite, variant: Variant, prompts: Mapping[str, str]) -> Suite:
-    """Return the suite as a variant asks it; `prompts` are the texts of the prompts that it may name."""
+    """Return the suite with the settings of `variant`; `prompts` are the prompt templates by name."""
     generation = {axis: variant[axis] for axis in (*GENERATION_AXES, MAX_TOKENS) if axis in variant}
     return replace(
         suite,
-        # What a person varies is what counts, also where a benchmark has a length of its own.
+        # A varied maximum length overrides those of the benchmarks.
         benchmarks=tuple(_benchmark_of(benchmark, variant, prompts) for benchmark in suite.benchmarks),
         generation=replace(suite.generation, **generation),  # type: ignore[arg-type]
     )
 
 
 def different_benchmarks(sweep: Sweep) -> tuple[Benchmark, ...]:
-    """Return every benchmark as some variant asks it, to be checked before anything is asked."""
+    """Return every benchmark in all its variants, to check them before any evaluation."""
     axes = {axis: values for axis, values in sweep.axes.items() if axis in {FEW_SHOT, PROMPT}}
     suites = (suite_of(sweep.suite, variant, sweep.prompts) for variant in variants(axes))
     return tuple(dict.fromkeys(benchmark for suite in suites for benchmark in suite.benchmarks))
 
 
 def plans_of(sweep: Sweep, checkpoints: Sequence[Checkpoint], *, run: str, due_at: datetime) -> tuple[EvalPlan, ...]:
-    """Return everything that a turn asks: checkpoints as they are ordered, then endpoints.
+    """Return the plans of a sweep run: checkpoints in order, then endpoints.
 
-    The first plan of each carries the loads. Whoever runs an endpoint may serve another model tomorrow under the same
-    name, so it is asked anew at every turn.
+    The first plan of each has the loads. An endpoint may later serve another model under the same name, so it is
+    evaluated again in every sweep run.
 
     Args:
-        sweep: what is asked.
+        sweep: the sweep to execute.
         checkpoints: of any runs.
-        run: whose watcher takes the results over: all plans are counted to it, or to one of its sub-folders.
-        due_at: of the turn.
+        run: the run whose watcher takes over the results: all plans belong to it, or to one of its sub-folders.
+        due_at: due time of the sweep run.
     """
     turn = due_at.astimezone(UTC).isoformat(timespec="seconds")
     own = turn if sweep.again else ""
@@ -86,7 +86,7 @@ def plans_of(sweep: Sweep, checkpoints: Sequence[Checkpoint], *, run: str, due_a
 
 
 def stand_in(other: OtherModel, run_id: str, asked_at: datetime) -> Checkpoint:
-    """Return what stands in a plan for a model that is no checkpoint of ours: nothing of it is on a disk."""
+    """Return a placeholder checkpoint for the plans of an external model, without any files."""
     serve = other.serve
     return Checkpoint(
         run_id=run_id,

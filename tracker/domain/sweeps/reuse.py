@@ -1,6 +1,6 @@
-"""What a run's own evaluations have answered already of what a sweep asks. Pure.
+"""Reuse of scores of a run's own evaluations in a sweep. Pure.
 
-own = own_answer(plan, records)              # the record that holds the same questions, asked in the same way; or None
+own = own_answer(plan, records)              # the record with the same questions and settings, or None
 plan_without_scores(plan)                    # what is left to do: its loads
 with_own_scores(plan, own, timed)            # the plan's result: scores of `own`, latency of `timed`
 """
@@ -14,19 +14,19 @@ from tracker.domain.scores.pairing import served_alike
 
 
 def run_of_target(plan: EvalPlan) -> str:
-    """Return the run that a sweep's checkpoint is of: its plan may be counted to the run whose sweep it is."""
+    """Return the run of a sweep's checkpoint: the plan itself may belong to the run that has the sweep."""
     target = "" if plan.sweep is None else plan.sweep.target
     return target.rpartition("@")[0] or plan.checkpoint.run_id
 
 
 def own_answer(plan: EvalPlan, records: Sequence[EvalRecord]) -> EvalRecord | None:
-    """Return the newest evaluation of the run that asked all that `plan` asks, so that a score could not differ.
+    """Return the newest evaluation of the run that covers `plan` with the same settings, or None.
 
-    Not for what is asked at every turn (endpoints, `again`): it is asked to see what has changed since.
+    None for what every sweep run evaluates (endpoints, `again`): the purpose is to see what has changed since.
 
     Args:
         plan: of a sweep.
-        records: of the run of its checkpoint, by time; samples are not looked at.
+        records: of the run of its checkpoint, by time; samples are not used.
     """
     if plan.sweep is None or plan.sweep.turn or not plan.suite.benchmarks:
         return None
@@ -34,7 +34,7 @@ def own_answer(plan: EvalPlan, records: Sequence[EvalRecord]) -> EvalRecord | No
 
 
 def is_whole(own: EvalRecord, plan: EvalPlan) -> bool:
-    """Say whether every question of the plan was answered there: what failed then may be answered now."""
+    """Return whether `own` has no failed samples of `plan`: a request that failed then may succeed now."""
     for result in _results(own, plan):
         if any(sample.status is SampleStatus.ERROR for sample in result.samples):
             return False
@@ -42,12 +42,12 @@ def is_whole(own: EvalRecord, plan: EvalPlan) -> bool:
 
 
 def plan_without_scores(plan: EvalPlan) -> EvalPlan:
-    """Return the plan as a worker gets it where only latency is to be measured; it keeps its id."""
+    """Return the plan for a worker that only measures latency; it keeps its ID."""
     return replace(plan, suite=replace(plan.suite, benchmarks=()))
 
 
 def with_own_scores(plan: EvalPlan, own: EvalRecord, timed: EvalRecord | None = None) -> EvalRecord:
-    """Return what came of a plan.
+    """Return the record of a plan, with scores of `own`.
 
     Args:
         plan: of the sweep, whole.

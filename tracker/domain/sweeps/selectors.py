@@ -1,7 +1,7 @@
-"""Which checkpoints a sweep asks. Pure.
+"""Selectors of the checkpoints that a sweep evaluates. Pure.
 
 parse_selector("latest:3"), parse_selector("other-run@best:gsm8k"), parse_selector("600")
-selected_checkpoints(selector, newest_of_steps(held))      # of the checkpoints of its run that are still held
+selected_checkpoints(selector, newest_of_steps(held))      # of the pinned checkpoints of its run
 """
 
 import re
@@ -25,14 +25,14 @@ _BY_WORD = re.compile(
 
 
 def parse_selector(text: str) -> Selector:
-    """Read what a person wrote.
+    """Return the selector of a text.
 
     Raises:
-        ValueError: it is none of `FORMS`.
+        ValueError: it has none of `FORMS`.
     """
     if text.startswith(REGISTRY):
         return Selector(text=text, pick=Pick.REGISTERED)
-    # The name of a benchmark may hold an `@`, as in `pass@1`.
+    # The name of a benchmark may contain an `@`, as in `pass@1`.
     match = _OF_BENCHMARK.fullmatch(text)
     if match is not None:
         return Selector(text=text, run=match["run"] or "", pick=Pick.BEST, benchmark=match["benchmark"])
@@ -62,10 +62,10 @@ def newest_of_steps(held: Iterable[Checkpoint]) -> tuple[Checkpoint, ...]:
 
 
 def selected_checkpoints(selector: Selector, held: Sequence[Checkpoint]) -> tuple[Checkpoint, ...]:
-    """Return what a selector that needs nobody's judgement names; () when nothing of it is held.
+    """Return the checkpoints that a selector names by step or position; () if none of them is pinned.
 
     Args:
-        selector: what a person wrote.
+        selector: any but `BEST` and `REGISTERED`.
         held: `newest_of_steps` of its run.
     """
     number = selector.number

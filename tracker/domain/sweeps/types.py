@@ -1,9 +1,9 @@
-"""What a sweep is, and one time that it is carried out. Frozen values.
+"""Sweeps and sweep runs. Frozen values.
 
     sweep: which checkpoints and endpoints x which settings, by a timetable or on demand
-    turn:  one time of a sweep: due -> running -> done; or skipped, or refused
+    turn:  one sweep run: due -> running -> done; or skipped, or refused
 
-A turn is known by its sweep and by when it was due.
+A sweep run is identified by its sweep and due time.
 """
 
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ Setting = float | int | str
 
 
 class Missed(StrEnum):
-    """What becomes of times at which nobody was there to begin a sweep."""
+    """What to do about times at which no watcher was running to start a sweep."""
 
     ONCE = "once"
-    """However many they are, the sweep is carried out once."""
+    """Execute the sweep once, however many times were missed."""
     SKIP = "skip"
 
 
@@ -43,31 +43,31 @@ class Pick(StrEnum):
     FIRST = "first"
     ALL = "all"
     EVERY = "every"
-    """Every so-many-th checkpoint, from the first one on: what is chosen once stays chosen as the run grows."""
+    """Every Nth checkpoint, from the first one: what is selected stays selected as the run grows."""
     BEST = "best"
     STEP = "step"
     REGISTERED = "registered"
-    """What a version in MLflow's model registry was made from."""
+    """The checkpoint that a version in MLflow's model registry was created from."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selector:
-    """Which checkpoints of one run are asked."""
+    """The checkpoints of one run to evaluate."""
 
     text: str
-    """As a person wrote it."""
+    """As the user wrote it."""
     run: str = ""
-    """Empty: the project's own."""
+    """Name of the run; empty: the project's own."""
     pick: Pick
     number: int = 1
-    """How many of the latest or first, every so-many-th, or which step."""
+    """How many of the latest or first, N of every Nth, or the step."""
     benchmark: str = ""
-    """What the best one is best at; empty: the mean over the suite."""
+    """Benchmark that `best` refers to; empty: the mean over the suite."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OtherModel:
-    """An endpoint that somebody else runs, asked beside the checkpoints."""
+    """An external endpoint, evaluated alongside the checkpoints."""
 
     name: str
     serve: ServeSpec
@@ -75,7 +75,7 @@ class OtherModel:
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """What one `[[schedule]]` describes."""
+    """The sweep that one `[[schedule]]` describes."""
 
     name: str
     timetable: Timetable | None = None
@@ -85,57 +85,57 @@ class Sweep:
     suite: Suite
     """Without benchmarks, only latency is measured."""
     serve: ServeSpec
-    """Of checkpoints."""
+    """Serving settings of checkpoints."""
     axes: Mapping[str, tuple[Setting, ...]] = field(default_factory=dict)
-    """What the matrix varies; every combination is asked."""
+    """Values of each setting that the matrix varies; every combination is evaluated."""
     prompts: Mapping[str, str] = field(default_factory=dict)
-    """Texts of the prompts that the axis `prompt` names; an empty one is the benchmark's own."""
+    """Prompt templates by name, for the axis `prompt`; an empty one is the benchmark's own."""
     loads: tuple[ProbeLoad, ...] = ()
-    """Put on every checkpoint and endpoint once: no setting of the matrix changes them."""
+    """Applied once to every checkpoint and endpoint: no setting of the matrix changes them."""
     again: bool = False
-    """Ask at every turn what an earlier one asked already."""
+    """Whether to evaluate again what an earlier sweep run has already evaluated."""
     max_evaluations: int = 200
 
 
 class TurnState(StrEnum):
-    """Where a turn is."""
+    """State of a sweep run."""
 
     DUE = "due"
-    """It waits until no other sweep of the run is carried out."""
+    """Waits until no other sweep run of the training run is active."""
     RUNNING = "running"
     DONE = "done"
     SKIPPED = "skipped"
     REFUSED = "refused"
-    """It cannot be carried out as it is written."""
+    """Cannot be executed as configured."""
 
 
 OPEN = (TurnState.DUE, TurnState.RUNNING)
-"""States that somebody still has to do something about."""
+"""States of unfinished sweep runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """One time of a sweep."""
+    """One sweep run: one execution of a sweep."""
 
     sweep: str
     due_at: datetime
     state: TurnState = TurnState.DUE
     by_hand: bool = False
-    """A person asked for it."""
+    """Whether it was started on demand."""
     missed: int = 0
-    """Earlier times that this one stands for."""
+    """Number of earlier missed times that it stands for."""
     plans: tuple[EvalPlan, ...] = ()
-    """What it asks, fixed when it began."""
+    """Its plans, fixed at its start."""
     note: str = ""
-    """Why it was skipped or refused, or what it could not ask; one sentence."""
+    """Why it was skipped or refused, or what it could not evaluate; one sentence."""
     started_at: datetime | None = None
     ended_at: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimetablePosition:
-    """Until when a sweep's timetable was followed."""
+    """The time until which a sweep's timetable was followed."""
 
     until: datetime
     timetable: str
-    """`cron time_zone` of then: another one begins anew."""
+    """`cron time_zone` at that time: a change starts a new position."""

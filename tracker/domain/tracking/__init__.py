@@ -1,1 +1,1 @@
-"""What a tracking store is given."""
+"""Contents of a tracking store."""

@@ -1,11 +1,11 @@
-"""What a record and its verdicts become in a tracking store, whatever store that is. Pure.
+"""A record and its verdicts as values for a tracking store, independent of the kind of store. Pure.
 
     batch = tracking_batch(record, report)          # metrics, datasets, tags, verdicts, files of one checkpoint
     points = curve_batch(checkpoint, new_points)    # training curves
     batch = sweep_batch(record)                     # one plan of a sweep
 
-Every time is taken from the checkpoint, so building a batch again gives an equal batch, and sending it again
-writes what is there already. Subsets and samples are files: metric keys stay in the tens.
+All times come from the checkpoint or, for sweeps, from the record. Building a batch again therefore gives an equal
+batch, and sending it again writes the same values. Subsets and samples are files: metric keys stay in the tens.
 """
 
 import math
@@ -50,8 +50,8 @@ def tracking_batch(record: EvalRecord, report: Report, left: Iterable[Checkpoint
     """Return what `record` and its verdicts add to the tracking store.
 
     Args:
-        record: what was measured.
-        report: what was concluded.
+        record: the measured results.
+        report: the conclusions.
         left: checkpoints of the run that training left behind when it went back.
     """
     plan = record.plan
@@ -80,10 +80,10 @@ def tracking_batch(record: EvalRecord, report: Report, left: Iterable[Checkpoint
 
 
 def curve_batch(checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> CurveBatch:
-    """Return `points` with times: one millisecond a step around the checkpoint's own time.
+    """Return `points` with times: one millisecond per step, relative to the checkpoint's own time.
 
-    The trainer's log has no times of its own; this keeps the points in order on a time axis, and lets the branch
-    of a rewound run be newer than the one that it replaced.
+    The trainer's log has no times. This keeps the points in order on a time axis, and makes the branch of a rewound
+    run newer than the one that it replaced.
     """
     metrics = (
         TrackedMetric(
@@ -95,9 +95,9 @@ def curve_batch(checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> CurveBa
 
 
 def sweep_batch(record: EvalRecord) -> SweepBatch:
-    """Return what the record of a sweep's plan adds: nothing of it is a point of the training run.
+    """Return what the record of a sweep's plan adds: none of it is a point of the training run.
 
-    Its metrics are named as those of a checkpoint, so that both can be held against each other.
+    Its metrics have the same names as those of a checkpoint, so that both can be compared.
     """
     plan, cell = record.plan, record.plan.sweep
     if cell is None:
@@ -113,7 +113,7 @@ def sweep_batch(record: EvalRecord) -> SweepBatch:
         run_name=", ".join([cell.target, *(f"{axis} {value}" for axis, value in cell.variant)]),
         params={name: value for name, value in (settings | dict(cell.variant) | of).items() if value},
         tags=_tags(record, keys) | {"tracker.sweep": cell.sweep, "tracker.target": cell.target},
-        # By when it was measured: a plan that is asked again after a failure replaces what it had said.
+        # The time of measurement: a plan that runs again after a failure replaces its earlier values.
         metrics=tuple(replace(metric, timestamp_ms=ended_ms) for metric in _finite(_metrics(record, keys))),
         datasets=tuple(_datasets(record)),
         samples=tuple(TrackedSamples(path=keys[o.benchmark], samples=o.samples) for o in record.results),
@@ -123,12 +123,12 @@ def sweep_batch(record: EvalRecord) -> SweepBatch:
 
 
 def timestamp_ms(checkpoint: Checkpoint) -> int:
-    """Return when the checkpoint was ready, in milliseconds of Unix time."""
+    """Return when the checkpoint was ready, as Unix time in milliseconds."""
     return int(checkpoint.ready_at.timestamp() * 1000)
 
 
 def verdict_tags(verdicts: Iterable[TrackedVerdict]) -> dict[str, str]:
-    """Return `verdict` = the most urgent word and `verdict/<key>` = each one's own; {} without verdicts."""
+    """Return `verdict` = the most urgent word and `verdict/<key>` = the word of each; {} without verdicts."""
     by_urgency = sorted(verdicts, key=urgency)
     if not by_urgency:
         return {}
@@ -145,7 +145,7 @@ def urgency(verdict: TrackedVerdict) -> tuple[int, str]:
 
 def _metrics(record: EvalRecord, keys: Mapping[str, str]) -> Iterator[TrackedMetric]:
     checkpoint = record.plan.checkpoint
-    # A part has points of its own: its rest brings others of the same step, and none of a store's points goes again.
+    # A screening has separate keys: its rest adds other values at the same step, and a store never deletes points.
     part = "screen_" if is_screen(record.plan) else ""
     for outcome in record.outcomes:
         for prefix, value in _scores(outcome, is_of_part=bool(part)):
@@ -162,14 +162,14 @@ def _scores(outcome: EvalResult | BenchmarkFailure, *, is_of_part: bool) -> Iter
         return
     summary = summarise(outcome)
     if summary.mean is not None:
-        # Never as a point of the curve of the whole: a part has another mean on the same weights.
+        # Never on the curve of the whole benchmark: a part has a different mean for the same weights.
         yield "screen" if outcome.left_out else "bench", summary.mean
-    if outcome.aggregate is None:  # else nobody knows how many samples had no score, or were cut off
+    if outcome.aggregate is None:  # else the numbers of unscored and truncated samples are unknown
         yield from _shares(summary, is_of_part=bool(outcome.left_out))
 
 
 def _shares(summary: ScoreSummary, *, is_of_part: bool) -> Iterator[tuple[str, float]]:
-    if is_of_part:  # what was cut off is another share, as the mean is another one
+    if is_of_part:  # a part has a different truncated share, just as it has a different mean
         yield "screen_coverage", summary.coverage
         return
     yield "coverage", summary.coverage
@@ -214,7 +214,7 @@ def _metric(checkpoint: Checkpoint, key: str, value: float, *, dataset: str = ""
 
 
 def _finite(metrics: Iterable[TrackedMetric]) -> Iterator[TrackedMetric]:
-    """Drop NaN and infinities: a store turns them into values that wreck an axis."""
+    """Drop NaN and infinities: a store turns them into values that distort an axis."""
     return (metric for metric in metrics if math.isfinite(metric.value))
 
 
@@ -256,7 +256,7 @@ def _tags(record: EvalRecord, keys: Mapping[str, str]) -> dict[str, str]:
 
 
 def _folder(checkpoint: Checkpoint) -> str:
-    """Return a folder that sorts by step; the digest keeps the files of a step that was written again apart."""
+    """Return a folder that sorts by step; the digest separates the files of a step that was written again."""
     return f"step-{checkpoint.step:07d}-{checkpoint.digest[:DIGEST_CHARS_IN_PATHS]}"
 
 
@@ -272,7 +272,7 @@ def _tracked_verdict(verdict: Verdict, key: str, checkpoint: Checkpoint) -> Trac
         step=checkpoint.step,
         digest=checkpoint.digest,
         word=verdict.word,
-        score=None if verdict.screened else verdict.score,  # of a part, and nobody would see that there
+        score=None if verdict.screened else verdict.score,  # a part's score would look like a whole one
         change=None if against is None else against.delta,
         baseline="" if against is None else baseline_text(against.baseline, against.baseline_steps),
     )

@@ -15,12 +15,12 @@ from tracker.domain.records.types import CurvePoint
 PREFIX = "train/"
 
 STEP_KEYS = ("step", "global_step", "global_step/max_steps", "current_steps", "_step", "iteration")
-"""What logs call the optimizer step, most telling first."""
+"""Names of the optimizer step in logs, in order of preference."""
 
 NO_CURVES = {*STEP_KEYS, "max_steps", "total_steps", "total_flos"}
 
 _SUMMARY = "train_runtime"
-"""The row with it is written once at the end and holds averages over the whole run, not values at a step."""
+"""The row with this key is written once at the end and holds averages over the whole run, not values at a step."""
 
 Row = Mapping[str, object]
 
@@ -29,7 +29,7 @@ def points_of(rows: Iterable[object], *, up_to_step: int) -> tuple[CurvePoint, .
     """Return all finite numbers of `rows` as points, ordered by step, then by key.
 
     A later row wins over an earlier one with the same step: a resumed trainer writes steps again. Rows without a step,
-    values that are no number and steps beyond `up_to_step` are left out.
+    values that are not numbers and steps beyond `up_to_step` are left out.
     """
     values: dict[tuple[str, int], float] = {}
     for step, row in _steps(rows):

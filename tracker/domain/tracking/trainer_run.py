@@ -1,6 +1,6 @@
-"""Is a run in the tracking store the trainer's own? Pure.
+"""Whether a run in the tracking store is the trainer's own. Pure.
 
-The trainer leaves no run id on disk, but it logs its output folder and the very losses that its state file holds.
+The trainer leaves no run id on disk, but it logs its output folder and the same losses that its state file contains.
 """
 
 import math
@@ -19,14 +19,14 @@ RELATIVE_TOLERANCE = 1e-6
 
 @dataclass(frozen=True, kw_only=True)
 class RunCandidate:
-    """A run whose parameter `output_dir` looks like the folder that is watched."""
+    """A run whose parameter `output_dir` may be the watched folder."""
 
     output_dir: str
-    """As the trainer was given it, so it may be relative to an unknown folder."""
+    """As passed to the trainer, so it may be relative to an unknown folder."""
     started_ms: int
     ended_ms: int | None
     losses: Mapping[int, Collection[float]]
-    """Step -> losses logged there; several after a resume."""
+    """Step -> losses logged at it; several after a resume."""
 
 
 def is_trainers_run(
@@ -34,14 +34,14 @@ def is_trainers_run(
 ) -> bool:
     """Return whether `candidate` is the run that wrote `checkpoint`.
 
-    Losses that both sides know must be equal. Where they have no step in common (the store is slower than the disk,
-    or the trainer keeps no log), the folder must be absolute and the checkpoint written while the run was open: an
-    earlier run into the same folder fails that.
+    Losses at common steps must be equal. If there is no common step (the store is slower than the disk, or the
+    trainer keeps no log), the folder must be absolute and the checkpoint written while the run was open. This excludes
+    an earlier run into the same folder.
 
     Args:
         candidate: a run of the store.
-        folders: absolute paths that the trainer's output folder goes by.
-        checkpoint: the one that results are about to be sent for.
+        folders: absolute paths of the trainer's output folder.
+        checkpoint: the checkpoint whose results are about to be sent.
         losses: step -> training loss on disk.
     """
     absolute = PurePosixPath(candidate.output_dir).is_absolute()

@@ -1,11 +1,11 @@
-"""The newest verdict of every benchmark, kept in one short text and shown as a table. Pure.
+"""The newest verdict of every benchmark, stored in one short text and shown as a table. Pure.
 
     newest = merge(read_newest(stored_text), batch.verdicts, batch.left)
     stored_text = write_newest(newest)          # a tag's value, at most MAX_CHARS
     note = with_section(users_note, render(newest))
 
-Records arrive in any order: a late step never replaces a later one. What training left behind when it went back says
-nothing about the model any more.
+Records arrive in any order: an earlier step never replaces a later one. Checkpoints that training left behind when it
+went back no longer count.
 """
 
 import json
@@ -18,9 +18,9 @@ from tracker.domain.records.types import VerdictWord
 from tracker.domain.tracking.batch import urgency
 
 _MARKUP = re.compile(r"([\\`*<>\[\]|])")
-"""What begins a link, an image, HTML or a column in Markdown."""
+"""Characters that start a link, an image, HTML or a column in Markdown."""
 MAX_CHARS = 8000
-"""MLflow cuts longer tags of a run without a word."""
+"""MLflow silently cuts longer tags of a run."""
 
 BEGIN = "<!-- checkpoint-tracker -->"
 END = "<!-- /checkpoint-tracker -->"
@@ -29,12 +29,12 @@ END = "<!-- /checkpoint-tracker -->"
 def merge(
     newest: Iterable[TrackedVerdict], verdicts: Iterable[TrackedVerdict], left: Collection[tuple[int, str]] = ()
 ) -> tuple[TrackedVerdict, ...]:
-    """Return one verdict a benchmark, that of the highest step, most urgent first; at equal steps `verdicts` wins.
+    """Return one verdict per benchmark, that of the highest step, most urgent first; at equal steps `verdicts` wins.
 
     Args:
-        newest: those that are known.
-        verdicts: those of one more checkpoint.
-        left: step and digest of checkpoints that count no more.
+        newest: the known verdicts.
+        verdicts: verdicts of one more checkpoint.
+        left: step and digest of checkpoints that no longer count.
     """
     by_key = {v.key: v for v in newest if (v.step, v.digest) not in left}
     for verdict in (v for v in verdicts if (v.step, v.digest) not in left):
@@ -45,7 +45,7 @@ def merge(
 
 
 def write_newest(newest: Iterable[TrackedVerdict]) -> str:
-    """Return the verdicts as text; what does not fit is left out from the least urgent end."""
+    """Return the verdicts as text; if they do not fit, the least urgent ones are left out."""
     rows = [[v.benchmark, v.key, v.step, v.word, v.score, v.change, v.baseline, v.digest] for v in newest]
     while len(text := json.dumps(rows, separators=(",", ":"))) > MAX_CHARS:
         rows.pop()
@@ -53,7 +53,7 @@ def write_newest(newest: Iterable[TrackedVerdict]) -> str:
 
 
 def read_newest(text: str) -> tuple[TrackedVerdict, ...]:
-    """Read what `write_newest` wrote; anything else, such as a tag that a person edited, counts as nothing known."""
+    """Return the verdicts in a text of `write_newest`; () for anything else, such as a tag that a user edited."""
     try:
         rows = json.loads(text) if text else []
         return tuple(_verdict(*row) for row in rows)
@@ -70,7 +70,7 @@ def render(newest: Iterable[TrackedVerdict]) -> str:
 
 
 def with_section(note: str, section: str) -> str:
-    """Return a person's `note` with our section replaced, or added at its end; rows that do not fit are left out."""
+    """Return a user's `note` with our section replaced, or added at its end; rows that do not fit are left out."""
     before, _, rest = note.partition(BEGIN)
     after = rest.partition(END)[2]
     before = f"{before.rstrip()}\n\n" if before.strip() else ""

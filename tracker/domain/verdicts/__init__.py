@@ -1,1 +1,1 @@
-"""Has a checkpoint become worse? The verdict of each benchmark, and its reason."""
+"""Verdicts: whether a checkpoint has become worse on each benchmark, and why."""

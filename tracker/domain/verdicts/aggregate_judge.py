@@ -1,8 +1,8 @@
-"""What an imported checkpoint lost, where only means and standard errors are known. Pure.
+"""Verdicts on imported results with means and standard errors only. Pure.
 
-    verdicts = judge_aggregates(context)        # by benchmark; {} where every result has its samples
+    verdicts = judge_aggregates(context)        # by benchmark; {} if every result has samples
 
-A loss is `suspect` at most, shown and never notified.
+A loss is `suspect` at most: shown, without a notification.
 """
 
 import math
@@ -39,7 +39,7 @@ from tracker.domain.verdicts.hypothesis import EQUIVALENCE_POOLED, Thresholds, g
 
 
 def judge_aggregates(context: JudgingContext) -> Mapping[str, Verdict]:
-    """Return the verdicts on the results of the candidate that have no samples, by benchmark."""
+    """Return the verdicts on the candidate's results without samples, by benchmark."""
     own = [result for result in context.record.results if result.aggregate is not None]
     if not own:
         return {}
@@ -60,11 +60,11 @@ def judge_aggregates(context: JudgingContext) -> Mapping[str, Verdict]:
 
 
 def had_something_to_lose(series: AggregateSeries, found: Sequence[Evidence]) -> bool:
-    """Return whether there was something to lose: the baseline block stands above what guessing gives.
+    """Return whether the baseline block is above guessing, so that there was something to lose.
 
-    Guessing is `chance` where it is known, and the first block where the run begins untrained (at step 0) or chance is
-    not known; above both, where there are both. By 2 points and p < .01, the choice of the block paid for. The block is
-    the peak and, before there is one, the recent checkpoints.
+    Guessing is `chance` if it is known, and the first block if the run starts untrained (at step 0) or chance is
+    unknown. If there are both, the block must be above both: by 2 points and p < .01, corrected for its selection. The
+    block is the peak or, before there is one, the recent checkpoints.
     """
     best = max(found, key=lambda e: e.blocks.baseline is Baseline.PEAK, default=None)
     if best is None:
@@ -90,7 +90,7 @@ class _Case:
 
 
 def _points(context: JudgingContext, result: EvalResult, known: Means) -> MeanSeries:
-    """Return what is known up to the candidate, without what came before a level that somebody accepted."""
+    """Return the points up to the candidate, without those before an accepted level."""
     accepted = (
         a for a in context.run_context.acceptances if a.benchmark == result.benchmark and a.step <= context.step
     )
@@ -147,7 +147,7 @@ def _deciding(word: VerdictWord, tests: Sequence[Evidence], thresholds: Threshol
 
 
 def _alone(context: JudgingContext, result: EvalResult) -> tuple[VerdictWord, Reason]:
-    """Return what is said of a result that has nothing to be compared with."""
+    """Return the verdict on a result that nothing can be compared with, and the reason."""
     plan = max(_plans_before(context, result.benchmark), key=lambda p: p.checkpoint.step, default=None)
     if plan is None:
         return VerdictWord.FIRST, NothingEarlier()
@@ -156,7 +156,7 @@ def _alone(context: JudgingContext, result: EvalResult) -> tuple[VerdictWord, Re
 
 
 def _plans_before(context: JudgingContext, benchmark: str) -> Iterator[EvalPlan]:
-    """Yield the plans of lower steps that gave a result of a benchmark, measured in whatever way."""
+    """Yield the plans of lower steps with a result of `benchmark`, whatever the settings."""
     suite = context.record.plan.suite.name
     for record in context.run_context.records:
         is_before = record.plan.checkpoint.step < context.step and record.plan.suite.name == suite

@@ -1,4 +1,4 @@
-"""From a record and the scores of its run to candidates: which checkpoints count, and what tests are held to. Pure."""
+"""Candidates from a record and the scores of its run: which checkpoints count, and the levels of tests. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,28 +22,28 @@ from tracker.domain.verdicts.hypothesis import Hypothesis, Subject, Thresholds
 from tracker.domain.verdicts.incidents import counting, incidents_at, open_of
 
 _JITTER_CHECKPOINTS = 2 * WINDOW
-"""Of a series: enough for `WINDOW` second differences where no more than half of the checkpoints lack answers."""
+"""Checkpoints per series: enough for `WINDOW` second differences if at most half of them lack answers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunContext:
-    """What is known of a run beside its scores."""
+    """The inputs for verdicts on a run in addition to its scores."""
 
     incidents: tuple[Incident, ...] = ()
     acceptances: tuple[Acceptance, ...] = ()
     pinned: RunScores | None = None
     """Scores of the run that `policy.pinned` names."""
     records: tuple[EvalRecord, ...] = ()
-    """Of the run, without samples: their latencies."""
+    """Records of the run, without samples: for latencies, branches and imported means."""
     means: Means | None = None
-    """All that was imported of the run without samples; None: `records` say it."""
+    """All imported means of the run; None: take them from `records`."""
     calibrations: tuple[Calibration, ...] = ()
-    """Of all runs: what repeating an evaluation changes."""
+    """Calibrations of all runs: the noise of repeated evaluations."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JudgingContext:
-    """Everything that a record is judged by."""
+    """All inputs for the verdicts on a record."""
 
     record: EvalRecord
     scores: RunScores
@@ -52,7 +52,7 @@ class JudgingContext:
     """Of the candidate's branch."""
     policy: Policy
     is_left: bool = False
-    """Training went back to before the candidate since: it is not on the newest branch."""
+    """Whether training went back to before the candidate later: it is not on the newest branch."""
 
     @property
     def step(self) -> int:
@@ -66,7 +66,7 @@ class JudgingContext:
 
     @property
     def benchmarks(self) -> int:
-        """K: benchmarks of the suite, and of the other suites of the run: they share one level."""
+        """K: number of benchmarks of the suite and of the other suites of the run, which share one level."""
         suite = self.record.plan.suite
         others = {(key.suite, key.benchmark) for key in self.scores.series if key.suite != suite.name}
         return max(1, len(suite.benchmarks) + len(others))
@@ -74,12 +74,12 @@ class JudgingContext:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Candidate:
-    """One measure of one benchmark at the checkpoint that is judged."""
+    """One measure of one benchmark at the checkpoint to evaluate."""
 
     subject: Subject
     series: BenchmarkSeries
     matrix: ScoreMatrix
-    """Of the series, with the pinned model in an extra row at its end where there is one."""
+    """Matrix of the series; the pinned model, if there is one, is an extra row at its end."""
     track: Track
     steps: tuple[int, ...]
     """Step of every row of `matrix`."""
@@ -87,16 +87,16 @@ class Candidate:
     newest: bool
     """Whether no later checkpoint of this branch of the run is known."""
     repetition: Repetition | None = None
-    """What repeating the evaluation alone changes of the score; None: not known."""
+    """Noise of the score by repeated evaluation alone; None: unknown."""
 
     @property
     def left_out(self) -> int:
-        """Samples of the benchmark that were not asked at the candidate: above 0 it was screened."""
+        """Samples of the benchmark not evaluated at the candidate; above 0 if it was screened."""
         return int(self.series.left_out[self.row])
 
     @property
     def asked(self) -> int:
-        """Samples that were asked at the candidate."""
+        """Samples that were evaluated at the candidate."""
         return int(self.series.asked[self.row].sample_ids.size)
 
     @property
@@ -106,7 +106,7 @@ class Candidate:
 
 
 def candidates_of(context: JudgingContext, measure: Measure) -> Mapping[str, Candidate]:
-    """Return what can be judged, by benchmark: results with enough samples, and with values of this measure."""
+    """Return by benchmark the results with enough scored samples and with values of `measure`."""
     found: dict[str, Candidate] = {}
     for outcome in context.record.outcomes:
         if isinstance(outcome, EvalResult):
@@ -132,7 +132,7 @@ def hypothesis_of(context: JudgingContext, candidate: Candidate, jitter: Jitter)
 
 
 def on_whole_checkpoints(candidate: Candidate) -> Candidate:
-    """Return a candidate that asked the whole benchmark, compared with none that did not."""
+    """Return a fully evaluated candidate, compared only with fully evaluated checkpoints."""
     rows = _whole(candidate.series, candidate.track.rows)
     if rows.size == candidate.track.rows.size and isinstance(candidate.track.scores, ScoreMatrix):
         return candidate
@@ -149,7 +149,7 @@ def on_whole_checkpoints(candidate: Candidate) -> Candidate:
 
 
 def chance_of(context: JudgingContext, candidate: Candidate) -> float | None:
-    """Return the score of guessing, oriented so that up is better; None where it is not known."""
+    """Return the score of guessing, oriented so that higher is better; None if unknown."""
     chance = context.policy.chance.get(candidate.subject.benchmark)
     if chance is None or candidate.series.higher_is_better:
         return chance
@@ -157,7 +157,7 @@ def chance_of(context: JudgingContext, candidate: Candidate) -> float | None:
 
 
 def known_jitter(scores: RunScores, min_coverage: float) -> Mapping[SeriesKey, Jitter]:
-    """Return the jitter of every series of a run whose own checkpoints show it."""
+    """Return the jitter of every series of a run that has enough checkpoints to estimate it."""
     tracks = {
         key: Track(scores=series.matrix(Measure.SCORE), rows=_whole(series, series.usable_rows(min_coverage)))
         for key, series in scores.series.items()
@@ -167,9 +167,9 @@ def known_jitter(scores: RunScores, min_coverage: float) -> Mapping[SeriesKey, J
 
 
 def steps_for_jitter(records: Iterable[EvalRecord]) -> frozenset[int]:
-    """Return the steps whose scores `known_jitter` needs of a run with these records, which need no samples.
+    """Return the steps whose scores `known_jitter` needs for a run with these records, which need no samples.
 
-    Only the newest checkpoints of each series count, and only those that asked the whole benchmark.
+    Only the newest fully evaluated checkpoints of each series count.
     """
     whole: dict[SeriesKey, set[int]] = {}
     for record in records:
@@ -185,7 +185,7 @@ def thresholds_of(policy: Policy) -> Thresholds:
 
 
 def alpha_of_scores(context: JudgingContext, series: BenchmarkSeries) -> float:
-    """Return the run's alpha for scores; where a benchmark has subsets, half is for itself and half for them."""
+    """Return the run's alpha for scores of a benchmark; half of it if there are subsets, which get the other half."""
     alpha = context.policy.alpha * SCORE_SHARE
     if has_subsets(series):
         return alpha / 2
@@ -239,9 +239,9 @@ def _rows_so_far(context: JudgingContext, series: BenchmarkSeries, measure: Meas
 
 
 def _phase_start(context: JudgingContext, steps: Sequence[int]) -> int:
-    """Return how many of `steps` were made by earlier phases of the training than the candidate."""
+    """Return how many of `steps` are of earlier training phases than the candidate."""
     start = max((p.from_step for p in context.policy.phases if p.from_step < context.step), default=None)
-    # Checkpoint N holds the updates up to N: the one at the border was made by the phase before.
+    # Checkpoint N contains the updates up to N: one at the start of a phase is of the phase before.
     if start is None:
         return 0
     return sum(step <= start for step in steps)
@@ -250,9 +250,9 @@ def _phase_start(context: JudgingContext, steps: Sequence[int]) -> int:
 def _with_pinned(
     context: JudgingContext, series: BenchmarkSeries, measure: Measure, accepted: Iterable[Acceptance]
 ) -> tuple[ScoreMatrix, tuple[int, ...]]:
-    """Return the scores and the step of every row; the last row is of the pinned model where one counts."""
+    """Return the scores and the step of every row; the last row is the pinned model if one counts."""
     matrix, steps, pinned = series.matrix(measure), series.steps, context.policy.pinned
-    # A level that was accepted is the new normal, whatever the pinned model can do.
+    # After an accepted level the pinned model no longer counts, whatever it scores.
     is_accepted = any(a.step <= context.step for a in accepted)
     values = None if is_accepted else _pinned_values(context, series, measure)
     if pinned is None or values is None:
@@ -265,7 +265,7 @@ def _scores(
 ) -> tuple[IntArray, ScoreMatrix | ScreenedScores]:
     """Return the rows that count and their scores; the candidate is the last row.
 
-    Where some were screened, the score is tested on all that was asked; what is found beside it on whole checkpoints.
+    If some were screened, the score is tested on all evaluated samples, other measures on full checkpoints.
     """
     if series.is_whole[rows].all():
         return rows, matrix
@@ -302,20 +302,20 @@ def _repetition(context: JudgingContext, series: BenchmarkSeries) -> Repetition 
 
 
 def _earlier(context: JudgingContext, series: BenchmarkSeries) -> int:
-    """Return how many checkpoints of the run had a result of this benchmark before."""
+    """Return how many earlier checkpoints of the run have a result of this benchmark."""
     return sum(step < context.step for step in _seen(context, series))
 
 
 def _is_newest(context: JudgingContext, series: BenchmarkSeries) -> bool:
-    """Return whether no later checkpoint of the newest branch is known that can open or end a loss.
+    """Return whether the candidate is on the newest branch, and no later checkpoint can open or end an incident.
 
-    A screened one cannot: the whole benchmark of this checkpoint may have been asked because of it.
+    A screened one cannot: the whole benchmark of this checkpoint may have been evaluated because of it.
     """
     return not context.is_left and not any(step > context.step for step in _seen(context, series, only_whole=True))
 
 
 def _seen(context: JudgingContext, series: BenchmarkSeries, *, only_whole: bool = False) -> set[int]:
-    """Return the steps that have a usable result of this benchmark, measured in whatever way."""
+    """Return the steps that have a usable result of this benchmark, whatever the settings."""
     seen: set[int] = set()
     for one in context.scores.of(series.key.benchmark, series.key.suite):
         steps, rows = one.steps, one.usable_rows(context.policy.min_coverage)

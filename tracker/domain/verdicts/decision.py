@@ -1,4 +1,4 @@
-"""The word for one subject at one checkpoint, and what it means for the losses that are known. Pure."""
+"""The verdict on one subject at one checkpoint, and the change of its incident. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -24,11 +24,11 @@ from tracker.domain.verdicts.hypothesis import (
 from tracker.domain.verdicts.incidents import is_forgotten, is_recovered, opened, recovered
 
 MIN_COMMON = 0.95
-"""With fewer common samples the two sides may differ because other samples were asked, not because of the model."""
+"""With a smaller share of common samples the sides may differ because of the samples, not because of the model."""
 
 MIN_SAMPLES = 10
-"""Of 2 samples both turn wrong in a healthy run, and nothing then shows how much they scatter: 9 of 10 runs would raise
-a false alarm with 2 samples, 1 of 10 with 5."""
+"""Minimum number of common samples. In a healthy run both of 2 samples turn wrong at some point, and nothing then shows
+their scatter: 9 of 10 runs would raise a false alarm with 2 samples, 1 of 10 with 5."""
 
 LEARNED_P = 0.01
 LEARNED_EFFECT = 0.02
@@ -36,37 +36,37 @@ LEARNED_EFFECT = 0.02
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """A word, the tests it rests on, and what becomes of the loss."""
+    """A verdict, the tests behind it, and the change of the incident."""
 
     word: VerdictWord
     tests: tuple[Evidence, ...]
-    """All that were made."""
+    """All tests of the subject."""
     shown: tuple[Evidence, ...]
-    """The deciding one first, then the candidate alone against each baseline."""
+    """The deciding test first, then those of the candidate alone against each baseline."""
     change: Incident | None = None
-    """The incident that opens, changes or ends here; None: nothing new."""
+    """The incident that opens, changes or ends here; None: no change."""
     lost_since: int | None = None
 
 
 def comparable(evidence: Sequence[Evidence], at_least: int = MIN_SAMPLES) -> tuple[Evidence, ...]:
-    """Return the tests whose two sides share enough samples: `at_least` so many, and a large part of all."""
+    """Return the tests with enough common samples: `at_least` this number, and a share of `MIN_COMMON`."""
     return tuple(e for e in evidence if e.test.common_fraction >= MIN_COMMON and e.test.n >= at_least)
 
 
 def decide(
     hypothesis: Hypothesis, evidence: Sequence[Evidence], known: Incident | None, *, run_id: str, chance: float | None
 ) -> Decision:
-    """Return what the tests of a subject say.
+    """Return the decision on a subject from its tests.
 
     Args:
         hypothesis: the subject at its candidate.
         evidence: its tests; at least one, all comparable.
-        known: its loss that is open, or None.
+        known: its open incident, or None.
         run_id: of the run.
         chance: score of guessing; None: unknown.
     """
     if known is not None and is_recovered(hypothesis, known):
-        # A subset is tested by four checkpoints together, which hold some of the loss still: the newest alone shows it.
+        # Tests of a subset pool four checkpoints, some of them with the loss: only the newest shows the recovery.
         alone = comparable(hypothesis.evidence()) or tuple(evidence)
         return _decision(VerdictWord.RECOVERED, hypothesis, alone, recovered(hypothesis, known), known)
     word = word_of(evidence, hypothesis.thresholds)
@@ -80,10 +80,10 @@ def decide(
 
 
 def decide_screened(hypothesis: Hypothesis, evidence: Sequence[Evidence], known: Incident | None) -> Decision:
-    """Return what the tests of a checkpoint say that asked a part of the samples: at most that all are to be asked.
+    """Return the decision on a screened checkpoint: at most SUSPECT, after which all samples are evaluated.
 
-    It opens and ends no loss and spends no alpha, so that the whole benchmark of the same checkpoint is still the
-    first and only look at it that decides.
+    It opens and ends no incident and spends no alpha, so a test on the whole benchmark at the same checkpoint is still
+    the first and only one that decides.
     """
     is_suspect, word = is_suspicious(evidence), VerdictWord.EQUIVALENT
     if is_suspect or not is_equivalent(evidence, hypothesis.thresholds):
@@ -93,9 +93,9 @@ def decide_screened(hypothesis: Hypothesis, evidence: Sequence[Evidence], known:
 
 
 def was_learned(hypothesis: Hypothesis, chance: float | None) -> bool:
-    """Return whether the peak lies above the first block of the run, or above chance, by p < .01 and 2 points.
+    """Return whether the peak is above the first block of the run, or above chance, by p < .01 and 2 points.
 
-    Above both where the run begins untrained, at step 0: such a model may be above chance by a habit of its answers.
+    Above both if the run starts untrained, at step 0: a bias in its answers may put such a model above chance.
     """
     track, width = hypothesis.track, peak_width(hypothesis.level.planned, hypothesis.track.rows.size)
     means = track.scores.means
@@ -128,7 +128,7 @@ def _has_forgotten(hypothesis: Hypothesis, chance: float | None) -> bool:
 
 def _newly_forgotten(hypothesis: Hypothesis, incident: Incident, known: Incident | None) -> Incident | None:
     forgotten = replace(incident, forgotten=True)
-    # Judged again after a crash, the incident knows already what is new here: the checkpoint before tells.
+    # After a crash, the stored incident may already be forgotten: the checkpoint before shows if that is new.
     if forgotten != known or not is_forgotten(hypothesis, 1):
         return forgotten
     return None
@@ -156,7 +156,7 @@ def _onset(incident: Incident | None) -> int | None:
 
 
 def _beside_alone(deciding: Evidence, evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:
-    """Return the deciding test, and then the candidate alone against each baseline."""
+    """Return the deciding test, then those of the candidate alone against each baseline."""
     return (deciding, *(e for e in evidence if e.m == evidence[0].m and e is not deciding))
 
 

@@ -1,4 +1,4 @@
-"""Decisions of the engine as verdicts and comparisons that a person can check. Pure."""
+"""Verdicts and their comparisons, from decisions of the engine. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def verdict_of(decision: Decision, hypothesis: Hypothesis, candidate: Candidate)
 
 
 def untested(hypothesis: Hypothesis, candidate: Candidate, word: VerdictWord, reason: Reason) -> Verdict:
-    """Return the verdict on a result that nothing could be compared with."""
+    """Return the verdict on a result without a usable comparison."""
     return Verdict(
         benchmark=hypothesis.subject.benchmark,
         word=word,
@@ -63,7 +63,7 @@ def untested(hypothesis: Hypothesis, candidate: Candidate, word: VerdictWord, re
 
 
 def own_mean(hypothesis: Hypothesis, candidate: Candidate, rows: IntArray) -> float:
-    """Return the mean of some checkpoints in the measure's own direction."""
+    """Return the mean of the checkpoints at `rows` in the measure's own direction."""
     return _as_measured(float(hypothesis.matrix.means[rows].mean()), hypothesis, candidate)
 
 
@@ -73,7 +73,7 @@ _IN_A_ROW = {VerdictWord.FORGOTTEN: FORGOTTEN_AFTER, VerdictWord.RECOVERED: RECO
 
 
 def _compared(hypothesis: Hypothesis, candidate: Candidate, rows: IntArray) -> float:
-    """Return the same over samples that all checkpoints asked: means of different samples differ anyway."""
+    """Return `own_mean` over samples evaluated at all checkpoints: means of different samples differ anyway."""
     return _as_measured(float(hypothesis.track.scores.means[rows].mean()), hypothesis, candidate)
 
 
@@ -96,7 +96,7 @@ def _comparison(evidence: Evidence, hypothesis: Hypothesis) -> Comparison:
         common_fraction=test.common_fraction,
         delta=test.delta,
         stderr=test.stderr,
-        ci_low=max(low, -1.0),  # a difference of shares cannot lie outside
+        ci_low=max(low, -1.0),  # a difference of shares cannot be outside [-1, 1]
         ci_high=min(high, 1.0),
         p_worse=evidence.p_worse,
         p_better=evidence.p_better,
@@ -114,7 +114,7 @@ def _steps(hypothesis: Hypothesis, rows: IntArray) -> tuple[int, ...]:
 
 
 def _detectable(tests: Sequence[Evidence], m: int, hypothesis: Hypothesis) -> float | None:
-    """Return the smallest true loss found with 80 % power; at least what must be seen above the smallest effect."""
+    """Return the smallest true loss found with 80 % power: significant, and seen as at least the smallest effect."""
     test = next((e for e in tests if e.m == m and e.blocks.baseline is Baseline.RECENT), None)
     if test is None:
         return None

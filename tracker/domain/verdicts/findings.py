@@ -1,4 +1,4 @@
-"""What a score alone does not show: losses of single subsets, answers that get longer or are cut off. Pure."""
+"""Findings in addition to the score: losses of single subsets, longer answers, truncated answers. Pure."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ _FOUND = (VerdictWord.REGRESSED, VerdictWord.FORGOTTEN, VerdictWord.RECOVERED)
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A verdict, and what becomes of its loss."""
+    """A verdict, and the change of its incident; None: no change."""
 
     verdict: Verdict
     change: Incident | None = None
@@ -38,11 +38,11 @@ class Finding:
 def findings_of(
     context: JudgingContext, candidates: Mapping[str, Candidate], improved: Collection[str]
 ) -> tuple[Finding, ...]:
-    """Return what was found beside the verdicts on the benchmarks.
+    """Return the findings in addition to the verdicts on the benchmarks.
 
     Args:
-        context: the record and what it is judged by.
-        candidates: of the score, by benchmark; of screened ones nothing is found, a part of a part says too little.
+        context: the inputs for the verdicts on the record.
+        candidates: of the score, by benchmark; screened ones have no findings, as a subset of a part is too small.
         improved: benchmarks whose score improved; longer answers that score better are no loss.
     """
     found: list[Finding] = []
@@ -58,7 +58,7 @@ def findings_of(
 
 
 def _of_behaviour(context: JudgingContext, measure: Measure) -> Iterator[Finding]:
-    # Where no answer was ever cut off there is nothing to test.
+    # If no answer was ever truncated, there is nothing to test.
     candidates = tuple(c for c in candidates_of(context, measure).values() if is_varied(c.matrix) and not c.left_out)
     jitters = jitter_of([c.track for c in candidates])
     for candidate, jitter in zip(candidates, jitters, strict=True):
@@ -110,7 +110,7 @@ def _of_subsets(context: JudgingContext, candidate: Candidate) -> Iterator[Findi
 
 
 def _own_track(candidate: Candidate, known: Sequence[Incident]) -> Track:
-    """Return the track of one subset: its own losses that are over do not count."""
+    """Return the track of one subset, without checkpoints of its own recovered losses."""
     track, steps = candidate.track, candidate.steps
     counts = counting([steps[row] for row in track.rows], known, ())
     kept = track.rows[np.array(counts, dtype=bool)]

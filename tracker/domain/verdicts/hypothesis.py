@@ -1,7 +1,7 @@
-"""A subject at its candidate, its tests, and when these are called regressed, improved, equivalent or suspect. Pure.
+"""A subject at its candidate, its tests, and the rules for regressed, improved, equivalent and suspect. Pure.
 
-Order matters: the first rule that holds gives the word. See `records.types.VerdictWord` for what they mean.
-What is `suspect` stands in `scores.suspicion`; of screened checkpoints `decision.decide_screened` decides.
+The first rule that applies gives the verdict. `records.types.VerdictWord` defines the verdicts.
+The rules for `suspect` are in `scores.suspicion`; `decision.decide_screened` decides on screened checkpoints.
 """
 
 import math
@@ -17,7 +17,7 @@ from tracker.domain.scores.suspicion import looks_worse, part_looks_worse, witho
 EQUIVALENCE_P = 0.05
 
 EQUIVALENCE_POOLED = 4
-"""Newest checkpoints whose mean must be shown to be within the margin."""
+"""Number of newest checkpoints whose mean must be shown to be within the margin."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class Thresholds:
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What can be lost: a benchmark, one of its subsets, or the length of its answers."""
+    """What can regress: a benchmark, one of its subsets, or another measure of its answers."""
 
     suite: str
     benchmark: str
@@ -40,12 +40,12 @@ class Subject:
 
 @dataclass(frozen=True, kw_only=True)
 class Hypothesis:
-    """A subject at its candidate, and what its tests are held to."""
+    """A subject at its candidate, with the levels and thresholds of its tests."""
 
     subject: Subject
     matrix: ScoreMatrix
     track: Track
-    """Over `matrix`."""
+    """Its rows are rows of `matrix`."""
     steps: tuple[int, ...]
     """Step of every row of `matrix`."""
     jitter: Jitter
@@ -53,7 +53,7 @@ class Hypothesis:
     thresholds: Thresholds
 
     digest: str = ""
-    """Of the candidate's weights."""
+    """Digest of the candidate's weights."""
 
     @property
     def step(self) -> int:
@@ -61,26 +61,26 @@ class Hypothesis:
         return self.steps[int(self.track.rows[-1])]
 
     def evidence(self, back: int = 0) -> tuple[Evidence, ...]:
-        """Return the tests of the candidate, or of the checkpoint `back` before it, as seen from then."""
+        """Return the tests of the candidate, or of the checkpoint `back` before it without later ones."""
         return evidence_of(self.track.before(back), self.jitter, self.level)
 
 
 def losses(evidence: Sequence[Evidence], thresholds: Thresholds) -> tuple[Evidence, ...]:
-    """Return the tests that show a loss beyond chance at the run's level, by an amount that matters."""
+    """Return the tests with a loss that is significant at the run's level and large enough to matter."""
     return tuple(e for e in evidence if e.is_loss(thresholds.min_effect))
 
 
 def gains(evidence: Sequence[Evidence], thresholds: Thresholds) -> tuple[Evidence, ...]:
-    """Return the tests that show the mirror image, against the peak where there is one.
+    """Return the tests with a significant gain, against the peak if there is one.
 
-    Better than the checkpoints just before and still below the peak is no improvement.
+    Better than the checkpoints just before but still below the peak is no improvement.
     """
     peak = [e for e in evidence if e.blocks.baseline is Baseline.PEAK]
     return tuple(e for e in peak or evidence if e.is_gain(thresholds.min_effect))
 
 
 def suspects(evidence: Sequence[Evidence], thresholds: Thresholds) -> tuple[Evidence, ...]:
-    """Return the tests that look worse, after paying for all of this checkpoint."""
+    """Return the tests that look worse, corrected for the number of tests of this checkpoint."""
     smallest, tests = thresholds.min_effect, len(evidence)
     return tuple(e for e in evidence if looks_worse(e.p_worse, -e.test.delta, smallest, tests=tests))
 
@@ -91,14 +91,14 @@ def strongest_of(found: Sequence[Evidence]) -> Evidence:
 
 
 def is_suspicious(evidence: Sequence[Evidence]) -> bool:
-    """Return whether any test of a part of the benchmark is reason enough to ask all of it."""
+    """Return whether any test of a part of the benchmark is reason to evaluate all of it."""
     return any(part_looks_worse(e.p_worse) for e in evidence)
 
 
 def is_equivalent(evidence: Sequence[Evidence], thresholds: Thresholds) -> bool:
     """Return whether the true change is shown to be within the margin, against every baseline.
 
-    Tested on the newest four checkpoints together, or on as many as there are.
+    Tested on the mean of the newest four checkpoints, or of fewer if there are no tests of four.
     """
     most = max((e.m for e in evidence if e.m <= EQUIVALENCE_POOLED), default=0)
     tested = [e for e in evidence if e.m == most]
@@ -110,8 +110,8 @@ def is_equivalent(evidence: Sequence[Evidence], thresholds: Thresholds) -> bool:
 def word_of(evidence: Sequence[Evidence], thresholds: Thresholds) -> VerdictWord:
     """Return REGRESSED, IMPROVED, EQUIVALENT, SUSPECT or INCONCLUSIVE.
 
-    A loss against any baseline outweighs a gain against another, and equivalence must hold against all of them:
-    steps too small to see one by one add up against the peak.
+    A loss against any baseline outweighs a gain against another, and equivalence must be shown against all of them:
+    changes too small to detect one by one add up against the peak.
     """
     if losses(evidence, thresholds):
         return VerdictWord.REGRESSED
@@ -125,7 +125,7 @@ def word_of(evidence: Sequence[Evidence], thresholds: Thresholds) -> VerdictWord
 def word_of_pair(
     comparison: Comparison, equivalence_p: float, alpha_test: float, thresholds: Thresholds
 ) -> VerdictWord:
-    """Return the word for two checkpoints that somebody chose: one test, so nothing is paid for others."""
+    """Return the verdict on two given checkpoints: a single test, so no correction for others."""
     if comparison.p_worse < alpha_test and comparison.delta <= -thresholds.min_effect:
         return VerdictWord.REGRESSED
     if comparison.p_better < alpha_test and comparison.delta >= thresholds.min_effect:
@@ -140,7 +140,7 @@ def word_of_pair(
 
 
 def _cautious(evidence: Evidence) -> Evidence:
-    """Return the evidence as if two samples had changed more: none of 20 changed does not show that none can."""
+    """Return the evidence as if two more samples had changed: no change in 20 does not show that none can."""
     share = 1 / evidence.m + 1 / evidence.blocks.base.size
     unseen = share / max(1, evidence.test.n) ** 2
     return replace(evidence, test=replace(evidence.test, stderr=math.sqrt(evidence.test.stderr**2 + unseen)))

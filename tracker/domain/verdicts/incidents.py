@@ -1,6 +1,6 @@
-"""Losses over time: when one opens, when it is forgetting, when it ends. Pure.
+"""Incidents: when a loss opens one, when it counts as forgotten, when it ends. Pure.
 
-One loss is one incident: people are notified when it opens and when it ends, not at every checkpoint in between.
+One loss is one incident: notifications are sent when it opens and when it ends, not at every checkpoint in between.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from tracker.domain.regression.detector import Evidence, evidence_on
 from tracker.domain.verdicts.hypothesis import Hypothesis, Subject, losses, strongest_of
 
 FORGOTTEN_AFTER = 3
-"""Checkpoints in a row, the candidate included, that must be below the peak."""
+"""Number of checkpoints in a row, including the candidate, that must be below the peak."""
 
 RECOVERED_AFTER = 2
 RECOVERED_P = 0.05
@@ -26,19 +26,19 @@ _RISEN_POOLED = (2, 4, 8)
 
 
 def incidents_at(incidents: Sequence[Incident], subject: Subject, step: int) -> tuple[Incident, ...]:
-    """Return the losses of `subject` as they stood just before `step` was judged.
+    """Return the incidents of `subject` as of just before the verdicts on `step`.
 
-    Judging a step twice, or one that comes late, sees the same as the first time. A level that was accepted at `step`
-    counts from there on, so the loss it covers is over.
+    Verdicts that are computed again or late use the same incidents. A level that was accepted at `step` counts from
+    there on, so the incident that it covers is over.
     """
     before = [e for e in incidents if subject_of(e) == subject and e.opened_step < step]
     return tuple(e if _is_over(e, step) else reopened(e) for e in before)
 
 
 def open_of(known: Sequence[Incident], steps: Sequence[int]) -> Incident | None:
-    """Return the loss that lasts, of those that checkpoints at `steps` have shown.
+    """Return the open incident of those that checkpoints at `steps` opened, or None.
 
-    A loss of a series that was measured otherwise says nothing about this one: nothing here could end it.
+    An incident of a series with other settings does not apply to this one, which could never end it.
     """
     return next((e for e in reversed(known) if e.closed_step is None and e.opened_step in steps), None)
 
@@ -46,7 +46,7 @@ def open_of(known: Sequence[Incident], steps: Sequence[int]) -> Incident | None:
 def counting(steps: Sequence[int], known: Sequence[Incident], acceptances: Sequence[Acceptance]) -> tuple[bool, ...]:
     """Return for each of `steps`, the last of which is the candidate, whether it counts in tests.
 
-    The checkpoints of a loss that is over do not, nor do those before a level that somebody accepted.
+    The checkpoints of a recovered loss do not count, nor do those before an accepted level.
     """
     *earlier, candidate = steps
     start = max((a.from_step for a in acceptances if a.step <= candidate), default=steps[0])
@@ -56,7 +56,7 @@ def counting(steps: Sequence[int], known: Sequence[Incident], acceptances: Seque
 def is_forgotten(hypothesis: Hypothesis, back: int = 0) -> bool:
     """Return whether the subject is below its peak at the candidate and at the two checkpoints before it.
 
-    The newest four checkpoints together must show it too. `back` moves all that to so many checkpoints before.
+    The mean of the newest four checkpoints must be below it too. `back` shifts all to that many checkpoints before.
     """
     newest = _below_peak(hypothesis, back)
     if not any(e.m == _FORGOTTEN_POOLED for e in newest):
@@ -67,7 +67,7 @@ def is_forgotten(hypothesis: Hypothesis, back: int = 0) -> bool:
 def is_recovered(hypothesis: Hypothesis, incident: Incident) -> bool:
     """Return whether the two newest checkpoints, both after the alarm, no longer show the loss, and have risen.
 
-    Not to see a small loss at one or two checkpoints is no recovery: eight together had to be pooled to find it.
+    One or two checkpoints without a small loss are no recovery: it may have taken eight pooled ones to find it.
     """
     after = sum(hypothesis.steps[row] > incident.opened_step for row in hypothesis.track.rows)
     if after < RECOVERED_AFTER or not all(_is_back(hypothesis, incident, back) for back in range(RECOVERED_AFTER)):
@@ -78,7 +78,7 @@ def is_recovered(hypothesis: Hypothesis, incident: Incident) -> bool:
 def opened(hypothesis: Hypothesis, run_id: str, found: Sequence[Evidence]) -> Incident:
     """Return the incident that the losses in `found` open.
 
-    Its onset is the oldest checkpoint of the new block that stands out most.
+    Its onset is the oldest checkpoint of the new block with the strongest loss.
     """
     subject, strongest = hypothesis.subject, strongest_of(found)
     return Incident(
@@ -94,7 +94,7 @@ def opened(hypothesis: Hypothesis, run_id: str, found: Sequence[Evidence]) -> In
 
 
 def recovered(hypothesis: Hypothesis, incident: Incident) -> Incident:
-    """Return the incident, ended at the candidate: it and the checkpoint before are back."""
+    """Return the incident, ended at the candidate: it and the checkpoint before it have recovered."""
     rows = hypothesis.track.rows
     return replace(
         incident,
@@ -111,12 +111,12 @@ def reopened(incident: Incident) -> Incident:
 
 
 def accepted(incident: Incident, step: int) -> Incident:
-    """Return the incident, ended by somebody's word at `step`."""
+    """Return the incident, ended by an acceptance at `step`."""
     return replace(incident, closed_step=step, closed_by=Closing.ACCEPTED)
 
 
 def subject_of(incident: Incident) -> Subject:
-    """Return what the loss is of."""
+    """Return the subject of the incident."""
     return Subject(suite=incident.suite, benchmark=incident.benchmark, subset=incident.subset, measure=incident.measure)
 
 
@@ -130,7 +130,7 @@ def _is_over(incident: Incident, step: int) -> bool:
 
 
 def _was_lost(known: Iterable[Incident], step: int) -> bool:
-    """Return whether a loss that is over lasted at `step`."""
+    """Return whether `step` is within a recovered loss."""
     return any(e.last_step is not None and e.onset_step <= step <= e.last_step for e in known)
 
 
@@ -140,7 +140,7 @@ def _below_peak(hypothesis: Hypothesis, back: int) -> tuple[Evidence, ...]:
 
 
 def _is_back(hypothesis: Hypothesis, incident: Incident, back: int) -> bool:
-    """Return whether no baseline that the loss was seen against is clearly above."""
+    """Return whether the checkpoint is not clearly below any baseline that showed the loss."""
     evidence = hypothesis.evidence(back)
     peak = [e for e in evidence if e.blocks.baseline is Baseline.PEAK and _is_before(hypothesis, e, incident)]
     pinned = [e for e in evidence if e.blocks.baseline is Baseline.PINNED]
@@ -172,7 +172,7 @@ def _is_before(hypothesis: Hypothesis, evidence: Evidence, incident: Incident) -
 
 
 def _against_before(hypothesis: Hypothesis, incident: Incident, back: int) -> tuple[Evidence, ...]:
-    """Early in a run there is no peak yet, or it holds checkpoints of the loss, as the recent ones do."""
+    """Return tests against checkpoints before the loss, if there is no peak before it: recent ones include the loss."""
     track = hypothesis.track.before(back)
     earlier = np.array([row for row in track.rows if hypothesis.steps[row] < incident.onset_step], dtype=np.int64)
     base = earlier[-BLOCK:]

@@ -1,11 +1,11 @@
-"""The judge: what a checkpoint lost, held to one level over the whole run. Pure.
+"""Verdicts on a checkpoint, with one error rate over the whole run. Pure.
 
     report = judge(record, scores, run_context, policy, now=now)
 
-Per benchmark: MISSING -> INCOMPARABLE -> RECOVERED -> FORGOTTEN -> REGRESSED -> IMPROVED -> EQUIVALENT -> SUSPECT ->
-INCONCLUSIVE; the first that holds. The tests are in `regression`, the words in `hypothesis`, the losses over time in
-`incidents`. Only lower steps are looked at, so a record that comes late is judged where it belongs; it never opens or
-ends a loss, because later checkpoints know better.
+Per benchmark the first that applies: MISSING, INCOMPARABLE or FIRST, RECOVERED, FORGOTTEN, REGRESSED, IMPROVED,
+EQUIVALENT, SUSPECT, INCONCLUSIVE. The tests are in `regression`, the rules in `hypothesis`, the losses over time in
+`incidents`. Only lower steps are used, so a late record is compared with its own past. It never opens or ends an
+incident, because later checkpoints have more evidence.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,15 +49,15 @@ from tracker.domain.verdicts.rewind import branches_known, context_of, rewound
 
 
 def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy: Policy, *, now: datetime) -> Report:
-    """Judge every benchmark of `record`.
+    """Return the report on `record`, with a verdict on every benchmark.
 
     Args:
-        record: the candidate's; its samples say why some have no score, and count where `scores` hold another
-            checkpoint of the same step.
-        scores: of the candidate's run, the record's own included.
-        run_context: losses and accepted levels of the run so far.
-        policy: what counts as a finding.
-        now: when the report is made.
+        record: of the candidate; its samples give the reasons for missing scores, and are used if `scores` have
+            another checkpoint of the same step.
+        scores: of the candidate's run, including those of `record`.
+        run_context: records, incidents and accepted levels of the run so far.
+        policy: error rates and thresholds.
+        now: when the report is created.
     """
     context = context_of(record, scores, run_context, policy)
     candidates = candidates_of(context, Measure.SCORE)
@@ -88,7 +88,7 @@ def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy
 
 
 def _rewound(record: EvalRecord, run_context: RunContext, changes: Sequence[Incident]) -> Iterator[Incident]:
-    """Yield the losses that going back ends or opens again; what this checkpoint says of the same one counts more."""
+    """Yield the incidents that a rewind ends or reopens, except those that this checkpoint itself changes."""
     if not run_context.incidents or stands_for_import(record.plan.checkpoint):
         return iter(())
     said = {_key_of(change) for change in changes}
@@ -109,7 +109,7 @@ def _judged(
 
 
 def _of_part(judged: Finding, candidate: Candidate | None, outcome: Outcome) -> Finding:
-    """Return a verdict that says so where it rests on a part of the benchmark."""
+    """Return the finding, marked as screened if only a part of the benchmark was evaluated."""
     if candidate is None or not candidate.left_out or not isinstance(outcome, EvalResult):
         return judged
     tokens = None
@@ -168,7 +168,7 @@ def _with_scores(context: JudgingContext, candidate: Candidate, jitter: Jitter) 
 def _incomparable(
     context: JudgingContext, candidate: Candidate, tests: Sequence[Evidence]
 ) -> tuple[VerdictWord, Reason]:
-    """Return what is said where no test may be called on."""
+    """Return the verdict and its reason if there is no usable test."""
     if tests:
         return VerdictWord.INCOMPARABLE, _too_few_common(tests)
     if candidate.track.rows.size > 1:
@@ -188,7 +188,7 @@ def _too_few_common(tests: Sequence[Evidence]) -> FewInCommon | FewSamples:
 
 
 def _measured_otherwise(context: JudgingContext, candidate: Candidate) -> EvalPlan | None:
-    """Return the newest plan before the candidate whose results were measured in another way."""
+    """Return the newest plan before the candidate that has other settings."""
     plans: list[EvalPlan] = []
     for series in context.scores.of(candidate.subject.benchmark, candidate.subject.suite):
         if series.key != candidate.series.key:

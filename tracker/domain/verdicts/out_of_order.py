@@ -1,9 +1,9 @@
-"""A checkpoint that is evaluated after its successors: which of them are looked at again, and what may change. Pure.
+"""Checkpoints evaluated after their successors: which verdicts are computed again, and what may change. Pure.
 
-With the newest checkpoint evaluated first, its past is filled in later. A late checkpoint is judged against its own
-past and announces nothing. Instead the newest one is judged again with one more checkpoint behind it: it takes the
-place of the one look that every checkpoint of the run has, so `policy.alpha` is shared as if all had come in order.
-Those in between get the words that they would have had, and announce nothing.
+The newest checkpoint is evaluated first, so earlier ones may arrive later. A late checkpoint is compared with its own
+past and sends no alert. Instead, the verdict on the newest one is computed again with one more checkpoint before it. It
+replaces the one test that every checkpoint of the run has, so `policy.alpha` is shared as if all had come in order.
+Those in between get the verdicts that they would have had, and send no alert.
 """
 
 from collections.abc import Iterable
@@ -15,16 +15,16 @@ from tracker.domain.records.types import Report, VerdictWord
 from tracker.domain.regression.blocks import BLOCK
 
 NEAREST = BLOCK
-"""Later checkpoints whose recent baseline holds the late one; a peak further back changes little."""
+"""Number of later checkpoints whose recent baseline contains the late one; further on, the peak changes little."""
 
 
 def overtaken_by(record: EvalRecord, records: Iterable[EvalRecord]) -> tuple[EvalRecord, ...]:
-    """Return what is to be judged again after `record`, ascending by step: its nearest successors, and the newest.
+    """Return the records that need new verdicts after `record`, by step: its nearest successors, and the newest.
 
-    Where training went back, later checkpoints of the branch that was left have another past.
+    If training went back, later checkpoints of the abandoned branch have another past.
 
     Args:
-        record: of the checkpoint that was just judged.
+        record: of the late checkpoint.
         records: of its run, without samples, in any order.
     """
     own, suite, known = record.plan.checkpoint, record.plan.suite.name, tuple(records)
@@ -41,9 +41,9 @@ def overtaken_by(record: EvalRecord, records: Iterable[EvalRecord]) -> tuple[Eva
 
 
 def rejudged(before: Report, after: Report) -> Report:
-    """Return a report as it stands now: what does not rest on other checkpoints' scores stays.
+    """Return the new report, with what does not depend on other checkpoints' scores from `before`.
 
-    Latency has a level of its own, of which every checkpoint has one share.
+    Latency is kept too: it has its own level, of which every checkpoint has one share.
     """
     missing = {v.benchmark: v for v in before.verdicts if v.word is VerdictWord.MISSING}
     verdicts = tuple(missing.get(v.benchmark, v) for v in after.verdicts)
@@ -51,5 +51,5 @@ def rejudged(before: Report, after: Report) -> Report:
 
 
 def words_by_benchmark(report: Report) -> tuple[tuple[str, VerdictWord], ...]:
-    """Return what is said of every benchmark."""
+    """Return the verdict on every benchmark."""
     return tuple((verdict.benchmark, verdict.word) for verdict in report.verdicts)

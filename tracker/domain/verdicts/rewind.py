@@ -1,7 +1,7 @@
-"""What a checkpoint is judged by where training went back: its own branch; and what becomes of losses. Pure.
+"""Rewinds: each checkpoint is compared with its own branch, and incidents end or reopen. Pure.
 
-context = context_of(record, scores, run_context, policy)  # scores, records and losses of the record's branch only
-rewound(run_context, branches)                             # losses that a rewind ends, or opens again
+context = context_of(record, scores, run_context, policy)  # scores, records and incidents of its branch only
+rewound(run_context, branches)                             # incidents that a rewind ends or reopens
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,9 +24,9 @@ def branches_known(record: EvalRecord, run_context: RunContext) -> Branches:
 
 
 def context_of(record: EvalRecord, scores: RunScores, run_context: RunContext, policy: Policy) -> JudgingContext:
-    """Return what `record` is judged by: the checkpoints of other branches are not its past."""
+    """Return the inputs for the verdicts on `record`, without checkpoints of other branches."""
     own = record.plan.checkpoint
-    # Imported results lie in no trainer's folder: no training left them behind, whatever the number of the others.
+    # Imported results are in no trainer's folder: no rewind leaves them behind, whatever the steps of the others.
     branches = Branches() if stands_for_import(own) else branches_known(record, run_context)
     if branches.rewrites:
         scores = _scores_where(scores, branches, lambda other: branches.sees(own, other))
@@ -45,14 +45,14 @@ def context_of(record: EvalRecord, scores: RunScores, run_context: RunContext, p
 
 
 def rewound(run_context: RunContext, branches: Branches) -> tuple[Incident, ...]:
-    """Return the losses that end because training went back to before them, and those whose recovery it took back."""
+    """Return the incidents that end because training went back to before them, and those whose recovery it undid."""
     if not branches.rewrites:
         return ()
     return tuple(fate.after for fate in _fates(run_context, branches) if fate.after != fate.before)
 
 
 def scores_of_newest(scores: RunScores, branches: Branches) -> RunScores:
-    """Return the scores without the checkpoints that were left behind."""
+    """Return the scores of the newest branch, without the checkpoints that a rewind left behind."""
     return _scores_where(scores, branches, lambda other: branches.left_by(other) is None)
 
 
@@ -68,19 +68,19 @@ def left_behind(record: EvalRecord, run_context: RunContext) -> tuple[Checkpoint
 # --- private
 
 _End = tuple[str, Checkpoint | None]
-"""Digest of a checkpoint, and what left it behind."""
+"""Digest of a checkpoint, and the checkpoint that left it behind; None: it is on the newest branch."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Fate:
-    """What becomes of a loss where training went back."""
+    """An incident before and after rewinds."""
 
     before: Incident
     """As it is stored."""
     after: Incident
     """As it is on the newest branch."""
     is_left: bool
-    """The checkpoint that raised the alarm was left behind."""
+    """Whether the checkpoint that raised the alarm was left behind."""
 
 
 def _fates(run_context: RunContext, branches: Branches) -> Iterator[_Fate]:
@@ -93,7 +93,7 @@ def _fates(run_context: RunContext, branches: Branches) -> Iterator[_Fate]:
 
 
 def _after(incident: Incident, opener: Checkpoint | None, ends: Mapping[int, Sequence[_End]]) -> Incident:
-    """Return a loss as it is on the newest branch; `opener` left the checkpoint that raised the alarm behind."""
+    """Return an incident as on the newest branch; `opener` left the checkpoint that raised the alarm behind."""
     if opener is not None:
         if incident.closed_step is not None:
             return incident
@@ -106,7 +106,7 @@ def _after(incident: Incident, opener: Checkpoint | None, ends: Mapping[int, Seq
 
 
 def _end(known: Iterable[_End], digest: str) -> Checkpoint | None:
-    """Return what left the checkpoint of a step behind, and all of the same weights with it."""
+    """Return what left behind the checkpoint with `digest`; None if one with these weights was not left behind."""
     ends = [end for own, end in known if own == digest]
     if ends and all(end is not None for end in ends):
         return ends[0]
@@ -114,7 +114,7 @@ def _end(known: Iterable[_End], digest: str) -> Checkpoint | None:
 
 
 def _seen_by(own: Checkpoint, run_context: RunContext, branches: Branches) -> Iterator[Incident]:
-    """Yield the losses of the candidate's branch; to a candidate that was left behind, as they were then."""
+    """Yield the incidents of the candidate's branch; for a candidate that was left behind, all as stored."""
     is_left = branches.left_by(own) is not None
     for fate in _fates(run_context, branches):
         if is_left:
@@ -124,7 +124,7 @@ def _seen_by(own: Checkpoint, run_context: RunContext, branches: Branches) -> It
 
 
 def _with_own(scores: RunScores, record: EvalRecord) -> RunScores:
-    """Return the scores with the record's own at its step, where another checkpoint of that step has newer ones."""
+    """Return the scores with the record's own at its step if they are of another checkpoint of that step."""
     own, series, lacking = record.plan.checkpoint, dict(scores.series), []
     for result in record.results:
         known = series.get(series_key(record.plan, result))

@@ -1,9 +1,9 @@
-"""A benchmark in two parts: which checkpoints are asked the second one, and how both become one record. Pure.
+"""Screening: which checkpoints need the rest of a benchmark, and how both parts become one record. Pure.
 
 names = to_ask_whole(report)                # benchmarks whose screen is suspicious
-plan = rest_plan(record.plan, names)        # `eval_jobs.identity`: asks the samples that the screen left out
-record = joined(screen, rest)               # as if all had been asked at once
-savings_of(view.verdicts.values())          # what was not asked in the end
+plan = rest_plan(record.plan, names)        # `eval_jobs.identity`: the samples that the screen left out
+record = joined(screen, rest)               # as if all had been evaluated together
+savings_of(view.verdicts.values())          # what was never evaluated
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,30 +15,30 @@ from tracker.domain.records.display import duration_text, score_text
 from tracker.domain.records.types import Baseline, Report, Verdict, VerdictWord
 
 PART = "*"
-"""Marks what rests on a part of the samples."""
+"""Marks values that are based on a part of the samples."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Screening:
-    """How much is asked of which checkpoint at first."""
+    """Which checkpoints are screened, and how large the screen is."""
 
     screen: Screen
     every: int
-    """Every so-many-th checkpoint is asked whole, whatever its screen would say."""
+    """Every Nth checkpoint is evaluated in full, whatever its screen would show."""
     first: int
-    """Checkpoints at the beginning that are asked whole: they show what a healthy run looks like."""
+    """Number of first checkpoints that are evaluated in full, to show the noise of a healthy run."""
 
 
 def to_ask_whole(report: Report) -> tuple[str, ...]:
-    """Return the benchmarks of which a part was asked, and that part is suspicious."""
+    """Return the screened benchmarks whose screen is suspicious."""
     return tuple(v.benchmark for v in report.verdicts if v.screened and v.word is VerdictWord.SUSPECT)
 
 
 def neighbours_to_ask(report: Report) -> Mapping[int, tuple[str, ...]]:
-    """Return which benchmarks to ask whole at which other steps: those that a suspicious whole result is held against.
+    """Return by step which benchmarks to evaluate in full: at the steps that a suspicious full result is compared with.
 
-    A loss that is no alarm yet is seen better when both sides were asked everything. About one healthy checkpoint in a
-    hundred asks for it.
+    A loss that is no alarm yet is clearer if both sides were evaluated in full. About one healthy checkpoint in a
+    hundred requires it.
     """
     wanted: dict[int, list[str]] = {}
     for verdict in report.verdicts:
@@ -49,7 +49,7 @@ def neighbours_to_ask(report: Report) -> Mapping[int, tuple[str, ...]]:
 
 
 def _steps_compared(verdict: Verdict) -> set[int]:
-    """Return the steps of the run that the deciding comparison holds against each other."""
+    """Return the steps of the run on both sides of the deciding comparison."""
     if not verdict.comparisons or verdict.comparisons[0].baseline is Baseline.PINNED:
         return set()
     deciding = verdict.comparisons[0]
@@ -57,18 +57,18 @@ def _steps_compared(verdict: Verdict) -> set[int]:
 
 
 def is_screen(plan: EvalPlan) -> bool:
-    """Return whether a plan asks a part of each benchmark first."""
+    """Return whether a plan evaluates only the screen of each benchmark."""
     return plan.suite.part is not None and not plan.suite.part.is_rest
 
 
 def joined(before: EvalRecord, rest: EvalRecord) -> EvalRecord:
-    """Return all that is known of a checkpoint, once more of it was asked: no sample twice, and none is missing.
+    """Return one record of the screen and the rest of a checkpoint: no sample twice, and none is missing.
 
-    Benchmarks that `rest` did not ask are as before. Latencies stay with the record of the screen, and engine, start
-    and cost are those of `rest`: every record of a checkpoint holds its own.
+    Benchmarks that are not in `rest` are as before. Latencies stay with the record of the screen, and engine, start and
+    cost are those of `rest`: every record of a checkpoint has its own.
 
     Args:
-        before: of the screen, or joined already; with its samples.
+        before: of the screen, or already joined; with its samples.
         rest: of a plan of `identity.rest_plan`, with its samples.
     """
     others = {outcome.benchmark: outcome for outcome in rest.outcomes}
@@ -77,26 +77,26 @@ def joined(before: EvalRecord, rest: EvalRecord) -> EvalRecord:
         rest,
         plan=replace(rest.plan, suite=suite),
         outcomes=tuple(_joined(outcome, others.get(outcome.benchmark)) for outcome in before.outcomes),
-        finished_at=max(before.finished_at, rest.finished_at),  # it holds both
+        finished_at=max(before.finished_at, rest.finished_at),  # of both parts
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Savings:
-    """What a run was not asked, at the pace of what it was asked at the same checkpoints."""
+    """What screening saved, estimated from the evaluated part of the same results."""
 
     screens: int
-    """Results of which only a part was asked, in the end."""
+    """Number of results that are of a screen only."""
     results: int
-    """All of them."""
+    """Number of all results."""
     samples: int
     tokens: int | None
-    """None: no server said how many it took."""
+    """None: no server reported token counts."""
     seconds: float
 
 
 def savings_of(verdicts: Iterable[Verdict]) -> Savings | None:
-    """Return what was saved at the newest verdict of every step and benchmark; None where nothing was screened."""
+    """Return the savings over the newest verdict of every step and benchmark; None if nothing was screened."""
     everything = tuple(verdicts)
     parts = [v.screened for v in everything if v.screened is not None]
     if not parts:
@@ -112,14 +112,14 @@ def savings_of(verdicts: Iterable[Verdict]) -> Savings | None:
 
 
 def mean_text(verdict: Verdict) -> str:
-    """Return the score; with a star where it is that of a part, which has another mean on the same weights."""
+    """Return the score, with a star if it is of a screen, which has another mean for the same weights."""
     if verdict.screened:
         return f"{score_text(verdict.score)}{PART}"
     return score_text(verdict.score)
 
 
 def savings_text(savings: Savings) -> str:
-    """Return in one line what was not asked."""
+    """Return the savings in one line."""
     tokens = "" if savings.tokens is None else f", {savings.tokens:,} tokens"
     saved = f"{savings.samples:,} samples{tokens} and {duration_text(savings.seconds)}"
     return f"{PART} screened only: {savings.screens} of {savings.results} results, which saved {saved}"
@@ -138,7 +138,7 @@ def _joined(first: Outcome, second: Outcome | None) -> Outcome:
     if second is None or (isinstance(first, EvalResult) and not first.left_out):
         return first
     if isinstance(first, BenchmarkFailure) or isinstance(second, BenchmarkFailure):
-        return second  # what could not be asked is a blind spot: the screen alone decides nothing
+        return second  # a failure is a blind spot: the screen alone decides nothing
     if first.fingerprint != second.fingerprint:
         return BenchmarkFailure(
             benchmark=first.benchmark,

@@ -1,1 +1,1 @@
-"""A process of its own: drives EvalScope and asks the server. Only its starter names it."""
+"""A separate process that runs EvalScope and sends requests to the server. Only its starter refers to it."""

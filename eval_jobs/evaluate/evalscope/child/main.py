@@ -1,7 +1,7 @@
-"""The evaluator's child process, which drives EvalScope: `python -m eval_jobs.evaluate.evalscope.child.main`.
+"""The evaluator's child process, which runs EvalScope: `python -m eval_jobs.evaluate.evalscope.child.main`.
 
-EvalScope resets logging when it is imported and reseeds the global random state, so it lives here. One request is all
-benchmarks of a suite: each has a thread that prepares and counts, and all of them share the threads that ask.
+EvalScope resets logging on import and reseeds the global random state, so it has its own process. One request is all
+benchmarks of a suite: each has a thread that prepares and counts, and all share the threads that send requests.
 The process ends when its stdin closes, so it never outlives its parent.
 """
 
@@ -43,7 +43,7 @@ def main() -> None:
     requests = requests_from_stdin()
     trust_no_data_set()
     register_own()
-    gc.freeze()  # what was imported stays: there is no use in looking at it again and again
+    gc.freeze()  # imported objects stay: the garbage collector need not scan them
     affinity = CpuAffinity()
     send({"type": "ready"})
     while True:
@@ -54,12 +54,12 @@ def main() -> None:
 
 
 def trust_no_data_set() -> None:
-    """Keep code that comes with a data set from being run: EvalScope trusts every one of ModelScope's."""
+    """Disable code that comes with a data set: EvalScope trusts all data sets of ModelScope."""
     DatasetHub.trust_remote = property(lambda _: False, lambda _, __: None)
 
 
 def carry_out_request(request: Message, send: Send) -> None:
-    """Evaluate the benchmarks of one request at the same time, and send for each what became of it."""
+    """Evaluate the benchmarks of one request at the same time, and send the outcome of each."""
     try:
         api = StrictAPI(request)
     except TrackerError as error:
@@ -71,7 +71,7 @@ def carry_out_request(request: Message, send: Send) -> None:
         threads = []
         for task in request["tasks"]:
             journal = Journal(task, send)
-            shared.loading.acquire()  # so they load in the order of the request
+            shared.loading.acquire()  # so that they load in the order of the request
             threads.append(threading.Thread(target=_send_outcome, args=(task, journal, shared, send), daemon=True))
             threads[-1].start()
         for thread in threads:
@@ -84,19 +84,19 @@ def carry_out_request(request: Message, send: Send) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Shared:
-    """What the benchmarks of one request share."""
+    """Objects shared by the benchmarks of one request."""
 
     api: StrictAPI
     pool: SharedPool
     loading: threading.Lock
-    """Held by who loads data: benchmarks draw from the one random state of the process."""
+    """Held while a benchmark loads data: all benchmarks draw from the one random state of the process."""
     lost_s: tuple[float, ...]
-    """RetryPolicy before what got no answer from a server that lives is asked again."""
+    """Seconds before each further pass over what is missing; `RetryPolicy.lost_s`."""
 
 
 def _send_outcome(task: Message, journal: Journal, shared: _Shared, send: Send) -> None:
-    """Evaluate one benchmark, with `shared.loading` held at first; whatever happens becomes a message."""
-    # The lock of our parent ends with it; if we are stuck then and do not notice, nobody else may write here.
+    """Evaluate one benchmark and send its result or error; `shared.loading` is held on entry."""
+    # The parent's lock ends with the parent. If this process hangs then, no other process may write here.
     ours = journal.folder.parent / f"{journal.folder.name}.lock"
     message: Message
     with ExitStack() as loading:
@@ -108,14 +108,14 @@ def _send_outcome(task: Message, journal: Journal, shared: _Shared, send: Send) 
             message = {"type": "result", "metric": journal.metric, **counts}
         except TrackerError as error:
             message = error_message(error)
-        except BaseException as error:  # code of a benchmark may call `sys.exit`: our parent would wait for ever
+        except BaseException as error:  # code of a benchmark may call `sys.exit`: the parent would wait forever
             log.exception("%s failed while %s", journal.name, journal.stage)
             message = error_message(_explained(error, journal))
     send(message | {"benchmark": journal.name, "asking_s": journal.asking_s})
 
 
 def _evaluate(task: Message, journal: Journal, shared: _Shared, loading: ExitStack) -> None:
-    """Ask everything; then, after a while and again, what got no answer from a server that lives."""
+    """Evaluate all samples; then, after each pause of `lost_s`, those that may get a result on a retry."""
     for pause_s in (*shared.lost_s, None):
         _pass(task["task"], journal, shared, loading)
         outputs = Outputs(journal.folder, task["task"]["datasets"][0])
@@ -131,12 +131,12 @@ def _evaluate(task: Message, journal: Journal, shared: _Shared, loading: ExitSta
 
 
 def _pass(task: Message, journal: Journal, shared: _Shared, loading: ExitStack) -> None:
-    """Ask what has no answer yet; `shared.loading` is held at first, and given back with `loading`."""
+    """Request the missing answers; `shared.loading` is held on entry, and released by closing `loading`."""
     journal.drop_torn_lines()
     try:
         _run(task, journal, shared, loading)
     except PlanChanged:
-        # Another EvalScope version, other data, or a file torn by a kill: nothing there can be trusted.
+        # Another EvalScope version, other data, or a file truncated by a kill: no stored answer can be trusted.
         log.warning("restarting %s: its stored answers cannot be reused", journal.name)
         shutil.rmtree(journal.folder)
         _run(task, journal, shared, loading)
@@ -152,18 +152,18 @@ def _run(task: Message, journal: Journal, shared: _Shared, loading: ExitStack) -
         Recorder(config, journal=journal, pool=shared.pool, on_loaded=loading.close).eval()
     except Exception as error:
         closed = shared.api.breaker.error
-        if closed is None:  # an error of another sample may come first
+        if closed is None:  # with a stopped breaker, the error of another sample may come first
             raise
         raise journal.stopped(closed, str(shared.api.base_url)) from error
 
 
 def _check_complete(journal: Journal, lost: Sequence[Place]) -> None:
-    """Refuse a result that only shows that the server was not well, or the disk.
+    """Reject a result that only shows a fault of the server or the disk.
 
     Raises:
-        BadData: there was nothing to ask.
+        BadData: the benchmark has no samples.
         EndpointFailed: too many answers are missing.
-        EvaluatorDied: answers that were written are gone.
+        EvaluatorDied: answers that were written are missing from the folder.
     """
     name = journal.name
     if not journal.planned:
@@ -177,7 +177,7 @@ def _check_complete(journal: Journal, lost: Sequence[Place]) -> None:
 
 
 def _explained(error: BaseException, journal: Journal) -> TrackerError:
-    """Say in our own words what an error of EvalScope means."""
+    """Return the tracker's error for an error of EvalScope."""
     name, stage, text = journal.name, journal.stage, f"{type(error).__name__}: {error}"
     if isinstance(error, OSError) and (is_full(error) or (stage == "evaluating" and is_storage_error(error))):
         return storage_error(Path(journal.folder), error)

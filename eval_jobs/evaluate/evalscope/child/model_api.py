@@ -1,4 +1,4 @@
-"""EvalScope's client of a model, made strict. Only the evaluator's child imports this."""
+"""Strict version of EvalScope's model client. Only the evaluator's child imports this."""
 
 import threading
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ from eval_jobs.evaluate.common.protocol import Message
 
 
 class StrictAPI(OpenAICompatibleAPI):  # type: ignore[misc]
-    """EvalScope's client, except that a refused request is an error and not an answer to be scored.
+    """EvalScope's client, except that a rejected request is an error and not an answer to be scored.
 
-    One for all benchmarks of a request: they share its connections, its slots and what it knows of the server.
+    All benchmarks of a request share one, with its connections, its slots and its circuit breaker.
     """
 
     def __init__(self, request: Message) -> None:
@@ -45,24 +45,24 @@ class StrictAPI(OpenAICompatibleAPI):  # type: ignore[misc]
             retry_policy=RetryPolicy(**request["retry_policy"]),
         )
         self._signed_by = str(request["model"]) if own_engine else ""
-        """Our own engine goes by a random name; what a gateway calls the model is its own business."""
+        """Model name to check in responses: random for our own engine; "" (no check) for others, which use any name."""
         self.thread = threading.local()
-        """`seed`: what this thread's sample is to be asked with."""
+        """`seed`: the seed of this thread's sample."""
         self._answered: Sample | None = None
         self._unanswered: tuple[Sample, ...] = ()
 
     def generate(
         self, input: list[ChatMessage], tools: list[Any], tool_choice: object, config: GenerateConfig
     ) -> ModelOutput:
-        """Ask through the circuit breaker, with the seed of the sample's repeat."""
+        """Send a request through the circuit breaker, with the seed of the sample's repeat."""
         seed = getattr(self.thread, "seed", config.seed)
         config = config.model_copy(update={"seed": seed})
         return self.breaker.ask(lambda: super(StrictAPI, self).generate(input, tools, tool_choice, config))
 
     def take_controls(self, answered: Sequence[Sample], to_ask: Sequence[Sample]) -> None:
-        """Choose what shows that the server lives: a question that was answered before, else a short and a late one.
+        """Choose the samples of control requests: one that was answered before, else a short and a late one.
 
-        They are chosen among all that the benchmarks bring, one after the other.
+        Each benchmark calls this; they are chosen from the samples of all benchmarks so far.
         """
         self._answered = self._answered or next(iter(answered), None)
         short = sorted((*self._unanswered[:1], *to_ask), key=lambda sample: len(str(sample.input)))[:1]
@@ -70,17 +70,17 @@ class StrictAPI(OpenAICompatibleAPI):  # type: ignore[misc]
         self.breaker.control = self._ask_controls
 
     def on_response(self, response: Message) -> None:
-        """Refuse what is no answer: EvalScope would score a missing text as an empty one."""
+        """Reject an invalid response: EvalScope would score a missing text as an empty one."""
         check_answer(response, model=self._signed_by)
 
     def handle_bad_request(self, ex: Exception) -> ModelOutput:
-        """Let a refusal through: EvalScope would score its text as the model's answer."""
+        """Raise the error of a rejected request: EvalScope would score its text as the model's answer."""
         raise ex
 
     # --- private
 
     def _ask_controls(self) -> None:
-        """Return when one of these is answered; what the last one raises is raised."""
+        """Send control requests until one is answered; raise the error of the last one if none is."""
         samples = self._unanswered if self._answered is None else (self._answered,)
         for sample in samples:
             question = [ChatMessageUser(content=sample.input)] if isinstance(sample.input, str) else sample.input

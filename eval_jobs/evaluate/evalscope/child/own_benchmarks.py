@@ -1,4 +1,4 @@
-"""Our own benchmarks as EvalScope's. Only the evaluator's child imports this."""
+"""EvalScope adapters of the tracker's own benchmarks. Only the evaluator's child imports this."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ from eval_jobs.evaluate.evalscope.child.scoring import chosen_letter, exact_scor
 
 
 def register_own() -> None:
-    """Make them known to EvalScope; once a process."""
+    """Register the adapters with EvalScope; call once per process."""
     registry.register_benchmark(_own_meta("exact", "{question}"))(Exact)
     registry.register_benchmark(_own_meta("choice", MultipleChoiceTemplate.SINGLE_ANSWER))(Choice)
 
@@ -65,7 +65,7 @@ class Choice(MultiChoiceAdapter):  # type: ignore[misc]
         )
 
     def extract_answer(self, prediction: str, task_state: TaskState) -> str:
-        """Find the letter."""
+        """Return the chosen letter."""
         return chosen_letter(prediction, len(task_state.choices))
 
     @override

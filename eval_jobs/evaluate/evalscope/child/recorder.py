@@ -1,4 +1,4 @@
-"""EvalScope's evaluator with a journal and threads that benchmarks share. Only the evaluator's child imports this."""
+"""EvalScope's evaluator with a journal and shared threads. Only the evaluator's child imports this."""
 
 import functools
 from collections import defaultdict
@@ -29,21 +29,21 @@ from eval_jobs.host.storage import is_storage_error
 
 
 class Recorder(DefaultEvaluator):  # type: ignore[misc]
-    """Evaluates one benchmark once. What it overrides is meant for overriding, but for the names with an underscore."""
+    """Evaluates one benchmark once. It overrides public hooks, and methods with an underscore, private to EvalScope."""
 
     def __init__(
         self, task: TaskConfig, *, journal: Journal, pool: SharedPool, on_loaded: Callable[[], object]
     ) -> None:
-        """Prepare; nothing is loaded yet.
+        """Prepare the evaluation without loading data.
 
         Args:
-            task: of one benchmark; its model is the `StrictAPI` to ask.
-            journal: where what happens is noted.
-            pool: whose threads ask.
-            on_loaded: called when all data are loaded, and before anything is asked.
+            task: configuration of one benchmark; its model is a `StrictAPI`.
+            journal: records progress and failures.
+            pool: threads that send requests and score.
+            on_loaded: called when all data are loaded, before any request is sent.
         """
         benchmark = registry.get_benchmark(task.datasets[0], task)
-        if benchmark.benchmark_meta.sandbox_config or runs_code(benchmark.name):  # by whatever way it came here
+        if benchmark.benchmark_meta.sandbox_config or runs_code(benchmark.name):  # however it got here
             raise code_refusal(benchmark.name)
         benchmark.validate_judge_strategy()
         self.api: StrictAPI = task.model
@@ -54,12 +54,12 @@ class Recorder(DefaultEvaluator):  # type: ignore[misc]
         self._on_loaded = on_loaded
 
     def eval(self) -> object:
-        """Evaluate; from here on errors are about data and no longer about settings."""
+        """Evaluate; from here on errors concern data, no longer settings."""
         self.journal.stage = "loading"
         return super().eval()
 
     def get_report(self, *_: object) -> None:
-        """Make no report: nobody looks at it, and scores are read from the files."""
+        """Make no report: it is not used, because scores are read from the files."""
 
     def _collect_work_items(self, dataset_dict: DatasetDict) -> Any:  # noqa: ANN401 - private to EvalScope
         self._keep_part(dataset_dict)
@@ -77,7 +77,7 @@ class Recorder(DefaultEvaluator):  # type: ignore[misc]
         return context
 
     def _keep_part(self, dataset_dict: DatasetDict) -> None:
-        """Take out what is not asked now; the rest keeps its numbers."""
+        """Remove samples outside the part to evaluate; the others keep their ids."""
         if self.journal.part is None:
             return
         repeats = self.journal.repeats
@@ -92,7 +92,7 @@ class Recorder(DefaultEvaluator):  # type: ignore[misc]
                 del dataset_dict[name]
 
     def _run_pool(self, context: Any) -> dict[str, list[Any]]:  # noqa: ANN401 - private to EvalScope
-        """Ask and score everything in the threads that all benchmarks share; EvalScope has threads for each of them."""
+        """Request and score all samples in the shared pool; EvalScope itself has threads for each benchmark."""
         self._on_loaded()
         by_subset: dict[str, list[Any]] = defaultdict(list)
         work = functools.partial(self._process_work_item, model_prediction_dir=context.model_prediction_dir)
@@ -114,7 +114,7 @@ class Recorder(DefaultEvaluator):  # type: ignore[misc]
                 raise NoAnswer(refusal, may_pass=False)
             return super()._process_work_item(item, model_prediction_dir)
         finally:
-            self.api.limiter.release()  # what fails outside the breaker keeps it, and this thread may ask nothing more
+            self.api.limiter.release()  # a failure outside the breaker keeps it, and this thread may send no more
             AsyncioLoopRunner.shutdown_for_thread()
 
     def _predict_sample(self, sample: Sample, model_prediction_dir: str) -> TaskState:
@@ -125,7 +125,7 @@ class Recorder(DefaultEvaluator):  # type: ignore[misc]
             self.journal.note_asking(self.api.limiter.spent_s())
 
     def _write_score(self, item: Any, task_state: TaskState, score: object) -> Exception | None:  # noqa: ANN401
-        if score is None:  # it is scored at the end, with all others
+        if score is None:  # scored at the end, with all other samples
             return None
         try:
             self.cache_manager.save_review_cache(item.subset, task_state, score, self.benchmark.save_metadata)
@@ -134,7 +134,7 @@ class Recorder(DefaultEvaluator):  # type: ignore[misc]
         return None
 
     def _note_failure(self, item: Any, error: BaseException) -> None:  # noqa: ANN401 - private to EvalScope
-        """Note why a sample has no answer or no score; what concerns all of them is raised."""
+        """Record why a sample has no answer or no score; raise errors that concern all samples."""
         if not isinstance(error, Exception):  # a scorer called `sys.exit`, or was cancelled
             error = RuntimeError(f"{type(error).__name__}: {error}")
         if isinstance(error, EndpointFailed | EndpointRefused):
@@ -155,7 +155,7 @@ class Recorder(DefaultEvaluator):  # type: ignore[misc]
 def _failure(error: Exception, *, answered: bool) -> Failure:
     if isinstance(error, NoAnswer):
         return Failure(detail=str(error), answered=answered, may_pass=error.may_pass and not answered)
-    # A benchmark that holds a conversation of its own does not come through the breaker.
+    # A benchmark with its own conversation loop does not use the breaker.
     from_server = (
         isinstance(error, openai.OpenAIError | BadAnswer) and classify_failure(error) is not FailureKind.SAMPLE
     )
@@ -180,7 +180,7 @@ def _messages(prompt: Any) -> list[list[str]]:  # noqa: ANN401 - EvalScope's tex
 
 
 def _text(content: Any) -> str:  # noqa: ANN401 - EvalScope's text or parts
-    """Return a message's text; parts that are no text keep their content, without the random ids of messages."""
+    """Return a message's text; parts that are not text keep their content, without the random ids of messages."""
     if isinstance(content, str):
         return content
     return "".join(getattr(part, "text", None) or part.model_dump_json() for part in content)

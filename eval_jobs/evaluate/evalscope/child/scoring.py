@@ -1,4 +1,4 @@
-"""How `exact` and `choice` score an answer. Pure. A change here raises `identity.SCORING_VERSION`."""
+"""Scoring of `exact` and `choice` answers. Pure. A change here must increase `identity.SCORING_VERSION`."""
 
 import re
 import unicodedata
@@ -8,16 +8,16 @@ from eval_jobs.evaluate.data.rows import LETTERS
 
 
 def exact_score(answer: str, targets: Iterable[str]) -> float:
-    """Return 1.0 when the answer equals one of the targets, else 0.0.
+    """Return 1.0 if the answer equals one of the targets, else 0.0.
 
-    Compared after Unicode NFC, with surrounding blanks removed and inner runs of blanks as one space. Case counts.
+    Compared after Unicode NFC, with whitespace stripped and inner whitespace replaced by one space. Case-sensitive.
     """
     plain = _plain(answer)
     return float(any(plain == _plain(target) for target in targets))
 
 
 def chosen_letter(answer: str, n_choices: int) -> str:
-    """Return the letter that an answer to a `choice` question settles on, or "" when it names none or several.
+    """Return the letter that an answer to a `choice` question chooses, or "" if it names none or several.
 
     Tried in this order: the last `answer: X` or `answer is X`; an answer that begins with the letter (`B`, `(b)`,
     `B. red`); then the only letter called option or choice, the only one in brackets or bold, the only capital that

@@ -1,1 +1,1 @@
-"""A process of its own: runs lm-evaluation-harness with a model class of ours. Only its starter names it."""
+"""A separate process that runs lm-evaluation-harness with our model class. Only its starter refers to it."""

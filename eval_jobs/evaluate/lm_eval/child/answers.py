@@ -1,4 +1,4 @@
-"""Every answer of one benchmark, kept in a file: what was answered before a kill is not asked again."""
+"""Responses of one benchmark, kept in a file: after a kill, answered requests are not sent again."""
 
 import json
 from pathlib import Path
@@ -11,27 +11,27 @@ Json = dict[str, Any]
 
 
 class Answers:
-    """Reply bodies by the key of their question. For one thread."""
+    """Response bodies by the key of their request. Not thread-safe."""
 
     def __init__(self, path: Path) -> None:
-        """Read what earlier runs were answered; a killed process may have left half a line."""
+        """Read the responses of earlier runs; a killed process may have left a partial line."""
         self._path = path
         text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
         self._known: dict[str, Json] = {
             str(row["key"]): body for row in parse_lines(text.split("\n")) if isinstance(body := row.get("body"), dict)
         }
-        if text and not text.endswith("\n"):  # what comes next must not be appended to half a line
+        if text and not text.endswith("\n"):  # the next row must not be appended to a partial line
             self._append("\n")
 
     def __contains__(self, key: str) -> bool:
         return key in self._known
 
     def of(self, key: str) -> Json | None:
-        """Return the answer to a question; None: there is none."""
+        """Return the response to a request; None if there is none."""
         return self._known.get(key)
 
     def keep(self, key: str, body: Json) -> None:
-        """Write an answer down.
+        """Store a response.
 
         Raises:
             DiskFull, StoreError: it cannot be written.

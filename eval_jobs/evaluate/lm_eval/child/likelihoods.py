@@ -1,7 +1,7 @@
-"""Likelihoods of prompts, as the completions API gives them under `echo`. Pure.
+"""Likelihoods of prompts, as the completions API returns them with `echo`. Pure.
 
-The harness asks with token ids and counts the likelihoods from the first one: a server that puts a token of its own in
-front, or leaves one out, would be scored by the neighbours of the tokens that were meant, without a word.
+The harness sends token ids and counts the likelihoods from the first one. If a server adds a token in front or leaves
+one out, the harness would silently score neighboring tokens instead of the intended ones.
 """
 
 import math
@@ -16,7 +16,7 @@ def asks_likelihoods(body: Json) -> bool:
 
 
 def problem_of(body: Json, reply: Json) -> str:
-    """Return why a reply does not hold the likelihood of every token that was sent; empty: it does."""
+    """Return why a response lacks the likelihood of a token that was sent; empty if it has all."""
     expected = _tokens(body) + 1  # one is generated
     problems = (_problem(choice.get("logprobs"), expected) for choice in reply["choices"])
     return next(filter(None, problems), "")
@@ -38,7 +38,7 @@ def _problem(found: object, expected: int) -> str:
 
 
 def _tokens(body: Json) -> int:
-    """Return how many tokens were sent: one prompt, by itself or alone in a list."""
+    """Return how many tokens were sent: one prompt, directly or alone in a list."""
     prompt = body.get("prompt")
     while isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], list):
         prompt = prompt[0]

@@ -1,4 +1,4 @@
-"""The harness's process: registers our model with lm-evaluation-harness and runs its own command, once.
+"""Process of the harness: it registers our models with lm-evaluation-harness and runs its own command, once.
 
 It imports what any environment with lm-eval[api] has: the standard library, httpx and the harness. The process ends
 when its stdin closes, so it never outlives its parent.
@@ -22,7 +22,7 @@ log = logging.getLogger("eval_jobs.evaluate.lm_eval.child.main")
 
 
 def main() -> None:
-    """Carry out one request, and wait for stdin to close."""
+    """Handle one request, and wait until stdin closes."""
     send = own_stdout()
     requests = requests_from_stdin()
     send({"type": "ready"})
@@ -34,18 +34,18 @@ def main() -> None:
 
 
 def run_harness(request: Message, send: Send) -> Message:
-    """Run the harness, and return what became of it."""
+    """Run the harness, and return its result or error as a message."""
     task = request["tasks"][0]
     try:
         key = api_key(request["api_key_env"])
-        os.environ.pop(request["api_key_env"], None)  # tasks are code of others
+        os.environ.pop(request["api_key_env"], None)  # tasks run third-party code
         with Session(request, send, key=key) as session:
             _run_harness(task, session)
             session.finish()
         message: Message = {"type": "result", "planned": session.journal.planned}
     except TrackerError as error:
         message = error_message(error)
-    except BaseException as error:  # tasks may call `sys.exit`: our parent would wait for ever
+    except BaseException as error:  # tasks may call `sys.exit`: the parent would wait forever
         log.exception("lm-eval failed")
         message = error_message(_explained(error, task))
     return message | {"benchmark": task["benchmark"]}
@@ -69,7 +69,7 @@ def _run_harness(task: Message, session: Session) -> None:
 
 
 def _run_command(command: Path) -> None:
-    """Run the harness's own command in this process; what starts it by other means than Python is left out."""
+    """Run the harness's own command in this process; if it is not a Python script, call its function directly."""
     try:
         compile(command.read_bytes(), command, "exec")
     except (SyntaxError, ValueError):
@@ -81,7 +81,7 @@ def _run_command(command: Path) -> None:
 
 
 def _explained(error: BaseException, task: Message) -> TrackerError:
-    """Say in our own words what an error of the harness means."""
+    """Return the tracker's error for an error of the harness."""
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, OSError) and is_full(error):
         return storage_error(Path(task["task"]["work_dir"]), error)

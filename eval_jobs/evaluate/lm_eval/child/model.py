@@ -1,4 +1,4 @@
-"""Our model for lm-evaluation-harness: its own API models, but that every question goes through a `Session`.
+"""Our models for lm-evaluation-harness: its own API models, with every request sent through a `Session`.
 
 register(session, tokenizer="/checkpoints/100")     # then `lm_eval run --model tracker-completions ...`
 """
@@ -18,18 +18,18 @@ from eval_jobs.evaluate.lm_eval.command import CHAT_MODEL, TEXT_MODEL
 from eval_jobs.harness.samples import NO_ANSWER, NO_LIKELIHOOD
 
 Requests = Sequence[Any]
-"""The harness's `Instance`s, or the tokens that it made of them."""
+"""The harness's `Instance`s, or their tokens."""
 
 _TOKENS: dict[str, object] = {
     "tokenizer_backend": "huggingface",
     "tokenized_requests": True,
     "add_bos_token": True,
 }
-"""The harness counts tokens: what it counts must be what is asked, with the model's first token where it has one."""
+"""The harness counts tokens: it must send the tokens it counts, with the model's BOS token if there is one."""
 
 
 def register(session: Session, *, tokenizer: str) -> None:
-    """Make our models known to the harness; `tokenizer` is a folder, which likelihoods need and answers do not."""
+    """Register our models with the harness; `tokenizer` is a folder, needed for likelihoods only."""
     Completions.asking = Chat.asking = session
     Completions.tokenizer_folder = tokenizer
     register_model(TEXT_MODEL)(Completions)
@@ -37,7 +37,7 @@ def register(session: Session, *, tokenizer: str) -> None:
 
 
 class Completions(LocalCompletionsAPI):  # type: ignore[misc]
-    """Asks with a text, and compares likelihoods."""
+    """Model for text completions and likelihoods."""
 
     asking: ClassVar[Session]
     tokenizer_folder: ClassVar[str]
@@ -51,13 +51,13 @@ class Completions(LocalCompletionsAPI):  # type: ignore[misc]
         return _generated(self, requests)
 
     def loglikelihood(self, requests: Requests, **more: object) -> list[tuple[float, bool]]:
-        """Say how likely continuations are."""
+        """Return the log-likelihood of each continuation, and whether it is the greedy one."""
         self._load_tokenizer()
         found: list[tuple[float, bool]] = super().loglikelihood(requests, **more)
         return found
 
     def loglikelihood_rolling(self, requests: Requests, **more: object) -> list[float]:
-        """Say how likely whole texts are."""
+        """Return the log-likelihood of each whole text."""
         self._load_tokenizer()
         found: list[float] = super().loglikelihood_rolling(requests, **more)
         return found
@@ -75,7 +75,7 @@ class Completions(LocalCompletionsAPI):  # type: ignore[misc]
         return found
 
     def _load_tokenizer(self) -> None:
-        """Begin to count tokens, now that it is known that somebody does: loading takes seconds."""
+        """Load the tokenizer on first use, because loading takes seconds."""
         if self.tokenizer is not None:
             return
         if not self.tokenizer_folder:
@@ -84,12 +84,12 @@ class Completions(LocalCompletionsAPI):  # type: ignore[misc]
                 hint="save the tokenizer in the checkpoint folder",
             )
         super().__init__(**self._settings | _TOKENS | {"tokenizer": self.tokenizer_folder})
-        for name in ("eot_token_id", "eos_string", "prefix_token_id"):  # remembered from when there was none
+        for name in ("eot_token_id", "eos_string", "prefix_token_id"):  # cached while there was no tokenizer
             self.__dict__.pop(name, None)
 
 
 class Chat(LocalChatCompletion):  # type: ignore[misc]
-    """Asks with messages."""
+    """Model for chat completions."""
 
     asking: ClassVar[Session]
 
@@ -98,7 +98,7 @@ class Chat(LocalChatCompletion):  # type: ignore[misc]
         return _generated(self, requests)
 
     def loglikelihood(self, requests: Requests, **_: object) -> NoReturn:
-        """Refuse: answers to messages have no likelihoods of a prompt."""
+        """Raise EvaluateError: chat completions have no likelihoods of a prompt."""
         raise EvaluateError(
             f"`{self.asking.journal.name}` needs {len(requests)} log-likelihoods, which chat completions do not return",
             hint="remove options.chat",
@@ -125,7 +125,7 @@ def _body_of(model: Completions | Chat, request: Any) -> Json:  # noqa: ANN401 -
         images = more[0]["visual"][: model.max_images]
         context = JsonChatStr(json.dumps(create_image_prompt(images, json.loads(context.prompt))))
     asked = context if isinstance(context, str) else model.create_message([context])
-    # Meant for overriding; what it is given is its own to change.
+    # The harness means it for overriding, and it may change its arguments.
     create = model._create_payload  # noqa: SLF001
     body: Json = create(asked, generate=True, gen_kwargs=copy.deepcopy(settings), seed=0)
     return body

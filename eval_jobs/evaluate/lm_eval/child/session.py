@@ -1,12 +1,12 @@
-"""Asks what the harness wants to know, so that nothing that it loses is lost. Knows nothing of the harness itself.
+"""Sends the requests of the harness and keeps the data that it loses. Independent of the harness itself.
 
     with Session(request, send, key="EMPTY") as session:
         replies = session.ask([HarnessRequest(body={"prompt": "1+1=", ...}, place=("sums", 0))])     # None: no answer
-        session.finish()                  # raises where too little was answered
+        session.finish()                  # raises if too many answers are missing
 
-The harness does not write down whether an answer was cut off or refused, and scores both as they stand; it keeps no
-answer of a run that ended early; and a task may overrule what the suite says of sampling. Here every request is sent as
-planned, and every answer is looked at, and kept: a later run is told it again.
+The harness does not record whether an answer was truncated or rejected, and scores both like any other. It keeps no
+answers of a run that ended early. A task may override the suite's sampling parameters. Here every request is sent as
+planned, and every response is checked and stored: a later run reuses it.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ from eval_jobs.types import SampleStatus
 
 ANSWERS_FILE = "answers.jsonl"
 _ASKED_OTHERWISE = ("max_gen_toks", "max_new_tokens", "max_completion_tokens", "do_sample")
-"""What tasks may call parameters of the suite."""
+"""Names under which tasks may set parameters of the suite."""
 
 Json = dict[str, Any]
 
@@ -48,14 +48,14 @@ class HarnessRequest:
 
     body: Json
     place: Place = NOWHERE
-    """Task and number of the sample that it is for."""
+    """Task and number of its sample."""
 
 
 class Session:
-    """One run of the harness; a context manager. For one thread, which many others ask for."""
+    """One run of the harness; a context manager. Used from one thread, while a pool sends the requests."""
 
     def __init__(self, request: Message, send: Send, *, key: str) -> None:
-        """Read what earlier runs were answered; nobody is asked yet."""
+        """Read the responses of earlier runs; no request is sent yet."""
         task = request["tasks"][0]
         self.journal = Journal(task, send)
         self._request = request
@@ -77,24 +77,24 @@ class Session:
         self._outcomes: list[tuple[Place, RequestOutcome]] = []
 
     def __enter__(self) -> Self:
-        """Start the threads that ask."""
+        """Start the threads that send requests."""
         self._pool.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End them."""
+        """End the threads and close the client."""
         self._pool.__exit__(kind, error, trace)
         self._client.close()
 
     def ask(self, questions: Sequence[HarnessRequest]) -> list[Json | None]:
-        """Return the reply to each question; None where there is none.
+        """Return the response to each request; None if there is none.
 
         Raises:
-            EndpointFailed, EndpointRefused: the server cannot be asked any more.
-            EvaluateError: it does not give what was asked for.
-            DiskFull, StoreError: an answer cannot be kept.
+            EndpointFailed, EndpointRefused: the server failed.
+            EvaluateError: it does not return the requested likelihoods.
+            DiskFull, StoreError: a response cannot be stored.
         """
         bodies = [self._as_planned(question.body) for question in questions]
         keys = [_key_of(body) for body in bodies]
@@ -105,21 +105,21 @@ class Session:
         return [self._answers.of(key) for key in keys]
 
     def finish(self) -> None:
-        """Check that enough was answered for a result, and write down what became of each request.
+        """Check that enough requests were answered, and write the outcome of each request.
 
         Raises:
-            EndpointFailed: the server may be to blame; the next try asks what has no answer.
-            DiskFull, StoreError: it cannot be written.
+            EndpointFailed: the server may be at fault; a retry sends the unanswered requests.
+            DiskFull, StoreError: the outcomes cannot be written.
         """
         self.journal.check(
-            hint="read the server log; log-likelihood tasks need an engine that returns log probabilities of prompts"
+            hint="see the server log; log-likelihood tasks need an engine that returns log probabilities of prompts"
         )
         write_outcomes(self.journal.folder, self._outcomes)
 
     # --- private
 
     def _as_planned(self, body: Json) -> Json:
-        """Return the request with the suite's parameters, and with a seed of its own: else all repeats are one."""
+        """Return the request with the suite's parameters and its own seed, without which all repeats would be equal."""
         named: Json = body | {"model": self._request["model"]}
         if asks_likelihoods(body):
             return named
@@ -131,7 +131,7 @@ class Session:
         return planned | {"seed": seed}
 
     def _ask_all(self, bodies: Mapping[str, Json]) -> None:
-        """Ask everything; then, after a while and again, what got no answer from a server that lives."""
+        """Send all requests; then, after each pause of `lost_s`, those for which the server may be at fault."""
         left = {key: body for key, body in bodies.items() if key not in self._answers}
         answered = [body for key, body in bodies.items() if key not in left]
         controls = answered[:1] or list(left.values())
@@ -161,7 +161,7 @@ class Session:
                 self.journal.step(answered=error is None)
 
     def _ask_one(self, item: tuple[str, Json]) -> Json:
-        """Ask in a thread of the pool."""
+        """Send one request, in a thread of the pool."""
         _, body = item
         try:
             reply = self._breaker.ask(lambda: self._send(body))
@@ -184,7 +184,7 @@ class Session:
         return reply
 
     def _ask_controls(self, bodies: Sequence[Json]) -> None:
-        """Ask the shortest question, then the last one; what the last one raises is raised."""
+        """Send the shortest request; if it fails, send the last one and let its error through."""
         try:
             self._send(min(bodies, key=lambda body: len(str(body))))
         except Exception:
@@ -210,12 +210,12 @@ class Session:
 
 
 def _key_of(body: Json) -> str:
-    """Return what a request is known by in every run: our engine has another name each time."""
+    """Return the key of a request, equal in every run: without the model name, which our engine changes each time."""
     return content_hash({name: value for name, value in body.items() if name != "model"})
 
 
 def _refusal_in(reply: Json) -> str:
-    """Return why a whole completion is no answer to score; empty: it is one."""
+    """Return why a complete response is no answer to score; empty if it is one."""
     choice = reply["choices"][0]
     if choice.get("finish_reason") == FILTERED:
         return "the server filtered the answer"
@@ -226,10 +226,10 @@ def _refusal_in(reply: Json) -> str:
 
 
 def _check_likelihoods(body: Json, reply: Json) -> None:
-    """Refuse a server whose likelihoods are none of those that were asked for: no question of the benchmark has any.
+    """Reject a server that does not return the requested likelihoods: no sample of the benchmark would have any.
 
     Raises:
-        EvaluateError: they are not.
+        EvaluateError: a likelihood is missing or not a number.
     """
     if problem := problem_of(body, reply):
         raise EvaluateError(

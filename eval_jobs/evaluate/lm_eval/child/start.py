@@ -1,6 +1,6 @@
-"""Where the child begins: PYTHON -P child/start.py, with the Python that lm-evaluation-harness is installed for.
+"""Entry point of the child: PYTHON -P child/start.py, with the Python that lm-evaluation-harness is installed for.
 
-That may be another environment than ours. Of ours it sees this one package, wherever that lies, and nothing beside it.
+That may be another environment. From the tracker's environment it can import only this package, wherever that is.
 """
 
 import importlib.util
@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).resolve().parents[3]
 
 
 def see_package() -> None:
-    """Make `eval_jobs` known, and no other package of the folder that it lies in."""
+    """Make `eval_jobs` importable, and no other package in the same folder."""
     spec = importlib.util.spec_from_file_location(
         PACKAGE.name, PACKAGE / "__init__.py", submodule_search_locations=[str(PACKAGE)]
     )

@@ -1,4 +1,4 @@
-"""Loads weights into a running vLLM strictly, and keeps others from its routes for developers.
+"""Loads weights into a running vLLM with strict checks, and restricts access to vLLM's developer routes.
 
-Standard library, torch and vLLM only, and relative imports: inside vLLM nothing else of ours can be imported.
+Standard library, torch and vLLM only, with relative imports: the rest of the tracker cannot be imported inside vLLM.
 """

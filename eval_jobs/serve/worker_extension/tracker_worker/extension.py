@@ -1,7 +1,7 @@
-"""Puts other weights into the model of a running vLLM worker: checked before, proved after (`--worker-extension-cls`).
+"""Replaces the weights of the model in a running vLLM worker (`--worker-extension-cls`), with checks before and after.
 
-`tracker_check` looks at everything and touches nothing. `tracker_load` reads the files that the check has opened, and
-hashes the very bytes that it hands to the model. Both are called by POST /collective_rpc.
+`tracker_check` checks everything and changes nothing. `tracker_load` reads the files that the check opened, and hashes
+the same bytes that it passes to the model. Both are called through POST /collective_rpc.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .weight_files import BadWeights, TensorEntry, check_complete, layout_digest
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 CHUNK_BYTES = 8 << 20
-"""A multiple of every item's size."""
+"""A multiple of every item size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class _OpenFile:
     state: tuple[int, ...]
 
     def demand_unchanged(self) -> None:
-        """Raise BadWeights when somebody has written to the file since it was opened."""
+        """Raise BadWeights if the file was written to after it was opened."""
         if _state(self.file) != self.state:
             raise BadWeights(f"{self.name} changed while being read")
 
@@ -46,11 +46,11 @@ class StrictLoading:
 
         Args:
             path: absolute path of a model folder.
-            digest: hex SHA-256 that the bytes of its files must have, one after the other.
-            layout: `layout_digest` of its tensors.
+            digest: expected hex SHA-256 of the concatenated bytes of its files.
+            layout: expected `layout_digest` of its tensors.
 
         Returns:
-            `refused`: why they may not be loaded, "" when they may.
+            `refused`: why the weights must not be loaded, "" if they may.
         """
         self._tracker_close()
         try:
@@ -64,10 +64,10 @@ class StrictLoading:
         return {"refused": ""}
 
     def tracker_load(self) -> dict[str, Any]:
-        """Load what `tracker_check` has found good, and return the digest of the bytes that were loaded.
+        """Load the weights that `tracker_check` accepted, and return the digest of the bytes that were loaded.
 
         Raises:
-            BadWeights: the files changed since the check, or a part of the model kept its old weights.
+            BadWeights: the files changed after the check, or a part of the model kept its old weights.
         """
         files, self._tracker_files = self._tracker_files, ()
         digest, count = hashlib.sha256(), 0
@@ -101,13 +101,13 @@ class StrictLoading:
 
 
 def _opened(folder: Path, layout: str) -> tuple[_OpenFile, ...]:
-    """Open all files of weights, or none."""
+    """Open all weight files, or none."""
     files: list[_OpenFile] = []
     try:
         for name in weight_names(folder):
             file = (folder / name).open("rb")
             files.append(_OpenFile(file=file, name=name, entries=(), state=_state(file)))
-        # Parsed after all are open, so that what goes wrong leaves none of them open.
+        # Parsed after all files are open, so that an error closes every one of them.
         files = [
             _OpenFile(file=f.file, name=f.name, entries=read_entries(f.file, f.name), state=f.state) for f in files
         ]
@@ -125,7 +125,7 @@ def _opened(folder: Path, layout: str) -> tuple[_OpenFile, ...]:
 
 
 def _state(file: BinaryIO) -> tuple[int, ...]:
-    # Not the time of the inode's change: a trainer that deletes its own name of a hard-linked file moves it.
+    # Not the inode's change time (ctime): it changes when a trainer deletes its own name of a hard-linked file.
     found = os.fstat(file.fileno())
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
@@ -160,7 +160,7 @@ def _read(opened: _OpenFile, digest: hashlib._Hash) -> Iterator[tuple[str, torch
 
 
 def _digest_header(opened: _OpenFile, digest: hashlib._Hash) -> None:
-    """Go to the first tensor, and hash what comes before it."""
+    """Seek to the first tensor, and hash the bytes before it."""
     opened.file.seek(0)
     head = opened.file.read(8)
     digest.update(head)
@@ -178,8 +178,8 @@ def _read_exactly(opened: _OpenFile, chunk: memoryview) -> None:
 
 # --- private: second copies of weights
 
-# On a CPU vLLM packs the weights of a layer into `cpu_linear`. Reloading makes that anew where it loads tensors; an
-# output layer that is tied to the embedding gets none of its own, and would go on answering with the old weights.
+# On a CPU, vLLM packs the weights of a layer into `cpu_linear`. Reloading repacks only layers whose tensors it loads.
+# An output layer that is tied to the embedding has no tensors of its own, so it would keep using the old weights.
 
 
 def _packed(model: torch.nn.Module) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def _packed(model: torch.nn.Module) -> dict[str, Any]:
 
 
 def _pack_again(model: torch.nn.Module, before: dict[str, Any]) -> list[str]:
-    """Make the copies anew that reloading has left, and return the names of their modules."""
+    """Repack the copies that reloading left unchanged, and return the names of their modules."""
     old = [name for name, packed in _packed(model).items() if before.get(name) is packed]
     for name in old:
         module = model.get_submodule(name)

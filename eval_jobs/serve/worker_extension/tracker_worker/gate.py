@@ -1,7 +1,7 @@
-"""Closes vLLM's routes that change what is served to everybody who does not know our key. Standard library only.
+"""Requires our key for the routes of vLLM that change what is served. Standard library only.
 
-VLLM_SERVER_DEV_MODE opens them to every login of the machine: one of them runs any method of the workers. What answers
-prompts stays open, as it is without this mode.
+VLLM_SERVER_DEV_MODE opens these routes to every user of the machine: one of them runs any method of the workers. Routes
+that answer prompts stay open, as without this mode.
 """
 
 import hmac
@@ -20,7 +20,7 @@ KEY_HEADER = b"x-tracker-engine-key"
 OPEN = frozenset({"/health", "/ping", "/version", "/metrics", "/load", "/tokenize", "/detokenize"})
 OPEN_BELOW = "/v1/"
 CHANGES = frozenset({"/v1/load_lora_adapter", "/v1/unload_lora_adapter"})
-"""Of those below `OPEN_BELOW`."""
+"""Routes below `OPEN_BELOW` that require the key."""
 
 
 class Gate:
@@ -31,7 +31,7 @@ class Gate:
         self._key = os.environ.get(KEY_VARIABLE, "").encode()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Hand the request on, or answer 403."""
+        """Pass the request on, or reject it: HTTP 403, for a WebSocket close code 1008."""
         if scope["type"] == "lifespan" or is_open(_path(scope)) or self._is_ours(scope):
             await self._app(scope, receive, send)
             return
@@ -48,7 +48,7 @@ class Gate:
 
 
 def is_open(path: str) -> bool:
-    """Return whether a route changes nothing of what is served, so that anybody may use it."""
+    """Return whether a route cannot change what is served, so that it needs no key."""
     path = path.rstrip("/")
     return path in OPEN or (path.startswith(OPEN_BELOW) and path not in CHANGES)
 
@@ -57,6 +57,6 @@ def is_open(path: str) -> bool:
 
 
 def _path(scope: Message) -> str:
-    """Return what the routes are matched against."""
+    """Return the path that the routes are matched against."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", ""))

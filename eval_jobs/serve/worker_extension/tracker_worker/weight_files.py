@@ -1,7 +1,7 @@
-"""Which files hold a model's weights, and what their headers say. Standard library only; reads no tensor.
+"""Finds the files with a model's weights, and parses their headers. Standard library only; reads no tensor data.
 
-A safetensors file is 8 bytes little-endian length of the header, the header in JSON, then the tensors one after the
-other (https://huggingface.co/docs/safetensors/index#format).
+A safetensors file is the length of the header in 8 bytes (little-endian), the header in JSON, then the tensors one
+after another (https://huggingface.co/docs/safetensors/index#format).
 """
 
 import hashlib
@@ -16,7 +16,7 @@ SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 
 MAX_HEADER_BYTES = 100_000_000
-"""As in the reference implementation: a longer header is an attack or garbage."""
+"""As in the reference implementation: a longer header is malicious or corrupt."""
 
 ITEM_BYTES = {
     "BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1, "U16": 2, "I16": 2, "F16": 2, "BF16": 2,
@@ -25,7 +25,7 @@ ITEM_BYTES = {
 
 
 class BadWeights(Exception):
-    """The files are no whole set of weights; says in words which file and why."""
+    """The files are not a complete set of weights; the message names the file and the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class TensorEntry:
 
     name: str
     dtype: str
-    """As safetensors writes it: `BF16`."""
+    """As in the safetensors header, such as `BF16`."""
     shape: tuple[int, ...]
     begin: int
     """Offset of its first byte in the file."""
@@ -42,10 +42,10 @@ class TensorEntry:
 
 
 def weight_names(folder: Path) -> tuple[str, ...]:
-    """Return the names of the files with weights, in the order in which a checkpoint's digest takes them.
+    """Return the names of the weight files, in the order in which a checkpoint's digest covers them.
 
     Raises:
-        BadWeights: there are none, more than are meant, or a broken index.
+        BadWeights: files are missing or unexpected, or the index is invalid.
         OSError: the folder cannot be read.
     """
     present = {path.name for path in folder.iterdir() if path.suffix == ".safetensors"}
@@ -59,10 +59,10 @@ def weight_names(folder: Path) -> tuple[str, ...]:
 
 
 def read_entries(file: BinaryIO, name: str) -> tuple[TensorEntry, ...]:
-    """Return the tensors of an open file in the order of their bytes, and check that it is as long as they say.
+    """Return the tensors of an open file in the order of their bytes, and check the length of the file.
 
     Raises:
-        BadWeights: the header is none, or the file is shorter or longer than it says.
+        BadWeights: the header is invalid, or the file is shorter or longer than the header states.
         OSError: the file cannot be read.
     """
     size = file.seek(0, 2)
@@ -84,10 +84,10 @@ def read_entries(file: BinaryIO, name: str) -> tuple[TensorEntry, ...]:
 
 
 def check_complete(folder: Path, found: Mapping[str, Iterable[TensorEntry]]) -> dict[str, TensorEntry]:
-    """Return all tensors by name; `found` maps the files of `weight_names` to what is in them.
+    """Return all tensors by name; `found` maps the files of `weight_names` to their tensors.
 
     Raises:
-        BadWeights: a tensor is in two files, or the index names others than there are.
+        BadWeights: there are no tensors, one is in two files, or the index does not match the files.
         OSError: the index cannot be read.
     """
     tensors: dict[str, TensorEntry] = {}
@@ -105,7 +105,7 @@ def check_complete(folder: Path, found: Mapping[str, Iterable[TensorEntry]]) -> 
 
 
 def layout_digest(tensors: Mapping[str, tuple[str, tuple[int, ...]]]) -> str:
-    """Return the hex SHA-256 of names, types and shapes, whatever the files."""
+    """Return the hex SHA-256 of names, types and shapes, independent of how they are split into files."""
     text = json.dumps(sorted((name, dtype, list(shape)) for name, (dtype, shape) in tensors.items()))
     return hashlib.sha256(text.encode()).hexdigest()
 

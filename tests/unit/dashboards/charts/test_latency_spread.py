@@ -60,7 +60,7 @@ def test_another_load_is_never_compared() -> None:
     other = replace(BEFORE, probes=(replace(probe, load=replace(probe.load, concurrency=64)),))
     (load,) = load_spreads(NOW, other)
     assert [curve.name for curve in load.figures[0].curves] == ["step 1000"]
-    assert "No earlier checkpoint was measured under this load." in load.note
+    assert "No previous checkpoint to compare with under this load." in load.note
 
 
 def test_without_single_requests_nothing_is_drawn() -> None:

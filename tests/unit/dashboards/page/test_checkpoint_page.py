@@ -51,7 +51,7 @@ def test_the_score_of_the_best_block_is_the_mean_of_its_checkpoints() -> None:
     run = replace(RUN, reports=(*RUN.reports[:-1], replace(last, verdicts=widened)))
     facts = rows_of(run, 1000)["facts"]
     scores = [v.score for step in (500, 600) for v in BY_STEP[step].verdicts if v.benchmark == "facts"]
-    assert facts.best.where == "steps 500-600"
+    assert facts.best.where == "steps 500 to 600"
     assert facts.best.score == f"{sum(s for s in scores if s is not None) / 2:.3f}"
 
 
@@ -87,11 +87,11 @@ def test_lost_and_gained_answers_stand_side_by_side() -> None:
     lost = next(sample for sample in one.samples if sample.kind == "lost")
     assert one.before_step == 600
     assert lost.prompt.startswith("What colour is the")
-    assert lost.before.heading == "✓ Right at step 600"
+    assert lost.before.heading == "✓ Correct at step 600"
     assert lost.before.answer == lost.target
-    assert lost.after.heading == "✗ Wrong at step 700"
+    assert lost.after.heading == "✗ Incorrect at step 700"
     assert lost.after.answer != lost.target
-    assert html_of(checkpoint_data(RUN, 700)).count("✗ Wrong at step 700") >= 3
+    assert html_of(checkpoint_data(RUN, 700)).count("✗ Incorrect at step 700") >= 3
 
 
 def test_what_was_lost_long_ago_is_shown_against_the_best_block() -> None:

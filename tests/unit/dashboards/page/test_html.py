@@ -215,7 +215,7 @@ def test_many_findings_losses_and_slower_checkpoints_are_folded() -> None:
     losses = tuple(replace(judged.incidents[0], opened_step=i) for i in range(16))
     reports = (slower, *judged.reports[1:-1], replace(newest, findings=many))
     html = html_of(run_data(replace(judged, reports=reports, incidents=losses, acceptances=())))
-    for folded in ("5 more findings", "More losses (4)", "6 more"):
+    for folded in ("5 more findings", "More incidents (4)", "6 more"):
         assert f"<summary>{folded}</summary>" in html
 
 
@@ -234,7 +234,7 @@ def test_a_gap_is_a_row_that_says_why() -> None:
 
 
 def test_the_life_of_a_sample_is_told_in_words() -> None:
-    assert "wrong at 100 to 200, right at 300 to 700, wrong at 800 to 1000" in html_of(run_data(RUN))
+    assert "incorrect at 100 to 200, correct at 300 to 700, incorrect at 800 to 1000" in html_of(run_data(RUN))
 
 
 def test_a_run_with_only_gaps_has_a_page() -> None:

@@ -8,6 +8,7 @@ from tracker.domain.overview.run import overview
 from tracker.domain.records.types import Closing
 
 RUN = judged_run()
+ACCEPTED = "accepted on 2026-03-15: the data mix changed on purpose"
 
 
 def test_every_loss_says_when_it_began_where_it_was_found_and_how_it_ended() -> None:
@@ -16,9 +17,9 @@ def test_every_loss_says_when_it_began_where_it_was_found_and_how_it_ended() -> 
         (700, 700, "facts", "forgotten", "open"),
         (700, 800, "sums, output length", "regressed", "open"),
         (600, 700, "trivia / history", "regressed", "open"),
-        (700, 700, "sums", "regressed", "level of step 800 accepted on 2026-03-15: the data mix changed on purpose"),
+        (700, 700, "sums", "regressed", f"score level at step 800 {ACCEPTED}"),
         (400, 500, "trivia", "regressed", "recovered at step 1000, last below the baseline at step 800"),
-        (300, None, "reversal", "", "level of step 300 accepted on 2026-03-15: the data mix changed on purpose"),
+        (300, None, "reversal", "", f"score level at step 300 {ACCEPTED}"),
     ]
 
 
@@ -26,8 +27,8 @@ def test_one_acceptance_that_ends_two_losses_is_no_row_of_its_own() -> None:
     (sums,) = (e for e in RUN.incidents if e.closed_by is Closing.ACCEPTED)
     rows = loss_rows((sums, replace(sums, subset="easy")), RUN.acceptances[:1])
     assert [(r.subject, r.ended[:22]) for r in rows] == [
-        ("sums", "level of step 800 acce"),
-        ("sums / easy", "level of step 800 acce"),
+        ("sums", "score level at step 80"),
+        ("sums / easy", "score level at step 80"),
     ]
 
 
@@ -47,7 +48,7 @@ def test_each_subject_has_one_row_with_its_newest_finding() -> None:
         (1000, "trivia / history", "forgotten", "lost since step 600", "at 3 checkpoints"),
         (1000, "sums, output length", "regressed", "lost since step 700", "at 3 checkpoints"),
     ]
-    change = "0.25 at steps 410-500 (peak) -> 0.36 (mean of the newest 4)"
+    change = "0.25 at steps 410 to 500 (peak) -> 0.36 (mean of the newest 4)"
     assert rows[1].reason == f"output length (share of the token limit): {change}"
 
 

@@ -27,7 +27,7 @@ def test_the_best_checkpoint_and_what_is_lost_come_first() -> None:
     best, losses, alerts = glance(read_run(RUN.run_id, sources, now=MADE_AT).conclusions)
     assert best.lines[0].startswith("step ")
     assert "best block steps" in best.lines[1]
-    assert "facts, since step 700" in losses.lines
+    assert "facts since step 700" in losses.lines
     assert losses.is_bad
     assert alerts.lines == ("alert 1",)
 

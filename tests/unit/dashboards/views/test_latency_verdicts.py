@@ -46,7 +46,7 @@ def test_a_row_has_the_ratio_and_what_it_rests_on() -> None:
         level="2.8e-05",
         against="step 100",
         method="reference, mean of 2",
-        reason="8.3 % slower (+7.1 % to +9.5 %) than the reference, step 100, mean of 2 checkpoints",
+        reason="8.3 % slower (95 % CI +7.1 % to +9.5 %) than the reference, step 100, mean of 2 checkpoints",
     )
 
 

@@ -48,7 +48,7 @@ def test_lost_samples_stand_beside_both_answers() -> None:
     assert sample.texts.answer_before == sample.texts.target
     assert sample.texts.answer_after != sample.texts.target
     assert sample.cells == ("w", "w", "r", "r", "r", "r mark", "r", "w", "w", "w mark")
-    assert sample.life == "wrong at 100 to 200, right at 300 to 700, wrong at 800 to 1000"
+    assert sample.life == "incorrect at 100 to 200, correct at 300 to 700, incorrect at 800 to 1000"
     assert facts.changes == "73 learned, 70 forgotten, 0 relearned"
 
 

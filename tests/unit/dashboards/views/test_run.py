@@ -69,7 +69,7 @@ def test_a_tile_says_what_the_newest_score_is_held_against() -> None:
         "-0.875, 95 % CI -0.948 to -0.802",
     )
     block = with_newest(comparisons=tuple(replace(c, baseline_steps=(400, 500, 600)) for c in comparisons))
-    assert block.tiles[0].note == "was 0.793 at steps 400-600"
+    assert block.tiles[0].note == "was 0.793 at steps 400 to 600"
     pinned = with_newest(comparisons=tuple(replace(c, baseline=Baseline.PINNED) for c in comparisons))
     assert pinned.tiles[0].note == "vs. pinned, step 600"
     assert [loss.benchmark for loss in pinned.forgetting.losses] == ["sums"], "of another run, not looked up here"

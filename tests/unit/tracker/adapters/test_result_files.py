@@ -91,7 +91,7 @@ def test_half_a_surrogate_pair_is_no_obstacle(tmp_path: Path) -> None:
         (json.dumps(lm_eval({"t": 0.5}, date=1e17)), "`date` is not a Unix timestamp"),
         (
             '{"results": {"t": {"acc": [0.5]}}, "checkpoints": [1e300]}',
-            "`checkpoints` is a list of 1 (expected a list of numbers)",
+            "`checkpoints` is a list of size 1 (expected a list of numbers)",
         ),
         ('{"results": {"t": {"acc": [0.5]}}, "checkpoints": [0.5]}', "`checkpoints` must be a list of steps, not 0.5"),
         (json.dumps(lm_eval({"t": 0.5}) | {"n-samples": {"t": {"effective": 10**400}}}), "a very large number"),

@@ -71,7 +71,7 @@ def test_a_database_that_is_away_at_the_start_is_an_error() -> None:
 
 def test_a_run_that_is_watched_for_another_folder_is_refused() -> None:
     first = leading("/first")
-    with pytest.raises(ConfigError, match=r"run sums \(/first\) is already watched by process") as raised:
+    with pytest.raises(ConfigError, match=r"run sums \(/first\) is already being watched: process") as raised:
         stand_by(first.another("/second"), "sums", output_dir="/second", clock=FakeClock(), show=lambda _: None)
     assert "run.name" in raised.value.hint
 

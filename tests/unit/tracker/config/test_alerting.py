@@ -98,7 +98,7 @@ REFUSED = {
     'name = "t"\nkind = "slack"\nurl_env = "U"\nsecurity = "none"': "security is only for email channels",
     'name = "t"\nkind = "email"\nhost = "m"': "requires sender and recipients",
     f'{MAIL}url_env = "U"': "has no url",
-    f'{MAIL}secret_env = "S"': "a password requires user",
+    f'{MAIL}secret_env = "S"': "a password requires a user name: set user",
     f'{MAIL}user = "me"': "user requires a password",
     f'{MAIL}user = "me"\nsecret_env = "S"\nsecurity = "none"': "the password is sent unencrypted",
     f"{MAIL}port = 0": "port",

@@ -1,1 +1,1 @@
-"""One file for each service that carries alerts to people; `opening` chooses."""
+"""One module per notification service; `opening` selects among them."""

@@ -1,8 +1,8 @@
-"""Prometheus Alertmanager: each alert becomes one of its own, by which people route, silence and inhibit.
+"""Prometheus Alertmanager: each alert becomes an Alertmanager alert, which users can route, silence and inhibit.
 
-Labels are an alert's identity there, so nothing that changes between firing and resolved is one of them. It keeps an
-alert for as long as it is told to: 30 days, so that a tracker that has ended resolves nothing. An Alertmanager that
-was started anew has forgotten all of them, so it hears again every minute what is firing.
+Labels are an alert's identity there, so none of them changes between firing and resolved. Alertmanager keeps an alert
+until `endsAt`. That is 30 days ahead, so that the end of the tracker resolves no alert. A restarted Alertmanager has
+lost all alerts, so firing ones are sent again every minute.
 """
 
 from datetime import datetime, timedelta
@@ -19,7 +19,7 @@ from tracker.domain.records.subjects import alert_subject_text
 REPEAT_S = 60.0
 LASTS = timedelta(days=30)
 TEST_LASTS = timedelta(minutes=5)
-"""A test alert is never resolved."""
+"""No message resolves a test alert, so it expires."""
 MAX_LABEL_CHARS = 200
 PATH = "/api/v2/alerts"
 
@@ -40,7 +40,7 @@ class Alertmanager(HttpChannel):
 
     @property
     def repeat_s(self) -> float | None:
-        """It forgets everything when it is restarted."""
+        """Seconds after which firing alerts are sent again: a restarted Alertmanager has lost them."""
         return REPEAT_S
 
     def notify(self, message: AlertMessage) -> str:
@@ -59,7 +59,7 @@ class Alertmanager(HttpChannel):
 
 
 def alerts_of(message: AlertMessage, now: datetime) -> list[dict[str, object]]:
-    """Return the alerts as Alertmanager takes them; what is resolved ends `now`."""
+    """Return the alerts in Alertmanager's format; resolved ones end at `now`."""
     return [_alert(alert, message, now) for alert in message.alerts]
 
 

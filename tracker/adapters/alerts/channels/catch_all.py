@@ -1,6 +1,6 @@
-"""Any of the services that the library apprise knows, on its word.
+"""Any service that the library apprise supports; only apprise confirms the delivery.
 
-For several of them it says that a message was delivered which the service refused.
+For several services, apprise reports delivery although the service refused the message.
 """
 
 import logging
@@ -32,16 +32,16 @@ class Apprise:
 
     @property
     def name(self) -> str:
-        """Name that a person gave it."""
+        """Name of the channel in the settings."""
         return self.target.channel
 
     @property
     def repeat_s(self) -> float | None:
-        """A message that was taken is kept: nothing is repeated."""
+        """None: the services keep accepted messages, so nothing is repeated."""
         return None
 
     def notify(self, message: AlertMessage) -> str:
-        """Deliver the message; see the port. Which of the two errors it would be is not known: it is tried again."""
+        """Deliver the message; see the port. Every failure is retried, because apprise gives no reason."""
         text = message_text(message)
         where = address(text.link)
         body = "\n\n".join(filter(None, [*blocks_text(text, TEXT, ROOM), f"{LINK}: {where}" if where else ""]))
@@ -68,7 +68,7 @@ def open_apprise(target: Target) -> Apprise:
     """
     service = apprise.Apprise()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # it loads all services, and with them old modules
+        warnings.simplefilter("ignore", DeprecationWarning)  # apprise imports all services, some from old modules
         is_known = service.add(target.url) is True
     if not is_known:
         raise ConfigError(

@@ -1,6 +1,6 @@
 """DingTalk: a custom robot of a group.
 
-The answer's status is always 200; `errcode` decides. The signature is base64, and URL-encoded once.
+The HTTP status is always 200; `errcode` in the body decides. The signature is base64, URL-encoded once.
 """
 
 import base64
@@ -18,11 +18,11 @@ from tracker.domain.alerts.text import LINK, Room, blocks_text, message_text
 from tracker.domain.records.alerts import AlertMessage
 
 ROOM = Room(total=16_000, size=json_long)
-"""A whole request may have 20,000 bytes."""
+"""A request is limited to 20,000 bytes."""
 MARKUP = markdown("  \n")
 
 PER_MINUTE = 15
-"""Messages that we send. After more than 20 the robot takes none for ten minutes, and others may send to it as well."""
+"""Our own limit. After more than 20 the robot rejects messages for ten minutes, and other senders may use it too."""
 MINUTE_S = 60.0
 
 TAKEN = AcceptanceRule(
@@ -46,12 +46,12 @@ TAKEN = AcceptanceRule(
 
 @dataclass
 class MinuteWindow:
-    """When, by the monotonic clock, messages were sent within the last minute."""
+    """Monotonic times at which messages were sent within the last minute."""
 
     sent_s: deque[float] = field(default_factory=deque)
 
     def wait_s(self, now_s: float) -> float:
-        """Return how long the next message has to wait."""
+        """Return the seconds that the next message must wait."""
         while self.sent_s and self.sent_s[0] <= now_s - MINUTE_S:
             self.sent_s.popleft()
         if len(self.sent_s) >= PER_MINUTE:
@@ -85,7 +85,7 @@ class DingTalk(HttpChannel):
 
 
 def signed(url: str, secret: str, now: datetime) -> str:
-    """Return the address with time and signature, which the service believes for an hour."""
+    """Return the URL with timestamp and signature, which the service accepts for an hour."""
     timestamp = int(now.timestamp() * 1000)
     digest = hmac.new(secret.encode(), f"{timestamp}\n{secret}".encode(), hashlib.sha256).digest()
     separator = "&" if "?" in url else "?"

@@ -1,7 +1,7 @@
-"""Feishu, and Lark outside of China: a custom bot of a group, with an interactive card.
+"""Feishu, and Lark outside China: a custom bot of a group, with an interactive card.
 
-The answer's status is 200 also when the message was not taken. `code` decides; older bots answer with `StatusCode`, and
-some with both, of which `StatusCode` may be 0 all the same.
+The HTTP status is 200 even if the message was rejected. `code` decides; older bots return `StatusCode`. Some return
+both, and then `StatusCode` may be 0 for a rejected message.
 """
 
 import base64
@@ -15,7 +15,7 @@ from tracker.domain.alerts.text import LINK, MessageText, Room, blocks_text, mes
 from tracker.domain.records.alerts import AlertMessage
 
 ROOM = Room(total=14_000, count=40, size=json_long)
-"""A whole request may have 20 kB; each entry is an element of its own."""
+"""A request is limited to 20 kB; each entry is a separate element."""
 MARKUP = markdown("\n")
 
 TAKEN = AcceptanceRule(
@@ -49,7 +49,7 @@ class Feishu(HttpChannel):
 
 
 def feishu_signature(secret: str, timestamp: int) -> str:
-    """Return the signature of a time in seconds: time and secret are the key, and nothing is signed with it."""
+    """Return the signature for a POSIX time in seconds: the HMAC of no data, with time and secret as the key."""
     return base64.b64encode(hmac.new(f"{timestamp}\n{secret}".encode(), b"", hashlib.sha256).digest()).decode()
 
 

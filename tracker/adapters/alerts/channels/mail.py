@@ -1,4 +1,4 @@
-"""E-mail: text and HTML over SMTP. All that is said of one cause belongs to one thread."""
+"""E-mail: text and HTML over SMTP. All mails about one cause belong to one thread."""
 
 import contextlib
 import html
@@ -23,7 +23,7 @@ from tracker.domain.records.channels import MailRoute, MailSecurity
 ROOM = Room(total=200_000)
 MAX_REFERENCES = 20
 ENCODING = "quoted-printable"
-"""Lines stay short, and of ASCII, whatever the server takes."""
+"""Keeps lines short and ASCII, whatever the server supports."""
 
 TEXT = Markup(escape=str, bold=str, quote=lambda text: f"  {text}", code=lambda text: f"  {text}")
 HTML = Markup(
@@ -44,12 +44,12 @@ class Mail:
 
     @property
     def name(self) -> str:
-        """Name that a person gave it."""
+        """Name of the channel in the settings."""
         return self.target.channel
 
     @property
     def repeat_s(self) -> float | None:
-        """A message that was taken is kept: nothing is repeated."""
+        """None: accepted mails are kept, so nothing is repeated."""
         return None
 
     def notify(self, message: AlertMessage) -> str:
@@ -77,7 +77,7 @@ def mail_of(message: AlertMessage, route: MailRoute) -> EmailMessage:
     mail["From"] = route.sender
     mail["To"] = ", ".join(route.recipients)
     mail["Message-ID"] = f"<{id_of(message)}@{domain}>"
-    # Of a mail that was never sent: a reader shows together all that refers to it.
+    # The id of a mail that was never sent: mail programs group all mails that refer to it.
     mail["In-Reply-To"] = causes[0]
     mail["References"] = " ".join(causes)
     mail["Auto-Submitted"] = "auto-generated"
@@ -96,7 +96,7 @@ def mail_of(message: AlertMessage, route: MailRoute) -> EmailMessage:
 
 
 def _send(mail: EmailMessage, target: Target, route: MailRoute) -> int:
-    """Deliver the mail and return for how many recipients it was refused while others get it."""
+    """Send the mail; return how many recipients were refused while at least one was accepted."""
     with _connected(target, route) as smtp:
         if target.user:
             smtp.login(target.user, target.secret)
@@ -106,7 +106,7 @@ def _send(mail: EmailMessage, target: Target, route: MailRoute) -> int:
 @contextlib.contextmanager
 def _connected(target: Target, route: MailRoute) -> Iterator[smtplib.SMTP]:
     timeout_s = target.patience_s
-    # Its own way to find the name of this machine may wait for minutes.
+    # smtplib's own lookup of this machine's name may take minutes.
     name = socket.gethostname() if "." in socket.gethostname() else "[127.0.0.1]"
     if route.security is MailSecurity.TLS:
         context = ssl.create_default_context()
@@ -118,7 +118,7 @@ def _connected(target: Target, route: MailRoute) -> Iterator[smtplib.SMTP]:
             smtp.starttls(context=ssl.create_default_context())
         yield smtp
         with contextlib.suppress(smtplib.SMTPException, OSError):
-            smtp.quit()  # the mail was taken, however they part
+            smtp.quit()  # the mail was accepted, however the session ends
     finally:
         smtp.close()
 
@@ -143,7 +143,7 @@ def _mapped(error: Exception, target: Target) -> ChannelRefused | ChannelUnreach
 
 
 def _answered(code: int, said: str, target: Target) -> ChannelRefused | ChannelUnreachable:
-    if not 500 <= code < 600:  # a mail server says 4xx for: not now
+    if not 500 <= code < 600:  # SMTP codes 4xx are temporary failures
         return target.unreachable(said)
     if code in {_NO_ENTRY, 530, 534, 538}:
         return target.refused(said, hint=f"fix this channel's `user`, or the password in {target.secret_setting}")

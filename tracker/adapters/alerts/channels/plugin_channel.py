@@ -1,4 +1,4 @@
-"""A channel of another package, held to the port: whatever it raises is an error that names it."""
+"""Wraps a channel of another package: anything that it raises becomes an error that names the plugin."""
 
 from eval_jobs.errors import ChannelRefused, ChannelUnreachable, ConfigError
 from eval_jobs.host.plugins import PluginKind, find_plugin
@@ -14,13 +14,13 @@ CHANNELS = PluginKind(
 
 
 class PluginChannel:
-    """`tracker.ports.Notifier` around one that another package brings."""
+    """`tracker.ports.Notifier` around the channel of another package."""
 
     def __init__(self, name: str, program: Program, *, patience_s: float) -> None:
-        """Find and open it.
+        """Find and open the plugin.
 
         Raises:
-            ConfigError: it is not there, or cannot be opened.
+            ConfigError: it is not installed, or cannot be opened.
         """
         self._name = name
         self._patience_s = patience_s
@@ -32,16 +32,16 @@ class PluginChannel:
 
     @property
     def name(self) -> str:
-        """Name that a person gave it."""
+        """Name of the channel in the settings."""
         return self._name
 
     @property
     def repeat_s(self) -> float | None:
-        """What it says."""
+        """Value of the plugin; see the port."""
         return self._repeat_s
 
     def notify(self, message: AlertMessage) -> str:
-        """Deliver the message; see the port. One that takes too long is given up."""
+        """Deliver the message within the timeout; see the port."""
         try:
             with self._found.blamed(ChannelRefused):
                 said = within(self._patience_s, lambda: self._channel.notify(message))

@@ -1,4 +1,4 @@
-"""Slack: an incoming webhook. What it takes it answers with `ok`, anything else with a status and one word."""
+"""Slack: an incoming webhook. It answers `ok` to an accepted message, else an error status and one word."""
 
 from tracker.adapters.alerts.sending.markdown import EDGE_OF_ITALICS, address
 from tracker.adapters.alerts.sending.posting import HttpChannel, json_bytes, post, unknown_answer
@@ -7,13 +7,13 @@ from tracker.domain.records.alerts import AlertMessage
 
 MAX_HEADER_CHARS = 150
 ROOM = Room(total=30_000, each=2900, count=40)
-"""A section may have 3,000 characters, a message 50 blocks."""
+"""A section is limited to 3,000 characters, a message to 50 blocks."""
 
 _LOOK_ALIKE = str.maketrans({"*": "∗", "`": "ˋ", "~": "∼", "&": "&amp;", "<": "&lt;", ">": "&gt;"})  # noqa: RUF001
 
 
 def escape_mrkdwn(text: str) -> str:
-    """Return foreign text as it may stand in Slack's own markup: no link, no mention, no markup."""
+    """Return external text escaped for Slack's markup: no link, mention or markup remains."""
     return EDGE_OF_ITALICS.sub("＿", text.translate(_LOOK_ALIKE))  # noqa: RUF001 - looks the same, means nothing
 
 
@@ -38,7 +38,7 @@ class Slack(HttpChannel):
 
 
 def payload_of(text: MessageText) -> dict[str, object]:
-    """Return the message: `text` is what a phone shows, the blocks are what the channel shows."""
+    """Return the message: phones show `text`, the channel shows the blocks."""
     header = {"type": "plain_text", "text": cut(text.title, MAX_HEADER_CHARS), "emoji": False}
     sections = blocks_text(text, MARKUP, ROOM)
     where = address(text.link).replace("|", "%7C").replace("&", "&amp;")
@@ -48,7 +48,7 @@ def payload_of(text: MessageText) -> dict[str, object]:
         "text": escape_mrkdwn(text.title),
         "blocks": [
             {"type": "header", "text": header},
-            # `verbatim`: nothing in it becomes a link or a mention by itself
+            # `verbatim`: Slack turns nothing in it into a link or a mention
             *({"type": "section", "text": {"type": "mrkdwn", "text": s, "verbatim": True}} for s in sections),
         ],
     }

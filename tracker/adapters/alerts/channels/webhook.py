@@ -1,10 +1,10 @@
-"""A receiver of somebody's own: a JSON document, signed as Standard Webhooks (standardwebhooks.com) says.
+"""The user's own receiver: a JSON document, signed as in Standard Webhooks (standardwebhooks.com).
 
     signed content    f"{webhook-id}.{webhook-timestamp}.{body}"
     webhook-signature "v1," + base64(HMAC-SHA256(secret, signed content))
 
-A receiver computes the same over the bytes that it got, refuses a timestamp (seconds) that is more than five minutes
-off, and leaves aside a document whose id it has seen: the same news keep their id when they are sent again.
+A receiver computes the signature over the received bytes and refuses a timestamp (seconds) that is more than five
+minutes off. It ignores a document whose id it has seen: a repeated document keeps its id.
 """
 
 import base64
@@ -25,7 +25,7 @@ _ENCODED = "whsec_"
 
 
 class Webhook(HttpChannel):
-    """`tracker.ports.Notifier` that sends documents to any receiver, which takes one by any status of 2xx."""
+    """`tracker.ports.Notifier` that sends documents to any receiver; a 2xx status accepts one."""
 
     def notify(self, message: AlertMessage) -> str:
         """Deliver the message; see the port."""
@@ -39,14 +39,14 @@ class Webhook(HttpChannel):
 
 
 def signature(secret: str, headers: dict[str, str], body: bytes) -> str:
-    """Return the header `webhook-signature` for a body under the id and the timestamp in `headers`."""
+    """Return the header `webhook-signature` for a body with the id and the timestamp in `headers`."""
     content = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
     digest = hmac.new(key_of(secret), content, hashlib.sha256).digest()
     return f"v1,{base64.b64encode(digest).decode()}"
 
 
 def key_of(secret: str) -> bytes:
-    """Return the bytes of a secret: of one that begins with `whsec_` those that its base64 stands for.
+    """Return the bytes of a secret; after the prefix `whsec_` it is decoded from base64.
 
     Raises:
         ValueError: what follows `whsec_` is not base64.

@@ -1,4 +1,4 @@
-"""WeCom (WeChat Work): a robot of a group. The answer's status is always 200; `errcode` decides."""
+"""WeCom (WeChat Work): a robot of a group. The HTTP status is always 200; `errcode` in the body decides."""
 
 from tracker.adapters.alerts.sending.markdown import linked, markdown
 from tracker.adapters.alerts.sending.posting import HttpChannel, json_bytes, post

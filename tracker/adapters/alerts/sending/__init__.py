@@ -1,1 +1,1 @@
-"""What channels share: HTTP posting, limits, Markdown, reading of answers."""
+"""Shared by the channels: HTTP requests, timeouts, Markdown, responses."""

@@ -1,4 +1,4 @@
-"""Work that may hang in the network, given up after a while."""
+"""Runs work that may hang in the network, with a timeout."""
 
 import threading
 from collections.abc import Callable
@@ -11,7 +11,7 @@ Result = TypeVar("Result")
 def within(seconds: float, work: Callable[[], Result]) -> Result:
     """Return what `work` returns, or raise what it raises.
 
-    The lookup of a name cannot be interrupted, so it is done in a thread that may be left behind.
+    A name lookup cannot be interrupted, so `work` runs in a thread that may outlive the call.
 
     Raises:
         TimeoutError: `work` had not ended after `seconds`.

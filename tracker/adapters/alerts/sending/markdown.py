@@ -1,6 +1,6 @@
-"""The Markdown that DingTalk, WeCom, Feishu and Lark show: a little of it, without a way to escape a character.
+"""The Markdown of DingTalk, WeCom, Feishu and Lark: a small subset, in which no character can be escaped.
 
-So in foreign text the characters that mean something are replaced by ones that look the same and mean nothing.
+In external text, special characters are therefore replaced with ordinary ones that look the same.
 """
 
 import re
@@ -19,7 +19,7 @@ _NOTHING_WIDE = "\u200b"
 
 
 def escape_markdown(text: str) -> str:
-    """Return foreign text as it may stand anywhere in such Markdown: no link, no mention, no picture, no markup."""
+    """Return external text escaped for this Markdown: no link, mention, picture or markup remains."""
     text = _ENTITY.sub("＆", text.translate(_LOOK_ALIKE))  # noqa: RUF001 - meant
     text = EDGE_OF_ITALICS.sub("＿", text)  # noqa: RUF001 - meant
     if _BEGINS_A_BLOCK.match(text):
@@ -28,14 +28,14 @@ def escape_markdown(text: str) -> str:
 
 
 def address(link: str) -> str:
-    """Return a link as it may stand in round or pointed brackets; empty where it is none that people can open."""
+    """Return a link quoted for use in round or angle brackets; empty if it is not an http(s) URL."""
     if not link.startswith(("http://", "https://")):
         return ""
     return quote(link, safe=":/?#@!$&*+,;=%~-._")
 
 
 def linked(link: str, words: str) -> str:
-    """Return a link in Markdown; empty where there is none."""
+    """Return a Markdown link; empty if `link` is not an http(s) URL."""
     where = address(link)
     if where:
         return f"[{words}]({where})"
@@ -43,7 +43,7 @@ def linked(link: str, words: str) -> str:
 
 
 def markdown(line_end: str) -> Markup:
-    """Return how such Markdown is written; `line_end` begins a new line."""
+    """Return the rules of this Markdown; `line_end` starts a new line."""
     return Markup(
         escape=escape_markdown,
         bold=lambda text: f"**{text}**",

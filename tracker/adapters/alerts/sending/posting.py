@@ -1,7 +1,7 @@
-"""HTTP to the services: one request, one answer, in bounded time.
+"""HTTP to the services: one request and one response, in bounded time.
 
 reply = post(target, body, headers=JSON)       # 2xx; else ChannelUnreachable or ChannelRefused
-answer = json_object(target, reply)            # what a service says about the message is in the body
+answer = json_object(target, reply)            # the body shows whether the message was accepted
 """
 
 import asyncio
@@ -28,25 +28,25 @@ MAX_RETRY_AFTER_S = 24 * 3600.0
 JSON = {"Content-Type": "application/json; charset=utf-8"}
 _LATER = {408, 425, 429}
 
-# They log addresses, which are secrets here.
+# They log URLs, which are secrets here.
 logging.getLogger("httpx").setLevel(logging.WARNING)
 logging.getLogger("httpcore").setLevel(logging.WARNING)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HttpChannel(ABC):
-    """What the channels over HTTP have in common."""
+    """Base class of the channels over HTTP."""
 
     target: Target
 
     @property
     def name(self) -> str:
-        """Name that a person gave it."""
+        """Name of the channel in the settings."""
         return self.target.channel
 
     @property
     def repeat_s(self) -> float | None:
-        """A message that was taken is kept: nothing is repeated."""
+        """None: the service keeps accepted messages, so nothing is repeated."""
         return None
 
     @abstractmethod
@@ -56,36 +56,36 @@ class HttpChannel(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """A service's answer with a status of 2xx."""
+    """A service's response with a 2xx status."""
 
     status: int
     body: str
 
 
 def json_bytes(value: object) -> bytes:
-    """Return a JSON document as it is sent, in UTF-8."""
+    """Return a value as compact JSON in UTF-8."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def json_long(text: str) -> int:
-    """Return how many bytes `text` takes inside a JSON document."""
+    """Return the size of `text` inside a JSON document, in bytes."""
     return len(json.dumps(text, ensure_ascii=False).encode()) - 2
 
 
 def post(
     target: Target, body: bytes, *, url: str = "", headers: Mapping[str, str] = JSON, auth: httpx.Auth | None = None
 ) -> Reply:
-    """Send `body` and return the answer, whose status is 2xx. A redirect is not followed: the key is not for others.
+    """Send `body` and return the response, which has a 2xx status. Redirects are not followed: they could leak the key.
 
     Args:
         target: the channel.
-        body: what is sent.
-        url: where to, if not to the address of the channel as it stands.
+        body: of the request.
+        url: of the request, if it differs from the channel's URL.
         headers: of the request.
-        auth: how to say who asks.
+        auth: of the request; None: none.
 
     Raises:
-        ChannelUnreachable: nobody answers in time or in full, or with 408, 425, 429 or 5xx.
+        ChannelUnreachable: no complete response in time, or status 408, 425, 429 or 5xx.
         ChannelRefused: any other status.
     """
     request = _Request(target, body, dict(headers), auth, url or target.url)
@@ -94,13 +94,13 @@ def post(
     except TimeoutError as error:
         raise target.unreachable(f"no response within {target.patience_s:g} s") from error
     except (httpx.HTTPError, httpx.InvalidURL, ImportError, OSError, ValueError) as error:
-        # The text of its errors is often empty. A SOCKS proxy would need one more library.
+        # The text of httpx's errors is often empty. A SOCKS proxy would need another package (ImportError).
         raise target.unreachable(f"request failed: {type(error).__name__} {_reason(error)}") from error
     return _taken(target, *response)
 
 
 def _taken(target: Target, status: int, text: str, header: str) -> Reply:
-    """Return the answer if its status says that the message was taken; raises as `post`."""
+    """Return the response if its status is 2xx; raises as `post`."""
     if 200 <= status < 300:
         return Reply(status=status, body=text)
     said = f"HTTP {status} {text}"
@@ -115,10 +115,10 @@ def _taken(target: Target, status: int, text: str, header: str) -> Reply:
 
 
 def json_object(target: Target, reply: Reply) -> dict[str, Any]:
-    """Return the JSON object in an answer.
+    """Return the JSON object in a response.
 
     Raises:
-        ChannelUnreachable: it is none, so it was not the service that answered, but a proxy or a login page.
+        ChannelUnreachable: there is none, so the response is not from the service but from a proxy or a login page.
     """
     try:
         value = json.loads(reply.body)
@@ -130,7 +130,7 @@ def json_object(target: Target, reply: Reply) -> dict[str, Any]:
 
 
 def unknown_answer(target: Target, reply: Reply) -> ChannelUnreachable:
-    """Return the error for an answer that this service never gives."""
+    """Return the error for a response that this service never sends."""
     what = f"unexpected response, HTTP {reply.status}: {reply.body or 'empty'}"
     return target.unreachable(what)
 
@@ -139,7 +139,7 @@ def unknown_answer(target: Target, reply: Reply) -> ChannelUnreachable:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the text of what began it: `All connection attempts failed` helps nobody."""
+    """Return the text of the root cause: `All connection attempts failed` does not explain a failure."""
     text = str(error)
     inner = error.__cause__ or error.__context__
     while inner is not None:
@@ -173,12 +173,12 @@ async def _answer_to(request: _Request) -> tuple[int, str, str]:
 
 
 def _options(url: httpx.URL, patience_s: float) -> dict[str, Any]:
-    # A proxy from the environment is for the outside world.
+    # A proxy from the environment is not for loopback addresses.
     is_outside = url.host not in LOOPBACK
     return {"timeout": patience_s, "follow_redirects": False, "trust_env": is_outside, "verify": _authorities()}
 
 
 @cache
 def _authorities() -> ssl.SSLContext:
-    """Return whom we believe; reading them takes longer than all the rest."""
+    """Return the trusted certificates, loaded once: that takes longer than everything else."""
     return httpx.create_ssl_context()

@@ -1,4 +1,4 @@
-"""What the chat services say in the body of an answer whose status is always 200."""
+"""Response bodies of the chat services, whose HTTP status is always 200."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -12,17 +12,17 @@ _BUSY = re.compile(
     r"too (fast|many)|frequen|freq out of|limit exceed|over limit|busy|限流|太快|频率|繁忙", re.IGNORECASE
 )
 BUSY_S = 60.0
-"""They count messages by the minute."""
+"""The services limit messages per minute."""
 
 
 class AcceptanceRule:
-    """How one service says that it took a message.
+    """How one service reports whether it accepted a message.
 
     Args:
-        fields: names of a code, each with the name of its text; a message was taken when every code that is there is
-            0, and one of them is there.
-        busy: codes that mean: not now; each with how long it lasts, in seconds.
-        hints: pieces of what a service says, or codes, each with what to do about it; the first that fits counts.
+        fields: names of code fields, each with the name of its text field; a message was accepted if at least one code
+            is present and all present codes are 0.
+        busy: codes of temporary refusals, each with the seconds to wait.
+        hints: parts of the service's text, or codes, each with a hint; the first match counts.
     """
 
     def __init__(
@@ -37,11 +37,11 @@ class AcceptanceRule:
         self._hints = hints
 
     def check(self, target: Target, reply: Reply) -> str:
-        """Return what the service says about a message that it took.
+        """Return the service's text about an accepted message.
 
         Raises:
-            ChannelUnreachable: it is too busy, or it was not the service that answered.
-            ChannelRefused: it did not take it.
+            ChannelUnreachable: the service is busy, or the response is not from it.
+            ChannelRefused: the service rejected the message.
         """
         code, text = self._code(target, reply)
         if code == 0:
@@ -63,17 +63,17 @@ class AcceptanceRule:
 
 
 def look_at_url(target: Target) -> str:
-    """Return the hint for an address that leads nowhere."""
+    """Return the hint for a wrong URL."""
     return target.look_at_url
 
 
 def look_at_secret(target: Target) -> str:
-    """Return the hint for a signature that does not fit."""
+    """Return the hint for a wrong signature."""
     return target.look_at_secret
 
 
 def say(hint: str) -> Hint:
-    """Return a hint that says the same for every channel."""
+    """Return a hint that is the same for every channel."""
     return lambda _: hint
 
 

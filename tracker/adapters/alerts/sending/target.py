@@ -1,4 +1,4 @@
-"""Where a channel's messages go, and what a person is told when they do not arrive there: never with a secret."""
+"""Address of a channel and its errors, whose texts never contain a secret."""
 
 import base64
 import re
@@ -11,7 +11,7 @@ from eval_jobs.ports import Clock
 from tracker.domain.records.display import one_line, shortened
 
 MIN_TOKEN_CHARS = 16
-"""Shorter parts of an address are words."""
+"""Shorter parts of a URL are words, not tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,19 +21,19 @@ class Target:
     channel: str
     """Name in the settings."""
     service: str
-    """`DingTalk`."""
+    """Name of the service, such as `DingTalk`."""
     url: str = field(repr=False)
     url_setting: str
-    """`url_env`: where the address comes from."""
+    """Setting that the URL comes from, such as `url_env`."""
     host: str
-    """Part of the address that may be shown; empty: none of it."""
+    """Part of the URL that may be shown; empty: none."""
     clock: Clock
     user: str = ""
     secret: str = field(default="", repr=False)
-    """Key for signing, password or token; empty: there is none."""
+    """Signing key, password or token; empty: none."""
     secret_setting: str = "secret_env"  # noqa: S105 - a name
     patience_s: float = 25.0
-    """Timeout of a request."""
+    """Timeout of a request, in seconds."""
 
     @property
     def place(self) -> str:
@@ -41,38 +41,38 @@ class Target:
         return f"channel {self.channel!r} ({self.service}{f' at {self.host}' if self.host else ''})"
 
     def harmless(self, foreign: object) -> str:
-        """Return what a service or a library said as one short line without a secret."""
+        """Return the text of a service or a library as one short line without secrets."""
         return shortened(one_line(masked(str(foreign), hidden_parts(self.url, self.secret, self.user))), 300)
 
     def unreachable(self, what: object, *, retry_after_s: float | None = None) -> ChannelUnreachable:
-        """Return the error for: no response, or not now."""
+        """Return the error for no response or a temporary refusal."""
         context = {} if retry_after_s is None else {"retry_after_s": retry_after_s}
         hint = f"check the network and this channel's {self.url_setting}; pending alerts are retried"
         return ChannelUnreachable(f"{self.place}: {self.harmless(what)}", hint=hint, **context)
 
     def refused(self, what: object, *, hint: str) -> ChannelRefused:
-        """Return the error for: the service does not take it."""
+        """Return the error for a message that the service rejects."""
         return ChannelRefused(f"{self.place}: {self.harmless(what)}", hint=hint)
 
     @property
     def look_at_url(self) -> str:
-        """Hint for an address that leads nowhere."""
+        """Hint for a wrong URL."""
         return f"copy the URL from {self.service} into this channel's {self.url_setting} again"
 
     @property
     def look_at_secret(self) -> str:
-        """Hint for a key that does not fit."""
+        """Hint for a wrong key."""
         return f"fix the key in this channel's {self.secret_setting}, or this machine's clock"
 
 
 def hidden_parts(url: str, secret: str, user: str = "") -> frozenset[str]:
-    """Return what no text may show of an address and its key: both, and the tokens in the path and the query."""
+    """Return the texts to hide of a URL and its key: both, and the tokens in path and query."""
     try:
         parts = urlsplit(url)
-    except ValueError:  # it is refused as no address
+    except ValueError:  # it is rejected as an invalid URL
         parts = urlsplit("")
     tokens = {value for _, value in parse_qsl(parts.query)} | set(parts.path.split("/"))
-    if parts.scheme not in {"http", "https", "smtp"}:  # elsewhere a token may be in the place of the host
+    if parts.scheme not in {"http", "https", "smtp"}:  # elsewhere the host may be a token
         tokens |= set(re.split(r"[@:]", parts.netloc))
     long = {token for token in tokens if len(token) >= MIN_TOKEN_CHARS}
     query = f"{parts.path}?{parts.query}" if parts.query else ""
@@ -83,7 +83,7 @@ def hidden_parts(url: str, secret: str, user: str = "") -> frozenset[str]:
 
 
 def _as_sent(user: str, secret: str) -> set[str]:
-    """Return a key as it travels: as it is, over HTTP, and in the two ways of a mail server."""
+    """Return a key in the forms in which it is sent: plain, for HTTP, and in the two ways of a mail server."""
     if not secret:
         return set()
     texts = (f"{user}:{secret}", f"\0{user}\0{secret}", secret)

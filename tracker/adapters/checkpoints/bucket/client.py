@@ -1,11 +1,11 @@
-"""One S3-compatible bucket, read-only: what lies under a prefix, and the bytes of single objects. The one user of s3fs.
+"""One S3-compatible bucket, read-only: the objects below a prefix, and their bytes. The only user of s3fs.
 
     bucket = Bucket(parse_location("s3://bucket/runs/sft"), S3Access())
     for thing in bucket.objects(): ...              # every page, never from a cache
-    bucket.read(thing, size=8)                      # that very version of it, or None
+    bucket.read(thing, size=8)                      # of exactly this version, or None
 
-Credentials come from where AWS's own tools take them: AWS_ACCESS_KEY_ID and its like, AWS_PROFILE, ~/.aws, the role of
-the machine. Requests go straight to the server: s3fs's listings, which it may keep in memory, are not used.
+Credentials come from the same places as in AWS's own tools: AWS_ACCESS_KEY_ID and similar variables, AWS_PROFILE,
+~/.aws, the role of the machine. Requests go straight to the server: s3fs's listings, which may be cached, are not used.
 """
 
 import logging
@@ -24,23 +24,23 @@ from tracker.domain.checkpoints.buckets import S3Access, S3Location
 log = logging.getLogger(__name__)
 
 CONNECT_S, READ_S, ATTEMPTS = 5, 30, 3
-"""One request: how long a connection and a silence may take, and how often it is tried."""
+"""Per request: timeouts of the connection and of a read, in seconds, and the number of attempts."""
 
 BLOCK_BYTES = 4 << 20
-"""Memory that one download takes."""
+"""Memory of one download."""
 
 TROUBLE = (OSError, ValueError, BotoCoreError, ClientError, *s3fs.core.S3_RETRYABLE_ERRORS)
-"""What s3fs lets through when a server or the network misbehaves."""
+"""Errors that s3fs raises for failures of a server or the network."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class S3Object:
-    """One version of one object, as a listing shows it."""
+    """One version of one object, as listed."""
 
     key: str
     size: int
     etag: str
-    """With its quotation marks; another content has another one."""
+    """Including its quotation marks; it differs if the content differs."""
     modified_ns: int
 
 
@@ -48,7 +48,7 @@ class Bucket:
     """Reads one prefix of one bucket. Safe to use from several threads."""
 
     def __init__(self, location: S3Location, access: S3Access) -> None:
-        """Describe where to read; nothing is asked before the first call."""
+        """Set where to read; no request is sent before the first call."""
         self.location = location
         self._access = access
         self._fs = s3fs.S3FileSystem(
@@ -63,14 +63,14 @@ class Bucket:
             use_listings_cache=False,
             skip_instance_cache=True,
         )
-        self._fs.retries = 1  # botocore's own retries know 503, Retry-After and cut connections
+        self._fs.retries = 1  # botocore itself retries after 503, Retry-After and dropped connections
 
     def objects(self, below: str = "") -> tuple[S3Object, ...]:
-        """Return every object whose key begins with the location's prefix and `below`, in the order of keys.
+        """Return every object whose key starts with the location's prefix and `below`, in the order of keys.
 
         Raises:
             ConfigError: the bucket does not exist, or the server refuses these credentials.
-            StoreUnavailable: the server does not answer, or answers nonsense.
+            StoreUnavailable: the server does not respond, or its response is invalid.
         """
         found: list[S3Object] = []
         more: dict[str, str] = {}
@@ -82,21 +82,21 @@ class Bucket:
             more = {"ContinuationToken": page["NextContinuationToken"]}
 
     def uploads(self, below: str) -> dict[str, datetime]:
-        """Return the keys that are being uploaded in parts, each with its beginning; {} where this is not allowed.
+        """Return the keys of multipart uploads in progress, each with its start; {} if the server refuses to list them.
 
         Raises:
-            StoreUnavailable: the server does not answer.
+            StoreUnavailable: the server does not respond.
         """
         try:
             page = self._call("list_multipart_uploads", Prefix=self.location.prefix + below)
         except TROUBLE as error:
-            if code_of(error):  # an answer, such as AccessDenied or NotImplemented
+            if code_of(error):  # an error response, such as AccessDenied or NotImplemented
                 return {}
             raise self._mapped(error) from error
         return {entry["Key"]: entry["Initiated"] for entry in page.get("Uploads", ())}
 
     def read(self, thing: S3Object, *, size: int, start: int = 0) -> bytes | None:
-        """Return up to `size` bytes from `start`; None when this version of the object is no longer there.
+        """Return up to `size` bytes from `start`; None if this version of the object no longer exists.
 
         Raises:
             ConfigError, StoreUnavailable: as `objects`.
@@ -109,10 +109,10 @@ class Bucket:
         return None
 
     def download(self, thing: S3Object, *, start: int, stop: int, take: Callable[[bytes], object]) -> bool:
-        """Hand the bytes from `start` to `stop` to `take`, in order; False when this version is no longer there.
+        """Pass the bytes from `start` to `stop` to `take`, in order; return False if this version no longer exists.
 
         Raises:
-            ConfigError, StoreUnavailable: as `objects`; what was taken until then is right.
+            ConfigError, StoreUnavailable: as `objects`; the bytes passed until then are correct.
         """
         if start >= stop:
             return True
@@ -120,7 +120,7 @@ class Bucket:
             answer = self._call("get_object", Key=thing.key, IfMatch=thing.etag, Range=f"bytes={start}-{stop - 1}")
             body = answer["Body"]
             try:
-                if answer.get("ETag") != thing.etag:  # a server that does not know If-Match
+                if answer.get("ETag") != thing.etag:  # a server that does not support If-Match
                     return False
                 self._take(body, stop - start, take)
             finally:
@@ -144,7 +144,7 @@ class Bucket:
     def _page(self, **arguments: str) -> dict[str, Any]:
         try:
             page = self._call("list_objects_v2", **arguments)
-            if "Name" not in page:  # a gateway's page can be well-formed, and must not look like an empty bucket
+            if "Name" not in page:  # a gateway's well-formed page must not count as an empty bucket
                 raise OSError("not an S3 server")
         except TROUBLE as error:
             raise self._mapped(error) from error

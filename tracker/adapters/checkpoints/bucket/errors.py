@@ -1,4 +1,4 @@
-"""What S3 servers, networks and missing credentials say -> our errors."""
+"""Errors of S3 servers, networks and credentials -> our errors."""
 
 from botocore.exceptions import (
     ClientError,
@@ -16,7 +16,7 @@ from botocore.exceptions import (
 from eval_jobs.errors import ConfigError, StoreUnavailable, TrackerError
 
 GONE = {"NoSuchKey", "404", "PreconditionFailed", "412", "InvalidRange", "416"}
-"""The object was deleted, or it is another one under the same name now."""
+"""The object was deleted or replaced."""
 
 _CREDENTIALS = (
     ConfigNotFound,
@@ -36,7 +36,7 @@ _ELSEWHERE = {"PermanentRedirect", "301", "AuthorizationHeaderMalformed", "Illeg
 
 
 def code_of(error: BaseException) -> str:
-    """Return the code of a server's answer, such as `NoSuchKey`; "" when there was no answer."""
+    """Return the error code of a server's response, such as `NoSuchKey`; "" if there was no response."""
     answer = _answer(error)
     if answer is None:
         return ""
@@ -44,7 +44,7 @@ def code_of(error: BaseException) -> str:
 
 
 def mapped(error: Exception, uri: str, endpoint: str) -> TrackerError:
-    """Return the error for the user: a ConfigError where a setting must change, else StoreUnavailable."""
+    """Return the error for the user: a ConfigError if a setting must change, else StoreUnavailable."""
     at = f"cannot read {uri} from {endpoint or 'AWS'}"
     answer = _answer(error)
     if answer is not None:
@@ -61,7 +61,7 @@ def mapped(error: Exception, uri: str, endpoint: str) -> TrackerError:
 
 
 def _answer(error: BaseException) -> ClientError | None:
-    """s3fs raises Python's own errors, with what the server said as their cause."""
+    """Return the server's error: s3fs raises built-in errors and sets it as their cause."""
     for candidate in (error, error.__cause__):
         if isinstance(candidate, ClientError):
             return candidate

@@ -1,10 +1,10 @@
-"""Brings one checkpoint from a bucket into a hold of ours: whole, of one version, or not at all.
+"""Downloads one checkpoint from a bucket into a hold: complete and of one version, or not at all.
 
-    fetcher.adopt(now)                     # downloads that a killed process had begun
-    pin = fetcher.hold(prefix, complete)   # None: an object was written again or deleted meanwhile
+    fetcher.adopt(run_name, now)           # takes over the downloads of killed processes
+    pin = fetcher.hold(prefix, complete)   # None: an object was overwritten or deleted meanwhile
 
-Every byte is asked for with If-Match, so that a file never mixes two versions of an object. What was downloaded is kept
-over cut connections, outages and kills, and only the rest is asked for again.
+Every request uses If-Match, so that a file never mixes two versions of an object. Downloaded bytes are kept over
+dropped connections, outages and kills, and only the rest is requested again.
 """
 
 import json
@@ -32,18 +32,18 @@ from tracker.domain.checkpoints.pin import Pin
 log = logging.getLogger(__name__)
 
 BEGUN = ".fetch.json"
-"""In a hold that is not whole yet: which versions of which objects it will be."""
+"""File in an unfinished hold that names its run, its URI and the versions of its objects."""
 
 AT_ONCE = 4
-"""Objects that are downloaded side by side."""
+"""Objects that are downloaded in parallel."""
 
 TRIES = 5
 BACKOFF = Backoff(first_s=0.1, longest_s=10.0)
-"""Attempts in a row that bring nothing before a download is left for the next look."""
+"""Consecutive attempts without progress before a download is left to the next scan, and the waits between them."""
 
 
 class SourceClosed(Exception):
-    """The source is being closed; what was downloaded stays for the next start."""
+    """The source is being closed; downloaded bytes are kept for the next start."""
 
 
 class Fetcher:
@@ -54,10 +54,10 @@ class Fetcher:
         self._pins_dir = pins_dir
         self._stopped = stopped
         self._begun: dict[str, tuple[str, Path]] = {}
-        """By the checkpoint's uri: the versions, and the folder that holds some of their bytes."""
+        """URI of the checkpoint -> versions, and the folder with the bytes downloaded so far."""
 
     def adopt(self, run_name: str, now: datetime) -> None:
-        """Take over what killed processes of this machine had begun to download for this run."""
+        """Take over the downloads of this run that other processes left unfinished; see `is_abandoned`."""
         for folder in self._pins_dir.absolute().glob(f"*/{HELD}*"):
             document = _read_begun(folder)
             if document is None or not is_abandoned(folder, now):
@@ -69,12 +69,12 @@ class Fetcher:
                 self._begun[uri] = (document["version"], own)
 
     def hold(self, prefix: Prefix, complete: Complete) -> Pin | None:
-        """Download what serving needs; None when the listing is not true any more.
+        """Download the files that serving needs; return None if the listing is outdated.
 
         Raises:
-            ConfigError, StoreUnavailable: the bucket cannot be read; what came so far is kept.
-            DiskFull, StoreError: nothing can be written; what came so far is removed.
-            Stopped: the source is being closed.
+            ConfigError, StoreUnavailable: the bucket cannot be read; downloaded bytes are kept.
+            DiskFull, StoreError: nothing can be written; downloaded bytes are removed.
+            SourceClosed: the source is being closed.
         """
         wanted = {name: prefix.objects[name] for name in complete.held}
         version = _version(wanted)
@@ -99,7 +99,7 @@ class Fetcher:
         return pin
 
     def keep(self, uris: Set[str]) -> None:
-        """Remove what was downloaded of checkpoints that are not among `uris`."""
+        """Remove partial downloads of checkpoints that are not in `uris`."""
         for uri in self._begun.keys() - uris:
             remove_folder(self._begun.pop(uri)[1])
 
@@ -122,7 +122,7 @@ class Fetcher:
         return folder
 
     def _download(self, folder: Path, wanted: Mapping[str, S3Object]) -> bool:
-        """Return whether every object was there in its version."""
+        """Download all objects; return whether each still exists in its version."""
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="bucket-fetch") as pool:
             return all(list(pool.map(lambda name: self._file(folder / name, wanted[name]), wanted)))
 
@@ -150,7 +150,7 @@ class Fetcher:
             raise SourceClosed
         try:
             file.write(block)
-            file.flush()  # so that a kill loses nothing of what is counted as there
+            file.flush()  # so that a kill loses no bytes that count as downloaded
         except OSError as error:
             raise store_error(error, f"cannot write {path}") from error
 
@@ -159,7 +159,7 @@ class Fetcher:
 
 
 def _version(wanted: Mapping[str, S3Object]) -> str:
-    """Name the bytes; a machine that lost power may have kept a file's length without them."""
+    """Return a hash of the versions and the boot: after a power loss a file may have its length without its bytes."""
     return content_hash([boot_id(), sorted((name, thing.size, thing.etag) for name, thing in wanted.items())])
 
 

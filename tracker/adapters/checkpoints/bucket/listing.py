@@ -1,4 +1,4 @@
-"""Looks at a bucket as if it had folders: where checkpoints are, what lies in them, what headers and JSON say.
+"""Reads a bucket as if it had folders: where checkpoints are, which files they have, their headers and JSON.
 
 group(objects) -> Prefix...      facts_of_listing(prefix) -> Facts      Reader(bucket).listing(prefix) -> Listing
 
@@ -18,26 +18,26 @@ from tracker.domain.checkpoints.buckets import S3Location
 from tracker.domain.checkpoints.listing import DOCUMENTS, Broken, Document, Facts, FileFact, Header, Listing, step_of
 
 HEAD_BYTES = 256 << 10
-"""Read at once: the headers of most files end before this."""
+"""Size of the first read: most headers are shorter."""
 
 MAX_NAME_BYTES = 255
-"""A longer name can be a key, and no file."""
+"""A longer name is valid for an object but not for a file."""
 
 RESERVED = {".", "..", ".pin.json", ".fetch.json"}
-"""Names that mean something else in a folder of ours."""
+"""Names with another meaning in our folders."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prefix:
-    """What would be a checkpoint's folder: `tracker.domain.checkpoints.listing.Site`, and the objects in it."""
+    """The bucket's equivalent of a checkpoint folder: `tracker.domain.checkpoints.listing.Site`, with its objects."""
 
     run_id: str
     step: int
     uri: str
     objects: Mapping[str, S3Object] = field(default_factory=dict)
-    """By the name of the file."""
+    """Objects by file name."""
     folders: frozenset[str] = frozenset()
-    """Names of what would be folders in it."""
+    """Names of its sub-folders."""
 
 
 def group(objects: Iterable[S3Object], location: S3Location, *, run_name: str, pattern: str) -> tuple[Prefix, ...]:
@@ -61,7 +61,7 @@ def group(objects: Iterable[S3Object], location: S3Location, *, run_name: str, p
 
 
 def at_prefix(objects: Iterable[S3Object], location: S3Location, *, run_id: str, step: int) -> Prefix:
-    """Return what lies right below `location` as one checkpoint."""
+    """Return the objects directly below `location` as one checkpoint."""
     named = {thing.key.removeprefix(location.prefix): thing for thing in objects}
     return Prefix(
         run_id=run_id,
@@ -73,7 +73,7 @@ def at_prefix(objects: Iterable[S3Object], location: S3Location, *, run_id: str,
 
 
 def facts_of_listing(prefix: Prefix) -> Facts:
-    """Return what the listing says; in place of an inode, which says whose bytes these are, stands the ETag."""
+    """Return the facts of the listing; the ETag replaces the inode, which identifies the bytes of a file."""
     files = (
         FileFact(name=name, size=o.size, mtime_ns=o.modified_ns, inode=int(content_hash(o.etag)[:15], 16))
         for name, o in prefix.objects.items()
@@ -87,7 +87,7 @@ def facts_of_listing(prefix: Prefix) -> Facts:
 
 
 class Reader:
-    """Reads what decides on completeness, and remembers it by ETag. One thread at a time."""
+    """Reads the files that decide on completeness, and caches them per object version. One thread at a time."""
 
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket
@@ -110,7 +110,7 @@ class Reader:
         return Listing(facts=facts_of_listing(prefix), step=prefix.step, headers=headers, documents=documents)
 
     def forget(self, prefix: Prefix) -> None:
-        """Free the memory of a checkpoint that is done with or gone."""
+        """Drop the cached files of a checkpoint that is finished or deleted."""
         for thing in prefix.objects.values():
             self._headers.pop(thing, None)
             self._documents.pop(thing, None)
@@ -146,7 +146,7 @@ _CHANGED = Broken(code=CheckpointIncomplete.code, text="was overwritten or delet
 
 
 def _place(parts: list[str], run_name: str, pattern: str) -> tuple[str, str, int, list[str]] | None:
-    """Return (folder, run id, step, the rest of the key) of an object in a checkpoint's folder."""
+    """Return (folder, run id, step, rest of the key) of an object in a checkpoint's folder, else None."""
     if len(parts) > 1 and (step := step_of(parts[0], pattern)) is not None:
         return parts[0], run_name, step, parts[1:]
     if len(parts) > 2 and not parts[0].startswith(".") and (step := step_of(parts[1], pattern)) is not None:

@@ -1,4 +1,4 @@
-"""Pins one checkpoint in a bucket that a person names, without watching anything."""
+"""Pins one named checkpoint in a bucket, without watching."""
 
 import threading
 from dataclasses import replace
@@ -26,10 +26,10 @@ _ERRORS: dict[str, type[CheckpointError]] = {
 
 
 def pin_from_bucket(bucket: Bucket, *, run_id: str, pins_dir: Path) -> Checkpoint:
-    """Download and pin the checkpoint whose files lie right below the bucket's prefix.
+    """Download and pin the checkpoint whose files are directly below the bucket's prefix.
 
     Raises:
-        CheckpointNotFound: nothing is there.
+        CheckpointNotFound: there are no files.
         CheckpointIncomplete, CheckpointUnreadable, CheckpointUnsafe: as for a folder.
         ConfigError, StoreUnavailable: the bucket cannot be read.
         DiskFull, StoreError: the pin cannot be written.

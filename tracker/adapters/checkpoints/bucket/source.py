@@ -3,9 +3,9 @@
     a thread, every rescan_s:  list -> read what is new -> unchanged for long enough? -> download -> publish
     ready():                   what the thread has published since
 
-Nobody waits for the network: `ready` and `gaps` tell what is known. Nothing in the bucket is ever written or deleted.
-A look is one request per 1,000 objects below the prefix; a new checkpoint costs one more for each safetensors file and
-each JSON file that decides, one for uploads in parts, and its download.
+No caller waits for the network: `ready` and `gaps` return known results. Nothing in the bucket is written or deleted.
+A scan is one request per 1,000 objects below the prefix. A new checkpoint costs one more for each safetensors file and
+each JSON file that decides on completeness, one for multipart uploads, and its download.
 """
 
 import logging
@@ -34,14 +34,14 @@ from tracker.domain.records.types import Gap
 log = logging.getLogger(__name__)
 
 CLOSE_S = 5.0
-"""How long closing waits for a request that is under way."""
+"""Seconds that `close` waits for a running request."""
 
 
 class BucketSource:
     """`tracker.ports.CheckpointSource` for one prefix of a bucket."""
 
     def __init__(self, run_name: str, bucket: Bucket, pins_dir: Path, options: WatchOptions, clock: Clock) -> None:
-        """Describe what to watch; nothing is asked or written before the first call of `ready`."""
+        """Set what to watch; nothing is requested or written before the first call of `ready`."""
         self._run_name = run_name
         self._bucket = bucket
         self._pins_dir = pins_dir.absolute()
@@ -52,13 +52,13 @@ class BucketSource:
         self._watchlist = Watchlist(options, is_bucket=True)
         self._fetcher = Fetcher(bucket, self._pins_dir, self._stopped)
         self._looking = threading.RLock()
-        """Held for a whole look. What has been found is told without it."""
+        """Held during a whole scan. Returning known results does not need it."""
         self._publisher = Publisher(self._watchlist, self._looking)
         self._gaps: tuple[Gap, ...] = ()
         self._complaints = Complaints()
         self._outage: ConfigError | StoreError | None = None
         self._is_behind = True
-        """Until the first look has ended, too."""
+        """Also True until the first scan has ended."""
         self._thread: threading.Thread | None = None
 
     def ready(self, now: datetime) -> tuple[Checkpoint, ...]:
@@ -72,11 +72,11 @@ class BucketSource:
         return self._gaps
 
     def is_behind(self) -> bool:
-        """Return whether the server does not answer, or a finished checkpoint is on its way here."""
+        """Return whether the server does not respond, or a complete checkpoint still has to be downloaded."""
         return self._is_behind
 
     def give_up(self, now: datetime) -> None:  # noqa: ARG002 - part of the port
-        """Make a gap of every checkpoint that is not finished; what an outage hides is none."""
+        """Record a gap for every unfinished checkpoint, except during an outage."""
         with self._looking:
             if self._outage is None:
                 self._watchlist.give_up(self._clock.now())
@@ -88,18 +88,18 @@ class BucketSource:
         self._wake.clear()
 
     def wake(self) -> None:
-        """Let `wait` return at once; see the port."""
+        """Make `wait` return immediately; see the port."""
         self._wake.set()
 
     def close(self) -> None:
-        """Stop watching. Calling it twice is harmless; a download goes on at the next start."""
+        """Stop watching. Calling it twice is harmless; the next start resumes a download."""
         self._stopped.set()
         self._wake.set()
         if self._thread is not None:
             self._thread.join(CLOSE_S)
 
     def look(self, now: datetime) -> None:
-        """Look at the bucket once and bring what has settled. A server that is away is said once, and no error."""
+        """Scan the bucket once and download settled checkpoints. An outage is logged once and not raised."""
         with self._looking:
             try:
                 self._look(now)
@@ -116,13 +116,13 @@ class BucketSource:
 
     def _start(self, now: datetime) -> None:
         uri = self._bucket.location.uri
-        self._fetcher.adopt(self._run_name, now)  # before the half-made holds of dead processes are cleared away
+        self._fetcher.adopt(self._run_name, now)  # before the incomplete holds of dead processes are removed
         pins = find_pins(self._pins_dir, self._run_name, PurePosixPath(uri), now)
         self._watchlist.restore(pins, now)
         self._publisher.restore(pins)
         thread = threading.Thread(target=self._watch, name="bucket-watch", daemon=True)
         thread.start()
-        self._thread = thread  # not before: a thread that was interrupted while it started cannot be joined
+        self._thread = thread  # set last: a thread that was interrupted during its start cannot be joined
 
     def _watch(self) -> None:
         while not self._stopped.is_set():
@@ -133,7 +133,7 @@ class BucketSource:
             with self._looking:
                 settles_in_s = self._watchlist.settles_in_s(self._clock.now(), {})
             pause_s = self._options.rescan_s
-            if settles_in_s:  # 0: it was refused now, and is tried at the usual pace
+            if settles_in_s:  # 0: it could not be pinned now, and is retried at the usual pace
                 pause_s = min(pause_s, settles_in_s)
             self._stopped.wait(pause_s)
 
@@ -153,7 +153,7 @@ class BucketSource:
                 self._watchlist.add_gap(one, now)
 
     def _note(self, prefixes: Mapping[str, Prefix], now: datetime) -> None:
-        """Take note of everything that is there, once all is read that says something new."""
+        """Update the watchlist with everything found, after all new files have been read."""
         transitions = [self._watchlist.look(prefix, facts_of_listing(prefix), now) for prefix in prefixes.values()]
         read = {t.after.site.uri: self._read(prefixes[t.after.site.uri]) for t in transitions if t.is_read}
         self._watchlist.keep(prefixes.keys(), now)
@@ -173,11 +173,11 @@ class BucketSource:
     def _read(self, prefix: Prefix) -> Listing | NotYet:
         try:
             return self._reader.listing(prefix)
-        except ConfigError as error:  # one object of another owner, or in an archive, is no reason to stop
+        except ConfigError as error:  # one object of another owner, or archived, must not stop the scan
             return NotYet(code=CheckpointIncomplete.code, reason=error.message, hint=error.hint)
 
     def _is_uploading(self, prefix: Prefix, one: Watched, now: datetime) -> bool:
-        """Return whether a large object is on its way; what was begun and left lying holds nobody up for ever."""
+        """Return whether a multipart upload is in progress; an abandoned one counts only for `STALLED_S`."""
         if is_quiet(one.since, now, STALLED_S):
             return False
         below = f"{prefix.uri}/".removeprefix(f"{self._bucket.location.uri}/")
@@ -217,7 +217,7 @@ class BucketSource:
         self._gaps = self._watchlist.gaps.found()
 
     def _went_away(self, error: ConfigError | StoreUnavailable, now: datetime) -> None:
-        """Say an outage once. Where somebody must act, nothing is expected to come by itself."""
+        """Log an outage once. A ConfigError needs action by the user, so the source is then not behind."""
         if type(error) is not type(self._outage):
             log.warning("%s", error)
         self._outage, self._is_behind = error, isinstance(error, StoreUnavailable)

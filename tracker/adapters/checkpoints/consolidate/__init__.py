@@ -1,1 +1,1 @@
-"""Makes safetensors of sharded or pickled training states."""
+"""Converts sharded or pickled training states to safetensors."""

@@ -1,10 +1,10 @@
-"""Makes safetensors of a held training state that an engine cannot load: sharded by FSDP or DeepSpeed, or a pickle.
+"""Converts a held training state that an engine cannot load to safetensors: sharded by FSDP or DeepSpeed, or a pickle.
 
     hold of a raw state -> a process with torch reads it -> safetensors in the same hold -> raw files dropped -> publish
 
-The frameworks are heavy, and their files are what a stranger may have written, so all of it happens in a process of its
-own (`child`): in its own group, nice, killed with us. Nothing is written outside the hold. A kill at any
-line leaves either the raw hold, from which the next start begins again, or the finished one.
+The frameworks are heavy, and their files may be from an untrusted source, so all of it runs in a separate process
+(`child`): in its own process group, with low priority, killed with this one. Apart from a log, nothing is written
+outside the hold. A kill at any line leaves either the raw hold, which the next start converts again, or the result.
 """
 
 import json
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 CHILD = Path(__file__).parent / "child" / "main.py"
 OUT = ".consolidating"
 SILENCE_S = 3600.0
-"""Reading all ranks of a large model is one step without progress; half an hour has been seen on slow disks."""
+"""Reading all ranks of a large model is one phase without progress; half an hour was observed on slow disks."""
 STOP_S = 5.0
 POLL_S = 0.2
 
@@ -57,27 +57,27 @@ Answer = Mapping[str, Any]
 
 @dataclass(kw_only=True)
 class Consolidator:
-    """How raw states are made into safetensors."""
+    """Converts raw states to safetensors."""
 
     python: str
     """Interpreter with torch, and DeepSpeed where it is needed; empty: the running one."""
     allow_pickle: bool
     log_dir: Path
-    """Where the output of a conversion goes; it is kept when it failed."""
+    """Folder for the log of a conversion; it is kept only if the conversion failed."""
     silence_s: float = SILENCE_S
-    """A conversion without progress for longer is killed."""
+    """Seconds without progress after which a conversion is killed."""
     stopped: threading.Event = field(default_factory=threading.Event)
-    """Set: the conversion under way is ended, and the hold waits for the next start."""
+    """When set, the running conversion is killed, and its hold waits for the next start."""
     needed: dict[str, int] = field(default_factory=dict)
-    """Hold -> bytes that its last try lacked: a large state is not read again before there is room."""
+    """Hold -> bytes that its last attempt required: a large state is not read again before they are free."""
 
     def whole(self, pin: Pin) -> Pin:
-        """Return the hold with its weights as safetensors; one that has them already is returned as it is.
+        """Return the hold with its weights as safetensors; a converted hold is returned unchanged.
 
         Raises:
             CheckpointUnreadable, CheckpointIncomplete: the state is broken or was overwritten.
-            CheckpointUnsafe: it cannot be read without running what it names.
-            ConsolidationFailed: this machine could not do it; the hold is good and may be tried again.
+            CheckpointUnsafe: it cannot be read without running code.
+            ConsolidationFailed: the conversion failed on this machine; the hold is intact and can be retried.
             DiskFull, StoreError: the result cannot be written.
         """
         known = read_pin(Path(pin.folder))
@@ -114,7 +114,7 @@ class Consolidator:
             )
 
     def _converted(self, pin: Pin) -> Answer:
-        """Write the result beside the raw state, and return what the child says of it."""
+        """Write the result next to the raw state, and return the child's response."""
         out = Path(pin.folder) / OUT
         remove_folder(out)
         out.mkdir()
@@ -135,7 +135,7 @@ class Consolidator:
         return answer
 
     def _ask(self, request: Mapping[str, Any], log_path: Path) -> Answer:
-        """Return the child's last answer; its whole process group is gone then."""
+        """Return the child's last response, after its whole process group has been killed."""
         with log_path.open("wb") as log_file:
             try:
                 process = subprocess.Popen(
@@ -181,32 +181,32 @@ class Consolidator:
 
 
 class Consolidations:
-    """Conversions beside the caller, one at a time: they take minutes, and holding and judging must go on."""
+    """Conversions in the background, one at a time: they take minutes, while pinning and verdicts must continue."""
 
     def __init__(self, consolidator: Consolidator, wake: Callable[[], None]) -> None:
-        """Describe how; `wake` is called when one has ended."""
+        """Set how to convert; `wake` is called when a conversion has ended."""
         self._consolidator = consolidator
         self._wake = wake
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="consolidate")
         self._under_way: dict[Future[Pin], Pin] = {}
 
     def start(self, pin: Pin) -> None:
-        """Begin with a hold, or queue it behind the others."""
+        """Start converting a hold, or queue it behind the others."""
         future = self._executor.submit(self._consolidator.whole, pin)
         self._under_way[future] = pin
         future.add_done_callback(lambda _: self._wake())
 
     def ended(self) -> Iterator[tuple[Pin, Future[Pin]]]:
-        """Yield each hold whose conversion has ended since, with what came out, once."""
+        """Yield each hold whose conversion has ended since the last call, with its outcome."""
         for future in [future for future in self._under_way if future.done()]:
             yield self._under_way.pop(future), future
 
     def is_busy(self) -> bool:
-        """Return whether a conversion is under way or waits."""
+        """Return whether a conversion is running or queued."""
         return bool(self._under_way)
 
     def close(self) -> None:
-        """End what is under way; its hold is found at the next start. Calling it twice is harmless."""
+        """Stop the running conversion; the next start finds its hold. Calling it twice is harmless."""
         self._consolidator.stopped.set()
         self._executor.shutdown(cancel_futures=True)
 
@@ -238,9 +238,9 @@ def _request(pin: Pin, *, allow_pickle: bool) -> Mapping[str, Any]:
 
 
 def _environment() -> dict[str, str]:
-    """Return what the child inherits: no key, because a pickle that may run code is read there."""
+    """Return the child's environment, without secrets, because the child reads pickles that may run code."""
     return without_secrets(os.environ) | {
-        "CUDA_VISIBLE_DEVICES": "",  # the trainer's
+        "CUDA_VISIBLE_DEVICES": "",  # the GPUs are the trainer's
         "DS_ACCELERATOR": "cpu",
         "HF_HUB_OFFLINE": "1",
         "PYTHONSAFEPATH": "1",
@@ -252,7 +252,7 @@ def _environment() -> dict[str, str]:
 
 def _write(process: subprocess.Popen[bytes], request: Mapping[str, Any]) -> None:
     assert process.stdin is not None  # noqa: S101 - it was started with a pipe
-    with suppress(OSError):  # it is dead already, and `_last` says so
+    with suppress(OSError):  # the child has already ended, and `_last` reports it
         process.stdin.write(json.dumps(request).encode() + b"\n")
         process.stdin.flush()
 
@@ -268,7 +268,7 @@ def _read(process: subprocess.Popen[bytes], answers: queue.SimpleQueue[Answer]) 
 
 
 def _finished(pin: Pin, files: list[str]) -> Pin:
-    """Put the result in the place of the raw state. The manifest decides: before it the hold is raw, after it whole."""
+    """Replace the raw state with the result. Writing the manifest turns the raw hold into a converted one."""
     folder, raw = Path(pin.folder), pin.complete
     written = sorted(path.name for path in (folder / OUT).iterdir())
     for name in written:
@@ -292,7 +292,7 @@ def _finished(pin: Pin, files: list[str]) -> Pin:
 
 
 def _drop_raw(pin: Pin) -> None:
-    """Remove whatever of the raw state is left in a hold that is whole."""
+    """Remove what is left of the raw state from a converted hold."""
     if pin.raw_weights:
         keep = {*pin.complete.held, ".pin.json"}
         for path in Path(pin.folder).iterdir():

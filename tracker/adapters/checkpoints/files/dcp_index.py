@@ -1,7 +1,7 @@
-"""What the pickles of sharded states say of them, read without torch and without running anything.
+"""Reads the pickles that describe sharded states, without torch and without running anything.
 
-`.metadata` is a pickle, and a pickle may call whatever it names. This reader knows the few names that torch itself puts
-there, gives each a dead record in its place, and refuses any other.
+`.metadata` is a pickle, and a pickle may call anything that it names. This reader accepts the few names that torch
+itself writes, replaces each with an inert record, and refuses any other.
 """
 
 import io
@@ -38,20 +38,20 @@ ALLOWED = (
     *(f"torch.{name}" for name in ("int64", "int32", "int16", "int8", "uint8", "bool", "complex64")),
     "collections.OrderedDict",
     "pathlib.PosixPath",
-    "builtins.getattr",  # of a member of an enum, as Python before 3.11.4 writes it; whoever reads it takes no other
+    "builtins.getattr",  # of a member of an enum, as pickled by Python before 3.11.4; the readers allow no other use
 )
-"""Everything that an index may name; the conversion is held to the same list."""
+"""All names that an index may contain; the conversion uses the same list."""
 
 MAX_BYTES = 1 << 29
 
 _FILE = re.compile(r"[\w.-]+\.distcp$")
 _WRAPPERS = re.compile(r"(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
 _ROOTS = (("model",), ("state_dict",), ("module",), ("app", "model"), ())
-"""Where programs put the model's tensors in the state: `{"model": ..., "optimizer": ...}`, or at the top."""
+"""Where programs put the model's tensors in the state: `{"model": ..., "optimizer": ...}`, or at the top level."""
 
 
 def read_world_size(path: Path) -> int:
-    """Return how many ranks a model state of DeepSpeed says that there are; 0: it does not say.
+    """Return the number of ranks in a model state of DeepSpeed; 0: unknown.
 
     Raises:
         OSError: the file cannot be read.
@@ -73,7 +73,7 @@ def read_world_size(path: Path) -> int:
 
 
 def read_index(path: Path) -> StateIndex | Broken:
-    """Return which files of the folder hold the model, and its tensors; or why that cannot be told."""
+    """Return which files of the folder hold the model, and its tensors; or why the index cannot be used."""
     try:
         if path.stat().st_size > MAX_BYTES:
             return Broken(code=CheckpointUnreadable.code, text="is too large for an index")
@@ -91,11 +91,11 @@ def read_index(path: Path) -> StateIndex | Broken:
 
 
 class _Foreign(Exception):
-    """A name that is not on the list."""
+    """A name that is not in `ALLOWED`, or a persistent object."""
 
 
 class _Record:
-    """Stands for an object of torch: keeps what it was made from and does nothing."""
+    """Inert stand-in for an object of torch: keeps its arguments or state."""
 
     def __init__(self, *arguments: object) -> None:
         self.state: Any = arguments
@@ -104,21 +104,21 @@ class _Record:
         self.state = state
 
     def get(self, name: str) -> Any:  # noqa: ANN401 - it holds what the file says; the caller checks
-        """Return an attribute, None when there is none."""
+        """Return an attribute, or None if it is missing."""
         if isinstance(self.state, dict):
             return self.state.get(name)
         return None
 
 
 class _Mapping(dict[object, object]):
-    """Stands for OrderedDict, which may carry attributes."""
+    """Stand-in for OrderedDict, which may have attributes."""
 
     def __setstate__(self, state: object) -> None:
-        """Leave them out."""
+        """Ignore the attributes."""
 
 
 class _TensorRecord(_Record):
-    """Stands for TensorStorageMetadata."""
+    """Stand-in for TensorStorageMetadata."""
 
 
 _STANDS_FOR: Mapping[str, type[object]] = {
@@ -140,13 +140,13 @@ class _Reader(pickle.Unpickler):
 
 
 class _Blind(pickle.Unpickler):
-    """Puts a dead record in the place of everything that is named, and nothing in the place of tensors."""
+    """Replaces everything that is named with an inert record, and the data of tensors with None."""
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - as in the base class
         return _STANDS_FOR.get(f"{module}.{name}", _Record)
 
     def persistent_load(self, pid: object) -> None:
-        """Leave the numbers where they are."""
+        """Skip the data of a tensor."""
 
 
 def _index(metadata: _Record) -> StateIndex:
@@ -158,7 +158,7 @@ def _index(metadata: _Record) -> StateIndex:
 
 
 def _keys_of_model(places: Mapping[str, tuple[Any, ...]]) -> dict[str, str]:
-    """Return the keys of the model's tensors by the names that the model gives them."""
+    """Return the keys of the model's tensors, by tensor name in the model."""
     roots = {place[:-1] for place in places.values()}
     root = next((root for root in _ROOTS if root in roots), None)
     if root is None:
@@ -175,7 +175,7 @@ def _keys_of_model(places: Mapping[str, tuple[Any, ...]]) -> dict[str, str]:
 
 
 def _files(metadata: _Record) -> dict[str, int]:
-    """Return by file how far its tensors reach, in bytes."""
+    """Return the end of the last tensor of each file, in bytes."""
     files: dict[str, int] = {}
     for info in metadata.get("storage_data").values():
         name = info.get("relative_path")
@@ -186,5 +186,5 @@ def _files(metadata: _Record) -> dict[str, int]:
 
 
 def _model_name(name: str) -> str:
-    """Return the name that the model itself gives a tensor, without what compiling and wrapping put around it."""
+    """Return the name of a tensor in the model, without the prefixes that compilation and wrappers add."""
     return _WRAPPERS.sub("", name).removeprefix("module.")

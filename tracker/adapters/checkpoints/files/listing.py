@@ -1,4 +1,4 @@
-"""Looks at folders: where checkpoints are, what lies in them, what their headers and JSON say. Only reads.
+"""Reads folders: where checkpoints are, which files they have, their headers and JSON. Never writes.
 
 places_in(output_dir) -> CheckpointLocation...      facts_of_folder(folder) -> Facts      read_listing(facts) -> Listing
 """
@@ -29,7 +29,7 @@ from tracker.domain.checkpoints.listing import (
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointLocation:
-    """A folder that is a checkpoint by its name."""
+    """A folder with the name of a checkpoint."""
 
     run_id: str
     step: int
@@ -37,7 +37,7 @@ class CheckpointLocation:
 
     @property
     def uri(self) -> str:
-        """The same as text, as it is told to people and kept in pins."""
+        """The path as text, as shown to users and stored in pins."""
         return str(self.path)
 
 
@@ -47,7 +47,7 @@ def places_in(
     """Return the checkpoint folders in `output_dir` and one level below it, lowest step first.
 
     Symbolic links to folders are left out: `last-checkpoint` is a second name of a folder that is found anyway, and a
-    link may lead out of the output folder. A sub-folder's run is `run_name/<sub-folder>`.
+    link may point out of the output folder. The run of a sub-folder is `run_name/<sub-folder>`.
 
     Raises:
         OSError: `output_dir` cannot be listed.
@@ -63,14 +63,14 @@ def places_in(
 
 
 def facts_of_folder(folder: Path, root: Path | None = None) -> Facts | None:
-    """Return what the file system says about a folder, or None when it is gone.
+    """Return the file system's facts about a folder, or None if it does not exist.
 
     Args:
-        folder: the folder to look at.
+        folder: the folder to read.
         root: links to files outside of it are marked; None: links are followed anywhere.
 
     Raises:
-        OSError: the file server is away, which says nothing about the folder.
+        OSError: the file server is unavailable, so the folder may still exist.
     """
     try:
         mtime_ns = folder.stat().st_mtime_ns
@@ -84,7 +84,7 @@ def facts_of_folder(folder: Path, root: Path | None = None) -> Facts | None:
     files: list[FileFact] = []
     folders, newest_folder_ns = [], 0
     for entry in listed:
-        # A temporary file may have got its final name since: then it is simply not there.
+        # A temporary file may have been renamed since the listing; it then counts as absent.
         try:
             status = entry.stat()
             if entry.is_dir(follow_symlinks=False):
@@ -105,12 +105,12 @@ def facts_of_folder(folder: Path, root: Path | None = None) -> Facts | None:
 
 
 def read_listing(facts: Facts, step: int | None, *, config_from: str = "") -> Listing:
-    """Open the files that decide on completeness and return what they say.
+    """Return the facts with the content of the files that decide on completeness.
 
     Args:
-        facts: what the file system says.
-        step: what the folder's name says.
-        config_from: folder with the configuration of checkpoints that hold none; empty: perhaps the one above.
+        facts: of the folder.
+        step: in the folder's name; None: the name has none.
+        config_from: folder with the configuration of checkpoints that hold none; empty: the parent may have one.
     """
     folder = Path(facts.path)
     headers: dict[str, Header | Broken] = {}
@@ -127,7 +127,7 @@ def read_listing(facts: Facts, step: int | None, *, config_from: str = "") -> Li
 
 
 def read_document(path: Path) -> Document | Broken:
-    """Return a JSON object, or why the file is none."""
+    """Return the JSON object in a file, or why there is none."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -137,7 +137,7 @@ def read_document(path: Path) -> Document | Broken:
 
 
 def parse_document(content: bytes) -> Document | Broken:
-    """Return the JSON object that the bytes say, or why they are none."""
+    """Return the JSON object in `content`, or why there is none."""
     try:
         document = json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -159,11 +159,11 @@ _AWAY = {
     errno.ESTALE,
     errno.ETIMEDOUT,
 }
-"""Errors of a file server that is away, or of a failing disk: they say nothing about the file."""
+"""Errors of an unavailable file server or a failing disk: the file may still exist."""
 
 
 def _demand_present(error: OSError) -> None:
-    """Raise `error` again if it says nothing about the file: then the file may well be there."""
+    """Raise `error` again if the file may still exist."""
     if error.errno in _AWAY:
         raise error
 
@@ -172,14 +172,14 @@ def _places_below(folder: Path, run_id: str, pattern: str) -> Iterator[Checkpoin
     try:
         entries = list(_folders(folder))
     except OSError:
-        return  # gone, or somebody else's; neither holds a checkpoint for us
+        return  # deleted, or not readable; neither holds a checkpoint for us
     for entry in entries:
         place = _place(run_id, entry.path, entry.name, pattern)
         if place is not None:
             yield place
 
 
-@lru_cache(maxsize=1 << 16)  # the same thousands of names are looked at every second
+@lru_cache(maxsize=1 << 16)  # the same thousands of names are checked every second
 def _place(run_id: str, path: str, name: str, pattern: str) -> CheckpointLocation | None:
     step = step_of(name, pattern)
     if step is None:
@@ -194,7 +194,7 @@ def _folders(folder: Path) -> Iterator[os.DirEntry[str]]:
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
-        # A name that is no text has no place in run ids, messages and databases.
+        # A name that is not valid text cannot be used in run ids, messages and databases.
         return entry.is_dir(follow_symlinks=False) and bool(entry.name.encode())
     except (OSError, UnicodeEncodeError):
         return False
@@ -215,7 +215,7 @@ def _file_fact(entry: os.DirEntry[str], status: os.stat_result, root: Path | Non
     return _known_fact(entry.name, status.st_size, status.st_mtime_ns, status.st_ino, is_outside)
 
 
-@lru_cache(maxsize=1 << 17)  # of a finished checkpoint the same is found at every look: one object, compared at once
+@lru_cache(maxsize=1 << 17)  # every scan finds the same facts of a finished checkpoint: one object, fast to compare
 def _known_fact(name: str, size: int, mtime_ns: int, inode: int, outside: bool) -> FileFact:  # noqa: FBT001 - private
     return FileFact(name=name, size=size, mtime_ns=mtime_ns, inode=inode, outside=outside)
 

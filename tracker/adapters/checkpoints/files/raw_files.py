@@ -1,4 +1,4 @@
-"""What lies in a folder that holds a training state instead of safetensors. Only reads, and runs nothing."""
+"""Facts of a folder that holds a training state instead of safetensors. Only reads, and runs nothing."""
 
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
@@ -34,18 +34,18 @@ MODEL_FILES = (
     "*.tiktoken",
     "*.model",
 )
-"""What a checkpoint without a configuration of its own takes from another folder."""
+"""Files that a checkpoint without its own configuration takes from another folder."""
 
 
 ReadDocument = Callable[[Path], Document | Broken]
 
 
 def read_raw(facts: Facts, config_from: str, read_document: ReadDocument) -> RawFacts:
-    """Return what is known of a training state; nothing where there are safetensors.
+    """Return the facts of a training state; empty if there are safetensors.
 
     Args:
         facts: the checkpoint's folder.
-        config_from: folder that a person named for what the checkpoint lacks; empty: the folder above it.
+        config_from: folder that the user set for files that the checkpoint lacks; empty: its parent folder.
         read_document: reads a JSON file.
     """
     names = facts.names()
@@ -71,7 +71,7 @@ def read_raw(facts: Facts, config_from: str, read_document: ReadDocument) -> Raw
 
 
 def model_files(folder: Path) -> Iterator[Path]:
-    """Return the configuration and tokenizer files of a folder, ordered."""
+    """Yield the configuration and tokenizer files of a folder, ordered."""
     found = {path for pattern in MODEL_FILES for path in folder.glob(pattern) if path.is_file()}
     yield from sorted(found)
 
@@ -80,7 +80,7 @@ def model_files(folder: Path) -> Iterator[Path]:
 
 
 def _needs_no_state(facts: Facts) -> bool:
-    """Say whether there are safetensors, or links that lead elsewhere."""
+    """Return whether there are safetensors, or links to files outside the output folder."""
     return not {SINGLE, INDEX, ADAPTER}.isdisjoint(facts.names()) or any(f.outside for f in facts.files)
 
 
@@ -118,7 +118,7 @@ def _latest(path: Path) -> str:
 
 
 def _why_broken(path: Path) -> str:
-    """torch.save writes a zip, whose table of contents comes last."""
+    """Return why a file is incomplete, else "": torch.save writes a zip, whose table of contents comes last."""
     try:
         with zipfile.ZipFile(path) as archive:
             if archive.namelist():
@@ -131,5 +131,5 @@ def _why_broken(path: Path) -> str:
 
 
 def _may_use(path: Path, *, is_given: bool) -> bool:
-    """Only a person may name a folder whose files are links to elsewhere, as in the cache of the Hugging Face Hub."""
+    """Return whether a file may be used: one that links elsewhere, as in the Hugging Face cache, only if `is_given`."""
     return path.is_file() and (is_given or path.resolve().is_relative_to(path.parent.resolve()))

@@ -1,6 +1,6 @@
 """Safetensors files without torch: the header, and one pass over the weights for their digest, NaN and zeros.
 
-A file is 8 bytes little-endian length of the header, the header in JSON, then the tensors one after the other
+A file is the length of the header (8 bytes, little-endian), the header in JSON, then the tensors without gaps
 (https://huggingface.co/docs/safetensors/index#format).
 """
 
@@ -25,7 +25,7 @@ MAX_HEADER_BYTES = 100_000_000
 """As in the reference implementation: a longer header is an attack or garbage."""
 
 CHUNK_BYTES = 8 << 20
-"""Memory that a pass over the weights takes; a multiple of every item size."""
+"""Memory of a pass over the weights; a multiple of every item size."""
 
 ITEM_BYTES = {
     "BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1, "U16": 2, "I16": 2, "F16": 2, "BF16": 2,
@@ -35,7 +35,7 @@ ITEM_BYTES = {
 
 @dataclass(frozen=True, kw_only=True)
 class _NotFinite:
-    """How NaN and Inf look in the bits of a type: without its sign an item is at least `limit`."""
+    """Bit pattern of NaN and Inf in a dtype: without its sign an item is at least `limit`."""
 
     item: str
     mask: int
@@ -55,7 +55,7 @@ _NOT_FINITE = {
 
 
 def read_header(path: Path) -> Header | Broken:
-    """Return what the header says, or why it says nothing. Reads only the header.
+    """Return the header of a file, or why it is invalid. Reads only the header.
 
     Raises:
         OSError: the file cannot be read.
@@ -65,7 +65,7 @@ def read_header(path: Path) -> Header | Broken:
 
 
 def header_in(file: BinaryIO, name: str) -> Header | Broken:
-    """Return the same from a file called `name` that is open at its beginning.
+    """Return the header of an open file called `name`, positioned at its start, or why it is invalid.
 
     Raises:
         OSError: the file cannot be read.
@@ -82,7 +82,7 @@ def read_tensors(paths: Iterable[Path]) -> tuple[TensorFact, ...]:
     """Return all tensors of some files in the order of the files and of their bytes. Reads only the headers.
 
     Raises:
-        CheckpointUnreadable, CheckpointIncomplete: a header is none.
+        CheckpointUnreadable, CheckpointIncomplete: a header is invalid.
         OSError: a file cannot be read.
     """
     found: list[TensorFact] = []
@@ -103,11 +103,11 @@ def digest_weights(paths: Iterable[Path]) -> str:
 def read_weights(paths: Iterable[Path]) -> WeightsContent:
     """Return the digest of the files' bytes in the order given, their tensors, and where they hold only zeros.
 
-    The same pass looks at every floating-point number, so each file is read once, in chunks.
+    The same pass checks every floating-point number, so each file is read once, in chunks.
 
     Raises:
-        CheckpointUnreadable: a tensor holds NaN or Inf, or a header is none.
-        CheckpointIncomplete: a file is shorter or longer than its header says.
+        CheckpointUnreadable: a tensor holds NaN or Inf, or a header is invalid.
+        CheckpointIncomplete: a file is shorter or longer than its header declares.
         OSError: a file cannot be read.
     """
     digest = hashlib.sha256()
@@ -183,7 +183,7 @@ def _tensor(name: str, entry: Mapping[str, object], file: str, start: int) -> Te
 
 
 def _fills(dtype: str, shape: tuple[int, ...], size: int) -> bool:
-    """Say whether a tensor takes so many bytes, as far as the type is known."""
+    """Return whether a tensor takes `size` bytes; True for an unknown dtype."""
     item = ITEM_BYTES.get(dtype)
     return item is None or size == item * math.prod(shape)
 

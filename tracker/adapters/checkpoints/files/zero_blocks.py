@@ -1,4 +1,4 @@
-"""Finds the blocks of a file that hold only zeros, while somebody else reads it. As fast as memory."""
+"""Finds the blocks of a file that hold only zeros, in chunks that the caller reads. As fast as memory."""
 
 import os
 from collections.abc import Iterator
@@ -10,18 +10,18 @@ from tracker.domain.checkpoints.tensors import BLOCK_BYTES, ZeroRun
 
 
 class ZeroScan:
-    """The blocks of one file that hold only zeros, from chunks that follow one another."""
+    """The blocks of one file that hold only zeros, found in consecutive chunks."""
 
     def __init__(self, start: int) -> None:
-        """Begin at offset `start`, where the header ends; the header itself is never zero."""
+        """Start at offset `start`, where the header ends; the header itself is never zero."""
         self._at = start
         self._is_zero = start % BLOCK_BYTES == 0
-        """Whether the block that was begun is zero so far."""
+        """Whether the current block is zero so far."""
         self._blocks: list[tuple[int, int]] = []
         """First and last block of each run, by number."""
 
     def feed(self, chunk: memoryview) -> None:
-        """Look at the next bytes."""
+        """Scan the next bytes."""
         head = min(-self._at % BLOCK_BYTES, len(chunk))
         self._part(chunk[:head])
         whole = (len(chunk) - head) // BLOCK_BYTES * BLOCK_BYTES
@@ -31,7 +31,7 @@ class ZeroScan:
         self._part(chunk[head + whole :])
 
     def runs(self, file: BinaryIO, name: str) -> Iterator[ZeroRun]:
-        """Yield the runs, to the byte; the end of the file is reached."""
+        """Yield the runs with exact bounds in bytes, after the end of the file was reached."""
         size = self._at
         if size % BLOCK_BYTES and self._is_zero:
             self._add(size // BLOCK_BYTES)
@@ -46,7 +46,7 @@ class ZeroScan:
     # --- private
 
     def _part(self, part: memoryview) -> None:
-        """Look at a piece that lies in one block."""
+        """Scan a piece within one block."""
         if not part:
             return
         if self._at % BLOCK_BYTES == 0:
@@ -74,6 +74,6 @@ def is_zero(part: memoryview) -> bool:
 def _zero_blocks(chunk: memoryview) -> list[int]:
     """Return which blocks of a chunk of whole blocks hold only zeros."""
     blocks = np.frombuffer(chunk, dtype="<u8").reshape(-1, BLOCK_BYTES // 8)
-    # The first number of nearly every block is not zero, so nearly none has to be looked at.
+    # The first number of nearly every block is not zero, so few blocks have to be checked in full.
     candidates = np.flatnonzero(blocks[:, 0] == 0)
     return [int(number) for number in candidates if not blocks[number].any()]

@@ -1,4 +1,4 @@
-"""File events as hints that something may have changed. They overflow, get lost and never cross a network."""
+"""File events as hints that something may have changed. They can overflow or get lost, and never cross a network."""
 
 import logging
 import os
@@ -21,7 +21,7 @@ from watchdog.observers import Observer
 
 log = logging.getLogger(__name__)
 
-# Not the opening and closing of files that are only read: our own reading would be a hint to read again.
+# Without opening and closing of files that are only read: our own reads would be hints to read again.
 _EVENTS: list[type[FileSystemEvent]] = [
     DirCreatedEvent,
     DirDeletedEvent,
@@ -35,9 +35,9 @@ _EVENTS: list[type[FileSystemEvent]] = [
 
 
 class Hints:
-    """Calls `on_change` from a thread of its own whenever something in `folder` was written, moved or deleted.
+    """Calls `on_change` from a separate thread whenever something in `folder` was written, moved or deleted.
 
-    With the path, as far as it is known: of a folder that is new, only its own may be.
+    The argument is the path, as far as it is known: for a new folder, it may be only the path of the folder itself.
     """
 
     def __init__(self, folder: Path, on_change: Callable[[str], None]) -> None:
@@ -48,13 +48,13 @@ class Hints:
         self._is_off = False
 
     def follow(self) -> bool:
-        """Watch the folder once it exists, and again when it is another one; return whether watching has just begun."""
+        """Watch the folder once it exists, and again if it was replaced; return whether watching has just begun."""
         if self._is_off:
             return False
         try:
             status = self._folder.stat()
         except OSError:
-            return False  # not there yet, or its server is away
+            return False  # it does not exist yet, or its server is unavailable
         identity = (status.st_dev, status.st_ino)
         if identity == self._watched:
             return False
@@ -63,7 +63,7 @@ class Hints:
         except FileNotFoundError:
             return False
         except OSError as error:
-            # No watches left (fs.inotify.max_user_watches) or none possible: rescanning alone loses nothing.
+            # No watches left (fs.inotify.max_user_watches) or none possible: rescanning alone misses nothing.
             log.warning("no file events for %s (%s); polling it instead", self._folder, error)
             self._is_off = True
             return False

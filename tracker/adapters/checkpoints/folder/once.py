@@ -1,4 +1,4 @@
-"""Pins one checkpoint that a person names, without watching anything."""
+"""Pins one named checkpoint folder, without watching."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -23,20 +23,20 @@ _ERRORS: dict[str, type[CheckpointError]] = {
 }
 
 _SIGNS = ("config.json", "adapter_config.json", "model.safetensors.index.json", "trainer_state.json")
-"""One of these without weights is a checkpoint that is not complete; none of them is no checkpoint."""
+"""A folder without weights is an incomplete checkpoint if it has one of these, else no checkpoint."""
 
 
 def pin_folder(path: Path, *, run_id: str, pins_dir: Path, options: WatchOptions | None = None) -> Checkpoint:
-    """Pin one folder: a trainer's checkpoint, or what save_pretrained wrote; a sharded state is put together.
+    """Pin one folder: a trainer's checkpoint, or the output of save_pretrained; a sharded state is converted.
 
-    The step is the one in the folder's name (`checkpoint-100`), else the one that trainer_state.json says, else 0.
+    The step is the one in the folder's name (`checkpoint-100`), else the one in trainer_state.json, else 0.
 
     Raises:
-        CheckpointNotFound: nothing is there, or no checkpoint in it.
+        CheckpointNotFound: the folder does not exist, or is not a checkpoint.
         CheckpointIncomplete: files are missing, truncated or still being written.
         CheckpointUnreadable: NaN or Inf weights, or files that are not what their names say.
-        CheckpointUnsafe: only pickle weights are there.
-        ConsolidationFailed: a sharded state could not be put together on this machine.
+        CheckpointUnsafe: there are only pickle weights.
+        ConsolidationFailed: a sharded state could not be converted on this machine.
         DiskFull, StoreError: the pin cannot be written, or the checkpoint may not be read.
     """
     folder = path.absolute()

@@ -1,4 +1,4 @@
-"""What lies in a training output folder, for `tracker init`: runs, checkpoints, logs, data. Only reads."""
+"""Content of a training output folder, for `tracker init`: runs, checkpoints, logs, data. Only reads."""
 
 from dataclasses import dataclass
 from itertools import islice
@@ -11,10 +11,10 @@ from tracker.domain.checkpoints.completeness import Complete, NotYet, Rejected, 
 from tracker.domain.checkpoints.listing import RawKind, is_training_log, usual_step_of
 
 PATTERNS = ("checkpoint-*", "step_*", "step-*", "global_step*", "iter_*", "epoch-*", "epoch_*", "ckpt-*")
-"""Folder names that trainers use, most usual first."""
+"""Folder names that trainers use, most common first."""
 
 MAX_FILES = 50
-"""Files of one kind that are listed."""
+"""Maximum number of files that are listed per kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,32 +26,32 @@ class FoundRun:
     checkpoints: int
     newest_step: int
     format: CheckpointFormat | None
-    """Of the newest checkpoint that is complete; None: none is."""
+    """Format of the newest complete checkpoint; None: none is complete."""
     base_model: str | None
     """LORA: the base model that its adapter_config.json names."""
     raw: RawKind | None
-    """What the weights of that checkpoint are made into safetensors from; None: they are safetensors."""
+    """Kind of training state that is converted to safetensors; None: the weights are safetensors."""
     problem: str
-    """Why the newest checkpoint is not complete; empty: it is."""
+    """Why the newest checkpoint is not complete; empty: it is complete."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoundFolder:
-    """What `tracker init` sees."""
+    """An output folder as `tracker init` uses it."""
 
     path: Path
     pattern: str
-    """Of the checkpoints' names; the most usual one when there are none yet."""
+    """Pattern of the checkpoints' names; the most common one if there are none yet."""
     runs: tuple[FoundRun, ...]
     """The run with the newest checkpoint last."""
     logs: tuple[Path, ...]
     """Training logs in JSON lines."""
     data: tuple[Path, ...]
-    """Other JSONL files in the folder and beside it, which may be evaluation data."""
+    """Other JSONL files in the folder and next to it, which may be evaluation data."""
 
 
 def find_runs(folder: Path) -> FoundFolder:
-    """Describe an output folder; one without any checkpoint is described too.
+    """Describe an output folder, with or without checkpoints.
 
     Raises:
         CheckpointNotFound: the folder does not exist or cannot be listed.

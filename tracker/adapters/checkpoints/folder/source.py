@@ -1,10 +1,10 @@
 """Finds and pins the checkpoints of a training output folder: `tracker.ports.CheckpointSource` on a real file system.
 
-    a thread:  hint or 1.5 seconds -> sweep: every folder looked at, complete ones held at once (hard links)
+    a thread:  hint or 1.5 seconds -> sweep: every folder checked, complete ones held immediately (hard links)
     ready():   sweep -> holds that have settled -> digest and NaN check -> published pins -> Checkpoint...
 
 Holding must not wait for anything: a trainer that keeps two checkpoints deletes one while results are being published.
-Only hashing, which takes seconds for large weights, runs in the caller's thread.
+Hashing, which takes seconds for large weights, runs only in the caller's thread.
 """
 
 import logging
@@ -32,16 +32,16 @@ __all__ = ["FilesystemSource", "FoundFolder", "FoundRun", "find_runs", "pin_fold
 log = logging.getLogger(__name__)
 
 QUICK_S = 1.5
-"""Time between two quick looks when no event comes: entries of folders, not the files of finished checkpoints.
+"""Seconds between two quick scans without events: of folder entries, not of the files of finished checkpoints.
 
-A little more than the second between two calls of `ready`, which look too: the thread steps in when they take long.
+Slightly more than the second between two calls of `ready`, which scan too: the thread scans if those take long.
 """
 
 ABSENT_S = 0.1
-"""The same while the output folder does not exist, which costs next to nothing."""
+"""The same while the output folder does not exist, when a scan costs next to nothing."""
 
 PAUSE_S = 0.02
-"""Events come in bursts; one look answers many."""
+"""Events come in bursts; one scan covers many."""
 
 MAX_HEARD = 1 << 12
 """Files and folders whose events are remembered."""
@@ -54,7 +54,7 @@ class FilesystemSource:
     """`tracker.ports.CheckpointSource` for one output folder, which may not exist yet."""
 
     def __init__(self, run_name: str, output_dir: Path, pins_dir: Path, options: WatchOptions, clock: Clock) -> None:
-        """Describe what to watch; nothing is read or written before the first call of `ready`."""
+        """Set what to watch; nothing is read or written before the first call of `ready`."""
         self._run_name = run_name
         self._output_dir = output_dir.absolute()
         self._pins_dir = pins_dir.absolute()
@@ -71,11 +71,11 @@ class FilesystemSource:
         self._thread: threading.Thread | None = None
         self._swept_at: datetime | None = None
         self._looked_s = -math.inf
-        """Reading of the monotonic clock at the last look of any kind."""
+        """Monotonic time of the last scan of any kind."""
         self._waits_until_s = -math.inf
-        """When `wait` returns by itself, by the monotonic clock; in the past while nobody waits."""
+        """Monotonic time at which `wait` times out; in the past while no call is waiting."""
         self._heard: dict[str, datetime] = {}
-        """Folders -> when the last file event came from there."""
+        """Path -> time of the last file event there."""
 
     def ready(self, now: datetime) -> tuple[Checkpoint, ...]:
         """Return every checkpoint that is complete and pinned, lowest step first, new content only."""
@@ -92,12 +92,12 @@ class FilesystemSource:
             return self._folders.watchlist.gaps.found()
 
     def is_behind(self) -> bool:
-        """Return whether the file server is away, or a sharded state is being put together."""
+        """Return whether the file server is unavailable, or a sharded state is being converted."""
         with self._lock:
             return self._folders.outage.is_on or self._consolidations.is_busy()
 
     def give_up(self, now: datetime) -> None:  # noqa: ARG002 - part of the port
-        """Make a gap of every checkpoint that is not finished; what cannot be read now is none."""
+        """Record a gap for every unfinished checkpoint, except during an outage."""
         with self._lock:
             if not self._folders.outage.is_on:
                 self._folders.watchlist.give_up(self._clock.now())
@@ -114,7 +114,7 @@ class FilesystemSource:
         self._waits_until_s = -math.inf
 
     def wake(self) -> None:
-        """Let `wait` return at once; see the port."""
+        """Make `wait` return immediately; see the port."""
         self._wake.set()
 
     def close(self) -> None:
@@ -135,14 +135,14 @@ class FilesystemSource:
         self._publisher.restore(pins)
         thread = threading.Thread(target=self._watch, name="checkpoint-watch", daemon=True)
         thread.start()
-        self._thread = thread  # not before: a thread that was interrupted while it started cannot be joined
+        self._thread = thread  # set last: a thread that was interrupted during its start cannot be joined
 
     def _watch(self) -> None:
         hints = None if self._options.polling else Hints(self._output_dir, self._hear)
         while not self._stopped.is_set():
             is_notified = self._is_notified(hints)
             self._hint.clear()
-            # Without a hint one look in QUICK_S is enough, by a call of `ready` or by this thread.
+            # Without a hint one scan per QUICK_S is enough, by a call of `ready` or by this thread.
             if (is_notified or self._pause_s() <= PAUSE_S) and (self._sweep(self._clock.now()) or self._oversleeps()):
                 self._wake.set()
             self._stopped.wait(PAUSE_S)
@@ -150,7 +150,7 @@ class FilesystemSource:
             hints.close()
 
     def _is_notified(self, hints: Hints | None) -> bool:
-        # What was written before the events began is looked for at once.
+        # Files written before watching began gave no event: scan immediately.
         is_new = hints is not None and hints.follow()
         return is_new or self._hint.wait(self._pause_s())
 
@@ -165,7 +165,7 @@ class FilesystemSource:
             return self._folders.watchlist.settles_in_s(self._clock.now(), self._heard)
 
     def _oversleeps(self) -> bool:
-        """Say whether a hold settles before `wait` returns: the event that makes its wait short came after it began."""
+        """Return whether a hold settles before `wait` times out, because an event came after the wait had begun."""
         left_s = self._waits_until_s - time.monotonic()
         if left_s <= PAUSE_S:
             return False
@@ -173,10 +173,10 @@ class FilesystemSource:
         return settles_in_s is not None and settles_in_s + PAUSE_S < left_s
 
     def _pause_s(self) -> float:
-        # The first checkpoints of a trainer that is just starting must not wait for the first events.
+        # The first checkpoints of a starting trainer must not wait for the first events.
         is_there = os.path.exists(self._output_dir)  # noqa: PTH110 - Path.exists raises what a stale mount says
         longest_s = min(QUICK_S if is_there else ABSENT_S, self._options.rescan_s)
-        return max(0.0, longest_s - (time.monotonic() - self._looked_s))  # real seconds, like the waiting itself
+        return max(0.0, longest_s - (time.monotonic() - self._looked_s))  # real seconds, like the wait itself
 
     def _sweep(self, now: datetime) -> bool:
         with self._lock:

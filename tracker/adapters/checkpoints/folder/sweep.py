@@ -1,6 +1,6 @@
-"""Looks at the trainer's checkpoint folders and holds what is complete, as `Watchlist` decides.
+"""Scans the trainer's checkpoint folders and holds complete checkpoints, as `Watchlist` decides.
 
-Only our own pins are written. Not safe for threads: `FilesystemSource` holds a lock around every call.
+Only our own pins are written. Not thread-safe: `FilesystemSource` holds a lock around every call.
 """
 
 import logging
@@ -35,17 +35,17 @@ class Folders:
         self._pins_dir = pins_dir
         self._options = options
         self._root = output_dir
-        """The same without symbolic links, as of the last sweep."""
+        """The output folder with symbolic links resolved, as of the last sweep."""
         self._complaints = Complaints()
         self.watchlist = Watchlist(options, is_bucket=False)
         self.outage = Outage()
 
     def sweep(self, now: datetime, *, is_full: bool) -> bool:
-        """Look at every folder once and hold what is complete; return whether something happened.
+        """Scan every folder once and hold complete checkpoints; return whether something changed.
 
         Args:
             now: the current time.
-            is_full: look into finished folders too, and not only whether their entries changed.
+            is_full: also list finished folders, instead of only checking whether their entries changed.
         """
         self.outage.begin_look()
         places = self._places()
@@ -78,7 +78,7 @@ class Folders:
         except FileNotFoundError:
             self._complaints.say(f"{self._output_dir} does not exist yet; waiting for the trainer to create it")
         except OSError as error:
-            # Not the same as empty: a file server that is away for a moment has deleted nothing.
+            # Not the same as empty: a file server that is unavailable for a moment has deleted nothing.
             self._complaints.say(f"cannot read {self._output_dir}: {error.strerror}; retrying")
             self.outage.is_on = True
             return None
@@ -91,7 +91,7 @@ class Folders:
         return places
 
     def _look(self, place: CheckpointLocation, now: datetime, *, is_full: bool, is_passed: bool) -> bool:
-        """Look at one folder; return whether something new is held."""
+        """Scan one folder; return whether something new is held."""
         try:
             is_new = self._look_into(place, now, is_full=is_full, is_passed=is_passed)
         except OSError as error:
@@ -110,7 +110,7 @@ class Folders:
             return False
         facts = facts_of_folder(place.path, self._root)
         if facts is None:
-            return False  # the next sweep finds it gone
+            return False  # deleted: the next sweep handles it
         transition = self.watchlist.look(place, facts, now, is_full=is_full, is_passed=is_passed)
         config_from = self._options.config_from
         listing = read_listing(facts, place.step, config_from=config_from) if transition.is_read else None
@@ -139,7 +139,7 @@ class Folders:
 
 
 def remove_pins(useless: Iterable[Pin]) -> None:
-    """Delete holds that are of no use."""
+    """Delete useless holds."""
     for pin in useless:
         remove_folder(Path(pin.folder))
 

@@ -1,1 +1,1 @@
-"""Our own holds on checkpoints."""
+"""The tracker's own pins of checkpoints."""

@@ -1,9 +1,9 @@
-"""Our own holds on checkpoints, in a folder that the trainer does not know.
+"""The tracker's own pins of checkpoints, in a folder that the trainer does not use.
 
     hold (link and copy, check again) -> Pin, named .held-...     publish (digest, NaN, zeros) -> step-<N>-<digest>/
 
 A hard link costs nothing and outlives the trainer's rotation. Small files are copied, because trainers overwrite them
-in place, which a link would show. `.pin.json` is written last: a folder without it was left half-made by a killed
+in place, which a link would show. `.pin.json` is written last: a folder without it was left incomplete by a killed
 process (see `recovery`).
 """
 
@@ -51,7 +51,7 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 HELD = ".held-"
-"""Begins the names of holds that are not published yet; `owner_mark` and something random follow."""
+"""Prefix of the names of unpublished holds; `owner_mark` and a random part follow."""
 
 _NO_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
 
@@ -59,11 +59,11 @@ _NO_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOS
 def hold(
     place: CheckpointLocation, facts: Facts, complete: Complete, pins_dir: Path, *, copy_weights: bool = False
 ) -> Pin | None:
-    """Take hold of a complete folder; None when it changed or went away meanwhile.
+    """Hold a complete folder; return None if it was changed or deleted meanwhile.
 
     Args:
         place: the trainer's folder.
-        facts: what was seen of it when it was found complete.
+        facts: of the folder when it was found complete.
         complete: which files to hold.
         pins_dir: folder of all pins.
         copy_weights: do not link, because this trainer overwrites weights in place.
@@ -88,27 +88,26 @@ def hold(
 
 
 def new_hold(run_id: str, pins_dir: Path) -> Path:
-    """Return the name of a folder to hold a checkpoint of `run_id` in; it marks the folder as this process's."""
+    """Return the path of a new hold for a checkpoint of `run_id`; its name marks this process as the owner."""
     return pins_dir.absolute() / _slug(run_id) / f"{HELD}{owner_mark(os.getpid())}-{uuid.uuid4().hex[:8]}"
 
 
 def seal(place: Site, facts: Facts, complete: Complete, folder: Path, linked: Set[str] = frozenset()) -> Pin | None:
-    """Make a pin of the files in `folder`; None when they are not what was seen of the checkpoint.
+    """Make a pin of the files in `folder`; return None if they do not match `facts`.
 
     Args:
         place: the checkpoint.
-        facts: what was seen of it when it was found complete.
+        facts: of the checkpoint when it was found complete.
         complete: which files are held.
         folder: our folder, which holds them and nothing else.
-        linked: names of the files that are the trainer's own by a hard link.
+        linked: names of the files that are hard links to the trainer's files.
 
     Raises:
         OSError: the folder cannot be read or written.
     """
     pin = _checked(place, facts, complete, folder, linked)
     if pin is not None:
-        # Not forced to the disk: beside a trainer that writes gigabytes this would take seconds, and rotation waits
-        # for nobody.
+        # No fsync: while a trainer writes gigabytes it would take seconds, and rotation does not wait.
         write_manifest(pin, folder, is_durable=False)
     return pin
 
@@ -146,11 +145,11 @@ def publish(pin: Pin) -> Checkpoint:
 
 
 def demand_unchanged(pin: Pin) -> None:
-    """Raise when a hold is no longer what was held.
+    """Raise if the files of a hold have changed.
 
     Raises:
-        CheckpointIncomplete: somebody wrote through a hard link.
-        StoreError: it was deleted.
+        CheckpointIncomplete: a file was overwritten through a hard link.
+        StoreError: the hold was deleted.
     """
     if not Path(pin.folder).exists():
         raise StoreError(f"the pin {pin.folder} of {pin.source} was deleted", hint="do not modify the pins folder")
@@ -162,12 +161,12 @@ def demand_unchanged(pin: Pin) -> None:
 
 
 def store_error(error: OSError, what: str) -> StoreError:
-    """Return the error for a file operation that failed; `what` says which file and what was to be done."""
+    """Return the error for a failed file operation; `what` names the operation and the file."""
     return write_error(error, what, hint="check that the tracker can read the source and write to the target")
 
 
 def owner_mark(pid: int) -> str:
-    """Return what identifies a living process, also among later ones of the same number; "" when there is none."""
+    """Return a unique mark of a running process, even if its pid is reused later; "" if there is no such process."""
     found = proc.stat(pid)
     if found is not None and found.alive:
         return f"{socket.gethostname()}-{pid}-{found.start_time}"
@@ -175,7 +174,7 @@ def owner_mark(pid: int) -> str:
 
 
 def remove_folder(folder: Path) -> None:
-    """Delete a folder of ours, if it is there."""
+    """Delete one of our folders, if it exists."""
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -198,7 +197,7 @@ def _take(source: Path, target: Path, *, is_link: bool) -> bool:
 
 
 def _is_as_seen(place: CheckpointLocation, facts: Facts, complete: Complete) -> bool:
-    """Return whether the trainer has written none of the held files again."""
+    """Return whether the trainer has not rewritten any held file; a deleted folder counts as unchanged."""
     now = facts_of_folder(place.path)
     return now is None or change_of(_files_of(facts, complete), now) is not FileChange.CHANGED
 
@@ -208,7 +207,7 @@ def _files_of(facts: Facts, complete: Complete) -> tuple[FileFact, ...]:
 
 
 def _checked(place: Site, facts: Facts, complete: Complete, folder: Path, linked: Set[str]) -> Pin | None:
-    """Return the pin if it holds what was seen: the same inodes, complete again by the same rules."""
+    """Return the pin if it holds the expected files: links with the same inodes, and complete by the same rules."""
     source_files, own = _files_of(facts, complete), facts_of_folder(folder)
     if own is None:
         return None
@@ -239,7 +238,7 @@ def _still_there(place: CheckpointLocation, complete: Complete) -> bool:
 
 
 def _slug(run_id: str) -> str:
-    """Return a folder name for a run; a changed name gets a mark, so that two runs never share one."""
+    """Return a folder name for a run; a changed name gets a hash, so that two runs never share one."""
     slug = re.sub(r"[^\w.-]+", "_", run_id).strip(".")[:80]
     if slug == run_id:
         return slug
@@ -253,14 +252,14 @@ def _content(pin: Pin) -> WeightsContent:
     try:
         return read_weights(Path(pin.folder) / name for name in pin.complete.weights)
     except CheckpointError as error:
-        # A person knows the trainer's folder, not ours.
+        # The user knows the trainer's folder, not ours.
         raise type(error)(f"cannot evaluate {pin.source}: {error.message}", hint=error.hint) from error
 
 
 def _final(pin: Pin, digest: str) -> tuple[Path, Checkpoint | None]:
-    """Return the final folder, and the checkpoint that is there already with the same weights and small files.
+    """Return the final folder, and the existing checkpoint with the same weights and small files, if any.
 
-    Weights that are the same beside another tokenizer or configuration are served otherwise: a pin of their own.
+    The same weights with another tokenizer or configuration are served differently, so they get a separate pin.
     """
     held = Path(pin.folder)
     usual = held.parent / f"{PUBLISHED}{pin.step:08d}-{digest[:12]}"
@@ -274,7 +273,7 @@ def _final(pin: Pin, digest: str) -> tuple[Path, Checkpoint | None]:
 
 
 def _published(folder: Path) -> Pin | None:
-    """Return the pin that is published as `folder` and whole, or None."""
+    """Return the pin that is published as `folder` and unchanged, or None."""
     pin = read_pin(folder) if folder.exists() else None
     if pin is not None and pin.checkpoint is not None and is_unchanged(pin):
         return pin
@@ -288,7 +287,7 @@ def _is_alike(pin: Pin, earlier: Pin) -> bool:
 
 
 def _files_digest(pin: Pin) -> str:
-    """Return the hash of what is served beside the weights. What the trainer notes for itself changes no answer."""
+    """Return the hash of the served files except the weights. The trainer's own state does not affect outputs."""
     held, served = Path(pin.folder), sorted(pin.complete.small() - {TRAINER_STATE})
     return content_hash([[name, hashlib.sha256((held / name).read_bytes()).hexdigest()] for name in served])
 

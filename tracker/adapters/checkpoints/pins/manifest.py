@@ -1,4 +1,4 @@
-"""The manifest that says in its folder what a pin is. Written last: a folder without it is half-made."""
+"""The manifest that describes a pin, in its folder. Written last: a folder without it is incomplete."""
 
 import logging
 import os
@@ -22,7 +22,7 @@ _PIN = TypeAdapter(Pin)
 
 
 def read_pin(folder: Path) -> Pin | None:
-    """Return the pin in `folder`, or None when it has no manifest of ours."""
+    """Return the pin in `folder`, or None if it has no manifest that this version can read."""
     try:
         text = (folder / MANIFEST).read_bytes()
         pin = from_document(text, lambda document: _PIN.validate_python(document["pin"]), what=f"the pin {folder}")
@@ -35,13 +35,13 @@ def read_pin(folder: Path) -> Pin | None:
 
 
 def is_unchanged(pin: Pin) -> bool:
-    """Return whether our files are still as they were when they were held."""
+    """Return whether the files of the pin are unchanged since they were held."""
     facts = facts_of_folder(Path(pin.folder))
     return facts is not None and change_of(pin.own_files, facts) is FileChange.SAME
 
 
 def write_manifest(pin: Pin, folder: Path, *, is_durable: bool) -> None:
-    """Write the manifest of `pin` into `folder`, whole or not at all; `is_durable`: a power cut may follow."""
+    """Write the manifest of `pin` to `folder` atomically; with `is_durable` it survives a power loss."""
     document = to_document({"pin": _PIN.dump_python(pin, mode="json")}, indent=1)
     temporary = folder / f"{MANIFEST}.tmp"
     with temporary.open("w", encoding="utf-8") as file:

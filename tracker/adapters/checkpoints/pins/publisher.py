@@ -1,4 +1,4 @@
-"""What every source does with its holds: publishes them, and hands each content out once."""
+"""Shared by all sources: publishes holds, and returns each content once."""
 
 import logging
 import threading
@@ -17,10 +17,10 @@ log = logging.getLogger(__name__)
 
 
 class SteadyClock:
-    """The time without the jumps of the clock since the start.
+    """The current time without the clock jumps since the start.
 
-    After a jump forwards nothing may look settled that was written a moment ago; after one backwards nothing may have
-    to wait for hours.
+    After a jump forwards, files written a moment ago must not count as settled; after a jump backwards, no file must
+    wait for hours.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -39,17 +39,17 @@ class Complaints:
         self._said: set[str] = set()
 
     def say(self, message: str) -> None:
-        """Log it, unless it was said before."""
+        """Log the message, unless it was logged before."""
         if message not in self._said:
             log.warning("%s", message)
             self._said.add(message)
 
 
 class Publisher:
-    """Publishes holds, and keeps the checkpoints until `take` hands them out. Safe to use from several threads."""
+    """Publishes holds, and keeps the checkpoints until `take` returns them. Safe to use from several threads."""
 
     def __init__(self, watchlist: Watchlist, lock: threading.RLock) -> None:
-        """Publish what `watchlist` hands out, which `lock` guards."""
+        """Publish the holds of `watchlist`, which `lock` guards."""
         self._watchlist = watchlist
         self._watchlist_lock = lock
         self._lock = threading.Lock()
@@ -58,7 +58,7 @@ class Publisher:
         self._returned: set[tuple[str, int, str, str]] = set()
 
     def restore(self, pins: Sequence[Pin]) -> None:
-        """Take over what was published before; of the same weights under other small files, what was pinned last."""
+        """Load the pins published before; of those with the same weights and other small files, only the newest."""
         newest: dict[tuple[str, int, str], Checkpoint] = {}
         for pin in sorted(pins, key=lambda p: p.ready_ns):
             checkpoint = pin.checkpoint
@@ -67,12 +67,12 @@ class Publisher:
         self._fresh = list(newest.values())
 
     def publish(self, pin: Pin, now: datetime, *, final: Callable[[], Pin] | None = None) -> None:
-        """Publish a hold that is due; what is useless becomes a gap, and what fails here and now is postponed.
+        """Publish a due hold; an unusable checkpoint becomes a gap, and a storage error postpones it.
 
         Args:
-            pin: as it was handed out.
+            pin: the hold.
             now: the current time.
-            final: gives what is published in its place, or raises as publishing does.
+            final: returns the hold to publish instead, or raises as publishing does.
         """
         try:
             checkpoint = publish(pin if final is None else final())
@@ -88,12 +88,12 @@ class Publisher:
                 self._watchlist.postponed(pin)
         else:
             with self._watchlist_lock:
-                self._watchlist.gaps.forget(pin.uri)  # nothing is wrong with its source any more
+                self._watchlist.gaps.forget(pin.uri)  # its source has no fault any more
             with self._lock:
                 self._fresh.append(checkpoint)
 
     def take(self) -> tuple[Checkpoint, ...]:
-        """Return what is new, lowest step first, each content once."""
+        """Return the new checkpoints, lowest step first, each content once."""
         with self._lock:
             fresh, self._fresh = sorted(self._fresh, key=lambda c: (c.step, c.run_id, c.ready_at)), []
             return tuple(checkpoint for checkpoint in fresh if self._is_first(checkpoint))
@@ -108,6 +108,6 @@ class Publisher:
 
 
 def log_gaps(watchlist: Watchlist) -> None:
-    """Log the gaps that are new."""
+    """Log the new gaps."""
     for gap in watchlist.gaps.unreported():
         log.warning("%s step %d is not evaluated: %s (hint: %s)", gap.run_id, gap.step, gap.message, gap.hint)

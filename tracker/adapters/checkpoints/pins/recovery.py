@@ -1,4 +1,4 @@
-"""What an earlier process left in the folder of pins: found again when whole, cleared away when half-made."""
+"""Finds the pins that earlier processes left, and removes incomplete ones."""
 
 import logging
 import socket
@@ -24,14 +24,14 @@ ABANDONED = timedelta(days=1)
 def find_pins(pins_dir: Path, run_name: str, output_dir: PurePath, now: datetime) -> tuple[Pin, ...]:
     """Return the pins of one output folder that an earlier process left, lowest step first.
 
-    Holds without a manifest were left half-made by a killed process and are removed; so are published pins whose
-    weights are no longer what their digest says.
+    Holds without a manifest were left incomplete by a killed process and are removed; so are published pins whose
+    weights no longer match their digest.
     """
     return tuple(sorted(_usable_pins(pins_dir, run_name, output_dir, now), key=lambda p: (p.step, p.folder)))
 
 
 def is_abandoned(folder: Path, now: datetime) -> bool:
-    """Return whether the process that made this hold is dead, or silent for a day on another machine."""
+    """Return whether the process that made this hold is dead, or idle for a day on another machine."""
     owner = folder.name.removeprefix(HELD).rpartition("-")[0]
     host, _, pid = owner.rpartition("-")[0].rpartition("-")
     if host == socket.gethostname() and pid.isdigit():
@@ -55,7 +55,7 @@ def _usable_pins(pins_dir: Path, run_name: str, output_dir: PurePath, now: datet
             log.info("removing %s: incomplete pin of a killed process", folder)
             remove_folder(folder)
         elif pin is not None and _belongs(pin, run_name, output_dir) and _is_usable(pin):
-            # Killed between its last manifest and its renaming, a hold says that it is published and is not.
+            # If its process was killed before the final rename, a hold has the manifest of a published pin.
             yield replace(pin, checkpoint=None) if is_held else pin
 
 

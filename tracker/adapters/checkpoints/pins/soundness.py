@@ -1,8 +1,8 @@
-"""Whether a held checkpoint that is complete by its sizes is whole by its content, also against the run so far.
+"""Checks the content of a held checkpoint that is complete by its sizes, also in comparison with the run so far.
 
-A lost write leaves zeros, and a trainer that crashed in the middle may leave tensors out; an engine serves both without
-a word. Compared is with the nearest earlier pin of the same run, out of the same output folder: other folders may hold
-other models.
+A lost write leaves zeros, and a trainer that crashed midway may leave tensors out; an engine serves both without an
+error. A checkpoint is compared with the nearest pin of the same run and output folder, if possible an earlier one:
+other folders may hold other models.
 """
 
 from collections.abc import Iterator
@@ -19,23 +19,23 @@ from tracker.domain.checkpoints.tensor_names import Earlier, absent_by_config, c
 from tracker.domain.checkpoints.tensors import WeightsContent, never_written
 
 PUBLISHED = "step-"
-"""Begins the names of published pins; the step and the digest follow."""
+"""Prefix of the names of published pins; the step and the digest follow."""
 
 _SAVE_AGAIN = "save this step again: it is pinned once it is complete"
 _NEW_FOLDER = "save this step again; if the model was changed on purpose, use a new output folder"
 
 
 def demand_sound(pin: Pin, content: WeightsContent) -> tuple[str, ...]:
-    """Return what is unusual about a held checkpoint.
+    """Return notes on what is unusual about a held checkpoint.
 
     Args:
-        pin: it is held.
+        pin: the hold.
         content: of its weights.
 
     Raises:
         CheckpointIncomplete: parts were never written, tensors are missing, or they hold zeros where an earlier
             checkpoint of the run holds numbers.
-        CheckpointUnreadable: an adapter names its base model by a path that means something to the trainer only.
+        CheckpointUnreadable: an adapter names its base model by a path relative to the trainer's folder.
     """
     fault = never_written(content)
     if fault:
@@ -60,7 +60,7 @@ def demand_sound(pin: Pin, content: WeightsContent) -> tuple[str, ...]:
 
 
 def _base_notes(pin: Pin) -> tuple[str, ...]:
-    """Say where an adapter's base model will come from when it is no folder of this machine by its full path."""
+    """Return a note on where an adapter's base model is loaded from, unless it is an absolute path."""
     base = pin.complete.base_model
     if base is None or Path(base).is_absolute():
         return ()
@@ -84,7 +84,7 @@ def _earlier(pin: Pin) -> Earlier | None:
         try:
             tensors = read_tensors(folder / name for name in other.complete.weights)
         except (OSError, CheckpointError):
-            continue  # not readable any more, or weights of another kind of file
+            continue  # no longer readable, or weights in another file format
         return Earlier(
             step=other.step,
             tensors={t.name: t for t in tensors},

@@ -1,7 +1,7 @@
-"""Our pins as a store with a budget: listed with what they cost, given up one by one.
+"""Our pins as a store with a budget: listed with the space that they use, released one by one.
 
-A pin that is given up leaves its manifest behind, so that a trainer's folder that is still there is not pinned anew.
-Whoever uses a pin outside the queue holds a shared lock on its folder, which the kernel drops with the process.
+A released pin keeps its manifest, so that a trainer's folder that still exists is not pinned again. Users of a pin
+outside the queue hold a shared lock on its folder, which the kernel drops with the process.
 """
 
 import fcntl
@@ -25,13 +25,13 @@ class FolderOfPins:
     """`tracker.ports.Pins` over the folder that the checkpoint sources publish to."""
 
     def __init__(self, pins_dir: Path) -> None:
-        """Describe where the pins are; the folder may not exist yet."""
+        """Set where the pins are; the folder may not exist yet."""
         self._pins_dir = pins_dir.absolute()
 
     def held(self) -> tuple[HeldPin, ...]:
         """Return all pins that hold weights; see `ports.Pins`."""
-        # One that was given up holds nothing else. A process that was killed on the way has left files: those are
-        # given up by the next one.
+        # A released pin has only its manifest. If a process was killed during a release, files remain: such a pin is
+        # listed again, and the next release deletes them.
         found = ((pin, pin.checkpoint) for pin in self._published(is_bare=False))
         pins = (
             HeldPin(checkpoint=replace(checkpoint, uri=pin.folder), own_bytes=_own_bytes(Path(pin.folder)))
@@ -41,7 +41,7 @@ class FolderOfPins:
         return tuple(sorted(pins, key=lambda p: (p.checkpoint.run_id, p.checkpoint.step, p.checkpoint.digest)))
 
     def given_up(self) -> frozenset[str]:
-        """Return whose weights were given up; see `ports.Pins`."""
+        """Return the URIs of released pins; see `ports.Pins`."""
         return frozenset(pin.folder for pin in self._published(is_bare=True))
 
     def release(self, pin: HeldPin) -> bool:
@@ -57,7 +57,7 @@ class FolderOfPins:
 
     @contextmanager
     def in_use(self, checkpoint: Checkpoint) -> Iterator[None]:
-        """Keep a pin from being given up; see `ports.Pins`."""
+        """Protect a pin from release; see `ports.Pins`."""
         with _locked(Path(checkpoint.uri), fcntl.LOCK_SH):
             yield
 
@@ -74,7 +74,7 @@ class FolderOfPins:
 
 @contextmanager
 def _locked(folder: Path, kind: int) -> Iterator[bool]:
-    """Lock a folder for the block if nobody objects, and tell so; one that is not there is nobody's."""
+    """Lock a folder for the block and yield whether that succeeded; a missing folder cannot be locked."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
@@ -83,7 +83,7 @@ def _locked(folder: Path, kind: int) -> Iterator[bool]:
     try:
         try:
             fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-        except OSError:  # somebody else has it, or the file system knows no locks: then nothing is given up
+        except OSError:  # another process has it, or the file system has no locks: then nothing is released
             yield False
         else:
             yield True
@@ -92,7 +92,7 @@ def _locked(folder: Path, kind: int) -> Iterator[bool]:
 
 
 def _give_up(pin: Pin) -> None:
-    """Delete all files but the manifest, which says so from before that on: a kill in between is made good by `held`.
+    """Delete all files but the manifest, after marking it as released: `held` lists the pin again after a kill.
 
     Raises:
         DiskFull, StoreError: the folder cannot be written.
@@ -112,6 +112,6 @@ def _is_bare(folder: Path) -> bool:
 
 
 def _own_bytes(folder: Path) -> int:
-    """Return what deleting the pin frees: files that the trainer's folder holds too are not counted."""
+    """Return the bytes that deleting the pin frees: files that the trainer's folder also holds are not counted."""
     facts = [path.lstat() for path in folder.iterdir()]
     return sum(fact.st_size for fact in facts if fact.st_nlink == 1)

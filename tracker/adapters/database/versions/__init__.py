@@ -1,1 +1,1 @@
-"""Versions of the tables of history and outbox, one script each; `tracker.adapters.database.tables` names them."""
+"""Versions of the tables of history and outbox, one script each; `tracker.adapters.database.tables` refers to them."""

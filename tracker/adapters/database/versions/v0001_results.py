@@ -1,4 +1,4 @@
-"""History, outboxes, alerts and sweeps, and who watches a run."""
+"""History, outboxes, alerts, sweeps, and the leaders of runs."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -147,7 +147,7 @@ def test_an_environment_that_lacks_what_the_child_needs_is_named(tmp_path: Path)
     (tmp_path / "python").write_text("#!/bin/sh\necho 0.4.13; echo httpx\n")
     (tmp_path / "python").chmod(0o755)
     (tmp_path / "lm_eval").touch()
-    with pytest.raises(ConfigError, match="lacks httpx"):
+    with pytest.raises(ConfigError, match="the evaluator needs httpx"):
         installed_version(str(tmp_path / "lm_eval"))
 
 

@@ -150,7 +150,7 @@ def test_outside_the_hours_no_gpu_is_read() -> None:
 def test_a_load_that_nothing_tells_is_waited_for_with_the_reason() -> None:
     clock = FakeClock(NOON)
     waiting = window_of(clock, nothing_tells)
-    assert waiting.reason(plan(IDLE_GPU)) == "waiting: cannot query the GPUs (install nvidia-ml-py)"
+    assert waiting.reason(plan(IDLE_GPU)) == "waiting: cannot query the GPUs (hint: install nvidia-ml-py)"
     assert waiting.paused_runs() == (RUN,)
 
 

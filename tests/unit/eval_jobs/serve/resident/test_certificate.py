@@ -70,10 +70,10 @@ def test_equal_answers_are_a_certificate_that_names_what_it_was_tried_with() -> 
 @pytest.mark.parametrize(
     ("warm", "words"),
     [
-        (other_at(1, tokens=(7, 9)), "answer 2: token 2 is 9 (expected 8)"),
-        (other_at(0, logprobs=(-0.5, -0.25 - 2**-54)), "answer 1: log probabilities differ by up to 5.55e-17"),
+        (other_at(1, tokens=(7, 9)), "output 2: token 2 is 9 (expected 8)"),
+        (other_at(0, logprobs=(-0.5, -0.25 - 2**-54)), "output 1: log probabilities differ by up to 5.55e-17"),
         (other_at(0, prompt=(1, 3)), "prompt 1 differs"),
-        (COLD[:1], "answers: 1 (expected 2)"),
+        (COLD[:1], "outputs: 1 (expected 2)"),
     ],
 )
 def test_the_smallest_difference_is_a_refusal_that_says_what_differed(warm: tuple[Canary, ...], words: str) -> None:

@@ -135,7 +135,7 @@ def test_a_channel_failure_is_logged_and_retried(engine: Engine, caplog: pytest.
     with caplog.at_level(logging.WARNING):
         outbox.close()
     assert "channel team failed, retrying in" in caplog.text
-    assert "1 alert for channel team not sent, retrying at the next start: KeyError: 'chat_id'" in caplog.text
+    assert "team pending, to be sent at the next start of the tracker: KeyError: 'chat_id'" in caplog.text
     channel.trouble = None
     clock.advance(5)
     outbox.close()
@@ -181,7 +181,7 @@ def test_a_bug_in_a_sender_thread_is_logged_once_and_stops_nothing(
     for _ in range(3):
         line.start()
         line.join(PATIENCE_S)
-    assert caplog.text.count("MemoryError: no more of it. Please report this") == 1
+    assert caplog.text.count("MemoryError: no more of it (retrying); please report this bug") == 1
     AlertOutbox(engine, (channel,), FakeClock(), run=RUN).close()
     assert len(channel.messages) == 1  # the lock was given back
 

@@ -68,7 +68,7 @@ def test_a_part_of_a_benchmark_is_no_coverage(side: int) -> None:
     sides[side] = screened(sides[side], 400)
     (check,) = gate_of(gathered(sides[1], sides[0], FakeHistory(), policy)).benchmarks
     if side == 0:  # the candidate's own score was measured whole
-        assert (check.word, check.reason) == (GateWord.REGRESSION, "score 0.900 is below the limit of 0.950")
+        assert (check.word, check.reason) == (GateWord.REGRESSION, "score 0.900 is below the `floor` of 0.950")
         policy = GatePolicy()
         (check,) = gate_of(gathered(sides[1], sides[0], FakeHistory(), policy)).benchmarks
     assert check.word is GateWord.MISSING

@@ -115,7 +115,7 @@ def test_a_long_answer_is_cut_to_what_a_comment_holds_and_says_so() -> None:
     many = replace(report, benchmarks=report.benchmarks * 30)
     text = gate_markdown(many)
     assert len(text.encode()) <= MAX_BYTES
-    assert re.search(r"Not shown \(checks\): \d+; `--format json` has all", text)
+    assert re.search(r"Not shown \(checks\): \d+; `--format json` lists all", text)
     assert {len(row) for row in Page(text).rows} == {7}
 
 

@@ -30,9 +30,9 @@ required
 sums         0.900 → 0.840  −0.060 [−0.075, −0.045]         60/0  ▼ regression
 required          n = 1000    p < 1e-12, level 0.01
 few          0.400 → 0.400  ±0.000 [−0.053, +0.053]          0/0  ~ inconclusive
-required            n = 50       p 0.5, level 0.013
+required            n = 50     p = 0.5, level 0.013
 same         0.900 → 0.900  ±0.000 [−0.003, +0.003]          0/0  ✓ pass
-required          n = 1000       p 0.5, level 0.013
+required          n = 1000     p = 0.5, level 0.013
 broken                                                            ? missing
 required
 style        0.900 → 0.840  −0.060 [−0.075, −0.045]         60/0  ▼ regression
@@ -52,7 +52,7 @@ ttft p95, load default: no latency measured under load default
 not calibrated: sums, few, same and style (run `tracker calibrate`)
 family-wise error rate 0.05 over the required benchmarks (Holm correction)
 
-sums, lost:
+sums, lost samples:
     prompt question 0
   expected target 0
     before answer 1.0

@@ -61,25 +61,25 @@ def shown(*parts: RenderableType) -> str:
 def test_every_benchmark_has_a_line_and_what_follows_stands_below() -> None:
     assert shown(calibration_table(CALIBRATION, min_effect=0.01)) == dedent(
         """\
-                                       flips   same score,           noise,
-        benchmark   samples          95 % CI    other text       95 % bound
-        ────────────────────────────────────────────────────────────────────────────
-        facts           500                0             7           ±0.000   fit
-                              0.0 % to 0.7 %                 at most ±0.008
-        sums            500               60             7           ±0.030   unfit
-                               9.3 % to 15 %                 at most ±0.034
-        reversal        100                1             7           ±0.020   unsure
-                              0.0 % to 5.4 %                 at most ±0.046
-        moved          1000               30             7           ±0.059   unfit
-                              2.0 % to 4.3 %                 at most ±0.059
+                                       flips    same score,           noise,
+        benchmark   samples          95 % CI   text differs       95 % bound
+        ─────────────────────────────────────────────────────────────────────────────
+        facts           500                0              7           ±0.000   fit
+                              0.0 % to 0.7 %                  at most ±0.008
+        sums            500               60              7           ±0.030   unfit
+                               9.3 % to 15 %                  at most ±0.034
+        reversal        100                1              7           ±0.020   unsure
+                              0.0 % to 5.4 %                  at most ±0.046
+        moved          1000               30              7           ±0.059   unfit
+                              2.0 % to 4.3 %                  at most ±0.059
         \ufffd[2Jodd name not calibrated: the server went away [E-EVAL-ENDPOINT]
-          see its log
+          hint: see its log
 
-        moved: the mean of the second pass is shifted by −0.030, more than flips explain; something changed between
-        the passes
+        moved: the mean of the second pass is shifted by −0.030, more than the flips explain; something changed
+        between the passes
         sums is too noisy: repeated evaluations differ by ±0.030, more than policy.min_effect 0.01
         moved is too noisy: repeated evaluations differ by 0.030 on average, more than policy.min_effect 0.01
-          use more samples, more repeats or temperature 0, or raise policy.min_effect
+          hint: use more samples, more repeats or temperature 0, or raise policy.min_effect
         unsure: not enough samples to decide; each verdict shows its minimum detectable loss
         verdicts, comparisons and reports now show this noise beside every difference"""  # noqa: RUF001 - a true minus sign
     )
@@ -89,7 +89,7 @@ def test_where_nothing_was_measured_only_the_reasons_stand() -> None:
     lines = shown(calibration_table(replace(CALIBRATION, benchmarks=()), min_effect=0.01)).splitlines()
     assert [line.strip() for line in lines] == [
         "\ufffd[2Jodd name not calibrated: the server went away [E-EVAL-ENDPOINT]",
-        "see its log",
+        "hint: see its log",
     ]
 
 

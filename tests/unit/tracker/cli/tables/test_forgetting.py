@@ -47,8 +47,8 @@ facts and sums, learned in phase skills: −0.700 (95 % CI −0.763 to −0.637)
 its end
 backward transfer: −0.700 (95 % CI −0.763 to −0.637)
 
-facts: 62 lost samples (0.3 expected by chance), right at 500 to 600 and wrong
-at 900 to 1000
+facts: 62 lost samples (0.3 expected by chance), correct at steps 500 to 600 and
+incorrect at steps 900 to 1000
     prompt What colour is the robepu?
   expected red
      ✓ 600 red

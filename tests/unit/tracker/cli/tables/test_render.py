@@ -118,8 +118,9 @@ step   reversal
 ▼▼ forgotten  ~ inconclusive
 
 facts and sums were forgotten
-after step 600; no findings in
-reversal (inconclusive).
+after step 600; no significant
+change in reversal
+(inconclusive).
 """
     )
 
@@ -176,7 +177,7 @@ trivia / history     ▼▼ forgotten  since step 600
 sums, output length  ▼  regressed  since step 700
 
 facts and sums were forgotten after step 600; trivia recovered; trivia / history was forgotten since step 600; answers
-to sums have become longer since step 700; no findings in reversal overall (inconclusive).
+to sums have become longer since step 700; no significant change in reversal overall (inconclusive).
 """
     )
     assert "findings at" not in shown(history_table([*judged_run().reports, replace(RUN.reports[-1], step=1100)]))
@@ -202,21 +203,21 @@ tiny-forgetting  step 400 compared with step 300
 benchmark         scores          change, 95 % CI  lost/gained  verdict
 ──────────────────────────────────────────────────────────────────────────────
 facts      0.275 → 0.628  +0.359 [+0.240, +0.460]         0/28  ▲ improved
-            100 % → 97 %                p 3.7e-09
+            100 % → 97 %              p = 3.7e-09
 reversal   0.000 → 0.013  +0.013 [−0.029, +0.054]          0/1  ~ inconclusive
-                  n = 80                    p 0.5
+                  n = 80                  p = 0.5
 percentages: share of samples with a score
 not calibrated: facts and reversal (run `tracker calibrate`)
 cannot compare sums: no result at step 300: the server went away after 31 of 80
 samples of checkpoint 300 (E-EVAL-ENDPOINT)
 
-facts, gained:
+facts, gained samples:
     prompt What colour is the moseto?
   expected black
     before otesom
      after black
 
-reversal, gained:
+reversal, gained samples:
     prompt Reverse: disi
   expected isid
     before disi

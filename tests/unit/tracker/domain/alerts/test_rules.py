@@ -38,7 +38,7 @@ LOST = ComparedMeans(
     p=1e-9,
     never_above_chance=False,
 )
-SAID = "0.930 at step 600 -> 0.020; 95 % CI of the change -0.950 to -0.870, p = 1e-09, means only (no samples)"
+SAID = "0.930 at step 600 -> 0.020; 95 % CI of the change -0.950 to -0.870, p = 1.0e-09, means only (no samples)"
 W = VerdictWord
 LOSS = Incident(run_id="run", suite="skills", benchmark="sums", opened_step=700, opened_digest="of it", onset_step=600)
 
@@ -150,7 +150,7 @@ def test_subsets_and_cut_answers_are_losses_of_their_own_and_longer_answers_tell
     findings = [verdict_of("sums", W.REGRESSED, e.subset, e.measure) for e in parts]
     report = report_of(700, LOSS, *parts, findings=findings, sums=W.REGRESSED)
     alerts = alerts_for(report, ())
-    assert [alert_subject_text(a.subject) for a in alerts] == ["sums", "sums / anatomy", "sums, completeness"]
+    assert [alert_subject_text(a.subject) for a in alerts] == ["sums", "sums / anatomy", "sums, truncated answers"]
     assert len({a.fingerprint for a in alerts}) == 3
     assert alerts[1].message == f"sums / anatomy regressed at step 700: {SAID}"
 
@@ -175,7 +175,7 @@ def test_an_accepted_level_ends_the_alert_with_its_reason() -> None:
         "sums",
         later,
     )
-    assert alert.message == "sums: level at step 900 accepted: the new mix"
+    assert alert.message == "sums: score level at step 900 accepted: the new mix"
 
 
 # --- blind spots
@@ -183,30 +183,31 @@ def test_an_accepted_level_ends_the_alert_with_its_reason() -> None:
 
 def test_a_missing_result_is_told_once_however_long_it_lasts() -> None:
     reports = [report_of(s, sums=W.MISSING) for s in (100, 200, 300)]
-    assert told(*reports) == [["firing sums is missing"], [], []]
+    assert told(*reports) == [["firing sums: result missing"], [], []]
 
 
 @pytest.mark.parametrize("word", [w for w in W if w is not W.MISSING])
 def test_any_result_ends_missing_even_bad_news(word: VerdictWord) -> None:
     assert told(report_of(100, sums=W.MISSING), report_of(200, sums=word)) == [
-        ["firing sums is missing"],
-        ["resolved sums is no longer missing"],
+        ["firing sums: result missing"],
+        ["resolved sums: result no longer missing"],
     ]
 
 
 def test_a_result_that_is_missing_again_is_told_again() -> None:
     words = (W.MISSING, W.EQUIVALENT, W.MISSING)
-    assert told(*(report_of(100 * i, sums=word) for i, word in enumerate(words)))[2] == ["firing sums is missing"]
+    assert told(*(report_of(100 * i, sums=word) for i, word in enumerate(words)))[2] == ["firing sums: result missing"]
 
 
 def test_a_late_report_of_an_earlier_step_resolves_nothing() -> None:
-    assert told(report_of(800, sums=W.MISSING), report_of(300, sums=W.EQUIVALENT)) == [["firing sums is missing"], []]
+    late = told(report_of(800, sums=W.MISSING), report_of(300, sums=W.EQUIVALENT))
+    assert late == [["firing sums: result missing"], []]
 
 
 def test_a_blind_spot_says_nothing_about_a_loss() -> None:
     assert told(report_of(700, LOSS, sums=W.REGRESSED), report_of(800, sums=W.MISSING)) == [
         ["firing sums regressed"],
-        ["firing sums is missing"],
+        ["firing sums: result missing"],
     ]
 
 
@@ -218,10 +219,10 @@ def test_benchmarks_and_runs_are_told_apart() -> None:
         report_of(4, run_id="other", sums=W.EQUIVALENT),
         report_of(5, sums=W.MISSING),
     ) == [
-        ["firing sums is missing"],
-        ["firing facts is missing"],
-        ["firing sums is missing"],
-        ["resolved sums is no longer missing"],
+        ["firing sums: result missing"],
+        ["firing facts: result missing"],
+        ["firing sums: result missing"],
+        ["resolved sums: result no longer missing"],
         [],
     ]
 
@@ -262,7 +263,7 @@ def test_a_gap_becomes_an_alert_about_the_checkpoint() -> None:
     )
     assert alert.message == (
         "checkpoint 550 will not be evaluated: /out/checkpoint-550 was deleted before it could be pinned"
-        " (raise save_total_limit)"
+        " (hint: raise save_total_limit)"
     )
 
 

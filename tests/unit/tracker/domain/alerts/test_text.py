@@ -37,7 +37,7 @@ def test_a_loss_is_shown_with_its_interval_its_counts_its_questions_and_the_next
         "sums regressed at step 600: 0.790 -> 0.580",
         "change: −0.210 (95 % CI −0.310 to −0.110)",  # noqa: RUF001 - as it is shown
         "score: 0.580",
-        "compared with: steps 100-500",
+        "compared with: steps 100 to 500",
         "samples: 25 lost, 4 gained of 100 paired samples",
         "since: 2026-02-01 12:30 UTC",
         "  tracker compare run-a 500 600",
@@ -61,7 +61,7 @@ def test_what_is_over_says_since_when_and_shows_no_number_that_is_not_known() ->
     text = message_text(resolved())
     assert not text.is_firing
     assert plain_lines(text.entries[0]) == [
-        "Resolved: loss of sums ended",
+        "Resolved: sums: loss ended",
         "sums recovered at step 700",
         "resolved at: 2026-02-01 12:30 UTC",
         "  tracker compare run-a 500 600",

@@ -61,7 +61,7 @@ def test_what_changed_comes_first_and_of_it_what_was_lost() -> None:
     assert lost == CHANGED_SAMPLES < page.chosen_from
     assert (before[:lost], after[:lost]) == ([1.0] * lost, [0.0] * lost)
     assert all((old, new) == (0.0, 1.0) for old, new in zip(before[lost:], after[lost:], strict=True))
-    assert page.after.name == "tiny-forgetting@900 facts, changed against @600"
+    assert page.after.name == "tiny-forgetting@900 facts, changed vs. @600"
 
 
 def test_where_nothing_changed_there_is_the_fixed_set_alone() -> None:

@@ -59,12 +59,13 @@ def test_only_the_newest_of_many_changes_are_told() -> None:
 
 def test_a_life_is_told_in_stretches() -> None:
     sample = replace(LEDGER.benchmarks[0].details[0], right=(False, None, True, True, False))
-    assert life_text(sample.right, (1, 2, 3, 4, 5)) == "wrong at 1, no score at 2, right at 3 to 4, wrong at 5"
+    life = life_text(sample.right, (1, 2, 3, 4, 5))
+    assert life == "incorrect at 1, no score at 2, correct at 3 to 4, incorrect at 5"
     assert span_text((7, 8, 9)) == "7 to 9"
 
 
 def test_a_long_life_is_told_from_its_end() -> None:
     sample = replace(LEDGER.benchmarks[0].details[0], right=(False, True) * 5)
     told = life_text(sample.right, tuple(range(10)))
-    assert told.startswith("4 earlier changes, wrong at 4, right at 5")
-    assert told.endswith("wrong at 8, right at 9")
+    assert told.startswith("4 earlier changes, incorrect at 4, correct at 5")
+    assert told.endswith("incorrect at 8, correct at 9")

@@ -76,9 +76,9 @@ def test_questions_that_are_not_known_to_be_the_same_never_pair() -> None:
     fewer = replace(facts, samples=facts.samples[:-1])
     other = replace(facts, samples=(replace(facts.samples[0], target="another"), *facts.samples[1:]))
     part = replace(facts, left_out=500)
-    other_answer = "question 1 of all has a different expected answer"
+    other_answer = "question 1 of subset all has a different expected answer"
     other_number = "the questions differ (1000 in the baseline, 999 in the candidate)"
-    for outcome, why in ((fewer, other_number), (other, other_answer), (part, "only partly evaluated")):
+    for outcome, why in ((fewer, other_number), (other, other_answer), (part, "only screened")):
         report = answer(BEFORE, replace(after, outcomes=(outcome, sums)), PROMPT)
         assert report.word is GateWord.INCOMPARABLE
         reasons = {check.benchmark: check.reason for check in report.benchmarks}

@@ -198,7 +198,7 @@ def test_a_floor_holds_although_nothing_can_be_compared() -> None:
     for before in (record_of(1, {"sums": failure_of("sums")}), record_of(1, {"sums": SAME}, suite=OTHER)):
         report = gate(before, after, policy, NO_NOISE)
         assert report.word is GateWord.REGRESSION
-        assert report.benchmarks[0].reason == "score 0.900 is below the limit of 0.950"
+        assert report.benchmarks[0].reason == "score 0.900 is below the `floor` of 0.950"
 
 
 def test_a_floor_is_held_against_no_handful_of_scores() -> None:
@@ -219,7 +219,7 @@ def test_a_floor_is_held_against_a_part_where_the_policy_says_that_a_part_is_eno
 @pytest.mark.parametrize(
     ("failed", "max_ms", "word", "reason"),
     [
-        (1, 100.0, GateWord.PASS, "50.0 ms, within 100 ms"),
+        (1, 100.0, GateWord.PASS, "50.0 ms, limit 100 ms"),
         (4, 100.0, GateWord.MISSING, "50.0 ms, but 4 of 32 requests failed and were not timed"),
         (4, 40.0, GateWord.REGRESSION, "50.0 ms exceeds 40 ms"),
     ],

@@ -33,22 +33,22 @@ def test_times_are_those_of_the_requests_that_were_answered() -> None:
 def test_the_load_says_what_was_sent() -> None:
     load = probe().load
     assert (load.name, load.requests, load.concurrency, load.request_rate) == (
-        "10 in, 3 out, 2 at a time",
+        "10 tokens in, 3 out, concurrency 2",
         4,
         2,
         None,
     )
-    assert probe(request_rate=5.0, max_concurrency=None).load.name == "10 in, 3 out, 5 per s"
+    assert probe(request_rate=5.0, max_concurrency=None).load.name == "10 tokens in, 3 out, 5 requests/s"
     assert (
         probe(request_rate=5.0, burstiness=0.5).load.name
-        == "10 in, 3 out, 5 per s, at most 2 at a time, burstiness 0.5"
+        == "10 tokens in, 3 out, 5 requests/s, max concurrency 2, burstiness 0.5"
     )
 
 
 def test_answers_whose_length_the_model_chose_are_one_load_at_every_checkpoint() -> None:
     shorter, longer = probe(output_lens=[3, 1, 0, 5]), probe(output_lens=[9, 9, 0, 1], total_output_tokens=19)
     assert shorter.load == longer.load
-    assert shorter.load.name == "10 in, as long as the model answers, 2 at a time"
+    assert shorter.load.name == "10 tokens in, variable out, concurrency 2"
 
 
 def test_the_step_is_read_from_the_model_and_the_time_from_the_file() -> None:
@@ -77,7 +77,7 @@ def test_a_file_without_percentiles_is_refused_with_what_to_do() -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"ttfts": [0.1, None, 0.0, 0.3]}, "`ttfts` is a list of 4 (expected a list of numbers)"),
+        ({"ttfts": [0.1, None, 0.0, 0.3]}, "`ttfts` is a list of size 4 (expected a list of numbers)"),
         ({"errors": [""]}, "`errors` must have 4 values"),
         ({"completed": "three"}, "`completed` is 'three' (expected a non-negative integer)"),
         ({"duration": None}, "`duration` is missing (expected a number)"),

@@ -65,7 +65,7 @@ def test_of_one_measurement_made_twice_the_newer_counts() -> None:
 def test_one_benchmark_measured_in_two_ways_at_one_step_is_refused() -> None:
     five_shot = lm_eval({"x": 0.5}) | {"n-shot": {"x": 5}}
     (other,) = sheets_of_lm_eval(fields(five_shot), {}, given())
-    with pytest.raises(BadData, match="conflicting results of x at step 1000: settings differ in a and evals"):
+    with pytest.raises(BadData, match="conflicting results of x at step 1000: a and evals"):
         checkpoints_of([sheet("a", x=0.5), other], TARGET)
 
 

@@ -62,7 +62,7 @@ def test_a_much_slower_checkpoint_is_found_at_once_and_with_its_evidence() -> No
     assert verdict.ratio == pytest.approx(verdict.candidate_ms / verdict.baseline_ms)
     assert 1.4 < verdict.ci_low < verdict.ratio < verdict.ci_high < 1.9
     assert verdict.p_slower < verdict.alpha_test == pytest.approx(0.05 / (20 * 3 * 2 * 3))
-    assert latency_reason_text(verdict).startswith(f"{100 * (verdict.ratio - 1):.1f} % slower (+")
+    assert latency_reason_text(verdict).startswith(f"{100 * (verdict.ratio - 1):.1f} % slower (95 % CI +")
     assert "than the reference, step 0" in latency_reason_text(verdict)
 
 

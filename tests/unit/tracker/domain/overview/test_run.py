@@ -24,12 +24,12 @@ def test_the_sentence_follows_the_run() -> None:
     said = [headline(overview(RUN.reports[:count])) for count in range(9)]
     assert said == [
         "nothing evaluated yet",
-        "no findings in 3 benchmarks (all measured for the first time)",
-        "no findings in 3 benchmarks (all inconclusive)",
-        "sums has no result at step 300; facts improved; no findings in reversal (inconclusive)",
-        "facts and sums improved; no findings in reversal (inconclusive)",
-        "facts and sums improved; no findings in reversal (inconclusive)",
-        "facts and sums improved; no findings in reversal (inconclusive)",
+        "no significant change in 3 benchmarks (all measured for the first time)",
+        "no significant change in 3 benchmarks (all inconclusive)",
+        "sums has no result at step 300; facts improved; no significant change in reversal (inconclusive)",
+        "facts and sums improved; no significant change in reversal (inconclusive)",
+        "facts and sums improved; no significant change in reversal (inconclusive)",
+        "facts and sums improved; no significant change in reversal (inconclusive)",
         "facts and sums regressed after step 600; reversal improved",
         "facts and sums regressed after step 600; reversal improved",
     ]
@@ -37,7 +37,7 @@ def test_the_sentence_follows_the_run() -> None:
 
 def test_no_difference_found_is_never_called_no_change() -> None:
     newest = _with_words(RUN.reports[1], facts=VerdictWord.EQUIVALENT)
-    assert headline(overview([newest])) == "no findings in 3 benchmarks (2 inconclusive, 1 equivalent)"
+    assert headline(overview([newest])) == "no significant change in 3 benchmarks (2 inconclusive, 1 equivalent)"
 
 
 def test_a_loss_that_cannot_be_told_any_more_is_still_mentioned() -> None:
@@ -81,7 +81,7 @@ def test_a_loss_that_is_over_is_said_once_and_not_held_against_later_checkpoints
     )
     after = _with_words(replace(RUN.reports[-1], step=1200), facts=VerdictWord.INCONCLUSIVE)
     assert headline(overview([*RUN.reports, back, after])) == (
-        "sums was forgotten after step 600; reversal improved; no findings in facts (inconclusive)"
+        "sums was forgotten after step 600; reversal improved; no significant change in facts (inconclusive)"
     )
 
 
@@ -102,7 +102,7 @@ def test_a_benchmark_with_a_lost_subset_is_not_said_to_show_nothing() -> None:
     assert headline(overview([found])) == (
         "sums / history was forgotten since step 600; answers to sums have become longer since step 700; "
         "more answers to facts have been truncated since step 700; "
-        "no findings in 3 benchmarks overall (all inconclusive)"
+        "no significant change in 3 benchmarks overall (all inconclusive)"
     )
 
 

@@ -129,7 +129,7 @@ def test_answers_that_double_in_length_are_a_finding_and_the_score_is_not() -> N
     first = found(reports)[0]
     assert first.score is not None
     assert first.score > 0.2  # as a share of the longest answer allowed
-    assert reason_text(first).startswith("output length (share of the token limit): 0.31 at steps 500-1400 -> 0.6")
+    assert reason_text(first).startswith("output length (share of the token limit): 0.31 at steps 500 to 1400 -> 0.6")
     assert "lost" not in reason_text(first)
 
 
@@ -154,7 +154,7 @@ def test_answers_that_are_cut_off_are_a_finding() -> None:
     losses = found(reports)
     assert {(v.measure, v.word) for v in losses} == {(Measure.COMPLETENESS, VerdictWord.REGRESSED)}
     assert losses[0].score == pytest.approx(0.2)
-    assert reason_text(losses[0]).startswith("truncated answers: 0.00 at steps 300-1200 -> 0.20")
+    assert reason_text(losses[0]).startswith("share of truncated answers: 0.00 at steps 300 to 1200 -> 0.20")
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -1,4 +1,4 @@
-"""Losses over time: opened once, forgotten, recovered, accepted, and never announced twice."""
+"""Incidents: opened once, forgotten, recovered, accepted, and never announced twice."""
 
 from collections.abc import Sequence
 from dataclasses import replace

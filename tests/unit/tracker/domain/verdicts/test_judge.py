@@ -95,7 +95,7 @@ def test_a_drop_is_regressed_and_counted_in_samples() -> None:
     assert verdict.word is VerdictWord.REGRESSED
     assert (
         reason_text(verdict)
-        == "0.93 at steps 100-400 -> 0.02; lost 182 of 200 samples (right at most of those steps), gained 0"
+        == "0.93 at steps 100 to 400 -> 0.02; lost 182 of 200 samples (correct at most of those steps), gained 0"
     )
     assert [c.baseline for c in verdict.comparisons] == [Baseline.RECENT, Baseline.PEAK]
     assert ONE_CHECKPOINT / 100 < verdict.alpha_test < ONE_CHECKPOINT
@@ -124,13 +124,13 @@ def test_what_was_there_from_the_start_was_not_learned_and_is_only_regressed() -
 def test_a_gain_is_improved() -> None:
     verdict = judged(run_of(20, 20, 120))
     assert verdict.word is VerdictWord.IMPROVED
-    assert reason_text(verdict) == "0.10 at steps 100-200 -> 0.60; lost 0 of 200 samples, gained 100"
+    assert reason_text(verdict) == "0.10 at steps 100 to 200 -> 0.60; lost 0 of 200 samples, gained 100"
 
 
 def test_the_same_answers_of_enough_samples_are_equivalent() -> None:
     verdict = judged(run_of(*[140] * 8))
     assert verdict.word is VerdictWord.EQUIVALENT
-    assert reason_text(verdict) == "0.700 at steps 100-700 -> 0.700: equivalent within ±0.01"
+    assert reason_text(verdict) == "0.700 at steps 100 to 700 -> 0.700: equivalent within ±0.01"
 
 
 def test_the_same_answers_of_few_samples_conclude_nothing() -> None:
@@ -142,8 +142,8 @@ def test_the_same_answers_of_few_samples_conclude_nothing() -> None:
 def test_a_loss_that_one_checkpoint_alone_would_flag_is_suspect() -> None:
     verdict = judged(run_of(*[140] * 6, 131))
     assert verdict.word is VerdictWord.SUSPECT
-    assert "lost 9 of 200 samples (right at most of those steps), gained 0: may be worse (p = " in reason_text(verdict)
-    assert reason_text(verdict).endswith("not significant at the level of the run")
+    assert "(correct at most of those steps), gained 0: may be worse (p = " in reason_text(verdict)
+    assert reason_text(verdict).endswith("not significant at the run's significance level")
     assert verdict.comparisons[0].p_worse < 0.01
 
 
@@ -205,7 +205,7 @@ def test_lower_is_better_is_judged_the_other_way_round() -> None:
     assert verdict.word is VerdictWord.REGRESSED
     assert (
         reason_text(verdict)
-        == "0.05 at steps 100-400 -> 0.50; lost 90 of 200 samples (right at most of those steps), gained 0"
+        == "0.05 at steps 100 to 400 -> 0.50; lost 90 of 200 samples (correct at most of those steps), gained 0"
     )
     assert verdict.score == 0.5
     assert verdict.comparisons[0].delta == pytest.approx(-0.45)

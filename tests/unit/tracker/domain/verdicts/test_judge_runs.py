@@ -120,5 +120,5 @@ def test_a_real_model_that_turns_into_a_worse_one_is_regressed() -> None:
     large, small = ([float(row[m]) for row in rows] for m in ("175b_verification", "175b_finetuning"))
     verdict = judged(run_of(*[large] * 4, small), policy=Policy(planned_checkpoints=10))
     assert verdict.word is VerdictWord.REGRESSED
-    assert reason_text(verdict).startswith("0.56 at steps 100-400 -> 0.35; lost ")
+    assert reason_text(verdict).startswith("0.56 at steps 100 to 400 -> 0.35; lost ")
     assert verdict.comparisons[0].delta == pytest.approx((458 - 742) / 1319)

@@ -1,1 +1,1 @@
-"""A process of its own that imports torch. Only its starter names it."""
+"""A separate process that imports torch. Only `consolidator` refers to it."""

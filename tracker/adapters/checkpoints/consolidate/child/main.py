@@ -1,13 +1,13 @@
-"""Puts a sharded or pickled training state together as safetensors. A program of its own, run by `consolidator`.
+"""Converts a sharded or pickled training state to safetensors. A separate program, run by `consolidator`.
 
-    PYTHON -P child/main.py  <  one line of JSON, then silence; the end of its input ends it
+    PYTHON -P child/main.py  <  one line of JSON, then nothing; the end of its input ends it
 
-The interpreter may be of another environment, so nothing of this package is imported. The frameworks' own tools read:
-torch.distributed.checkpoint, DeepSpeed's zero_to_fp32, torch.load. Every torch.load is held to torch's list of harmless
-types (TORCH_FORCE_WEIGHTS_ONLY_LOAD, set by the parent), and the index of a DCP folder to the parent's list of names.
-Weights are written shard by shard, so that memory holds one shard and not the model, as far as the tool allows.
-
-Answers are lines of JSON on the standard output that it was started with; what the libraries print goes to the log.
+The interpreter may be of another environment, so nothing of this package is imported. The frameworks' own tools read
+the state: torch.distributed.checkpoint, DeepSpeed's zero_to_fp32, torch.load. Unless `allow_pickle` is set, torch.load
+accepts only torch's list of harmless types (TORCH_FORCE_WEIGHTS_ONLY_LOAD, set by the parent). The index of a DCP
+folder may contain only the parent's list of names. Weights are written shard by shard, so that memory holds one shard
+and not the model, as far as the tool allows. Responses are lines of JSON on the original standard output; the output
+of the libraries goes to the log.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Answer = dict[str, Any]
 
 
 class ConsolidationRefused(Exception):
-    """What is wrong, with the kind that the parent turns into an error."""
+    """A failure, with the kind that the parent maps to an error."""
 
     def __init__(self, kind: str, message: str, *, needed_bytes: int = 0) -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ class ConsolidationRefused(Exception):
 
 @dataclass(frozen=True)
 class Weight:
-    """One tensor that is not yet in memory, or need not be."""
+    """One tensor that is loaded on demand."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -56,7 +56,7 @@ class Weight:
 
 
 def main() -> None:
-    """Answer one request."""
+    """Process one request."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     request = json.loads(sys.stdin.readline())
@@ -71,13 +71,13 @@ def main() -> None:
 
 
 def consolidate(request: Mapping[str, Any], progress: Callable[[str], None]) -> Answer:
-    """Write `request["out"]` and return what was written.
+    """Write the safetensors files to `request["out"]` and return the response.
 
     Args:
         request: `kind`, `state` (folder with the state), `files` (torch: its files), `keys` (dcp: model's name -> name
             in the state), `allowed` (dcp: names that its index may contain), `out`, `stem` (of the files to write),
             `config` (content of config.json), `allow_pickle`, `no_space` (error numbers of a full disk).
-        progress: is told what is being done.
+        progress: called with a note on the current phase.
     """
     _demand_torch()
     progress("loading")
@@ -88,7 +88,7 @@ def consolidate(request: Mapping[str, Any], progress: Callable[[str], None]) -> 
     targets = {name: _target(weight.dtype, dtype) for name, weight in weights.items()}
     files = _write(weights, targets, request, progress)
     kinds = sorted({str(targets[name]).removeprefix("torch.") for name in weights})
-    # Torch reads a `.bin` under weights_only; it is told all the same, because only `allow_pickle` lets it come here.
+    # Torch reads a `.bin` under weights_only. It counts as unpickled all the same, because it needs `allow_pickle`.
     unpickled = request["kind"] == "torch" or "TORCH_FORCE_WEIGHTS_ONLY_LOAD" not in os.environ
     dtypes = f"{', '.join(kinds)} ({said})"
     return {"type": "done", "files": files, "dtype": dtypes, "tensors": len(weights), "unpickled": unpickled}
@@ -98,7 +98,7 @@ def consolidate(request: Mapping[str, Any], progress: Callable[[str], None]) -> 
 
 
 def _demand_torch() -> None:
-    """Before 2.6 a file could run code under weights_only as well (CVE-2025-32434)."""
+    """Require torch 2.6: before it, a file could run code even under weights_only (CVE-2025-32434)."""
     import torch
 
     if tuple(int(part) for part in re.findall(r"[0-9]+", torch.__version__)[:2]) < (2, 6):
@@ -133,7 +133,7 @@ def _read_dcp(request: Mapping[str, Any]) -> dict[str, Weight]:
             return super().find_class(module, name)
 
     class Reader(dcp.FileSystemReader):  # type: ignore[misc]
-        """As torch's own, but for its index, which torch would unpickle whatever it names."""
+        """Torch's reader with a restricted index: torch itself would unpickle any name in it."""
 
         known: Any = None
 
@@ -162,7 +162,7 @@ def _read_dcp(request: Mapping[str, Any]) -> dict[str, Weight]:
 
 
 def _member(owner: object, name: str) -> object:
-    """Return a member of an enum: all that a state may use getattr for. Python before 3.11.4 writes it so."""
+    """Return a member of an enum, the only allowed use of getattr. Python before 3.11.4 pickles members this way."""
     if not isinstance(owner, enum.EnumMeta) or name not in owner.__members__:
         raise pickle.UnpicklingError("Unsupported global: GLOBAL builtins.getattr")
     return owner[name]
@@ -211,9 +211,9 @@ def _model_name(name: str) -> str:
 
 
 def _without_tied(weights: dict[str, Weight], config: Mapping[str, Any]) -> dict[str, Weight]:
-    """Leave out an output layer that is the embedding under a second name, as save_pretrained does.
+    """Drop an output layer that is the embedding under a second name, as save_pretrained does.
 
-    Only where config.json says so: an engine that was not told looks for both, and finds what it is not told of anyhow.
+    Only if config.json ties them: otherwise an engine looks for both tensors, and keeping both does no harm.
     """
     text = config.get("text_config") or {}
     dropped: set[str] = set()
@@ -243,7 +243,7 @@ def _dtype(config: Mapping[str, Any]) -> tuple[Any, str]:
 
 
 def _target(stored: Any, wanted: Any) -> Any:  # noqa: ANN401 - types of torch
-    """Integers, masks and numbers of eight bits, which have scales of their own, stay as they are."""
+    """Return the dtype to write: integers, masks and 8-bit numbers, which have separate scales, keep theirs."""
     is_plain = str(stored) in {"torch.float64", "torch.float32", "torch.float16", "torch.bfloat16"}
     if wanted is not None and is_plain:
         return wanted
@@ -273,7 +273,7 @@ def _write(
         raise ConsolidationRefused("disk", message, needed_bytes=needed)
     for number, (file, names) in enumerate(split.filename_to_tensors.items(), 1):
         progress(f"writing {number}/{len(split.filename_to_tensors)}")
-        # Copies: two names may share memory, which the format does not know.
+        # Copies: two names may share memory, which the format does not support.
         shard = {name: weights[name].load().to(targets[name], copy=True).contiguous() for name in names}
         save_file(shard, out / file, metadata={"format": "pt"})
         _flush(out / file)
@@ -326,7 +326,7 @@ def _send(answers: IO[str], answer: Answer) -> None:
 
 
 def _end_with_the_parent() -> None:
-    """The parent holds the other end of the standard input; the system closes it when the parent is killed."""
+    """Kill the process group at the end of standard input: the system closes the pipe if the parent is killed."""
     sys.stdin.read()
     os.killpg(0, signal.SIGKILL)
 
