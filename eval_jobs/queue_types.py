@@ -1,9 +1,4 @@
-"""Records exchanged between a queue, its workers and its watcher. Frozen, like those in `types`.
-
-claim = queue.claim(worker="w", now=now, lease_until=now + minute)     # Claim
-queue.extend(claim, lease_until=now + minute, progress=progress)
-queue.state().running                                                 # Running, ...
-"""
+"""Records exchanged between a queue, its workers and its watcher. Frozen, like those in `types`."""
 
 from __future__ import annotations
 

@@ -47,12 +47,7 @@ class Spending:
         self._since_s = now_s
 
     def cost(self, outcomes: Iterable[Outcome], info: EngineInfo | None) -> Cost:
-        """Return the total cost.
-
-        Args:
-            outcomes: outcomes of the benchmarks.
-            info: the engine that served the checkpoint; None: there was none.
-        """
+        """Return the total cost; `info` is None if no engine served the checkpoint."""
         results = [outcome for outcome in outcomes if isinstance(outcome, EvalResult)]
         wall_s = sum(self._seconds.values())
         gpus = 0 if info is None else info.gpus

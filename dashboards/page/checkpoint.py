@@ -1,7 +1,4 @@
-"""Reads from the history what the report of one checkpoint needs. `dashboards.page.run` writes the page.
-
-data = collect_checkpoint(report, sources, now=now)
-"""
+"""Reads from the history what the report of one checkpoint needs. `dashboards.page.run` writes the page."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,9 +1,4 @@
-"""Writes the page of a run or checkpoint: selects it, reads its data, renders it.
-
-path = write_report(config_path, named=None, output=None)        # of the project's own run
-path = write_report(config_path, named="sft@600", output=None)   # of one checkpoint
-path = write_report(config_path, named=None, output=None, with_checkpoints=True)   # and one for each of its checkpoints
-"""
+"""Writes the page of a run or checkpoint: selects it, reads its data, renders it."""
 
 import hashlib
 import os

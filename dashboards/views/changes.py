@@ -1,7 +1,4 @@
-"""Samples that changed between two checkpoints, with both answers side by side. Pure.
-
-changed = changes_of_views(data.views, order)        # one for each benchmark and earlier checkpoint
-"""
+"""Samples that changed between two checkpoints, with both answers side by side. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

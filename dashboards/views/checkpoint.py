@@ -1,7 +1,4 @@
-"""Data of one checkpoint -> contents of its report. Pure.
-
-view = build_checkpoint_view(data)        # `dashboards.page.html` turns it into HTML
-"""
+"""Data of one checkpoint -> contents of its report. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

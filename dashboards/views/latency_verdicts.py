@@ -1,7 +1,4 @@
-"""Latency verdicts -> rows of text. Pure.
-
-found = latency_verdicts(data.reports)      # None without a latency verdict
-"""
+"""Latency verdicts -> rows of text. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

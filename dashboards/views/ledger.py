@@ -1,7 +1,4 @@
-"""The forgetting ledger as the report shows it: rows of text, a heatmap, lost samples. Pure.
-
-view = ledger_view(ledger)        # None if nothing was scored
-"""
+"""The forgetting ledger as the report shows it: rows of text, a heatmap, lost samples. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""Data of a run -> contents of its report: texts, rows and figures. Pure.
-
-view = build_view(data)        # `dashboards.page.html` turns it into HTML
-"""
+"""Data of a run -> contents of its report: texts, rows and figures. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -85,11 +85,7 @@ class Found:
             return self.point.load()
 
     def open(self, port: type, *arguments: object) -> Any:  # noqa: ANN401 - what the caller says it is
-        """Load the object and call it.
-
-        Args:
-            port: the protocol that the result must have.
-            arguments: arguments of the call.
+        """Load the object and call it; the result must have the protocol `port`.
 
         Raises:
             ConfigError: it cannot be loaded, rejects the arguments, or lacks a member of the port.

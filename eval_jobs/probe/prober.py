@@ -1,7 +1,4 @@
-"""Latency of an endpoint under a fixed load, measured by a separate client process (client/main.py).
-
-result = LatencyProber().probe(endpoint, ProbeLoad(requests=32, concurrency=4))
-"""
+"""Latency of an endpoint under a fixed load, measured by a separate client process (client/main.py)."""
 
 import hashlib
 import logging

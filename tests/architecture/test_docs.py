@@ -101,7 +101,7 @@ def test_every_command_setting_and_error_code_is_documented_once() -> None:
 
 
 def test_messages_name_pages_by_their_titles() -> None:
-    titles = {re.search(r"^# (.+)$", _text(page), re.MULTILINE)[1]: page for page in PAGES}
+    titles = {re.findall(r"^# (.+)$", _text(page), re.MULTILINE)[0]: page for page in PAGES}
     menu = re.findall(r"^ +- (.+): (.+\.md)$", _text(PROJECT / "mkdocs.yml"), re.MULTILINE)
     assert {DOCS / page: title for title, page in menu if title != "Home"} == {
         page: title for title, page in titles.items() if page != DOCS / "index.md"

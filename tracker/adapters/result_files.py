@@ -1,8 +1,4 @@
-"""Reads result files of other programs, anywhere below the paths that the user passes.
-
-found = read_results([Path("evals")], ImportRequest(step=None, metrics=()), progress=print)
-found.sheets, found.passed_over
-"""
+"""Reads result files of other programs, anywhere below the paths that the user passes."""
 
 import json
 import re

@@ -13,11 +13,6 @@ from tracker.wiring.programs import benchmark_with_version
 def sweeps_of(config: Config, suite: Suite, serve: ServeSpec) -> dict[str, Sweep]:
     """Return the sweeps by name, their local data read and checked.
 
-    Args:
-        config: of the project.
-        suite: what is measured at every checkpoint.
-        serve: how checkpoints are served.
-
     Raises:
         BadData: a data file is missing or has a broken line, or a prompt does not fit a benchmark.
         UnknownBenchmark: no benchmark of that name exists.

@@ -54,14 +54,7 @@ class ResidentEngine:
     """`eval_jobs.ports.Engine` on a local server. Its files are in `work_dir`: `engines`, `certificates`."""
 
     def __init__(self, work_dir: Path, clock: Clock, *, starts: ColdStarts, load_into: LoadInto) -> None:
-        """Initialize without a running engine.
-
-        Args:
-            work_dir: folder of all its files.
-            clock: the only source of time.
-            starts: starts the server.
-            load_into: loads a checkpoint into a running server.
-        """
+        """Initialize without a running engine."""
         self._starts = starts
         self._load_into = load_into
         self._proofs = work_dir.absolute() / "certificates"

@@ -1,7 +1,4 @@
-"""What an engine is to serve: everything that can be checked, and refused, before a process is started or changed.
-
-order = take_order(checkpoint, spec)
-"""
+"""What an engine is to serve: everything that can be checked, and refused, before a process is started or changed."""
 
 import hashlib
 import json

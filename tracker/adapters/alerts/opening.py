@@ -1,7 +1,4 @@
-"""Settings and secrets -> notification channels.
-
-channels = open_channels(config.alerts.to_channels(), SystemClock())
-"""
+"""Settings and secrets -> notification channels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

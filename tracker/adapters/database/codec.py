@@ -49,11 +49,6 @@ def outline_to_json(report: Report) -> str:
 def outline_from_json(text: str, *, plan_id: str, created_at: datetime) -> Report:
     """Read what `outline_to_json` wrote, without validation, which would take longer than everything else.
 
-    Args:
-        text: the document.
-        plan_id: of the report.
-        created_at: of the report.
-
     Raises:
         StoreError: the text is not an outline of this schema version.
     """

@@ -30,13 +30,7 @@ _TAKEN, _UNKNOWN = "RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST"
 
 
 def send_champions(client: MlflowClient, run: TrackedRun, batch: ChampionBatch, key: str) -> None:
-    """Register champions that are not registered yet, and set their aliases.
-
-    Args:
-        client: of the store.
-        run: the training run.
-        batch: its champions.
-        key: the run's own key, `runs.run_key`.
+    """Register champions that are not registered yet, and set their aliases; `key` is the run's `runs.run_key`.
 
     Raises:
         StoreError: a champion's LoggedModel does not exist yet, or the registered model belongs to another owner.

@@ -1,7 +1,4 @@
-"""Samples as one table with all texts, one Parquet file for each benchmark, for MLflow.
-
-write_samples(path, result.samples)
-"""
+"""Samples as one table with all texts, one Parquet file for each benchmark, for MLflow."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,8 +1,4 @@
-"""`tracker gate`: decides whether a candidate may replace a baseline.
-
-case = gathered(candidate, baseline, history, policy)
-report = gate_of(case)      # the same on every machine
-"""
+"""`tracker gate`: decides whether a candidate may replace a baseline."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace

@@ -1,13 +1,4 @@
-"""Destinations of a gate's result. Pure: the command prints and writes.
-
-outputs = formats_for(os.environ, explicit)
-if outputs.stdout is GateFormat.TEXT:
-    Console().print(gate_table(report))
-else:
-    click.echo(DOCUMENTS[outputs.stdout](report), nl=False)
-if outputs.summary is not None:
-    ...append gate_markdown(report) to the file `outputs.summary`, in UTF-8
-"""
+"""Destinations of a gate's result. Pure: the command prints and writes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""Gate result -> terminal output (rich). Pure: the caller's Console determines width and colour.
-
-console.print(gate_table(gate(baseline, candidate, policy, noise)))
-"""
+"""Gate result -> terminal output (rich). Pure: the caller's Console determines width and colour."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,4 @@
-"""Calibration -> table and sentences for the terminal. Pure.
-
-console.print(calibration_table(calibration, min_effect=0.01))
-"""
+"""Calibration -> table and sentences for the terminal. Pure."""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,7 +1,4 @@
-"""Comparison of two checkpoints -> terminal output (rich). Pure.
-
-console.print(comparison_table(compare_records(before, after, policy, noise)))
-"""
+"""Comparison of two checkpoints -> terminal output (rich). Pure."""
 
 from collections.abc import Iterable, Sequence
 

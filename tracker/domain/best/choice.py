@@ -1,9 +1,5 @@
 """The best checkpoint of a run: one of its peak block, never the luckiest single one. Pure.
 
-    found = best_of(scores)                     # over its suite; None: no checkpoint has a score on every benchmark
-    found = best_of(scores, "gsm8k")            # on one benchmark
-    found.checkpoint, found.block, found.mean
-
 The best single checkpoint of a long run is the luckiest one: after 100 checkpoints of 100 questions each its score is 5
 points above the true value. So consecutive checkpoints are averaged, as many as a verdict's peak has
 (`blocks.peak_width`), and the best of these blocks decides. The result is the newest checkpoint of the block that is

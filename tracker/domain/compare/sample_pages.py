@@ -1,7 +1,5 @@
 """Pages with a few samples of two checkpoints next to each other: choice of the samples, and their texts. Pure.
 
-    chosen = sample_pages(before, after, ("facts", "sums"))
-
 Each benchmark has two pages. One holds a small fixed set, chosen by the content of the questions alone. It is the same
 for every two checkpoints of a run, so pages of different pairs can be compared, and its shares are unbiased. The other
 holds the samples that changed between the two checkpoints, largest losses first; its shares have no meaning.

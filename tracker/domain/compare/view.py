@@ -1,7 +1,5 @@
 """Comparison of two checkpoints for `tracker compare A B`: changes, their significance, and examples. Pure.
 
-    view = compare_records(before, after, policy, RunNoise(jitters=known_jitter(scores, ...)))
-
 The comparison never raises an alarm: its level is shared by the benchmarks it shows, not by a whole run.
 """
 

@@ -1,7 +1,4 @@
-"""Prompts and answers for the lost samples that a ledger describes. Pure: the function that reads them is passed in.
-
-ledger = with_texts(run_ledger(scores, policy, details=3), history.record)
-"""
+"""Prompts and answers for the lost samples that a ledger describes. Pure: the function that reads them is passed in."""
 
 from __future__ import annotations
 

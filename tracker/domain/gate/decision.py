@@ -1,7 +1,5 @@
 """Whether a candidate may replace a baseline: both PASS and REGRESSION require statistical evidence. Pure.
 
-    report = gate(baseline, candidate, policy, noise)
-
 A loss is tested by the paired test of `compare` (mid-p McNemar for 0/1 scores, cluster-robust if samples share a
 cluster), with the run's jitter if it is known. All required benchmarks share one level by Holm's method
 (Holm 1979): the probability of any REGRESSION without a loss is at most `alpha`. PASS is the reverse test, that the
@@ -28,14 +26,7 @@ POWER = 0.8
 
 
 def gate(baseline: EvalRecord, candidate: EvalRecord, policy: GatePolicy, noise: RunNoise) -> GateReport:
-    """Evaluate the candidate against the baseline; both records need their samples.
-
-    Args:
-        baseline: the checkpoint to replace.
-        candidate: the checkpoint to check.
-        policy: requirements for the candidate.
-        noise: known noise of the candidate's run.
-    """
+    """Test the candidate against the baseline, both with samples; `noise` is the known noise of the candidate's run."""
     alike = asked_alike(baseline, candidate, policy.changed)
     view = compare_what_can_be(alike.baseline, candidate, Policy(alpha=policy.alpha), noise)
     compared = {one.benchmark: one for one in view.benchmarks}

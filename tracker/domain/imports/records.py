@@ -1,7 +1,5 @@
 """Sheets of the checkpoints of a run -> one record for each checkpoint. Pure.
 
-    checkpoints = checkpoints_of(sheets, ImportTarget(run_id="pythia-160m", suite="default"))
-
 A record is identified by its content: the same files give the same plan ids, no matter when and from where they are
 imported. The digest of the weights is unknown, so all results of one step are attributed to the same checkpoint.
 """

@@ -1,7 +1,5 @@
 """Latency verdicts: TTFT, TPOT and E2E at median and 95th percentile, with one error rate over the run. Pure.
 
-    verdicts = judge_latency(record, earlier, policy)
-
 With an interleaved reference the verdict does not depend on changes of the machine. Without one the checkpoint is
 compared with the run's own history and is at most `suspect`. The level of one test is alpha / (planned checkpoints *
 3 metrics * loads * 2 quantiles * 3 pools): alpha bounds the chance that noise calls any checkpoint of the run slower.

@@ -214,7 +214,7 @@ def _against_reference(verdict: LatencyVerdict, reason: AgainstReference) -> str
     if verdict.learned_from < reason.learning:
         known = f"{verdict.learned_from} of {reason.learning} checkpoints"
         return f"{text}: noise between engine starts not known yet ({known})"
-    if verdict.word is VerdictWord.SUSPECT:
+    if verdict.word is VerdictWord.SUSPECT and verdict.p_slower is not None:
         return f"{text}: {p_value_text(verdict.p_slower)}, not significant at level {p_text(verdict.alpha_test)}"
     return text + _unseen(verdict)
 

@@ -49,10 +49,7 @@ LATENCY_FIELDS = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")
 def tracking_batch(record: EvalRecord, report: Report, left: Iterable[Checkpoint] = ()) -> TrackingBatch:
     """Return what `record` and its verdicts add to the tracking store.
 
-    Args:
-        record: the measured results.
-        report: the conclusions.
-        left: checkpoints of the run that training left behind when it went back.
+    `left` are the checkpoints of the run that training left behind when it went back.
     """
     plan = record.plan
     keys = unique_keys(b.name for b in plan.suite.benchmarks)

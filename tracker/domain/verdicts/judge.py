@@ -1,7 +1,5 @@
 """Verdicts on a checkpoint, with one error rate over the whole run. Pure.
 
-    report = judge(record, scores, run_context, policy, now=now)
-
 Per benchmark the first that applies: MISSING, INCOMPARABLE or FIRST, RECOVERED, FORGOTTEN, REGRESSED, IMPROVED,
 EQUIVALENT, SUSPECT, INCONCLUSIVE. The tests are in `regression`, the rules in `hypothesis`, the losses over time in
 `incidents`. Only lower steps are used, so a late record is compared with its own past. It never opens or ends an

@@ -171,7 +171,8 @@ class Consolidator:
             except queue.Empty:
                 silent_s += POLL_S
                 if is_gone:
-                    return {"type": "error", "kind": "died", "message": _how(process.returncode)}
+                    kind = "memory" if process.returncode == -signal.SIGKILL else "died"
+                    return {"type": "error", "kind": kind, "message": _how(process.returncode)}
                 continue
             silent_s = 0.0
             if answer["type"] != "progress":
@@ -318,7 +319,7 @@ def _error(pin: Pin, answer: Answer, log_path: Path) -> CheckpointError | StoreE
         return CheckpointUnreadable(what, hint=f"save the checkpoint again; see {log_path}")
     if kind == "missing":
         return ConsolidationFailed(what, hint=f"install it, or set watch.python to a Python that has it; {again}")
-    if kind == "memory" or "SIGKILL" in text:
+    if kind == "memory":
         return ConsolidationFailed(what, hint=f"check `dmesg` for an out-of-memory kill; {again}")
     return ConsolidationFailed(what, hint=again)
 

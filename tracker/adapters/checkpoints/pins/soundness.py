@@ -28,10 +28,6 @@ _NEW_FOLDER = "save this step again; if the model was changed on purpose, use a 
 def demand_sound(pin: Pin, content: WeightsContent) -> tuple[str, ...]:
     """Return notes on what is unusual about a held checkpoint.
 
-    Args:
-        pin: the hold.
-        content: of its weights.
-
     Raises:
         CheckpointIncomplete: parts were never written, tensors are missing, or they hold zeros where an earlier
             checkpoint of the run holds numbers.

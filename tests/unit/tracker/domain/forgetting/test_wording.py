@@ -10,10 +10,10 @@ from tracker.domain.forgetting.wording import (
     events_text,
     life_text,
     notes,
-    span_text,
     transfer_sentences,
     whole_text,
 )
+from tracker.domain.records.display import span_text
 from tracker.domain.records.types import Policy
 
 RUN = forgetting_run()
