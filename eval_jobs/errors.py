@@ -16,9 +16,9 @@ class ExitCode(IntEnum):
     REGRESSION = 1
     """Regression. For `bisect`: the step is found. For `calibrate`: a benchmark is too noisy."""
     USAGE = 2
-    """Invalid setting, argument or data file, or a limit is exceeded."""
+    """Invalid setting, argument or data file, or more evaluations than `max_evaluations`."""
     UNKNOWN = 3
-    """Missing, incomparable or inconclusive result."""
+    """Missing or incomparable result; for `gate`, also an inconclusive one."""
     BROKEN = 4
     """Failure of the program, engine, store or network. It is not a result about the model."""
     INTERRUPTED = 130
@@ -95,7 +95,7 @@ class ConsolidationFailed(CheckpointError):
 
 
 class CheckpointSkipped(CheckpointError):
-    """The checkpoint is pinned but was not evaluated, because too many newer ones were pending."""
+    """The checkpoint was not evaluated, because too many newer ones were pending."""
 
     code = "E-CKPT-SKIPPED"
 

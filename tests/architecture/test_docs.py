@@ -125,7 +125,8 @@ def test_every_toml_example_is_a_valid_configuration() -> None:
                 continue
             document.setdefault("run", {})
             document["run"] = {"name": "r", "output_dir": "out"} | document["run"]
-            document.setdefault("benchmark", [{"benchmark": "gsm8k"}])
+            named = [{"benchmark": "exact", "data": f"{name}.jsonl"} for name in ("facts", "words")]
+            document.setdefault("benchmark", [{"benchmark": "gsm8k"}, *named])
             try:
                 Config.model_validate(document)
             except ValidationError as error:

@@ -104,7 +104,7 @@ class WatchSection(Section, WatchSettings):
     leading = ("pattern", "settle_s", "rescan_s", "polling", "backlog", "max_waiting", "allow_pickle", "config_from")
     backlog: Backlog = Backlog.NEWEST
     """Order of pending checkpoints: `newest` (newest first; skips the oldest beyond `max_waiting`), `all`
-    (newest first, skips none) or `oldest`. `tracker watch --until-idle` always uses `oldest`."""
+    (newest first, skips none) or `oldest` (skips none). `tracker watch --until-idle` always uses `oldest`."""
     max_waiting: int = Field(default=20, gt=0)
     """Maximum number of pending checkpoints per run with backlog = "newest"."""
     config_from: Path | None = None

@@ -176,8 +176,8 @@ class BenchmarkSection(Section, BenchmarkSettings):
     name: str = ""
     """Name in results. Default: the name of the data file or of the benchmark."""
     chance: float | None = Field(default=None, ge=0, le=1)
-    """Score of random guessing, such as 0.25 (0 for `exact`). A drop to this level is reported as `forgotten`,
-    even if the first checkpoint already scored above it."""
+    """Score of random guessing, such as 0.25 (0 for `exact`). A peak above it counts as learned, even if
+    the first checkpoint already scored above it."""
 
     @field_validator("evaluator")
     @classmethod

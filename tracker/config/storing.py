@@ -48,8 +48,7 @@ class KeepSection(Section):
 
     pins: int = Field(default=8, ge=0)
     """Number of newest checkpoints whose weights stay pinned. Always pinned: the first, the latency reference, the best
-    of the run and of every benchmark, `policy.baseline` and pending ones. A pin uses disk space once the trainer has
-    deleted its copy. 0: no limit."""
+    of the run and of every benchmark, `policy.baseline` and pending ones. 0: no limit."""
     samples: int = Field(default=0, ge=0)
     """Number of checkpoints whose answers are kept as text, selected like `pins`. `tracker compare` and the
     report need them to show answers. 0: no limit."""

@@ -28,7 +28,7 @@ def command(*, checkpoint: str, benchmark: str, reason: str, config_path: Path, 
 
     This ends an open loss of BENCHMARK; later verdicts ignore earlier checkpoints.
 
-    CHECKPOINT is STEP, RUN@STEP or latest, as listed by `tracker history`; best, best:BENCHMARK, or models:/NAME@ALIAS.
+    CHECKPOINT is STEP, RUN@STEP, latest, best, best:BENCHMARK or models:/NAME@ALIAS.
     """
     project = open_project(config_path)
     history = project.history

@@ -32,9 +32,8 @@ UI_ADDRESS = "http://127.0.0.1:5000"
 def command(*, a: str, b: str, config_path: Path, as_json: bool, to_mlflow: bool, examples: int) -> None:
     """Compare checkpoint B with checkpoint A, sample by sample.
 
-    A and B are STEP, RUN@STEP or latest, as listed by `tracker history`; best, best:BENCHMARK, or
-    models:/NAME@ALIAS. If a step was saved more than once, the newest weights are used; STEP:DIGEST selects older
-    ones.
+    A and B are STEP, RUN@STEP, latest, best, best:BENCHMARK or models:/NAME@ALIAS. If a step was saved more than
+    once, the newest weights are used; STEP:DIGEST selects older ones.
     """
     project = open_project(config_path)
     if to_mlflow and not project.config.tracking.enabled:

@@ -45,7 +45,7 @@ LOOK_S = 0.5
 def command() -> None:
     """Run benchmark sweeps over checkpoints, endpoints and settings, on a schedule or on demand.
 
-    A sweep produces a leaderboard and latency-throughput curves, separate from the results of a run.
+    A sweep produces tables of scores and latency, separate from the results of a run.
     """
 
 
