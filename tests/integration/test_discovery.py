@@ -103,7 +103,7 @@ def test_twenty_checkpoints_at_speed_are_all_held_while_the_reader_is_busy(
         found += source.ready(CLOCK.now())
         CLOCK.sleep(1.0)  # the caller judges and publishes; three checkpoints come and go meanwhile
     found += watched_to_the_end(source, writer, 20 - len(found))
-    assert [c.step for c in found] == list(range(10, 201, 10))
+    assert sorted(c.step for c in found) == list(range(10, 201, 10))
     assert source.gaps() == ()
     for checkpoint in found:
         assert (Path(checkpoint.uri) / "model.safetensors").read_bytes() == trainer.weights(checkpoint.step)
