@@ -197,7 +197,7 @@ def _latency_panel(metric: RequestTime, timed: Sequence[tuple[int, ProbeOutcome]
         if isinstance(probe, ProbeFailure):
             reasons[step] = probe.message
         elif (known := metric.percentiles(probe)) is None:
-            reasons.setdefault(step, "no request completed")
+            reasons.setdefault(step, "not measured")
         else:
             tail.append(Point(step=step, value=known.p95, tip=f"{known.p95:.3g} ms"))
             half.append(_half(step, times_of(probe.requests, metric), known.p50))

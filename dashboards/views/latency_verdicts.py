@@ -97,5 +97,5 @@ def _against(verdict: LatencyVerdict) -> str:
 def _method(verdict: LatencyVerdict) -> str:
     name = "earlier in this run" if verdict.method is LatencyMethod.HISTORY else "reference"
     if verdict.sessions > 1:
-        return f"{name}, mean of {verdict.sessions}"
+        return f"{name}; ratio averaged over {verdict.sessions} checkpoints"
     return name

@@ -116,10 +116,10 @@ def _engines_text(records: Sequence[EvalRecord]) -> str:
 
 def _loads_text(records: Sequence[EvalRecord]) -> str:
     methods = Counter(record.engine.load_method for record in records if record.engine is not None)
-    parts = [f"{one_line(method)} {count_text(count, 'time')}" for method, count in methods.most_common()]
+    parts = [f"{count} {one_line(method)}" for method, count in methods.most_common()]
     failed = len(records) - methods.total()
     if failed:
-        parts.append(f"failed {count_text(failed, 'time')}")
+        parts.append(f"{failed} failed")
     return ", ".join(parts)
 
 
@@ -190,7 +190,7 @@ def _times_text(records: Sequence[EvalRecord]) -> str:
     if not spent:
         return NOTHING
     typical = [duration_text(median(seconds)) for seconds in zip(*spent, strict=True)]
-    return "{}: loading {}, scoring {}, measuring latency {}".format(*typical)
+    return "{}: loading {}, scoring {}, latency test {}".format(*typical)
 
 
 def _cost_facts(data: RunData) -> Iterator[tuple[str, str]]:
@@ -272,7 +272,7 @@ def _asked_with(benchmark: Benchmark) -> Iterator[str]:
     if benchmark.subsets:
         yield f"subsets {', '.join(map(one_line, benchmark.subsets))}"
     if benchmark.limit is not None:
-        yield f"at most {benchmark.limit} per subset"
+        yield f"at most {benchmark.limit} samples per subset"
     if benchmark.few_shot is not None:
         yield f"{benchmark.few_shot}-shot"
     if benchmark.repeats != 1:

@@ -131,7 +131,8 @@ def chosen_model(wanted: str, offered: tuple[str, ...], *, url: str) -> str:
         )
     if len(offered) == 1:
         return offered[0]
-    raise WrongModel(f"{url} serves {len(offered)} models: {listed}", hint="set serve.model to one of them")
+    hint = "set serve.model to one of them" if offered else "load a model on that server"
+    raise WrongModel(f"{url} serves {len(offered)} models: {listed}", hint=hint)
 
 
 # --- private

@@ -52,6 +52,6 @@ def test_watch_reaches_the_verdict_in_few_calls_and_each_function_calls_the_next
 def test_what_is_to_be_read_first_is_short() -> None:
     text = READ_FIRST.read_text(encoding="utf-8")
     imports = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
-    assert "READ THIS FIRST" in text
+    assert "Start reading here" in text
     assert len(text.splitlines()) <= 150
     assert len(imports) <= 12

@@ -98,7 +98,7 @@ def test_best_is_the_checkpoint_that_the_rule_names(project: Project, prefix: st
         ("best:chess", "has a score for all of chess"),
         ("nobody@best", "no run 'nobody'"),
         ("best:pass@1", "a score for all of pass@1"),
-        ("700:ffff", "no evaluated step 700:ffff"),
+        ("700:ffff", "no evaluated checkpoint 700:ffff"),
         ("models:/sft", "invalid model version 'models:/sft'"),
         ("models:/sft@nobody", "no models:/sft@nobody in the MLflow registry"),
         ("models:/nothing@champion", "no models:/nothing@champion in the MLflow registry"),

@@ -128,7 +128,7 @@ def test_junit_in_a_file_is_what_ci_servers_read(project: Path, tmp_path: Path) 
     [
         ((), "missing CANDIDATE or --baseline"),
         (("1000",), "missing CANDIDATE or --baseline"),
-        (("1000", "--baseline", "7"), "no evaluated step 7 in run"),
+        (("1000", "--baseline", "7"), "no evaluated checkpoint 7 in run"),
         (("./nowhere", "--baseline", "600"), "'./nowhere' is neither a checkpoint reference nor a folder"),
         (("x" * 5_000, "--baseline", "600"), "is neither a checkpoint reference nor a folder"),
         (("1000", "--baseline", "600", "--replay", "x.zip"), "--replay cannot be combined with another candidate"),

@@ -95,7 +95,7 @@ def test_every_name_of_a_checkpoint_is_taken(project: Path, tmp_path: Path, name
 def test_a_step_that_was_not_evaluated_is_a_usage_error_that_names_the_others(project: Path) -> None:
     done = run_tracker(project, "report", "650")
     assert done.returncode == 2
-    assert "no evaluated step 650 in run tiny-forgetting" in done.stderr
+    assert "no evaluated checkpoint 650 in run tiny-forgetting" in done.stderr
     assert "evaluated steps: 100, 200" in done.stderr
 
 

@@ -34,10 +34,11 @@ def read_secret(*, variable: str, file: Path | None, setting: str) -> str:
         return value
     if file is None:
         return ""
+    hint = f"fix {setting}-file" if setting.startswith("--") else f"fix {setting}_file"
     try:
         first, *_ = file.read_text(encoding="utf-8").splitlines() or [""]
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {file}: {error}", hint=f"fix {setting}_file") from error
+        raise ConfigError(f"cannot read {file}: {error}", hint=hint) from error
     if not first:
-        raise ConfigError(f"no secret in the first line of {file}", hint=f"fix {setting}_file")
+        raise ConfigError(f"no secret in the first line of {file}", hint=hint)
     return register_secret(first)

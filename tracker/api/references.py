@@ -120,7 +120,7 @@ def _at(run: str, place: str, reports: Sequence[Report]) -> Report:
         if (step == "latest" or int(step) == report.step) and report.checkpoint.digest.startswith(digest):
             return report
     known = _steps_text({report.step for report in reports})
-    raise ConfigError(f"no evaluated step {place} in run {run}", hint=f"evaluated steps: {known}")
+    raise ConfigError(f"no evaluated checkpoint {place} in run {run}", hint=f"evaluated steps: {known}")
 
 
 def _steps_text(steps: Iterable[int]) -> str:
@@ -137,7 +137,7 @@ def _best(history: RecordStore, run: str, benchmark: str | None, outlines: Outli
     best = best_of_run(run, history, benchmark)
     if best is None:
         measured = ", ".join(newest_scores(run, history).benchmarks()) or "none yet"
-        what = "all benchmarks of its suite" if benchmark is None else f"all of {benchmark}"
+        what = "all benchmarks of its suite" if benchmark is None else f"{benchmark} (evaluated in full)"
         raise ConfigError(
             f"no checkpoint of run {run} has a score for {what}", hint=f"benchmarks with scores: {measured}"
         )

@@ -43,7 +43,7 @@ def skip_surplus(world: World, state: WatchState, now: datetime) -> tuple[Gap, .
 def gap_of_skipped(checkpoint: Checkpoint, order: QueueOrder, now: datetime) -> Gap:
     """Return the gap of a checkpoint that was skipped. Pure."""
     error = CheckpointSkipped(
-        f"queued behind {count_text(order.max_waiting, 'newer checkpoint')}",
+        f"skipped in favor of {count_text(order.max_waiting, 'newer checkpoint')}",
         hint=f'evaluate it with `tracker evaluate {checkpoint.uri}`, add workers, or set watch.backlog = "all"',
     )
     return Gap(

@@ -44,7 +44,8 @@ def read_rows(path: Path, *, header: Sequence[str] = ()) -> Iterator[NumberedRow
 
 def bad_row(path: Path, line: int, why: str) -> BadData:
     """Return the error for one broken row."""
-    return BadData(f"{path}, line {line}: {why}", hint="fix or remove that line", path=str(path), line=line)
+    what = "row" if path.suffix.lower() == ".json" else "line"
+    return BadData(f"{path}, {what} {line}: {why}", hint=f"fix or remove that {what}", path=str(path), line=line)
 
 
 # --- private
@@ -83,7 +84,7 @@ def _json_rows(path: Path) -> Iterator[NumberedRow]:
     try:
         document = json.loads(path.read_text(encoding="utf-8-sig"))
     except json.JSONDecodeError as error:
-        raise bad_row(path, error.lineno, f"invalid JSON ({error.msg})") from error
+        raise BadData(f"{path}, line {error.lineno}: invalid JSON ({error.msg})", hint="fix that line") from error
     if isinstance(document, dict):
         document = document.get("examples", document.get("data"))
     if not isinstance(document, list):

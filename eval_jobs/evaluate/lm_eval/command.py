@@ -43,7 +43,7 @@ def check_settings(benchmark: Benchmark) -> None:
     if named := [name for name, is_wrong in wrong.items() if is_wrong]:
         raise BadData(
             f"`{benchmark.name}`: lm-eval does not support `{named[0]}`",
-            hint=f"set it in the task's YAML file; supported options: {' and '.join(_KNOWN)}",
+            hint=f"set it in the task's YAML file; supported options: {CHAT} (true or false) and {METRIC}",
         )
 
 

@@ -22,10 +22,10 @@ _INSTALL = (
 )
 _TOKENIZER = (
     "save the tokenizer with the checkpoints, as Trainer(processing_class=tokenizer) does, "
-    'or set serve.args = ["--tokenizer", FOLDER]'
+    'or, with vLLM, set serve.args = ["--tokenizer", FOLDER]'
 )
 _GPU_MEMORY = (
-    "another process, such as the trainer, uses the GPU: select another GPU with CUDA_VISIBLE_DEVICES, "
+    "if another process, such as the trainer, uses the GPU, select another GPU with CUDA_VISIBLE_DEVICES, "
     "or lower serve.gpu_memory_utilization, for example to 0.3"
 )
 _BATCH_INVARIANT = "this model has no batch-invariant kernels: export VLLM_BATCH_INVARIANT=0"
@@ -38,7 +38,7 @@ _ADVICE = (
     ("batch_invariant", _BATCH_INVARIANT),
     ("VLLM_BATCH_INVARIANT", _BATCH_INVARIANT),
     ("CUDA out of memory", _GPU_MEMORY),
-    ("desired CPU memory utilization", "lower serve.gpu_memory_utilization: on a CPU, a fraction of system memory"),
+    ("desired CPU memory utilization", "lower serve.gpu_memory_utilization, on a CPU a fraction of its memory"),
     (
         "KV cache memory",
         "lower serve.max_model_len; on a CPU, raise the environment variable VLLM_CPU_KVCACHE_SPACE",

@@ -108,7 +108,7 @@ def interpreter(python: str) -> str:
     if found is None:
         raise ConfigError(
             f"serve.python is not an executable file: {python}",
-            hint="set it to the Python interpreter of the vLLM environment, such as /opt/vllm/bin/python",
+            hint="set it to the Python interpreter of the engine's environment, such as /opt/vllm/bin/python",
         )
     return found
 

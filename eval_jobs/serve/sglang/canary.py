@@ -41,7 +41,7 @@ def read_canary(prompt: tuple[int, ...], body: object, digest: str) -> Canary:
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise _failed(f"a response lacks tokens or log probabilities ({error!r})") from error
     if version != digest:
-        raise _failed(f"a response came from the weights {version!r}")
+        raise _failed(f"a response came from the weights {version!r} (expected {digest!r})")
     if not all(map(math.isfinite, logprobs)):
         raise _failed("a token probability is NaN or Inf: the weights have diverged or were loaded incorrectly")
     if len(tokens) != ANSWER_TOKENS:

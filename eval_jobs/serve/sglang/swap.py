@@ -122,7 +122,7 @@ def _served_name(port: int, expected: tuple[str, ...]) -> str:
     names = served_model_names(get(port, "/v1/models", timeout_s=STEP_TIMEOUT_S).body)
     found = [name for name in expected if name in names]
     if not found:
-        raise _failed(f"after the update the engine serves {', '.join(names) or 'no model'}")
+        raise _failed(f"after the update the engine serves {', '.join(names) or 'no model'} (expected {expected[-1]})")
     return found[0]
 
 

@@ -89,7 +89,7 @@ def _version(client: MlflowClient, run: TrackedRun, name: str, checkpoint_key: s
     if not found:
         raise StoreError(
             f"cannot set an alias: no model of step {step} in MLflow yet",
-            hint="wait until its results are sent; the alias is retried afterwards",
+            hint="wait until its results are sent; the alias is set afterwards",
         )
     model_id = found[0].model_id
     with _as_default(client.tracking_uri):

@@ -214,7 +214,7 @@ class OutboxTracking:
             values = {"refused": row.refused + 1, "retry_at_s": retry_at_s}
             connection.execute(update(ITEMS).where(ITEMS.c.id == item_id).values(values))
         log.log(
-            logging.DEBUG if row.refused else logging.WARNING, "MLflow item %s not sent, retrying: %s", row.key, error
+            logging.DEBUG if row.refused else logging.WARNING, "MLflow write %s not sent, retrying: %s", row.key, error
         )
 
     def _store_is_away(self, now: datetime, error: StoreError | ConfigError) -> None:

@@ -64,7 +64,7 @@ def _pages_in_mlflow(project: Project, chosen: ChosenPages) -> Iterator[str]:
         TrackingUnreachable, StoreError, ConfigError: as `Mlflow.write_samples`.
     """
     count = sum(len(page.before.rows) + len(page.after.rows) for page in chosen.pages)
-    yield f"\nwriting up to {count} samples to MLflow ..."
+    yield f"\nwriting up to {count} traces to MLflow ..."
     server, when = UI_ADDRESS, " (start `tracker ui` to open the links)"
     if project.mlflow.uri.startswith("http"):
         server, when = project.mlflow.uri.rstrip("/"), ""

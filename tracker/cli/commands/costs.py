@@ -20,7 +20,7 @@ from tracker.domain.records.display import NOTHING, duration_text, one_line
 @click.argument("run", required=False)
 @config_option
 @json_option(tuple[RunCosts, ...])
-@click.option("--last", type=COUNT, default=30, show_default=True, help="Number of newest steps to show; 0: all.")
+@click.option("--last", type=COUNT, default=30, show_default=True, help="Newest evaluations to show; 0: all.")
 def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> None:
     """Show time, tokens and GPU or CPU time for every checkpoint of RUN, or of all runs of the project.
 

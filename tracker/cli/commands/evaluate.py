@@ -24,7 +24,7 @@ NO_NEWS = {VerdictWord.MISSING, VerdictWord.INCOMPARABLE}
 @config_option
 @json_option(tuple[Report, ...])
 def command(*, checkpoint: str, config_path: Path, as_json: bool) -> int:
-    """Evaluate one checkpoint: a folder with config.json and safetensors, or s3://bucket/prefix.
+    """Evaluate CHECKPOINT, a folder or s3://bucket/prefix.
 
     Exit code 0: no regression, even if inconclusive or suspect; 1: regression; 2: bad settings; 3: coverage too low,
     or incomparable; 4: failure, such as a benchmark without a result because the engine died.

@@ -72,7 +72,7 @@ class _Asked:
 @click.option("--replay", type=FILE, help="Recompute the result from a --bundle file.")
 @asked_as(_Asked)
 def command(asked: _Asked) -> int:
-    """Decide whether CANDIDATE may replace a baseline: PASS, REGRESSION or INCONCLUSIVE.
+    """Decide whether CANDIDATE may replace a baseline.
 
     Both are evaluated checkpoints (STEP, RUN@STEP, latest, best, best:BENCHMARK, models:/NAME@ALIAS), or
     folders or s3://bucket/prefix to evaluate now. The requirements come from [gate] in the configuration, or in

@@ -39,7 +39,7 @@ class ImportedStep:
     loads: int
     is_new: bool
     """False: it was imported before."""
-    findings: dict[VerdictWord, list[str]]
+    findings: Mapping[VerdictWord, tuple[str, ...]]
     """Benchmarks by verdict: missing, forgotten, regressed or suspect."""
 
 
@@ -173,7 +173,7 @@ def _step(one: JudgedImport) -> ImportedStep:
         samples=sum(len(result.samples) for result in record.results),
         loads=len(record.probes),
         is_new=one.is_new,
-        findings=dict(findings),
+        findings={word: tuple(names) for word, names in findings.items()},
     )
 
 

@@ -86,7 +86,7 @@ def deciding_text(report: GateReport) -> str:
     if not required:
         if not checks_of(report):
             return "nothing was measured and no check is required"
-        return "every measured check is advisory (required = false)"
+        return "every check is advisory (required = false)"
     if report.word is GateWord.PASS:
         return f"passed {count_text(len(required), 'required check')}"
     return f"decided by {names_text([check.name for check in required if check.word is report.word])}"

@@ -72,4 +72,4 @@ def _conclusions(found: tuple[Repetition, ...]) -> Iterator[Text]:
     if unfit:
         yield Text(f"  hint: {_MORE}", style="dim")
     if any(one.fitness is Fitness.UNSURE for one in found):
-        yield Text("unsure: not enough samples to decide; each verdict shows its minimum detectable loss", style="dim")
+        yield Text("unsure: not enough samples; inconclusive verdicts show the minimum detectable loss", style="dim")

@@ -182,7 +182,7 @@ def _findings(view: Overview) -> Iterable[RenderableType]:
     if not found:
         return
     yield Text("")
-    yield Text(f"findings at step {view.steps[-1]} (subsets, answer lengths and truncation):", style="dim")
+    yield Text(f"findings at step {view.steps[-1]} (subsets, output length and truncation):", style="dim")
     width = max(len(_subject(finding)) for finding in found[:_MAX_FINDINGS])
     for finding in found[:_MAX_FINDINGS]:
         yield Text.assemble(f"{_subject(finding):<{width}}", "  ", _word(finding.word), _since(finding))

@@ -200,7 +200,7 @@ def _of_blind_spot(report: Report, verdict: Verdict) -> Alert:
         kind=AlertKind.MISSING,
         subject=AlertSubject(kind=SubjectKind.BENCHMARK, name=verdict.benchmark),
         state=AlertState.FIRING if missing else AlertState.RESOLVED,
-        message=f"{verdict.benchmark}: result {'' if missing else 'no longer '}missing at step {report.step}: {said}",
+        message=f"{verdict.benchmark}{'' if missing else ': result no longer missing'} at step {report.step}: {said}",
         command=f"tracker evaluate {shlex.quote(report.checkpoint.uri)}",
         raised_at=report.created_at,
     )

@@ -14,7 +14,7 @@ from eval_jobs.types import Checkpoint
 from tracker.domain.best.choice import best_by_benchmark, best_of
 from tracker.domain.scores.run_scores import RunScores
 
-LAST = "one of the last {count}"
+LAST = "among the newest {count}"
 FIRST = "first of the run"
 BEST = "best on {names}"
 BEST_OF_SUITE = "best of the run"

@@ -14,10 +14,10 @@ from eval_jobs.errors import CheckpointIncomplete
 from tracker.domain.checkpoints.completeness import Complete, Readiness
 from tracker.domain.checkpoints.listing import Facts, Site, has_lost_entry
 from tracker.domain.checkpoints.pin import Pin
-from tracker.domain.checkpoints.unusable import NotYet
+from tracker.domain.checkpoints.unusable import KILLED_HINT, NotYet
 from tracker.domain.checkpoints.watching import FileChange, change_of
 
-_UNSEEN = NotYet(code=CheckpointIncomplete.code, reason="saving had only just started", hint="")
+_UNSEEN = NotYet(code=CheckpointIncomplete.code, reason="saving had only just started", hint=KILLED_HINT)
 
 
 @dataclass(frozen=True, kw_only=True)

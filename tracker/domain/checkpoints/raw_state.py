@@ -42,8 +42,8 @@ PICKLE_HINT = (
     "save as safetensors; or, if no one else can write to that folder, set watch.allow_pickle = true to convert it"
 )
 CONFIG_HINT = (
-    "sharded states do not include it: set watch.config_from to a folder with the model's config.json and tokenizer, "
-    "such as the base model"
+    "the training state does not include it: set watch.config_from to a folder with this file and the tokenizer, "
+    "such as that of the base model"
 )
 
 _OPTIM = re.compile(r"(?:bf16_|fp16_)?zero_pp_rank_([0-9]+)_mp_rank_([0-9]+)_optim_states\.pt$")

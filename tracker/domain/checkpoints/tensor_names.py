@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from tracker.domain.checkpoints.listing import Document
 from tracker.domain.checkpoints.tensors import TensorFact, WeightsContent
+from tracker.domain.records.display import names_text
 
 _BUFFER = re.compile(
     r"(?:^|\.)(?:rotary_emb\.inv_freq|rotary_emb\.(?:cos|sin)_cached|attn\.bias|attention\.bias|(?:attn|attention)"
@@ -131,11 +132,9 @@ def compare_weights(content: WeightsContent, config: Document, earlier: Earlier)
 
 def tensors_text(names: Collection[str]) -> str:
     """Return the first few names, how many more, and a verb: `tensor a is`, `tensors a, b and 3 more are`."""
-    first = list(names)[:5]
-    more = f" and {len(names) - len(first)} more" if len(names) > len(first) else ""
     if len(names) == 1:
-        return f"tensor {first[0]} is"
-    return f"tensors {', '.join(first)}{more} are"
+        return f"tensor {next(iter(names))} is"
+    return f"tensors {names_text(list(names), at_most=6)} are"
 
 
 def changed_settings(config: Document, earlier: Document) -> tuple[str, ...]:

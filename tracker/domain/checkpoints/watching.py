@@ -44,7 +44,7 @@ class WatchSettings:
     allow_pickle: bool = False
     """Allow pickled weights (`.bin` files, DeepSpeed states with custom classes). Unpickling can execute code."""
     python: str = ""
-    """Python interpreter with torch (and DeepSpeed) that consolidates sharded checkpoints. Default: the
+    """Python interpreter with torch (and DeepSpeed) that converts checkpoints to safetensors. Default: the
     tracker's own."""
 
 

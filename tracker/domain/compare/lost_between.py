@@ -94,12 +94,12 @@ def ends_of(series: BenchmarkSeries, rows: IntArray, incidents: Iterable[Inciden
     earlier = _before(series, rows, bad)
     if bad is None or not earlier.size:
         raise Incomparable(
-            f"{name} has {count_text(len(known), 'complete result')}, two are required",
+            f"{name} has no complete result before the bad step ({count_text(len(known), 'complete result')} in all)",
             hint="evaluate more checkpoints with `tracker evaluate CHECKPOINT`",
         )
     good = _best_of(series, earlier) if wanted.good is None else wanted.good
     if good >= bad:
-        raise ConfigError(f"good step {good} is not before bad step {bad}", hint="swap --good and --bad")
+        raise ConfigError(f"good step {good} is not before bad step {bad}", hint="set --good to a step before --bad")
     _check_lost(series, rows, good, bad)
     return good, bad
 

@@ -188,7 +188,7 @@ def _with_samples(document: Fields, found: _Found, rows: Sequence[Row] | None) -
     mean, expected = _mean_of_all(read, outcome.aggregate), outcome.aggregate.samples
     if mean is not None and abs(mean - outcome.aggregate.mean) > _MEAN_TOLERANCE:
         reported = f"{outcome.aggregate.mean:.6g}"
-        return one, f"their mean {mean:.6g} is not the reported one, {reported}: importing only the reported mean"
+        return one, f"their mean {mean:.6g} is not the reported one, {reported}: importing only mean and standard error"
     samples = (*read, *missing_samples(len(read), expected))
     return replace(one, outcome=replace(outcome, samples=samples, aggregate=None)), ""
 

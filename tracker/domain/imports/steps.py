@@ -32,7 +32,7 @@ def step_of_result(given: Given, models: Iterable[str] = ()) -> int:
         )
     if len(named | inside) > 1:
         said = " and ".join(str(step) for step in sorted(named | inside))
-        raise BadData(f"{given.source}: file name and model name contain different steps: {said}", hint="set --step")
+        raise BadData(f"{given.source}: path and model name contain different steps: {said}", hint="set --step")
     (step,) = named | inside
     return step
 

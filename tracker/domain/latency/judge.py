@@ -166,8 +166,10 @@ def _mean_quantile(sides: Sequence[FloatArray], quantile: float) -> float:
 def _against_history(case: _Case, probe: ProbeResult) -> LatencyVerdict:
     blank = case.blank(LatencyMethod.HISTORY, probe.completed)
     time_ms = quantile_of(probe, *case.key)
-    if time_ms is None or probe.completed < case.needed:
+    if probe.completed < case.needed:
         return replace(blank, reason=FewRequests(needed=case.needed))
+    if time_ms is None:  # an imported file may lack this metric
+        return replace(blank, reason=Failed())
     blank = replace(blank, candidate_ms=time_ms)
     past = [math.log(t) for t in _earlier_times(case)][-WINDOW:]
     blank = replace(blank, learned_from=len(past))

@@ -102,11 +102,11 @@ def cost_headline(costs: RunCosts) -> str:
 
 
 def cost_text(cost: Cost) -> str:
-    """Return `41.0 s: 3.0 s loading, 30.0 s scoring, 8.0 s measuring latency; 45.2 k tokens`, without empty stages."""
+    """Return `41.0 s: 3.0 s loading, 30.0 s scoring, 8.0 s latency test; 45.2 k tokens`, without empty stages."""
     stages = (
         (cost.loading_s, "loading"),
         (cost.evaluating_s, "scoring"),
-        (cost.probing_s, "measuring latency"),
+        (cost.probing_s, "latency test"),
     )
     spent = [f"{duration_text(seconds)} {name}" for seconds, name in stages if seconds >= MIN_SHOWN_S]
     parts = [f"{duration_text(cost.wall_s)}{': ' if spent else ''}{', '.join(spent)}", *_resources(cost)]

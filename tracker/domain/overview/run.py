@@ -232,6 +232,7 @@ _PHRASES: Mapping[VerdictWord, str] = {
     VerdictWord.SUSPECT: "may be worse at step {step}",
     VerdictWord.RECOVERED: "recovered",
     VerdictWord.IMPROVED: "improved",
+    VerdictWord.FIRST: "{be} measured for the first time",
 }
 
 
@@ -299,5 +300,4 @@ def _nothing_found(group: Sequence[Standing], *, alone: bool, qualifier: str) ->
 _BY_NAME: Mapping[VerdictWord, str] = {
     VerdictWord.EQUIVALENT: "equivalent",
     VerdictWord.INCONCLUSIVE: "inconclusive",
-    VerdictWord.FIRST: "measured for the first time",
 }

@@ -72,7 +72,7 @@ _SETTINGS = {
     "data_digest": "data content",
     "adapter": "benchmark adapter",
     "few_shot": "few_shot (examples in the prompt)",
-    "limit": "limit (number of samples)",
+    "limit": "limit (samples per subset)",
     "scoring_version": "scoring_version (built-in prompts and scorers)",
     "concurrency": "concurrency (requests in flight)",
 }
@@ -163,7 +163,7 @@ def _together(pooled: int) -> str:
 
 def _flips(comparison: Comparison) -> str:
     """Return lost and gained counts, with the baseline of a loss: while scores rise, few are right at most steps."""
-    most = " (correct at most of those steps)" if len(comparison.baseline_steps) > _PAIR and comparison.n_lost else ""
+    most = " (correct in most of those steps)" if len(comparison.baseline_steps) > _PAIR and comparison.n_lost else ""
     return f"lost {comparison.n_lost} of {comparison.n_common} samples{most}, gained {comparison.n_gained}"
 
 
@@ -209,7 +209,7 @@ def _few_requests(verdict: LatencyVerdict, needed: int) -> str:
 
 
 def _against_reference(verdict: LatencyVerdict, reason: AgainstReference) -> str:
-    averaged = f", mean of {verdict.sessions} checkpoints" if verdict.sessions > 1 else ""
+    averaged = f", averaged over the newest {verdict.sessions} checkpoints" if verdict.sessions > 1 else ""
     text = f"{_latency_change(verdict)} than the reference, step {verdict.reference_step}{averaged}"
     if verdict.learned_from < reason.learning:
         known = f"{verdict.learned_from} of {reason.learning} checkpoints"

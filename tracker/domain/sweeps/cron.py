@@ -97,7 +97,7 @@ def turn_due(name: str, timetable: Timetable, *, look: TimetablePosition, now: d
     if waits:
         reason = "the previous sweep run was still pending"
     elif timetable.missed is Missed.SKIP and (now - times[0]).total_seconds() > LATE_S:
-        reason = f"no watcher was running when it was due (missed {count_text(len(times), 'time')})"
+        reason = f"no watcher was running when it was due ({count_text(len(times), 'sweep run')} missed)"
     if not reason:
         return turn
     return _skipped(turn, reason, now)

@@ -83,7 +83,7 @@ def estimate_text(expected: Estimate) -> str:
     stages = (
         (expected.loading_s, "loading"),
         (expected.evaluating_s, "scoring"),
-        (expected.probing_s, "measuring latency"),
+        (expected.probing_s, "latency test"),
     )
     spent = ", ".join(f"{duration_text(seconds)} {name}" for seconds, name in stages if seconds)
     about = f"about {duration_text(expected.total_s)} ({spent})" if spent else "duration unknown"

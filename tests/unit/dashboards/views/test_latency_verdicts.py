@@ -45,8 +45,9 @@ def test_a_row_has_the_ratio_and_what_it_rests_on() -> None:
         p="2.2e-09 (slower)",
         level="2.8e-05",
         against="step 100",
-        method="reference, mean of 2",
-        reason="8.3 % slower (95 % CI +7.1 % to +9.5 %) than the reference, step 100, mean of 2 checkpoints",
+        method="reference; ratio averaged over 2 checkpoints",
+        reason="8.3 % slower (95 % CI +7.1 % to +9.5 %) than the reference, step 100, "
+        "averaged over the newest 2 checkpoints",
     )
 
 

@@ -21,8 +21,8 @@ def test_how_a_run_was_measured_is_said_in_words() -> None:
         "Generation": "greedy, top_p 1, at most 16 tokens, seed 0",
         "Engine": "vllm 0.32.1",
         "Served with": "dtype float32, context 128 tokens",
-        "Weights loaded": "cold 10 times",
-        "Time per checkpoint, median": "32.8 s: loading 22.2 s, scoring 9.6 s, measuring latency 2.1 s",
+        "Weights loaded": "10 cold",
+        "Time per checkpoint, median": "32.8 s: loading 22.2 s, scoring 9.6 s, latency test 2.1 s",
     }
 
 
@@ -85,7 +85,7 @@ def test_a_run_that_was_never_served_has_no_times() -> None:
     )
     facts = _facts(records=(failed,))
     assert facts["Engine"] == "failed to start"
-    assert facts["Weights loaded"] == "failed 1 time"
+    assert facts["Weights loaded"] == "1 failed"
     assert facts["Time per checkpoint, median"] == "-"
     assert measured(replace(DATA, records=(failed,))).benchmarks[0].samples == "-"
 
@@ -106,7 +106,7 @@ def test_sampling_and_other_settings_are_said() -> None:
     view = measured(replace(DATA, records=(replace(record, plan=plan),)))
     assert dict(view.facts)["Generation"] == "temperature 0.7, top_p 0.9, top_k 40, at most 256 tokens, seed 0"
     assert view.benchmarks[0].settings == (
-        "subsets a, b, at most 50 per subset, 3-shot, 4 answers per sample, at most 9 tokens, lower is better"
+        "subsets a, b, at most 50 samples per subset, 3-shot, 4 answers per sample, at most 9 tokens, lower is better"
     )
 
 

@@ -69,7 +69,7 @@ def test_too_many_waiting_checkpoints_leave_the_first_and_the_newest() -> None:
     passed = fakes.tick()
     assert [gap.step for gap in passed.skipped] == steps[1:-2]
     assert {gap.code for gap in passed.skipped} == {"E-CKPT-SKIPPED"}
-    assert passed.skipped[0].message == "queued behind 3 newer checkpoints"
+    assert passed.skipped[0].message == "skipped in favor of 3 newer checkpoints"
     assert f"tracker evaluate {fakes.run.records[1].plan.checkpoint.uri}" in passed.skipped[0].hint
     assert fakes.history.gaps(fakes.run.run_id) == passed.skipped
     assert fakes.alerting.alerts == []

@@ -47,7 +47,7 @@ class Target:
     def unreachable(self, what: object, *, retry_after_s: float | None = None) -> ChannelUnreachable:
         """Return the error for no response or a temporary refusal."""
         context = {} if retry_after_s is None else {"retry_after_s": retry_after_s}
-        hint = f"check the network and this channel's {self.url_setting}; pending alerts are retried"
+        hint = f"pending alerts are retried; if this persists, check the network and this channel's {self.url_setting}"
         return ChannelUnreachable(f"{self.place}: {self.harmless(what)}", hint=hint, **context)
 
     def refused(self, what: object, *, hint: str) -> ChannelRefused:

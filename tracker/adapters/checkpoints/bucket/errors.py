@@ -31,7 +31,7 @@ _SETTINGS = (InvalidRegionError, NoRegionError, ParamValidationError, ValueError
 _CREDENTIALS_HINT = (
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; a public bucket needs s3.anonymous = true"
 )
-_REFUSED_HINT = "grant s3:ListBucket on the bucket and s3:GetObject below the prefix"
+_REFUSED_HINT = "grant s3:ListBucket on the bucket and s3:GetObject below the prefix, or correct the credentials"
 _ELSEWHERE = {"PermanentRedirect", "301", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
 
 
@@ -54,7 +54,7 @@ def mapped(error: Exception, uri: str, endpoint: str) -> TrackerError:
     if isinstance(error, _SETTINGS):
         return ConfigError(f"{at}: {error}", hint="fix run.output_dir, s3.endpoint_url or s3.region")
     what = " ".join(str(error).split())[:200] or type(error).__name__
-    return StoreUnavailable(f"{at}: {what}", hint="check that s3.endpoint_url is an S3 server, or retry later")
+    return StoreUnavailable(f"{at}: {what}", hint="check the network and s3.endpoint_url, or retry later")
 
 
 # --- private

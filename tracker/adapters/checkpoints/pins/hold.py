@@ -162,7 +162,7 @@ def demand_unchanged(pin: Pin) -> None:
 
 def store_error(error: OSError, what: str) -> StoreError:
     """Return the error for a failed file operation; `what` names the operation and the file."""
-    return write_error(error, what, hint="check that the tracker can read the source and write to the target")
+    return write_error(error, what, hint="check the file permissions and the disk")
 
 
 def owner_mark(pid: int) -> str:

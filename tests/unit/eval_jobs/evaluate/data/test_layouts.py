@@ -144,7 +144,7 @@ def test_a_folder_that_describes_itself_is_copied_as_it_is(tmp_path: Path) -> No
         ("mmlu", {"a_test.csv": "q,a,b,c,d\n"}, "a_test.csv, line 1: expected 6 columns"),
         ("arc", {"ARC-Easy-Test.jsonl": json.dumps(ARC_ROW | {"answerKey": "C"})}, "not one of the labels"),
         ("bbh", {"navigate.json": '{"examples": 3}'}, "no list of rows in"),
-        ("bbh", {"navigate.json": '{"examples": [3]}'}, "line 1: expected a JSON object"),
+        ("bbh", {"navigate.json": '{"examples": [3]}'}, "row 1: expected a JSON object"),
         ("bbh", {"navigate.json": '{\n"examples": [}'}, "line 2: invalid JSON"),
         ("truthful_qa", {"x.csv": "Question,Best Answer\nq,a\n"}, "line 2: missing key `Correct Answers`"),
         ("truthful_qa", {"x.jsonl": '{"question": "q", "mc1_targets": 1, "mc2_targets": 2}'}, "must be objects"),

@@ -127,7 +127,7 @@ def test_without_a_loss_it_says_so() -> None:
 def test_without_a_second_result_it_says_so() -> None:
     bench = Bench(screening=None)
     bench.save(100)
-    with pytest.raises(Incomparable, match="sums has 1 complete result, two are required"):
+    with pytest.raises(Incomparable, match="sums has no complete result before the bad step"):
         found_by(bench)
 
 

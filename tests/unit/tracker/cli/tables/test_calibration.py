@@ -80,7 +80,7 @@ def test_every_benchmark_has_a_line_and_what_follows_stands_below() -> None:
         sums is too noisy: repeated evaluations differ by ±0.030, more than policy.min_effect 0.01
         moved is too noisy: repeated evaluations differ by 0.030 on average, more than policy.min_effect 0.01
           hint: use more samples, more repeats or temperature 0, or raise policy.min_effect
-        unsure: not enough samples to decide; each verdict shows its minimum detectable loss
+        unsure: not enough samples; inconclusive verdicts show the minimum detectable loss
         verdicts, comparisons and reports now show this noise beside every difference"""  # noqa: RUF001 - a true minus sign
     )
 

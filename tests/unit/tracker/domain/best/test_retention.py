@@ -35,7 +35,7 @@ def test_the_last_steps_of_every_run_are_kept() -> None:
     every = [of(step, run) for step in (100, 200, 300) for run in ("a", "b")]
     choices = decide_retention(every, keep=1, reasons={})
     assert [(c.checkpoint.run_id, c.checkpoint.step) for c in choices if c.reasons] == [("a", 300), ("b", 300)]
-    assert choices[-1].reasons == ("one of the last 1",)
+    assert choices[-1].reasons == ("among the newest 1",)
 
 
 def test_without_a_budget_all_are_kept() -> None:
@@ -49,7 +49,7 @@ def test_both_contents_of_a_step_that_was_written_again_count_as_one() -> None:
 
 def test_a_reason_of_its_own_keeps_an_old_one_and_is_told() -> None:
     choices = decide_retention([of(1), of(2), of(3)], keep=1, reasons={of(1): ("first of the run",)})
-    assert [c.reasons for c in choices] == [("first of the run",), (), ("one of the last 1",)]
+    assert [c.reasons for c in choices] == [("first of the run",), (), ("among the newest 1",)]
 
 
 @given(st.lists(checkpoints, max_size=30), st.integers(min_value=1, max_value=5), st.sets(checkpoints, max_size=5))

@@ -173,7 +173,8 @@ def test_samples_beside_a_results_file_take_the_place_of_its_mean() -> None:
 def test_samples_that_do_not_give_the_reported_mean_are_not_believed() -> None:
     found = sheet(lm_eval({"t": 0.9}, n=2), {"t": lm_eval_rows([1.0, 0.0])})
     assert result(found).aggregate is not None
-    assert found.left_out[0].reason == "their mean 0.5 is not the reported one, 0.9: importing only the reported mean"
+    reason = "their mean 0.5 is not the reported one, 0.9: importing only mean and standard error"
+    assert found.left_out[0].reason == reason
 
 
 def test_a_question_that_the_samples_lack_is_an_error_and_no_wrong_answer() -> None:

@@ -92,7 +92,7 @@ def test_a_small_slowdown_is_confirmed_by_the_checkpoints_after_it() -> None:
     assert found[0].word is not VerdictWord.REGRESSED
     assert found[-1].word is VerdictWord.REGRESSED
     assert found[-1].sessions > 1
-    assert f"mean of {found[-1].sessions} checkpoints" in latency_reason_text(found[-1])
+    assert f"averaged over the newest {found[-1].sessions} checkpoints" in latency_reason_text(found[-1])
 
 
 @pytest.mark.slow

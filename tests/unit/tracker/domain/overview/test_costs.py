@@ -65,11 +65,11 @@ def test_what_nobody_told_is_not_shown_as_nothing() -> None:
     [
         (
             Cost(loading_s=3.1, evaluating_s=30, probing_s=8, input_tokens=45_000, output_tokens=200, cpu_s=82),
-            "41.1 s: 3.1 s loading, 30.0 s scoring, 8.0 s measuring latency; 1.4 CPU min, 45.2 k tokens",
+            "41.1 s: 3.1 s loading, 30.0 s scoring, 8.0 s latency test; 1.4 CPU min, 45.2 k tokens",
         ),
         (Cost(loading_s=0.01, evaluating_s=2, probing_s=0), "2.0 s: 2.0 s scoring"),
         (Cost(loading_s=0, evaluating_s=0, probing_s=0), "0.0 s"),
-        (COST, "26.7 min: 1.0 min loading, 20.0 min scoring, 5.7 min measuring latency; 3.6 GPU h, 1.2 M tokens"),
+        (COST, "26.7 min: 1.0 min loading, 20.0 min scoring, 5.7 min latency test; 3.6 GPU h, 1.2 M tokens"),
     ],
 )
 def test_a_cost_is_one_line(cost: Cost, expected: str) -> None:

@@ -24,7 +24,7 @@ def test_the_sentence_follows_the_run() -> None:
     said = [headline(overview(RUN.reports[:count])) for count in range(9)]
     assert said == [
         "nothing evaluated yet",
-        "no significant change in 3 benchmarks (all measured for the first time)",
+        "facts, sums and reversal were measured for the first time",
         "no significant change in 3 benchmarks (all inconclusive)",
         "sums has no result at step 300; facts improved; no significant change in reversal (inconclusive)",
         "facts and sums improved; no significant change in reversal (inconclusive)",

@@ -88,7 +88,7 @@ def test_missed_times_are_skipped_where_that_is_the_policy_and_what_is_only_late
     assert late is not None
     assert missed is not None
     assert (late.state, late.due_at, missed.state, missed.due_at) == (TurnState.DUE, due, TurnState.SKIPPED, due)
-    assert missed.note == "no watcher was running when it was due (missed 3 times)"
+    assert missed.note == "no watcher was running when it was due (3 sweep runs missed)"
     assert missed.ended_at is not None
 
 

@@ -95,7 +95,7 @@ def test_a_drop_is_regressed_and_counted_in_samples() -> None:
     assert verdict.word is VerdictWord.REGRESSED
     assert (
         reason_text(verdict)
-        == "0.93 at steps 100 to 400 -> 0.02; lost 182 of 200 samples (correct at most of those steps), gained 0"
+        == "0.93 at steps 100 to 400 -> 0.02; lost 182 of 200 samples (correct in most of those steps), gained 0"
     )
     assert [c.baseline for c in verdict.comparisons] == [Baseline.RECENT, Baseline.PEAK]
     assert ONE_CHECKPOINT / 100 < verdict.alpha_test < ONE_CHECKPOINT
@@ -142,7 +142,7 @@ def test_the_same_answers_of_few_samples_conclude_nothing() -> None:
 def test_a_loss_that_one_checkpoint_alone_would_flag_is_suspect() -> None:
     verdict = judged(run_of(*[140] * 6, 131))
     assert verdict.word is VerdictWord.SUSPECT
-    assert "(correct at most of those steps), gained 0: may be worse (p = " in reason_text(verdict)
+    assert "(correct in most of those steps), gained 0: may be worse (p = " in reason_text(verdict)
     assert reason_text(verdict).endswith("not significant at the run's significance level")
     assert verdict.comparisons[0].p_worse < 0.01
 
@@ -205,7 +205,7 @@ def test_lower_is_better_is_judged_the_other_way_round() -> None:
     assert verdict.word is VerdictWord.REGRESSED
     assert (
         reason_text(verdict)
-        == "0.05 at steps 100 to 400 -> 0.50; lost 90 of 200 samples (correct at most of those steps), gained 0"
+        == "0.05 at steps 100 to 400 -> 0.50; lost 90 of 200 samples (correct in most of those steps), gained 0"
     )
     assert verdict.score == 0.5
     assert verdict.comparisons[0].delta == pytest.approx(-0.45)
