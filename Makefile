@@ -22,9 +22,8 @@ test-deep: setup ## what `make test` samples, in full: a kill at every moment, l
 
 coverage: setup ## which lines and branches all tests reach, those of the processes they start too
 	@$(BIN)/coverage erase
-	@$(BIN)/coverage run -m pytest -n 2
-	@$(BIN)/coverage combine --quiet
-	@$(BIN)/coverage report
+	@$(BIN)/coverage run -m pytest -n 2; tested=$$?; \
+	$(BIN)/coverage combine --quiet && $(BIN)/coverage report && exit $$tested
 
 check: format lint types imports unit ## what every commit must pass
 
