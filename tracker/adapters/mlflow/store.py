@@ -57,6 +57,8 @@ NOTE_TAG = "mlflow.note.content"
 KIND = "custom_model_development"
 """Without it MLflow's pages show the experiment as one about agents, and call checkpoints "agent versions"."""
 
+_RECENT_MODELS = 50
+"""Models of a run among which unfinished ones are looked for, newest first."""
 _NOT_IN_MODEL_NAMES = re.compile(r"[/:.%\"']+")
 
 
@@ -175,9 +177,15 @@ def _get_or_create_model(client: MlflowClient, run: TrackedRun, batch: TrackingB
 
 def _delete_unfinished(client: MlflowClient, run: TrackedRun, model: LoggedModel) -> None:
     """Delete our models, other than `model`, that a slow server created after their requests timed out."""
-    pending = f"source_run_id = '{run.run_id}' AND status = {LoggedModelStatus.PENDING.to_int()}"
-    for other in client.search_logged_models([run.experiment_id], filter_string=pending):
-        if MODEL_TAG in other.tags and other.model_id != model.model_id:
+    newest = client.search_logged_models(
+        [run.experiment_id],
+        filter_string=f"source_run_id = '{run.run_id}'",  # servers disagree on how a filter names a status
+        max_results=_RECENT_MODELS,
+        order_by=[{"field_name": "creation_timestamp", "ascending": False}],
+    )
+    for other in newest:
+        is_pending = other.status == LoggedModelStatus.PENDING
+        if is_pending and MODEL_TAG in other.tags and other.model_id != model.model_id:
             client.delete_logged_model(other.model_id)
 
 
