@@ -3,8 +3,8 @@
 import ast
 import inspect
 import json
+import re
 import sys
-import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -15,7 +15,6 @@ from typing import get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
 
 from tracker.config import Config
 from tracker.config.section import Section
@@ -23,7 +22,15 @@ from tracker.config.section import Section
 Values = Mapping[str, object]
 """Settings of one table by name."""
 
-WIDTH = 110
+OFFERED: Mapping[str, Values] = {
+    "serve": {"python": "/envs/vllm/bin/python", "gpu_memory_utilization": 0.3, "max_model_len": 4096},
+    "benchmark": {"limit": 500, "max_tokens": 512, "few_shot": 5, "chance": 0.25},
+    "policy": {"min_effect": 0.02, "planned_checkpoints": 100},
+    "tracking": {"uri": "http://127.0.0.1:5000"},
+    "keep": {"pins": 8},
+    "alerts.channel": {"name": "team", "kind": "slack", "url_env": "SLACK_URL"},
+}
+"""Settings that a new file shows as comments, with an example of a value."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,19 +45,19 @@ class SettingsTable:
 
 
 def commented_toml(chosen: Mapping[str, tuple[Values, ...]]) -> str:
-    """Return a tracker.toml in which `chosen` is set and everything else is a comment with its default.
+    """Return a tracker.toml in which `chosen` is set, and the settings that users change first are comments.
 
     Args:
         chosen: settings by table name, one mapping for each time the table appears.
     """
-    lines = ["# Configuration of checkpoint-tracker. Commented-out settings show their defaults."]
+    lines = ['# Configuration of checkpoint-tracker. "Settings" in its documentation lists all settings and defaults.']
     for table in tables():
-        given = chosen.get(table.name, ())
-        off = "" if given or not table.is_one_of_several else "# "
-        for index, values in enumerate(given or ({},)):
-            lines += ["", *(_comment(first_paragraph(table.section)) if index == 0 else ())]
-            lines.append(off + table.head)
-            lines += _settings(table.section, values, explain=index == 0)
+        given, offered = chosen.get(table.name, ()), OFFERED.get(table.name, {})
+        for index, values in enumerate(given or ({},) if offered or given else ()):
+            off = "" if given or not table.is_one_of_several else "# "
+            lines += ["", f"{off}{table.head}", *(f"{key} = {toml_text(value)}" for key, value in values.items())]
+            if index == 0:
+                lines += _offers(table.section, {key: offered[key] for key in offered if key not in values})
     return "\n".join(lines) + "\n"
 
 
@@ -98,6 +105,8 @@ def toml_text(value: object) -> str:
 
 # --- private
 
+_ASIDE = re.compile(r"^\w+: | \([^)]*\)|, such as .*")
+
 
 @cache
 def _texts_below(module: str) -> dict[str, dict[str, str]]:
@@ -117,23 +126,9 @@ def _section_of(field: FieldInfo) -> type[Section] | None:
     return next((c for c in candidates if isinstance(c, type) and issubclass(c, Section)), None)
 
 
-def _settings(section: type[Section], values: Values, *, explain: bool) -> Iterator[str]:
-    texts = meanings(section) if explain else {}
-    for key, field in plain_settings(section):
-        if explain:
-            yield from _comment(texts[key])
-        if key in values:
-            yield f"{key} = {toml_text(values[key])}"
-        elif explain:
-            yield f"# {key} = {toml_text(_shown_default(field))}"
-
-
-def _comment(text: str) -> list[str]:
-    return [f"# {line}" for line in textwrap.wrap(text.replace("`", ""), WIDTH)]
-
-
-def _shown_default(field: FieldInfo) -> object:
-    """Return the default, or an empty value for settings that are off or required."""
-    if field.default is PydanticUndefined or field.default is None:
-        return ""
-    return field.default
+def _offers(section: type[Section], offered: Values) -> Iterator[str]:
+    """Yield each setting as a comment: its value, and the first sentence of its description."""
+    texts = meanings(section)
+    for key, value in offered.items():
+        meaning = _ASIDE.sub("", texts[key].replace("`", "").partition(". ")[0]).rstrip(".")
+        yield f"# {key} = {toml_text(value)}  # {meaning}"

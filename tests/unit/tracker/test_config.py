@@ -165,9 +165,15 @@ def test_the_place_of_the_data_does_not_change_the_fingerprint_and_its_content_d
     assert suite_fingerprint(here.to_suite({"sums": "b"})) != digest
 
 
-def test_the_commented_file_is_valid_and_uncommenting_nothing_gives_the_defaults() -> None:
-    text = commented_toml({"run": ({"name": "r", "output_dir": "out"},), "benchmark": ({"benchmark": "gsm8k"},)})
-    assert parse_config(text, HERE) == parse_config(MINIMAL, HERE)
+def test_a_new_file_is_short_and_valid_with_and_without_its_comments() -> None:
+    benchmarks = tuple({"benchmark": "exact", "data": f"{name}.jsonl"} for name in "abcdef")
+    text = commented_toml({"run": ({"name": "r", "output_dir": "out"},), "benchmark": benchmarks})
+    assert len(text.splitlines()) <= 60
+    own = parse_config(text, HERE)
+    assert own.model_copy(update={"benchmark": ()}) == parse_config(MINIMAL, HERE).model_copy(update={"benchmark": ()})
+    uncommented = parse_config(re.sub(r"^# (?=\w+ =|\[)", "", text, flags=re.MULTILINE), HERE)
+    assert uncommented.serve.max_model_len == 4096
+    assert uncommented.alerts.channel[0].name == "team"
 
 
 def test_every_setting_has_a_description() -> None:
@@ -216,12 +222,6 @@ def test_a_condition_that_could_never_be_met_or_read_is_refused(settings: str, w
 def test_a_share_of_the_memory_among_the_arguments_is_refused_with_the_name_of_its_setting(args: str) -> None:
     message = refused(MINIMAL + f"[serve]\nargs = {args}\n")
     assert "serve.gpu_memory_utilization" in message
-
-
-def test_a_commented_file_names_the_tables_within_tables() -> None:
-    text = commented_toml({"run": ({"name": "r", "output_dir": "out"},), "benchmark": ({"benchmark": "gsm8k"},)})
-    assert "\n[serve.only_when]\n" in text
-    assert parse_config(text, HERE).serve == Config.model_validate(parse_config(MINIMAL, HERE).model_dump()).serve
 
 
 def test_sglang_is_an_engine_with_the_settings_of_vllm_but_for_its_sleep() -> None:

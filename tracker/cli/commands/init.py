@@ -95,6 +95,8 @@ def _explain(found: FoundFolder, config_path: Path, benchmarks: tuple[Values, ..
         console.print(f"found  {one_line(_described(run))}", markup=False)
     if not found.runs:
         console.print(f"found  no checkpoint in {found.path} yet", markup=False)
+    for path in found.training_data:
+        console.print(f"skips  {one_line(str(path))}: training data by its name; to use it, pass --data", markup=False)
     for benchmark in benchmarks:
         console.print(f"scores {benchmark['benchmark']} {benchmark.get('data', '')}".rstrip(), markup=False)
     console.print(f"wrote  {config_path}; next: review it, then run `tracker watch`", markup=False)

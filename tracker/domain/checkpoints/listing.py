@@ -30,6 +30,10 @@ REMOVAL_TOLERANCE_NS = 50_000_000
 _STEP = re.compile(r"(?<![0-9])([0-9]{1,18})$")
 _STATE_FOLDER = re.compile(rf"(?:{FSDP_FOLDER}|global_step[0-9]+|pytorch_model)$")
 _STEP_NAMES = re.compile(r"(?:checkpoint|ckpt|step|global_?step|iter|iteration)[-_]?[0-9]+$", re.IGNORECASE)
+_TRAINING_LOG = re.compile(
+    r"(?<![a-z])(?:train(?:er)?)?_?(?:log(?:s|ging|ger|_history)?|metrics?)(?![a-z])", re.IGNORECASE
+)
+_TRAINING_DATA = re.compile(r"(?<![a-z])(?:pre)?train(?:ing)?(?![a-z])", re.IGNORECASE)
 
 
 class Site(Protocol):
@@ -200,4 +204,9 @@ def has_lost_entry(facts: Facts) -> bool:
 
 def is_training_log(name: str) -> bool:
     """Return whether a file of this name has one line of metrics per step: logging.jsonl, trainer_log.jsonl."""
-    return name.endswith(".jsonl") and re.search(r"log|metric", name, re.IGNORECASE) is not None
+    return name.endswith(".jsonl") and _TRAINING_LOG.search(name) is not None
+
+
+def is_training_data(name: str) -> bool:
+    """Return whether a file of this name has the rows that a model is trained on: train.jsonl."""
+    return _TRAINING_DATA.search(name) is not None and not is_training_log(name)

@@ -9,7 +9,6 @@ from docs.generator.settings import settings_page
 from eval_jobs.errors import ConfigError
 from eval_jobs.types import Percentiles
 from tests.unit.tracker.domain.making import record_of
-from tracker.cli.settings_text import Values, commented_toml
 from tracker.config import load_gate_policy, parse_config
 from tracker.config.gating import GateFile
 from tracker.config.reading import checked
@@ -292,23 +291,7 @@ def test_a_file_that_is_missing_or_cannot_be_read_is_named(file: Path) -> None:
         load_gate_policy(file)
 
 
-def test_the_page_of_settings_and_the_commented_file_show_the_tables() -> None:
+def test_the_page_of_settings_shows_the_tables() -> None:
     page = settings_page()
-    text = commented_toml({"run": ({"name": "r", "output_dir": "out"},), "benchmark": ({"benchmark": "gsm8k"},)})
     for head in ("[gate]", "[gate.benchmark.NAME]", "[[gate.latency]]"):
         assert f"## `{head}`\n" in page
-        assert f"{head}\n" in text
-    assert parse_config(text, HERE).gate.to_policy() == GatePolicy()
-
-
-def test_the_tables_of_the_commented_file_are_valid_once_they_are_filled_in() -> None:
-    chosen: dict[str, tuple[Values, ...]] = {
-        "run": ({"name": "r", "output_dir": "out"},),
-        "benchmark": ({"benchmark": "gsm8k"},),
-        "gate": ({"alpha": 0.1},),
-        "gate.latency": ({"metric": "ttft", "quantile": "p99", "max_ms": 5.0},),
-    }
-    text = commented_toml(chosen).replace("# [gate.benchmark.NAME]", "[gate.benchmark.gsm8k]")
-    policy = parse_config(text, HERE).gate.to_policy()
-    assert policy.benchmarks == {"gsm8k": BenchmarkRule()}
-    assert policy.latency == (LatencyLimit(metric=LatencyMetric.TTFT, quantile=0.99, max_ms=5.0),)

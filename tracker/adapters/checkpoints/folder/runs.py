@@ -1,5 +1,6 @@
 """Content of a training output folder, for `tracker init`: runs, checkpoints, logs, data. Only reads."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -8,13 +9,13 @@ from eval_jobs.errors import CheckpointNotFound
 from eval_jobs.types import CheckpointFormat
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, places_in, read_listing
 from tracker.domain.checkpoints.completeness import Complete, NotYet, Rejected, assess
-from tracker.domain.checkpoints.listing import RawKind, is_training_log, usual_step_of
+from tracker.domain.checkpoints.listing import RawKind, is_training_data, is_training_log, usual_step_of
 
 PATTERNS = ("checkpoint-*", "step_*", "step-*", "global_step*", "iter_*", "epoch-*", "epoch_*", "ckpt-*")
 """Folder names that trainers use, most common first."""
 
 MAX_FILES = 50
-"""Maximum number of files that are listed per kind."""
+"""Maximum number of JSONL files that are considered in each place."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +45,10 @@ class FoundFolder:
     """Pattern of the checkpoints' names; the most common one if there are none yet."""
     runs: tuple[FoundRun, ...]
     """The run with the newest checkpoint last."""
-    logs: tuple[Path, ...]
-    """Training logs in JSON lines."""
     data: tuple[Path, ...]
-    """Other JSONL files in the folder and next to it, which may be evaluation data."""
+    """JSONL files in the folder and next to it that may be evaluation data."""
+    training_data: tuple[Path, ...]
+    """Those that the model is trained on, by their names."""
 
 
 def find_runs(folder: Path) -> FoundFolder:
@@ -68,18 +69,22 @@ def find_runs(folder: Path) -> FoundFolder:
     for place in places:
         by_run.setdefault(place.run_id, []).append(place)
     runs = sorted((_describe(run_id, group) for run_id, group in by_run.items()), key=lambda r: r.sub_folder)
-    jsonl = list(islice((p for pattern in ("*.jsonl", "*/*.jsonl") for p in folder.glob(pattern)), MAX_FILES))
-    beside = islice(folder.parent.glob("*.jsonl"), MAX_FILES)
+    jsonl = sorted(path for path in _jsonl_files(folder) if not is_training_log(path.name))
     return FoundFolder(
         path=folder,
         pattern=pattern,
         runs=tuple(runs),
-        logs=tuple(sorted(path for path in jsonl if is_training_log(path.name))),
-        data=tuple(sorted(path for path in (*jsonl, *beside) if not is_training_log(path.name))),
+        data=tuple(path for path in jsonl if not is_training_data(path.name)),
+        training_data=tuple(path for path in jsonl if is_training_data(path.name)),
     )
 
 
 # --- private
+
+
+def _jsonl_files(folder: Path) -> Iterator[Path]:
+    for place, pattern in ((folder, "*.jsonl"), (folder, "*/*.jsonl"), (folder.parent, "*.jsonl")):
+        yield from islice(place.glob(pattern), MAX_FILES)
 
 
 def _places(folder: Path) -> tuple[str, tuple[CheckpointLocation, ...]]:

@@ -28,12 +28,13 @@ def test_runs_in_sub_folders_logs_and_data_are_found(tmp_path: Path) -> None:
         (tmp_path / "out" / run / "logging.jsonl").write_text("{}\n")
         (tmp_path / "out" / run / "val_dataset.jsonl").write_text("{}\n")
     (tmp_path / "exam.jsonl").write_text("{}\n")
+    (tmp_path / "train.jsonl").write_text("{}\n")
     found = find_runs(tmp_path / "out")
     assert [(r.sub_folder, r.format, r.base_model) for r in found.runs] == [
         ("v0-20260101", CheckpointFormat.LORA, str(base)),
         ("v1-20260102", CheckpointFormat.LORA, str(base)),
     ]
-    assert [path.name for path in found.logs] == ["logging.jsonl", "logging.jsonl"]
+    assert [path.name for path in found.training_data] == ["train.jsonl"]
     assert [path.name for path in found.data] == ["exam.jsonl", "val_dataset.jsonl", "val_dataset.jsonl"]
 
 
