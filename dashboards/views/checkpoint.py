@@ -131,7 +131,7 @@ def _facts(data: CheckpointData) -> Iterator[str]:
     yield f"evaluated {data.record.finished_at:%Y-%m-%d %H:%M} UTC"
     yield count_text(len(data.report.verdicts), "benchmark")
     if data.left_for is not None:
-        yield f"discarded when training restarted from step {data.left_for}"
+        yield f"discarded when training restarted from a step before {data.left_for}"
 
 
 def _rows(data: CheckpointData, found: tuple[Standing, ...]) -> Iterator[ScoreRow]:

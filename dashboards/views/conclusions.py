@@ -120,8 +120,8 @@ def _end(incident: Incident, acceptance: Acceptance | None) -> str:
             return f"accepted at step {incident.closed_step}"
         return _accepted(acceptance)
     if incident.closed_by is Closing.SUPERSEDED:
-        return f"discarded when training restarted from step {incident.closed_step}"
-    below = "" if incident.last_step is None else f", last below the baseline at step {incident.last_step}"
+        return f"discarded when training restarted from a step before {incident.closed_step}"
+    below = "" if incident.last_step is None else f", last worse than the baseline at step {incident.last_step}"
     return f"recovered at step {incident.closed_step}{below}"
 
 

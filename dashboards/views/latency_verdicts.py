@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dashboards.views.tables import Badge, badge
+from tracker.domain.latency.statistics import BASE
 from tracker.domain.records.display import NOTHING, count_text, one_line, p_text
 from tracker.domain.records.reason_text import latency_reason_text
 from tracker.domain.records.types import LatencyMethod, LatencyVerdict, Report, VerdictWord
@@ -88,7 +89,7 @@ def _p(verdict: LatencyVerdict) -> str:
 
 def _against(verdict: LatencyVerdict) -> str:
     if verdict.method is LatencyMethod.HISTORY and verdict.learned_from:
-        return count_text(verdict.learned_from, "checkpoint")
+        return count_text(min(verdict.learned_from, BASE), "checkpoint")
     if verdict.method is not LatencyMethod.HISTORY and verdict.reference_step is not None:
         return f"step {verdict.reference_step}"
     return NOTHING
@@ -96,6 +97,4 @@ def _against(verdict: LatencyVerdict) -> str:
 
 def _method(verdict: LatencyVerdict) -> str:
     name = "earlier in this run" if verdict.method is LatencyMethod.HISTORY else "reference"
-    if verdict.sessions > 1:
-        return f"{name}; ratio averaged over {verdict.sessions} checkpoints"
-    return name
+    return f"{name}; ratio averaged over {verdict.sessions} checkpoints" if verdict.sessions > 1 else name

@@ -179,7 +179,7 @@ def _left(view: Overview) -> Iterator[str]:
     for checkpoint, end in view.left:
         by_end.setdefault(end, []).append(checkpoint.step)
     for end, steps in by_end.items():
-        yield f"{steps_text(steps)} discarded when training restarted from step {end}"
+        yield f"{steps_text(steps)} discarded when training restarted from a step before {end}"
 
 
 def _phases(data: RunData) -> Iterator[str]:

@@ -14,7 +14,7 @@ from tracker.config.section import Section
 HEAD = """# Settings
 
 Every setting of `tracker.toml`, with its default in parentheses. Paths are relative to the file; an unknown setting is
-an error. `tracker init` writes a file with all of them as comments.
+an error. `tracker init` writes a file with a few of them as comments.
 """
 
 

@@ -49,8 +49,8 @@ def busiest_gpu_pct(environment: Mapping[str, str] | None = None) -> float:
     gpus = visible_gpus(read_gpus(), visible)
     if not gpus:
         raise ConfigError(
-            f"serve.only_when.gpu_below_pct: no visible GPU ({VISIBLE_DEVICES} is {visible or 'not set'})",
-            hint="remove this setting on a machine without NVIDIA GPUs",
+            f"serve.only_when.gpu_below_pct: no visible GPU ({VISIBLE_DEVICES} is {visible or 'empty or not set'})",
+            hint=f"correct {VISIBLE_DEVICES}, or remove this setting on a machine without NVIDIA GPUs",
         )
     silent = [gpu for gpu in gpus if gpu.busy_pct is None]
     if silent:

@@ -30,7 +30,7 @@ def checked_database_url(url: str) -> str:
     if scheme != "sqlite" and (":" in before_host or re.search(r"[?&]password=", rest)):
         raise ConfigError(  # without the URL, which contains the password
             "the database URL contains a password",
-            hint="remove it, set store.password_env or store.password_file, and rotate the password: it was exposed",
+            hint="remove it from the URL and rotate it; set store.password_env, store.password_file or --password-file",
         )
     if not separator or scheme not in SCHEMES:
         raise ConfigError(

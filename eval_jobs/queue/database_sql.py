@@ -164,7 +164,7 @@ def _mapped(error: DBAPIError, where: str) -> StoreError:
         return DiskFull(f"no space left for the database {where}: {reason}", hint="free disk space on its server")
     if state.startswith(_POSTGRES_PASSING) or _is_cut(error, state):
         return StoreUnavailable(
-            f"the database {where} is not responding: {reason}", hint="check that its server is running and reachable"
+            f"cannot use the database {where}: {reason}", hint="check its server, the network, the user and password"
         )
     return StoreError(f"the database {where} failed: {reason}", hint="check the permissions of its user")
 
@@ -177,7 +177,8 @@ def _is_cut(error: DBAPIError, state: str) -> bool:
 def _mapped_sqlite(cause: sqlite3.Error, where: str) -> StoreError:
     code = getattr(cause, "sqlite_errorcode", 0) & 0xFF  # without the extended part, which does not matter here
     if code in _NO_SPACE:
-        return DiskFull(f"no space left for the database {where}: {cause}", hint="free disk space")
+        what = f"no space left for the database {where}, or a disk error: {cause}"
+        return DiskFull(what, hint="free disk space, or check the disk")
     if code in _LOCKED:
         return StoreUnavailable(
             f"the database {where} has been locked by another process for {BUSY_TIMEOUT_MS // 1000} s: {cause}",

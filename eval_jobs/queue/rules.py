@@ -125,8 +125,8 @@ def poisoned(claim: Claim) -> PlanPoisoned:
     last = "; ".join(f"{worker} at {end!r}" for worker, end in ends)
     return PlanPoisoned(
         f"step {step} crashed {len(claim.crashes)} consecutive workers: {last}",
-        hint="see the worker logs, and the engine and evaluator logs in logs/ beside them; check whether memory "
-        "ran out; then evaluate the checkpoint with `tracker evaluate`",
+        hint="see the worker logs, the engine logs in engines/ and the evaluator logs in logs/ beside them; "
+        "check whether memory ran out; then evaluate the checkpoint with `tracker evaluate`",
     )
 
 

@@ -85,7 +85,7 @@ def test_an_alert_is_seen_with_its_labels_and_evidence_and_gone_when_it_is_over(
         "fingerprint": "0000000000000001",
     }
     assert one["annotations"]["summary"] == "run-a step 600: part-1 regressed"
-    assert one["annotations"]["change"].endswith("(95 % CI −0.310 to −0.110)")  # noqa: RUF001 - as it is shown
+    assert one["annotations"]["change"].endswith("(95 % CI −0.310 to −0.110; positive is better)")  # noqa: RUF001 - as it is shown
     assert one["annotations"]["lost_samples"] == "What is 17 + 25?\nWhat is 8 * 7?"
     assert one["annotations"]["command"] == "tracker compare run-a 500 600"
     assert one["generatorURL"] == "https://mlflow.example/#/experiments/1"

@@ -107,7 +107,7 @@ def test_what_the_judge_says_is_shown_with_its_evidence(page: Page, judged_repor
         "minimum detectable loss of the mean of four checkpoints: 0.048",
         "sums, output length",
         "score level at step 800 accepted on 2026-03-15: the data mix changed on purpose",
-        "recovered at step 1000, last below the baseline at step 800",
+        "recovered at step 1000, last worse than the baseline at step 800",
         "Latency verdicts at step 1000.",
         "2.2e-09 (slower)",
     )

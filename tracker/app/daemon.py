@@ -120,7 +120,7 @@ class _Stores:
             self._error_code = error.code
             return
         if self._error_code:
-            log.warning("database reachable again")
+            log.warning("database and files usable again")
         self._error_code = ""
 
 

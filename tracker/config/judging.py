@@ -45,7 +45,7 @@ class TrackingSection(Section):
     uri: str = ""
     """MLflow tracking URI. Default: a SQLite store in `run.state_dir`."""
     experiment: str = ""
-    """MLflow experiment. Default: the run's name."""
+    """MLflow experiment for new runs. Default: the run's name."""
     run_id: str = ""
     """ID of the trainer's MLflow run to write to. Default: the run that logged the same output folder."""
     username: str = ""

@@ -45,7 +45,7 @@ _MEMORY_SHARE = "--gpu-memory-utilization"
 
 
 class OnlyWhenSection(Section, OnlyWhen):
-    """Conditions for starting an evaluation. Once started, it always finishes. `tracker evaluate` ignores them."""
+    """Conditions for starting an evaluation. Once started, it finishes. `tracker evaluate` and `gate` ignore them."""
 
     @model_validator(mode="after")
     def _hours_can_be_read(self) -> OnlyWhenSection:

@@ -64,9 +64,8 @@ def _sentence(model: type[Section], detail: ErrorDetails) -> str:
         return f"unknown setting {where}{_nearest(model, detail['loc'])}"
     if detail["type"] == "missing":
         return f"missing setting {where}"
-    if where:
-        return f"{where}: {_reason(where, detail)}"
-    return _reason(where, detail)
+    table = ".".join(toml_key(part) for part in detail["loc"] if isinstance(part, str))
+    return f"{where}: {_reason(table, detail)}" if where else _reason(table, detail)
 
 
 def _reason(where: str, detail: ErrorDetails) -> str:

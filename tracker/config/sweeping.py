@@ -124,7 +124,7 @@ class ScheduleSection(Section):
     missed: Missed = Missed.ONCE
     """What to do about scheduled times missed while `tracker watch` was not running. `once`: one sweep run at the
     next start. `skip`: nothing."""
-    checkpoints: tuple[str, ...] = Field(default=("latest",), description=f"Checkpoints to evaluate: {FORMS}.")
+    checkpoints: tuple[str, ...] = Field(default=("latest",), description=f"Pinned checkpoints to evaluate: {FORMS}.")
     benchmarks: tuple[str, ...] | None = None
     """Names of [[benchmark]] tables. Default: all, or only the [[schedule.benchmark]] tables if there are any.
     `[]`: measure latency only."""

@@ -71,7 +71,8 @@ def _object(path: Path, line: int, text: str) -> Mapping[str, object]:
         value = json.loads(text)
     except json.JSONDecodeError as error:
         if line == 1 and text.startswith("["):
-            raise bad_row(path, line, "a JSON list; JSONL needs one object per line") from error
+            what = f"{path}, line {line}: a JSON list; JSONL needs one object per line"
+            raise BadData(what, hint="rename the file to .json, which may contain a list") from error
         raise bad_row(path, line, f"invalid JSON ({error.msg} at column {error.colno})") from error
     except RecursionError as error:
         raise bad_row(path, line, "nested too deeply") from error

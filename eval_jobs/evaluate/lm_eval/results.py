@@ -163,4 +163,6 @@ def _of_subset(samples: Sequence[SampleScore], task: str) -> Iterator[SampleScor
 
 
 def _odd(place: Path, what: str) -> EvaluateError:
-    return EvaluateError(f"{place} is not lm-eval output: {what}", hint="see the evaluator log in logs/")
+    return EvaluateError(
+        f"{place} is not lm-eval output: {what}", hint="see the evaluator log in logs/ of the work folder"
+    )

@@ -38,7 +38,7 @@ _ADVICE = (
     ("batch_invariant", _BATCH_INVARIANT),
     ("VLLM_BATCH_INVARIANT", _BATCH_INVARIANT),
     ("CUDA out of memory", _GPU_MEMORY),
-    ("desired CPU memory utilization", "lower serve.gpu_memory_utilization, on a CPU a fraction of its memory"),
+    ("desired CPU memory utilization", "lower serve.gpu_memory_utilization (on a CPU: fraction of system memory)"),
     (
         "KV cache memory",
         "lower serve.max_model_len; on a CPU, raise the environment variable VLLM_CPU_KVCACHE_SPACE",

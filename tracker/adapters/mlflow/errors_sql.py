@@ -74,7 +74,7 @@ def _of_mlflow(error: MlflowException, uri: str) -> StoreError:
     if code in REFUSALS or (code == "INTERNAL_ERROR" and answered):
         return StoreError(
             f"request rejected by the MLflow store {uri}: {_first_line(error.message)}",
-            hint="see the log of the MLflow server; the request is retried",
+            hint=f"{'see the log of the MLflow server; ' if uri.startswith('http') else ''}the request is retried",
         )
     return unreachable(uri, error.message)
 

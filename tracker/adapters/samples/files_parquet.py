@@ -39,7 +39,9 @@ def reading(path: Path) -> Iterator[None]:
     except FileNotFoundError as error:
         raise StoreError(f"missing samples file {path}", hint=_RESTORE) from error
     except (OSError, pa.ArrowException, KeyError, ValueError) as error:
-        raise StoreError(f"damaged samples file {path}: {error}", hint=_RESTORE) from error
+        raise StoreError(
+            f"cannot read samples file {path}: {error}", hint=f"check access to it, or {_RESTORE}"
+        ) from error
 
 
 def parquet_bytes(

@@ -51,7 +51,7 @@ class _Asked:
 @config_option
 @json_option(LostBetween)
 @click.option("--good", type=COUNT, help="A step before the loss. Default: the step with the best score.")
-@click.option("--bad", type=COUNT, help="A step after the loss. Default: the one at which it was detected.")
+@click.option("--bad", type=COUNT, help="A step after the loss. Default: the step of its detection, else the newest.")
 @workers_option
 @asked_as(_Asked)
 def command(asked: _Asked) -> int:

@@ -67,7 +67,7 @@ def summary(items: Sequence[StoredItem], *, dry_run: bool) -> str:
     if not items:
         return "nothing stored yet: the first checkpoint creates pins and answers"
     if not gone:
-        return "nothing to delete: everything is within the \\[keep] limits"
+        return "nothing to delete: everything is within the \\[keep] limits or in use"
     kinds = Counter(item.kind for item in gone)
     counts = [count_text(kinds[kind], name) for kind, name in KINDS.items() if kind in kinds]
     freed = bytes_text(sum(item.own_bytes for item in gone))

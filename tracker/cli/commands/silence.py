@@ -69,9 +69,9 @@ class _Asked:
 def command(asked: _Asked) -> None:
     """Silence alerts of a benchmark and its subsets, or of several benchmarks with a pattern such as math*.
 
-    Use `--kind latency` for latency alerts (under load NAME, or under any load), `--kind checkpoint` for missing
-    checkpoints and `--kind queue` for stuck evaluations. Alerts that are still open when the silence ends are sent
-    then. To accept a lower score permanently, use `tracker accept`.
+    Use `--kind latency` for latency alerts (under load NAME, or under any load), `--kind checkpoint` for overdue and
+    unevaluated checkpoints and `--kind queue` for stuck evaluations. Alerts that are still open when the silence ends
+    are sent then. To accept a lower score permanently, use `tracker accept`.
     """
     project = open_project(asked.config_path)
     own, now = project.config.run.name, SystemClock().now()

@@ -117,7 +117,7 @@ def show(*, name: str, config_path: Path, as_json: bool) -> None:
     turn = next((t for t in turns if t.plans), None)
     if turn is None:
         raise ConfigError(
-            f"no results of sweep {name} yet", hint=f"run `tracker sweep run {name}`; see `tracker sweep list`"
+            f"no results of sweep {name} yet", hint=f"run `tracker sweep run {name!r}`; see `tracker sweep list`"
         )
     board = board_of(turn, project.sweep_store.results([plan.id for plan in turn.plans]))
     if as_json:

@@ -18,5 +18,5 @@ def command(*, config_path: Path, port: int) -> int:
     """Start the MLflow server on this project's store and print the link to the run's page."""
     project = open_project(config_path)
     project.make_state_dir()
-    click.echo("starting the MLflow server (about 10 s) ...")
+    click.echo("opening MLflow (a local server starts in about 10 s) ...")
     return serve_ui(project.mlflow.uri, project.config.run.state_dir / "mlartifacts", port, click.echo)

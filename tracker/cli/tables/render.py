@@ -196,10 +196,10 @@ def _left(view: Overview) -> Iterable[Text]:
     for end in ends:
         names = [f"{c.step}:{c.digest[:DIGEST_SHOWN]}" for c, went_to in view.left if went_to == end]
         more = f" and {len(names) - _MAX_FINDINGS} more" if len(names) > _MAX_FINDINGS else ""
-        text = f"discarded when training restarted from step {end}: {', '.join(names[:_MAX_FINDINGS])}{more}"
+        text = f"discarded when training restarted from a step before {end}: {', '.join(names[:_MAX_FINDINGS])}{more}"
         yield Text(text, style="dim")
     if ends:
-        yield Text("`tracker compare` accepts these names", style="dim")
+        yield Text("`tracker compare` accepts these names (RUN@NAME for another run)", style="dim")
 
 
 def _since(verdict: Verdict) -> Text:

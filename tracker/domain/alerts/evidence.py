@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 
 from tracker.domain.records.alerts import AlertEvidence
-from tracker.domain.records.types import Baseline, LatencyVerdict, Report, Verdict
+from tracker.domain.records.types import Baseline, LatencyVerdict, Measure, Report, Verdict
 
 
 def alert_evidence_of(verdict: Verdict) -> AlertEvidence:
@@ -12,16 +12,16 @@ def alert_evidence_of(verdict: Verdict) -> AlertEvidence:
     if not verdict.comparisons:
         return AlertEvidence(score=verdict.score)
     decided = verdict.comparisons[0]
-    is_of_run = decided.baseline is not Baseline.PINNED
+    is_of_run, is_score = decided.baseline is not Baseline.PINNED, verdict.measure is Measure.SCORE
     return AlertEvidence(
-        score=verdict.score,
+        score=verdict.score if is_score else None,
         change=decided.delta,
         ci_low=decided.ci_low,
         ci_high=decided.ci_high,
         baseline_steps=decided.baseline_steps if is_of_run else (),
         n_common=decided.n_common,
-        n_lost=decided.n_lost,
-        n_gained=decided.n_gained,
+        n_lost=decided.n_lost if is_score else 0,
+        n_gained=decided.n_gained if is_score else 0,
     )
 
 

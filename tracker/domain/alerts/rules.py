@@ -136,7 +136,7 @@ def _of_losses(report: Report) -> Iterator[Alert]:
 
 def _what_became_of(incident: Incident, verdict: Verdict | None, step: int) -> str:
     if incident.closed_by is Closing.SUPERSEDED:
-        return f": loss discarded, training restarted from step {incident.closed_step}"
+        return f": loss discarded, training restarted from a step before {incident.closed_step}"
     if verdict is None:
         return ": loss reopened, training restarted from a step before the recovery"
     return f" {verdict.word} at step {step}: {reason_text(verdict)}"

@@ -210,18 +210,18 @@ def _facts(alert: Alert, evidence: AlertEvidence) -> Iterator[tuple[str, str]]:
         yield "score", score_text(evidence.score)
     if evidence.baseline_steps:
         yield "compared with", steps_text(evidence.baseline_steps)
-    if evidence.n_common:
+    if evidence.n_common and (evidence.is_ratio or evidence.n_lost or evidence.n_gained):
         yield ("requests" if evidence.is_ratio else "samples"), _count_text(evidence)
     is_firing = alert.state is AlertState.FIRING
     yield ("since" if is_firing else "resolved at"), f"{alert.raised_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _change_text(evidence: AlertEvidence, change: float) -> str:
-    as_text = _times_text if evidence.is_ratio else signed_text
+    as_text, end = (_times_text, ")") if evidence.is_ratio else (signed_text, "; positive is better)")
     text = as_text(change)
     if evidence.ci_low is None or evidence.ci_high is None:
         return text
-    return f"{text} (95 % CI {as_text(evidence.ci_low)} to {as_text(evidence.ci_high)})"
+    return f"{text} (95 % CI {as_text(evidence.ci_low)} to {as_text(evidence.ci_high)}{end}"
 
 
 def _times_text(ratio: float) -> str:

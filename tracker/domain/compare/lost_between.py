@@ -171,7 +171,7 @@ def remarks_on(found: LostBetween) -> tuple[str, ...]:
     """Return the reasons to doubt the finding, one sentence each."""
     doubts = []
     if not found.is_sure:
-        doubts.append(f"not significant ({p_value_text(found.p_worse)}): the drop is within the noise")
+        doubts.append(f"not significant ({p_value_text(found.p_worse)}): the drop may be noise")
     if found.odd_steps:
         names = names_text([f"step {step}" for step in found.odd_steps])
         doubts.append(f"not one clean drop: scores at {names} are on the wrong side of the midpoint")

@@ -39,7 +39,7 @@ def notes(benchmark: BenchmarkLedger) -> tuple[str, ...]:
     """Return which checkpoints of a benchmark do not count or are incomplete, and whether there is too little data."""
     reasons = (
         (benchmark.measured_otherwise, "measured differently from the newest checkpoint"),
-        (benchmark.passed_over, "scored on too few samples"),
+        (benchmark.passed_over, "screened only, or scored on too few samples"),
     )
     said = [f"{why}, not counted: {names_text([f'step {step}' for step in steps])}" for steps, why in reasons if steps]
     partly = [

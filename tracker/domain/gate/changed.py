@@ -99,7 +99,7 @@ def _prompted(own: Benchmark, other: Benchmark) -> Benchmark:
 def _asked_like(baseline: EvalResult, candidate: EvalResult) -> EvalResult | str:
     """Return the baseline with the candidate's questions, or why they are not known to be the same."""
     if baseline.left_out or candidate.left_out:
-        return "one side was only screened, and the prompt determines which samples"
+        return "one side was only screened, and a different prompt selects different samples"
     mine, theirs = dict(_placed(baseline)), dict(_placed(candidate))
     if mine.keys() != theirs.keys():
         return f"the questions differ ({len(mine)} in the baseline, {len(theirs)} in the candidate)"

@@ -113,7 +113,7 @@ def _checked(one: ComparedBenchmark, rule: BenchmarkRule, alpha_test: float, alp
     )
     change, coverage = one.comparison, min(one.before.coverage, one.after.coverage)
     if coverage < rule.min_coverage:
-        share = f"{percent_text(coverage)} of the samples scored, {percent_text(rule.min_coverage)} required"
+        share = f"{percent_text(coverage)} of the samples scored, {100 * rule.min_coverage:g} % required"
         return replace(check, word=GateWord.MISSING, reason=share)
     if change.p_worse < alpha_test and change.delta <= -rule.min_effect:
         lost = f"loss of {score_text(-change.delta)} ({change.n_lost} samples lost, {change.n_gained} gained)"
@@ -144,7 +144,7 @@ def _asked_share(record: EvalRecord, name: str) -> float:
 
 def _in_part(one: ComparedBenchmark, rule: BenchmarkRule, alpha_test: float, share: float) -> BenchmarkCheck:
     """Return MISSING for a benchmark evaluated in part: this can suffice for a run's verdict, not for a gate."""
-    needed = f"{percent_text(rule.min_coverage)} required: pass the checkpoint's folder to evaluate all of them"
+    needed = f"{100 * rule.min_coverage:g} % required: pass the checkpoint's folder to evaluate all of them"
     return BenchmarkCheck(
         benchmark=one.benchmark,
         required=rule.required,

@@ -122,7 +122,7 @@ def _too_few(verdict: Verdict, reason: FewScores | FewInCommon | FewSamples) -> 
         return f"only {reason.samples} samples scored on both sides ({shares})"
     text = (
         f"only {reason.with_score} of {reason.planned} samples scored ({100 * verdict.coverage:.1f} %,"
-        f" {100 * reason.needed:.0f} % required): {count_text(reason.errors, 'error')}, {reason.unscored} unscored"
+        f" {100 * reason.needed:g} % required): {count_text(reason.errors, 'error')}, {reason.unscored} unscored"
     )
     if reason.detail:
         return f"{text}; first: {reason.detail}"
@@ -139,7 +139,7 @@ def _compared(verdict: Verdict, reason: Compared) -> str:
         return f"{change}: not significant (n = {deciding.n_common}){seen}"
     counted = f"{change}; {_flips(deciding)}" if verdict.measure is Measure.SCORE else change
     if verdict.word is VerdictWord.FORGOTTEN:
-        return f"{counted}; below the peak at {reason.in_a_row} checkpoints in a row"
+        return f"{counted}; worse than the peak at {reason.in_a_row} checkpoints in a row"
     if verdict.word is VerdictWord.RECOVERED:
         return f"{counted}; recovered at {reason.in_a_row} checkpoints in a row"
     if verdict.word is VerdictWord.SUSPECT:
@@ -200,11 +200,11 @@ def _few_requests(verdict: LatencyVerdict, needed: int) -> str:
     """Return how many requests there are and how to get enough."""
     requests = verdict.requests
     if verdict.method is LatencyMethod.HISTORY:
-        return f"{requests} requests timed, {needed} required: raise probe.requests to {needed}"
+        return f"{requests} requests timed, {needed} required: raise probe.requests to {needed} or fix failing requests"
     if requests >= needed:
         half = "from one half of the load, because too many requests of the other half failed"
         return f"almost all {requests} pairs of requests are {half}"
-    more = f"raise probe.requests to {needed // 2} or more"
+    more = f"raise probe.requests to {needed // 2} or fix failing requests"
     return f"{requests} pairs of requests timed, {needed} required: {more}"
 
 

@@ -65,7 +65,7 @@ def render(newest: Iterable[TrackedVerdict]) -> str:
     """Return the verdicts as a Markdown table."""
     rows = tuple(newest)
     last = max((v.step for v in rows), default=0)
-    head = _line("Benchmark", f"Verdict at step {last}", "Score", "Change (baseline)")
+    head = _line("Benchmark", f"Verdict at step {last}", "Score", "Change, positive is better (baseline)")
     return "\n".join([head, "|---|---|---|---|", *(_row(v, last) for v in rows)])
 
 

@@ -184,7 +184,7 @@ def _explained(error: BaseException, journal: Journal) -> TrackerError:
     if isinstance(error, ImportError):
         return EvaluateError(f"`{name}` needs a package that is not installed: {error}", hint="install that package")
     if stage == "loading":
-        hint = "set `data` to a local copy, or check that this machine can reach the dataset hub"
+        hint = "check the files in `data`; without `data`, set it to a local copy or check access to the dataset hub"
         return BadData(f"cannot load the data of `{name}`: {text}", hint=hint)
     if stage == "configuring" and "not found" in str(error):
         return UnknownBenchmark(f"EvalScope does not know the benchmark of `{name}`: {error}", hint="check its name")

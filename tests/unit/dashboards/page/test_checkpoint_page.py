@@ -118,7 +118,7 @@ def test_only_the_path_to_a_checkpoint_counts_for_it() -> None:
     assert left.left_for == 300
     assert left.before is not None
     assert left.before.plan.checkpoint.step == 900
-    assert "discarded when training restarted from step 300" in html_of(left)
+    assert "discarded when training restarted from a step before 300" in html_of(left)
 
 
 def test_the_best_checkpoint_of_a_run_is_named_so() -> None:

@@ -18,7 +18,7 @@ def test_every_loss_says_when_it_began_where_it_was_found_and_how_it_ended() -> 
         (700, 800, "sums, output length", "regressed", "open"),
         (600, 700, "trivia / history", "regressed", "open"),
         (700, 700, "sums", "regressed", f"score level at step 800 {ACCEPTED}"),
-        (400, 500, "trivia", "regressed", "recovered at step 1000, last below the baseline at step 800"),
+        (400, 500, "trivia", "regressed", "recovered at step 1000, last worse than the baseline at step 800"),
         (300, None, "reversal", "", f"score level at step 300 {ACCEPTED}"),
     ]
 

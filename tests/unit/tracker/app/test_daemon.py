@@ -224,7 +224,7 @@ def test_a_database_that_is_away_is_said_once_whatever_its_words_and_once_when_i
     assert watching.judged == [fakes.run.records[0].plan.checkpoint.step]
     said = [r.message for r in caplog.records]
     assert len([m for m in said if "no answer" in m]) == 1
-    assert said.count("database reachable again") == 1
+    assert said.count("database and files usable again") == 1
 
 
 def test_what_a_store_refuses_in_the_last_pass_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -241,7 +241,7 @@ def test_what_a_store_refuses_in_the_last_pass_is_tried_again(caplog: pytest.Log
     fakes.source.give_up = and_fail  # type: ignore[method-assign]
     Watching(fakes, lambda _: None).until(lambda: True)
     assert fakes.history.gaps(fakes.run.run_id) == fakes.run.gaps
-    assert "database reachable again" in caplog.text
+    assert "database and files usable again" in caplog.text
 
 
 @pytest.mark.parametrize("hours", [-5, 5])

@@ -135,7 +135,7 @@ def _mapped(error: Exception, target: Target) -> ChannelRefused | ChannelUnreach
             return _answered(_NO_ENTRY, f"{error.smtp_code} {_decoded(error.smtp_error)}", target)
         return _answered(error.smtp_code, f"{error.smtp_code} {_decoded(error.smtp_error)}", target)
     if isinstance(error, smtplib.SMTPNotSupportedError) or type(error) is smtplib.SMTPException:
-        hint = "set this channel's `security` to what the server supports (starttls, tls, none); set `user` for a login"
+        hint = "set this channel's `security` to what the server supports (starttls, tls, none), or remove `user`"
         return target.refused(error, hint=hint)
     if isinstance(error, TimeoutError):
         return target.unreachable(f"no response within {target.patience_s:g} s")
@@ -146,7 +146,7 @@ def _answered(code: int, said: str, target: Target) -> ChannelRefused | ChannelU
     if not 500 <= code < 600:  # SMTP codes 4xx are temporary failures
         return target.unreachable(said)
     if code in {_NO_ENTRY, 530, 534, 538}:
-        return target.refused(said, hint=f"fix this channel's `user`, or the password in {target.secret_setting}")
+        return target.refused(said, hint=f"set or fix this channel's `user` and password ({target.secret_setting})")
     return target.refused(
         said, hint="fix this channel's `sender` or `recipients`, or contact the server's administrator"
     )

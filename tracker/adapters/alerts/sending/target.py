@@ -62,7 +62,7 @@ class Target:
     @property
     def look_at_secret(self) -> str:
         """Hint for a wrong key."""
-        return f"fix the key in this channel's {self.secret_setting}, or this machine's clock"
+        return f"set or fix the key in this channel's {self.secret_setting}, or fix this machine's clock"
 
 
 def hidden_parts(url: str, secret: str, user: str = "") -> frozenset[str]:

@@ -318,7 +318,9 @@ def _error(pin: Pin, answer: Answer, log_path: Path) -> CheckpointError | StoreE
     if kind == "unreadable":
         return CheckpointUnreadable(what, hint=f"save the checkpoint again; see {log_path}")
     if kind == "missing":
-        return ConsolidationFailed(what, hint=f"set watch.python to a Python with torch 2.6 or later; {again}")
+        return ConsolidationFailed(
+            what, hint=f"set watch.python to a Python with torch 2.6 or later and, for ZeRO, DeepSpeed; {again}"
+        )
     if kind == "memory":
         return ConsolidationFailed(what, hint=f"check `dmesg` for an out-of-memory kill; {again}")
     return ConsolidationFailed(what, hint=again)

@@ -70,7 +70,7 @@ def _is_usable(pin: Pin) -> bool:
         log.warning("cannot read the pin %s, leaving it unchanged: %s", pin.folder, error.strerror)
         return False
     if not is_sound:
-        log.warning("removing the pin %s: its files do not match step %d", pin.folder, pin.step)
+        log.warning("removing the pin %s of step %d: its files changed after pinning", pin.folder, pin.step)
         remove_folder(Path(pin.folder))
     return is_sound
 

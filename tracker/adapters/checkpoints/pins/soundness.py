@@ -65,7 +65,7 @@ def _base_notes(pin: Pin) -> tuple[str, ...]:
             f"{pin.source} references its base model {base} by a path relative to the trainer's folder",
             hint="set base_model_name_or_path in adapter_config.json to its absolute path",
         )
-    return (f"base model {base} is not an absolute path: the engine loads it from the Hugging Face cache or Hub",)
+    return (f"base model {base} is not an absolute path: the engine looks for it in the Hugging Face cache",)
 
 
 def _earlier(pin: Pin) -> Earlier | None:

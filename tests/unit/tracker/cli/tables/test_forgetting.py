@@ -47,8 +47,8 @@ facts and sums, learned in phase skills: −0.700 (95 % CI −0.763 to −0.637)
 its end
 backward transfer: −0.700 (95 % CI −0.763 to −0.637)
 
-facts: 62 lost samples (0.3 expected by chance), correct at steps 500 to 600 and
-incorrect at steps 900 to 1000
+facts: 62 lost samples (0.3 expected by chance), mostly correct at steps 500 to
+600 and mostly incorrect at steps 900 to 1000
     prompt What colour is the robepu?
   expected red
      ✓ 600 red
@@ -73,7 +73,7 @@ def test_checkpoints_that_do_not_count_are_named() -> None:
     facts = replace(LEDGER.benchmarks[0], measured_otherwise=(100, 200), passed_over=(300,))
     text = shown(replace(LEDGER, benchmarks=(facts,)))
     assert "facts: measured differently from the newest checkpoint, not counted: step 100\nand step 200\n" in text
-    assert "facts: scored on too few samples, not counted: step 300" in text
+    assert "facts: screened only, or scored on too few samples, not counted: step 300" in text
 
 
 def test_a_short_run_says_why_there_is_no_ledger_yet() -> None:
@@ -90,7 +90,7 @@ def test_a_run_with_too_few_scores_names_them() -> None:
     facts = replace(LEDGER.benchmarks[0], steps=(), passed_over=(100,))
     text = shown(replace(LEDGER, steps=(), benchmarks=(facts,)))
     assert "tiny-forgetting: not enough scores yet" in text
-    assert "facts: scored on too few samples, not counted: step 100" in text
+    assert "facts: screened only, or scored on too few samples, not counted: step 100" in text
 
 
 @pytest.mark.parametrize("hostile", ["\x1b[31mred\x1b[0m", "[bold]x[/bold]", "a\nb\rc", "\u202egnp.exe", "\ud83d"])

@@ -35,7 +35,7 @@ def test_a_loss_is_shown_with_its_interval_its_counts_its_questions_and_the_next
     assert plain_lines(entry_of(alert())) == [
         "Firing: sums regressed",
         "sums regressed at step 600: 0.790 -> 0.580",
-        "change: −0.210 (95 % CI −0.310 to −0.110)",  # noqa: RUF001 - as it is shown
+        "change: −0.210 (95 % CI −0.310 to −0.110; positive is better)",  # noqa: RUF001 - as it is shown
         "score: 0.580",
         "compared with: steps 100 to 500",
         "samples: 25 lost, 4 gained of 100 paired samples",

@@ -110,7 +110,7 @@ def test_what_was_learned_and_stays_lost_is_forgotten_at_the_third_checkpoint() 
     lost = [v.word.value for v in facts].index("regressed")
     assert "forgotten" in [v.word.value for v in facts[lost : lost + 5]]
     forgotten = next(v for v in facts if v.word is VerdictWord.FORGOTTEN)
-    assert reason_text(forgotten).endswith("below the peak at 3 checkpoints in a row")
+    assert reason_text(forgotten).endswith("worse than the peak at 3 checkpoints in a row")
     assert " (peak) -> " in reason_text(forgotten)
     assert forgotten.comparisons[0].baseline is Baseline.PEAK
 

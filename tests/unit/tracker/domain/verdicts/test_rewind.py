@@ -85,7 +85,7 @@ def test_a_loss_of_the_branch_that_was_left_ends_with_it_and_its_alert_too() -> 
     report = run.take(*again([1200], GOOD))
     assert run.losses() == [(1300, 1200, Closing.SUPERSEDED)]
     assert run.firing() == []
-    assert "training restarted from step 1200" in run.alerts[-1].message
+    assert "training restarted from a step before 1200" in run.alerts[-1].message
     assert report.verdicts[0].word is VerdictWord.EQUIVALENT or report.verdicts[0].word is VerdictWord.INCONCLUSIVE
 
 

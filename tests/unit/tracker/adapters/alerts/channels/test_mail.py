@@ -41,7 +41,7 @@ def test_a_mail_has_a_subject_a_text_and_a_page(tmp_path: Path) -> None:
     assert mail["Auto-Submitted"] == "auto-generated"
     assert mail["Date"].datetime.tzinfo is not None
     text = part(mail, "plain")
-    assert "change: −0.210 (95 % CI −0.310 to −0.110)" in text  # noqa: RUF001 - as it is shown
+    assert "change: −0.210 (95 % CI −0.310 to −0.110; positive is better)" in text  # noqa: RUF001 - as it is shown
     assert "  tracker compare run-a 500 600" in text
     assert "Open the run: https://mlflow.example/#/experiments/1" in text
     page = part(mail, "html")
