@@ -97,4 +97,4 @@ def _against(verdict: LatencyVerdict) -> str:
 
 def _method(verdict: LatencyVerdict) -> str:
     name = "earlier in this run" if verdict.method is LatencyMethod.HISTORY else "reference"
-    return f"{name}; ratio averaged over {verdict.sessions} checkpoints" if verdict.sessions > 1 else name
+    return f"{name}; mean of {verdict.sessions} ratios" if verdict.sessions > 1 else name

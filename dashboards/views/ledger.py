@@ -136,7 +136,7 @@ def _levels(found: Forgetting) -> dict[str, str]:
         "interval": f"{signed_text(-found.ci_high)} to {signed_text(-found.ci_low)}",
         "p": p_text(found.p_value),
         "kept": NOTHING if found.retention is None else percent_text(min(max(found.retention, 0.0), 1.0)),
-        "lowest": f"{signed_text(-found.dip.depth)} at step {found.dip.step}" if fell else NOTHING,
+        "lowest": f"{signed_text(-found.dip.depth)} at {found.dip.step}" if fell else NOTHING,
         "lowest_by_chance": f"{signed_text(-found.dip.by_chance)} by chance" if fell else "",
         "raw": signed_text(-found.raw),
         "raw_by_chance": f"{signed_text(-found.raw_by_chance)} by chance",

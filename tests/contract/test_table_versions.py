@@ -148,7 +148,9 @@ def test_a_table_migration_keeps_all_rows_and_is_logged_once(
     bring_up_to_date(engine, second_version(tmp_path))
     assert gaps(engine) == [("run", 8, "E-CKPT-VANISHED", "{}", None)]
     assert version(engine, TRACKER_TABLES) == "0002"
-    with pytest.raises(SchemaTooNew, match=r"have version 0002; this version supports 0001.*update checkpoint-tracker"):
+    with pytest.raises(
+        SchemaTooNew, match=r"schema version 0002; this version supports 0001.*update checkpoint-tracker"
+    ):
         bring_up_to_date(engine, TRACKER_TABLES)
 
 

@@ -133,5 +133,5 @@ def test_a_folder_of_which_nothing_can_be_evaluated_is_an_error_with_the_reasons
         (tmp_path / "old" / f"checkpoint-{step}").mkdir(parents=True)
     said = " ".join(tracker(tmp_path, "backfill", "old", code=4).split())
     assert "checkpoint-100 is empty" in said
-    assert "0 checkpoints evaluated, 2 gaps" in said
+    assert "0 checkpoints evaluated, 2 not evaluated" in said
     assert "could be evaluated (2 tried)" in said

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import RunningTracker, tracker, write_project
+from tests.commands import RunningTracker, run_tracker, tracker, write_project
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
 from tests.json_output import result_of
 from tests.tiny_model import write_checkpoint
@@ -151,5 +151,5 @@ def test_what_cannot_be_carried_out_is_refused_in_words(project: Path) -> None:
     assert "did you mean nightly?" in tracker(project, "sweep", "run", "nightli", code=2)
     assert "needs 2 evaluations" in tracker(project, "sweep", "run", "too-large", code=2)
     assert "no pinned checkpoint of ghost" in tracker(project, "sweep", "run", "of nothing", code=3)
-    assert "ghost" in result_of(tracker(project, "sweep", "run", "of nothing", "--json", code=3))["note"]
+    assert "ghost" in result_of(run_tracker(project, "sweep", "run", "of nothing", "--json").stdout)["note"]
     assert "no results of sweep too-large yet" in tracker(project, "sweep", "show", "too-large", code=2)

@@ -118,7 +118,7 @@ def test_a_shell_without_the_secret_queues_for_the_watcher(site: Site) -> None:
     (site.folder / "tracker.toml").write_text(config.replace('url_file = "slack_url"', 'url_env = "NOT_IN_THIS_SHELL"'))
     site.raise_alert(alert_of())
     said = tracker(site.folder, "silence", "sums", "--for", "1h", "--reason", "lets what is due be sent")
-    assert "1 alert for channel others not sent, retrying at the next start" in " ".join(said.split())
+    assert "1 alert for channel others pending, to be sent at the next start" in " ".join(said.split())
     assert len(site.team.taken) == 1
     listed = " ".join(tracker(site.folder, "alerts", "list").split())
     assert "channel others: 1 alert pending" in listed
@@ -181,7 +181,7 @@ def test_a_silence_holds_alerts_back_until_it_is_ended(site: Site) -> None:
         (("facts", "--for", "4 weeks", "--reason", "r"), "is not a duration, such as 30min, 4h or 2d"),
         (("facts", "--for", "0h", "--reason", "r"), "expected a duration from 1s to 365d"),
         (("facts", "--end"), "is not silenced"),
-        (("checkpoint", "--for", "4h", "--reason", "r"), "checkpoint is both an alert kind and a benchmark"),
+        (("checkpoint", "--for", "4h", "--reason", "r"), "checkpoint is an alert kind and may also be a benchmark"),
         (("--for", "4h", "--reason", "r"), "missing NAME"),
         (("facts", "--kind", "queue", "--for", "4h", "--reason", "r"), "queue alerts have no name"),
         (("--kind", "latency", "--subset", "a", "--for", "4h", "--reason", "r"), "--subset requires --kind benchmark"),

@@ -95,9 +95,9 @@ def test_best_is_the_checkpoint_that_the_rule_names(project: Project, prefix: st
     [
         ("nonsense", "invalid checkpoint reference 'nonsense'"),
         ("best:", "invalid checkpoint reference 'best:'"),
-        ("best:chess", "has a score for all of chess"),
+        ("best:chess", "has a score for chess (evaluated in full)"),
         ("nobody@best", "no run 'nobody'"),
-        ("best:pass@1", "a score for all of pass@1"),
+        ("best:pass@1", "a score for pass@1 (evaluated in full)"),
         ("700:ffff", "no evaluated checkpoint 700:ffff"),
         ("models:/sft", "invalid model version 'models:/sft'"),
         ("models:/sft@nobody", "no models:/sft@nobody in the MLflow registry"),

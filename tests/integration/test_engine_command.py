@@ -42,7 +42,7 @@ def test_a_refusal_is_shown_with_what_differed_and_the_file_to_delete(bench: Ben
     bench.serve_all(bench.full(1), bench.full(2), args=("--stand-in", "swap-changes-nothing"))
     text = shown(work_dir)
     assert text.splitlines()[-5].startswith("refused")
-    assert "answer 1: token 1 is " in text
+    assert "output 1: token 1 is " in text
     assert ".refusal.json" in text
 
 

@@ -46,12 +46,12 @@ LOOPS = {
 }
 """Files of which every statement is deadly once, and of which functions; None: all. Others are for commands."""
 HANDED_IN, FORGOTTEN = "worker.tools.evaluator.forget(claim.plan.id)", "evaluator.forget(plan_id)"
-RECORDED, PASSED_OVER = "history.append_report(report)", "continue  # its own review comes"
+RECORDED, PASSED_OVER = "history.append_report(report)", "continue  # its own review is still to come"
 AFTER_A_KILL = (FORGOTTEN, PASSED_OVER)
 """Statements to which only a kill at another one leads."""
 OF_SWEEPS = (
     "world.wake_workers()",
-    "elif world.sweeps is not None:  # nothing of it is judged, and nobody is alerted",
+    "elif world.sweeps is not None:  # sweeps have no verdicts and no alerts",
     "sweeps.take_sweep_result(record, world.sweeps)",
     "swept += 1",
 )

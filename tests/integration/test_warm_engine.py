@@ -97,7 +97,7 @@ def test_a_swap_that_changes_nothing_is_found_out_and_never_tried_again(bench: B
     _, second, third = (bench.serve(bench.full(seed), args=args) for seed in (1, 2, 3))
     assert second.load_method == "cold"
     assert "differs from a cold start, now refused" in second.load_reason
-    assert "answer 1: token" in second.load_reason
+    assert "output 1: token" in second.load_reason
     assert third.load_reason.startswith("swaps of this kind are refused")
     (kept,) = work_dir.glob("certificates/*.refusal.json")
     assert json.loads(kept.read_text())["proof"]["differed"]

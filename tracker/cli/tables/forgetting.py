@@ -99,8 +99,8 @@ def _lost(benchmark: BenchmarkLedger) -> Iterator[RenderableType]:
     yield Text("")
     yield Text.assemble(
         (f"{one_line(benchmark.benchmark)}: {count_text(flow.lost, 'lost sample')}", "bold red"),
-        f" ({chance_text(flow.expected_false)} expected by chance), mostly correct at steps {span_text(window.before_steps)}"
-        f" and mostly incorrect at steps {span_text(window.after_steps)}",
+        f" ({chance_text(flow.expected_false)} expected by chance), mostly correct at steps "
+        f"{span_text(window.before_steps)} and mostly incorrect at steps {span_text(window.after_steps)}",
     )
     for sample in benchmark.details:
         yield _sample_grid(sample, window.before_steps[-1], window.after_steps[-1])

@@ -45,7 +45,7 @@ def test_a_row_has_the_ratio_and_what_it_rests_on() -> None:
         p="2.2e-09 (slower)",
         level="2.8e-05",
         against="step 100",
-        method="reference; ratio averaged over 2 checkpoints",
+        method="reference; mean of 2 ratios",
         reason="8.3 % slower (95 % CI +7.1 % to +9.5 %) than the reference, step 100, "
         "averaged over the newest 2 checkpoints",
     )
