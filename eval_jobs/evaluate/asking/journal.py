@@ -163,7 +163,8 @@ class Journal:
             raise EndpointFailed(f"every request of `{self.name}` failed: {details[0]}", hint=hint)
         self.finish()
         # Retry once: in the next evaluation, perhaps of a restarted server, the same samples count as not answered.
-        if len(reasons := [self.failures[p].detail for p in self.newly_doubtful]) > MAX_DOUBTFUL * self.planned:
+        reasons = [self.failures[place].detail for place in self.newly_doubtful]
+        if len(reasons) > MAX_DOUBTFUL * self.planned:
             raise EndpointFailed(
                 f"{len(self.doubtful)} of {self.planned} requests of `{self.name}` got no valid response: {reasons[0]}",
                 hint="see the server log; increase suite.request_timeout_s if the server is slow",
