@@ -131,4 +131,4 @@ def _offers(section: type[Section], offered: Values) -> Iterator[str]:
     texts = meanings(section)
     for key, value in offered.items():
         meaning = _ASIDE.sub("", texts[key].replace("`", "").partition(". ")[0]).rstrip(".")
-        yield f"# {key} = {toml_text(value)}  # {meaning}"
+        yield f"# {key} = {toml_text(value)}  # {meaning[:1].upper()}{meaning[1:]}"

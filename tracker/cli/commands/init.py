@@ -96,7 +96,8 @@ def _explain(found: FoundFolder, config_path: Path, benchmarks: tuple[Values, ..
     if not found.runs:
         console.print(f"found  no checkpoint in {found.path} yet", markup=False)
     for path in found.training_data:
-        console.print(f"skips  {one_line(str(path))}: name suggests training data; --data FILE uses it", markup=False)
+        name = one_line(_relative(path, config_path))
+        console.print(f"skips  {name}: name suggests training data; --data FILE uses it", markup=False)
     for benchmark in benchmarks:
         console.print(f"scores {benchmark['benchmark']} {benchmark.get('data', '')}".rstrip(), markup=False)
     console.print(f"wrote  {config_path}; next: review it, then run `tracker watch`", markup=False)
