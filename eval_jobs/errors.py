@@ -12,15 +12,15 @@ class ExitCode(IntEnum):
     """Exit codes of all commands, listed in docs/reference/errors.md."""
 
     OK = 0
-    """Success: no regression; delivered; alive."""
+    """Success: no regression; everything evaluated and delivered; alive."""
     REGRESSION = 1
     """Regression. For `bisect`: the step is found. For `calibrate`: a benchmark is too noisy."""
     USAGE = 2
     """Invalid setting, argument or data file, or more evaluations than `max_evaluations`."""
     UNKNOWN = 3
-    """Missing or incomparable result; for `gate`, also an inconclusive one."""
+    """Missing or incomparable result, or nothing evaluated; for `gate`, also an inconclusive result."""
     BROKEN = 4
-    """Failure of the program, engine, store or network. It is not a result about the model."""
+    """Failure of the program, engine, store or network, or a result not delivered. It says nothing about the model."""
     INTERRUPTED = 130
     """Interrupted by Ctrl-C or a signal."""
     UNREAD = 141

@@ -174,6 +174,12 @@ class PlanQueue(Protocol):
     def leave_out(self, plan_id: str) -> None:
         """Mark a skipped plan as recorded by the watcher. Repeating it is harmless; other states do not change."""
 
+    def waiting(self) -> tuple[EvalPlan, ...]:
+        """Return all waiting plans, lowest step first, ties by plan ID."""
+
+    def withdraw(self, plan_id: str) -> bool:
+        """Remove a plan that waits, as if it was never added; return False if it is in any other state."""
+
     def revive(self, *, given_up: Collection[str] = ()) -> int:
         """Requeue every plan whose acknowledged record has a failed benchmark; return the number of plans.
 

@@ -157,6 +157,13 @@ class ScreenPart:
     is_rest: bool = False
 
 
+class DatasetHub(StrEnum):
+    """Where EvalScope downloads the data of benchmarks without local files."""
+
+    MODELSCOPE = "modelscope"
+    HUGGINGFACE = "huggingface"
+
+
 @dataclass(frozen=True, kw_only=True)
 class AskingSettings:
     """Settings for sending requests. The concurrency is in the fingerprint: batches change bf16 results."""
@@ -165,6 +172,8 @@ class AskingSettings:
     """Concurrent requests across all benchmarks. With 1, every question is alone in its batch."""
     request_timeout_s: Annotated[float, Bounds(gt=0)] = 120.0
     """Timeout of one request, in seconds."""
+    dataset_hub: DatasetHub = DatasetHub.MODELSCOPE
+    """Hub from which benchmarks without `data` are downloaded: `modelscope` or `huggingface`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,8 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
@@ -45,6 +47,20 @@ def small_disk(folder: Path, *, size: str) -> Iterator[None]:
     finally:
         if folder.is_mount():
             subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def requires_package(name: str) -> str:
+    """Return the version of a Python package that only its own tests need, else skip."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        _missing(f"needs the Python package {name}")
+
+
+def requires_vllm() -> None:
+    """Skip where vLLM is not installed beside the tracker: every project would have a finding."""
+    if find_spec("vllm") is None:
+        _missing("needs vLLM")
 
 
 def requires_namespaces() -> None:

@@ -17,13 +17,12 @@ from tracker.domain.overview.run import SYMBOLS, Overview, Standing, standings
 from tracker.domain.records.display import one_line, score_text
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import CurvePoint, Gap, Verdict, VerdictWord
+from tracker.domain.scores.statistics import mean_interval
 from tracker.domain.sweeps.board_text import load_size_text
 
 MAX_TOGETHER = 8
 """Maximum benchmarks in one chart; with more, each gets its own, because nine lines are hard to tell apart."""
 MAX_CURVE_POINTS = 800
-INTERVAL = 1.96
-"""Standard errors on either side of a score: 95 % of a normal distribution."""
 MAX_LOSS_CURVES = 3
 
 
@@ -60,6 +59,17 @@ def latency_figures(data: RunData, view: Overview) -> tuple[Figure, ...]:
 def load_texts(records: Iterable[EvalRecord]) -> tuple[str, ...]:
     """Return a description of each load; of loads with the same name, the newest."""
     return tuple(_load_text(timed[-1][1].load) for timed in _by_load(records).values())
+
+
+def error_text(score: float, stderr: float | None, units: int | None) -> str:
+    """Return the 95 % interval of a score: `± 0.062`, or `(0.000 to 0.037)` if it is not symmetric; "" if unknown."""
+    found = mean_interval(score, stderr, units)
+    if found is None:
+        return ""
+    low, high = found
+    if math.isclose(high - score, score - low, abs_tol=1e-9):
+        return f"± {score_text(high - score)}"
+    return f"({score_text(low)} to {score_text(high)})"
 
 
 def thinned(points: Sequence[tuple[int, float]], at_most: int) -> list[tuple[int, float]]:
@@ -106,17 +116,14 @@ def _title(standing: Standing) -> str:
 
 
 def _score_points(step: int, verdict: Verdict) -> Iterable[Point]:
-    score, stderr = verdict.score, verdict.stderr
+    score = verdict.score
     # The mean of a part of the samples is not comparable with the other points.
     if score is None or not math.isfinite(score) or verdict.screened is not None:
         return
-    word = f"{SYMBOLS[verdict.word]} {verdict.word}"
-    if stderr is None:
-        yield Point(step=step, value=score, tip=f"{score_text(score)} {word}")
-        return
-    half = INTERVAL * stderr
-    tip = f"{score_text(score)} ± {score_text(half)} {word}"
-    yield Point(step=step, value=score, low=score - half, high=score + half, tip=tip)
+    low, high = mean_interval(score, verdict.stderr, verdict.units) or (None, None)
+    error = error_text(score, verdict.stderr, verdict.units)
+    tip = " ".join(part for part in (score_text(score), error, SYMBOLS[verdict.word], verdict.word) if part)
+    yield Point(step=step, value=score, low=low, high=high, tip=tip)
 
 
 def _score_absences(view: Overview, benchmarks: Sequence[str], gaps: Sequence[Gap]) -> tuple[Absence, ...]:

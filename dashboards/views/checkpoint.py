@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from dashboards.charts.latency_spread import LoadSpread, load_spreads
-from dashboards.charts.run import INTERVAL, load_texts
+from dashboards.charts.run import error_text, load_texts
 from dashboards.data.checkpoint import CheckpointData, best_comparison
 from dashboards.views.changes import Changed, changes_of_views
 from dashboards.views.conclusions import ConclusionsView, finding_rows, loss_rows
@@ -165,8 +165,9 @@ def _before(data: CheckpointData, benchmark: str) -> Held:
 
 
 def _mean_before(one: ComparedBenchmark) -> str:
-    error = "" if one.before.stderr is None else f" ± {score_text(INTERVAL * one.before.stderr)}"
-    return f"{score_text(one.before.mean)}{error}"
+    known = one.before
+    error = "" if known.mean is None else error_text(known.mean, known.stderr, known.units)
+    return f"{score_text(known.mean)} {error}".rstrip()
 
 
 def _best(verdict: Verdict, means: Overview, step: int) -> Held:

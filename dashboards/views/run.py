@@ -6,7 +6,7 @@ from statistics import fmean
 from types import MappingProxyType
 
 from dashboards.charts.figures import Figure
-from dashboards.charts.run import INTERVAL, latency_figures, load_texts, score_figures
+from dashboards.charts.run import error_text, latency_figures, load_texts, score_figures
 from dashboards.data.run import RunData
 from dashboards.views.conclusions import ConclusionsView, finding_rows, loss_rows
 from dashboards.views.evidence import evidence
@@ -137,9 +137,9 @@ def build_view(data: RunData, pages: Mapping[int, str] = MappingProxyType({})) -
 
 def interval_text(verdict: Verdict) -> str:
     """Return the 95 % interval of a score; empty without a score or its standard error."""
-    if verdict.stderr is None or verdict.score is None or verdict.word is VerdictWord.MISSING:
+    if verdict.score is None or verdict.word is VerdictWord.MISSING:
         return ""
-    return f"± {score_text(INTERVAL * verdict.stderr)}"
+    return error_text(verdict.score, verdict.stderr, verdict.units)
 
 
 def change_text(found: Comparison) -> str:

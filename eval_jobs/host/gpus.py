@@ -23,7 +23,8 @@ SMI_TIMEOUT_S = 10.0
 BATCH_INVARIANT_FROM = (8, 0)
 """Minimum compute capability for vLLM to make responses independent of the rest of the batch."""
 
-_QUERY = ("--query-gpu=index,uuid,utilization.gpu,compute_cap", "--format=csv,noheader,nounits")
+_FIELDS = "index,uuid,utilization.gpu,compute_cap,memory.total,memory.free"
+_QUERY = (f"--query-gpu={_FIELDS}", "--format=csv,noheader,nounits")
 _HINT = "check the NVIDIA driver, run pip install 'checkpoint-tracker[gpu]', or remove serve.only_when.gpu_below_pct"
 
 
@@ -37,6 +38,10 @@ class Gpu:
     """Utilization in percent. None: not reported, as with MIG."""
     compute_capability: tuple[int, int] | None = None
     """Such as (9, 0). None: not reported."""
+    memory_bytes: int | None = None
+    """Total memory. None: not reported."""
+    free_bytes: int | None = None
+    """Memory that no process uses. None: not reported."""
 
 
 def busiest_gpu_pct(environment: Mapping[str, str] | None = None) -> float:
@@ -91,10 +96,17 @@ def visible_gpus(gpus: Sequence[Gpu], visible: str | None) -> tuple[Gpu, ...]:
 
 
 def parsed_gpus(table: str) -> tuple[Gpu, ...]:
-    """Return the GPUs in the output of `nvidia-smi`: index, UUID, utilization, compute capability. Pure."""
+    """Return the GPUs in the output of `nvidia-smi`; see `_FIELDS`, memory in MiB."""
     rows = ([cell.strip() for cell in line.split(",")] for line in table.splitlines())
     return tuple(
-        Gpu(index=int(row[0]), uuid=row[1], busy_pct=_number(row[2]), compute_capability=_version(row[3]))
+        Gpu(
+            index=int(row[0]),
+            uuid=row[1],
+            busy_pct=_number(row[2]),
+            compute_capability=_version(row[3]),
+            memory_bytes=_bytes(row[4]),
+            free_bytes=_bytes(row[5]),
+        )
         for row in rows
         if _is_row(row)
     )
@@ -132,7 +144,13 @@ def _is_called(gpu: Gpu, name: str) -> bool:
 
 
 def _is_row(row: Sequence[str]) -> bool:
-    return len(row) == 4 and row[0].isdecimal()
+    return len(row) == 6 and row[0].isdecimal()
+
+
+def _bytes(mebibytes: str) -> int | None:
+    if mebibytes.isdecimal():
+        return int(mebibytes) << 20
+    return None
 
 
 def _number(text: str) -> float | None:
@@ -153,6 +171,7 @@ def _from_nvml(nvml: ModuleType, indices: Iterable[int]) -> Iterable[Gpu]:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
         uuid = nvml.nvmlDeviceGetUUID(handle)
         major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
+        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
         try:
             busy_pct: float | None = float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
         except nvml.NVMLError:  # not supported
@@ -162,6 +181,8 @@ def _from_nvml(nvml: ModuleType, indices: Iterable[int]) -> Iterable[Gpu]:
             uuid=uuid.decode() if isinstance(uuid, bytes) else str(uuid),
             busy_pct=busy_pct,
             compute_capability=(int(major), int(minor)),
+            memory_bytes=int(memory.total),
+            free_bytes=int(memory.free),
         )
 
 

@@ -3,6 +3,7 @@
 Times are stored as UTC text of fixed width, which is readable and sorts in the order of the times.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from sqlalchemy import (
@@ -14,14 +15,16 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Row,
     String,
     Table,
     Text,
     TypeDecorator,
 )
 
-from eval_jobs.codec import progress_from_json
-from eval_jobs.queue_types import Crash
+from eval_jobs.codec import plan_from_json, progress_from_json
+from eval_jobs.queue.rules import FIRST_PLACE_OF_SWEEPS, PlanState
+from eval_jobs.queue_types import Crash, Running, Waiting
 
 
 class UtcText(TypeDecorator[datetime]):
@@ -92,3 +95,30 @@ def crashes_of(text: str) -> tuple[Crash, ...]:
         Crash(worker=worker, progress=progress_from_json(progress), claimed_at=datetime.fromisoformat(at))
         for worker, progress, at in found
     )
+
+
+def running_of(row: Row[str, str, str, datetime]) -> Running:
+    """Return a running plan from its row."""
+    progress = progress_from_json(row.progress)
+    return Running(plan=plan_from_json(row.plan), worker=row.worker, progress=progress, since=row.claimed_at)
+
+
+def waiting_of(row: Row[str, str, int, int, datetime, str]) -> Waiting:
+    """Return a waiting plan from its row, for display."""
+    return Waiting(
+        plan_id=row.id,
+        run_id=row.run_id,
+        step=row.step,
+        note=row.note,
+        noted_at=row.claimed_at,
+        is_sweep=row.place >= FIRST_PLACE_OF_SWEEPS,
+    )
+
+
+def unfinished_of(counted: Sequence[Row[str, str, int]]) -> dict[str, int]:
+    """Return the number of waiting and running plans of each run."""
+    numbers: dict[str, int] = {}
+    for row in counted:
+        if row.state in (PlanState.WAITING, PlanState.RUNNING):
+            numbers[row.run_id] = numbers.get(row.run_id, 0) + row.plans
+    return numbers

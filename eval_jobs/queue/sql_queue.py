@@ -4,7 +4,7 @@ Every change is one UPDATE whose WHERE clause repeats its preconditions, so that
 No statement reads more rows than it changes, counts or returns, except `revive`, which runs once at a start.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,13 +12,13 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
-    Row,
     ScalarSelect,
     Select,
     Text,
     and_,
     bindparam,
     case,
+    delete,
     func,
     literal,
     or_,
@@ -31,14 +31,23 @@ from sqlalchemy import (
 from eval_jobs.codec import (
     plan_from_json,
     plan_to_json,
-    progress_from_json,
     progress_to_json,
     record_from_bytes,
     record_to_bytes,
 )
 from eval_jobs.queue.database_sql import belongs_to, insert_into, transaction
 from eval_jobs.queue.migrate_sql import QUEUE_TABLES, bring_up_to_date
-from eval_jobs.queue.plans_sql import ENTRY, FIELD, METADATA, PLANS, UtcText, crashes_of
+from eval_jobs.queue.plans_sql import (
+    ENTRY,
+    FIELD,
+    METADATA,
+    PLANS,
+    UtcText,
+    crashes_of,
+    running_of,
+    unfinished_of,
+    waiting_of,
+)
 from eval_jobs.queue.rules import (
     FIRST_PLACE_OF_SWEEPS,
     MAX_LEASE_S,
@@ -50,7 +59,7 @@ from eval_jobs.queue.rules import (
     place_of,
     was_poisoned,
 )
-from eval_jobs.queue_types import Backlog, Claim, Hold, HoldEnd, QueueState, Running, Waiting
+from eval_jobs.queue_types import Backlog, Claim, Hold, HoldEnd, QueueState
 from eval_jobs.records.progress import Progress, shown_line
 from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord
 
@@ -110,13 +119,16 @@ class SqlQueue:
 
     def skipped(self) -> tuple[EvalPlan, ...]:
         """Return skipped plans that are not left out yet; see `ports.Queue`."""
-        query = (
-            select(PLANS.c.plan)
-            .where(PLANS.c.state == PlanState.SKIPPED, self._mine)
-            .order_by(PLANS.c.step, PLANS.c.id)
-        )
+        return self._plans_in(PlanState.SKIPPED)
+
+    def waiting(self) -> tuple[EvalPlan, ...]:
+        """Return all waiting plans; see `ports.Queue`."""
+        return self._plans_in(PlanState.WAITING)
+
+    def withdraw(self, plan_id: str) -> bool:
+        """Remove a waiting plan; see `ports.Queue`."""
         with transaction(self._engine) as connection:
-            return tuple(plan_from_json(plan) for plan in connection.scalars(query))
+            return connection.execute(delete(PLANS).where(PLANS.c.id == plan_id, _WAITS)).rowcount == 1
 
     def leave_out(self, plan_id: str) -> None:
         """Mark a skipped plan as recorded; see `ports.Queue`."""
@@ -266,13 +278,18 @@ class SqlQueue:
             rows = connection.execute(running).all()
             shown = connection.execute(waiting).all()
         return QueueState(
-            waiting=tuple(map(_waiting, shown)),
-            running=tuple(_running(row) for row in rows),
+            waiting=tuple(map(waiting_of, shown)),
+            running=tuple(running_of(row) for row in rows),
             counts={state: sum(row.plans for row in counted if row.state == state) for state in ON_ITS_WAY},
-            unfinished=_unfinished(counted),
+            unfinished=unfinished_of(counted),
         )
 
     # --- private
+
+    def _plans_in(self, state: PlanState) -> tuple[EvalPlan, ...]:
+        query = select(PLANS.c.plan).where(PLANS.c.state == state, self._mine).order_by(PLANS.c.step, PLANS.c.id)
+        with transaction(self._engine) as connection:
+            return tuple(map(plan_from_json, connection.scalars(query)))
 
     def _change(self, plan_id: str, while_: PlanState, **values: object) -> None:
         """Change the plan if it is in the state `while_`."""
@@ -370,27 +387,3 @@ def _lost(*, crashed: bool) -> dict[str, object]:
 
 def _is_of(hold: Hold) -> ColumnElement[bool]:
     return and_(PLANS.c.id == hold.plan_id, PLANS.c.worker == hold.worker, PLANS.c.attempt == hold.attempt)
-
-
-def _running(row: Row[str, str, str, datetime]) -> Running:
-    progress = progress_from_json(row.progress)
-    return Running(plan=plan_from_json(row.plan), worker=row.worker, progress=progress, since=row.claimed_at)
-
-
-def _waiting(row: Row[str, str, int, int, datetime, str]) -> Waiting:
-    return Waiting(
-        plan_id=row.id,
-        run_id=row.run_id,
-        step=row.step,
-        note=row.note,
-        noted_at=row.claimed_at,
-        is_sweep=row.place >= FIRST_PLACE_OF_SWEEPS,
-    )
-
-
-def _unfinished(counted: Sequence[Row[str, str, int]]) -> dict[str, int]:
-    numbers: dict[str, int] = {}
-    for row in counted:
-        if row.state in (PlanState.WAITING, PlanState.RUNNING):
-            numbers[row.run_id] = numbers.get(row.run_id, 0) + row.plans
-    return numbers

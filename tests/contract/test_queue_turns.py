@@ -19,6 +19,7 @@ from tests.contract.queues import (
     ids,
     nothing_to_claim,
     plan_at,
+    record_of,
     waiting,
 )
 
@@ -195,3 +196,17 @@ def test_steps_that_only_a_sweep_is_about_are_told_apart_while_it_waits_and_whil
     assert (queue.open_steps("run"), queue.open_steps("run", sweeps=False)) == (frozenset({100}), frozenset())
     queue.add(plan, now=NOW)
     assert queue.open_steps("run", sweeps=False) == {100}
+
+
+def test_a_waiting_plan_can_be_withdrawn_and_added_again_and_no_other(queue: Queue) -> None:
+    first, second = PLANS[:2]
+    for plan in (second, first):
+        queue.add(plan, now=NOW)
+    assert queue.waiting() == (first, second)
+    taken = claim(queue)
+    assert not queue.withdraw(first.id), "it runs"
+    assert queue.withdraw(second.id)
+    assert not queue.withdraw(second.id)
+    assert queue.waiting() == ()
+    assert queue.add(second, now=NOW)
+    assert queue.finish(taken, record_of(taken), now=NOW)

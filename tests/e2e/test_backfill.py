@@ -106,8 +106,10 @@ def test_a_checkpoint_that_cannot_be_read_is_a_gap(tmp_path: Path) -> None:
     script = Script()
     with project(tmp_path, script):
         (tmp_path / "out" / "checkpoint-300" / "model.safetensors").write_bytes(b"torn")
-        said = tracker(tmp_path, "backfill")
+        said = tracker(tmp_path, "backfill", code=3)
         assert "gap step 300" in said
+        assert "4 checkpoints evaluated, 1 not evaluated (hint: `tracker history` shows the reasons)" in said
+        assert "1 not evaluated" in tracker(tmp_path, "backfill", code=3), "it is still there, and still not evaluated"
         assert reported(tmp_path) == [100, 200, 400, 500]
 
 
@@ -127,11 +129,10 @@ def test_what_cannot_be_done_is_said_with_what_to_do(tmp_path: Path, arguments: 
     assert said in tracker(tmp_path, "backfill", *arguments, code=2)
 
 
-def test_a_folder_of_which_nothing_can_be_evaluated_is_an_error_with_the_reasons(tmp_path: Path) -> None:
+def test_a_folder_of_which_nothing_can_be_evaluated_ends_with_the_reasons(tmp_path: Path) -> None:
     write_project(tmp_path, "http://localhost:9/v1", rows=1)
     for step in (100, 200):
         (tmp_path / "old" / f"checkpoint-{step}").mkdir(parents=True)
-    said = " ".join(tracker(tmp_path, "backfill", "old", code=4).split())
+    said = " ".join(tracker(tmp_path, "backfill", "old", code=3).split())
     assert "checkpoint-100 is empty" in said
     assert "0 checkpoints evaluated, 2 not evaluated" in said
-    assert "could be evaluated (2 tried)" in said

@@ -148,7 +148,7 @@ def test_the_watcher_reports_broken_checkpoints_and_judges_the_good_one_while_ml
             text=True,
             check=False,
         )
-    assert result.returncode == 0, result.stderr
+    assert result.returncode == 4, result.stderr
     assert "evaluated step 100" in result.stdout
     document = json.loads(tracker(project, "history", "--json").stdout)["result"]
     assert [report["step"] for report in document["reports"]] == [100]

@@ -127,9 +127,10 @@ def test_accept_ends_the_loss_and_makes_its_level_the_new_normal(project: Path) 
     assert "sums" in tracker(project, "accept", "latest", "summs", "--reason", "x", code=2)
     assert "reason is empty" in tracker(project, "accept", "latest", "sums", "--reason", " ", code=2)
     said = tracker(project, "accept", f"out@{NEXT}", "sums", "--reason", "sums are not needed any more")
-    assert "before step 500" in said
+    assert f"before step {NEXT}" in said
     accepted = json.loads(tracker(project, "accept", str(NEXT), "sums", "--reason", "not needed", "--json"))["result"]
-    assert (accepted["from_step"], accepted["reason"]) == (500, "not needed")
+    assert (accepted["from_step"], accepted["reason"]) == (NEXT, "not needed")
+    assert "sums: level at step" in tracker(project, "history")
     write_checkpoint(project / "elsewhere" / "checkpoint-1000", seed=1000)
     result = run_tracker(project, "evaluate", "elsewhere/checkpoint-1000", "--json")
     assert result.returncode == 0

@@ -84,6 +84,18 @@ class FakeQueue:
         with self._lock:
             return tuple(e.plan for e in _by_step(self._in(PlanState.SKIPPED)))
 
+    def waiting(self) -> tuple[EvalPlan, ...]:
+        with self._lock:
+            return tuple(e.plan for e in _by_step(self._in(PlanState.WAITING)))
+
+    def withdraw(self, plan_id: str) -> bool:
+        with self._lock:
+            entry = self._entries.get(plan_id)
+            if entry is None or entry.state is not PlanState.WAITING:
+                return False
+            del self._entries[plan_id]
+            return True
+
     def leave_out(self, plan_id: str) -> None:
         with self._lock:
             entry = self._entries.get(plan_id)

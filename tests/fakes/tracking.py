@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from eval_jobs.errors import StoreError, TrackingUnreachable
 from eval_jobs.types import Checkpoint, EvalRecord
-from tracker.domain.records.tracking import Champion, TrackingItem
+from tracker.domain.records.tracking import Champion, RejectedItem, TrackingItem
 from tracker.domain.records.types import CurvePoint, Report
 from tracker.domain.verdicts.out_of_order import words_by_benchmark
 
@@ -19,6 +19,8 @@ class FakeTracking:
         self.sweeps: list[EvalRecord] = []
         self.champions: list[dict[str, int]] = []
         """Step by alias, at every move."""
+        self.rejected: list[RejectedItem] = []
+        """What a test declares as set aside."""
         self.is_down = False
         self.is_closed = False
         self._waiting: list[Callable[[], None]] = []
@@ -56,6 +58,9 @@ class FakeTracking:
         while self._waiting and not self.is_down:
             self._waiting.pop(0)()
         return len(self._waiting)
+
+    def set_aside(self) -> Sequence[RejectedItem]:
+        return self.rejected
 
     def close(self) -> None:
         self.is_closed = True

@@ -31,8 +31,17 @@ def write_interpreter(folder: Path) -> Path:
     """Write the shell script to use as `ServeSpec.python` and return its path."""
     path = folder / "python-stand-in"
     # -S and -I: no site-packages and no environment, so that it starts fast.
-    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -I "{__file__}" "$@"\n')
+    real = f'[ "$1" = -P ] && exec "{sys.executable}" "$@"'  # asked which packages it has
+    path.write_text(f'#!/bin/sh\n{real}\nexec "{sys.executable}" -S -I "{__file__}" "$@"\n')
     path.chmod(0o755)
+    return path
+
+
+def write_interpreter_of_a_newer_vllm(folder: Path) -> Path:
+    """Write the script of `write_interpreter`, in which the older launcher is gone."""
+    path = write_interpreter(folder)
+    gone = 'case "$2" in *.openai.api_server) echo "$0: No module named $2" >&2; exit 1;; esac'
+    path.write_text(path.read_text().replace("\n", f"\n{gone}\n", 1))
     return path
 
 

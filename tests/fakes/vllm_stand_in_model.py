@@ -6,7 +6,7 @@ beside another configuration, show as they do in vLLM.
 
 Modes: `nan`, `alike` (all weights answer the same), `scrambled`, `stuck`, `other-model`, `remembers` (its prompts),
 `sleepless`, `sleeps-on`, `no-adapters`, `adapter-rewritten` (by somebody, right before it is read), `no-version`,
-`swap-dies`, `swap-fails`, `swap-changes-nothing`.
+`swap-dies`, `swap-fails`, `swap-changes-nothing`, `no-label` (as vLLM 0.20 to 0.26).
 """
 
 import argparse
@@ -67,7 +67,7 @@ class Model:
             "/v1/load_lora_adapter": lambda: self._load_adapter(body),
             "/v1/unload_lora_adapter": lambda: self._unload_adapter(body),
         }
-        if path not in routes or not self._is_open(path):
+        if path not in routes or not self._is_open(path) or self._is_unknown(path):
             return 404, {"detail": "Not Found"}
         self.calls.append(path + (f"?{query}" if query else ""))
         return routes[path]()
@@ -78,7 +78,7 @@ class Model:
             "/weight_info": {"weight_version": self._label},
             "/is_sleeping": {"is_sleeping": not self._awake.is_set()},
         }
-        return (200, pages[path]) if path in pages and self._is_open(path) else None
+        return (200, pages[path]) if path in pages and self._is_open(path) and not self._is_unknown(path) else None
 
     # --- private
 
@@ -86,6 +86,9 @@ class Model:
         if path.endswith("_lora_adapter"):
             return os.environ.get("VLLM_ALLOW_RUNTIME_LORA_UPDATING") == "1" and bool(self._options.enable_lora)
         return path.startswith("/v1/") or os.environ.get("VLLM_SERVER_DEV_MODE") == "1"
+
+    def _is_unknown(self, path: str) -> bool:
+        return self.mode == "no-label" and "weight_" in path
 
     def _complete(self, body: Mapping[str, Any]) -> Reply:
         if body["model"] not in self.names():

@@ -269,7 +269,7 @@ def test_a_wrong_password_of_the_administrator_is_said_when_the_user_is_to_be_ma
 def _keep_what_vllm_found_out(site: Containers) -> None:
     """Fill the volume of caches as an earlier start does: else vLLM imports itself once more, to inspect the model."""
     volume = site.folder / "volumes/cache"
-    shutil.copytree(os.environ["VLLM_CACHE_ROOT"], volume / "work/vllm-cache")
+    shutil.copytree(os.environ["VLLM_CACHE_ROOT"], volume / ".cache/checkpoint-tracker/vllm")
     for path in (volume, *volume.rglob("*")):
         os.chown(path, OWNER, OWNER)
 

@@ -365,7 +365,7 @@ def test_the_configuration_above_a_sharded_state_is_taken_only_if_it_is_surely_o
 
 def test_init_shows_the_source_format_of_the_weights_and_what_is_missing(states: Path, tmp_path: Path) -> None:
     runner = CliRunner()
-    arguments = ["--config", str(tmp_path / "tracker.toml"), "--force"]
+    arguments = ["--config", str(tmp_path / "tracker.toml"), "--force", "--yes"]
     zero = runner.invoke(init, [str(states / "out-zero3"), *arguments])
     assert "1 checkpoint up to step 2 (full, to be converted from DeepSpeed ZeRO shards)" in zero.output
     fsdp = runner.invoke(init, [str(states / "out-fsdp"), *arguments])

@@ -71,14 +71,15 @@ def spec(tmp_path: Path) -> ServeSpec:
 
 
 def test_the_engine_gets_a_temporary_folder_of_its_own_and_it_is_removed(
-    engine: VllmEngine, checkpoint: Checkpoint, spec: ServeSpec, work_dir: Path, monkeypatch: pytest.MonkeyPatch
+    engine: VllmEngine, checkpoint: Checkpoint, spec: ServeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("VLLM_CACHE_ROOT")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with engine.serving(checkpoint, spec, progress=nothing_to_show) as endpoint:
         environment = get(endpoint, "/environment")
         assert Path(environment["TMPDIR"]).is_dir()
         assert len(environment["TMPDIR"]) < 40, "Unix sockets in it have 107 characters at most"
-        assert environment["VLLM_CACHE_ROOT"] == str(work_dir / "vllm-cache")
+        assert environment["VLLM_CACHE_ROOT"] == str(tmp_path / "checkpoint-tracker/vllm")
     engine.close()
     assert not Path(environment["TMPDIR"]).exists()
     assert Path(endpoint.info.log).is_file()

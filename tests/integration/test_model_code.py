@@ -85,12 +85,36 @@ def request_for(benchmark: Benchmark, endpoint: Endpoint, folder: Path) -> Messa
     return evaluate_request(suite, endpoint, [task]) | {"retry_policy": asdict(AT_ONCE)}
 
 
-def test_code_that_comes_with_a_data_set_is_not_trusted() -> None:
-    program = (
-        "from eval_jobs.evaluate.evalscope.child.main import DatasetHub, trust_no_data_set\n"
-        "before = DatasetHub('x/y', trust_remote=True).trust_remote\n"
-        "trust_no_data_set()\n"
-        "print(before, DatasetHub('x/y', trust_remote=True).trust_remote, DatasetHub('x/y').trust_remote)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    assert done.stdout.splitlines()[-1] == "True False False"
+CHILD = "from eval_jobs.evaluate.evalscope.child import main\n"
+TRUSTED = (
+    "import modelscope\n"
+    "class Asked:\n"
+    "    @staticmethod\n"
+    "    def load(**options): raise SystemExit(options['trust_remote_code'])\n"
+    "modelscope.MsDataset = Asked\n"
+    "def ask():\n"
+    "    try: main.DatasetHub('x/y', trust_remote=True, force_redownload=True).load('train')\n"
+    "    except SystemExit as trusted: return trusted.code\n"
+    "before = ask()\n"
+    "main.trust_no_data_set()\n"
+    "print(before, ask())"
+)
+"""What ModelScope is asked for; it would be the one to run the code."""
+RENAMED = (
+    "class Hub: trusted = True\n"
+    "main.DatasetHub = Hub\n"
+    "main.carry_out_request({'tasks': [{'benchmark': 'b'}]}, lambda said: print(said['message']))"
+)
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (TRUSTED, "True False"),
+        (RENAMED, "cannot disable code that comes with data sets: EvalScope's DatasetHub has no `trust_remote`"),
+    ],
+    ids=["disabled", "elsewhere"],
+)
+def test_code_that_comes_with_a_data_set_is_not_trusted(program: str, said: str) -> None:
+    done = subprocess.run([sys.executable, "-c", CHILD + program], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == said

@@ -43,6 +43,7 @@ def test_a_full_checkpoint_sleeps_without_its_weights_and_the_next_is_swapped_in
     assert calls(bench) == [
         "/sleep?level=2&mode=wait",
         "/wake_up?tags=weights",
+        "/update_weight_version",  # can it label weights? Asked before they are touched
         *("/collective_rpc", "/pause?mode=wait", "/collective_rpc", "/reset_prefix_cache", "/update_weight_version"),
         "/resume",
         "/wake_up?tags=kv_cache",

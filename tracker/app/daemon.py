@@ -11,6 +11,7 @@ from datetime import datetime
 from eval_jobs.errors import StoreError
 from eval_jobs.ports import Clock
 from eval_jobs.queue_types import QueueState
+from tracker.app.plans import withdraw_outdated
 from tracker.app.stall_monitor import stall_monitor
 from tracker.app.tick import tick
 from tracker.app.world import Tick, WatchState, World
@@ -23,7 +24,7 @@ TICK_S = 1.0
 MAX_PASS_S = 5.0
 """Maximum that one pass adds to the time without a new checkpoint: a pass may be slow for other reasons."""
 LAST_PASSES = 60
-"""Passes at the end while a tracking store is unreachable; the next start sends what is left after them."""
+"""Maximum passes at the end while a store is unreachable; the next start sends what is left after them."""
 
 Show = Callable[[Tick, QueueState], None]
 """Called after every pass."""
@@ -37,12 +38,14 @@ class StopRule:
     """Returns whether no further checkpoint is expected."""
     quiet_s: float
     """Seconds without a new checkpoint that must follow, so that the last one has settled."""
+    is_superseded: Callable[[], bool] = lambda: False
+    """Returns whether to stop after this pass, to begin again with other settings."""
 
 
 def watch(
     world: World, state: WatchState, *, clock: Clock, keep_workers: Callable[[], None], stop: StopRule, show: Show
 ) -> None:
-    """Watch until the training has ended and all its checkpoints are evaluated and published.
+    """Watch until the training has ended and all its checkpoints are evaluated and published, or settings change.
 
     `keep_workers` is called once per pass: it restarts workers that died and raises if they cannot run. A store error
     (full disk, unreachable database) is logged once and the store is retried: pinning must continue, or rotation
@@ -61,7 +64,7 @@ def watch(
         has_ended = stop.training_ended()  # before the disk scan, which then sees everything that was saved
         started_at, is_quiet, is_idle, is_done = clock.now(), False, False, False
         with stores.asked():
-            has_begun = has_begun or _revive(world)  # before the first plans are added: they carry the current settings
+            has_begun = has_begun or _begin(world)  # before the first plans are added: they carry the current settings
             passed, queued = do_pass(started_at)
             monitor.look(passed, queued, started_at, is_training=not has_ended)
             is_quiet = has_ended and _has_no_news(passed, world.source)
@@ -70,6 +73,8 @@ def watch(
             is_done = was_idle and is_idle and not _asks_more(passed)
         was_idle = is_idle
         keep_workers()
+        if stop.is_superseded():
+            return  # the caller begins again with the new settings
         # Both conditions are needed: the trainer's folder is quiet while the last checkpoints are being evaluated.
         if quiet.is_over(started_at, clock.now(), is_quiet=is_quiet) and is_done:
             break
@@ -92,14 +97,13 @@ def _has_no_news(passed: Tick, source: CheckpointSource) -> bool:
 def _send_what_is_left(
     source: CheckpointSource, stores: _Stores, do_pass: Callable[[], Tick], keep_workers: Callable[[], None]
 ) -> None:
-    """Do passes until nothing waits for the tracking store, or `LAST_PASSES` passes could not send everything."""
-    passes_left = LAST_PASSES
-    while passes_left:
+    """Do passes until nothing waits for the tracking store, at most `LAST_PASSES`: a store may stay unreachable."""
+    for _ in range(LAST_PASSES):
         with stores.asked():
-            passes_left = passes_left - 1 if do_pass().unsent else 0
-        if passes_left:
-            keep_workers()
-            source.wait(TICK_S)
+            if not do_pass().unsent:
+                return
+        keep_workers()
+        source.wait(TICK_S)
 
 
 class _Stores:
@@ -146,8 +150,12 @@ class _QuietTime:
         return self._quiet_s >= self._enough_s
 
 
-def _revive(world: World) -> bool:
+def _begin(world: World) -> bool:
     revived = world.queue.revive(given_up=world.keeping.pins.given_up())
     if revived:
         log.warning("requeued %s after a failed evaluation", count_text(revived, "checkpoint"))
+    withdrawn = {plan.checkpoint.step for plan in withdraw_outdated(world)}
+    if withdrawn:
+        count = count_text(len(withdrawn), "checkpoint")
+        log.warning("replaced the pending evaluations of %s: settings changed", count)
     return True

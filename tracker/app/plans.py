@@ -1,6 +1,6 @@
 """Which plans a checkpoint gets: all measurements, or a part of each benchmark first."""
 
-from eval_jobs.identity import make_plan
+from eval_jobs.identity import make_plan, rest_plan, screen_plan
 from eval_jobs.types import Checkpoint, EvalPlan
 from tracker.app.steps.screening import schedule_of, scheduled_plans
 from tracker.app.world import MeasurementPlan, WatchState, World
@@ -33,6 +33,35 @@ def first_plans(checkpoint: Checkpoint, world: World, state: WatchState, *, keep
     return scheduled_plans(plans, screening, world.queue, state.schedules[run_id], keep=keep)
 
 
+def withdraw_outdated(world: World) -> tuple[EvalPlan, ...]:
+    """Remove the waiting plans that other settings made, and return them; the source finds their checkpoints again.
+
+    Plans of calibrations and sweeps stay: they were requested as they are.
+    """
+    outdated = []
+    for plan in world.queue.waiting():
+        is_ours = plan.sweep is None and not plan.calibration
+        if is_ours and plan.id not in _ids_of(plan, world.measurement) and world.queue.withdraw(plan.id):
+            outdated.append(plan)
+    return tuple(outdated)
+
+
 def is_baseline(checkpoint: Checkpoint, policy: Policy) -> bool:
     """Return whether the policy compares every checkpoint with this one."""
     return policy.pinned == Pinned(run_id=checkpoint.run_id, step=checkpoint.step)
+
+
+# --- private
+
+
+def _ids_of(plan: EvalPlan, measurement: MeasurementPlan) -> set[str]:
+    """Return the IDs of all plans that the settings can make for the checkpoint and the benchmarks of `plan`."""
+    wholes = plans_for(plan.checkpoint, measurement, first=plan.checkpoint)
+    ids = {whole.id for whole in wholes}
+    if measurement.screening is None:
+        return ids
+    names = [benchmark.name for benchmark in plan.suite.benchmarks]
+    for whole in wholes:
+        screened = screen_plan(whole, measurement.screening.screen)
+        ids |= {screened.id, rest_plan(screened, names).id}
+    return ids

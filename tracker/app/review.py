@@ -1,10 +1,10 @@
 """Turns a record into verdicts: stores it, compares it with the run so far, publishes it and sends alerts."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from eval_jobs.types import EvalRecord
+from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.app.steps.screening import plans_of_rest, whole_record
 from tracker.app.world import World
 from tracker.domain.alerts.rules import alerts_for, loss_alerts
@@ -39,8 +39,7 @@ def review(world: World, record: EvalRecord, now: datetime) -> Report:
     update_aliases(world, record, run_context)
     later = overtaken_by(record, run_context.records)
     world.dispatcher.dispatch(alerts_for(report, world.history.open_alerts(run_id), later), record)
-    if later:
-        rejudge(world, later, run_context, now)
+    rejudge(world, later, run_context, now)
     return report
 
 
@@ -68,7 +67,9 @@ def ask_rest(world: World, record: EvalRecord, report: Report, run_context: RunC
 
 
 def rejudge(world: World, later: Sequence[EvalRecord], run_context: RunContext, now: datetime) -> None:
-    """Recompute the verdicts of checkpoints whose past has grown; send an alert for a loss the newest now shows."""
+    """Recompute the verdicts of checkpoints whose past has changed; send an alert for a loss the newest now shows."""
+    if not later:
+        return
     run_id = later[0].plan.checkpoint.run_id
     scores = world.history.scores(run_id)
     for record in later:
@@ -86,6 +87,14 @@ def rejudge(world: World, later: Sequence[EvalRecord], run_context: RunContext, 
             )
         world.history.append_report(report)  # after MLflow: after a crash in between, the verdicts must still differ
         world.dispatcher.dispatch(loss_alerts(report, world.history.open_alerts(run_id)))
+
+
+def new_branches(history: RunHistory, found: Sequence[Checkpoint]) -> Iterator[Checkpoint]:
+    """Yield the checkpoints that were written over evaluated ones, because training went back."""
+    for run_id in dict.fromkeys(checkpoint.run_id for checkpoint in found):
+        evaluated = [record.plan.checkpoint for record in history.records(run_id)]
+        rewrites = branches_of((*evaluated, *found)).rewrites
+        yield from (one for one in found if one.run_id == run_id and one in rewrites)
 
 
 def recall(history: RunHistory, run_id: str, policy: Policy) -> RunContext:

@@ -8,10 +8,12 @@ from datetime import datetime
 
 from tracker.app.gaps import remember_gaps, skip_surplus
 from tracker.app.plans import first_plans, is_baseline
-from tracker.app.review import review
+from tracker.app.review import new_branches, review
 from tracker.app.steps import calibrating, sweeps
 from tracker.app.steps.collect import collect
 from tracker.app.world import Tick, WatchState, World
+from tracker.domain.alerts.stalls import rejected_results
+from tracker.domain.records.alerts import AlertKind
 from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.types import Report
 
@@ -20,7 +22,8 @@ def tick(world: World, state: WatchState, now: datetime) -> Tick:
     """Do one pass. It may be killed at any line and run again."""
     checkpoints = world.source.ready(now)
     state.found.extend(checkpoints)
-    while state.found:
+    state.seen.update((checkpoint.run_id, checkpoint.step) for checkpoint in checkpoints)
+    while state.found and not state.is_held(state.found[-1]):
         checkpoint = state.found[0]
         first = state.first.setdefault(checkpoint.run_id, checkpoint)
         keep = checkpoint == first or is_baseline(checkpoint, world.policy)
@@ -38,6 +41,7 @@ def tick(world: World, state: WatchState, now: datetime) -> Tick:
         world.wake_workers()
     return Tick(
         checkpoints=checkpoints,
+        branches=tuple(new_branches(world.history, checkpoints)),
         gaps=gaps,
         skipped=skipped,
         reports=reports,
@@ -45,8 +49,21 @@ def tick(world: World, state: WatchState, now: datetime) -> Tick:
         turns=turns,
         swept=swept,
         unsent=world.tracking.flush(),
+        rejected=report_rejected(world, state, now),
         pending_alerts=world.dispatcher.alerting.flush(),
     )
+
+
+def report_rejected(world: World, state: WatchState, now: datetime) -> int:
+    """Send an alert when MLflow begins or ends to reject results; return how many it rejects."""
+    rejected, run = world.tracking.set_aside(), world.keeping.run
+    if state.has_rejected is None:
+        firing = world.dispatcher.alerts.open_alerts(run)
+        state.has_rejected = any(alert.kind is AlertKind.UNSENT for alert in firing)
+    if state.has_rejected != bool(rejected):
+        world.dispatcher.dispatch([rejected_results(run, rejected, now)])
+        state.has_rejected = bool(rejected)
+    return len(rejected)
 
 
 def review_finished(
@@ -73,6 +90,7 @@ def review_finished(
             elif world.sweeps is not None:  # sweeps have no verdicts and no alerts
                 sweeps.take_sweep_result(record, world.sweeps)
                 swept += 1
+    state.seen.update((report.run_id, report.step) for report in reports)
     if reports:
         world.wake_workers()
         collect(world.keeping)

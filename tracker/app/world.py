@@ -72,13 +72,19 @@ class WatchState:
 
     found: list[Checkpoint] = field(default_factory=list)
     """Not yet planned: kept when a pass fails, because a source returns each checkpoint once."""
+    is_held: Callable[[Checkpoint], bool] = lambda _: False
+    """Whether these wait, because evaluations would fail; called with the newest one."""
     first: dict[str, Checkpoint] = field(default_factory=dict)
     """First planned checkpoint of each run; a restarted source again returns the lowest step first."""
     schedules: dict[str, ScreeningSchedule] = field(default_factory=dict)
     """Screening schedule of each run; empty without screening."""
     notified: set[Gap] = field(default_factory=set)
     """Gaps that are stored and alerted: a source returns all its gaps at every pass."""
+    seen: set[tuple[str, int]] = field(default_factory=set)
+    """Run and step of every checkpoint that was found or judged, or that is a gap."""
     boundary: ErrorBoundary = field(default_factory=ErrorBoundary)
+    has_rejected: bool | None = None
+    """Whether the alert of results that MLflow rejects is firing; None: not read yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +93,8 @@ class Tick:
 
     checkpoints: tuple[Checkpoint, ...]
     gaps: tuple[Gap, ...]
+    branches: tuple[Checkpoint, ...] = ()
+    """Those of `checkpoints` with which training began again from an earlier step."""
     skipped: tuple[Gap, ...]
     """Checkpoints that were not evaluated because too many newer ones were waiting."""
     reports: tuple[Report, ...]
@@ -97,6 +105,8 @@ class Tick:
     """Number of sweep results that were stored."""
     unsent: int
     """Results that still wait for MLflow."""
+    rejected: int = 0
+    """Results that MLflow rejected; they do not wait."""
     pending_alerts: int = 0
     """Alerts that still wait for a channel."""
 

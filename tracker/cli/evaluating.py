@@ -1,22 +1,66 @@
-"""Shared by commands that evaluate: evaluation in this process, and detection of a watcher."""
+"""Shared by commands that evaluate: evaluation in this process, workers, detection of a watcher, and the ending."""
 
+import logging
+import time
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from pathlib import Path
 
 from rich.console import Console
 
 from eval_jobs.execute.worker.main import make_tools
 from eval_jobs.host.clock import SystemClock
+from eval_jobs.ports import Launcher, QueueStatus
 from eval_jobs.records.progress import progress_text
-from eval_jobs.types import EvalRecord
-from tracker.app.commands.once import evaluate_once
-from tracker.domain.records.types import Report
+from tracker.app.commands.once import EvaluatedOnce, evaluate_once
+from tracker.cli.tables.findings import findings_table
+from tracker.domain.overview.ending import Ending, RunStep, ending, totals_of
+from tracker.domain.readiness.finding import Finding, Level, demand_ready, errors_in
+from tracker.domain.readiness.surroundings import CHECKPOINTS
+from tracker.domain.records.types import Gap, Report
 from tracker.wiring.checkpoints import pin_named
+from tracker.wiring.doctor import examine
 from tracker.wiring.project import Project
 
+log = logging.getLogger(__name__)
 
-def evaluate_now(
-    project: Project, checkpoint: str, console: Console, *, run_id: str | None = None
-) -> tuple[tuple[EvalRecord, Report], ...]:
+IDLE_S = 4.0
+"""A worker on another machine polls the queue more often than this, in seconds."""
+
+
+def findings_of(project: Project, checkpoint: str, *, has_engine: bool) -> tuple[Finding, ...]:
+    """Return the findings about evaluations of a checkpoint; whether it is complete is left to pinning."""
+    found = examine(project, checkpoint, has_engine=has_engine)
+    return tuple(one for one in found if one.subject != CHECKPOINTS)
+
+
+def check_ready(
+    project: Project,
+    console: Console,
+    checkpoint: str | None = None,
+    *,
+    has_engine: bool = True,
+    must_be_ready: bool = True,
+) -> None:
+    """Print findings about the evaluation of a checkpoint, by default of the newest one of the run.
+
+    Raises:
+        ConfigError: every evaluation, or every answer of a benchmark, would fail, and `must_be_ready` is set.
+    """
+    if checkpoint is None:
+        findings = examine(project, has_engine=has_engine)
+    else:
+        findings = findings_of(project, checkpoint, has_engine=has_engine)
+    shown = [one for one in findings if one.level is Level.WARNING]
+    if not must_be_ready:
+        shown += errors_in(findings)
+    if shown:
+        console.print(findings_table(shown))
+    if must_be_ready:
+        demand_ready(findings)
+
+
+def evaluate_now(project: Project, checkpoint: str, console: Console, *, run_id: str | None = None) -> EvaluatedOnce:
     """Pin a checkpoint, evaluate it with everything that the project measures, and return records with reports.
 
     Args:
@@ -27,8 +71,10 @@ def evaluate_now(
 
     Raises:
         CheckpointError: it cannot be pinned.
+        ConfigError: it cannot be evaluated with these settings.
         StoreError: the results cannot be stored.
     """
+    check_ready(project, console, checkpoint)
     project.make_state_dir()
     world = project.world()
     pinned = pin_named(project.config, checkpoint, run_id)
@@ -51,3 +97,57 @@ def has_watcher(project: Project) -> bool:
         return not lead.take(SystemClock().now())
     finally:
         lead.release()
+
+
+def ending_of(project: Project, found: Collection[RunStep], *, unsent: int) -> Ending:
+    """Return how a command ends that was to judge the checkpoints in `found`; `unsent` results wait for MLflow."""
+    reports: list[Report] = []
+    gaps: list[Gap] = []
+    for run_id in sorted({run_id for run_id, _ in found}):
+        reports += project.history.outlines(run_id)
+        gaps += project.history.gaps(run_id)
+    states = [one for one in project.alerting.channels() if one.is_configured and not one.is_silenced]
+    pending = sum(one.waiting for one in states)
+    rejected = len(project.tracking.set_aside())
+    totals = totals_of(found, reports, gaps)
+    return ending(replace(totals, unsent=unsent, rejected=rejected, pending_alerts=pending))
+
+
+def local_workers(project: Project, count: int, config_path: Path) -> Launcher:
+    """Return the launcher of `count` workers; without workers here, one that warns if there are none elsewhere."""
+    if count:
+        return project.workers(count)
+    folder = project.config.run.state_dir
+    return WorkersElsewhere(
+        project.queue, f"start `tracker worker --config {config_path}` on a machine that has {folder}"
+    )
+
+
+class WorkersElsewhere:
+    """A launcher that starts no worker. It logs once that no worker evaluates what waits, and what to start."""
+
+    def __init__(self, queue: QueueStatus, hint: str, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._queue = queue
+        self._hint = hint
+        self._monotonic_s = monotonic_s
+        self._idle_since_s: float | None = None
+        self._is_logged = False
+
+    def check(self) -> None:
+        """Log once that no worker is running, after `IDLE_S` in which plans waited and none was evaluated."""
+        if self._is_logged:
+            return
+        state = self._queue.state()
+        if state.running or all(one.note for one in state.waiting):
+            self._idle_since_s = None
+        elif self._idle_since_s is None:
+            self._idle_since_s = self._monotonic_s()
+        elif self._monotonic_s() - self._idle_since_s >= IDLE_S:
+            log.warning("no worker is running: %s", self._hint)
+            self._is_logged = True
+
+    def nudge(self) -> None:
+        """Do nothing: no worker can be reached."""
+
+    def stop(self) -> None:
+        """Do nothing: no worker was started."""

@@ -22,6 +22,24 @@ class CleanFormatter(logging.Formatter):
         return one_line(super().formatMessage(record))
 
 
+class RepeatFilter(logging.Filter):
+    """Drops a message that equals the one before it; the 10th, 100th and so on are logged with their number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last, self._count = "", 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether to log the record."""
+        message = record.getMessage()
+        self._count = self._count + 1 if message == self._last else 1
+        self._last = message
+        is_logged = str(self._count).rstrip("0") == "1"
+        if is_logged and self._count > 1:
+            record.msg, record.args = f"{message} ({self._count:,} times)", ()
+        return is_logged
+
+
 def printable(text: str) -> str:
     """Return `text` with control characters replaced and the secrets of this process masked."""
     return clean(masked(text, held_secrets(os.environ)))
@@ -35,4 +53,5 @@ def show_traceback(kind: type[BaseException], error: BaseException, trace: Trace
 def log_with(handler: logging.Handler, pattern: str) -> None:
     """Make `handler` the only log handler, with the format `pattern`."""
     handler.setFormatter(CleanFormatter(pattern))
+    handler.addFilter(RepeatFilter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from eval_jobs.types import Checkpoint, EvalRecord
-from tracker.domain.records.tracking import Champion, TrackingItem
+from tracker.domain.records.tracking import Champion, RejectedItem, TrackingItem
 from tracker.domain.records.types import CurvePoint, Report
 
 
@@ -30,7 +30,14 @@ class Tracking(Protocol):
         """Queue the checkpoints of the run's aliases, as known after `checkpoint`. No-op if equal to the last ones."""
 
     def flush(self) -> int:
-        """Send what is queued and return how many items still wait. An unreachable store is not an error here."""
+        """Send what is queued and return how many items still wait. An unreachable store is not an error here.
+
+        Results of one checkpoint arrive in their order, and aliases after the results of their checkpoints. An item
+        that the store rejects five times is set aside and no longer waits.
+        """
+
+    def set_aside(self) -> Sequence[RejectedItem]:
+        """Return what was set aside and not replaced by a newer result since, oldest first."""
 
     def close(self) -> None:
         """Release connections. Calling it twice is harmless."""

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tracker.app.steps.alerting import AlertDispatcher
     from tracker.app.steps.collect import Keeping
     from tracker.app.steps.sweeps import SweepService
-    from tracker.app.world import World
+    from tracker.app.world import MeasurementPlan, World
     from tracker.domain.sweeps.types import Sweep
 
 
@@ -169,8 +169,8 @@ class Project:
                 check_benchmark(benchmark)
         return suite
 
-    def world(self) -> World:
-        """Open all parts that watching needs.
+    def world(self, measurement: MeasurementPlan | None = None) -> World:
+        """Open all parts that watching needs; by default what is measured is read from the settings and data files.
 
         Raises:
             ConfigError: the run was watched with another state folder.
@@ -185,7 +185,7 @@ class Project:
             history=self.history,
             tracking=self.tracking,
             dispatcher=self.dispatcher,
-            measurement=measurement_of(self.config, self.suite()),
+            measurement=measurement or measurement_of(self.config, self.suite()),
             policy=self.config.to_policy(),
             keeping=self.keeping(),
             sweeps=self.sweep_service(),

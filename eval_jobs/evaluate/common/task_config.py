@@ -103,6 +103,7 @@ def task_config(benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, folde
     name = evalscope_name(benchmark)
     return {
         "datasets": [name],
+        "dataset_hub": str(suite.dataset_hub),
         "dataset_args": {name: _dataset_args(benchmark, data)},
         "generation_config": {
             **sampling(benchmark, suite, endpoint),

@@ -73,6 +73,11 @@ def subsets_of(adapter: str) -> tuple[str, ...]:
     return tuple(_card(adapter).get("subset_list", ()))
 
 
+def dataset_of(adapter: str) -> str:
+    """Return the name of an EvalScope benchmark's data set on the hubs; "" if unknown."""
+    return str(_card(adapter).get("dataset_id", ""))
+
+
 def few_shot_of(adapter: str) -> tuple[int, str]:
     """Return the default number of few-shot examples of an EvalScope benchmark, and their split."""
     card = _card(adapter)

@@ -26,13 +26,18 @@ def require_folders(checkpoint: Checkpoint) -> None:
         )
 
 
+def has_tokenizer(folder: Path) -> bool:
+    """Return whether a tokenizer was saved in the folder."""
+    return any((folder / name).is_file() for name in TOKENIZER_FILES)
+
+
 def tokenizer_folder(checkpoint: Checkpoint) -> str:
     """Return the folder that holds the checkpoint's tokenizer, "" if there is none.
 
     A tokenizer saved with an adapter takes precedence over the base's: its chat template was used in training.
     """
     folders = [checkpoint.uri, checkpoint.base_model or ""]
-    return next((folder for folder in folders if folder and _has_tokenizer(Path(folder))), "")
+    return next((folder for folder in folders if folder and has_tokenizer(Path(folder))), "")
 
 
 def lora_rank(checkpoint: Checkpoint) -> int:
@@ -51,10 +56,3 @@ def lora_rank(checkpoint: Checkpoint) -> int:
             f"cannot read {path}: {error}", hint="the adapter is incomplete; evaluate another step"
         ) from error
     return rank_of(config if isinstance(config, dict) else {}, where=str(path))
-
-
-# --- private
-
-
-def _has_tokenizer(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in TOKENIZER_FILES)

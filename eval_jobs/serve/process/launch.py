@@ -45,6 +45,9 @@ OPENS_MORE = frozenset(
 BATCH_INVARIANT = "VLLM_BATCH_INVARIANT"
 """Makes vLLM use kernels whose results do not depend on the batch. A value in the worker's environment decides."""
 
+LAUNCHERS = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.launchers.api_server.entry")
+"""Modules of vLLM that start the server. The first is deprecated since 0.31; 0.32 has both."""
+
 RUNTIME_ADAPTERS: Mapping[str, str] = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
 """Enables the routes that load adapters; `tracker_worker/gate.py` restricts them to requests with our key."""
 
@@ -75,6 +78,8 @@ class Launch:
     """Random name of the adapter; empty for full checkpoints."""
     swap_args: tuple[str, ...] = ()
     """Additional arguments that weight swaps require."""
+    launcher: str = LAUNCHERS[0]
+    """Module of vLLM that starts the server."""
 
 
 def command(launch: Launch, spec: ServeSpec, *, python: str) -> tuple[str, ...]:
@@ -84,7 +89,7 @@ def command(launch: Launch, spec: ServeSpec, *, python: str) -> tuple[str, ...]:
         ConfigError: `serve.args` contains a reserved argument, or an adapter has no base model.
     """
     refuse_reserved(spec.args)
-    argv = [python, "-m", "vllm.entrypoints.openai.api_server", "--dtype", spec.dtype, "--generation-config", "vllm"]
+    argv = [python, "-m", launch.launcher, "--dtype", spec.dtype, "--generation-config", "vllm"]
     argv += ["--disable-uvicorn-access-log", "--tokenizer", launch.tokenizer]
     if spec.max_model_len is not None:
         argv += ["--max-model-len", str(spec.max_model_len)]

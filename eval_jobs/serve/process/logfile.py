@@ -29,16 +29,19 @@ _GPU_MEMORY = (
     "or lower serve.gpu_memory_utilization, for example to 0.3"
 )
 _BATCH_INVARIANT = "this model has no batch-invariant kernels: export VLLM_BATCH_INVARIANT=0"
+_SETTINGS = "fix the settings in [serve]"
 _ADVICE = (
     ("No module named 'vllm'", _INSTALL),
     ("No module named 'sglang'", "point serve.python at an environment that has SGLang"),
-    ("api_server.py: error: ", "fix the settings in [serve]"),
+    ("api_server.py: error: ", _SETTINGS),
+    ("entry.py: error: ", _SETTINGS),
     ("Couldn't instantiate the backend tokenizer", _TOKENIZER),
     ("Free memory on device", _GPU_MEMORY),
     ("batch_invariant", _BATCH_INVARIANT),
     ("VLLM_BATCH_INVARIANT", _BATCH_INVARIANT),
     ("CUDA out of memory", _GPU_MEMORY),
-    ("desired CPU memory utilization", "lower serve.gpu_memory_utilization (on a CPU: fraction of system memory)"),
+    ("requested memory for kv", "free memory, or lower the environment variable VLLM_CPU_KVCACHE_SPACE"),
+    ("Available memory on node", "lower serve.gpu_memory_utilization (on a CPU: fraction of system memory)"),
     (
         "KV cache memory",
         "lower serve.max_model_len; on a CPU, raise the environment variable VLLM_CPU_KVCACHE_SPACE",
@@ -75,6 +78,12 @@ def advice(reason: str, code: int) -> str:
     if code == -signal.SIGKILL:
         return "check `dmesg` for an out-of-memory kill; "
     return next((f"{words}; " for pattern, words in _ADVICE if pattern in reason), "")
+
+
+def lacks_module(reason: str, module: str) -> bool:
+    """Return whether Python did not find `module` inside its package, which is installed."""
+    missing = re.search(r"No module named '?([\w.]+)", reason)
+    return missing is not None and "." in missing[1] and f"{module}.".startswith(f"{missing[1]}.")
 
 
 def without_prefixes(line: str) -> str:

@@ -98,6 +98,7 @@ def _died(log_file: Path, code: int, launch: Launch) -> ServeError:
         f"the engine exited while loading {launch.checkpoint.uri} ({logfile.exit_words(code)}): {reason}",
         hint=f"{logfile.advice(reason, code)}read the engine log {log_file}",
         exit_code=code,
+        lacks_launcher=logfile.lacks_module(reason, launch.launcher),
     )
 
 

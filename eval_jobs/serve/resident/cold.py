@@ -3,14 +3,15 @@
 import logging
 import os
 import secrets
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from eval_jobs.errors import CanaryFailed
+from eval_jobs.errors import CanaryFailed, ServerDied
 from eval_jobs.host.cpu_placement import client_niceness, share_cores
 from eval_jobs.ports import Clock, Note
 from eval_jobs.serve.process import lifecycle as process
-from eval_jobs.serve.process.launch import RUNTIME_ADAPTERS, Launch, command, environment
+from eval_jobs.serve.process.launch import LAUNCHERS, RUNTIME_ADAPTERS, Launch, command, environment
 from eval_jobs.serve.process.port import choose_port
 from eval_jobs.serve.process.readiness import engine_version, wait_until_ready
 from eval_jobs.serve.resident.launch_fingerprint import LaunchFingerprint, launch_fingerprint
@@ -34,9 +35,10 @@ class ColdStarts:
 
     def __init__(self, work_dir: Path, clock: Clock) -> None:
         self.folder = work_dir.absolute() / "engines"
-        self._cache_dir = work_dir.absolute() / "vllm-cache"
+        self._work_dir = work_dir.absolute()
         self._clock = clock
         self._process: process.EngineProcess | None = None
+        self._launchers: dict[str, str] = {}  # by interpreter
         self._is_sick = False
         self._ended_cpu_s = 0.0
 
@@ -48,6 +50,39 @@ class ColdStarts:
             CheckpointUnreadable: the weights are not those that were pinned.
             ConfigError, DiskFull: nothing was started.
         """
+        try:
+            return self._started(order, progress)
+        except ServerDied as error:
+            if not error.context.get("lacks_launcher"):
+                raise
+        self._launchers[order.python] = next(name for name in LAUNCHERS if name != self._launcher(order))
+        log.info("starting vLLM as %s", self._launcher(order))
+        return self._started(order, progress)
+
+    def stop(self) -> None:
+        """Stop the engine if one runs. A stop that a signal interrupts is completed by the next call."""
+        if self._process is not None:
+            self._process.stop(SICK_STOP_GRACE_S if self._is_sick else process.STOP_GRACE_S)
+            self._ended_cpu_s += self._process.used_cpu_s()
+            self._process = None
+
+    def used_cpu_s(self) -> float | None:
+        """Return the CPU time of all engines so far in seconds, None if they compute on an accelerator."""
+        if not runs_on_cpu():
+            return None
+        return self._ended_cpu_s + (self._process.used_cpu_s() if self._process is not None else 0.0)
+
+    def distrust(self) -> None:
+        """Give the engine only a short time to stop: it does not respond as expected."""
+        self._is_sick = True
+
+    def launch_fingerprint(self, order: Order) -> LaunchFingerprint:
+        """Return the fingerprint of the process that `start` would create."""
+        return launch_fingerprint(order, self._environment(order))
+
+    # --- private
+
+    def _started(self, order: Order, progress: Note) -> Resident:
         self.stop()
         launch, spec = self._launch(order), order.spec
         argv = self._command(launch, order)
@@ -72,27 +107,6 @@ class ColdStarts:
         self._wait(self._process, launch, spec, progress)
         self._is_sick = False
         return resident
-
-    def stop(self) -> None:
-        """Stop the engine if one runs. A stop that a signal interrupts is completed by the next call."""
-        if self._process is not None:
-            self._process.stop(SICK_STOP_GRACE_S if self._is_sick else process.STOP_GRACE_S)
-            self._ended_cpu_s += self._process.used_cpu_s()
-            self._process = None
-
-    def used_cpu_s(self) -> float | None:
-        """Return the CPU time of all engines so far in seconds, None if they compute on an accelerator."""
-        if not runs_on_cpu():
-            return None
-        return self._ended_cpu_s + (self._process.used_cpu_s() if self._process is not None else 0.0)
-
-    def distrust(self) -> None:
-        """Give the engine only a short time to stop: it does not respond as expected."""
-        self._is_sick = True
-
-    def launch_fingerprint(self, order: Order) -> LaunchFingerprint:
-        """Return the fingerprint of the process that `start` would create."""
-        return launch_fingerprint(order, self._environment(order))
 
     # --- private: specific to vLLM
 
@@ -132,18 +146,38 @@ class ColdStarts:
             lora_rank=order.adapter.rank if order.adapter else 0,
             adapter=f"{name}-{secrets.token_hex(4)}" if order.adapter else "",
             swap_args=extension_args() if order.spec.swap is SwapPolicy.AUTO else (),
+            launcher=self._launcher(order),
         )
+
+    def _launcher(self, order: Order) -> str:
+        return self._launchers.get(order.python, LAUNCHERS[0])
 
     def _environment(self, order: Order) -> dict[str, str]:
         found = environment(
             os.environ,
-            cache_dir=str(self._cache_dir),
+            cache_dir=str(cache_folder(os.environ, self._work_dir)),
             on_cpu=order.on_cpu,
             is_batch_invariant=order.is_batch_invariant,
         )
         if order.spec.swap is not SwapPolicy.AUTO:
             return found
         return found | dict(extension_environment(os.environ)) | (dict(RUNTIME_ADAPTERS) if order.adapter else {})
+
+
+def cache_folder(environment: Mapping[str, str], work_dir: Path) -> Path:
+    """Return the folder of vLLM's caches: one for all projects of a user; below `work_dir` if it cannot be written.
+
+    vLLM and torch share it between processes and versions, as their defaults in the home folder are shared.
+    """
+    if chosen := environment.get("VLLM_CACHE_ROOT"):
+        return Path(chosen)
+    base = Path(environment.get("XDG_CACHE_HOME", ""))
+    try:
+        shared = (base if base.is_absolute() else Path("~/.cache").expanduser()) / "checkpoint-tracker" / "vllm"
+        shared.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):  # RuntimeError: the user has no home folder
+        return work_dir / "vllm-cache"
+    return shared if os.access(shared, os.W_OK) else work_dir / "vllm-cache"
 
 
 # --- private

@@ -4,6 +4,7 @@
     resident = swapped.fingerprint
 
     compare with the resident (our process)          SwapRefused: nothing was changed
+    label routes: present?                           SwapRefused: nothing was changed
     check: files complete, digest, layout, finite    SwapRefused: nothing was changed
     pause -> load -> reset the prefix cache -> label -> resume      SwapFailed: the engine is unusable
 
@@ -60,6 +61,7 @@ def swap(port: int, checkpoint: Checkpoint, resident: Fingerprint, *, timeout_s:
     """
     started_s = time.monotonic()
     fingerprint = _compared(Path(checkpoint.uri), resident)
+    _demand_label_routes(port)
     _check(port, checkpoint, fingerprint, timeout_s)
     _pause(port, timeout_s)
     repacked = _load(port, checkpoint, len(fingerprint.tensors), timeout_s)
@@ -103,6 +105,19 @@ def _compared(folder: Path, resident: Fingerprint) -> Fingerprint:
     if reason:
         raise _refused(f"{folder} does not match the model of the running engine: {reason}")
     return fingerprint
+
+
+def _demand_label_routes(port: int) -> None:
+    """Set the engine's weight version to what it is: versions of vLLM without these routes are never swapped into."""
+    reply = get(port, "/weight_info", timeout_s=STEP_TIMEOUT_S)
+    held = reply.body.get("weight_version") if isinstance(reply.body, dict) else None
+    if reply.is_ok and held is not None:
+        reply = post_to_engine(port, "/update_weight_version", {"new_version": held}, timeout_s=STEP_TIMEOUT_S)
+    elif reply.is_ok:
+        raise _refused("the engine reports no weight version")
+    if reply.status in (403, 404, 405):
+        raise _refused(f"this engine cannot label its weights (HTTP {reply.status}), as vLLM before 0.27")
+    _demand(reply, "label its weights")
 
 
 def _check(port: int, checkpoint: Checkpoint, fingerprint: Fingerprint, timeout_s: float) -> None:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -28,6 +27,7 @@ from eval_jobs.types import (
     Suite,
 )
 from tests.plugins import written
+from tests.requires import requires_package
 from tests.tiny_model import checkpoint_record, write_checkpoint
 from tracker.config import parse_config
 from tracker.wiring.alerting import channels_of
@@ -215,9 +215,10 @@ def test_a_source_that_raises_returns_nothing_and_is_called_again(
 
 
 def test_the_harness_is_found_beside_us_and_its_version_separates_series(tmp_path: Path) -> None:
+    harness = requires_package("lm_eval")
     (benchmark,) = project(tmp_path, evaluator="lm-eval").suite().benchmarks
     assert benchmark.program is not None
-    assert benchmark.program.version == f"lm-eval {version('lm_eval')}"
+    assert benchmark.program.version == f"lm-eval {harness}"
     assert Path(benchmark.program.command).is_file()
     text = CONFIG.format(run="", evaluator="lm-eval", engine="vllm", channel="mine").replace(
         "[serve]", '[suite]\nlm_eval = "/nowhere/lm_eval"\n[serve]'

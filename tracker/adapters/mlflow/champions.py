@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from mlflow import MlflowClient
+from mlflow.entities import LoggedModel
 from mlflow.entities.model_registry import ModelVersion, RegisteredModel
 from mlflow.environment_variables import MLFLOW_TRACKING_URI
 from mlflow.exceptions import MlflowException
@@ -64,6 +65,23 @@ def own_registered_name(client: MlflowClient, run_id: str, key: str) -> str:
     return ""
 
 
+def move_versions(client: MlflowClient, run: TrackedRun, run_id: str, *, old: LoggedModel, new: LoggedModel) -> None:
+    """Replace the versions that were made from `old` by versions of `new`, with their tags and aliases."""
+    name = registered_name(run_id)
+    versions: list[ModelVersion] = client.search_model_versions(f"name = '{name}'")
+    for version in versions:
+        if version.source == _source(old.model_id) and version.tags.get(MODEL_TAG) == old.tags[MODEL_TAG]:
+            key = version.tags[MODEL_TAG]
+            moved = next((v for v in versions if v.source == _source(new.model_id)), None)
+            moved = moved or _create_version(client, run, name, new.model_id, key)
+            for tag, value in version.tags.items():
+                client.set_model_version_tag(name, moved.version, tag, value)
+            for alias, of_version in client.get_registered_model(name).aliases.items():
+                if str(of_version) == str(version.version):
+                    client.set_registered_model_alias(name, alias, moved.version)
+            client.delete_model_version(name, version.version)
+
+
 # --- private
 
 
@@ -84,24 +102,32 @@ def _registered(client: MlflowClient, run_id: str, key: str) -> RegisteredModel:
 
 
 def _version(client: MlflowClient, run: TrackedRun, name: str, checkpoint_key: str) -> ModelVersion:
-    step = checkpoint_key.split("|")[1]
     found = client.search_logged_models([run.experiment_id], filter_string=f"tags.`{MODEL_TAG}` = '{checkpoint_key}'")
     if not found:
         raise StoreError(
-            f"cannot set an alias: no model of step {step} in MLflow yet",
+            f"cannot set an alias: no model of step {checkpoint_key.split('|')[1]} in MLflow yet",
             hint="wait until its results are sent; the alias is set afterwards",
         )
-    model_id = found[0].model_id
+    return _create_version(client, run, name, found[0].model_id, checkpoint_key)
+
+
+def _create_version(
+    client: MlflowClient, run: TrackedRun, name: str, model_id: str, checkpoint_key: str
+) -> ModelVersion:
     with _as_default(client.tracking_uri):
         return client.create_model_version(
             name,
-            source=f"models:/{model_id}",
+            source=_source(model_id),
             run_id=run.run_id,
             model_id=model_id,
             tags={MODEL_TAG: checkpoint_key},
-            description=f"step {step}",
+            description=f"step {checkpoint_key.split('|')[1]}",
             await_creation_for=0,  # it exists immediately; waiting writes a log line
         )
+
+
+def _source(model_id: str) -> str:
+    return f"models:/{model_id}"
 
 
 @contextmanager

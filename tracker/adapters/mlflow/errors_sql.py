@@ -7,6 +7,7 @@ from mlflow.exceptions import MlflowException, RestException
 from sqlalchemy.exc import SQLAlchemyError
 
 from eval_jobs.errors import ConfigError, StoreError, TrackingUnreachable
+from tracker.adapters.mlflow.address import first_line, unreachable
 
 REFUSALS = frozenset(
     {
@@ -32,7 +33,7 @@ def mapped_mlflow_errors(uri: str) -> Iterator[None]:
     Raises:
         TrackingUnreachable: the store does not respond, is locked, cannot be written or refuses the credentials.
         StoreError: the store rejected the request.
-        ConfigError: the address needs a driver that is not installed.
+        ConfigError: the address needs a driver that is not installed, or the server is too old for this request.
     """
     try:
         yield
@@ -42,20 +43,15 @@ def mapped_mlflow_errors(uri: str) -> Iterator[None]:
         raise unreachable(uri, str(error).splitlines()[0]) from error
     except OSError as error:
         raise unreachable(uri, str(error)) from error
+    except NotImplementedError as error:  # the client compares versions itself
+        raise ConfigError(
+            f"the MLflow server {uri} is too old: {first_line(str(error))}", hint="update the MLflow server"
+        ) from error
     except ImportError as error:
         raise ConfigError(
             f"missing database driver for the MLflow store {uri}: {error}",
             hint="install the driver, or use http://host:port or sqlite:////absolute/path.db as tracking.uri",
         ) from error
-
-
-def unreachable(uri: str, reason: str) -> TrackingUnreachable:
-    """Return the error for a store that cannot be used now."""
-    if uri.startswith("http"):
-        hint = "start the MLflow server or fix tracking.uri; pending results are sent once it is reachable"
-    else:
-        hint = "check that the store exists, is writable and has space; pending results are sent later"
-    return TrackingUnreachable(f"cannot use the MLflow store {uri}: {_first_line(reason)}", hint=hint)
 
 
 # --- private
@@ -65,7 +61,7 @@ def _of_mlflow(error: MlflowException, uri: str) -> StoreError:
     code = error.error_code
     if code in NO_ACCESS:
         return TrackingUnreachable(
-            f"access denied by the MLflow server {uri}: {_first_line(error.message)}",
+            f"access denied by the MLflow server {uri}: {first_line(error.message)}",
             hint="check tracking.username and tracking.password_file, or set MLFLOW_TRACKING_USERNAME and "
             "MLFLOW_TRACKING_PASSWORD (or MLFLOW_TRACKING_TOKEN), and restart; pending results are kept",
         )
@@ -73,14 +69,7 @@ def _of_mlflow(error: MlflowException, uri: str) -> StoreError:
     answered = isinstance(error, RestException) or not uri.startswith("http")
     if code in REFUSALS or (code == "INTERNAL_ERROR" and answered):
         return StoreError(
-            f"request rejected by the MLflow store {uri}: {_first_line(error.message)}",
+            f"request rejected by the MLflow store {uri}: {first_line(error.message)}",
             hint=f"{'see the log of the MLflow server; ' if uri.startswith('http') else ''}the request is retried",
         )
     return unreachable(uri, error.message)
-
-
-def _first_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    if lines:
-        return lines[0][:500]
-    return "no reason given"

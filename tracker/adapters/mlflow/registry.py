@@ -15,8 +15,9 @@ from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
 
 from eval_jobs.errors import ConfigError
+from tracker.adapters.mlflow.address import public
 from tracker.adapters.mlflow.champions import MODEL_TAG
-from tracker.adapters.mlflow.client import connect, public
+from tracker.adapters.mlflow.client import connect
 from tracker.adapters.mlflow.errors_sql import mapped_mlflow_errors
 from tracker.adapters.mlflow.runs import TrackingSettings, run_key
 

@@ -16,7 +16,7 @@ from mlflow.exceptions import MlflowException
 from eval_jobs.errors import ConfigError
 from eval_jobs.identity import content_hash
 from eval_jobs.types import Checkpoint
-from tracker.adapters.mlflow.client import sqlite_path
+from tracker.adapters.mlflow.address import sqlite_path
 from tracker.domain.records.tracking import CurveBatch, TrackingItem
 from tracker.domain.tracking.batch import timestamp_ms
 from tracker.domain.tracking.trainer_run import LOSS_KEY, RunCandidate, is_trainers_run

@@ -27,11 +27,13 @@ from mlflow.entities.span import Span
 from mlflow.entities.trace_info import TraceInfo
 from mlflow.entities.trace_location import TraceLocation
 from mlflow.entities.trace_state import TraceState
+from mlflow.exceptions import RestException
 from mlflow.tracing.client import TracingClient
 
 from eval_jobs.identity import content_hash
 from eval_jobs.types import SampleStatus
-from tracker.adapters.mlflow.client import connect, public
+from tracker.adapters.mlflow.address import public
+from tracker.adapters.mlflow.client import connect
 from tracker.adapters.mlflow.errors_sql import mapped_mlflow_errors
 from tracker.adapters.mlflow.runs import (
     KIND_TAG,
@@ -135,8 +137,17 @@ def _fill(client: MlflowClient, traces: TracingClient, run: Run, sheet: SampleSh
         traces.start_trace(_trace(row, sheet, run, key, ms))
     spans = [_span(row, sheet, key, ms) for row, key, ms in rows]
     for start in range(0, len(spans), MAX_SPANS):
-        traces.log_spans(experiment_id, spans[start : start + MAX_SPANS])
+        _log_spans(traces, experiment_id, spans[start : start + MAX_SPANS])
     client.set_terminated(run_id, "FINISHED")
+
+
+def _log_spans(traces: TracingClient, experiment_id: str, spans: list[Span]) -> None:
+    """Write spans in one request, or in one each: servers 3.4 and 3.5 accept only one trace in a request."""
+    try:
+        traces.log_spans(experiment_id, spans)
+    except RestException:
+        for span in spans:
+            traces.log_spans(experiment_id, [span])
 
 
 def _span(row: SampleRow, sheet: SampleSheet, key: str, time_ms: int) -> Span:

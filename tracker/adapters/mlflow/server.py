@@ -20,7 +20,8 @@ import httpx
 
 from eval_jobs.errors import PortTaken, TrackingUnreachable
 from eval_jobs.host.secrets import without_secrets
-from tracker.adapters.mlflow.client import connect, public
+from tracker.adapters.mlflow.address import public
+from tracker.adapters.mlflow.client import connect
 from tracker.adapters.mlflow.errors_sql import mapped_mlflow_errors
 from tracker.adapters.mlflow.view import VIEW_TAG, view_link
 

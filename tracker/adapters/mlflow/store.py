@@ -8,26 +8,20 @@ the same rows, written once, are the run's curves and the model's row in the Mod
 create twice are first searched for by a tag; repeated metrics are the same rows, because their times are the same.
 """
 
-import re
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from mlflow import MlflowClient
-from mlflow.entities import (
-    LoggedModel,
-    LoggedModelOutput,
-    LoggedModelStatus,
-    Metric,
-    Run,
-    RunTag,
-)
+from mlflow.entities import LoggedModel, LoggedModelOutput, Metric, Run, RunTag
 
 from eval_jobs.errors import TrackerError
 from tracker.adapters.database.codec import to_json
-from tracker.adapters.mlflow.champions import MODEL_TAG, own_registered_name, send_champions
-from tracker.adapters.mlflow.client import check_reachable, connect, public
+from tracker.adapters.mlflow.address import check_reachable, public
+from tracker.adapters.mlflow.champions import own_registered_name, send_champions
+from tracker.adapters.mlflow.client import connect
 from tracker.adapters.mlflow.errors_sql import mapped_mlflow_errors
+from tracker.adapters.mlflow.models import write_model
 from tracker.adapters.mlflow.runs import (
     KIND_TAG,
     TrackedRun,
@@ -44,7 +38,6 @@ from tracker.domain.records.tracking import (
     ChampionBatch,
     CurveBatch,
     SweepBatch,
-    TrackedMetric,
     TrackedVerdict,
     TrackingBatch,
     TrackingItem,
@@ -56,10 +49,6 @@ NEWEST_TAG = "tracker.verdicts"
 NOTE_TAG = "mlflow.note.content"
 KIND = "custom_model_development"
 """Without it MLflow's pages show the experiment as one about agents, and call checkpoints "agent versions"."""
-
-_RECENT_MODELS = 50
-"""Models of a run among which unfinished ones are looked for, newest first."""
-_NOT_IN_MODEL_NAMES = re.compile(r"[/:.%\"']+")
 
 
 class MlflowStore:
@@ -142,79 +131,13 @@ def _send_curves(client: MlflowClient, run: TrackedRun, item: CurveBatch) -> Non
 
 
 def _send_batch(client: MlflowClient, run: TrackedRun, batch: TrackingBatch, key: str, links: str) -> None:
-    model = _get_or_create_model(client, run, batch, key)
-    digests = {d.name: d.digest for d in batch.datasets}
     client.log_inputs(run.run_id, datasets=[dataset_input(d) for d in batch.datasets])
-    client.log_batch(run.run_id, metrics=[_metric(m, model, run, digests) for m in batch.metrics])
+    model = write_model(client, run, batch, key)
     _upload(client, run, batch)
-    client.set_logged_model_tags(model.model_id, dict(batch.tags))
-    for tag in _repaired(model, batch):
-        client.delete_logged_model_tag(model.model_id, tag)
     known = client.get_run(run.run_id)
     _link_model(client, run, known, model, batch.checkpoint.step)
     _refresh_run(client, run, known, batch, links)
     _refresh_view(client, run)
-
-
-def _get_or_create_model(client: MlflowClient, run: TrackedRun, batch: TrackingBatch, key: str) -> LoggedModel:
-    checkpoint = batch.checkpoint
-    model_key = f"{key}|{checkpoint.step}|{checkpoint.digest}"
-    found = client.search_logged_models([run.experiment_id], filter_string=f"tags.`{MODEL_TAG}` = '{model_key}'")
-    found = sorted(found, key=lambda m: (m.status != LoggedModelStatus.READY, m.model_id))
-    model = next(iter(found), None) or client.create_logged_model(
-        run.experiment_id,
-        name=_NOT_IN_MODEL_NAMES.sub("-", f"{checkpoint.run_id}-step-{checkpoint.step}"),
-        source_run_id=run.run_id,
-        model_type="checkpoint",
-        params=dict(batch.params),
-        tags={MODEL_TAG: model_key},
-    )
-    if model.status != LoggedModelStatus.READY:
-        client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
-    _delete_unfinished(client, run, model)
-    return model
-
-
-def _delete_unfinished(client: MlflowClient, run: TrackedRun, model: LoggedModel) -> None:
-    """Delete our models, other than `model`, that a slow server created after their requests timed out."""
-    newest = client.search_logged_models(
-        [run.experiment_id],
-        filter_string=f"source_run_id = '{run.run_id}'",  # servers disagree on how a filter names a status
-        max_results=_RECENT_MODELS,
-        order_by=[{"field_name": "creation_timestamp", "ascending": False}],
-    )
-    for other in newest:
-        is_pending = other.status == LoggedModelStatus.PENDING
-        if is_pending and MODEL_TAG in other.tags and other.model_id != model.model_id:
-            client.delete_logged_model(other.model_id)
-
-
-def _repaired(model: LoggedModel, batch: TrackingBatch) -> tuple[str, ...]:
-    """Return the model's tags of failures that an earlier record of the plan had and this one does not have.
-
-    A model also holds the tags of other suites of the checkpoint: only failures of what was measured here are repaired.
-    """
-    measured = [m.key for m in batch.metrics]
-    scored = {f"failed/{key.partition('/')[2]}" for key in measured if key.startswith(("bench/", "screen/"))}
-    timed = any(key.startswith("perf/") for key in measured)
-    return tuple(
-        tag
-        for tag in model.tags
-        if tag not in batch.tags and (tag in scored or (timed and tag.startswith("failed/probe-")))
-    )
-
-
-def _metric(metric: TrackedMetric, model: LoggedModel, run: TrackedRun, digests: dict[str, str]) -> Metric:
-    return Metric(
-        metric.key,
-        metric.value,
-        metric.timestamp_ms,
-        metric.step,
-        model_id=model.model_id,
-        dataset_name=metric.dataset or None,
-        dataset_digest=digests.get(metric.dataset),
-        run_id=run.run_id,
-    )
 
 
 def _upload(client: MlflowClient, run: TrackedRun, batch: TrackingBatch) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from eval_jobs.types import Checkpoint, EvalRecord
-from tracker.domain.records.tracking import Champion
+from tracker.domain.records.tracking import Champion, RejectedItem
 from tracker.domain.records.types import CurvePoint, Report
 
 
@@ -25,6 +25,10 @@ class NoTracking:
     def flush(self) -> int:
         """Return 0: nothing waits."""
         return 0
+
+    def set_aside(self) -> tuple[RejectedItem, ...]:
+        """Return nothing."""
+        return ()
 
     def close(self) -> None:
         """Do nothing."""

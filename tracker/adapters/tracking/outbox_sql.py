@@ -10,6 +10,10 @@ An item never changes after it was queued: keys, values and times are fixed in t
 A newer record of a plan, such as a repair, is a separate item, and so is a record whose verdicts have changed. An
 unchanged metric keeps its time and so stays the same row; a changed one is a millisecond newer than the one that it
 replaces, and a store shows the newest.
+
+Items of one checkpoint are sent in their order, and aliases after the records of their checkpoints. An item that the
+store rejects `MAX_REFUSALS` times is set aside, and the others pass it. The next process tries it once more, unless a
+newer item has replaced it.
 """
 
 import logging
@@ -31,12 +35,15 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Row,
     String,
     Table,
     Text,
+    Update,
     and_,
     func,
     select,
+    true,
     update,
 )
 
@@ -50,9 +57,17 @@ from eval_jobs.queue.migrate_sql import bring_up_to_date
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.adapters.database.tables import TRACKER_TABLES
 from tracker.adapters.tracking.outbox_lock_sql import sender_lock
-from tracker.domain.records.tracking import Champion, ChampionBatch, TrackedMetric, TrackingBatch, TrackingItem
+from tracker.domain.records.tracking import (
+    Champion,
+    ChampionBatch,
+    RejectedItem,
+    TrackedMetric,
+    TrackingBatch,
+    TrackingItem,
+)
 from tracker.domain.records.types import CurvePoint, Report
 from tracker.domain.tracking.batch import curve_batch, sweep_batch, tracking_batch
+from tracker.domain.tracking.ordering import checkpoint_key, delays, is_replaced, waits_for
 from tracker.domain.verdicts.out_of_order import words_by_benchmark
 from tracker.ports import TrackingSink
 
@@ -64,6 +79,8 @@ FIRST_WAIT_S = 5.0
 LONGEST_WAIT_S = 300.0
 BACKOFF = Backoff(first_s=FIRST_WAIT_S, longest_s=LONGEST_WAIT_S)
 POINTS_PER_ITEM = 2000
+MAX_REFUSALS = 5
+_MAX_REASON_CHARS = 500
 _WORDS_CHARS = 12
 
 METADATA = MetaData()
@@ -77,6 +94,7 @@ ITEMS = Table(
     Column("refused", Integer, nullable=False),
     Column("retry_at_s", Double, nullable=False),
     Column("run_id", Text, nullable=False),
+    Column("reason", Text),
     Index("outbox_items_waiting", "sent", "id"),
 )
 POINTS = Table(
@@ -101,6 +119,10 @@ VALUES = Table(
 _ITEM: TypeAdapter[TrackingItem] = TypeAdapter(TrackingItem)
 
 
+_Row = Row[int, str, bytes, int, float]
+"""ID, key, body, number of rejections and time of the next attempt."""
+
+
 class OutboxTracking:
     """`tracker.ports.Tracking` over any `tracker.ports.TrackingSink`."""
 
@@ -116,6 +138,7 @@ class OutboxTracking:
         self._run = run
         self._failures = 0
         self._retry_at: datetime | None = None
+        self._has_retried = False
         bring_up_to_date(engine, TRACKER_TABLES)
 
     def publish(self, record: EvalRecord, report: Report, left: Sequence[Checkpoint] = ()) -> None:
@@ -159,11 +182,22 @@ class OutboxTracking:
     def flush(self) -> int:
         """Send what is queued, oldest first, within `FLUSH_BUDGET_S`; see `ports.Tracking`."""
         started = self._clock.now()
+        if not self._has_retried:
+            with transaction(self._engine) as connection:
+                connection.execute(_once_more(self._of_run()))
+            self._has_retried = True
         if self._waiting() and not self._backing_off(started):
             with sender_lock(self._engine, self._run) as mine:
                 if mine:
                     self._send_until(started + timedelta(seconds=FLUSH_BUDGET_S))
         return self._waiting()
+
+    def set_aside(self) -> tuple[RejectedItem, ...]:
+        """Return what the store rejected, oldest first; see `ports.Tracking`."""
+        columns = (ITEMS.c.run_id, ITEMS.c.reason)
+        query = select(*columns).where(self._of_run(), _IS_REJECTED).order_by(ITEMS.c.id)
+        with transaction(self._engine) as connection:
+            return tuple(RejectedItem(run_id=row.run_id, reason=row.reason) for row in connection.execute(query))
 
     def close(self) -> None:
         """Release connections; see `ports.Tracking`."""
@@ -173,49 +207,67 @@ class OutboxTracking:
     # --- private
 
     def _send_until(self, deadline: datetime) -> None:
+        delayed: set[str] = set()
+        after_id = 0
         while (now := self._clock.now()) < deadline:
-            row = self._oldest(now)
+            row = self._next(after_id)
             if row is None:
                 return
+            after_id = row.id
             try:
-                self._sink.send(_read(row[1]))
+                self._send(row, now, delayed)
             except (TrackingUnreachable, ConfigError) as error:
                 self._store_is_away(now, error)
                 return
-            except StoreError as error:
-                self._postpone(row[0], now, error)
-            else:
-                self._mark_sent(row[0])
-                self._store_is_there()
 
-    def _oldest(self, now: datetime) -> tuple[int, bytes] | None:
-        due = (
-            select(ITEMS.c.id, ITEMS.c.body)
-            .where(self._is_waiting(), ITEMS.c.retry_at_s <= now.timestamp())
-            .order_by(ITEMS.c.id)
-            .limit(1)
-        )
+    def _send(self, row: _Row, now: datetime, delayed: set[str]) -> None:
+        """Send one item, unless it has to wait; what has to wait for it is added to `delayed`."""
+        item = None
+        try:
+            item = _read(row.body)
+            if row.retry_at_s > now.timestamp() or not delayed.isdisjoint(waits_for(item)):
+                delayed |= delays(item)
+                return
+            self._sink.send(item)
+        except (TrackingUnreachable, ConfigError):
+            raise
+        except StoreError as error:
+            self._postpone(row, now, error)
+            if item is not None and row.refused + 1 < MAX_REFUSALS:
+                delayed |= delays(item)
+        else:
+            self._mark_sent(row.id, item)
+            self._store_is_there()
+
+    def _next(self, after_id: int) -> _Row | None:
+        columns = (ITEMS.c.id, ITEMS.c.key, ITEMS.c.body, ITEMS.c.refused, ITEMS.c.retry_at_s)
+        query = select(*columns).where(self._is_waiting(), ITEMS.c.id > after_id).order_by(ITEMS.c.id).limit(1)
         with transaction(self._engine) as connection:
-            row = connection.execute(due).one_or_none()
-        if row is None:
-            return None
-        return (row.id, row.body)
+            return connection.execute(query).one_or_none()
 
-    def _mark_sent(self, item_id: int) -> None:
+    def _mark_sent(self, item_id: int, item: TrackingItem) -> None:
         # The key stays, so that the same item is never queued again; the body is in the store now.
-        sent = update(ITEMS).where(ITEMS.c.id == item_id).values(sent=True, body=None)
+        done = update(ITEMS).values(sent=True, body=None)
+        of_run = ITEMS.c.run_id == item.checkpoint.run_id
+        rejected = select(ITEMS.c.id, ITEMS.c.body).where(of_run, _IS_REJECTED, ITEMS.c.id < item_id)
         with transaction(self._engine) as connection:
-            connection.execute(sent)
+            replaced = [row.id for row in connection.execute(rejected) if _is_replaced(row.body, item)]
+            connection.execute(done.where(ITEMS.c.id.in_([item_id, *replaced])))
+            if isinstance(item, TrackingBatch):  # its model may be what an alias lacked
+                connection.execute(_once_more(of_run & ITEMS.c.key.startswith("champions:")))
 
-    def _postpone(self, item_id: int, now: datetime, error: StoreError) -> None:
+    def _postpone(self, row: _Row, now: datetime, error: StoreError) -> None:
+        refused = row.refused + 1
+        values = {"refused": refused, "retry_at_s": now.timestamp() + BACKOFF.wait_s(refused)}
+        if refused >= MAX_REFUSALS:
+            values["reason"] = error.message[:_MAX_REASON_CHARS]
         with transaction(self._engine) as connection:
-            row = connection.execute(select(ITEMS.c.refused, ITEMS.c.key).where(ITEMS.c.id == item_id)).one()
-            retry_at_s = now.timestamp() + BACKOFF.wait_s(row.refused + 1)
-            values = {"refused": row.refused + 1, "retry_at_s": retry_at_s}
-            connection.execute(update(ITEMS).where(ITEMS.c.id == item_id).values(values))
-        log.log(
-            logging.DEBUG if row.refused else logging.WARNING, "MLflow write %s not sent, retrying: %s", row.key, error
-        )
+            connection.execute(update(ITEMS).where(ITEMS.c.id == row.id).values(values))
+        if refused >= MAX_REFUSALS:
+            log.warning("MLflow write %s rejected %d times and set aside: %s", row.key, refused, error)
+        else:
+            level = logging.DEBUG if row.refused else logging.WARNING
+            log.log(level, "MLflow write %s not sent, retrying: %s", row.key, error)
 
     def _store_is_away(self, now: datetime, error: StoreError | ConfigError) -> None:
         if self._failures == 0:
@@ -237,10 +289,28 @@ class OutboxTracking:
             return connection.scalar(select(func.count()).select_from(ITEMS).where(self._is_waiting())) or 0
 
     def _is_waiting(self) -> ColumnElement[bool]:
-        waits = ITEMS.c.sent.is_(False)
+        return and_(ITEMS.c.sent.is_(False), ITEMS.c.refused < MAX_REFUSALS, self._of_run())
+
+    def _of_run(self) -> ColumnElement[bool]:
         if self._run:
-            return and_(waits, belongs_to(ITEMS.c.run_id, self._run))
-        return waits
+            return belongs_to(ITEMS.c.run_id, self._run)
+        return true()
+
+
+_IS_REJECTED = and_(ITEMS.c.sent.is_(False), ITEMS.c.reason.is_not(None))
+
+
+def _once_more(which: ColumnElement[bool]) -> Update:
+    """Return the statement that makes items set aside wait for one more attempt."""
+    is_aside = and_(ITEMS.c.sent.is_(False), ITEMS.c.refused >= MAX_REFUSALS)
+    return update(ITEMS).where(is_aside, which).values(refused=MAX_REFUSALS - 1, retry_at_s=0.0)
+
+
+def _is_replaced(body: bytes, newer: TrackingItem) -> bool:
+    try:
+        return is_replaced(_read(body), newer)
+    except StoreError:
+        return False
 
 
 def _record_key(connection: Connection, record: EvalRecord, report: Report) -> str | None:
@@ -270,7 +340,7 @@ def _queue(connection: Connection, key: str, item: TrackingItem) -> bool:
 
 def _newer_than_queued(connection: Connection, batch: TrackingBatch) -> TrackingBatch:
     """Return the batch with the times that the module's docstring defines."""
-    known = VALUES.c.checkpoint == _checkpoint_key(batch.checkpoint)
+    known = VALUES.c.checkpoint == checkpoint_key(batch.checkpoint)
     query = select(VALUES.c.key, VALUES.c.value, VALUES.c.timestamp_ms).where(known)
     queued = {row.key: (row.value, row.timestamp_ms) for row in connection.execute(query)}
 
@@ -283,23 +353,14 @@ def _newer_than_queued(connection: Connection, batch: TrackingBatch) -> Tracking
 
 def _was_queued(connection: Connection, champion: Champion) -> bool:
     """Return whether the checkpoint was queued for the store: results from before the store was configured were not."""
-    known = VALUES.c.checkpoint == _checkpoint_key(champion.checkpoint)
+    known = VALUES.c.checkpoint == checkpoint_key(champion.checkpoint)
     return connection.scalar(select(VALUES.c.key).where(known).limit(1)) is not None
-
-
-def _checkpoint_key(checkpoint: Checkpoint) -> str:
-    """Return the key of the metrics of a checkpoint, whatever plan measured them.
-
-    A benchmark whose data or settings were changed is measured again under another plan and the same name; a store
-    accepts one value for a name, checkpoint and time.
-    """
-    return content_hash([checkpoint.run_id, checkpoint.step, checkpoint.digest])
 
 
 def _remember_values(connection: Connection, batch: TrackingBatch) -> None:
     rows = [
         {
-            "checkpoint": _checkpoint_key(batch.checkpoint),
+            "checkpoint": checkpoint_key(batch.checkpoint),
             "key": m.key,
             "value": m.value,
             "timestamp_ms": m.timestamp_ms,

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from tracker.app.steps.alerting import AlertDispatcher
+from tracker.app.review import recall, rejudge
+from tracker.app.world import World
 from tracker.domain.alerts.rules import alert_of_acceptance
 from tracker.domain.records.types import Acceptance, Closing, Incident
 from tracker.domain.verdicts.incidents import accepted
-from tracker.ports import IncidentStore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,19 +20,19 @@ class AcceptedLevel:
     reason: str
 
 
-def accept(history: IncidentStore, dispatcher: AlertDispatcher, level: AcceptedLevel, *, now: datetime) -> Acceptance:
-    """Store the acceptance, close the incidents that it covers and resolve their alerts. Repeating it is harmless.
+def accept(world: World, level: AcceptedLevel, *, now: datetime) -> Acceptance:
+    """Store the acceptance, close the incidents that it covers, resolve their alerts, and recompute the verdicts.
 
-    From the onset of the oldest of these incidents on, or from the level's step if there was none, checkpoints are
-    compared only with each other.
+    From its step on, checkpoints are compared only with each other. Repeating it is harmless.
     """
+    history, dispatcher = world.history, world.dispatcher
     run_id, step = level.run_id, level.step
     covered = [e for e in history.incidents(run_id) if _is_covered(e, level)]
     acceptance = Acceptance(
         run_id=run_id,
         step=step,
         benchmark=level.benchmark,
-        from_step=min((e.onset_step for e in covered), default=step),
+        from_step=step,
         reason=level.reason,
         accepted_at=now,
     )
@@ -44,6 +44,10 @@ def accept(history: IncidentStore, dispatcher: AlertDispatcher, level: AcceptedL
         alert = alert_of_acceptance(ended, acceptance)
         if alert.fingerprint in firing:
             dispatcher.dispatch([alert])
+    run_context = recall(history, run_id, world.policy)
+    later = [record for record in run_context.records if record.plan.checkpoint.step >= step]
+    later.sort(key=lambda record: (record.plan.checkpoint.step, record.finished_at))
+    rejudge(world, later, run_context, now)
     return acceptance
 
 

@@ -1,5 +1,7 @@
 """`tracker evaluate`: evaluates one checkpoint in this process, without queue or worker."""
 
+from dataclasses import dataclass
+
 from eval_jobs.ports import ShowProgress
 from eval_jobs.queue.rules import may_pass
 from eval_jobs.run import Tools, run_plan
@@ -12,9 +14,17 @@ from tracker.domain.records.imported import first_checkpoint
 from tracker.domain.records.types import Report
 
 
-def evaluate_once(
-    checkpoint: Checkpoint, world: World, *, tools: Tools, progress: ShowProgress
-) -> tuple[tuple[EvalRecord, Report], ...]:
+@dataclass(frozen=True, kw_only=True)
+class EvaluatedOnce:
+    """Everything that was measured at one checkpoint."""
+
+    results: tuple[tuple[EvalRecord, Report], ...]
+    """One for each suite."""
+    unsent: int
+    """Results that still wait for MLflow."""
+
+
+def evaluate_once(checkpoint: Checkpoint, world: World, *, tools: Tools, progress: ShowProgress) -> EvaluatedOnce:
     """Run every plan of `checkpoint` in this process, and review the records like any other."""
     world.tracking.publish_curves(checkpoint, world.curves.read(checkpoint))
     results = []
@@ -24,6 +34,6 @@ def evaluate_once(
         results.append((record, review(world, record, tools.clock.now())))
         if not may_pass(record):
             tools.evaluator.forget(plan.id)  # otherwise the next attempt evaluates only what is missing
-    world.tracking.flush()
+    unsent = world.tracking.flush()
     collect(world.keeping)
-    return tuple(results)
+    return EvaluatedOnce(results=tuple(results), unsent=unsent)

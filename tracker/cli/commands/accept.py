@@ -10,6 +10,7 @@ from eval_jobs.host.clock import SystemClock
 from tracker.api.opening import open_project
 from tracker.api.references import named_checkpoint
 from tracker.app.commands.accept import AcceptedLevel, accept
+from tracker.app.world import MeasurementPlan
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import config_option
 from tracker.domain.records.display import one_line
@@ -38,8 +39,15 @@ def command(*, checkpoint: str, benchmark: str, reason: str, config_path: Path, 
         raise ConfigError("the reason is empty", hint="explain in a few words why this level is acceptable")
     _check_benchmark(history, run_id, step, benchmark)
     level = AcceptedLevel(run_id=run_id, step=step, benchmark=benchmark, reason=reason)
-    acceptance = accept(history, project.dispatcher, level, now=SystemClock().now())
-    project.dispatcher.alerting.close()
+    config = project.config
+    # Nothing is evaluated, so no data file is read.
+    screening = config.suite.screen.to_screening()
+    world = project.world(MeasurementPlan(suites=(), serve=config.serve.to_spec(), loads=(), screening=screening))
+    try:
+        acceptance = accept(world, level, now=SystemClock().now())
+        world.tracking.flush()
+    finally:
+        world.close()
     if as_json:
         print_json(acceptance)
         return

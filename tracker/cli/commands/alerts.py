@@ -1,7 +1,7 @@
 """`tracker alerts`: open alerts, their delivery, and tests of channels."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from tracker.api.opening import open_project
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import config_option
 from tracker.cli.tables.render import plain_table
+from tracker.domain.overview.run import blind_spots, open_gaps, overview
 from tracker.domain.records.alerts import (
     Alert,
     AlertKind,
@@ -42,6 +43,8 @@ class AlertsView:
     open: tuple[Alert, ...]
     channels: tuple[ChannelState, ...]
     silences: tuple[Silence, ...]
+    blind_spots: tuple[str, ...] = ()
+    """What is unknown at the newest step of each run, such as a missing result."""
 
 
 @click.group("alerts")
@@ -56,7 +59,12 @@ def list_(*, config_path: Path, as_json: bool) -> None:
     """List open alerts, pending deliveries and silences."""
     project = open_project(config_path)
     alerting = project.alerting
-    view = AlertsView(open=_open(project), channels=alerting.channels(), silences=alerting.silences())
+    view = AlertsView(
+        open=_open(project),
+        channels=alerting.channels(),
+        silences=alerting.silences(),
+        blind_spots=tuple(_blind_spots(project)),
+    )
     if as_json:
         print_json(view)
         return
@@ -142,6 +150,7 @@ def trial_message(run_id: str, now: datetime) -> AlertMessage:
 def alerts_view(view: AlertsView) -> RenderableType:
     """Return a table of open alerts, followed by channels and silences. Pure."""
     shown: list[RenderableType] = [_table(view.open) if view.open else Text("no open alerts")]
+    shown += [Text(f"{one_line(spot)} (see `tracker history`)", style="yellow") for spot in view.blind_spots]
     shown += [_channel_line(state) for state in view.channels] or [
         Text('no channel configured: alerts are only logged (see "Get alerts" in the documentation)', style="dim")
     ]
@@ -153,9 +162,20 @@ def alerts_view(view: AlertsView) -> RenderableType:
 
 
 def _open(project: Project) -> tuple[Alert, ...]:
-    own, history = project.config.run.name, project.history
-    runs = sorted({own, *(run for run in history.runs() if is_of(run, own))})
-    return tuple(alert for run in runs for alert in history.open_alerts(run))
+    return tuple(alert for run in _runs(project) for alert in project.history.open_alerts(run))
+
+
+def _runs(project: Project) -> list[str]:
+    own = project.config.run.name
+    return sorted({own, *(run for run in project.history.runs() if is_of(run, own))})
+
+
+def _blind_spots(project: Project) -> Iterator[str]:
+    history = project.history
+    for run in _runs(project):
+        reports = history.outlines(run)
+        for spot in blind_spots(overview(reports, open_gaps(reports, history.gaps(run)))):
+            yield f"{run}: {spot}"
 
 
 def _chosen(channels: Sequence[Notifier], name: str | None) -> Sequence[Notifier]:

@@ -1,6 +1,7 @@
 """`tracker backfill [FOLDER]`: evaluate all checkpoints in a folder."""
 
 import re
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,7 +10,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from eval_jobs.errors import CheckpointError, ConfigError, StoreError
+from eval_jobs.errors import ConfigError, StoreError
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.ports import Launcher
 from eval_jobs.queue_types import Backlog, QueueState
@@ -21,6 +22,7 @@ from tracker.app.daemon import StopRule, watch
 from tracker.app.leading import LeadLost, LedSource
 from tracker.app.world import Tick, WatchState, World
 from tracker.cli import interrupts
+from tracker.cli.evaluating import check_ready, ending_of
 from tracker.cli.options import asked_as, checked_run_name, config_option, workers_option
 from tracker.cli.tables.watch_display import WatchDisplay
 from tracker.domain.checkpoints.backfill import FillOrder, StepFilter, chosen_steps, evaluation_order, time_left_s
@@ -63,11 +65,13 @@ class _Asked:
 @workers_option
 @config_option
 @asked_as(_Asked)
-def command(asked: _Asked) -> None:
+def command(asked: _Asked) -> int:
     """Evaluate all checkpoints in FOLDER (default: run.output_dir).
 
     Training does not need to be running. If the command is interrupted, run it again to continue; no checkpoint is
     evaluated twice.
+
+    Exit codes are those of `tracker watch --until-idle`.
     """
     project = _project_of(open_project(asked.config_path), asked.folder, asked.run_name)
     places = _places(project, asked)
@@ -79,17 +83,19 @@ def command(asked: _Asked) -> None:
             hint="stop it first, or let it evaluate the checkpoints",
         )
     console = Console()
-    display = WatchDisplay(console, project.config)
+    display = WatchDisplay(console, project.config, time.monotonic)
     try:
+        check_ready(project, console, has_engine=asked.workers > 0)
         with display:
             _fill(_Job(project=project, places=places, asked=asked, lead=lead), display)
-        display.farewell(project.history, {place.run_id for place in places})
-        _demand_some(project, places)
     except LeadLost as lost:
         what = f"another watcher has taken over run {project.config.run.name}"
         raise StoreError(what, hint="run the same command again when that watcher has stopped") from lost
     finally:
         lead.release()
+    end = ending_of(project, {(place.run_id, place.step) for place in places}, unsent=display.unsent)
+    display.farewell(end)
+    return end.code
 
 
 # --- private
@@ -190,20 +196,6 @@ def _fill(job: _Job, display: WatchDisplay) -> None:
     finally:
         local.stop()
         world.close()
-
-
-def _demand_some(project: Project, places: Sequence[CheckpointLocation]) -> None:
-    """Raise an error if no checkpoint could be evaluated.
-
-    Raises:
-        CheckpointError: no checkpoint of the folder has a result.
-    """
-    steps = {run_id: {r.step for r in project.history.outlines(run_id)} for run_id in {p.run_id for p in places}}
-    if not any(place.step in steps[place.run_id] for place in places):
-        raise CheckpointError(
-            f"no checkpoint in {project.config.run.output_dir} could be evaluated ({len(places)} tried)",
-            hint="run `tracker history` to see why each checkpoint was not evaluated",
-        )
 
 
 def _keep(workers: Launcher) -> None:

@@ -19,6 +19,7 @@ from tracker.app.commands.bisect import Lost, Places, SearchStep, bisect
 from tracker.app.tick import review_finished
 from tracker.app.world import WatchState, World
 from tracker.cli import interrupts
+from tracker.cli.evaluating import local_workers
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import COUNT, asked_as, config_option, workers_option
 from tracker.domain.compare.bisection import Search, most_evaluations
@@ -70,7 +71,7 @@ def command(asked: _Asked) -> int:
         benchmark=asked.benchmark,
         ends=Ends(good=asked.good, bad=asked.bad),
     )
-    found = _searched(project, lost, asked.workers, console)
+    found = _searched(project, lost, asked, console)
     if asked.as_json:
         print_json(asdict(found) | {"sentence": sentence_of(found)})
     for line in _lines(found):
@@ -83,10 +84,10 @@ def command(asked: _Asked) -> int:
 # --- private
 
 
-def _searched(project: Project, lost: Lost, workers: int, console: Console) -> LostBetween:
+def _searched(project: Project, lost: Lost, asked: _Asked, console: Console) -> LostBetween:
     clock, lead = SystemClock(), project.lead()
     is_ours = lead.take(clock.now())  # otherwise a watcher computes the verdicts, with its own workers
-    local = project.workers(workers if is_ours else 0)
+    local = local_workers(project, asked.workers if is_ours else 0, asked.config_path)
     world = replace(project.world(), wake_workers=local.nudge)
     try:
         with console.status("searching") as status:

@@ -19,7 +19,7 @@ from tracker.api.references import is_reference, named_checkpoint
 from tracker.app.commands.calibrate import CalibrationEstimate, calibration_estimate, next_calibration, run_calibration
 from tracker.app.steps.calibrating import CalibrationContext
 from tracker.cli import interrupts
-from tracker.cli.evaluating import has_watcher
+from tracker.cli.evaluating import has_watcher, local_workers
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import config_option, workers_option
 from tracker.cli.tables.calibration import calibration_table, repetitions
@@ -70,7 +70,9 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool, workers: int) 
     is_watched = has_watcher(project)
     _say_what_comes(console, plan, project, "of the running `tracker watch`" if is_watched else "")
     with project.pins.in_use(chosen):
-        calibration = _carried_out(plan, context, project.workers(0 if is_watched else workers), console)
+        calibration = _carried_out(
+            plan, context, local_workers(project, 0 if is_watched else workers, config_path), console
+        )
     project.dispatcher.alerting.close()
     min_effect = context.policy.min_effect
     if as_json:

@@ -8,10 +8,10 @@ from rich.console import Console
 from eval_jobs.errors import ExitCode
 from eval_jobs.types import EvalRecord
 from tracker.api.opening import open_project
-from tracker.cli.evaluating import evaluate_now
+from tracker.cli.evaluating import ending_of, evaluate_now
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import config_option
-from tracker.cli.tables.render import report_lines
+from tracker.cli.tables.render import print_line, report_lines
 from tracker.cli.tables.report_json import report_document
 from tracker.domain.records.types import Measure, Report, Verdict, VerdictWord
 
@@ -27,17 +27,21 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool) -> int:
     """Evaluate CHECKPOINT, a folder or s3://bucket/prefix.
 
     Exit code 0: no regression, even if inconclusive or suspect; 1: regression; 2: bad settings; 3: coverage too low,
-    or incomparable; 4: failure, such as a benchmark without a result because the engine died.
+    or incomparable; 4: failure, such as an engine that died, or a result that is not delivered.
     """
     project = open_project(config_path)
     console = Console(stderr=as_json)
-    results = evaluate_now(project, checkpoint, console)
-    reports = tuple(report for _, report in results)
+    done = evaluate_now(project, checkpoint, console)
+    reports = tuple(report for _, report in done.results)
     if as_json:
         print_json(list(map(report_document, reports)))
     for report in reports:
         console.print(*report_lines(report), sep="\n")
-    return _exit_code(tuple(record for record, _ in results), reports)
+    code = _exit_code(tuple(record for record, _ in done.results), reports)
+    end = ending_of(project, {(report.run_id, report.step) for report in reports}, unsent=done.unsent)
+    if end.code:
+        print_line(console, "done", end.line, style="red")
+    return code if code in (ExitCode.REGRESSION, ExitCode.BROKEN) else max(code, end.code)
 
 
 # --- private

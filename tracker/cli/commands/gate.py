@@ -151,7 +151,7 @@ def _record(project: Project, name: str, *, is_apart: bool) -> EvalRecord:
         raise ConfigError(what, hint=f"{HOW_TO_NAME}; or a folder, or {SCHEME}bucket/prefix")
     own_name = PurePosixPath(name if name.startswith(SCHEME) else Path(name).absolute()).name
     run_id = None if _is_of_run(project, name) and not is_apart else f"gate/{own_name}"
-    return evaluate_now(project, name, Console(stderr=True), run_id=run_id)[0][0]
+    return evaluate_now(project, name, Console(stderr=True), run_id=run_id).results[0][0]
 
 
 def _is_folder(name: str) -> bool:

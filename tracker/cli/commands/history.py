@@ -57,6 +57,8 @@ def _show_run(console: Console, history: RunHistory, name: str, *, last: int, mi
     console.print(history_table(outlines, last=last))
     for line in _repetitions(history, outlines, min_effect):
         console.print(line)
+    for one in history.acceptances(name):
+        console.print(Text(one_line(f"{one.benchmark}: level at step {one.step} accepted: {one.reason}"), style="dim"))
     if gaps := open_gaps(outlines, history.gaps(name)):
         console.print(gaps_table(gaps, last=last))
 

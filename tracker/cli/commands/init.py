@@ -1,23 +1,31 @@
 """`tracker init FOLDER`: write a commented tracker.toml from what is in an output folder."""
 
+import json
 import os
+import sys
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from eval_jobs.errors import BadData, ConfigError, EvaluateError
+from eval_jobs.errors import BadData, ConfigError, EvaluateError, TrackerError
 from eval_jobs.evaluate.data.files import check_benchmark
+from eval_jobs.evaluate.data.held_out import read_held_out
+from eval_jobs.evaluate.data.prompt_lengths import read_prompt_lengths
 from eval_jobs.host.storage import write_error
-from eval_jobs.types import Benchmark
+from eval_jobs.records.preflight import EngineEnvironment, ModelFacts
+from eval_jobs.serve.preflight import local_model, read_environment, read_model
+from eval_jobs.types import Benchmark, ServeSpec
 from tracker.adapters.checkpoints.folder.runs import FoundFolder, FoundRun, find_runs
 from tracker.cli.options import config_option
 from tracker.cli.settings_text import Values, commented_toml
 from tracker.domain.checkpoints.listing import RawKind
+from tracker.domain.readiness.proposal import longest_tokens, serve_values, suite_values
 from tracker.domain.records.display import count_text, one_line
 
-EXAMPLE_BENCHMARK = {"benchmark": "gsm8k", "limit": 100}
-"""Used if no data set is given: small, well known, downloaded by EvalScope."""
+HUB_BENCHMARK = {"benchmark": "gsm8k", "limit": 100}
+"""Offered without any data: small, well known, downloaded by EvalScope."""
+HELD_OUT = "held-out.jsonl"
 
 
 @click.command("init")
@@ -26,7 +34,10 @@ EXAMPLE_BENCHMARK = {"benchmark": "gsm8k", "limit": 100}
 @click.option("--data", multiple=True, type=click.Path(path_type=Path), help="JSONL file with questions; repeatable.")
 @click.option("--name", help="Name of the run. Default: the folder's name.")
 @click.option("--force", is_flag=True, help="Overwrite an existing configuration.")
-def command(*, folder: Path, config_path: Path, data: tuple[Path, ...], name: str | None, force: bool) -> None:
+@click.option("--yes", is_flag=True, help="Without questions, accept those of the training data, or a download.")
+def command(
+    *, folder: Path, config_path: Path, data: tuple[Path, ...], name: str | None, force: bool, yes: bool
+) -> None:
     """Create a commented tracker.toml for FOLDER, the output folder of the trainer.
 
     JSONL files in FOLDER or next to it become benchmarks if each row has a question and an answer.
@@ -34,14 +45,20 @@ def command(*, folder: Path, config_path: Path, data: tuple[Path, ...], name: st
     if config_path.exists() and not force:
         raise ConfigError(f"{config_path} already exists", hint="use --force to overwrite it, or --config FILE")
     found = find_runs(folder)
-    benchmarks = tuple(_benchmark(path, config_path) for path in data) or _guessed(found, config_path)
-    chosen = {
-        "run": ({"name": name or found.path.name, "output_dir": _relative(found.path, config_path)},),
-        "watch": ({"pattern": found.pattern, "backlog": "newest"},),
-        "benchmark": benchmarks or (EXAMPLE_BENCHMARK,),
+    given = tuple(_benchmark(path, config_path) for path in data) or _guessed(found, config_path)
+    benchmarks = given or (_offered(found, config_path, is_accepted=yes),)
+    model, engine = _model(found), _engine()
+    longest = _longest(benchmarks, model, config_path)
+    chosen: dict[str, Values] = {
+        "run": {"name": name or found.path.name, "output_dir": _relative(found.path, config_path)},
+        "watch": {"pattern": found.pattern, "backlog": "newest"},
+        "serve": serve_values(model, engine, longest),
+        "suite": suite_values(model, longest),
+        "tracking": _tracking(found.path),
     }
-    _write(config_path, commented_toml(chosen))
-    _explain(found, config_path, chosen["benchmark"])
+    tables = {table: (values,) for table, values in chosen.items() if values}
+    _write(config_path, commented_toml({**tables, "benchmark": benchmarks}))
+    _explain(found, config_path, benchmarks)
 
 
 # --- private
@@ -78,6 +95,69 @@ def _guessed(found: FoundFolder, config_path: Path) -> tuple[Values, ...]:
     return tuple(guessed)
 
 
+def _offered(found: FoundFolder, config_path: Path, *, is_accepted: bool) -> Values:
+    """Return a benchmark for a project without questions, if the user accepts it.
+
+    Raises:
+        ConfigError: the user does not, or cannot be asked.
+    """
+    held_out = {path: rows for path in found.training_data if (rows := read_held_out(path))}
+    offer = f"{HUB_BENCHMARK['benchmark']}, {HUB_BENCHMARK['limit']} questions that EvalScope downloads"
+    if held_out:
+        source, rows = next(iter(held_out.items()))
+        offer = f"{HELD_OUT}, {count_text(len(rows), 'row')} of {_relative(source, config_path)}"
+    if not is_accepted and not (sys.stdin.isatty() and click.confirm(f"No questions found. Use {offer}?")):
+        raise ConfigError(
+            f"no questions found in {found.path} or next to it",
+            hint=f"pass --data FILE with one question and answer per row, or --yes to use {offer}",
+        )
+    if not held_out:
+        return HUB_BENCHMARK
+    path = config_path.absolute().parent / HELD_OUT
+    _write(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    return {"benchmark": "exact", "data": HELD_OUT}
+
+
+def _model(found: FoundFolder) -> ModelFacts | None:
+    """Return the facts about the newest complete checkpoint, with its base model."""
+    usable = [run.complete for run in found.runs if run.complete is not None]
+    if not usable or usable[-1].complete is None:
+        return None
+    base = usable[-1].complete.base_model
+    return read_model(usable[-1].path, weights_bytes=usable[-1].weights_bytes, base=local_model(base) if base else None)
+
+
+def _engine() -> EngineEnvironment | None:
+    try:
+        return read_environment(ServeSpec())
+    except TrackerError:  # `tracker doctor` reports it
+        return None
+
+
+def _longest(benchmarks: tuple[Values, ...], model: ModelFacts | None, config_path: Path) -> int:
+    """Return the tokens of the longest question, 0 if unknown."""
+    if model is None or not model.tokenizer:
+        return 0
+    lengths = []
+    for values in benchmarks:
+        data = str(config_path.absolute().parent / str(values.get("data")))
+        benchmark = Benchmark(name="", adapter=str(values["benchmark"]), data=data)
+        lengths.append(read_prompt_lengths(benchmark, Path(model.tokenizer)))
+    return longest_tokens(lengths)
+
+
+def _tracking(folder: Path) -> Values:
+    """Return where the trainer writes its MLflow runs, so that scores join its curves."""
+    uri = os.environ.get("MLFLOW_TRACKING_URI", "")
+    if uri and "@" not in uri:
+        return {"uri": uri}
+    stores = [place / "mlflow.db" for place in (Path.cwd(), folder, folder.parent)]
+    for store in stores:
+        if store.is_file():
+            return {"uri": f"sqlite:///{store.absolute()}"}
+    return {}
+
+
 def _relative(path: Path, config_path: Path) -> str:
     return os.path.relpath(path.absolute(), config_path.absolute().parent)
 
@@ -90,24 +170,26 @@ def _write(path: Path, text: str) -> None:
 
 
 def _explain(found: FoundFolder, config_path: Path, benchmarks: tuple[Values, ...]) -> None:
-    console = Console(highlight=False, soft_wrap=True)
-    for run in found.runs:
-        console.print(f"found  {one_line(_described(run))}", markup=False)
+    lines = [f"found  {one_line(_described(run))}" for run in found.runs]
     if not found.runs:
-        console.print(f"found  no checkpoint in {found.path} yet", markup=False)
+        lines.append(f"found  no checkpoint in {found.path} yet")
     for path in found.training_data:
         name = one_line(_relative(path, config_path))
-        console.print(f"skips  {name}: name suggests training data; --data FILE uses it", markup=False)
+        lines.append(f"skips  {name}: name suggests training data; --data FILE uses it")
     for benchmark in benchmarks:
-        console.print(f"scores {benchmark['benchmark']} {benchmark.get('data', '')}".rstrip(), markup=False)
-    console.print(f"wrote  {config_path}; next: review it, then run `tracker watch`", markup=False)
+        lines.append(f"scores {benchmark['benchmark']} {benchmark.get('data', '(downloaded)')}")
+        if benchmark.get("data") == HELD_OUT:
+            lines.append(f"       remove the rows of {HELD_OUT} from the training data; scores are too high otherwise")
+    lines += [f"wrote  {config_path}", "next   tracker doctor", "       tracker watch"]
+    Console(highlight=False, soft_wrap=True).print("\n".join(lines), markup=False)
 
 
 def _described(run: FoundRun) -> str:
     where = f"{run.sub_folder}: " if run.sub_folder else ""
-    kind = run.problem or str(run.format)
-    if run.base_model and not run.problem:
-        kind += f", base {run.base_model}"
-    if run.raw is not None:
-        kind += f", to be converted from {_RAW[run.raw]}"
+    known = run.complete.complete if run.complete is not None else None
+    kind = run.problem
+    if known is not None and not run.problem:
+        kind = str(known.format) + (f", base {known.base_model}" if known.base_model else "")
+        if known.raw is not None:
+            kind += f", to be converted from {_RAW[known.raw]}"
     return f"{where}{count_text(run.checkpoints, 'checkpoint')} up to step {run.newest_step} ({kind})"

@@ -23,7 +23,7 @@ from tracker.wiring.project import Project
 
 UNITS_S = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
 LONGEST = timedelta(days=365)
-KINDS = (SubjectKind.BENCHMARK, SubjectKind.LATENCY, SubjectKind.CHECKPOINT, SubjectKind.QUEUE)
+KINDS = (SubjectKind.BENCHMARK, SubjectKind.LATENCY, SubjectKind.CHECKPOINT, SubjectKind.QUEUE, SubjectKind.TRACKING)
 
 
 def length_of(ctx: click.Context, param: click.Parameter, value: str | None) -> timedelta | None:

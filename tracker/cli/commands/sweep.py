@@ -24,13 +24,14 @@ from tracker.app.steps.sweeps import (
     take_sweep_result,
 )
 from tracker.cli import interrupts
-from tracker.cli.evaluating import has_watcher
+from tracker.cli.evaluating import check_ready, has_watcher, local_workers
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import config_option, workers_option
 from tracker.cli.tables.render import print_line
 from tracker.cli.tables.sweep import ListedSweep, board_lines, list_table, listed, turn_text
+from tracker.domain.overview.ending import sweep_ending
 from tracker.domain.records.display import one_line
-from tracker.domain.sweeps.board import Board, board_of
+from tracker.domain.sweeps.board import Board, board_of, missing_results
 from tracker.domain.sweeps.estimate import estimate_of, estimate_text
 from tracker.domain.sweeps.matrix import plans_of
 from tracker.domain.sweeps.types import OPEN, Sweep, Turn, TurnState
@@ -61,7 +62,8 @@ def run(*, name: str, config_path: Path, dry_run: bool, workers: int, as_json: b
     If `tracker watch` is running, its workers evaluate the sweep after pending checkpoints. After Ctrl-C, run
     the same command again, or `tracker watch`, to continue.
 
-    Exit code 0: everything was measured; 2: bad settings, or above max_evaluations; 3: a result is missing.
+    Exit code 0: everything was measured and delivered; 2: bad settings, or above max_evaluations; 3: a result is
+    missing; 4: a result is not delivered.
     """
     project = open_project(config_path)
     project.make_state_dir()
@@ -72,11 +74,12 @@ def run(*, name: str, config_path: Path, dry_run: bool, workers: int, as_json: b
     if dry_run:
         return ExitCode.OK
     is_watched = has_watcher(project)
+    check_ready(project, console, has_engine=workers > 0 and not is_watched)
     turn = _open_turn(service, name) or begin_by_hand(service, sweep, clock.now())
     whose = "evaluated by `tracker watch`" if is_watched else "Ctrl-C stops; run the same command again to continue"
     print_line(console, "workers" if is_watched else "note", whose)
-    turn = _carried_out(turn, service, project.workers(0 if is_watched else workers), console)
-    project.tracking.flush()
+    turn = _carried_out(turn, service, local_workers(project, 0 if is_watched else workers, config_path), console)
+    unsent = project.tracking.flush()
     board = board_of(turn, service.store.results([plan.id for plan in turn.plans]))
     if as_json:
         print_json(board)
@@ -84,7 +87,7 @@ def run(*, name: str, config_path: Path, dry_run: bool, workers: int, as_json: b
         _print(console, board)
     else:
         print_line(console, str(turn.state), turn.note or turn_text(turn, 0))
-    return _exit_code(board)
+    return _ended(console, board, unsent)
 
 
 @command.command("list")
@@ -214,25 +217,17 @@ def _at_work(state: QueueState, plans: tuple[EvalPlan, ...]) -> str:
     return one_line(text)
 
 
-def _exit_code(board: Board) -> int:
+def _ended(console: Console, board: Board, unsent: int) -> int:
+    """Print what is left to do, and return the exit code."""
     if board.state is TurnState.REFUSED:
         return ExitCode.USAGE
-    if _is_whole(board):
-        return ExitCode.OK
-    return ExitCode.UNKNOWN
-
-
-def _is_whole(board: Board) -> bool:
-    if board.note or not (board.rows or board.curves):
-        return False
-    for curve in board.curves:
-        if curve.failures:
-            return False
-    for row in board.rows:
-        for score in row.scores:
-            if score.failure:
-                return False
-    return True
+    note = board.note
+    if not (note or board.rows or board.curves):
+        note = "nothing evaluated"
+    end = sweep_ending(missing=missing_results(board), unsent=unsent, note=note)
+    if end.code:
+        print_line(console, "done", end.line, style="red")
+    return end.code
 
 
 def _print(console: Console, board: Board) -> None:

@@ -1,7 +1,8 @@
 """`tracker watch`: evaluate every checkpoint of a run as it appears."""
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -18,16 +19,20 @@ from eval_jobs.ports import Launcher
 from eval_jobs.queue_types import QueueState
 from tracker.adapters.free_memory import give_back, keep_no_pool
 from tracker.api.opening import open_project
+from tracker.api.settings_file import SettingsFile
 from tracker.app.daemon import StopRule, watch
 from tracker.app.leading import LeadLost, LedSource, stand_by
+from tracker.app.readiness import ReadyGate
 from tracker.app.world import Tick, WatchState
 from tracker.cli import interrupts
+from tracker.cli.evaluating import check_ready, ending_of, findings_of
 from tracker.cli.log_text import log_with
 from tracker.cli.options import config_option, workers_option
 from tracker.cli.tables.watch_display import WatchDisplay
 from tracker.config import Config
 from tracker.domain.checkpoints.buckets import PASSED_S
 from tracker.domain.checkpoints.leading import Leader
+from tracker.domain.overview.ending import RunStep
 from tracker.ports import Lead
 from tracker.wiring.alerting import channels_of
 from tracker.wiring.project import Project
@@ -41,16 +46,23 @@ from tracker.wiring.project import Project
 @click.option("--until-idle", is_flag=True, help="Evaluate all existing checkpoints, lowest step first, then exit.")
 @workers_option
 @click.option("--polling", is_flag=True, help="Scan the disk instead of using file events.")
-def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: int, polling: bool) -> None:
+def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: int, polling: bool) -> int:
     """Evaluate every checkpoint of a run as it appears.
 
     Finds each complete checkpoint, pins it before the trainer deletes it, serves it, scores it, writes the
     results to MLflow and reports what changed. Runs until Ctrl-C; the next start continues where this one
     stopped. A second watcher of the same run is a standby: it takes over when the first one stops.
+
+    Exit code 0: every checkpoint is evaluated, everything is delivered; 2: bad settings; 3: a checkpoint is not
+    evaluated, or there is none; 4: a benchmark has no result, or a result or alert is not delivered.
     """
     keep_no_pool()
-    # With --until-idle all existing checkpoints are wanted, and no newer ones will appear.
-    project = open_project(config_path, is_polling=polling, is_in_order=until_idle)
+
+    def reopen() -> Project:
+        # With --until-idle all existing checkpoints are wanted, and no newer ones will appear.
+        return open_project(config_path, is_polling=polling, is_in_order=until_idle)
+
+    project = reopen()
     project.suite()  # report a wrong setting now, not when this process takes over from another
     channels_of(project.config)  # the same for a missing secret
     if workers and project.config.serve.only_when.gpu_below_pct is not None:
@@ -59,38 +71,69 @@ def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: in
     console = Console()
     if console.is_terminal:  # log lines go above the live line, not into it
         log_with(RichHandler(console=console, show_time=False, show_path=False), "%(message)s")
-    display = WatchDisplay(console, project.config)
+    display = WatchDisplay(console, project.config, time.monotonic)
+    check_ready(project, console, has_engine=workers > 0, must_be_ready=until_idle)
+    session = _Session(
+        project=project,
+        settings=SettingsFile(config_path, project, reopen),
+        config_path=config_path,
+        workers=workers,
+        training_ended=training_ended,
+        must_be_ready=until_idle,
+        sign=SignOfLife(project.config.run.work_dir, "watch", SystemClock()),
+        launcher=project.workers(workers, on_news=lambda: session.wake()),  # noqa: PLW0108 - it is replaced
+    )
     lead = project.lead()
     try:
-        with display, SignOfLife(project.config.run.work_dir, "watch", SystemClock()) as sign:
-            session = _Session(
-                project=project, config_path=config_path, workers=workers, training_ended=training_ended, sign=sign
-            )
+        with display, session.sign:
             while not _lead_and_watch(session, lead, display):
                 pass
-        display.farewell(project.history)
+        end = ending_of(session.project, session.seen, unsent=display.unsent)
+        display.farewell(end)
+        return end.code
     finally:
+        session.launcher.stop()
         lead.release()
 
 
 # --- private
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class _Session:
-    """Arguments of the command line, and the heartbeat."""
+    """Arguments of the command line, the heartbeat, and what changes while watching."""
 
     project: Project
+    """With the present settings."""
+    settings: SettingsFile
     config_path: Path
     workers: int
     training_ended: Callable[[], bool]
+    must_be_ready: bool
+    """Whether to end if evaluations would fail."""
     sign: SignOfLife
+    launcher: Launcher
+    """Of the workers of this process; they outlive a change of the settings."""
+    seen: set[RunStep] = field(default_factory=set)
+    """Checkpoints that were found, judged or skipped."""
+    wake: Callable[[], None] = lambda: None
+    """Ends the pause between two passes."""
+
+    def is_superseded(self) -> bool:
+        """Return whether the settings have changed; then `project` has the new ones."""
+        changed = self.settings.changed()
+        if changed is not None:
+            self.project = changed
+        return changed is not None
 
 
 def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> bool:
-    """Wait as a standby until this process leads, then watch; return False if another process takes the lead."""
-    project, clock = session.project, SystemClock()
-    run = project.config.run
+    """Wait as a standby until this process leads, then watch.
+
+    Returns:
+        Whether watching is over: False if another process has taken the lead, or the settings have changed.
+    """
+    clock, run = SystemClock(), session.project.config.run
 
     def show_leader(leader: Leader | None) -> None:
         interrupts.check()
@@ -98,27 +141,39 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
         display.stands_by(leader)
 
     stand_by(lead, run.name, output_dir=str(run.output_dir), clock=clock, show=show_leader)
+    project, workers = session.project, session.launcher
     world = project.world()
-    workers = project.workers(session.workers, on_news=world.source.wake)
     world = replace(world, source=LedSource(world.source, lead), wake_workers=workers.nudge)
-    display.welcome(world.measurement)
+    session.wake = world.source.wake
+    display.welcome(project.config, world.measurement)
     if session.workers == 0:
         display.has_no_worker(session.config_path)
+    gate = ReadyGate(
+        lambda newest: findings_of(project, newest.uri, has_engine=session.workers > 0),
+        clock,
+        must_be_ready=session.must_be_ready,
+    )
+    state = WatchState(is_held=gate.is_held)
     try:
         watch(
             world,
-            WatchState(),
+            state,
             clock=clock,
             keep_workers=lambda: _keep(workers, session.sign),
-            stop=StopRule(training_ended=session.training_ended, quiet_s=_quiet_s(project.config)),
+            stop=StopRule(
+                training_ended=session.training_ended,
+                quiet_s=_quiet_s(project.config),
+                is_superseded=session.is_superseded,
+            ),
             show=partial(_show, display),
         )
     except LeadLost:
+        workers.stop()
         return False
     finally:
-        workers.stop()
+        session.seen |= state.seen
         world.close()
-    return True
+    return session.project is project
 
 
 def _show(display: WatchDisplay, passed: Tick, state: QueueState) -> None:

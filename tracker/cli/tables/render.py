@@ -64,10 +64,13 @@ def history_table(reports: Sequence[Report], *, last: int = 0) -> RenderableType
     return _HistoryView(reports=tuple(reports), last=last)
 
 
-def report_lines(report: Report) -> tuple[Text, ...]:
-    """Return the verdicts on one checkpoint, one line each: benchmarks, findings, changed latencies."""
+def report_lines(report: Report, title: str = "") -> tuple[Text, ...]:
+    """Return the verdicts on one checkpoint, one line each: benchmarks, findings, changed latencies.
+
+    `title` names the checkpoint; default: its step.
+    """
     cost = f"  {cost_text(report.cost)}" if report.cost is not None else ""
-    head = Text.assemble((f"{'evaluated':>9} ", "dim"), f"step {report.step}", (cost, "dim"))
+    head = Text.assemble((f"{'evaluated':>9} ", "dim"), title or f"step {report.step}", (cost, "dim"))
     verdicts = (*report.verdicts, *report.findings)
     width = max((len(_subject(v)) for v in verdicts), default=0)
     lines = [

@@ -1,6 +1,6 @@
 """Output of `tracker watch`: one line per event, and in a terminal a live line with the current state."""
 
-from collections.abc import Collection
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,24 +20,29 @@ from tracker.cli.tables.sweep import turn_change_text
 from tracker.config import Config
 from tracker.domain.calibration.repetition_text import repetitions_text
 from tracker.domain.checkpoints.leading import Leader
-from tracker.domain.overview.run import open_gaps, skipped_text
+from tracker.domain.overview.ending import Ending
+from tracker.domain.overview.run import skipped_text
 from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.display import count_text, names_text, one_line
-from tracker.ports import RunHistory
 
 _MAX_WAITING = 5
 """Maximum pending steps named in the live line."""
+_LINE_S = 30.0
+"""Seconds between two lines with the progress where there is no live line."""
 
 
 class WatchDisplay:
     """Prints events as they occur; redirected output gets the same lines without the live one."""
 
-    def __init__(self, console: Console, config: Config) -> None:
+    def __init__(self, console: Console, config: Config, monotonic_s: Callable[[], float]) -> None:
         self._console = console
         self._config = config
         self._leader: Leader | None = None
-        self._unsent = 0
+        self.unsent = 0
+        """Results that wait for MLflow, as of the last pass."""
         self._is_paused = False
+        self._monotonic_s = monotonic_s
+        self._line_at_s = monotonic_s()
         self._spinner = Spinner("dots", text="scanning for checkpoints")
         self._live = Live(self._spinner, console=console, transient=True) if console.is_terminal else None
 
@@ -65,9 +70,9 @@ class WatchDisplay:
         folder = self._config.run.state_dir
         self._line("workers", f"none here; run `tracker worker --config {config_path}` on a machine that has {folder}")
 
-    def welcome(self, measurement: MeasurementPlan) -> None:
-        """Print what is watched and how it is measured."""
-        config = self._config
+    def welcome(self, config: Config, measurement: MeasurementPlan) -> None:
+        """Print what is watched and how it is measured; from now on with these settings."""
+        self._config = config
         names = ", ".join(b.name for suite in measurement.suites for b in suite.benchmarks)
         self._line("watching", f"{config.run.output_dir} for {config.watch.pattern}")
         self._line("scoring", f"{names} with {measurement.serve.engine_name}")
@@ -86,35 +91,38 @@ class WatchDisplay:
     def show(self, passed: Tick, state: QueueState) -> None:
         """Print what is new in this pass and update the live line."""
         for checkpoint in passed.checkpoints:
-            self._line("found", f"step {checkpoint.step}  {checkpoint.source_uri}")
+            self._line("found", f"{self._at(checkpoint.run_id, checkpoint.step)}  {checkpoint.source_uri}")
+        for checkpoint in passed.branches:
+            at = self._at(checkpoint.run_id, checkpoint.step)
+            self._line("restart", f"training began again before {at}: a new branch", style="yellow")
         for gap in passed.gaps:
-            self._line("gap", f"step {gap.step}  {gap.message} (hint: {gap.hint})", style="red")
+            self._line("gap", f"{self._at(gap.run_id, gap.step)}  {gap.message} (hint: {gap.hint})", style="red")
         if passed.skipped:
             self._line("skipped", skipped_text(passed.skipped), style="yellow")
         for report in passed.reports:
             # A terminal wraps; a file keeps one line for each verdict.
-            self._console.print(*report_lines(report), sep="\n", soft_wrap=not self._console.is_terminal)
+            lines = report_lines(report, self._at(report.run_id, report.step))
+            self._console.print(*lines, sep="\n", soft_wrap=not self._console.is_terminal)
         for calibration in passed.calibrations:
             self._calibrated(calibration)
         for turn in passed.turns:
             self._line("sweep", f"{turn.sweep}  {turn_change_text(turn)}")
-        self._unsent = passed.unsent
+        self.unsent = passed.unsent
         self._pauses(_why_waiting(state), is_busy=bool(state.running))
-        self._spinner.update(text=_status(passed, state))
+        self._progress(_status(passed, state), is_busy=bool(state.running))
 
-    def farewell(self, history: RunHistory, runs: Collection[str] = ()) -> None:
-        """Print the totals of `runs`, by default of all runs of the project, and what is still pending."""
-        judged = gaps = 0
-        for run in runs or history.runs():
-            reports = history.outlines(run)
-            judged += len(reports)
-            gaps += len(open_gaps(reports, history.gaps(run)))
-        text = f"{count_text(judged, 'checkpoint')} evaluated, {gaps} not evaluated (see `tracker history`)"
-        if self._unsent:
-            text += f"; {count_text(self._unsent, 'result')} pending for MLflow (sent by the next `tracker watch`)"
-        self._line("done", text, style="red" if self._unsent else "dim")
+    def farewell(self, end: Ending) -> None:
+        """Print what was done, and what to do if something is left."""
+        self._line("done", end.line, style="red" if end.code else "dim")
 
     # --- private
+
+    def _progress(self, status: Text, *, is_busy: bool) -> None:
+        """Update the live line; without one, print the progress now and then."""
+        self._spinner.update(text=status)
+        if self._live is None and is_busy and self._monotonic_s() - self._line_at_s >= _LINE_S:
+            self._line("progress", status.plain)
+            self._line_at_s = self._monotonic_s()
 
     def _pauses(self, why: str, *, is_busy: bool) -> None:
         """Print once that workers wait although plans are pending; the live line always shows it."""
@@ -132,6 +140,10 @@ class WatchDisplay:
         for line in unfit_lines(found):
             self._console.print(Text.assemble(" " * 10, line), soft_wrap=True)
 
+    def _at(self, run_id: str, step: int) -> str:
+        """Return the step, after the run's name if a folder contains several runs."""
+        return f"step {step}" if run_id == self._config.run.name else f"{one_line(run_id)} step {step}"
+
     def _line(self, word: str, text: str, style: str = "dim") -> None:
         print_line(self._console, word, text, style)
 
@@ -142,6 +154,8 @@ def _status(passed: Tick, state: QueueState) -> Text:
         parts.append(_waiting(state))
     if passed.unsent:
         parts.append(f"{count_text(passed.unsent, 'result')} pending for MLflow")
+    if passed.rejected:
+        parts.append(f"{count_text(passed.rejected, 'result')} rejected by MLflow (see `tracker alerts list`)")
     if passed.pending_alerts:
         parts.append(f"{count_text(passed.pending_alerts, 'alert')} pending")
     return Text(one_line(" | ".join(parts)) or "scanning for checkpoints", style="dim")

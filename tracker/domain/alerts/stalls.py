@@ -1,6 +1,7 @@
-"""Stalls: a trainer that no longer writes checkpoints, and checkpoints that no worker evaluates. Pure."""
+"""Stalls: no new checkpoint, checkpoints that no worker evaluates, results that MLflow rejects. Pure."""
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
@@ -12,6 +13,7 @@ from tracker.domain.alerts.evidence import looking
 from tracker.domain.alerts.rules import CHECKPOINT
 from tracker.domain.records.alerts import Alert, AlertKind, AlertState, AlertSubject, SubjectKind
 from tracker.domain.records.display import count_text, duration_text
+from tracker.domain.records.tracking import RejectedItem
 
 INTERVALS = 3
 """Minimum number of intervals between checkpoints that defines a usual one."""
@@ -138,6 +140,24 @@ def slow_plan(slow: Running, run: str, *, for_s: float, longest_s: float, now: d
         now,
     )
     return replace(alert, command=looking(slow.plan.checkpoint.run_id))
+
+
+def rejected_results(run: str, rejected: Sequence[RejectedItem], now: datetime) -> Alert:
+    """Return the alert that the tracking store rejects results; resolved if it rejects none."""
+    message = "MLflow has accepted all results"
+    if rejected:
+        count = count_text(len(rejected), "result")
+        message = f"{count} not in MLflow, which rejected each five times; {rejected[0].run_id}: {rejected[0].reason}"
+    return Alert(
+        fingerprint=_cause(run, AlertKind.UNSENT),
+        run_id=run,
+        step=0,
+        kind=AlertKind.UNSENT,
+        subject=AlertSubject(kind=SubjectKind.TRACKING),
+        state=AlertState.FIRING if rejected else AlertState.RESOLVED,
+        message=message,
+        raised_at=now,
+    )
 
 
 def over(alert: Alert, now: datetime, *, is_training: bool) -> Alert:

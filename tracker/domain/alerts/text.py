@@ -199,6 +199,7 @@ _HEADLINES: dict[AlertKind, tuple[str, str]] = {
     AlertKind.OVERDUE: ("checkpoint overdue", "checkpoint no longer overdue"),
     AlertKind.STUCK: ("evaluation stuck", "evaluation no longer stuck"),
     AlertKind.UNFIT: ("{subject} is too noisy", "{subject} is no longer flagged as too noisy"),
+    AlertKind.UNSENT: ("results rejected by MLflow", "no result rejected by MLflow any more"),
     AlertKind.TEST: ("test alert, no action needed", "test alert resolved"),
 }
 

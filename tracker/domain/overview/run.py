@@ -47,6 +47,7 @@ URGENCY = (
 """Order of display, most important first."""
 _DECISIVE = frozenset({*WORSE, VerdictWord.IMPROVED, VerdictWord.RECOVERED})
 _IN_A_STREAK = frozenset({*WORSE, VerdictWord.SUSPECT, VerdictWord.MISSING, VerdictWord.INCOMPARABLE})
+_UNKNOWN = frozenset({VerdictWord.MISSING, VerdictWord.INCOMPARABLE})
 _OPEN = frozenset({VerdictWord.EQUIVALENT, VerdictWord.INCONCLUSIVE, VerdictWord.FIRST})
 
 
@@ -170,9 +171,7 @@ def headline(view: Overview) -> str:
     """Return the finding of the run in one sentence, without a full stop."""
     if not view.steps:
         return "nothing evaluated yet"
-    by_phrase: dict[str, list[Standing]] = {}
-    for standing in standings(view):
-        by_phrase.setdefault(_phrase(standing), []).append(standing)
+    by_phrase = _by_phrase(standings(view))
     parts = [_clause(phrase, group) for phrase, group in by_phrase.items() if phrase]
     found = _finding_clauses([f for f in view.newest_findings() if f.word in WORSE])
     rest = by_phrase.get("", [])
@@ -180,6 +179,16 @@ def headline(view: Overview) -> str:
         overall = " overall" if found else ""
         found.append(_nothing_found(rest, alone=not parts, qualifier=overall))
     return "; ".join([*parts, *found])
+
+
+def blind_spots(view: Overview) -> tuple[str, ...]:
+    """Return what is unknown at the newest step, one clause each; empty if every benchmark has a usable result."""
+    newest = view.steps[-1] if view.steps else -1
+    unknown = [one for one in standings(view) if one.step == newest and one.word in _UNKNOWN]
+    found = [_clause(phrase, group) for phrase, group in _by_phrase(unknown).items()]
+    if view.gaps and view.gaps[-1].step > newest:
+        found.append(f"step {view.gaps[-1].step} was not evaluated: {view.gaps[-1].message}")
+    return tuple(found)
 
 
 def decisive_comparison(verdict: Verdict) -> Comparison | None:
@@ -234,6 +243,13 @@ _PHRASES: Mapping[VerdictWord, str] = {
     VerdictWord.IMPROVED: "improved",
     VerdictWord.FIRST: "{be} measured for the first time",
 }
+
+
+def _by_phrase(found: Iterable[Standing]) -> dict[str, list[Standing]]:
+    by_phrase: dict[str, list[Standing]] = {}
+    for standing in found:
+        by_phrase.setdefault(_phrase(standing), []).append(standing)
+    return by_phrase
 
 
 def _phrase(standing: Standing) -> str:

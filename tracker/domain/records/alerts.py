@@ -33,6 +33,8 @@ class AlertKind(StrEnum):
     """Evaluations are pending without an active worker, or one takes much longer than usual."""
     UNFIT = "unfit"
     """Repeating a benchmark changes its score by more than the smallest effect it should detect."""
+    UNSENT = "unsent"
+    """MLflow rejects results, so that it does not show them."""
     TEST = "test"
     """A test of a channel, without a cause."""
 
@@ -45,6 +47,7 @@ class SubjectKind(StrEnum):
     CHECKPOINT = "checkpoint"
     """A whole checkpoint, or the absence of a new one."""
     QUEUE = "queue"
+    TRACKING = "mlflow"
     TEST = "test"
 
 

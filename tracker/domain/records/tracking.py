@@ -129,4 +129,13 @@ class ChampionBatch:
     champions: tuple[Champion, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class RejectedItem:
+    """A result that the tracking store rejected so often that it was set aside."""
+
+    run_id: str
+    reason: str
+    """The store's own words."""
+
+
 TrackingItem = TrackingBatch | CurveBatch | SweepBatch | ChampionBatch

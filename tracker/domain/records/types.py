@@ -199,6 +199,8 @@ class Verdict:
     score: float | None
     """Mean over scored samples, as the benchmark reports it; for a subset or another measure, its own mean."""
     stderr: float | None
+    units: int | None = None
+    """Number of samples, or of their clusters, behind `stderr`; None: unknown."""
     coverage: float
     """Scored / planned samples."""
     comparisons: tuple[Comparison, ...] = ()

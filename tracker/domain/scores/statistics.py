@@ -2,6 +2,7 @@
 
     test = paired_test(candidate, baseline, clusters)   # chooses the test; one-sided p both ways
     interval(test.spread)                               # 95 % interval of the true change
+    mean_interval(mean, stderr, units)                  # 95 % interval of one score
     tost_p(test.spread, margin=0.02)                    # p below .05: within the margin
     mde(test.spread, alpha=1e-5)                        # smallest true change that it finds
 
@@ -122,6 +123,25 @@ def interval(spread: Spread, level: float = 0.95) -> tuple[float, float]:
     """Return low and high of the two-sided interval of the true change at `level`."""
     width = -t_quantile((1 - level) / 2, spread.df) * spread.stderr
     return spread.centre - width, spread.centre + width
+
+
+def mean_interval(mean: float, stderr: float | None, units: int | None) -> tuple[float, float] | None:
+    """Return the 95 % interval of a mean score; None if it is unknown.
+
+    Mean +- 1.96 standard errors. Scores that are all equal have a standard error of 0, but their mean is uncertain: it
+    is taken as a share of `units` (samples or clusters), with the interval of Wilson 1927. 0 of 100 gives 0 to .037.
+    """
+    if stderr is None:
+        return None
+    z = t_quantile(0.975, math.inf)
+    if stderr > _ZERO:
+        return mean - z * stderr, mean + z * stderr
+    if not units or not 0 <= mean <= 1:
+        return None
+    shrink = 1 + z * z / units
+    centre = (mean + z * z / (2 * units)) / shrink
+    half = z / shrink * math.sqrt(mean * (1 - mean) / units + (z / (2 * units)) ** 2)
+    return max(centre - half, 0.0), min(centre + half, 1.0)
 
 
 def loss_p(spread: Spread, margin: float) -> float:

@@ -26,6 +26,8 @@ class ScoreSummary:
     """Over samples, after averaging repeats, in the metric's own direction; None: nothing was scored."""
     stderr: float | None
     """Cluster-robust if clusters group samples; None: fewer than two samples or clusters."""
+    units: int | None = None
+    """Number of samples, or of their clusters, behind `stderr`; None: unknown."""
     planned: int
     scored: int
     truncated: int
@@ -52,11 +54,13 @@ def summarise(result: EvalResult) -> ScoreSummary:
         counts[_counted_as(sample)] += 1
     means = sample_means(result)
     values = np.array([m.score for m in means.values()], dtype=np.float64)
+    clusters = cluster_index([m.cluster_id for m in means.values()])
     planned = len(result.samples)
     with_score = counts[SampleStatus.SCORED] + counts[SampleStatus.TRUNCATED]
     return ScoreSummary(
         mean=float(values.mean()) if values.size else None,
-        stderr=standard_error(values, cluster_index([m.cluster_id for m in means.values()])),
+        stderr=standard_error(values, clusters),
+        units=values.size if clusters is None else int(clusters.max()) + 1,
         planned=planned,
         scored=counts[SampleStatus.SCORED],
         truncated=counts[SampleStatus.TRUNCATED],
@@ -108,6 +112,7 @@ def _of_aggregate(aggregate: Aggregate) -> ScoreSummary:
     return ScoreSummary(
         mean=aggregate.mean,
         stderr=aggregate.stderr,
+        units=aggregate.samples,
         planned=samples,
         scored=samples,
         truncated=0,

@@ -121,6 +121,12 @@ def board_of(turn: Turn, records: Mapping[str, EvalRecord]) -> Board:
     )
 
 
+def missing_results(board: Board) -> int:
+    """Return the number of plans, scores and latencies without a result."""
+    scores = sum(1 for row in board.rows for score in row.scores if score.failure)
+    return board.unanswered + scores + sum(len(curve.failures) for curve in board.curves)
+
+
 def without_texts(record: EvalRecord) -> EvalRecord:
     """Return a record as stored for boards: with scores, without prompts, targets and answers."""
     outcomes = tuple(_without_texts(o) if isinstance(o, EvalResult) else o for o in record.outcomes)

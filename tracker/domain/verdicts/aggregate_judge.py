@@ -194,6 +194,7 @@ def _verdict_of(result: EvalResult, word: VerdictWord, reason: Reason) -> Verdic
         reason=reason,
         score=known.mean,
         stderr=known.stderr,
+        units=known.units,
         coverage=known.coverage,
         alpha_test=0.0,
     )

@@ -25,6 +25,7 @@ _COIN = 0.5
 def verdict_of(decision: Decision, hypothesis: Hypothesis, candidate: Candidate) -> Verdict:
     """Return the verdict on a subject, with its evidence."""
     deciding = decision.shown[0]
+    stderr, units = _scatter(hypothesis, candidate)
     return Verdict(
         benchmark=hypothesis.subject.benchmark,
         subset=hypothesis.subject.subset,
@@ -37,7 +38,8 @@ def verdict_of(decision: Decision, hypothesis: Hypothesis, candidate: Candidate)
             in_a_row=_IN_A_ROW.get(decision.word, 0),
         ),
         score=own_mean(hypothesis, candidate, hypothesis.track.rows[-1:]),
-        stderr=_stderr(hypothesis, candidate),
+        stderr=stderr,
+        units=units,
         coverage=float(candidate.series.coverage[candidate.row]),
         comparisons=tuple(_comparison(e, hypothesis) for e in decision.shown),
         alpha_test=deciding.alpha_test,
@@ -50,12 +52,14 @@ def verdict_of(decision: Decision, hypothesis: Hypothesis, candidate: Candidate)
 
 def untested(hypothesis: Hypothesis, candidate: Candidate, word: VerdictWord, reason: Reason) -> Verdict:
     """Return the verdict on a result without a usable comparison."""
+    stderr, units = _scatter(hypothesis, candidate)
     return Verdict(
         benchmark=hypothesis.subject.benchmark,
         word=word,
         reason=reason,
         score=own_mean(hypothesis, candidate, hypothesis.track.rows[-1:]),
-        stderr=_stderr(hypothesis, candidate),
+        stderr=stderr,
+        units=units,
         coverage=float(candidate.series.coverage[candidate.row]),
         alpha_test=0.0,
         repetition=candidate.repetition,
@@ -121,11 +125,12 @@ def _detectable(tests: Sequence[Evidence], m: int, hypothesis: Hypothesis) -> fl
     return max(test.test.mde(test.alpha_test), hypothesis.thresholds.min_effect + test.test.mde(_COIN))
 
 
-def _stderr(hypothesis: Hypothesis, candidate: Candidate) -> float | None:
+def _scatter(hypothesis: Hypothesis, candidate: Candidate) -> tuple[float | None, int]:
+    """Return the standard error of the candidate's mean, and the number of samples or clusters behind it."""
     values = values_at(hypothesis.matrix, hypothesis.track.rows[-1:])[0]
     scored = ~np.isnan(values)
     clusters = candidate.series.samples.clusters
     if clusters is None or clusters.size != values.size:  # a subset
-        return standard_error(values[scored])
-    _, dense = np.unique(clusters[scored], return_inverse=True)
-    return standard_error(values[scored], dense)
+        return standard_error(values[scored]), int(scored.sum())
+    names, dense = np.unique(clusters[scored], return_inverse=True)
+    return standard_error(values[scored], dense), names.size

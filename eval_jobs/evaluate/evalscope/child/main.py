@@ -41,7 +41,6 @@ def main() -> None:
     """Serve requests until stdin closes."""
     send = own_stdout()
     requests = requests_from_stdin()
-    trust_no_data_set()
     register_own()
     gc.freeze()  # imported objects stay: the garbage collector need not scan them
     affinity = CpuAffinity()
@@ -54,13 +53,23 @@ def main() -> None:
 
 
 def trust_no_data_set() -> None:
-    """Disable code that comes with a data set: EvalScope trusts all data sets of ModelScope."""
+    """Disable code that comes with a data set: EvalScope trusts all data sets of ModelScope.
+
+    Raises:
+        EvaluateError: this version of EvalScope decides it elsewhere.
+    """
+    if "trust_remote" not in getattr(DatasetHub, "__dataclass_fields__", ()):
+        raise EvaluateError(
+            "cannot disable code that comes with data sets: EvalScope's DatasetHub has no `trust_remote`",
+            hint="install a version of EvalScope that the tracker supports",
+        )
     DatasetHub.trust_remote = property(lambda _: False, lambda _, __: None)
 
 
 def carry_out_request(request: Message, send: Send) -> None:
     """Evaluate the benchmarks of one request at the same time, and send the outcome of each."""
     try:
+        trust_no_data_set()
         api = StrictAPI(request)
     except TrackerError as error:
         for task in request["tasks"]:
@@ -110,7 +119,7 @@ def _send_outcome(task: Message, journal: Journal, shared: _Shared, send: Send) 
             message = error_message(error)
         except BaseException as error:  # code of a benchmark may call `sys.exit`: the parent would wait forever
             log.exception("%s failed while %s", journal.name, journal.stage)
-            message = error_message(_explained(error, journal))
+            message = error_message(_explained(error, task, journal))
     send(message | {"benchmark": journal.name, "asking_s": journal.asking_s})
 
 
@@ -176,15 +185,19 @@ def _check_complete(journal: Journal, lost: Sequence[Place]) -> None:
         )
 
 
-def _explained(error: BaseException, journal: Journal) -> TrackerError:
+def _explained(error: BaseException, task: Message, journal: Journal) -> TrackerError:
     """Return the tracker's error for an error of EvalScope."""
     name, stage, text = journal.name, journal.stage, f"{type(error).__name__}: {error}"
     if isinstance(error, OSError) and (is_full(error) or (stage == "evaluating" and is_storage_error(error))):
         return storage_error(Path(journal.folder), error)
     if isinstance(error, ImportError):
         return EvaluateError(f"`{name}` needs a package that is not installed: {error}", hint="install that package")
+    if stage == "loading" and not any("local_path" in args for args in task["task"]["dataset_args"].values()):
+        # The hub's library may write in Chinese, and its reasons are pages long: they stand in the log.
+        what = f"cannot download the data of `{name}` from {task['task']['dataset_hub']} ({type(error).__name__})"
+        return BadData(what, hint="check the network, set `data` to a local copy, or suite.dataset_hub to another hub")
     if stage == "loading":
-        hint = "check the files in `data`; without `data`, set it to a local copy or check access to the dataset hub"
+        hint = "check the files in `data`"
         return BadData(f"cannot load the data of `{name}`: {text}", hint=hint)
     if stage == "configuring" and "not found" in str(error):
         return UnknownBenchmark(f"EvalScope does not know the benchmark of `{name}`: {error}", hint="check its name")

@@ -1,6 +1,8 @@
 import math
 from dataclasses import replace
 
+import pytest
+
 from dashboards.charts.figures import Figure, Line
 from dashboards.charts.run import latency_figures, score_figures, thinned
 from dashboards.data.run import Training
@@ -63,8 +65,8 @@ def test_intervals_are_two_standard_errors_wide() -> None:
     point = next(p for p in _line(_scores(), "facts").points if p.step == 600)
     assert point.low is not None
     assert point.high is not None
-    assert math.isclose(point.high - verdict.score, 1.96 * verdict.stderr)
-    assert math.isclose(verdict.score - point.low, 1.96 * verdict.stderr)
+    assert math.isclose(point.high - verdict.score, 1.96 * verdict.stderr, rel_tol=1e-4)
+    assert math.isclose(verdict.score - point.low, 1.96 * verdict.stderr, rel_tol=1e-4)
 
 
 def test_the_checkpoint_that_a_loss_is_measured_against_is_ringed() -> None:
@@ -100,6 +102,18 @@ def test_scores_beyond_one_get_their_own_axis() -> None:
     assert facts.low < 37.5 < facts.high
     others = [figure.panels[0] for figure in figures if not figure.title.startswith("facts")]
     assert all((panel.low, panel.high) == (0.0, 1.0) for panel in others)
+
+
+def test_scores_that_are_all_equal_have_an_interval_that_is_not_empty() -> None:
+    report = RUN.reports[0]
+    none_right = (replace(report.verdicts[0], score=0.0, stderr=0.0, units=100), *report.verdicts[1:])
+    (figure,) = score_figures(DATA, overview([replace(report, verdicts=none_right)]))
+    point = _line(figure, "facts").points[0]
+    assert point.tip.startswith("0.000 (0.000 to 0.037) ")
+    assert (point.low, point.high) == pytest.approx((0.0, 0.0370), abs=1e-4)
+    untold = (replace(none_right[0], units=None), *report.verdicts[1:])  # judged before units were kept
+    (figure,) = score_figures(DATA, overview([replace(report, verdicts=untold)]))
+    assert _line(figure, "facts").points[0].low is None
 
 
 def test_a_failed_latency_measurement_is_a_hole_with_a_reason() -> None:

@@ -9,7 +9,10 @@ import pytest
 from eval_jobs.errors import ConfigError
 from eval_jobs.host.gpus import Gpu, busiest_gpu_pct, have_batch_invariance, parsed_gpus, read_gpus, visible_gpus
 
-TABLE = "0, GPU-aaaaaaaa-1, 97, 9.0\n1, GPU-bbbbbbbb-2, 3, 8.0\n2, GPU-cccccccc-3, [N/A], 7.5\n"
+TABLE = """0, GPU-aaaaaaaa-1, 97, 9.0, 81559, 1559
+1, GPU-bbbbbbbb-2, 3, 8.0, 40960, 40960
+2, GPU-cccccccc-3, [N/A], 7.5, [N/A], [N/A]
+"""
 GPUS = parsed_gpus(TABLE)
 
 
@@ -56,20 +59,35 @@ def nvml(*, init: Exception | None = None, busy_pct: int | None = 42) -> ModuleT
         nvmlDeviceGetUUID=lambda handle: f"GPU-{handle}",
         nvmlDeviceGetCudaComputeCapability=lambda handle: (9, handle),
         nvmlDeviceGetUtilizationRates=utilisation,
+        nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(total=80 << 30, free=8 << 30, handle=handle),
     )
     return module
 
 
 def test_the_table_of_nvidia_smi_is_read() -> None:
     assert parsed_gpus(TABLE) == (
-        Gpu(index=0, uuid="GPU-aaaaaaaa-1", busy_pct=97, compute_capability=(9, 0)),
-        Gpu(index=1, uuid="GPU-bbbbbbbb-2", busy_pct=3, compute_capability=(8, 0)),
+        Gpu(
+            index=0,
+            uuid="GPU-aaaaaaaa-1",
+            busy_pct=97,
+            compute_capability=(9, 0),
+            memory_bytes=81559 << 20,
+            free_bytes=1559 << 20,
+        ),
+        Gpu(
+            index=1,
+            uuid="GPU-bbbbbbbb-2",
+            busy_pct=3,
+            compute_capability=(8, 0),
+            memory_bytes=40960 << 20,
+            free_bytes=40960 << 20,
+        ),
         Gpu(index=2, uuid="GPU-cccccccc-3", busy_pct=None, compute_capability=(7, 5)),
     )
 
 
 def test_what_is_no_table_holds_no_gpu() -> None:
-    texts = ("", "No devices were found\n", "0, GPU-a\n", "x, GPU-a, 1, 9.0\n")
+    texts = ("", "No devices were found\n", "0, GPU-a\n", "x, GPU-a, 1, 9.0, 1\n")
     assert [text for text in texts if parsed_gpus(text) != ()] == []
 
 
@@ -112,7 +130,9 @@ def test_an_nvidia_smi_that_fails_is_quoted(smi: Path) -> None:
 
 def test_nvml_is_asked_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", nvml())
-    assert read_gpus() == (Gpu(index=0, uuid="GPU-0", busy_pct=42, compute_capability=(9, 0)),)
+    assert read_gpus() == (
+        Gpu(index=0, uuid="GPU-0", busy_pct=42, compute_capability=(9, 0), memory_bytes=80 << 30, free_bytes=8 << 30),
+    )
 
 
 def test_nvml_without_a_driver_leaves_it_to_nvidia_smi(smi: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -244,6 +244,21 @@ def test_what_a_store_refuses_in_the_last_pass_is_tried_again(caplog: pytest.Log
     assert "database and files usable again" in caplog.text
 
 
+def test_a_database_that_stays_away_after_the_end_does_not_keep_the_process_for_ever() -> None:
+    fakes = FakeWorld(run=forgetting_run())
+    queue = Faulty()
+    fakes.queue = queue
+    give_up = fakes.source.give_up
+
+    def and_fail(now: datetime) -> None:
+        give_up(now)
+        queue.refusals = {"skipped": [*map(away, range(3 * LAST_PASSES))]}
+
+    fakes.source.give_up = and_fail  # type: ignore[method-assign]
+    Watching(fakes, lambda _: None).until(lambda: True)
+    assert len(queue.refusals["skipped"]) == 2 * LAST_PASSES
+
+
 @pytest.mark.parametrize("hours", [-5, 5])
 def test_a_clock_that_is_set_neither_ends_the_watch_early_nor_keeps_it_for_hours(hours: int) -> None:
     fakes = FakeWorld()

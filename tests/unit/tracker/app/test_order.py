@@ -186,6 +186,8 @@ def test_a_checkpoint_of_a_branch_that_was_left_is_not_judged_again_with_the_new
     fakes.work()
     fakes.tick()
     assert [r for r in fakes.history.reports(run.run_id) if r.plan_id != "rewound"] == list(before)
+    fakes.source.put(rewound)
+    assert fakes.tick().branches == (rewound,)
 
 
 @pytest.mark.slow

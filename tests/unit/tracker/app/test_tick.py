@@ -20,8 +20,9 @@ from tracker.app.review import review
 from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.tick import tick
 from tracker.app.world import WatchState, World
-from tracker.domain.records.alerts import Alert, AlertState
+from tracker.domain.records.alerts import Alert, AlertKind, AlertState
 from tracker.domain.records.subjects import alert_subject_text
+from tracker.domain.records.tracking import RejectedItem
 from tracker.domain.records.types import Gap, Pinned, Report, VerdictWord
 
 GAP = forgetting_run().gaps[0]
@@ -290,3 +291,17 @@ def test_a_pinned_baseline_without_results_is_said(caplog: pytest.LogCaptureFixt
         policy = replace(fakes.world().policy, pinned=Pinned(run_id=run_id, step=step))
         review(replace(fakes.world(), policy=policy), record, fakes.clock.now())
         assert (f"not compared with policy.baseline {run_id}@{step}" in caplog.text) is is_said
+
+
+def test_results_that_mlflow_rejects_raise_one_alert_until_none_is_rejected() -> None:
+    fakes, state = FakeWorld(), WatchState()
+    fakes.tracking.rejected = [RejectedItem(run_id="r", reason="duplicate key value")]
+    assert [fakes.tick(state).rejected, fakes.tick(state).rejected] == [1, 1]
+    (alert,) = fakes.alerting.alerts
+    assert (alert.kind, alert.state) == (AlertKind.UNSENT, AlertState.FIRING)
+    assert alert.message == "1 result not in MLflow, which rejected each five times; r: duplicate key value"
+    fakes.tick(WatchState())
+    assert len(fakes.alerting.alerts) == 1, "a new process knows that it fires"
+    fakes.tracking.rejected = []
+    fakes.tick(WatchState())
+    assert [alert.state for alert in fakes.alerting.alerts] == [AlertState.FIRING, AlertState.RESOLVED]

@@ -36,7 +36,7 @@ CONFIG = '[run]\nname = "r"\noutput_dir = "out"\n[[benchmark]]\nbenchmark = "arc
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_what_watching_shows_cannot_disturb_the_terminal(hostile: str, tmp_path: Path) -> None:
     stream = io.StringIO()
-    display = WatchDisplay(Console(file=stream, width=200), parse_config(CONFIG, tmp_path / "tracker.toml"))
+    display = WatchDisplay(Console(file=stream, width=200), parse_config(CONFIG, tmp_path / "tracker.toml"), float)
     checkpoint = replace(RUN.records[0].plan.checkpoint, source_uri=f"/out/{hostile}/checkpoint-100")
     gap = replace(RUN.gaps[0], message=f"the model said {hostile}", hint=hostile)
     display.show(replace(NOTHING, checkpoints=(checkpoint,), gaps=(gap,)), QueueState())

@@ -100,3 +100,16 @@ def test_an_unexpected_error_does_not_exit_like_a_regression(
     assert ended.value.code == 4
     assert "RuntimeError: broken" in said
     assert "\x07" not in said
+
+
+def test_a_repeated_message_is_logged_once_and_then_with_its_number() -> None:
+    stream = io.StringIO()
+    log_with(logging.StreamHandler(stream), "%(message)s")
+    for text in ["store %s unreachable"] * 12 + ["store %s usable", "store %s unreachable"]:
+        logging.getLogger("tests").warning(text, "a")
+    assert stream.getvalue().splitlines() == [
+        "store a unreachable",
+        "store a unreachable (10 times)",
+        "store a usable",
+        "store a unreachable",
+    ]

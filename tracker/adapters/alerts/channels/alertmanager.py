@@ -31,6 +31,7 @@ _NAMES = {
     AlertKind.OVERDUE: ("CheckpointOverdue", "warning"),
     AlertKind.STUCK: ("EvaluationStuck", "critical"),
     AlertKind.UNFIT: ("BenchmarkUnfit", "warning"),
+    AlertKind.UNSENT: ("ResultsRejected", "warning"),
     AlertKind.TEST: ("CheckpointTrackerTest", "info"),
 }
 

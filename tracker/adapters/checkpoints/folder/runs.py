@@ -6,10 +6,9 @@ from itertools import islice
 from pathlib import Path
 
 from eval_jobs.errors import CheckpointNotFound
-from eval_jobs.types import CheckpointFormat
-from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, places_in, read_listing
-from tracker.domain.checkpoints.completeness import Complete, NotYet, Rejected, assess
-from tracker.domain.checkpoints.listing import RawKind, is_training_data, is_training_log, usual_step_of
+from tracker.adapters.checkpoints.files.listing import CheckpointLocation, places_in
+from tracker.adapters.checkpoints.folder.assessed import Assessed, newest_assessed
+from tracker.domain.checkpoints.listing import is_training_data, is_training_log
 
 PATTERNS = ("checkpoint-*", "step_*", "step-*", "global_step*", "iter_*", "epoch-*", "epoch_*", "ckpt-*")
 """Folder names that trainers use, most common first."""
@@ -26,12 +25,8 @@ class FoundRun:
     """Name below the output folder; empty: the output folder itself."""
     checkpoints: int
     newest_step: int
-    format: CheckpointFormat | None
-    """Format of the newest complete checkpoint; None: none is complete."""
-    base_model: str | None
-    """LORA: the base model that its adapter_config.json names."""
-    raw: RawKind | None
-    """Kind of training state that is converted to safetensors; None: the weights are safetensors."""
+    complete: Assessed | None
+    """The newest complete checkpoint; None: none is complete."""
     problem: str
     """Why the newest checkpoint is not complete; empty: it is complete."""
 
@@ -97,25 +92,11 @@ def _places(folder: Path) -> tuple[str, tuple[CheckpointLocation, ...]]:
 
 def _describe(run_id: str, places: list[CheckpointLocation]) -> FoundRun:
     """Describe one run; `places` are ordered by step."""
-    newest = [_readiness(place) for place in reversed(places[-3:])]
-    complete = next((r for r in newest if isinstance(r, Complete)), None)
-    first = newest[0]
+    newest, complete = newest_assessed(places)
     return FoundRun(
         sub_folder=run_id.removeprefix("/"),
         checkpoints=len(places),
         newest_step=places[-1].step,
-        format=complete.format if complete else None,
-        base_model=complete.base_model if complete else None,
-        raw=complete.raw if complete else None,
-        problem=first.reason if isinstance(first, NotYet | Rejected) else "",
+        complete=complete,
+        problem=newest.problem.reason if newest.problem is not None else "",
     )
-
-
-def _readiness(place: CheckpointLocation) -> Complete | NotYet | Rejected:
-    try:
-        facts = facts_of_folder(place.path)
-        if facts is None:
-            return NotYet(code="", reason="deleted while being read", hint="")
-        return assess(read_listing(facts, usual_step_of(place.path.name)))
-    except OSError as error:
-        return NotYet(code="", reason=f"cannot read its files: {error.strerror}", hint="")

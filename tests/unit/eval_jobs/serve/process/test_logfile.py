@@ -2,7 +2,7 @@
 
 import pytest
 
-from eval_jobs.serve.process.logfile import REASON_CHARS, advice, exit_words, last_error, without_prefixes
+from eval_jobs.serve.process.logfile import REASON_CHARS, advice, exit_words, lacks_module, last_error, without_prefixes
 
 WORKER_FAILED = """\
 (APIServer pid=23085) WARNING 11-20 12:25:06 [system_utils.py:255] Found ulimit of 20000 and failed with error limit
@@ -99,4 +99,23 @@ def test_known_causes_come_with_what_to_do() -> None:
     assert "settings in [serve]" in advice(USAGE, 2)
     assert "memory" in advice("", -9)
     assert "CUDA_VISIBLE_DEVICES" in advice("ValueError: Free memory on device cuda:0 (1.2/79.1 GiB) on startup is", 1)
+    on_a_cpu = "ValueError: Available memory on node 0 (1.2/7.8 GiB) on "
+    assert "serve.gpu_memory_utilization" in advice(on_a_cpu + "startup is below what the worker asks for", 1)
+    assert "KVCACHE" in advice(on_a_cpu + "kv cache allocation is less than requested memory for kv (4.0 GiB).", 1)
+    assert "settings in [serve]" in advice("entry.py: error: unrecognized arguments: --nonsense", 2)
     assert advice(WORKER_FAILED, 1) == ""
+
+
+@pytest.mark.parametrize(
+    ("reason", "lacks"),
+    [
+        ("/opt/bin/python: No module named vllm.entrypoints.openai.api_server", True),
+        ("/opt/bin/python: No module named 'vllm.entrypoints.openai'", True),
+        (NO_VLLM, False),
+        ("ModuleNotFoundError: No module named 'vllm.entrypoints.openai.api_server_of_a_plugin'", False),
+        ("ModuleNotFoundError: No module named 'torchvision'", False),
+        ("", False),
+    ],
+)
+def test_a_launcher_that_is_gone_is_known_from_an_engine_that_is_not_installed(reason: str, lacks: bool) -> None:  # noqa: FBT001
+    assert lacks_module(reason, "vllm.entrypoints.openai.api_server") is lacks

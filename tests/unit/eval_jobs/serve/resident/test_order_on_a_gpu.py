@@ -25,7 +25,7 @@ def take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TakeOrder:
         driver = tmp_path / "nvidiactl"
         driver.touch()
         program = tmp_path / "nvidia-smi"
-        program.write_text(f"#!/bin/sh\necho '0, GPU-aaaaaaaa-1, 0, {capability}'\n")
+        program.write_text(f"#!/bin/sh\necho '0, GPU-aaaaaaaa-1, 0, {capability}, 81559, 81559'\n")
         program.chmod(0o755)
         monkeypatch.setattr(order_module, "ACCELERATORS", (str(driver),))
         monkeypatch.setitem(sys.modules, "pynvml", None)

@@ -15,8 +15,9 @@ from tests.fakes.swap_engine import Said, SwapEngine
 from tests.swap_servers import record_of
 from tests.tiny_model import write_checkpoint
 
+LABEL = ["/weight_info", "/update_weight_version"]
 STEPS = [
-    *("tracker_check", "/pause?mode=wait", "tracker_load", "/reset_prefix_cache", "/update_weight_version"),
+    *(*LABEL, "tracker_check", "/pause?mode=wait", "tracker_load", "/reset_prefix_cache", "/update_weight_version"),
     *("/weight_info", "/resume"),
 ]
 
@@ -54,11 +55,14 @@ def test_what_does_not_fit_is_refused_before_the_engine_is_asked_anything(folder
 
 
 REFUSED: list[tuple[str, Said, list[str], str]] = [
-    ("tracker_check", (200, {"results": [{"refused": "x contains NaN or Inf"}]}), STEPS[:1], "x contains NaN or Inf"),
-    ("tracker_check", (200, {"results": [{"refused": ""}, {"refused": "gone here"}]}), STEPS[:1], "gone here"),
-    ("tracker_check", (404, {"detail": "Not Found"}), STEPS[:1], "without swap support"),
-    ("tracker_check", (403, None), STEPS[:1], "without swap support"),
-    ("/pause?mode=wait", (500, {"error": "busy"}), [*STEPS[:2], "/resume"], "did not pause"),
+    ("tracker_check", (200, {"results": [{"refused": "x contains NaN or Inf"}]}), STEPS[:3], "x contains NaN or Inf"),
+    ("tracker_check", (200, {"results": [{"refused": ""}, {"refused": "gone here"}]}), STEPS[:3], "gone here"),
+    ("tracker_check", (404, {"detail": "Not Found"}), STEPS[:3], "without swap support"),
+    ("tracker_check", (403, None), STEPS[:3], "without swap support"),
+    ("/weight_info", (404, {"detail": "Not Found"}), LABEL[:1], "cannot label its weights"),
+    ("/weight_info", (200, {}), LABEL[:1], "reports no weight version"),
+    ("/update_weight_version", (404, {"detail": "Not Found"}), LABEL, "cannot label its weights"),
+    ("/pause?mode=wait", (500, {"error": "busy"}), [*STEPS[:4], "/resume"], "did not pause"),
 ]
 
 
@@ -78,10 +82,11 @@ def test_an_engine_that_does_not_come_to_rest_in_time_goes_on_and_serves_what_it
         pytest.raises(SwapRefused, match="no response within 2 s"),
     ):
         swapped(engine, folder, timeout_s=2.0)
-    assert engine.asked == [*STEPS[:2], "/resume"]
+    assert engine.asked == [*STEPS[:4], "/resume"]
 
 
 NO: Said = (500, {"error": {"message": "EngineDeadError"}})
+YES: Said = (200, {"weight_version": "default"})
 FAILED: list[tuple[dict[str, list[Said]], str]] = [
     ({"tracker_check": [NO]}, "check the weights"),
     ({"tracker_check": [(200, {"results": []})]}, "check the weights"),
@@ -96,9 +101,10 @@ FAILED: list[tuple[dict[str, list[Said]], str]] = [
     ({"tracker_load": [(200, {"results": [{"tensors": 21}]})]}, "load the requested weights"),
     ({"/reset_prefix_cache": [(200, {"success": False})]}, "reset its prefix cache"),
     ({"/reset_prefix_cache": [NO]}, "reset its prefix cache"),
-    ({"/update_weight_version": [NO]}, "set its weight version"),
-    ({"/weight_info": [(200, {"weight_version": "another"})]}, "report its weight version"),
-    ({"/weight_info": [(200, None)]}, "report its weight version"),
+    ({"/weight_info": [(0, None)]}, "label its weights"),
+    ({"/update_weight_version": [YES, NO]}, "set its weight version"),
+    ({"/weight_info": [YES, (200, {"weight_version": "another"})]}, "report its weight version"),
+    ({"/weight_info": [YES, (200, None)]}, "report its weight version"),
     ({"/resume": [NO]}, "failed to resume"),
     ({"/resume": [(0, None)]}, "failed to resume"),
 ]

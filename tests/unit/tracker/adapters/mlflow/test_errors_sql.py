@@ -7,10 +7,13 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from mlflow.entities.span import Span
+from mlflow.tracing.client import TracingClient
 
 from eval_jobs.errors import ConfigError, StoreError, TrackingUnreachable
 from tests.records import forgetting_run
-from tracker.adapters.mlflow.client import public
+from tracker.adapters.mlflow.address import public
+from tracker.adapters.mlflow.errors_sql import mapped_mlflow_errors
 from tracker.adapters.mlflow.runs import TrackingSettings
 from tracker.adapters.mlflow.store import MlflowStore
 from tracker.domain.tracking.batch import curve_batch
@@ -71,6 +74,16 @@ def test_missing_credentials_are_named(status: int) -> None:
     with answering(status, "You are not authenticated") as uri, pytest.raises(TrackingUnreachable) as caught:
         send(uri)
     assert "MLFLOW_TRACKING_USERNAME" in caught.value.hint
+
+
+def test_a_server_that_is_too_old_for_traces_is_a_wrong_setting_with_its_version() -> None:
+    ids = {"trace_id": "A" * 22 + "==", "span_id": "A" * 11 + "=", "parent_span_id": None, "name": "s"}
+    times = {"start_time_unix_nano": 1, "end_time_unix_nano": 1, "events": []}
+    status = {"status": {"code": "STATUS_CODE_OK", "message": ""}, "attributes": {"mlflow.traceRequestId": '"tr-1"'}}
+    span = Span.from_dict({**ids, **times, **status})
+    too_old = pytest.raises(ConfigError, match=r"too old: .*3\.1\.4")
+    with answering(200, "3.1.4") as uri, too_old, mapped_mlflow_errors(uri):
+        TracingClient(uri).log_spans("0", [span])
 
 
 @pytest.mark.parametrize("code", ["INVALID_PARAMETER_VALUE", "INTERNAL_ERROR"])

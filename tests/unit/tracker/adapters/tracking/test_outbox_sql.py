@@ -25,10 +25,11 @@ from tracker.adapters.tracking.outbox_lock_sql import sender_lock
 from tracker.adapters.tracking.outbox_sql import (
     BACKOFF,
     FLUSH_BUDGET_S,
+    MAX_REFUSALS,
     POINTS_PER_ITEM,
     OutboxTracking,
 )
-from tracker.domain.records.tracking import CurveBatch, TrackingBatch, TrackingItem
+from tracker.domain.records.tracking import Champion, ChampionBatch, CurveBatch, TrackingBatch, TrackingItem
 from tracker.domain.records.types import CurvePoint, Report, VerdictWord
 
 RUN = forgetting_run(checkpoints=4, samples=6, trouble=False)
@@ -192,21 +193,60 @@ def test_it_says_once_that_the_store_is_away_and_once_that_it_is_back(
     assert "MLflow reachable again" in lines[1]
 
 
-def test_an_item_that_is_refused_lets_the_others_pass_and_is_tried_again(
+def test_an_item_that_is_rejected_lets_the_others_pass_and_is_set_aside_after_five_attempts(
     outbox: Open, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     sink = FakeSink()
     sink.refuses = {100}
     tracking = outbox(sink)
     publish(tracking, 0, 1)
-    for _ in range(5):
-        assert tracking.flush() == 1
+    waiting = []
+    for _ in range(MAX_REFUSALS + 2):
+        waiting.append(tracking.flush())
         clock.advance(BACKOFF.longest_s)
-    assert steps(sink) == [200]
-    assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) == 1
+    assert waiting == [1] * (MAX_REFUSALS - 1) + [0] * 3
+    assert (steps(sink), sink.attempts) == ([200], MAX_REFUSALS + 1)
+    assert [item.reason for item in tracking.set_aside()] == ["the store refuses"]
+    warnings = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+    assert ["set aside" in line for line in warnings] == [False, True]
+
     sink.refuses = set()
+    restarted = outbox(sink)
+    assert restarted.flush() == 0
+    assert (steps(sink), restarted.set_aside()) == ([200, 100], ())
+
+
+def test_a_newer_record_replaces_a_rejected_one(outbox: Open, clock: FakeClock) -> None:
+    """The rejected one is never sent again: it would restore old values."""
+    sink = FakeSink()
+    sink.refuses = {100}
+    tracking = outbox(sink)
+    publish(tracking, 0)
+    for _ in range(MAX_REFUSALS):
+        tracking.flush()
+        clock.advance(BACKOFF.longest_s)
+    sink.refuses = set()
+    repaired = replace(RUN.reports[0], latency=())
+    tracking.publish(replace(RUN.records[0], finished_at=clock.now()), repaired)
     assert tracking.flush() == 0
-    assert steps(sink) == [200, 100]
+    assert (len(sink.items), tracking.set_aside()) == (1, ())
+    assert outbox(sink).flush() == 0
+    assert len(sink.items) == 1
+
+
+def test_aliases_wait_for_the_records_of_their_checkpoints(outbox: Open, clock: FakeClock) -> None:
+    sink = FakeSink()
+    sink.refuses = {400}
+    tracking = outbox(sink)
+    publish(tracking, 3)
+    other = RUN.records[0].plan.checkpoint
+    tracking.publish_champions(other, [Champion(alias="champion", checkpoint=CHECKPOINT, plan_id="p", reason="")])
+    assert tracking.flush() == 2
+    assert sink.items == []
+    sink.refuses = set()
+    clock.advance(BACKOFF.longest_s)
+    assert tracking.flush() == 0
+    assert [type(item) for item in sink.items] == [TrackingBatch, ChampionBatch]
 
 
 def test_a_wrong_setting_is_no_reason_to_stop_watching(outbox: Open, caplog: pytest.LogCaptureFixture) -> None:

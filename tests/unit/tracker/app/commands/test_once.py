@@ -34,7 +34,7 @@ def test_a_named_checkpoint_is_timed_against_the_first_that_was_measured(index: 
     engine = FakeEngine(ENDPOINT)
     tools = Tools(engine=engine, evaluator=FakeEvaluator(str), prober=FakeProber(), clock=fakes.clock)
     checkpoint = fakes.run.records[index].plan.checkpoint
-    [(record, _)] = evaluate_once(checkpoint, world, tools=tools, progress=lambda _: None)
+    [(record, _)] = evaluate_once(checkpoint, world, tools=tools, progress=lambda _: None).results
     assert engine.served_steps == served
     assert [p.reference_step for p in record.reference_probes if isinstance(p, ReferenceProbe)] == served[1:2]
 
@@ -69,7 +69,7 @@ def test_what_was_answered_is_kept_for_another_try_when_the_failure_may_pass(*, 
     world = replace(world, measurement=replace(world.measurement, suites=(suite,), loads=()))
     tools = Tools(engine=FakeEngine(ENDPOINT), evaluator=Failing(str), prober=FakeProber(), clock=fakes.clock)
     checkpoint = fakes.run.records[0].plan.checkpoint
-    [(record, _)] = evaluate_once(checkpoint, world, tools=tools, progress=lambda _: None)
+    [(record, _)] = evaluate_once(checkpoint, world, tools=tools, progress=lambda _: None).results
     assert forgotten == ([] if may_pass else [record.plan.id])
 
 
@@ -82,6 +82,8 @@ def test_a_checkpoint_that_a_person_names_does_not_wait_for_the_hours() -> None:
     engine = FakeEngine(ENDPOINT)
     tools = Tools(engine=engine, evaluator=FakeEvaluator(str), prober=FakeProber(), clock=fakes.clock)
     fakes.clock.jump(12 * 3600)
-    [(record, _)] = evaluate_once(fakes.run.records[0].plan.checkpoint, world, tools=tools, progress=lambda _: None)
+    [(record, _)] = evaluate_once(
+        fakes.run.records[0].plan.checkpoint, world, tools=tools, progress=lambda _: None
+    ).results
     assert engine.served_steps == [100]
     assert record.cost is not None

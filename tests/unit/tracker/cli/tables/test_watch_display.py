@@ -27,7 +27,9 @@ NOTHING = Tick(checkpoints=(), gaps=(), skipped=(), reports=(), unsent=0)
 
 def shown(tmp_path: Path, *states: QueueState) -> str:
     stream = io.StringIO()
-    display = WatchDisplay(Console(file=stream, width=200), parse_config(FORGETTING_TOML, tmp_path / "tracker.toml"))
+    display = WatchDisplay(
+        Console(file=stream, width=200), parse_config(FORGETTING_TOML, tmp_path / "tracker.toml"), float
+    )
     for state in states:
         display.show(NOTHING, state)
     return stream.getvalue()
@@ -39,6 +41,28 @@ def test_a_pause_is_said_once_with_its_reason_also_where_there_is_no_live_line(t
 
 def test_a_pause_after_work_was_done_is_said_again(tmp_path: Path) -> None:
     assert shown(tmp_path, PAUSED, BUSY, PAUSED).count(WHY) == 2
+
+
+def test_redirected_output_shows_the_progress_every_30_seconds(tmp_path: Path) -> None:
+    stream, times = io.StringIO(), [0.0]
+    config = parse_config(FORGETTING_TOML, tmp_path / "tracker.toml")
+    display = WatchDisplay(Console(file=stream, width=200), config, lambda: times[0])
+    for now_s in range(100):
+        times[0] = float(now_s)
+        display.show(NOTHING, BUSY)
+    assert stream.getvalue().splitlines() == [" progress step 100: sums 1/3"] * 3
+
+
+def test_lines_name_a_run_that_is_not_the_configured_one_and_a_new_branch(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    config = parse_config(FORGETTING_TOML, tmp_path / "tracker.toml")
+    own = replace(RECORD.plan.checkpoint, run_id=config.run.name)
+    other = replace(own, run_id=f"{own.run_id}/seed-2")
+    display = WatchDisplay(Console(file=stream, width=200), config, float)
+    display.show(replace(NOTHING, checkpoints=(own, other), branches=(other,)), QueueState())
+    lines = [line.split("  ")[-2].strip() for line in stream.getvalue().splitlines()[:2]]
+    assert lines == [f"found step {own.step}", f"found {other.run_id} step {own.step}"]
+    assert f"training began again before {other.run_id} step {own.step}: a new branch" in stream.getvalue()
 
 
 def test_the_live_line_says_why_plans_wait() -> None:

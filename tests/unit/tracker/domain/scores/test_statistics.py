@@ -23,6 +23,7 @@ from tracker.domain.scores.statistics import (
     loss_p,
     mcnemar_midp,
     mde,
+    mean_interval,
     paired_test,
     samples_needed,
     standard_error,
@@ -198,6 +199,24 @@ def test_identical_graded_scores_are_no_proof_of_equivalence_either() -> None:
     test = paired_test(scores, scores)
     assert (test.method, test.p_worse) == (PAIRED_T, 0.5)
     assert tost_p(test.spread, 0.02) > 0.05
+
+
+@pytest.mark.parametrize(
+    ("mean", "stderr", "units", "found"),
+    [
+        (0.0, 0.0, 100, (0.0, 0.03699)),  # Wilson 1927
+        (1.0, 1e-17, 100, (0.96301, 1.0)),
+        (0.5, 0.0, 10, (0.23659, 0.76341)),  # every answer half right
+        (0.2, 0.04, 100, (0.12160, 0.27840)),
+        (37.5, 0.0, 100, None),  # no share, so nothing is known
+        (0.0, 0.0, None, None),
+        (0.0, None, 1, None),
+    ],
+)
+def test_the_interval_of_a_score_is_never_empty(
+    mean: float, stderr: float | None, units: int | None, found: tuple[float, float] | None
+) -> None:
+    assert mean_interval(mean, stderr, units) == (None if found is None else pytest.approx(found, abs=1e-5))
 
 
 def test_one_changed_sample_does_not_narrow_the_interval_to_itself() -> None:

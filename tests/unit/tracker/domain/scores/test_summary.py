@@ -44,6 +44,7 @@ def test_nothing_scored_has_no_mean_and_one_sample_or_cluster_no_standard_error(
     assert (nothing.mean, nothing.stderr, nothing.coverage) == (None, None, 0.0)
     assert summarise(result_of([])).coverage == 0.0
     assert summarise(result_of([1.0])).stderr is None
+    assert [summarise(result_of([0.0] * 7, clusters=c)).units for c in ([""] * 7, [*"aabbbcc"])] == [7, 3]
     assert summarise(result_of([1.0, 0.0], clusters=["a", "a"])).stderr is None
 
 

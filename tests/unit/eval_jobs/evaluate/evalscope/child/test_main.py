@@ -50,3 +50,27 @@ def test_a_sample_over_which_a_scorer_ends_its_thread_is_answered_and_not_scored
     failure = recorder.journal.failures["all", 7]
     assert failure.answered
     assert type(end).__name__ in failure.detail
+
+
+@pytest.mark.parametrize(
+    ("dataset_args", "expected"),
+    [
+        ({}, "cannot download the data of `sums` from modelscope (ValueError)"),
+        ({"local_path": "/d"}, "cannot load the data of `sums`: ValueError: 数据集不存在"),
+    ],
+)
+def test_a_failed_download_is_reported_without_the_words_of_the_hubs_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dataset_args: dict[str, str], expected: str
+) -> None:
+    def evaluate(task: Message, journal: Journal, *_: object) -> None:
+        del task
+        journal.stage = "loading"
+        raise ValueError("数据集不存在")
+
+    monkeypatch.setattr(child, "_evaluate", evaluate)
+    sent: list[Message] = []
+    shared = cast("child._Shared", SimpleNamespace(loading=threading.Lock()))
+    shared.loading.acquire()
+    task = {"task": {"dataset_hub": "modelscope", "dataset_args": {"sums": dataset_args}}}
+    child._send_outcome(task, journal_of(tmp_path, sent), shared, sent.append)
+    assert sent[0]["message"] == expected

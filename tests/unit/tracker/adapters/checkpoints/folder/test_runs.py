@@ -17,7 +17,8 @@ def test_a_trainers_output_folder_is_described(tmp_path: Path) -> None:
     (run,) = found.runs
     assert found.pattern == "checkpoint-*"
     assert (run.sub_folder, run.checkpoints, run.newest_step) == ("", 4, 40)
-    assert run.format is CheckpointFormat.FULL
+    assert run.complete is not None
+    assert run.complete.path.name == "checkpoint-30"
     assert run.problem == "folder is empty"
 
 
@@ -30,10 +31,9 @@ def test_runs_in_sub_folders_logs_and_data_are_found(tmp_path: Path) -> None:
     (tmp_path / "exam.jsonl").write_text("{}\n")
     (tmp_path / "train.jsonl").write_text("{}\n")
     found = find_runs(tmp_path / "out")
-    assert [(r.sub_folder, r.format, r.base_model) for r in found.runs] == [
-        ("v0-20260101", CheckpointFormat.LORA, str(base)),
-        ("v1-20260102", CheckpointFormat.LORA, str(base)),
-    ]
+    assert [run.sub_folder for run in found.runs] == ["v0-20260101", "v1-20260102"]
+    complete = [run.complete.complete for run in found.runs if run.complete is not None]
+    assert [(one.format, one.base_model) for one in complete if one] == [(CheckpointFormat.LORA, str(base))] * 2
     assert [path.name for path in found.training_data] == ["train.jsonl"]
     assert [path.name for path in found.data] == ["exam.jsonl", "val_dataset.jsonl", "val_dataset.jsonl"]
 

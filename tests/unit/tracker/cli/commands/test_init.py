@@ -1,0 +1,135 @@
+"""`tracker init` over real folders: what it sees, what it offers, and that the result passes `tracker doctor`."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_jobs.evaluate.data.held_out import question_of
+from eval_jobs.records.preflight import EngineEnvironment, ModelFacts
+from tests.commands import run_tracker, tracker
+from tests.requires import requires_vllm
+from tests.tiny_model import write_checkpoint
+from tracker.domain.readiness.proposal import serve_values, suite_values
+
+CHAT = {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2="}]}
+ANSWERED = {"messages": [*CHAT["messages"], {"role": "assistant", "content": "4"}]}
+
+
+def model(
+    *, dtype: str = "bfloat16", max_length: int | None = 512, tokenizer: str = "/m", has_chat_template: bool = True
+) -> ModelFacts:
+    return ModelFacts(
+        where="/m",
+        weights_bytes=1,
+        dtype=dtype,
+        max_length=max_length,
+        tokenizer=tokenizer,
+        has_chat_template=has_chat_template,
+    )
+
+
+def engine(
+    *, on_cpu: bool = False, free_share: float | None = 1.0, compute: tuple[int, int] = (9, 0)
+) -> EngineEnvironment:
+    return EngineEnvironment(
+        python="python",
+        version="0.31.0",
+        torch="2.12",
+        on_cpu=on_cpu,
+        memory_bytes=80 << 30,
+        free_share=free_share,
+        compute_capability=compute,
+    )
+
+
+@pytest.mark.parametrize(
+    ("facts", "found", "expected"),
+    [
+        (None, None, {}),
+        (model(), engine(), {}),
+        (model(), engine(free_share=0.5), {"gpu_memory_utilization": 0.4}),
+        (model(), engine(free_share=0.01), {"gpu_memory_utilization": 0.05}),
+        (model(), engine(on_cpu=True, free_share=0.8), {"gpu_memory_utilization": 0.5}),
+        (model(), engine(compute=(7, 5)), {"dtype": "float16"}),
+        (model(dtype="float32"), engine(compute=(7, 5)), {}),
+        (model(max_length=131072), engine(), {"max_model_len": 8192}),
+        (model(max_length=None), engine(), {}),
+    ],
+)
+def test_the_engine_is_set_up_for_model_and_device(
+    facts: ModelFacts | None, found: EngineEnvironment | None, expected: dict[str, object]
+) -> None:
+    assert serve_values(facts, found, longest=100) == expected
+
+
+def test_long_questions_and_short_models_are_respected() -> None:
+    assert serve_values(model(max_length=131072), engine(), longest=20_000) == {"max_model_len": 20_272}
+    assert suite_values(model(max_length=128), longest=40) == {"max_tokens": 72}
+    assert suite_values(model(max_length=8192), longest=40) == {}
+    assert suite_values(model(max_length=128), longest=200) == {}
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (ANSWERED, ("2+2=", "4")),
+        (CHAT, ("2+2=", "")),
+        ({"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}, ("a", "b")),
+        ({"instruction": "Add", "input": "2+2", "output": "4"}, ("Add\n2+2", "4")),
+        ({"instruction": "Say hi", "input": "", "output": "hi"}, ("Say hi", "hi")),
+        ({"prompt": "a", "completion": "b"}, ("a", "b")),
+        ({"prompt": [{"role": "user", "content": "a"}], "completion": [{"content": "b"}]}, ("a", "b")),
+        ({"text": "no pairs"}, ("", "")),
+        ({"messages": ["broken", {"role": "user", "content": None}]}, ("", "")),
+    ],
+)
+def test_questions_of_training_rows(row: dict[str, object], expected: tuple[str, str]) -> None:
+    assert question_of(row) == expected
+
+
+def settings(folder: Path) -> dict[str, Any]:
+    return tomllib.loads((folder / "tracker.toml").read_text())
+
+
+def test_a_download_or_training_questions_need_a_yes(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "out" / "checkpoint-100")
+    refused = run_tracker(tmp_path, "init", "out")
+    assert refused.returncode == 2
+    assert "--yes to use gsm8k, 100 questions that EvalScope downloads" in refused.stderr
+    assert not (tmp_path / "tracker.toml").exists()
+    assert "scores gsm8k (downloaded)" in tracker(tmp_path, "init", "out", "--yes")
+
+    rows = [{"prompt": f"{i}+1=", "completion": str(i + 1)} for i in range(1000)]
+    rows.append({"prompt": "Tell me a story.", "completion": "Once upon a time. " * 20})
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert (
+        "--yes to use held-out.jsonl, 200 rows of train.jsonl" in run_tracker(tmp_path, "init", "out", "--force").stderr
+    )
+    said = tracker(tmp_path, "init", "out", "--force", "--yes")
+    assert "remove the rows of held-out.jsonl from the training data" in said
+    assert settings(tmp_path)["benchmark"] == [{"benchmark": "exact", "data": "held-out.jsonl"}]
+    questions = [json.loads(line) for line in (tmp_path / "held-out.jsonl").read_text().splitlines()]
+    assert (questions[0], questions[-1]) == (
+        {"question": "0+1=", "answer": "1"},
+        {"question": "995+1=", "answer": "996"},
+    )
+
+
+def test_what_init_writes_for_a_base_model_passes_the_doctor(tmp_path: Path) -> None:
+    requires_vllm()
+    saved = write_checkpoint(tmp_path / "out" / "checkpoint-100")
+    path = saved / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": None}))
+    (tmp_path / "out" / "data").mkdir()
+    (tmp_path / "out" / "data" / "sums.jsonl").write_text(json.dumps({"question": "x" * 400, "answer": "1"}))
+    (tmp_path / "out" / "mlflow.db").touch()
+    said = tracker(tmp_path, "init", "out")
+    assert said.splitlines()[-2:] == ["next   tracker doctor", "       tracker watch"]
+    found = settings(tmp_path)
+    assert found["serve"]["args"][0] == "--chat-template"
+    assert found["suite"] == {"max_tokens": 512 - 400 - 16}
+    assert found["tracking"] == {"uri": f"sqlite:///{tmp_path}/out/mlflow.db"}
+    assert "0 errors" in tracker(tmp_path, "doctor")

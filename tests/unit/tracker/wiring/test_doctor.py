@@ -1,0 +1,166 @@
+"""`tracker doctor` over real files: a checkpoint, data and settings that are broken one at a time."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.commands import run_tracker
+from tests.json_output import result_of
+from tests.requires import requires_vllm
+from tests.tiny_model import write_checkpoint, write_lora
+from tracker.config import parse_config
+from tracker.domain.readiness.finding import Finding, Level
+from tracker.wiring.doctor import examine
+from tracker.wiring.project import Project
+
+SETTINGS = """
+[run]
+name = "r"
+output_dir = "out"
+[serve]
+gpu_memory_utilization = 0.01
+{serve}
+[suite]
+max_tokens = 64
+{suite}
+[[benchmark]]
+benchmark = "exact"
+data = "sums.jsonl"
+{more}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A project with one good checkpoint and three questions of 8, 300 and 400 characters, one token each."""
+    write_checkpoint(tmp_path / "out" / "checkpoint-100")
+    rows = ({"question": "x" * size, "answer": "1"} for size in (8, 300, 400))
+    (tmp_path / "sums.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return tmp_path
+
+
+def found(folder: Path, *, serve: str = "", suite: str = "", more: str = "") -> dict[str, list[Finding]]:
+    config = parse_config(SETTINGS.format(serve=serve, suite=suite, more=more), folder / "tracker.toml")
+    by_subject: dict[str, list[Finding]] = {}
+    for finding in examine(Project(config)):
+        by_subject.setdefault(finding.subject, []).append(finding)
+    return by_subject
+
+
+def troubles(folder: Path, **settings: str) -> list[tuple[str, str, str]]:
+    return [
+        (one.subject, str(one.level), one.message)
+        for findings in found(folder, **settings).values()
+        for one in findings
+        if one.level is not Level.OK
+    ]
+
+
+def test_a_good_project_has_no_findings_and_nothing_is_written(folder: Path) -> None:
+    requires_vllm()
+    assert troubles(folder) == []
+    assert sorted(path.name for path in folder.iterdir()) == ["out", "sums.jsonl"]
+
+
+def without_template(folder: Path) -> None:
+    path = folder / "out" / "checkpoint-100" / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": None}))
+
+
+def without_tokenizer(folder: Path) -> None:
+    for path in (folder / "out" / "checkpoint-100").glob("tokenizer*"):
+        path.unlink()
+
+
+def torn(folder: Path) -> None:
+    (folder / "out" / "checkpoint-100" / "model.safetensors").write_bytes(b"\x10")
+
+
+def renamed(folder: Path) -> None:
+    (folder / "out" / "checkpoint-100").rename(folder / "out" / "save_100")
+
+
+def without_base(folder: Path) -> None:
+    base = write_checkpoint(folder / "base")
+    write_lora(base, folder / "out" / "checkpoint-200")
+    (base / "config.json").unlink()
+    base.rename(folder / "gone")
+
+
+def untouched(folder: Path) -> None:
+    del folder
+
+
+@pytest.mark.parametrize(
+    ("damage", "settings", "subject", "level", "message"),
+    [
+        (without_template, {}, "model", "error", "no chat template in .*, and sums sends chat messages"),
+        (without_tokenizer, {}, "model", "error", "no tokenizer in "),
+        (without_base, {}, "model", "error", "no base model at "),
+        (torn, {}, "checkpoints", "warning", "checkpoint-100 is not complete: "),
+        (renamed, {}, "checkpoints", "warning", r"no folder matches checkpoint-\* in .*; it contains save_100"),
+        (untouched, {"serve": "max_model_len = 1024"}, "model", "error", "the model's maximum is 512 tokens"),
+        (untouched, {"serve": "max_model_len = 64"}, "benchmark sums", "error", "max_tokens is 64, but prompt and"),
+        (untouched, {"serve": "max_model_len = 400"}, "benchmark sums", "warning", "1 of 3 questions too long: the lo"),
+        (untouched, {"serve": "max_model_len = 71"}, "benchmark sums", "error", "3 of 3 questions too long"),
+        (untouched, {"serve": 'python = "/bin/false"'}, "engine", "error", "serve.python does not run as a Python in"),
+        (untouched, {"serve": 'python = "nowhere"'}, "engine", "error", "serve.python is not an executable file"),
+        (untouched, {"more": '[[benchmark]]\nbenchmark = "gsm8kk"'}, "benchmark gsm8kk", "error", "unknown benchmark"),
+        (
+            untouched,
+            {"more": '[tracking]\nuri = "http://127.0.0.1:9"'},
+            "MLflow",
+            "warning",
+            "cannot use the MLflow store",
+        ),
+        (
+            untouched,
+            {"more": '[[alerts.channel]]\nname = "team"\nkind = "slack"\nurl_env = "NO_SUCH_VARIABLE"'},
+            "notifications",
+            "error",
+            "environment variable NO_SUCH_VARIABLE is not set",
+        ),
+    ],
+)
+def test_each_fault_is_one_finding_with_a_hint(
+    folder: Path, damage: Callable[[Path], None], settings: dict[str, str], subject: str, level: str, message: str
+) -> None:
+    damage(folder)
+    findings = [one for one in found(folder, **settings).get(subject, ()) if one.level == level]
+    assert len(findings) == 1
+    assert re.search(message, findings[0].message)
+    assert findings[0].hint
+
+
+def test_data_of_a_hub_is_in_the_cache_or_needs_the_hub(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    more, suite = '[[benchmark]]\nbenchmark = "gsm8k"', 'dataset_hub = "huggingface"'
+    (finding,) = found(folder, suite=suite, more=more)["benchmark gsm8k"]
+    assert (finding.level, "127.0.0.1:9 does not respond" in finding.message) == (Level.ERROR, True)
+    assert "suite.dataset_hub" in finding.hint
+    (folder / ".tracker/work/cache/huggingface/hub/datasets--openai--gsm8k").mkdir(parents=True)
+    assert [one.level for one in found(folder, suite=suite, more=more)["benchmark gsm8k"]] == [Level.OK, Level.OK]
+
+
+def test_an_environment_without_the_engine_says_what_to_install(folder: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "env"], check=True)
+    (finding,) = found(folder, serve=f'python = "{folder}/env/bin/python"')["engine"]
+    assert finding.message == f"vLLM is not installed in the environment of {folder}/env/bin/python"
+    assert "checkpoint-tracker[vllm]" in finding.hint
+
+
+def test_the_command_ends_with_2_if_evaluations_would_fail(folder: Path) -> None:
+    requires_vllm()
+    (folder / "tracker.toml").write_text(SETTINGS.format(serve="", suite="", more=""))
+    done = run_tracker(folder, "doctor")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "0 errors, 0 warnings: evaluations can begin")
+    without_template(folder)
+    done = run_tracker(folder, "doctor", "--json")
+    assert done.returncode == 2
+    errors = [one for one in result_of(done.stdout) if one["level"] == "error"]
+    assert [one["subject"] for one in errors] == ["model"]

@@ -1,0 +1,71 @@
+"""Changes of tracker.toml while a command runs."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from eval_jobs.errors import TrackerError
+from tracker.config import Config
+from tracker.wiring.alerting import channels_of
+from tracker.wiring.project import Project
+
+log = logging.getLogger(__name__)
+
+
+class SettingsFile:
+    """Opens the project again when its configuration has changed and is valid."""
+
+    def __init__(self, path: Path, project: Project, reopen: Callable[[], Project]) -> None:
+        """Take the file's present content as used by `project`.
+
+        Args:
+            path: the configuration.
+            project: opened from it.
+            reopen: opens the project again.
+        """
+        self._path = path
+        self._project = project
+        self._reopen = reopen
+        self._seen = self._last = _content(path)
+
+    def changed(self) -> Project | None:
+        """Return the project with new settings; None: they are unchanged, still being written or not usable.
+
+        Each content is examined once; the log says why it is not used.
+        """
+        content, last = _content(self._path), self._last
+        self._last = content
+        if content in (None, self._seen) or content != last:
+            return None
+        self._seen = content
+        try:
+            project = self._reopen()
+            project.suite()
+            channels_of(project.config)
+        except TrackerError as error:
+            log.warning("%s has changed, but the previous settings stay in use: %s", self._path, error)
+            return None
+        if _place(project.config) != _place(self._project.config):
+            log.warning("%s has changed: restart to apply settings in [run] and [store]", self._path)
+            return None
+        if project.config == self._project.config:
+            return None
+        log.warning("%s has changed: the new settings are in use", self._path)
+        self._project = project
+        return project
+
+
+# --- private
+
+
+def _content(path: Path) -> bytes | None:
+    """Return the file's content; None: it cannot be read, as while an editor replaces it."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def _place(config: Config) -> object:
+    """Return the settings that say where everything is stored."""
+    return config.run, config.store

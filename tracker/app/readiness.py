@@ -1,0 +1,55 @@
+"""Holds checkpoints back while every evaluation would fail; pinning continues."""
+
+import logging
+from collections.abc import Callable
+
+from eval_jobs.ports import Clock
+from eval_jobs.types import Checkpoint
+from tracker.domain.readiness.finding import Finding, demand_ready, errors_in
+
+log = logging.getLogger(__name__)
+
+RECHECK_S = 60.0
+
+
+class ReadyGate:
+    """Opens when a checkpoint was examined without errors, and then stays open."""
+
+    def __init__(
+        self, examine: Callable[[Checkpoint], tuple[Finding, ...]], clock: Clock, *, must_be_ready: bool
+    ) -> None:
+        """Hold checkpoints until `examine` finds no error.
+
+        Args:
+            examine: returns the findings about the settings and a complete checkpoint.
+            clock: times repeated checks.
+            must_be_ready: raise errors instead of waiting for other settings.
+        """
+        self._examine = examine
+        self._clock = clock
+        self._must_be_ready = must_be_ready
+        self._is_open = False
+        self._due_s = clock.monotonic_s()
+        self._errors: tuple[Finding, ...] = ()
+
+    def is_held(self, newest: Checkpoint) -> bool:
+        """Return whether new checkpoints wait; `newest`: the last one found, since an old one may be broken.
+
+        Raises:
+            ConfigError: evaluations would fail, and `must_be_ready` is set.
+        """
+        if not self._is_open and self._clock.monotonic_s() >= self._due_s:
+            self._due_s = self._clock.monotonic_s() + RECHECK_S
+            self._take(errors_in(self._examine(newest)))
+        return not self._is_open
+
+    def _take(self, errors: tuple[Finding, ...]) -> None:
+        if self._must_be_ready:
+            demand_ready(errors)
+        if errors and errors != self._errors:
+            for one in errors:
+                log.warning("%s: %s (hint: %s)", one.subject, one.message, one.hint)
+            log.warning("evaluations wait until this is fixed; checkpoints are pinned meanwhile")
+        if self._errors and not errors:
+            log.warning("evaluations begin: all checks passed")
+        self._errors, self._is_open = errors, not errors

@@ -1,0 +1,31 @@
+"""Findings of the doctor -> terminal output. Pure."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from tracker.domain.readiness.finding import Finding, Level
+from tracker.domain.records.display import count_text, one_line
+
+STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
+
+
+def findings_table(findings: Iterable[Finding]) -> Table:
+    """Return one row for each finding, with its hint on a line of its own."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for one in findings:
+        text = Text(f"{one.subject}: {one_line(one.message)}", overflow="fold")
+        if one.hint:
+            text.append("\nhint", style="bold").append(f": {one_line(one.hint)}")
+        table.add_row(Text(one.level, style=STYLES[one.level]), text)
+    return table
+
+
+def conclusion(findings: Sequence[Finding]) -> Text:
+    """Return the number of errors and warnings, and whether evaluations can begin."""
+    errors, warnings = (sum(one.level is level for one in findings) for level in (Level.ERROR, Level.WARNING))
+    counts = f"{count_text(errors, 'error')}, {count_text(warnings, 'warning')}"
+    if errors:
+        return Text(f"{counts}: evaluations would fail", style=STYLES[Level.ERROR])
+    return Text(f"{counts}: evaluations can begin", style=STYLES[Level.WARNING if warnings else Level.OK])

@@ -1,0 +1,137 @@
+"""How a command that evaluates ends: its exit code, what was done, and what to do next. Pure.
+
+totals = totals_of({("run", 100), ("run", 200)}, reports, gaps)
+ending(replace(totals, unsent=3))       # code 4: `2 checkpoints evaluated; 3 results pending for MLflow`, with a hint
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from eval_jobs.errors import ExitCode
+from tracker.domain.records.display import count_text
+from tracker.domain.records.types import Gap, Report, Verdict, VerdictWord
+
+SEND = "check the MLflow store of tracking.uri; the next `tracker watch` sends them"
+
+RunStep = tuple[str, int]
+"""Run and step of a checkpoint."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Totals:
+    """What became of the checkpoints that a command found, and what is not delivered yet."""
+
+    judged: int = 0
+    """Checkpoints with a result of every benchmark."""
+    failed: int = 0
+    """Checkpoints of which a benchmark has no result at all."""
+    uncovered: int = 0
+    """Other checkpoints of which a benchmark has too few scores."""
+    left_out: int = 0
+    """Checkpoints that were not evaluated: skipped, unreadable or deleted."""
+    unsent: int = 0
+    """Results that wait for MLflow."""
+    rejected: int = 0
+    """Results that MLflow rejected."""
+    pending_alerts: int = 0
+    """Alerts that wait for a channel; silenced ones do not count."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """The end of a command that evaluates."""
+
+    code: ExitCode
+    text: str
+    hint: str = ""
+    """What to do next; empty if nothing is left to do."""
+
+    @property
+    def line(self) -> str:
+        """The text with the hint."""
+        if self.hint:
+            return f"{self.text} (hint: {self.hint})"
+        return self.text
+
+
+def totals_of(found: Collection[RunStep], reports: Iterable[Report], gaps: Iterable[Gap]) -> Totals:
+    """Return what became of the checkpoints in `found`; `reports` and `gaps` are those of their runs."""
+    verdicts: dict[RunStep, dict[str, Verdict]] = {}
+    for report in sorted(reports, key=lambda report: report.created_at):
+        newest = {verdict.benchmark: verdict for verdict in report.verdicts}
+        verdicts.setdefault((report.run_id, report.step), {}).update(newest)
+    known_gaps = {(gap.run_id, gap.step) for gap in gaps}
+    counts = dict.fromkeys(("judged", "failed", "uncovered", "left_out"), 0)
+    for checkpoint in found:
+        if checkpoint not in verdicts and checkpoint in known_gaps:
+            counts["left_out"] += 1
+        else:
+            counts[_result(verdicts.get(checkpoint))] += 1
+    return Totals(**counts)
+
+
+def ending(totals: Totals) -> Ending:
+    """Return how a command ends: exit code 0 only if every checkpoint was judged and everything was delivered."""
+    code, hint = _cause(totals)
+    return Ending(code=code, text="; ".join(_parts(totals)), hint=hint)
+
+
+def sweep_ending(*, missing: int, unsent: int, note: str) -> Ending:
+    """Return how a sweep run ends. `note` says what was not evaluated at all; `unsent` results wait for MLflow."""
+    if unsent:
+        text = f"{count_text(missing, 'missing result')}; {count_text(unsent, 'result')} pending for MLflow"
+        return Ending(code=ExitCode.BROKEN, text=text, hint=SEND)
+    if missing:
+        hint = "remove the cause, shown above, and run the sweep again"
+        return Ending(code=ExitCode.UNKNOWN, text=count_text(missing, "missing result"), hint=hint)
+    if note:
+        hint = "`tracker sweep run NAME --dry-run` shows what the sweep selects"
+        return Ending(code=ExitCode.UNKNOWN, text=note, hint=hint)
+    return Ending(code=ExitCode.OK, text="everything is measured")
+
+
+# --- private
+
+
+def _result(verdicts: dict[str, Verdict] | None) -> str:
+    """Return the count that a checkpoint adds to; None: it has no verdicts, although it was found."""
+    if verdicts is None:
+        return "failed"
+    missing = [verdict for verdict in verdicts.values() if verdict.word is VerdictWord.MISSING]
+    if not missing:
+        return "judged"
+    if any(verdict.coverage == 0.0 for verdict in missing):
+        return "failed"
+    return "uncovered"
+
+
+def _cause(totals: Totals) -> tuple[ExitCode, str]:
+    """Return the exit code, and the hint for the most serious cause."""
+    causes = (
+        (totals.failed, ExitCode.BROKEN, "remove the cause, shown above, and run the same command again"),
+        (totals.unsent, ExitCode.BROKEN, SEND),
+        (totals.rejected, ExitCode.BROKEN, "see `tracker alerts list`; the next `tracker watch` sends them again"),
+        (totals.pending_alerts, ExitCode.BROKEN, "see `tracker alerts list`; the next `tracker watch` sends them"),
+        (totals.left_out, ExitCode.UNKNOWN, "`tracker history` shows the reasons"),
+        (totals.uncovered, ExitCode.UNKNOWN, "the reasons are shown above"),
+        (not totals.judged, ExitCode.UNKNOWN, "check run.output_dir and watch.pattern"),
+    )
+    return next(((code, hint) for count, code, hint in causes if count), (ExitCode.OK, ""))
+
+
+def _parts(totals: Totals) -> Iterator[str]:
+    evaluated = totals.judged + totals.failed + totals.uncovered
+    if not (evaluated or totals.left_out):
+        yield "no checkpoint found"
+    else:
+        yield f"{count_text(evaluated, 'checkpoint')} evaluated, {totals.left_out} not evaluated"
+    if totals.failed:
+        yield f"{count_text(totals.failed, 'checkpoint')} without a result"
+    if totals.uncovered:
+        yield f"{count_text(totals.uncovered, 'checkpoint')} with too few scores"
+    if totals.unsent:
+        yield f"{count_text(totals.unsent, 'result')} pending for MLflow"
+    if totals.rejected:
+        yield f"{count_text(totals.rejected, 'result')} rejected by MLflow"
+    if totals.pending_alerts:
+        yield f"{count_text(totals.pending_alerts, 'alert')} pending"

@@ -1,0 +1,1 @@
+"""Findings of `tracker doctor`: what would make evaluations fail, known before an engine starts."""

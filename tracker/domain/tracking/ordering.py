@@ -1,0 +1,40 @@
+"""Which items for the tracking store wait for each other, and which replace each other. Pure."""
+
+from eval_jobs.identity import content_hash
+from eval_jobs.types import Checkpoint
+from tracker.domain.records.tracking import ChampionBatch, SweepBatch, TrackingBatch, TrackingItem
+
+
+def checkpoint_key(checkpoint: Checkpoint) -> str:
+    """Return the key of the metrics of a checkpoint, whatever plan measured them.
+
+    A benchmark whose data or settings were changed is measured again under another plan and the same name; a store
+    accepts one value for a name, checkpoint and time.
+    """
+    return content_hash([checkpoint.run_id, checkpoint.step, checkpoint.digest])
+
+
+def waits_for(item: TrackingItem) -> set[str]:
+    """Return keys of older items that must be sent before this one."""
+    if isinstance(item, ChampionBatch):
+        return delays(item) | {checkpoint_key(champion.checkpoint) for champion in item.champions}
+    return delays(item)
+
+
+def delays(item: TrackingItem) -> set[str]:
+    """Return keys of newer items that must be sent after this one."""
+    if isinstance(item, TrackingBatch):
+        return {checkpoint_key(item.checkpoint)}
+    if isinstance(item, SweepBatch):
+        return {item.plan_id}
+    if isinstance(item, ChampionBatch):
+        return {f"aliases of {item.checkpoint.run_id}"}
+    return set()
+
+
+def is_replaced(item: TrackingItem, newer: TrackingItem) -> bool:
+    """Return whether `newer` describes the same as a rejected item, which would restore old values if sent later."""
+    if isinstance(item, TrackingBatch) and isinstance(newer, TrackingBatch):
+        is_same = checkpoint_key(item.checkpoint) == checkpoint_key(newer.checkpoint)
+        return is_same and not {m.key for m in item.metrics}.isdisjoint(m.key for m in newer.metrics)
+    return type(item) is type(newer) and not delays(item).isdisjoint(delays(newer))
