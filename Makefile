@@ -1,6 +1,6 @@
 # `make demo` and `make test` set everything up by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-deep coverage check format lint types imports unit docs texts site pictures lock bench-probe bench-client bench-loop bench-evaluator bench-verdicts bench-judge bench-replay bench-scale bench-screen bench-chaos bench-gate bench-report clean
+.PHONY: help setup demo test test-deep test-versions coverage check format lint types imports unit docs texts site pictures lock bench-probe bench-client bench-loop bench-evaluator bench-verdicts bench-judge bench-replay bench-scale bench-screen bench-chaos bench-gate bench-report clean
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -n 2
 
@@ -19,6 +19,9 @@ test: setup ## all tests, on real parts
 
 test-deep: setup ## what `make test` samples, in full: a kill at every moment, long simulations
 	@TRACKER_TEST_DEEP=1 $(PYTEST)
+
+test-versions: setup ## other versions of MLflow and EvalScope, each in an environment of its own; VLLM=1: of vLLM, too
+	@$(BIN)/python -m benchmarks.versions $(if $(VLLM),--vllm)
 
 coverage: setup ## which lines and branches all tests reach, those of the processes they start too
 	@$(BIN)/coverage erase

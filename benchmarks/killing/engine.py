@@ -49,7 +49,8 @@ def answer_to(question: str, weights: str) -> str:
 def write_interpreter(folder: Path) -> Path:
     """Write the shell script to use as `serve.python` and return its path."""
     path = folder / "python-of-the-engine"
-    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -I "{__file__}" "$@"\n')
+    real = f'[ "$1" = -P ] && exec "{sys.executable}" "$@"'  # asked which packages it has
+    path.write_text(f'#!/bin/sh\n{real}\nexec "{sys.executable}" -S -I "{__file__}" "$@"\n')
     path.chmod(0o755)
     return path
 

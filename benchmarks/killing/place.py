@@ -45,6 +45,7 @@ settle_s = 0.4
 rescan_s = 1.0
 [serve]
 python = "{python}"
+args = ["--chat-template", "none"]
 {serve}
 [suite]
 max_tokens = 16

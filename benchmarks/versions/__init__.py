@@ -1,0 +1,1 @@
+"""Other people's versions, each in an environment of its own."""
