@@ -22,6 +22,7 @@ def tick(world: World, state: WatchState, now: datetime) -> Tick:
     """Do one pass. It may be killed at any line and run again."""
     checkpoints = world.source.ready(now)
     state.found.extend(checkpoints)
+    state.unreported.extend(checkpoints)
     state.seen.update((checkpoint.run_id, checkpoint.step) for checkpoint in checkpoints)
     while state.found and not state.is_held(state.found[-1]):
         checkpoint = state.found[0]
@@ -39,9 +40,9 @@ def tick(world: World, state: WatchState, now: datetime) -> Tick:
     turns = () if world.sweeps is None else sweeps.follow(world.sweeps, now)
     if turns:
         world.wake_workers()
-    return Tick(
-        checkpoints=checkpoints,
-        branches=tuple(new_branches(world.history, checkpoints)),
+    passed = Tick(
+        checkpoints=tuple(state.unreported),
+        branches=tuple(new_branches(world.history, state.unreported)),
         gaps=gaps,
         skipped=skipped,
         reports=reports,
@@ -52,6 +53,8 @@ def tick(world: World, state: WatchState, now: datetime) -> Tick:
         rejected=report_rejected(world, state, now),
         pending_alerts=world.dispatcher.alerting.flush(),
     )
+    state.unreported.clear()
+    return passed
 
 
 def report_rejected(world: World, state: WatchState, now: datetime) -> int:

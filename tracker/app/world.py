@@ -72,6 +72,8 @@ class WatchState:
 
     found: list[Checkpoint] = field(default_factory=list)
     """Not yet planned: kept when a pass fails, because a source returns each checkpoint once."""
+    unreported: list[Checkpoint] = field(default_factory=list)
+    """Found, but not in a `Tick` yet: kept when a pass fails, too."""
     is_held: Callable[[Checkpoint], bool] = lambda _: False
     """Whether these wait, because evaluations would fail; called with the newest one."""
     first: dict[str, Checkpoint] = field(default_factory=dict)

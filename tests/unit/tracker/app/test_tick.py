@@ -66,6 +66,22 @@ def test_workers_are_woken_when_their_plan_is_there_and_before_anything_is_publi
     assert fakes.tracking.points
 
 
+def test_a_pass_that_fails_anywhere_leaves_what_it_found_to_be_reported_by_the_next() -> None:
+    for limit in range(100):
+        fakes, state, fuse = FakeWorld(), WatchState(), Fuse(limit)
+        checkpoint = fakes.run.records[0].plan.checkpoint
+        fakes.source.put(checkpoint)
+        world = replace(cut(fakes.world(), fuse), source=fakes.source)
+        try:
+            assert tick(world, state, fakes.clock.now()).checkpoints == (checkpoint,)
+            break
+        except Killed:
+            fuse.left = -1
+        assert tick(world, state, fakes.clock.now()).checkpoints == (checkpoint,)
+        assert tick(world, state, fakes.clock.now()).checkpoints == ()
+    assert limit > 3
+
+
 def test_the_loss_is_found_and_told_once() -> None:
     fakes = FakeWorld()
     run_through(fakes)
