@@ -49,6 +49,17 @@ def known_run(history: RecordStore, run: str) -> str:
     return run
 
 
+def known_runs(history: RecordStore, runs: Sequence[str]) -> tuple[str, ...]:
+    """Return `runs` if the history contains each, and none is named twice.
+
+    Raises:
+        ConfigError: it does not, or one is.
+    """
+    if len(set(runs)) < len(runs):
+        raise ConfigError("a run cannot be compared with itself", hint="pass the names of different runs")
+    return tuple(known_run(history, run) for run in runs)
+
+
 def named_checkpoint(project: Project, name: str) -> Report:
     """Return the newest report of an evaluated checkpoint; it may lack evidence.
 

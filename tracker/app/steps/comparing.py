@@ -1,11 +1,15 @@
-"""Reads from the history what `tracker compare` and `tracker gate` need to compare two evaluated checkpoints."""
+"""Reads from the history what comparisons of two checkpoints or of whole runs need."""
 
 from eval_jobs.errors import StoreError
+from eval_jobs.spending import total
 from eval_jobs.types import EvalRecord
+from tracker.domain.compare.runs import RunToCompare, tokens_of
 from tracker.domain.compare.view import RunNoise
+from tracker.domain.records.branches import branches_of
 from tracker.domain.records.types import Measure, Policy, Report
 from tracker.domain.verdicts.candidates import known_jitter, steps_for_jitter
-from tracker.ports import MeasurementStore, RecordStore
+from tracker.domain.verdicts.rewind import scores_of_newest
+from tracker.ports import CurveReader, MeasurementStore, RecordStore
 
 
 def whole_record_of(report: Report, records: RecordStore) -> EvalRecord:
@@ -26,3 +30,22 @@ def noise_of_run(run_id: str, history: MeasurementStore, policy: Policy) -> RunN
     steps = steps_for_jitter(history.records(run_id))
     jitters = known_jitter(history.scores(run_id, (Measure.SCORE,), steps), policy.min_coverage)
     return RunNoise(jitters=jitters, calibrations=history.calibrations())
+
+
+def run_to_compare(run_id: str, history: MeasurementStore, curves: CurveReader) -> RunToCompare:
+    """Return what is known of a run, without the checkpoints that a rewind discarded.
+
+    Raises:
+        StoreError: samples of the run are missing or damaged.
+    """
+    known = history.records(run_id)
+    branches = branches_of(record.plan.checkpoint for record in known)
+    records = [record for record in known if branches.left_by(record.plan.checkpoint) is None]
+    costs = [record.cost for record in known if record.cost is not None]
+    return RunToCompare(
+        scores=scores_of_newest(history.scores(run_id, (Measure.SCORE,)), branches),
+        records=tuple(records),
+        cost=total(costs) if costs else None,
+        # The newest checkpoint's file holds the whole curve up to it.
+        tokens=tokens_of(curves.read(records[-1].plan.checkpoint) if records else ()),
+    )

@@ -1,18 +1,23 @@
-"""`tracker compare A B`: two checkpoints, sample by sample."""
+"""`tracker compare A B`: two checkpoints sample by sample, or two runs step by step."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from eval_jobs.errors import ConfigError, TrackingUnreachable
+from eval_jobs.errors import ConfigError, Incomparable, TrackingUnreachable
+from tracker.adapters.curves import TrainerCurves
 from tracker.api.opening import open_project
-from tracker.api.references import named_checkpoints
-from tracker.app.steps.comparing import noise_of_run, whole_record_of
+from tracker.api.references import is_reference, known_runs, named_checkpoints
+from tracker.app.steps.comparing import noise_of_run, run_to_compare, whole_record_of
 from tracker.cli.json_output import json_option, print_json
-from tracker.cli.options import COUNT, config_option
+from tracker.cli.options import COUNT, asked_as, config_option
 from tracker.cli.tables.comparison import comparison_table
+from tracker.cli.tables.runs import runs_table
+from tracker.domain.compare.run_text import remarks
+from tracker.domain.compare.runs import By, RunComparison, compare_runs
 from tracker.domain.compare.sample_pages import ChosenPages, SampleFilter, SamplePage, sample_pages
 from tracker.domain.compare.view import ComparisonView, compare_records
 from tracker.domain.records.display import names_text, one_line
@@ -22,39 +27,78 @@ UI_ADDRESS = "http://127.0.0.1:5000"
 """Address of `tracker ui` with its default port."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Arguments and options of the command."""
+
+    a: str
+    b: str
+    config_path: Path
+    as_json: bool
+    to_mlflow: bool
+    examples: int
+    by: str
+
+
 @click.command("compare")
 @click.argument("a")
 @click.argument("b")
 @config_option
-@json_option(ComparisonView)
+@json_option(ComparisonView | RunComparison)
 @click.option("--mlflow", "to_mlflow", is_flag=True, help="Write the samples to MLflow and print the links.")
 @click.option("--examples", type=COUNT, default=3, show_default=True, help="Lost and gained samples per benchmark.")
-def command(*, a: str, b: str, config_path: Path, as_json: bool, to_mlflow: bool, examples: int) -> None:
-    """Compare checkpoint B with checkpoint A, sample by sample.
+@click.option("--by", type=click.Choice([*map(str, By)]), default="step", show_default=True, help="How runs are paired.")
+@asked_as(Asked)
+def command(asked: Asked) -> None:
+    """Compare checkpoint B with checkpoint A, sample by sample, or run B with run A, step by step.
 
     A and B are STEP, RUN@STEP, latest, best, best:BENCHMARK or models:/NAME@ALIAS. If a step was saved more than
-    once, the newest weights are used; STEP:DIGEST selects older ones.
+    once, the newest weights are used; STEP:DIGEST selects older ones. If both are names of runs, the output shows
+    their scores and paired differences at equal steps, or at equal training tokens with --by tokens.
     """
-    project = open_project(config_path)
-    if to_mlflow and not project.config.tracking.enabled:
-        what = "--mlflow requires MLflow, and tracking.enabled is false"
-        raise ConfigError(what, hint="remove --mlflow, or set tracking.enabled = true")
-    history = project.history
-    before, after = (whole_record_of(known, history) for known in named_checkpoints(project, (a, b)))
-    policy = project.config.to_policy()
-    noise = noise_of_run(after.plan.checkpoint.run_id, history, policy)
-    view = compare_records(before, after, policy, noise, examples=examples)
-    if as_json:
-        print_json(view)
+    project = open_project(asked.config_path)
+    if is_reference(asked.a) or is_reference(asked.b):
+        _compare_checkpoints(project, asked)
     else:
-        Console().print(comparison_table(view))
-    if to_mlflow:
-        pages = sample_pages(before, after, [one.benchmark for one in view.benchmarks])
-        for line in _pages_in_mlflow(project, pages):
-            click.echo(line, err=as_json)
+        _compare_runs(project, asked)
 
 
 # --- private
+
+
+def _compare_runs(project: Project, asked: Asked) -> None:
+    if asked.to_mlflow:
+        raise ConfigError("--mlflow requires checkpoints, but these are runs", hint="remove --mlflow")
+    curves, min_coverage = TrainerCurves(), project.config.to_policy().min_coverage
+    names = known_runs(project.history, (asked.a, asked.b))
+    a, b = (run_to_compare(run, project.history, curves) for run in names)
+    found = compare_runs(a, b, min_coverage=min_coverage, by=By(asked.by))
+    if not found.benchmarks:
+        hint = "evaluate both runs with the same suite and serving settings"
+        raise Incomparable(f"no comparable benchmark: {'; '.join(remarks(found))}", hint=hint)
+    if asked.as_json:
+        print_json(found)
+    else:
+        Console().print(runs_table(found))
+
+
+def _compare_checkpoints(project: Project, asked: Asked) -> None:
+    if asked.to_mlflow and not project.config.tracking.enabled:
+        what = "--mlflow requires MLflow, and tracking.enabled is false"
+        raise ConfigError(what, hint="remove --mlflow, or set tracking.enabled = true")
+    history = project.history
+    before, after = (whole_record_of(known, history) for known in named_checkpoints(project, (asked.a, asked.b)))
+    policy = project.config.to_policy()
+    noise = noise_of_run(after.plan.checkpoint.run_id, history, policy)
+    view = compare_records(before, after, policy, noise, examples=asked.examples)
+    if asked.as_json:
+        print_json(view)
+    else:
+        Console().print(comparison_table(view))
+    if asked.to_mlflow:
+        pages = sample_pages(before, after, [one.benchmark for one in view.benchmarks])
+        for line in _pages_in_mlflow(project, pages):
+            click.echo(line, err=asked.as_json)
 
 
 def _pages_in_mlflow(project: Project, chosen: ChosenPages) -> Iterator[str]:

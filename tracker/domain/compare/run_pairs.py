@@ -1,0 +1,131 @@
+"""One benchmark of two runs: curves, and paired differences of equal checkpoints. Pure.
+
+pair = pair_of(old.of("sums"), new.of("sums"))      # None: measured with different settings
+pair.difference([(100, 100)])                       # step 100 of both
+pair.difference([(100, 100), (200, 200)])           # every sample averaged over both checkpoints first
+score_at(series, row)                               # one point of a curve
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracker.domain.records.grouping import cluster_index
+from tracker.domain.records.types import Measure
+from tracker.domain.scores.matrix import BoolArray, FloatArray, IntArray, values_at
+from tracker.domain.scores.series import BenchmarkSeries
+from tracker.domain.scores.statistics import MCNEMAR, interval, mean_interval, paired_test, standard_error
+from tracker.domain.verdicts.decision import MIN_COMMON
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreAt:
+    """The score of one checkpoint, in the metric's own direction."""
+
+    step: int
+    score: float
+    ci_low: float | None
+    """95 % interval; None: unknown."""
+    ci_high: float | None
+    tokens: float | None = None
+    """Training tokens until this step; None: unknown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedDifference:
+    """B minus A over the same samples; up is better."""
+
+    n: int
+    """Number of samples with a score on both sides."""
+    delta: float
+    ci_low: float
+    """95 % interval of `delta`, without the noise of training."""
+    ci_high: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SeriesPair:
+    """One benchmark of two runs, measured alike."""
+
+    a: BenchmarkSeries
+    b: BenchmarkSeries
+    columns: tuple[IntArray, IntArray]
+    """The common samples in each series."""
+    clusters: IntArray | None
+    """Cluster of every common sample; None: each is its own."""
+    planned: int
+    """Samples in either series."""
+
+    def difference(self, steps: Sequence[tuple[int, int]]) -> PairedDifference | None:
+        """Return the difference over pairs of steps; None without steps, or with too few common samples."""
+        if not steps:
+            return None
+        before = _values(self.a, [a for a, _ in steps], self.columns[0])
+        after = _values(self.b, [b for _, b in steps], self.columns[1])
+        both = ~(np.isnan(before) | np.isnan(after))
+        known = both.any(axis=0)
+        if known.sum() < max(1, MIN_COMMON * self.planned):
+            return None
+        counts = both[:, known].sum(axis=0)
+        old, new = (np.where(both, values, 0.0)[:, known].sum(axis=0) / counts for values in (before, after))
+        test = paired_test(new, old, _clusters_of(self.clusters, known))
+        low, high = interval(test.spread)
+        if test.method == MCNEMAR:  # a difference of shares cannot lie outside
+            low, high = max(low, -1.0), min(high, 1.0)
+        return PairedDifference(n=test.n, delta=test.delta, ci_low=low, ci_high=high)
+
+
+def pair_of(of_a: Sequence[BenchmarkSeries], of_b: Sequence[BenchmarkSeries]) -> SeriesPair | None:
+    """Return the series of both runs with equal settings; of several, those with the most equal steps, then newest."""
+    alike = [(a, b) for a in of_a for b in of_b if _settings(a) == _settings(b)]
+    if not alike:
+        return None
+    a, b = max(alike, key=lambda two: (len({*two[0].steps} & {*two[1].steps}), two[0].steps[-1], two[1].steps[-1]))
+    places = {sample: at for at, sample in enumerate(b.sample_ids)}
+    of_both = [at for at, sample in enumerate(a.sample_ids) if sample in places]
+    return SeriesPair(
+        a=a,
+        b=b,
+        columns=(
+            np.array(of_both, dtype=np.int64),
+            np.array([places[a.sample_ids[at]] for at in of_both], dtype=np.int64),
+        ),
+        clusters=cluster_index([a.cluster_ids[at] for at in of_both]),
+        planned=len({*a.sample_ids, *b.sample_ids}),
+    )
+
+
+def score_at(series: BenchmarkSeries, row: int, clusters: IntArray | None) -> ScoreAt:
+    """Return the score of one checkpoint, over its samples with a score; `clusters` are those of all samples."""
+    values = values_at(series.matrix(Measure.SCORE), np.array([row]))[0]
+    known = ~np.isnan(values)
+    own = _clusters_of(clusters, known)
+    units = int(known.sum()) if own is None else int(own.max()) + 1
+    mean = float(values[known].mean())
+    found = mean_interval(mean, standard_error(values[known], own), units)
+    if not series.higher_is_better:
+        mean, found = 1 - mean, None if found is None else (1 - found[1], 1 - found[0])
+    low, high = found or (None, None)
+    return ScoreAt(step=series.steps[row], score=mean, ci_low=low, ci_high=high)
+
+
+# --- private
+
+
+def _settings(series: BenchmarkSeries) -> tuple[str, str]:
+    return series.key.fingerprint, series.key.serving
+
+
+def _values(series: BenchmarkSeries, steps: Sequence[int], columns: IntArray) -> FloatArray:
+    """Return the values of some steps and samples, shape (steps, samples)."""
+    rows = np.searchsorted(series.steps, steps)
+    values: FloatArray = values_at(series.matrix(Measure.SCORE), rows)[:, columns]
+    return values
+
+
+def _clusters_of(clusters: IntArray | None, known: BoolArray) -> IntArray | None:
+    """Return the clusters of some of the samples, numbered from 0 without gaps."""
+    if clusters is None:
+        return None
+    return np.unique(clusters[known], return_inverse=True)[1].astype(np.int64)
