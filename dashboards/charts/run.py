@@ -37,7 +37,7 @@ def score_figures(data: RunData, view: Overview) -> tuple[Figure, ...]:
     }
     if len(lines) <= MAX_TOGETHER and set(map(_unit, lines.values())) <= {(0.0, 1.0)}:
         absences = _score_absences(view, view.benchmarks, view.gaps)
-        scores = _score_panel("Score", tuple(lines.values()), height=280, absences=absences)
+        scores = score_panel("Score", tuple(lines.values()), height=280, absences=absences)
         loss = _loss_panel(data.training.curves, height=110)
         return (_figure("scores", "Scores and training loss by step", data, view, (scores, *loss)),)
     small = [_small(data, view, index, lines[one.benchmark], one) for index, one in enumerate(found)]
@@ -70,6 +70,12 @@ def error_text(score: float, stderr: float | None, units: int | None) -> str:
     if math.isclose(high - score, score - low, abs_tol=1e-9):
         return f"± {score_text(high - score)}"
     return f"({score_text(low)} to {score_text(high)})"
+
+
+def score_panel(title: str, lines: Sequence[Line], *, height: int, absences: tuple[Absence, ...]) -> Panel:
+    """Return a panel of scores; its axis is 0 to 1 for shares, otherwise round values around all points."""
+    low, high = _unit(*lines)
+    return Panel(title=title, lines=tuple(lines), low=low, high=high, height=height, absences=absences)
 
 
 def thinned(points: Sequence[tuple[int, float]], at_most: int) -> list[tuple[int, float]]:
@@ -137,11 +143,6 @@ def _score_absences(view: Overview, benchmarks: Sequence[str], gaps: Sequence[Ga
     return tuple(found)
 
 
-def _score_panel(title: str, lines: Sequence[Line], *, height: int, absences: tuple[Absence, ...]) -> Panel:
-    low, high = _unit(*lines)
-    return Panel(title=title, lines=tuple(lines), low=low, high=high, height=height, absences=absences)
-
-
 def _unit(*lines: Line) -> tuple[float, float]:
     """Return the range of the value axis: 0 to 1 for shares, otherwise round values around all points."""
     low, high = min(_values(lines), default=0.0), max(_values(lines), default=1.0)
@@ -166,7 +167,7 @@ def _round_range(low: float, high: float) -> tuple[float, float]:
 def _small(data: RunData, view: Overview, index: int, line: Line, standing: Standing) -> Figure:
     absences = _score_absences(view, (standing.benchmark,), ())
     title = _title(standing)
-    panel = _score_panel(title, (replace(line, slot=0, label=""),), height=120, absences=absences)
+    panel = score_panel(title, (replace(line, slot=0, label=""),), height=120, absences=absences)
     figure = _figure(f"score-{index}", title, data, view, (panel,))
     return replace(figure, tips=len(line.points) <= MAX_TOGETHER * 5)
 

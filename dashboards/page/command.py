@@ -1,4 +1,4 @@
-"""`tracker report`: one self-contained HTML page about a run or a checkpoint."""
+"""`tracker report`: one self-contained HTML page about a run, several runs or a checkpoint."""
 
 import webbrowser
 from pathlib import Path
@@ -7,7 +7,7 @@ import click
 
 
 @click.command("report")
-@click.argument("named", metavar="[RUN | CHECKPOINT]", required=False)
+@click.argument("named", metavar="[RUN... | CHECKPOINT]", nargs=-1)
 @click.option(
     "--config",
     "config_path",
@@ -23,17 +23,24 @@ import click
 )
 @click.option("--checkpoints", is_flag=True, help="Also write and link a report of every checkpoint.")
 @click.option("--open", "open_it", is_flag=True, help="Open the report in the browser.")
-def report(*, named: str | None, config_path: Path, output: Path | None, checkpoints: bool, open_it: bool) -> None:
-    """Write a self-contained HTML report of a run or a checkpoint.
+def report(*, named: tuple[str, ...], config_path: Path, output: Path | None, checkpoints: bool, open_it: bool) -> None:
+    """Write a self-contained HTML report of a run, of several runs or of a checkpoint.
 
     The report of a run shows curves, verdicts with their evidence, forgetting, latency and cost. The report of
-    a checkpoint shows what changed since the previous and the best checkpoint, with both answers. RUN defaults
-    to run.name; CHECKPOINT is STEP, RUN@STEP, latest, best, best:BENCHMARK or models:/NAME@ALIAS.
+    a checkpoint shows what changed since the previous and the best checkpoint, with both answers. The report of
+    several runs shows their curves in one chart, and the paired differences from the first run. RUN defaults to
+    run.name; CHECKPOINT is STEP, RUN@STEP, latest, best, best:BENCHMARK or models:/NAME@ALIAS.
     """
     # Imported here so that `tracker --help`, which lists this command, does not wait for it.
     from dashboards.page.run import write_report
+    from dashboards.page.runs import write_runs_report
 
-    path = write_report(config_path, named=named, output=output, with_checkpoints=checkpoints)
+    if len(named) > 1 and not checkpoints:
+        path = write_runs_report(config_path, named, output)
+    elif len(named) > 1:
+        raise click.UsageError("--checkpoints takes one run")
+    else:
+        path = write_report(config_path, named=next(iter(named), None), output=output, with_checkpoints=checkpoints)
     click.echo(str(path))
     if open_it and not webbrowser.open(path.as_uri()):
         click.echo("cannot start a browser; open the file manually", err=True)

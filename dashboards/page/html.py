@@ -20,6 +20,8 @@ from dashboards.charts.svg import draw, legend_mark
 from dashboards.views.changes import MAX_LISTED
 from dashboards.views.checkpoint import CheckpointView
 from dashboards.views.run import RunView
+from dashboards.views.runs import RunsView
+from tracker.domain.compare.run_text import SCOPE
 from tracker.domain.records.display import clean, count_text
 
 WIDE_WIDTH = 1032
@@ -42,6 +44,11 @@ def render_checkpoint(view: CheckpointView, *, version: str) -> str:
     """Return the whole HTML document of one checkpoint."""
     template = _environment().get_template("checkpoint.html.j2")
     return template.render(view=view, version=version, max_listed=MAX_LISTED, percentiles=SHOWN)
+
+
+def render_runs(view: RunsView, *, version: str) -> str:
+    """Return the whole HTML document of several runs."""
+    return _environment().get_template("runs.html.j2").render(view=view, version=version, scope=SCOPE)
 
 
 # --- private

@@ -47,7 +47,9 @@ class Asked:
 @json_option(ComparisonView | RunComparison)
 @click.option("--mlflow", "to_mlflow", is_flag=True, help="Write the samples to MLflow and print the links.")
 @click.option("--examples", type=COUNT, default=3, show_default=True, help="Lost and gained samples per benchmark.")
-@click.option("--by", type=click.Choice([*map(str, By)]), default="step", show_default=True, help="How runs are paired.")
+@click.option(
+    "--by", type=click.Choice([*map(str, By)]), default="step", show_default=True, help="How runs are paired."
+)
 @asked_as(Asked)
 def command(asked: Asked) -> None:
     """Compare checkpoint B with checkpoint A, sample by sample, or run B with run A, step by step.
