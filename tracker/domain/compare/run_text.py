@@ -21,8 +21,8 @@ def summary_rows(runs: Sequence[RunSummary]) -> Iterator[Row]:
     yield "best checkpoint", tuple(NOTHING if run.best_step is None else f"step {run.best_step}" for run in runs)
     for load in dict.fromkeys(one.load for run in runs for one in run.latency):
         known = [{one.load: one for one in run.latency}.get(load, _UNKNOWN) for run in runs]
-        yield f"TTFT median, {one_line(load)}", tuple(_ms(one.ttft_ms) for one in known)
-        yield f"TPOT median, {one_line(load)}", tuple(_ms(one.tpot_ms) for one in known)
+        yield f"TTFT median, load {one_line(load)}", tuple(_ms(one.ttft_ms) for one in known)
+        yield f"TPOT median, load {one_line(load)}", tuple(_ms(one.tpot_ms) for one in known)
 
 
 def remarks(found: RunComparison) -> Iterator[str]:

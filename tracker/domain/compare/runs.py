@@ -57,14 +57,17 @@ class RunToCompare:
         """Name of the run."""
         return self.scores.run_id
 
-    def tokens_at(self, step: int) -> float | None:
-        """Return the training tokens until a step, interpolated between the trainer's log rows; None: unknown."""
-        known = sorted(self.tokens)
-        if not known:
-            return None
-        if step > known[-1]:  # saved after the last row
-            return self.tokens[known[-1]] * step / known[-1]
-        return float(np.interp(step, [0, *known], [0.0, *(self.tokens[at] for at in known)]))
+    def tokens_at(self, steps: Sequence[int]) -> list[float | None]:
+        """Return the training tokens until each step, interpolated between the trainer's log rows; None: unknown."""
+        if not self.tokens:
+            return [None] * len(steps)
+        known = {0: 0.0, **self.tokens}
+        last, newest = max(self.tokens), max(steps, default=0)
+        if newest > last:  # saved after the last row
+            known[newest] = known[last] * newest / last
+        logged = sorted(known)
+        at: list[float | None] = np.interp(steps, logged, [known[step] for step in logged]).tolist()
+        return at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,9 +171,9 @@ def compare_runs(a: RunToCompare, b: RunToCompare, *, min_coverage: float, by: B
 def curve_of(run: RunToCompare, series: BenchmarkSeries, min_coverage: float) -> tuple[ScoreAt, ...]:
     """Return the scores of the checkpoints that were evaluated on the whole benchmark, by step."""
     clusters = cluster_index(series.cluster_ids)
-    rows = (row for row in series.usable_rows(min_coverage).tolist() if series.is_whole[row])
-    found = (score_at(series, row, clusters) for row in rows)
-    return tuple(replace(one, tokens=run.tokens_at(one.step)) for one in found)
+    rows = [row for row in series.usable_rows(min_coverage).tolist() if series.is_whole[row]]
+    tokens = run.tokens_at([series.steps[row] for row in rows])
+    return tuple(replace(score_at(series, row, clusters), tokens=at) for row, at in zip(rows, tokens, strict=True))
 
 
 def tokens_of(curves: Iterable[CurvePoint]) -> dict[int, float]:
