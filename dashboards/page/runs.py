@@ -37,8 +37,8 @@ def write_runs_report(config_path: Path, names: Sequence[str], output: Path | No
     min_coverage = project.config.to_policy().min_coverage
     runs = [run_to_compare(run, project.history, TrainerCurves()) for run in known_runs(project.history, names)]
     found = [compare_runs(runs[0], run, min_coverage=min_coverage) for run in runs[1:]]
-    view = build_runs_view(runs, found, min_coverage=min_coverage, now=SystemClock().now())
     folder = project.config.run.state_dir / "reports"
     path = (output or folder / report_file_name(" ".join(names))).absolute()
+    view = build_runs_view(found, SystemClock().now())
     write_page(render_runs(view, version=version("checkpoint-tracker")), path)
     return path

@@ -1,54 +1,33 @@
 """Several runs -> contents of the page that shows them side by side: rows of text and figures. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from dashboards.charts.figures import Figure, Line, Point
 from dashboards.charts.run import score_panel
-from tracker.domain.compare.run_pairs import PairedDifference, ScoreAt
-from tracker.domain.compare.run_text import Row, remarks, summary_rows
-from tracker.domain.compare.runs import BenchmarkOfRuns, RunComparison, RunToCompare, SideBySide, curve_of
+from tracker.domain.compare.run_pairs import ScoreAt
+from tracker.domain.compare.run_text import Row, checkpoint_rows, remarks, summary_rows, total_rows
+from tracker.domain.compare.runs import RunComparison
 from tracker.domain.overview.costs import cost_rows
-from tracker.domain.records.display import NOTHING, count_text, names_text, one_line, score_text, signed_text
+from tracker.domain.records.display import count_text, names_text, one_line, score_text
 
-RECENT_ROWS = 20
-"""Newest steps of a benchmark that are shown without a click."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Compared:
-    """One run at one step; its difference is to the first run."""
-
-    score: str
-    step: str = ""
-    """Where the score is of another step than the row."""
-    delta: str = ""
-    interval: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepRow:
-    """All runs at one step."""
-
-    name: str
-    cells: tuple[Compared, ...]
-    """One for each run, the first run first."""
+FOLDED_FROM = 40
+"""Checkpoints of a benchmark from which its table needs a click."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkSection:
-    """One benchmark of all runs."""
+    """One benchmark of all runs that were measured alike."""
 
     benchmark: str
     metric: str
     figure: Figure
     runs: tuple[str, ...]
-    """Those in the table, the first run first; none if no other run was measured like it."""
-    earlier: tuple[StepRow, ...]
-    recent: tuple[StepRow, ...]
-    totals: tuple[StepRow, ...]
-    """Mean over the steps, and the best checkpoint of each run."""
+    """The first run first."""
+    rows: tuple[Row, ...]
+    totals: tuple[Row, Row]
+    is_folded: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,126 +37,72 @@ class RunsView:
     title: str
     facts: tuple[str, ...]
     runs: tuple[str, ...]
-    summary: tuple[Row, ...]
+    summary: tuple[tuple[str, tuple[str, ...]], ...]
     remarks: tuple[str, ...]
     benchmarks: tuple[BenchmarkSection, ...]
     made_at: str
 
 
-def build_runs_view(
-    runs: Sequence[RunToCompare], found: Sequence[RunComparison], *, min_coverage: float, now: datetime
-) -> RunsView:
+def build_runs_view(found: Sequence[RunComparison], now: datetime) -> RunsView:
     """Return the contents of the page.
 
     Args:
-        runs: at least two.
-        found: each run after the first compared with the first, at equal steps.
-        min_coverage: share of the samples of a checkpoint that must have a score.
+        found: each of the other runs compared with the first one at equal steps; at least one.
         now: time of writing.
     """
+    runs = (found[0].a, *(one.b for one in found))
     names = tuple(one_line(run.run_id) for run in runs)
-    benchmarks = dict.fromkeys(name for run in runs for name in run.scores.benchmarks())
-    summaries = [found[0].a, *(one.b for one in found)]
+    benchmarks = dict.fromkeys(pair.benchmark for one in found for pair in one.benchmarks)
     return RunsView(
         title=f"{names_text(names[1:])} compared with {names[0]}",
         facts=(count_text(len(runs), "run"), count_text(len(benchmarks), "benchmark")),
         runs=names,
-        summary=(*summary_rows(summaries), *cost_rows([run.cost for run in runs])),
-        remarks=tuple(dict.fromkeys(remark for one in found for remark in remarks(one))),
-        benchmarks=tuple(
-            _section(name, at, runs, found, min_coverage=min_coverage) for at, name in enumerate(benchmarks)
-        ),
+        summary=(*summary_rows(runs), *cost_rows([run.cost for run in runs])),
+        remarks=tuple(remark for one in found for remark in remarks(one)),
+        benchmarks=tuple(_section(name, f"runs-{at}", found) for at, name in enumerate(benchmarks)),
         made_at=f"{now:%Y-%m-%d %H:%M} UTC",
     )
 
 
-# --- private: tables
+# --- private
 
 
-def _section(
-    name: str, at: int, runs: Sequence[RunToCompare], found: Sequence[RunComparison], *, min_coverage: float
-) -> BenchmarkSection:
-    pairs = {one.b.run_id: pair for one in found for pair in one.benchmarks if pair.benchmark == name}
-    lines = []
-    for slot, run in enumerate(runs):
-        series, pair = run.scores.of(name), pairs.get(run.run_id)
-        if pair is not None:
-            lines.append(_line(run, slot, [row.b for row in pair.rows]))
-        elif slot == 0 and pairs:
-            lines.append(_line(run, slot, [row.a for row in next(iter(pairs.values())).rows]))
-        elif series:
-            lines.append(_line(run, slot, curve_of(run, series[-1], min_coverage), is_alike=slot == 0))
-    rows = _step_rows(list(pairs.values()))
+def _section(name: str, ident: str, found: Sequence[RunComparison]) -> BenchmarkSection:
+    of_runs = {one.b.run_id: pair for one in found for pair in one.benchmarks if pair.benchmark == name}
+    pairs = list(of_runs.values())
+    lines = [_line(found[0].a.run_id, 0, [row.a for row in pairs[0].rows])]
+    for slot, one in enumerate(found, start=1):  # a run has the same colour in all figures
+        if one.b.run_id in of_runs:
+            lines.append(_line(one.b.run_id, slot, [row.b for row in of_runs[one.b.run_id].rows]))
+    rows = checkpoint_rows(pairs)
     return BenchmarkSection(
         benchmark=one_line(name),
-        metric=one_line(next(series.metric for run in runs for series in run.scores.of(name))),
-        figure=_figure(f"runs-{at}", name, lines),
-        runs=tuple(map(one_line, (runs[0].run_id, *pairs))) if pairs else (),
-        earlier=tuple(rows[:-RECENT_ROWS]),
-        recent=tuple(rows[-RECENT_ROWS:]),
-        totals=tuple(_totals(list(pairs.values()))),
+        metric=one_line(pairs[0].metric),
+        figure=_figure(ident, name, lines),
+        runs=tuple(line.name for line in lines),
+        rows=rows,
+        totals=total_rows(pairs),
+        is_folded=len(rows) >= FOLDED_FROM,
     )
 
 
-def _step_rows(pairs: Sequence[BenchmarkOfRuns]) -> list[StepRow]:
-    by_step: list[dict[int, SideBySide]] = []
-    for pair in pairs:
-        by_step.append({known.step: row for row in pair.rows if (known := row.a or row.b) is not None})
-    rows = []
-    for step in sorted({step for of_pair in by_step for step in of_pair}):
-        at = [of_pair.get(step, _NO_SCORES) for of_pair in by_step]
-        first = next((row.a for row in at if row.a is not None), None)
-        rows.append(StepRow(name=str(step), cells=(_cell(first, None), *(_cell(row.b, row.difference) for row in at))))
-    return rows
-
-
-def _totals(pairs: Sequence[BenchmarkOfRuns]) -> list[StepRow]:
-    if not pairs:
-        return []
-    means = [_cell(None, pair.mean, nothing="") for pair in pairs]
-    best = [_cell(pair.best.b, pair.best.difference, with_step=True) for pair in pairs]
-    return [
-        StepRow(name="mean", cells=(Compared(score=""), *means)),
-        StepRow(name="best", cells=(_cell(pairs[0].best.a, None, with_step=True), *best)),
-    ]
-
-
-def _cell(
-    score: ScoreAt | None, difference: PairedDifference | None, *, with_step: bool = False, nothing: str = NOTHING
-) -> Compared:
-    cell = Compared(score=nothing if score is None else score_text(score.score))
-    if score is not None and with_step:
-        cell = replace(cell, step=f"step {score.step}")
-    if difference is not None:
-        interval = f"{signed_text(difference.ci_low)} to {signed_text(difference.ci_high)}"
-        cell = replace(cell, delta=signed_text(difference.delta), interval=interval)
-    return cell
-
-
-# --- private: figures
-
-_NO_SCORES = SideBySide(a=None, b=None, difference=None)
-
-
-def _line(run: RunToCompare, slot: int, scores: Sequence[ScoreAt | None], *, is_alike: bool = True) -> Line:
+def _line(run_id: str, slot: int, scores: Sequence[ScoreAt | None]) -> Line:
     points = []
     for one in scores:
         if one is not None:
-            known = "" if one.ci_low is None else f" ({score_text(one.ci_low)} to {score_text(one.ci_high)})"
-            tip = f"{score_text(one.score)}{known}"
+            interval = "" if one.ci_low is None else f" ({score_text(one.ci_low)} to {score_text(one.ci_high)})"
+            tip = f"{score_text(one.score)}{interval}"
             points.append(Point(step=one.step, value=one.score, low=one.ci_low, high=one.ci_high, tip=tip))
-    name = one_line(run.run_id)
-    label = name if is_alike else f"{name} (not comparable)"
-    return Line(name=name, slot=slot, points=tuple(points), dashed=not is_alike, label=label)
+    return Line(name=one_line(run_id), slot=slot, points=tuple(points), label=one_line(run_id))
 
 
-def _figure(ident: str, name: str, lines: Sequence[Line]) -> Figure:
+def _figure(ident: str, benchmark: str, lines: Sequence[Line]) -> Figure:
     steps = [point.step for line in lines for point in line.points] or [0]
     ends = [f"{line.name} from {line.points[0].tip} to {line.points[-1].tip}" for line in lines if line.points]
     return Figure(
         ident=ident,
-        title=f"{one_line(name)} by step",
-        description=f"{'; '.join(ends) or 'no scores'}.",
+        title=f"{one_line(benchmark)} by step",
+        description=f"Scores: {'; '.join(ends) or 'none'}.",
         panels=(score_panel("Score", lines, height=220, absences=()),),
         x_min=min(steps),
         x_max=max(steps),

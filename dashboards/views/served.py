@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from eval_jobs.types import EngineInfo, EvalRecord
-from tracker.domain.overview.costs import tokens_text
-from tracker.domain.records.display import count_text, duration_text, one_line
+from tracker.domain.records.display import count_text, duration_text, one_line, tokens_text
 from tracker.domain.records.imported import is_imported
 
 DIGEST_CHARS = 12

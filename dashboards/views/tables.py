@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eval_jobs.types import BenchmarkFailure, Cost, EvalRecord, Percentiles, ProbeFailure, ProbeOutcome
-from tracker.domain.overview.costs import CostOfStep, RunCosts, cost_text, tokens_text
+from tracker.domain.overview.costs import CostOfStep, RunCosts, cost_text
 from tracker.domain.overview.run import SYMBOLS, Overview, Standing
 from tracker.domain.records.display import (
     NOTHING,
@@ -12,6 +12,7 @@ from tracker.domain.records.display import (
     names_text,
     one_line,
     percent_text,
+    tokens_text,
 )
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import Gap, Verdict, VerdictWord

@@ -12,8 +12,8 @@ from tracker.api.references import known_run
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import COUNT, config_option
 from tracker.cli.tables.render import plain_table
-from tracker.domain.overview.costs import Asked, RunCosts, cost_headline, run_costs, tokens_text
-from tracker.domain.records.display import NOTHING, duration_text, one_line
+from tracker.domain.overview.costs import Asked, RunCosts, cost_headline, run_costs
+from tracker.domain.records.display import NOTHING, duration_text, one_line, tokens_text
 
 
 @click.command("costs")

@@ -11,7 +11,7 @@ from enum import StrEnum
 from eval_jobs.spending import total
 from eval_jobs.types import Cost, EvalPlan, EvalRecord
 from tracker.domain.best.retention import identity_of
-from tracker.domain.records.display import NOTHING, count_text, duration_text
+from tracker.domain.records.display import NOTHING, count_text, duration_text, tokens_text
 from tracker.domain.verdicts.screening import is_screen
 
 
@@ -113,20 +113,6 @@ def cost_text(cost: Cost) -> str:
     if parts[1:]:
         return "; ".join([parts[0], ", ".join(parts[1:])])
     return parts[0]
-
-
-def tokens_text(count: int | None) -> str:
-    """Return `950`, `45.2 k` or `3.4 M`."""
-    if count is None:
-        return NOTHING
-    size = float(count)
-    for unit in ("", " k", " M"):
-        if size < 999.5:
-            if not unit or size >= 99.95:
-                return f"{size:.0f}{unit}"
-            return f"{size:.1f}{unit}"
-        size /= 1000
-    return f"{size:.1f} G"
 
 
 def cost_rows(costs: Sequence[Cost | None]) -> Iterator[tuple[str, tuple[str, ...]]]:

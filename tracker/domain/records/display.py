@@ -104,6 +104,20 @@ def bytes_text(count: int) -> str:
     return f"{size:.1f} TB"
 
 
+def tokens_text(count: int | None) -> str:
+    """Return `950`, `45.2 k` or `3.4 M`."""
+    if count is None:
+        return NOTHING
+    size = float(count)
+    for unit in ("", " k", " M"):
+        if size < 999.5:
+            if not unit or size >= 99.95:
+                return f"{size:.0f}{unit}"
+            return f"{size:.1f}{unit}"
+        size /= 1000
+    return f"{size:.1f} G"
+
+
 def duration_text(seconds: float) -> str:
     """Return a duration in a suitable unit."""
     if seconds < 60:

@@ -9,7 +9,8 @@ from eval_jobs.types import Cost, EvalRecord, Screen
 from tests.records import forgetting_run
 from tests.unit.tracker.domain.judging import followed, run_of
 from tracker.adapters.database.codec import from_json, to_json
-from tracker.domain.overview.costs import cost_headline, cost_text, run_costs, tokens_text, with_cost_so_far
+from tracker.domain.overview.costs import cost_headline, cost_text, run_costs, with_cost_so_far
+from tracker.domain.records.display import tokens_text
 from tracker.domain.records.outlines import outline_of
 from tracker.domain.records.types import Report
 
