@@ -12,6 +12,40 @@ from tracker.cli.main import cli
 
 RUNS = ("tiny-forgetting", "slower")
 
+FACTS = """\
+A  tiny-forgetting
+B  slower
+
+facts  exact_match
+step                 A                 B              B − A, 95 % CI
+────────────────────────────────────────────────────────────────────
+ 100             0.025                 -                           -
+ 200             0.100             0.025   −0.075 [−0.174 to +0.031]
+ 300             0.275             0.100   −0.175 [−0.297 to −0.036]
+ 400             0.615             0.275   −0.359 [−0.502 to −0.181]
+ 500             0.775             0.625   −0.150 [−0.268 to −0.018]
+ 600             0.900             0.775   −0.125 [−0.237 to −0.001]
+ 700             0.450             0.900   +0.450 [+0.265 to +0.592]
+mean                                       −0.072 [−0.099 to −0.045]
+best   step 600  0.900   step 700  0.900   ±0.000 [−0.066 to +0.066]
+"""  # noqa: RUF001 - a true minus sign
+SUMMARY = """
+                                     A            B
+───────────────────────────────────────────────────
+checkpoints                          7            6
+steps                       100 to 700   200 to 700
+best checkpoint               step 600     step 700
+TTFT median, load default      38.2 ms      37.1 ms
+TPOT median, load default       6.2 ms       6.1 ms
+evaluation time                4.7 min            -
+GPU time                       4.7 min            -
+tokens in                       28.0 k            -
+tokens out                       6.3 k            -
+
+Each difference is paired over the same samples; up is better. Its 95 % CI
+covers the choice of the samples, not the noise of training: another seed gives
+another curve."""
+
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -31,7 +65,10 @@ def compare(*arguments: str) -> Result:
 def test_two_runs_are_shown_side_by_side_in_80_columns() -> None:
     said = compare(*RUNS)
     assert said.exit_code == 0, said.output
-    assert [line.rstrip() for line in said.stdout.splitlines()] == ""
+    text = "\n".join(line.rstrip() for line in said.stdout.splitlines())
+    assert text.startswith(FACTS)
+    assert text.endswith(SUMMARY)
+    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_json_has_every_number_of_the_table() -> None:
