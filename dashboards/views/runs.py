@@ -1,15 +1,15 @@
 """Several runs -> contents of the page that shows them side by side: rows of text and figures. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from dashboards.charts.figures import Figure, Line, Point
 from dashboards.charts.run import score_panel
+from eval_jobs.identity import content_hash
 from tracker.domain.compare.run_pairs import ScoreAt
 from tracker.domain.compare.run_text import Row, checkpoint_rows, remarks, summary_rows, total_rows
-from tracker.domain.compare.runs import RunComparison
-from tracker.domain.overview.costs import cost_rows
+from tracker.domain.compare.runs import BenchmarkOfRuns, RunComparison
 from tracker.domain.records.display import count_text, names_text, one_line, score_text
 
 FOLDED_FROM = 40
@@ -52,14 +52,20 @@ def build_runs_view(found: Sequence[RunComparison], now: datetime) -> RunsView:
     """
     runs = (found[0].a, *(one.b for one in found))
     names = tuple(one_line(run.run_id) for run in runs)
-    benchmarks = dict.fromkeys(pair.benchmark for one in found for pair in one.benchmarks)
+    pairs: dict[str, dict[str, BenchmarkOfRuns]] = {}
+    notes: list[str] = []
+    for one in found:
+        notes += remarks(one)
+        for pair in one.benchmarks:
+            pairs.setdefault(pair.benchmark, {})[one.b.run_id] = pair
+    run_ids = [run.run_id for run in runs]
     return RunsView(
         title=f"{names_text(names[1:])} compared with {names[0]}",
-        facts=(count_text(len(runs), "run"), count_text(len(benchmarks), "benchmark")),
+        facts=(count_text(len(runs), "run"), count_text(len(pairs), "benchmark")),
         runs=names,
-        summary=(*summary_rows(runs), *cost_rows([run.cost for run in runs])),
-        remarks=tuple(remark for one in found for remark in remarks(one)),
-        benchmarks=tuple(_section(name, f"runs-{at}", found) for at, name in enumerate(benchmarks)),
+        summary=summary_rows(runs),
+        remarks=tuple(notes),
+        benchmarks=tuple(_section(run_ids, of_runs) for of_runs in pairs.values()),
         made_at=f"{now:%Y-%m-%d %H:%M} UTC",
     )
 
@@ -67,21 +73,21 @@ def build_runs_view(found: Sequence[RunComparison], now: datetime) -> RunsView:
 # --- private
 
 
-def _section(name: str, ident: str, found: Sequence[RunComparison]) -> BenchmarkSection:
-    of_runs = {one.b.run_id: pair for one in found for pair in one.benchmarks if pair.benchmark == name}
-    pairs = list(of_runs.values())
-    lines = [_line(found[0].a.run_id, 0, [row.a for row in pairs[0].rows])]
-    for slot, one in enumerate(found, start=1):  # a run has the same colour in all figures
-        if one.b.run_id in of_runs:
-            lines.append(_line(one.b.run_id, slot, [row.b for row in of_runs[one.b.run_id].rows]))
-    rows = checkpoint_rows(pairs)
+def _section(run_ids: Sequence[str], pairs: Mapping[str, BenchmarkOfRuns]) -> BenchmarkSection:
+    """Return one benchmark; `pairs` has each run that was compared with the first one."""
+    one, *_ = pairs.values()
+    lines = [_line(run_ids[0], 0, [row.a for row in one.rows])]
+    for slot, run_id in enumerate(run_ids):  # a run has the same colour in all figures
+        if run_id in pairs:
+            lines.append(_line(run_id, slot, [row.b for row in pairs[run_id].rows]))
+    rows = checkpoint_rows(list(pairs.values()))
     return BenchmarkSection(
-        benchmark=one_line(name),
-        metric=one_line(pairs[0].metric),
-        figure=_figure(ident, name, lines),
+        benchmark=one_line(one.benchmark),
+        metric=one_line(one.metric),
+        figure=_figure(one.benchmark, lines),
         runs=tuple(line.name for line in lines),
         rows=rows,
-        totals=total_rows(pairs),
+        totals=total_rows(list(pairs.values())),
         is_folded=len(rows) >= FOLDED_FROM,
     )
 
@@ -89,21 +95,27 @@ def _section(name: str, ident: str, found: Sequence[RunComparison]) -> Benchmark
 def _line(run_id: str, slot: int, scores: Sequence[ScoreAt | None]) -> Line:
     points = []
     for one in scores:
-        if one is not None:
-            interval = "" if one.ci_low is None else f" ({score_text(one.ci_low)} to {score_text(one.ci_high)})"
-            tip = f"{score_text(one.score)}{interval}"
-            points.append(Point(step=one.step, value=one.score, low=one.ci_low, high=one.ci_high, tip=tip))
+        if one is None:
+            continue
+        tip = score_text(one.score)
+        if one.ci_low is not None:
+            tip += f" ({score_text(one.ci_low)} to {score_text(one.ci_high)})"
+        points.append(Point(step=one.step, value=one.score, low=one.ci_low, high=one.ci_high, tip=tip))
     return Line(name=one_line(run_id), slot=slot, points=tuple(points), label=one_line(run_id))
 
 
-def _figure(ident: str, benchmark: str, lines: Sequence[Line]) -> Figure:
-    steps = [point.step for line in lines for point in line.points] or [0]
-    ends = [f"{line.name} from {line.points[0].tip} to {line.points[-1].tip}" for line in lines if line.points]
+def _figure(benchmark: str, lines: Sequence[Line]) -> Figure:
+    steps: list[int] = []
+    ends: list[str] = []
+    for line in lines:
+        steps += (point.step for point in line.points)
+        if line.points:
+            ends.append(f"{line.name} from {line.points[0].tip} to {line.points[-1].tip}")
     return Figure(
-        ident=ident,
+        ident=f"runs-{content_hash(benchmark)}",
         title=f"{one_line(benchmark)} by step",
-        description=f"Scores: {'; '.join(ends) or 'none'}.",
+        description=f"Scores: {'; '.join(ends)}.",
         panels=(score_panel("Score", lines, height=220, absences=()),),
-        x_min=min(steps),
-        x_max=max(steps),
+        x_min=min(steps, default=0),
+        x_max=max(steps, default=0),
     )

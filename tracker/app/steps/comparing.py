@@ -2,7 +2,7 @@
 
 from eval_jobs.errors import StoreError
 from eval_jobs.spending import total
-from eval_jobs.types import EvalRecord
+from eval_jobs.types import Cost, EvalRecord
 from tracker.domain.compare.runs import RunToCompare, tokens_of
 from tracker.domain.compare.view import RunNoise
 from tracker.domain.records.branches import branches_of
@@ -40,8 +40,13 @@ def run_to_compare(run_id: str, history: MeasurementStore, curves: CurveReader) 
     """
     known = history.records(run_id)
     branches = branches_of(record.plan.checkpoint for record in known)
-    records = [record for record in known if branches.left_by(record.plan.checkpoint) is None]
-    costs = [record.cost for record in known if record.cost is not None]
+    records: list[EvalRecord] = []
+    costs: list[Cost] = []
+    for record in known:
+        if branches.left_by(record.plan.checkpoint) is None:
+            records.append(record)
+        if record.cost is not None:
+            costs.append(record.cost)
     return RunToCompare(
         scores=scores_of_newest(history.scores(run_id, (Measure.SCORE,)), branches),
         records=tuple(records),

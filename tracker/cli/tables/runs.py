@@ -9,7 +9,6 @@ from rich.text import Text
 from tracker.cli.tables.render import plain_table
 from tracker.domain.compare.run_text import SCOPE, Row, checkpoint_rows, remarks, summary_rows, total_rows
 from tracker.domain.compare.runs import BenchmarkOfRuns, By, RunComparison
-from tracker.domain.overview.costs import cost_rows
 from tracker.domain.records.display import one_line
 
 SHOWN = 30
@@ -18,16 +17,15 @@ SHOWN = 30
 
 def runs_table(found: RunComparison) -> RenderableType:
     """Return both runs side by side: scores and differences, best checkpoints, latency and cost."""
-    runs = (found.a, found.b)
-    parts: list[RenderableType] = [
-        Text(f"{letter}  {one_line(run.run_id)}") for letter, run in zip("AB", runs, strict=True)
-    ]
+    parts: list[RenderableType] = [Text(f"A  {one_line(found.a.run_id)}"), Text(f"B  {one_line(found.b.run_id)}")]
     for one in found.benchmarks:
         parts += ["", Text.assemble((one_line(one.benchmark), "bold"), f"  {one_line(one.metric)}")]
         parts.append(_benchmark_table(one, found.by))
-    rows = ((name, *cells) for name, cells in (*summary_rows(runs), *cost_rows([run.cost for run in runs])))
+    rows = ((name, *cells) for name, cells in summary_rows((found.a, found.b)))
     parts += ["", _table(("", "A", "B"), rows), "", Text(SCOPE, style="dim")]
-    return Group(*parts, *(Text(remark, style="magenta") for remark in remarks(found)))
+    for remark in remarks(found):
+        parts.append(Text(remark, style="magenta"))
+    return Group(*parts)
 
 
 # --- private
@@ -44,8 +42,10 @@ def _benchmark_table(one: BenchmarkOfRuns, by: By) -> RenderableType:
 
 def _cells(row: Row) -> tuple[str, ...]:
     a, b, difference = row.cells
-    change = f"{difference.text} [{difference.note}]" if difference.note else difference.text
-    return (row.name, *(f"{cell.note}  {cell.text}".strip() for cell in (a, b)), change)
+    change = difference.text
+    if difference.note:
+        change = f"{change} [{difference.note}]"
+    return row.name, f"{a.note}  {a.text}".strip(), f"{b.note}  {b.text}".strip(), change
 
 
 def _table(heads: Iterable[str], rows: Iterable[tuple[str, ...]]) -> Table:

@@ -82,17 +82,14 @@ def pair_of(of_a: Sequence[BenchmarkSeries], of_b: Sequence[BenchmarkSeries]) ->
     if not alike:
         return None
     a, b = max(alike, key=lambda two: (len({*two[0].steps} & {*two[1].steps}), two[0].steps[-1], two[1].steps[-1]))
-    places = {sample: at for at, sample in enumerate(b.sample_ids)}
-    of_both = [at for at, sample in enumerate(a.sample_ids) if sample in places]
+    ids_a, ids_b = a.samples.sample_ids, b.samples.sample_ids
+    common, *columns = np.intersect1d(ids_a, ids_b, assume_unique=True, return_indices=True)
     return SeriesPair(
         a=a,
         b=b,
-        columns=(
-            np.array(of_both, dtype=np.int64),
-            np.array([places[a.sample_ids[at]] for at in of_both], dtype=np.int64),
-        ),
-        clusters=cluster_index([a.cluster_ids[at] for at in of_both]),
-        planned=len({*a.sample_ids, *b.sample_ids}),
+        columns=(columns[0], columns[1]),
+        clusters=cluster_index(a.samples.cluster_ids[columns[0]].tolist()),
+        planned=ids_a.size + ids_b.size - common.size,
     )
 
 

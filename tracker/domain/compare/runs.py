@@ -203,30 +203,42 @@ def summary_of(run: RunToCompare, min_coverage: float) -> RunSummary:
 def _planned(run: RunToCompare) -> Iterator[str]:
     yield from run.scores.benchmarks()
     for record in run.records:
-        yield from (outcome.benchmark for outcome in record.outcomes)
+        for outcome in record.outcomes:
+            yield outcome.benchmark
 
 
 def _compared(
     pair: SeriesPair, matched: Sequence[tuple[ScoreAt | None, ScoreAt | None]], best: SideBySide
 ) -> BenchmarkOfRuns:
-    rows = [_side_by_side(pair, a, b) for a, b in matched]
+    rows: list[SideBySide] = []
+    equal: list[tuple[int, int]] = []
+    for a, b in matched:
+        row = _side_by_side(pair, a, b)
+        rows.append(row)
+        if a and b and row.difference:
+            equal.append((a.step, b.step))
     return BenchmarkOfRuns(
         benchmark=pair.a.key.benchmark,
         metric=pair.a.metric,
         higher_is_better=pair.a.higher_is_better,
         rows=tuple(rows),
-        mean=pair.difference([(row.a.step, row.b.step) for row in rows if row.a and row.b and row.difference]),
+        mean=pair.difference(equal),
         best=best,
     )
 
 
 def _side_by_side(pair: SeriesPair, a: ScoreAt | None, b: ScoreAt | None) -> SideBySide:
-    steps = [(a.step, b.step)] if a and b else []
-    return SideBySide(a=a, b=b, difference=pair.difference(steps))
+    if a is None or b is None:
+        return SideBySide(a=a, b=b, difference=None)
+    return SideBySide(a=a, b=b, difference=pair.difference([(a.step, b.step)]))
 
 
 def _at_best(curve: Sequence[ScoreAt], best: Best | None) -> ScoreAt | None:
-    return next((one for one in curve if best is not None and one.step == best.checkpoint.step), None)
+    if best is not None:
+        for one in curve:
+            if one.step == best.checkpoint.step:
+                return one
+    return None
 
 
 def _matched(of_a: Sequence[ScoreAt], of_b: Sequence[ScoreAt], by: By) -> list[tuple[ScoreAt | None, ScoreAt | None]]:
@@ -234,15 +246,23 @@ def _matched(of_a: Sequence[ScoreAt], of_b: Sequence[ScoreAt], by: By) -> list[t
     rows: list[tuple[ScoreAt | None, ScoreAt | None]] = []
     a, b = list(of_a), list(of_b)
     while a and b:
-        at_a, at_b = _place(a[0], by), _place(b[0], by)
-        is_far = abs(at_a - at_b) > EQUAL_WITHIN[by] * max(at_a, at_b)
-        if at_a < at_b and (is_far or (a[1:] and abs(_place(a[1], by) - at_b) < at_b - at_a)):
+        if _is_alone(a, b[0], by):
             rows.append((a.pop(0), None))
-        elif at_b < at_a and (is_far or (b[1:] and abs(_place(b[1], by) - at_a) < at_a - at_b)):
+        elif _is_alone(b, a[0], by):
             rows.append((None, b.pop(0)))
         else:
             rows.append((a.pop(0), b.pop(0)))
     return [*rows, *((one, None) for one in a), *((None, one) for one in b)]
+
+
+def _is_alone(left: Sequence[ScoreAt], other: ScoreAt, by: By) -> bool:
+    """Return whether the first of `left` is too far before `other`, or the second is nearer to it."""
+    gap = _place(other, by) - _place(left[0], by)
+    if gap <= 0:
+        return False
+    if gap > EQUAL_WITHIN[by] * _place(other, by):
+        return True
+    return len(left) > 1 and abs(_place(left[1], by) - _place(other, by)) < gap
 
 
 def _place(one: ScoreAt, by: By) -> float:
@@ -275,16 +295,20 @@ def _latency_settings(run: RunToCompare) -> object:
 
 def _latencies(run: RunToCompare) -> Iterator[LoadLatency]:
     timed = _timed(run)
-    for load in (probe.load for record in timed[-1:] for probe in record.probes):
+    if not timed:
+        return
+    for load in (probe.load for probe in timed[-1].probes):
         # A step may have been measured again: its last measurement counts.
         by_step = {record.plan.checkpoint.step: probe_of(record, load) for record in timed}
-        probes = [probe for probe in by_step.values() if probe is not None]
-        ttft_ms, tpot_ms = (_median_ms(probes, metric) for metric in (LatencyMetric.TTFT, LatencyMetric.TPOT))
+        ttft_ms, tpot_ms = (_median_ms(by_step.values(), metric) for metric in (LatencyMetric.TTFT, LatencyMetric.TPOT))
         yield LoadLatency(load=load.name, ttft_ms=ttft_ms, tpot_ms=tpot_ms)
 
 
-def _median_ms(probes: Iterable[ProbeResult], metric: LatencyMetric) -> float | None:
-    known = [time_ms for probe in probes if (time_ms := quantile_of(probe, metric, 0.5)) is not None]
+def _median_ms(probes: Iterable[ProbeResult | None], metric: LatencyMetric) -> float | None:
+    known: list[float] = []
+    for probe in probes:
+        if probe is not None:
+            known += filter(None, [quantile_of(probe, metric, 0.5)])
     if known:
         return median(known)
     return None

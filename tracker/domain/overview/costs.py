@@ -4,14 +4,14 @@ costs = run_costs("my-sft", history.records("my-sft"))
 cost_headline(costs)        # 18 checkpoints, 2.1 h, 2.1 GPU h, 3.4 M tokens
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from eval_jobs.spending import total
 from eval_jobs.types import Cost, EvalPlan, EvalRecord
 from tracker.domain.best.retention import identity_of
-from tracker.domain.records.display import NOTHING, count_text, duration_text, tokens_text
+from tracker.domain.records.display import count_text, duration_text, tokens_text
 from tracker.domain.verdicts.screening import is_screen
 
 
@@ -115,25 +115,9 @@ def cost_text(cost: Cost) -> str:
     return parts[0]
 
 
-def cost_rows(costs: Sequence[Cost | None]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield times and tokens of several runs side by side, without rows that no run has; None: unknown."""
-    for name, text_of in _SIDE_BY_SIDE.items():
-        cells = tuple(NOTHING if cost is None else text_of(cost) for cost in costs)
-        if any(cell != NOTHING for cell in cells):
-            yield name, cells
-
-
 # --- private
 
 MIN_SHOWN_S = 0.05
-
-_SIDE_BY_SIDE: Mapping[str, Callable[[Cost], str]] = {
-    "evaluation time": lambda cost: duration_text(cost.wall_s),
-    "GPU time": lambda cost: NOTHING if cost.gpu_s is None else duration_text(cost.gpu_s),
-    "CPU time": lambda cost: NOTHING if cost.cpu_s is None else duration_text(cost.cpu_s),
-    "tokens in": lambda cost: tokens_text(cost.input_tokens),
-    "tokens out": lambda cost: tokens_text(cost.output_tokens),
-}
 
 
 def _resources(cost: Cost) -> Iterator[str]:

@@ -114,7 +114,7 @@ def test_a_screened_checkpoint_has_no_score_of_the_whole_benchmark() -> None:
             "few_shot (examples in the prompt) is 3",
         ),
         (record_of(100, {"sums": right(5)}, serve=ServeSpec(dtype="float32")), "serve.dtype is float32"),
-        (record_of(200, {"sums": right(5)}), "no results at equal steps in run"),
+        (record_of(200, {"sums": right(5)}), "no equal checkpoints by step in run"),
     ],
     ids=["another suite", "failed", "another prompt", "another dtype", "other steps"],
 )
