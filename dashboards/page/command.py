@@ -27,9 +27,9 @@ def report(*, named: tuple[str, ...], config_path: Path, output: Path | None, ch
     """Write a self-contained HTML report of a run, of several runs or of a checkpoint.
 
     The report of a run shows curves, verdicts with their evidence, forgetting, latency and cost. The report of
-    a checkpoint shows what changed since the previous and the best checkpoint, with both answers. The report of
-    several runs shows their curves in one chart, and the paired differences from the first run. RUN defaults to
-    run.name; CHECKPOINT is STEP, RUN@STEP, latest, best, best:BENCHMARK or models:/NAME@ALIAS.
+    a checkpoint shows what changed since the previous and the best checkpoint, with both answers. Several runs are
+    compared with the first one, step by step. RUN defaults to run.name; CHECKPOINT is STEP, RUN@STEP, latest,
+    best, best:BENCHMARK or models:/NAME@ALIAS.
     """
     # Imported here so that `tracker --help`, which lists this command, does not wait for it.
     from dashboards.page.run import write_report

@@ -48,15 +48,14 @@ class Asked:
 @click.option("--mlflow", "to_mlflow", is_flag=True, help="Write the samples to MLflow and print the links.")
 @click.option("--examples", type=COUNT, default=3, show_default=True, help="Lost and gained samples per benchmark.")
 @click.option(
-    "--by", type=click.Choice([*map(str, By)]), default="step", show_default=True, help="How runs are paired."
+    "--by", type=click.Choice([*map(str, By)]), default="step", show_default=True, help="What pairs two runs."
 )
 @asked_as(Asked)
 def command(asked: Asked) -> None:
     """Compare checkpoint B with checkpoint A, sample by sample, or run B with run A, step by step.
 
-    A and B are STEP, RUN@STEP, latest, best, best:BENCHMARK or models:/NAME@ALIAS. If a step was saved more than
-    once, the newest weights are used; STEP:DIGEST selects older ones. If both are names of runs, the output shows
-    their scores and paired differences at equal steps, or at equal training tokens with --by tokens.
+    A and B are STEP, RUN@STEP, latest, best, best:BENCHMARK or models:/NAME@ALIAS, or both are names of runs. If a
+    step was saved more than once, the newest weights are used; STEP:DIGEST selects older ones.
     """
     project = open_project(asked.config_path)
     if is_reference(asked.a) or is_reference(asked.b):

@@ -71,13 +71,14 @@ def total_rows(pairs: Sequence[BenchmarkOfRuns]) -> tuple[Row, Row]:
 
 def remarks(found: RunComparison) -> Iterator[str]:
     """Yield what cannot be compared, and why."""
+    b = one_line(found.b.run_id)
     for refused in found.refused:
         yield f"cannot compare {one_line(refused.benchmark)}: {one_line('; '.join(refused.reasons))}"
     for one in found.benchmarks:
         if one.mean is None:
-            yield f"cannot pair {one_line(one.benchmark)}: no equal checkpoints by {found.by} in {one_line(found.b.run_id)}"
+            yield f"cannot pair {one_line(one.benchmark)}: no equal checkpoints by {found.by} in {b}"
     if not found.is_latency_alike:
-        runs = f"{one_line(found.a.run_id)} and {one_line(found.b.run_id)}"
+        runs = f"{one_line(found.a.run_id)} and {b}"
         yield f"cannot compare latency: {runs} differ in loads, machine, engine or serving settings"
 
 

@@ -8,6 +8,8 @@ from click.testing import CliRunner, Result
 from tests.commands import run_tracker
 from tests.compared_runs import project_of_two_runs
 from tests.json_output import result_of
+from tests.unit.tracker.domain.making import record_of
+from tracker.api.opening import open_project
 from tracker.cli.main import cli
 
 RUNS = ("tiny-forgetting", "slower")
@@ -49,7 +51,9 @@ another curve."""
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return project_of_two_runs(tmp_path_factory.mktemp("project")).parent
+    config = project_of_two_runs(tmp_path_factory.mktemp("project"))
+    open_project(config).history.append(record_of(100, {"poems": [1.0, 0.0]}))
+    return config.parent
 
 
 @pytest.fixture(autouse=True)
@@ -81,16 +85,19 @@ def test_json_has_every_number_of_the_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "code", "said"),
     [
-        (("slower", "nope"), "no run 'nope'"),
-        (("slower", "slower"), "a run cannot be compared with itself"),
-        (("slower", "latest"), "invalid checkpoint reference 'slower'"),
-        ((*RUNS, "--mlflow"), "--mlflow requires checkpoints"),
-        ((*RUNS, "--by", "tokens"), "the trainer of tiny-forgetting logged no token counts"),
+        (("slower", "nope"), 2, "no run 'nope'"),
+        (("slower", "slower"), 2, "a run cannot be compared with itself"),
+        (("slower", "latest"), 2, "invalid checkpoint reference 'slower'"),
+        ((*RUNS, "--mlflow"), 2, "--mlflow requires checkpoints"),
+        ((*RUNS, "--by", "tokens"), 2, "the trainer of tiny-forgetting logged no token counts"),
+        (("slower", "run"), 3, "no comparable benchmark: cannot compare facts: no samples with a score in run;"),
     ],
 )
-def test_what_is_not_two_runs_is_a_usage_error(project: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_what_are_not_two_comparable_runs_is_an_error(
+    project: Path, arguments: tuple[str, ...], code: int, said: str
+) -> None:
     done = run_tracker(project, "compare", *arguments)
-    assert done.returncode == 2
+    assert done.returncode == code
     assert said in done.stderr

@@ -1,0 +1,26 @@
+"""What is read of a run before it is compared with another."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from tests.compared_runs import COST
+from tests.fakes.curves import FakeCurves
+from tests.fakes.history import FakeHistory
+from tests.unit.tracker.domain.judging import right
+from tests.unit.tracker.domain.making import START, record_of
+from tracker.app.steps.comparing import run_to_compare
+from tracker.domain.records.types import CurvePoint
+
+
+def test_a_discarded_checkpoint_is_left_out_but_has_cost_something() -> None:
+    history = FakeHistory()
+    for step, digest, after_s in ((100, "a", 1), (200, "b", 2), (300, "c", 3), (200, "again", 4)):
+        record = record_of(step, {"sums": right(9)}, digest=digest, ready_at=START + timedelta(seconds=after_s))
+        history.append(replace(record, cost=COST))
+    curves = FakeCurves([CurvePoint(key="train/num_tokens", step=step, value=10.0 * step) for step in (100, 200, 300)])
+    run = run_to_compare("run", history, curves)
+    assert [record.plan.checkpoint.digest for record in run.records] == ["a", "again"]
+    assert run.scores.of("sums")[0].steps == (100, 200)
+    assert run.tokens == {100: 1000.0, 200: 2000.0}
+    assert run.cost is not None
+    assert run.cost.wall_s == 4 * COST.wall_s
