@@ -155,25 +155,17 @@ def compare_runs(a: RunToCompare, b: RunToCompare, *, min_coverage: float, by: B
         if pair is None:
             refused.append(_refused(name, a, b))
             continue
-        curve_a, curve_b = curve_of(a, pair.a, min_coverage), curve_of(b, pair.b, min_coverage)
+        curve_a, curve_b = _curve_of(a, pair.a, min_coverage), _curve_of(b, pair.b, min_coverage)
         best = _side_by_side(pair, _at_best(curve_a, best_a.get(name)), _at_best(curve_b, best_b.get(name)))
         compared.append(_compared(pair, _matched(curve_a, curve_b, by), best))
     return RunComparison(
-        a=summary_of(a, min_coverage),
-        b=summary_of(b, min_coverage),
+        a=_summary_of(a, min_coverage),
+        b=_summary_of(b, min_coverage),
         by=by,
         benchmarks=tuple(compared),
         refused=tuple(refused),
         is_latency_alike=_latency_settings(a) == _latency_settings(b),
     )
-
-
-def curve_of(run: RunToCompare, series: BenchmarkSeries, min_coverage: float) -> tuple[ScoreAt, ...]:
-    """Return the scores of the checkpoints that were evaluated on the whole benchmark, by step."""
-    clusters = cluster_index(series.cluster_ids)
-    rows = [row for row in series.usable_rows(min_coverage).tolist() if series.is_whole[row]]
-    tokens = run.tokens_at([series.steps[row] for row in rows])
-    return tuple(replace(score_at(series, row, clusters), tokens=at) for row, at in zip(rows, tokens, strict=True))
 
 
 def tokens_of(curves: Iterable[CurvePoint]) -> dict[int, float]:
@@ -185,19 +177,15 @@ def tokens_of(curves: Iterable[CurvePoint]) -> dict[int, float]:
     return next(filter(None, found.values()), {})
 
 
-def summary_of(run: RunToCompare, min_coverage: float) -> RunSummary:
-    """Return a run as a whole."""
-    best = best_of(run.scores, min_coverage=min_coverage)
-    return RunSummary(
-        run_id=run.run_id,
-        steps=tuple(sorted({record.plan.checkpoint.step for record in run.records})),
-        best_step=None if best is None else best.checkpoint.step,
-        latency=tuple(_latencies(run)),
-        cost=run.cost,
-    )
-
-
 # --- private: scores
+
+
+def _curve_of(run: RunToCompare, series: BenchmarkSeries, min_coverage: float) -> tuple[ScoreAt, ...]:
+    """Return the scores of the checkpoints that were evaluated on the whole benchmark, by step."""
+    clusters = cluster_index(series.cluster_ids)
+    rows = [row for row in series.usable_rows(min_coverage).tolist() if series.is_whole[row]]
+    tokens = run.tokens_at([series.steps[row] for row in rows])
+    return tuple(replace(score_at(series, row, clusters), tokens=at) for row, at in zip(rows, tokens, strict=True))
 
 
 def _planned(run: RunToCompare) -> Iterator[str]:
@@ -280,7 +268,19 @@ def _refused(name: str, a: RunToCompare, b: RunToCompare) -> RefusedBenchmark:
     return RefusedBenchmark(benchmark=name, reasons=tuple(reasons))
 
 
-# --- private: latency
+# --- private: the run as a whole
+
+
+def _summary_of(run: RunToCompare, min_coverage: float) -> RunSummary:
+    """Return a run as a whole."""
+    best = best_of(run.scores, min_coverage=min_coverage)
+    return RunSummary(
+        run_id=run.run_id,
+        steps=tuple(sorted({record.plan.checkpoint.step for record in run.records})),
+        best_step=None if best is None else best.checkpoint.step,
+        latency=tuple(_latencies(run)),
+        cost=run.cost,
+    )
 
 
 def _timed(run: RunToCompare) -> list[EvalRecord]:
