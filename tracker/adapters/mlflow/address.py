@@ -6,10 +6,15 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx
+from packaging.version import InvalidVersion, Version
+
 from eval_jobs.errors import ConfigError, TrackingUnreachable
 
 CONNECT_TIMEOUT_S = 3.0
 SQLITE_PREFIX = "sqlite:///"
+OLDEST_SERVER = Version("3.1")
+"""The first with all requests of models (LoggedModel) that the tracker makes."""
 DEFAULT_PORTS = {"http": 80, "https": 443, "postgresql": 5432}
 
 
@@ -17,7 +22,7 @@ def check_reachable(uri: str) -> None:
     """Check within seconds that the store can be used.
 
     Raises:
-        TrackingUnreachable: it cannot be used.
+        TrackingUnreachable: it cannot be used, or its server is older than `OLDEST_SERVER`.
         ConfigError: the address is invalid.
     """
     if uri.startswith(SQLITE_PREFIX):
@@ -29,6 +34,8 @@ def check_reachable(uri: str) -> None:
             socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
         except OSError as error:
             raise unreachable(public(uri), f"cannot connect to {host}:{port} ({error})") from error
+    if uri.startswith("http"):
+        _check_version(uri)
 
 
 def sqlite_path(uri: str) -> Path | None:
@@ -74,6 +81,20 @@ def _host_and_port(uri: str) -> tuple[str | None, int | None]:
         raise ConfigError(
             f"invalid tracking.uri {public(uri)!r}: {error}", hint="use http://host:port with a port number"
         ) from error
+
+
+def _check_version(uri: str) -> None:
+    """Refuse a server that is known to be too old; some stores behind http have no such page."""
+    try:
+        response = httpx.get(f"{uri.rstrip('/')}/version", timeout=CONNECT_TIMEOUT_S, trust_env=False)
+        version = Version(response.text.strip()[:40])
+    except (httpx.HTTPError, httpx.InvalidURL, InvalidVersion):
+        return
+    if response.is_success and version < OLDEST_SERVER:
+        raise TrackingUnreachable(
+            f"the MLflow server {public(uri)} has version {version}; {OLDEST_SERVER} or newer is required",
+            hint="update the MLflow server, or set tracking.uri to another; pending results are sent later",
+        )
 
 
 def _check_sqlite(uri: str) -> None:

@@ -12,7 +12,7 @@ from mlflow.tracing.client import TracingClient
 
 from eval_jobs.errors import ConfigError, StoreError, TrackingUnreachable
 from tests.records import forgetting_run
-from tracker.adapters.mlflow.address import public
+from tracker.adapters.mlflow.address import check_reachable, public
 from tracker.adapters.mlflow.errors_sql import mapped_mlflow_errors
 from tracker.adapters.mlflow.runs import TrackingSettings
 from tracker.adapters.mlflow.store import MlflowStore
@@ -74,6 +74,16 @@ def test_missing_credentials_are_named(status: int) -> None:
     with answering(status, "You are not authenticated") as uri, pytest.raises(TrackingUnreachable) as caught:
         send(uri)
     assert "MLFLOW_TRACKING_USERNAME" in caught.value.hint
+
+
+def test_a_server_older_than_the_oldest_tested_is_refused_with_both_versions_and_results_wait() -> None:
+    refused = pytest.raises(TrackingUnreachable, match=r"has version 2\.22\.0; 3\.1 or newer is required")
+    with answering(200, "2.22.0") as uri, refused as caught:
+        check_reachable(uri)
+    assert "update the MLflow server" in caught.value.hint
+    for status, body in ((404, "2.22.0"), (200, "3.1.4"), (200, "3.2.0rc1"), (200, "<html>a proxy</html>")):
+        with answering(status, body) as uri:
+            check_reachable(uri)
 
 
 def test_a_server_that_is_too_old_for_traces_is_a_wrong_setting_with_its_version() -> None:
