@@ -51,7 +51,6 @@ class MlflowFiles:
         values: dict[str, Any] = {
             "uri": self.uri,
             "experiment": EXPERIMENT,
-            "run_name": EXPERIMENT,
             "output_dir": "/out",
         }
         return TrackingSettings(**(values | changes))

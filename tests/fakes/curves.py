@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from eval_jobs.types import Checkpoint
+from tracker.domain.records.tracking import TrainerFacts
 from tracker.domain.records.types import CurvePoint
 
 
@@ -18,6 +19,9 @@ class FakeCurves:
 
     def read(self, checkpoint: Checkpoint) -> tuple[CurvePoint, ...]:
         return tuple(p for p in self._points if p.step <= checkpoint.step)
+
+    def facts(self, checkpoint: Checkpoint) -> TrainerFacts:  # noqa: ARG002 - part of the port
+        return TrainerFacts(params={"seed": "1"})
 
     def last_step(self, checkpoint: Checkpoint) -> int | None:
         return self._last_step if self.read(checkpoint) else None

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from eval_jobs.errors import StoreError, TrackingUnreachable
 from eval_jobs.types import Checkpoint, EvalRecord
-from tracker.domain.records.tracking import Champion, RejectedItem, TrackingItem
+from tracker.domain.records.tracking import Champion, RejectedItem, TrackingItem, TrainerFacts
 from tracker.domain.records.types import CurvePoint, Report
 from tracker.domain.verdicts.out_of_order import words_by_benchmark
 
@@ -16,6 +16,7 @@ class FakeTracking:
         self.records: list[tuple[EvalRecord, Report]] = []
         """What arrived, in order."""
         self.points: list[CurvePoint] = []
+        self.facts: list[TrainerFacts] = []
         self.sweeps: list[EvalRecord] = []
         self.champions: list[dict[str, int]] = []
         """Step by alias, at every move."""
@@ -39,6 +40,12 @@ class FakeTracking:
         self._known.update((checkpoint.run_id, p) for p in new)
         if new:
             self._waiting.append(lambda: self.points.extend(new))
+
+    def publish_facts(self, checkpoint: Checkpoint, facts: TrainerFacts) -> None:
+        key = (checkpoint.run_id, facts.name, *facts.params.items(), *facts.tags.items())
+        if facts != TrainerFacts() and key not in self._known:
+            self._known.add(key)
+            self._waiting.append(lambda: self.facts.append(facts))
 
     def publish_sweep(self, record: EvalRecord) -> None:
         key = ("sweep", record.plan.id, record.finished_at)

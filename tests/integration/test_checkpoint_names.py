@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         same = replace(record.plan.checkpoint, digest=twin.plan.checkpoint.digest)
         project.history.append(replace(record, plan=replace(record.plan, checkpoint=same)))
         project.history.append_report(replace(report, checkpoint=same))
-    settings = TrackingSettings(uri=files.uri, experiment=RUN, run_name=RUN, output_dir=project.config.run.output_dir)
+    settings = TrackingSettings(uri=files.uri, experiment=RUN, output_dir=project.config.run.output_dir)
     with closing(MlflowStore(settings)) as store:
         for at in (5, 9):
             store.send(tracking_batch(run.records[at], run.reports[at]))

@@ -246,5 +246,5 @@ def _page(files: MlflowFiles, url: str, page: str) -> str:
 
 
 def _send_one(address: str) -> None:
-    settings = TrackingSettings(uri=address, experiment=EXPERIMENT, run_name=EXPERIMENT)
+    settings = TrackingSettings(uri=address, experiment=EXPERIMENT)
     MlflowStore(settings).send(tracking_batch(RUN.records[0], RUN.reports[0]))

@@ -1,4 +1,4 @@
-"""Reads training curves that the trainer left on disk: `tracker.ports.CurveReader`.
+"""Reads what the trainer left on disk about the training: `tracker.ports.CurveReader`.
 
 trainer_state.json is in the pin; logs in JSON lines are next to the trainer's checkpoints and are only read.
 """
@@ -10,9 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from eval_jobs.types import Checkpoint
+from tracker.adapters.trainer_files import read_documents
 from tracker.domain.checkpoints.listing import TRAINER_STATE, is_training_log
+from tracker.domain.records.tracking import TrainerFacts
 from tracker.domain.records.types import CurvePoint
 from tracker.domain.tracking.curves import points_of
+from tracker.domain.tracking.trainer_facts import trainer_facts
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +38,13 @@ class TrainerCurves:
         # The trainer's state is exact and belongs to this checkpoint; a log repeats it rounded.
         points = {(p.key, p.step): p for p in (*logged, *stated)}
         return tuple(sorted(points.values(), key=lambda p: (p.step, p.key)))
+
+    def facts(self, checkpoint: Checkpoint) -> TrainerFacts:
+        """Return name and parameters of the training; see `ports.CurveReader`."""
+        pin, source = Path(checkpoint.uri), Path(checkpoint.source_uri)
+        # The state is first: it is in every pin, and states how long the training is as the trainer computed it.
+        documents = {TRAINER_STATE: _state(pin / TRAINER_STATE), **read_documents([pin, source, source.parent])}
+        return trainer_facts(documents)
 
     def last_step(self, checkpoint: Checkpoint) -> int | None:
         """Return the step at which the training will end; see `ports.CurveReader`."""
@@ -67,6 +77,8 @@ def _stated_rows(path: Path) -> list[object]:
 
 def _state(path: Path) -> dict[str, object]:
     try:
+        if path.stat().st_size > MAX_LOG_BYTES:
+            return {}
         document = json.loads(path.read_bytes())
     except FileNotFoundError:
         return {}

@@ -33,6 +33,7 @@ def tick(world: World, state: WatchState, now: datetime) -> Tick:
             world.queue.add(plan, now=now, backlog=world.order.backlog, keep=keep)
         world.wake_workers()  # before the curves: long ones and a slow tracking store take time
         world.tracking.publish_curves(checkpoint, world.curves.read(checkpoint))
+        world.tracking.publish_facts(checkpoint, world.curves.facts(checkpoint))  # the curves find the run
         del state.found[0]
     skipped = skip_surplus(world, state, now)
     gaps = remember_gaps(world, state)

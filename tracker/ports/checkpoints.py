@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Protocol
 
 from eval_jobs.types import Checkpoint
+from tracker.domain.records.tracking import TrainerFacts
 from tracker.domain.records.types import CurvePoint, Gap
 
 
@@ -74,10 +75,13 @@ class Pins(Protocol):
 
 
 class CurveReader(Protocol):
-    """Reads the training curves that the trainer wrote to disk."""
+    """Reads what the trainer wrote to disk about the training: curves, parameters, its end."""
 
     def read(self, checkpoint: Checkpoint) -> tuple[CurvePoint, ...]:
         """Return all finite points known at this checkpoint, ordered by step; () when there are none."""
+
+    def facts(self, checkpoint: Checkpoint) -> TrainerFacts:
+        """Return name and parameters of the training, as far as readable files state them."""
 
     def last_step(self, checkpoint: Checkpoint) -> int | None:
         """Return the step at which the training will end; None if the trainer did not write it to disk."""

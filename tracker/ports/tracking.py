@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from eval_jobs.types import Checkpoint, EvalRecord
-from tracker.domain.records.tracking import Champion, RejectedItem, TrackingItem
+from tracker.domain.records.tracking import Champion, RejectedItem, TrainerFacts, TrackingItem
 from tracker.domain.records.types import CurvePoint, Report
 
 
@@ -22,6 +22,9 @@ class Tracking(Protocol):
 
     def publish_curves(self, checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> None:
         """Queue curve points that were not queued before for this run."""
+
+    def publish_facts(self, checkpoint: Checkpoint, facts: TrainerFacts) -> None:
+        """Queue what the trainer left about its run. No-op if empty, or queued before for this run."""
 
     def publish_sweep(self, record: EvalRecord) -> None:
         """Queue the result of a sweep's plan for publication. No-op if the record was queued before."""

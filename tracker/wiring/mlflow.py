@@ -48,7 +48,6 @@ class Mlflow:
         return TrackingSettings(
             uri=self.uri,
             experiment=self.config.tracking.experiment or self.config.run.name,
-            run_name=self.config.run.name,
             run_id=self.config.tracking.run_id,
             output_dir=self.config.run.output_dir,
             has_aliases=self.config.tracking.aliases,

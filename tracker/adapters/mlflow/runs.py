@@ -41,7 +41,6 @@ class TrackingSettings:
     """`http://host:port`, or `sqlite:////absolute/path.db` for a store without a server."""
     experiment: str
     """Experiment for runs that the tracker creates."""
-    run_name: str
     run_id: str = ""
     """MLflow id of the trainer's own run, if it is known; empty: it is searched for."""
     output_dir: str = ""
@@ -201,7 +200,7 @@ def _create_run(client: MlflowClient, settings: TrackingSettings, checkpoint: Ch
     return client.create_run(
         experiment.experiment_id,
         start_time=timestamp_ms(checkpoint),
-        run_name=settings.run_name,
+        run_name=checkpoint.run_id,
         # In the same call as the run itself, so that no crash leaves a run that cannot be found again.
         tags={
             KEY_TAG: key,

@@ -1,6 +1,6 @@
 """Writes batches to MLflow; a repeated write duplicates nothing.
 
-    store = MlflowStore(TrackingSettings(uri=..., experiment="sft", run_name="sft", output_dir="/runs/sft"))
+    store = MlflowStore(TrackingSettings(uri=..., experiment="sft", output_dir="/runs/sft"))
     store.send(batch)
 
 One MLflow run is one training run. A checkpoint is a LoggedModel, and its metrics are points of the run at its step:
@@ -21,6 +21,7 @@ from tracker.adapters.mlflow.address import check_reachable, public
 from tracker.adapters.mlflow.champions import own_registered_name, send_champions
 from tracker.adapters.mlflow.client import connect
 from tracker.adapters.mlflow.errors_sql import mapped_mlflow_errors
+from tracker.adapters.mlflow.facts import send_facts
 from tracker.adapters.mlflow.models import write_model
 from tracker.adapters.mlflow.runs import (
     KIND_TAG,
@@ -37,6 +38,7 @@ from tracker.adapters.samples.table_parquet import write_samples
 from tracker.domain.records.tracking import (
     ChampionBatch,
     CurveBatch,
+    FactsBatch,
     SweepBatch,
     TrackedVerdict,
     TrackingBatch,
@@ -80,7 +82,7 @@ class MlflowStore:
                     links = _links(client, self._settings, run.experiment_id, item.checkpoint.run_id)
                     _send_batch(client, run, item, key, links)
                 elif not run.joined:
-                    _send_curves(client, run, item)
+                    _send_training(client, run, item)
         except TrackerError:
             self.close()  # the store may be another one when it is reachable again
             raise
@@ -125,7 +127,10 @@ def _note(tags: Mapping[str, str], links: str, newest: tuple[TrackedVerdict, ...
     return with_section(tags.get(NOTE_TAG, ""), f"{links}\n\n{render(newest)}")
 
 
-def _send_curves(client: MlflowClient, run: TrackedRun, item: CurveBatch) -> None:
+def _send_training(client: MlflowClient, run: TrackedRun, item: CurveBatch | FactsBatch) -> None:
+    if isinstance(item, FactsBatch):
+        send_facts(client, run, item)
+        return
     client.log_batch(run.run_id, metrics=[Metric(p.key, p.value, p.timestamp_ms, p.step) for p in item.points])
     _refresh_view(client, run)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from eval_jobs.types import Checkpoint, EvalRecord
-from tracker.domain.records.tracking import Champion, RejectedItem
+from tracker.domain.records.tracking import Champion, RejectedItem, TrainerFacts
 from tracker.domain.records.types import CurvePoint, Report
 
 
@@ -15,6 +15,9 @@ class NoTracking:
 
     def publish_curves(self, checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> None:
         """Drop the points."""
+
+    def publish_facts(self, checkpoint: Checkpoint, facts: TrainerFacts) -> None:
+        """Drop the facts."""
 
     def publish_sweep(self, record: EvalRecord) -> None:
         """Drop the record."""

@@ -60,10 +60,12 @@ from tracker.adapters.tracking.outbox_lock_sql import sender_lock
 from tracker.domain.records.tracking import (
     Champion,
     ChampionBatch,
+    FactsBatch,
     RejectedItem,
     TrackedMetric,
     TrackingBatch,
     TrackingItem,
+    TrainerFacts,
 )
 from tracker.domain.records.types import CurvePoint, Report
 from tracker.domain.tracking.batch import curve_batch, sweep_batch, tracking_batch
@@ -159,6 +161,13 @@ class OutboxTracking:
             for start in range(0, len(new), POINTS_PER_ITEM):
                 part = curve_batch(checkpoint, new[start : start + POINTS_PER_ITEM])
                 _queue(connection, f"curves:{content_hash(_as_json(part).decode())}", part)
+
+    def publish_facts(self, checkpoint: Checkpoint, facts: TrainerFacts) -> None:
+        """Queue what is new about the training; see `ports.Tracking`."""
+        if facts != TrainerFacts():
+            key = f"facts:{content_hash([checkpoint.run_id, facts.name, dict(facts.params), dict(facts.tags)])}"
+            with transaction(self._engine) as connection:
+                _queue(connection, key, FactsBatch(checkpoint=checkpoint, facts=facts))
 
     def publish_sweep(self, record: EvalRecord) -> None:
         """Queue the result of a sweep's plan; see `ports.Tracking`."""

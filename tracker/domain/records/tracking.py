@@ -1,7 +1,7 @@
 """Values written to a tracking store, between a record and MLflow. Frozen; built by `tracking`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from eval_jobs.types import Checkpoint, SampleScore
 from tracker.domain.records.types import Report, VerdictWord
@@ -89,6 +89,25 @@ class CurveBatch:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TrainerFacts:
+    """What a trainer left on disk about its run. All texts are short."""
+
+    name: str = ""
+    """The trainer's own name for the run; empty if it left none."""
+    params: Mapping[str, str] = field(default_factory=dict)
+    """Learning rate, seed and the like."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactsBatch:
+    """What is known of the training at `checkpoint`."""
+
+    checkpoint: Checkpoint
+    facts: TrainerFacts
+
+
+@dataclass(frozen=True, kw_only=True)
 class SweepBatch:
     """Result of one plan of a sweep: a separate MLflow run next to the sweep's other runs, below the training run."""
 
@@ -138,4 +157,4 @@ class RejectedItem:
     """The store's own words."""
 
 
-TrackingItem = TrackingBatch | CurveBatch | SweepBatch | ChampionBatch
+TrackingItem = TrackingBatch | CurveBatch | FactsBatch | SweepBatch | ChampionBatch

@@ -50,7 +50,7 @@ def answering(status: int, body: str) -> Iterator[str]:
 
 
 def send(uri: str) -> None:
-    MlflowStore(TrackingSettings(uri=uri, experiment="e", run_name="r")).send(ITEM)
+    MlflowStore(TrackingSettings(uri=uri, experiment="e")).send(ITEM)
 
 
 @pytest.mark.parametrize(
