@@ -69,7 +69,7 @@ def test_models_and_the_ready_made_page_are_in_the_trainers_experiment(files: Ml
     trainer_writes(files)
     track(files)
     client = files.client()
-    assert [m.name for m in files.models()] == [f"{EXPERIMENT}-step-100"]
+    assert [m.name for m in files.models()] == [f"step-100-{EXPERIMENT}"]
     assert VIEW_TAG in client.get_experiment_by_name("sft-runs").tags
     assert client.get_experiment_by_name(EXPERIMENT) is None
 

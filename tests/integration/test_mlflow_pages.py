@@ -111,7 +111,7 @@ def test_the_link_opens_charts_of_the_loss_and_every_benchmark_by_step(
 @pytest.mark.chromium
 def test_the_models_page_has_one_row_a_checkpoint(files: MlflowFiles, url: str) -> None:
     with open_page(_page(files, url, "models"), local_storage=NO_ASSISTANT) as page:
-        wait_for_texts(page, *(f"{EXPERIMENT}-step-{step}" for step in STEPS))
+        wait_for_texts(page, *(f"step-{step}-{EXPERIMENT}" for step in STEPS))
         wait_for_texts(page, "bench/facts")
 
 

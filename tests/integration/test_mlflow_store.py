@@ -96,7 +96,7 @@ def test_scores_and_loss_are_points_of_one_run_by_step(files: MlflowFiles, store
 
 def test_every_checkpoint_is_a_model_with_its_scores_on_named_datasets(files: MlflowFiles, store: MlflowStore) -> None:
     send(store, 100, 200, 300)
-    assert [m.name for m in files.models()] == [f"{EXPERIMENT}-step-{s}" for s in (100, 200, 300)]
+    assert [m.name for m in files.models()] == [f"step-{s}-{EXPERIMENT}" for s in (100, 200, 300)]
     model = files.models()[0]
     scores = {m.key: (m.dataset_name, m.dataset_digest) for m in model.metrics}
     digests = {d.dataset.name: d.dataset.digest for d in files.runs()[0].inputs.dataset_inputs}

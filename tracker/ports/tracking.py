@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from eval_jobs.types import Checkpoint, EvalRecord
-from tracker.domain.records.tracking import Champion, RejectedItem, TrainerFacts, TrackingItem
+from tracker.domain.records.tracking import Champion, RejectedItem, TrackingItem, TrainerFacts
 from tracker.domain.records.types import CurvePoint, Report
 
 

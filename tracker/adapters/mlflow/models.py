@@ -62,7 +62,8 @@ def _create(client: MlflowClient, run: TrackedRun, batch: TrackingBatch, model_k
     checkpoint = batch.checkpoint
     return client.create_logged_model(
         run.experiment_id,
-        name=_NOT_IN_MODEL_NAMES.sub("-", f"{checkpoint.run_id}-step-{checkpoint.step}"),
+        # The step first: MLflow cuts names to some 20 characters.
+        name=_NOT_IN_MODEL_NAMES.sub("-", f"step-{checkpoint.step}-{checkpoint.run_id}"),
         source_run_id=run.run_id,
         model_type="checkpoint",
         params=dict(batch.params),

@@ -20,16 +20,19 @@ VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
 
 _PREFIX = "deflate;"
 
-SCORES, EACH, LATENCY, COVERAGE = "Training loss and benchmarks", "bench", "Latency", "Coverage"
+LOSS, SCORES, LATENCY, COVERAGE = "Training loss", "bench", "Latency", "Coverage"
 """Sections of the page. MLflow itself also puts new metrics named `bench/...` into `bench`."""
 
 LATENCY_KEYS = ("ttft_ms_p50", "tpot_ms_p50", "output_tokens_per_s")
 
 MAX_LINES = 8
-"""MLflow draws the lines of one run in one colour; with more lines a chart is unreadable."""
+"""MLflow draws all lines of a run in one colour: a chart of several metrics is readable if most are equal."""
 
 MAX_CHARTS = 50
 """Keeps the tag far below MLflow's size limit; MLflow adds charts for other metrics automatically."""
+
+PARAM_COLUMNS = ("learning_rate", "per_device_train_batch_size", "seed", "lora_r", "base_model")
+"""Parameters in the table of runs; the others are in MLflow's comparison of selected runs."""
 
 GENERATED = ("coverage", "perf", "train", "truncated")
 """Sections that MLflow generates below ours, with one chart per metric; they start closed."""
@@ -79,7 +82,12 @@ def view_state(metric_keys: Iterable[str], previous: str | None) -> str:
         "lifecycleFilter": "Active",
         "modelVersionFilter": "All Runs",
         "datasetsFilter": [],
-        "selectedColumns": ["attributes.`Source`", "attributes.`Models`", "attributes.`Dataset`", "tags.`verdict`"],
+        "selectedColumns": [
+            "attributes.`Models`",
+            "tags.`verdict`",
+            *(f"params.`{name}`" for name in PARAM_COLUMNS),
+            *(f"metrics.`{key}`" for key in _starting("bench/", keys)[:MAX_LINES]),
+        ],
         "runsExpanded": {},
         "runsPinned": [],
         "runsHidden": [],
@@ -97,8 +105,8 @@ def view_state(metric_keys: Iterable[str], previous: str | None) -> str:
         "chartsSearchFilter": "",
         "compareRunCharts": charts,
         "compareRunSections": [
-            _section(SCORES, columns=1, height=460),
-            _section(EACH, columns=3, height=300),
+            _section(LOSS, columns=1, height=300),
+            _section(SCORES, columns=3, height=300),
             _section(LATENCY, columns=3, height=300),
             _section(COVERAGE, columns=1, height=300),
             *(_section(name, columns=3, height=300, is_open=False) for name in GENERATED),
@@ -118,12 +126,12 @@ def _view_path(experiment_id: str) -> str:
 
 def _charts(keys: set[str]) -> dict[str, list[list[str]]]:
     """Return for each section the metric keys of each chart."""
-    scores = _starting("bench/", keys)
     # If a trainer logs `loss`, then `train_loss` is its average over the run.
     loss = [next((key for key in ("loss", "train_loss") if key in keys), ""), LOSS_KEY]
     return {
-        SCORES: [scores[:MAX_LINES] + [key for key in loss if key in keys]],
-        EACH: [[key] for key in scores[:MAX_CHARTS]],
+        # Both in one chart: of two runs, one may have the trainer's own curve and one ours.
+        LOSS: [[key for key in loss if key in keys]],
+        SCORES: [[key] for key in _starting("bench/", keys)[:MAX_CHARTS]],
         LATENCY: [[key] for end in LATENCY_KEYS for key in _starting("perf/", keys) if key.endswith(end)],
         COVERAGE: [_starting("coverage/", keys)[:MAX_LINES]],
     }

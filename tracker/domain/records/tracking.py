@@ -17,7 +17,7 @@ class TrackedMetric:
     timestamp_ms: int
     """Unix time in milliseconds; of two values at one step, the later one is the newer."""
     dataset: str = ""
-    """Name of the dataset it was measured on, one of the batch's datasets; empty for latencies and curves."""
+    """Name of the dataset of a score, one of the batch's datasets; empty for all other metrics."""
 
 
 @dataclass(frozen=True, kw_only=True)

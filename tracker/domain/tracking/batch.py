@@ -146,7 +146,9 @@ def _metrics(record: EvalRecord, keys: Mapping[str, str]) -> Iterator[TrackedMet
     part = "screen_" if is_screen(record.plan) else ""
     for outcome in record.outcomes:
         for prefix, value in _scores(outcome, is_of_part=bool(part)):
-            yield _metric(checkpoint, f"{prefix}/{keys[outcome.benchmark]}", value, dataset=outcome.benchmark)
+            # MLflow's table of models has the metrics of datasets in front: there are only the scores.
+            dataset = outcome.benchmark if prefix == "bench" else ""
+            yield _metric(checkpoint, f"{prefix}/{keys[outcome.benchmark]}", value, dataset=dataset)
     for key, value in _timings(record):
         yield _metric(checkpoint, key, value)
     for name, value in _cost(record.cost):
