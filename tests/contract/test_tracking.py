@@ -20,7 +20,15 @@ from tracker.adapters.mlflow.store import MlflowStore
 from tracker.adapters.tracking.outbox_lock_sql import sender_lock
 from tracker.adapters.tracking.outbox_sql import OutboxTracking
 from tracker.domain.overview.costs import with_cost_so_far
-from tracker.domain.records.tracking import Champion, ChampionBatch, CurveBatch, TrackedMetric
+from tracker.domain.records.tracking import (
+    Champion,
+    ChampionBatch,
+    CurveBatch,
+    FactsBatch,
+    TrackedMetric,
+    TrackingItem,
+    TrainerFacts,
+)
 from tracker.domain.records.types import CurvePoint, VerdictWord
 from tracker.domain.tracking.batch import tracking_batch
 from tracker.domain.verdicts.screening import joined
@@ -201,6 +209,18 @@ def test_checkpoints_may_arrive_out_of_order(store: Store) -> None:
     assert store.rows() == expected(0, 1, 2)
 
 
+def test_facts_of_the_training_are_queued_once_and_empty_ones_never(store: Store) -> None:
+    facts = TrainerFacts(name="sft", params={"seed": "1"}, tags={})
+    for known, waiting in ((TrainerFacts(), 0), (facts, 1), (facts, 1), (replace(facts, params={"seed": "2"}), 2)):
+        with store.down():
+            tracking = store.open()
+            for index in (0, 1):
+                tracking.publish_facts(RUN.records[index].plan.checkpoint, known)
+            assert tracking.flush() == waiting
+    assert store.open().flush() == 0
+    assert store.rows() == []
+
+
 def test_a_rewound_run_brings_its_new_points(store: Store) -> None:
     tracking = store.open()
     publish(tracking, 2)
@@ -327,13 +347,13 @@ def _fake_sink() -> Behind:
 
 
 def _rows_of(sink: FakeSink) -> list[Row]:
-    return _once(
-        (item.checkpoint.run_id, m)
-        for item in sink.items
-        for m in (
-            item.points if isinstance(item, CurveBatch) else [] if isinstance(item, ChampionBatch) else item.metrics
-        )
-    )
+    return _once((item.checkpoint.run_id, m) for item in sink.items for m in _metrics_of(item))
+
+
+def _metrics_of(item: TrackingItem) -> Iterable[TrackedMetric]:
+    if isinstance(item, ChampionBatch | FactsBatch):
+        return ()
+    return item.points if isinstance(item, CurveBatch) else item.metrics
 
 
 def _once(metrics: Iterable[tuple[str, TrackedMetric]]) -> list[Row]:

@@ -99,8 +99,8 @@ def test_the_link_opens_charts_of_the_loss_and_every_benchmark_by_step(
     (link,) = filter(_is_of(files), page_links(files.uri, url))
     # High enough for all charts: those below the window's end are not drawn.
     with open_page(link, local_storage=NO_ASSISTANT, height=2200) as page:
-        wait_for_texts(page, "Training loss and benchmarks", "Latency", "Coverage")
-        wait_for_texts(page, "bench/facts vs bench/reversal vs bench/sums vs train/loss", "perf/ttft_ms_p50")
+        wait_for_texts(page, "Training loss", "Latency", "Coverage")
+        wait_for_texts(page, "train/loss", "bench/facts", "perf/ttft_ms_p50")
         wait_for_texts(page, *(f"{EXPERIMENT} ({key})" for key in ("bench/facts", "bench/sums", "train/loss")))
         page.locator(".js-plotly-plot .scatterlayer .trace").nth(3).wait_for()
         assert page.get_by_text("Step", exact=True).count() > 0
@@ -109,10 +109,13 @@ def test_the_link_opens_charts_of_the_loss_and_every_benchmark_by_step(
 
 
 @pytest.mark.chromium
-def test_the_models_page_has_one_row_a_checkpoint(files: MlflowFiles, url: str) -> None:
-    with open_page(_page(files, url, "models"), local_storage=NO_ASSISTANT) as page:
+def test_the_models_page_has_one_row_a_checkpoint_and_the_scores_first(files: MlflowFiles, url: str) -> None:
+    with open_page(_page(files, url, "models"), local_storage=NO_ASSISTANT, width=2400) as page:
         wait_for_texts(page, *(f"step-{step}-{EXPERIMENT}" for step in STEPS))
         wait_for_texts(page, "bench/facts")
+        columns = page.locator(".ag-header-cell-text").all_inner_texts()
+        metrics = [name for name in columns if "/" in name]
+        assert metrics[:3] == ["bench/facts", "bench/reversal", "bench/sums"]
 
 
 @pytest.mark.chromium

@@ -22,7 +22,7 @@ from tests.mlflow_stores import EXPERIMENT, MlflowFiles, locked
 from tests.records import forgetting_run
 from tracker.adapters.mlflow.client import connect
 from tracker.adapters.mlflow.store import MlflowStore
-from tracker.domain.records.tracking import TrackingItem
+from tracker.domain.records.tracking import FactsBatch, TrackingItem, TrainerFacts
 from tracker.domain.tracking.batch import curve_batch, tracking_batch
 
 RUN = forgetting_run(samples=8)
@@ -92,6 +92,32 @@ def test_scores_and_loss_are_points_of_one_run_by_step(files: MlflowFiles, store
     assert run.info.run_name == EXPERIMENT
     points = {(m.key, m.step) for m in files.metrics()}
     assert {("bench/facts", 100), ("bench/facts", 200), ("train/loss", 10), ("perf/ttft_ms_p50", 200)} <= points
+
+
+def test_two_runs_of_other_seeds_can_be_told_apart_and_compared(files: MlflowFiles, store: MlflowStore) -> None:
+    def facts(run: str, name: str, **params: str) -> None:
+        checkpoint = replace(LAST, run_id=run, step=int(params.pop("step", "100")))
+        tags = {"mlflow.source.git.commit": "e83c516"}
+        store.send(FactsBatch(checkpoint=checkpoint, facts=TrainerFacts(name=name, params=params, tags=tags)))
+
+    def runs() -> dict[str, Any]:
+        return {run.data.tags["tracker.run"]: run for run in files.runs()}
+
+    facts("out/a", "sft", seed="1", learning_rate="0.1")
+    facts("out/b", "", seed="2", learning_rate="0.2")
+    assert [run.info.run_name for run in files.runs()] == ["out/b", "sft"]
+    facts("out/b", "sft", seed="2")
+    facts("out/a", "", seed="1", learning_rate="0.3", step="200")  # trained on with another rate
+    found = runs()
+    assert {key: run.info.run_name for key, run in found.items()} == {"out/a": "sft, seed 1", "out/b": "sft, seed 2"}
+    assert found["out/a"].data.params == {"seed": "1", "learning_rate": "0.1"}
+    assert found["out/b"].data.params == {"seed": "2", "learning_rate": "0.2"}
+    tags = found["out/a"].data.tags
+    assert (tags["changed/learning_rate"], tags["mlflow.source.git.commit"]) == ("0.3 (step 200)", "e83c516")
+    assert len({run.data.tags["mlflow.runColor"] for run in found.values()}) == 2
+    files.client().update_run(found["out/a"].info.run_id, name="mine")
+    facts("out/a", "sft", seed="1", step="300")
+    assert runs()["out/a"].info.run_name == "mine"
 
 
 def test_every_checkpoint_is_a_model_with_its_scores_on_named_datasets(files: MlflowFiles, store: MlflowStore) -> None:

@@ -8,6 +8,7 @@ from eval_jobs.types import Checkpoint
 from tests.records import checkpoint_of
 from tests.requires import shared_data
 from tracker.adapters.curves import TrainerCurves
+from tracker.domain.records.tracking import TrainerFacts
 from tracker.domain.records.types import CurvePoint
 
 REAL_STATES = (
@@ -48,6 +49,19 @@ def test_the_trainers_state_wins_over_its_rounded_log(tmp_path: Path) -> None:
         CurvePoint(key="train/loss", step=5, value=1.23456789),
         CurvePoint(key="train/memory_GiB_", step=5, value=2.5),
     )
+
+
+def test_the_length_of_a_training_is_what_its_state_says_and_the_rest_what_its_other_files_say(tmp_path: Path) -> None:
+    found = checkpoint(tmp_path, 10)
+    (tmp_path / "pin" / "trainer_state.json").write_text('{"max_steps": 500, "num_train_epochs": 2}')
+    (tmp_path / "pin" / "adapter_config.json").write_text('{"r": 8}')
+    (tmp_path / "out" / "args.json").write_text(
+        '{"max_steps": -1, "num_train_epochs": 3, "seed": 5, "run_name": "sft"}'
+    )
+    params = {"max_steps": "500", "num_train_epochs": "2", "seed": "5", "lora_r": "8"}
+    assert TrainerCurves().facts(found) == TrainerFacts(name="sft", params=params)
+    in_bucket = replace(found, uri="s3://b/out/checkpoint-10", source_uri="s3://b/out/checkpoint-10")
+    assert TrainerCurves().facts(in_bucket) == TrainerFacts()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"log_history": 5}', '{"log_history": [1, null]}', "\x00\xff"])

@@ -48,6 +48,7 @@ def test_every_checkpoint_is_judged_and_published_once() -> None:
     assert [report.step for report in fakes.history.reports(fakes.run.run_id)] == steps
     assert [record.plan.checkpoint.step for record, _ in fakes.tracking.records] == steps
     assert len(set(fakes.tracking.points)) == len(fakes.tracking.points) > 0
+    assert [facts.params for facts in fakes.tracking.facts] == [{"seed": "1"}]
 
 
 def test_workers_are_woken_when_their_plan_is_there_and_before_anything_is_published() -> None:

@@ -142,7 +142,7 @@ def test_each_score_names_the_dataset_that_it_was_measured_on() -> None:
     assert digests == {b.name: benchmark_fingerprint(b, suite) for b in suite.benchmarks}
     assert all(len(d) <= 36 for d in digests.values())
     assert {m.dataset for m in batch.metrics if m.key.startswith("bench/")} == set(digests)
-    assert {m.dataset for m in batch.metrics if m.key.startswith("perf/")} == {""}
+    assert {m.dataset for m in batch.metrics if not m.key.startswith("bench/")} == {""}
 
 
 def test_verdicts_become_tags_with_the_most_urgent_word_on_top() -> None:
