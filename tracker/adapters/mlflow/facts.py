@@ -31,7 +31,7 @@ def send_facts(client: MlflowClient, run: TrackedRun, item: FactsBatch) -> None:
     client.log_batch(
         run.run_id,
         params=[Param(name, value) for name, value in first.items()],
-        tags=[RunTag(name, value) for name, value in ({TITLE_TAG: title} | facts.tags | changed).items()],
+        tags=[RunTag(name, value) for name, value in {TITLE_TAG: title, **facts.tags, **changed}.items()],
     )
     runs = list(client.search_runs([run.experiment_id], f"tags.`{TITLE_TAG}` != ''"))
     _name(client, runs)
