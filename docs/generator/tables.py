@@ -11,7 +11,7 @@ from tracker.adapters.alerts import tables_sql as alerts
 from tracker.adapters.database import lead_sql
 from tracker.adapters.history import sweeps_sql
 from tracker.adapters.history import tables_sql as history
-from tracker.adapters.tracking import outbox_sql
+from tracker.adapters.tracking import tables_sql
 
 HEAD = """# Database tables
 
@@ -24,7 +24,7 @@ STORES: tuple[tuple[str, MetaData], ...] = (
     ("Plans and workers", plans_sql.METADATA),
     ("Results", history.METADATA),
     ("Sweeps", sweeps_sql.METADATA),
-    ("Pending MLflow writes", outbox_sql.METADATA),
+    ("Pending MLflow writes", tables_sql.METADATA),
     ("Alerts", alerts.METADATA),
     ("Active watcher", lead_sql.METADATA),
 )

@@ -25,7 +25,7 @@ from tracker.adapters.database import lead_sql
 from tracker.adapters.database.tables import TRACKER_TABLES
 from tracker.adapters.history import sweeps_sql
 from tracker.adapters.history import tables_sql as history_tables_sql
-from tracker.adapters.tracking import outbox_sql
+from tracker.adapters.tracking import tables_sql as outbox_sql
 
 METADATA = tuple(
     tables.METADATA for tables in (sql_queue, history_tables_sql, outbox_sql, lead_sql, alert_tables_sql, sweeps_sql)

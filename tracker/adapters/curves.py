@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from eval_jobs.types import Checkpoint
-from tracker.adapters.trainer_files import read_documents
+from tracker.adapters.trainer_files.documents import read_documents
 from tracker.domain.checkpoints.listing import TRAINER_STATE, is_training_log
 from tracker.domain.records.tracking import TrainerFacts
 from tracker.domain.records.types import CurvePoint

@@ -23,29 +23,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from pydantic import TypeAdapter, ValidationError
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    ColumnElement,
-    Connection,
-    Double,
-    Engine,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Row,
-    String,
-    Table,
-    Text,
-    Update,
-    and_,
-    func,
-    select,
-    true,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, Engine, Row, Update, and_, func, select, true, update
 
 from eval_jobs.backoff import Backoff
 from eval_jobs.errors import ConfigError, StoreError, TrackingUnreachable
@@ -57,6 +35,7 @@ from eval_jobs.queue.migrate_sql import bring_up_to_date
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.adapters.database.tables import TRACKER_TABLES
 from tracker.adapters.tracking.outbox_lock_sql import sender_lock
+from tracker.adapters.tracking.tables_sql import ITEMS, POINTS, VALUES
 from tracker.domain.records.tracking import (
     Champion,
     ChampionBatch,
@@ -84,39 +63,6 @@ POINTS_PER_ITEM = 2000
 MAX_REFUSALS = 5
 _MAX_REASON_CHARS = 500
 _WORDS_CHARS = 12
-
-METADATA = MetaData()
-ITEMS = Table(
-    "outbox_items",
-    METADATA,
-    Column("id", Integer, primary_key=True),
-    Column("key", String(80), nullable=False, unique=True),
-    Column("body", LargeBinary),
-    Column("sent", Boolean, nullable=False),
-    Column("refused", Integer, nullable=False),
-    Column("retry_at_s", Double, nullable=False),
-    Column("run_id", Text, nullable=False),
-    Column("reason", Text),
-    Index("outbox_items_waiting", "sent", "id"),
-)
-POINTS = Table(
-    "outbox_points",
-    METADATA,
-    Column("run_id", Text, primary_key=True),
-    Column("key", String(250), primary_key=True),
-    Column("step", BigInteger, primary_key=True),
-    Column("value", Double, primary_key=True),
-)
-"""Every curve point that was ever queued: a rewound run has other values for the same steps."""
-VALUES = Table(
-    "outbox_values",
-    METADATA,
-    Column("checkpoint", String(64), primary_key=True),
-    Column("key", String(250), primary_key=True),
-    Column("value", Double, nullable=False),
-    Column("timestamp_ms", BigInteger, nullable=False),
-)
-"""The newest value of every metric that was ever queued, by `_checkpoint_key`."""
 
 _ITEM: TypeAdapter[TrackingItem] = TypeAdapter(TrackingItem)
 

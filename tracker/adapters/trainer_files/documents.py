@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from tracker.adapters.plain_pickle import plain_attributes
+from tracker.adapters.trainer_files.plain_pickle import plain_attributes
 from tracker.domain.checkpoints.listing import ADAPTER_CONFIG
 from tracker.domain.tracking.trainer_facts import Document
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tracker.adapters.trainer_files import MAX_BYTES, read_documents
+from tracker.adapters.trainer_files.documents import MAX_BYTES, read_documents
 
 
 class Schedule(Enum):

@@ -1,0 +1,1 @@
+"""Files in which trainers leave their settings."""
