@@ -1,10 +1,7 @@
-"""Reads plain values from a pickle without running anything in it: no class is imported and nothing is called.
-
-plain_attributes(data)["learning_rate"]     # of pickled TrainingArguments
-"""
+"""Reads plain values from a pickle without running anything in it: no class is imported and nothing is called."""
 
 import pickletools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 _MARK = object()
 
@@ -13,7 +10,7 @@ def plain_attributes(pickled: bytes) -> dict[str, object]:
     """Return the attributes of the pickled object: texts, numbers and enums as their values, all others as None.
 
     Raises:
-        ValueError, IndexError, TypeError: it is damaged.
+        ValueError, IndexError, TypeError, StopIteration: it is damaged.
     """
     stack: list[object] = []
     memo: dict[object, object] = {}
@@ -25,24 +22,13 @@ def plain_attributes(pickled: bytes) -> dict[str, object]:
         elif opcode.name == "STOP" and isinstance(stack[-1], dict):
             return stack[-1]
         else:
-            value = _value(opcode.name, argument, _take(stack, opcode.stack_before))
+            count = len(opcode.stack_before)
+            if pickletools.stackslice in opcode.stack_before:  # all values above a mark
+                count += next(above for above, value in enumerate(reversed(stack)) if value is _MARK) - 1
+            taken = [stack.pop() for _ in range(count)][::-1]
+            value = _value(opcode.name, argument, [value for value in taken if value is not _MARK])
             stack += [value for _ in opcode.stack_after]
     return {}
-
-
-def _take(stack: list[object], kinds: Sequence[object]) -> list[object]:
-    """Remove from `stack` what an opcode takes, and return it without the mark."""
-    start = len(stack)
-    for kind in reversed(kinds):
-        start -= 1
-        while kind is pickletools.stackslice and stack[start] is not _MARK:
-            start -= 1
-        start += kind is pickletools.stackslice  # the mark itself is the next kind
-    if start < 0:
-        raise ValueError("an opcode takes more than the stack has")
-    taken = [value for value in stack[start:] if value is not _MARK]
-    del stack[start:]
-    return taken
 
 
 def _value(name: str, argument: object, taken: list[object]) -> object:

@@ -22,24 +22,18 @@ MAX_VALUE_CHARS = 250
 MAX_NAME_CHARS = 100
 MAX_LIST = 50
 
+_SAME = "warmup_steps warmup_ratio max_steps gradient_accumulation_steps weight_decay max_grad_norm seed data_seed"
 PARAMS: Mapping[str, tuple[str, ...]] = {
     "base_model": ("base_model", "model_name_or_path", "model"),
     "dataset": ("dataset", "dataset_name"),
     "learning_rate": ("learning_rate", "lr"),
     "lr_scheduler_type": ("lr_scheduler_type", "lr_scheduler"),
-    "warmup_steps": ("warmup_steps",),
-    "warmup_ratio": ("warmup_ratio",),
-    "num_train_epochs": ("num_train_epochs", "num_epochs", "epochs"),
-    "max_steps": ("max_steps",),
-    "per_device_train_batch_size": ("per_device_train_batch_size", "micro_batch_size"),
-    "gradient_accumulation_steps": ("gradient_accumulation_steps",),
-    "train_batch_size": ("train_batch_size", "global_batch_size"),
     "max_length": ("max_length", "max_seq_length", "sequence_len", "cutoff_len"),
+    "num_train_epochs": ("num_train_epochs", "num_epochs", "epochs"),
     "optim": ("optim", "optimizer"),
-    "weight_decay": ("weight_decay",),
-    "max_grad_norm": ("max_grad_norm",),
-    "seed": ("seed",),
-    "data_seed": ("data_seed",),
+    "per_device_train_batch_size": ("per_device_train_batch_size", "micro_batch_size"),
+    "train_batch_size": ("train_batch_size", "global_batch_size"),
+    **{name: (name,) for name in _SAME.split()},
 }
 """Names of trainers for each parameter, in order of preference."""
 
@@ -129,14 +123,10 @@ def _texts(names: Iterable[str], documents: Sequence[Document]) -> Iterator[str]
 
 
 def _text(value: object) -> str:
-    """Return a plain value as text; empty for anything else."""
+    """Return a plain value, or a list of them, as text; empty for anything else."""
     if isinstance(value, list | tuple):
-        # Sorted: PEFT writes sets, in another order each time.
-        return ", ".join(sorted(filter(None, map(_text_of_one, value[:MAX_LIST]))))
-    return _text_of_one(value)
-
-
-def _text_of_one(value: object) -> str:
+        plain = (_text(one) for one in value[:MAX_LIST] if not isinstance(one, list | tuple))
+        return ", ".join(sorted(filter(None, plain)))  # PEFT writes sets, in another order each time
     if isinstance(value, str):
         return one_line(_USER_IN_ADDRESS.sub("//", value[: 4 * MAX_VALUE_CHARS]))
     if isinstance(value, bool) or not isinstance(value, int | float):
