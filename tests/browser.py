@@ -114,6 +114,20 @@ def open_page(
     assert not (fail_on_page_error and errors), f"the page threw: {errors}"
 
 
+@contextmanager
+def without_script(page: Page, url: str) -> Iterator[Page]:
+    """Open `url` in another page of the same browser, in which no script runs."""
+    browser = page.context.browser
+    assert browser is not None
+    context = browser.new_context(viewport=page.viewport_size, java_script_enabled=False)
+    try:
+        still = context.new_page()
+        still.goto(url)
+        yield still
+    finally:
+        context.close()
+
+
 def wait_for_texts(page: Page, *texts: str, timeout_ms: int = TIMEOUT_MS) -> None:
     """Wait until every text is visible somewhere on the page.
 

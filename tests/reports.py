@@ -1,13 +1,19 @@
 """Recorded runs as a report gets them."""
 
+import base64
+import json
+import zlib
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from dashboards.data.checkpoint import CheckpointData
 from dashboards.data.run import Conclusions, RunData, Training, newest_records
 from dashboards.data.sources import Sources
 from dashboards.page.checkpoint import collect_checkpoint
 from dashboards.views.ledger import LOST_SAMPLES
+from dashboards.views.samples import PackedSamples
 from eval_jobs.types import EvalRecord, ProbeResult, RequestTiming
 from tests.fakes.curves import FakeCurves
 from tests.fakes.history import FakeHistory
@@ -82,3 +88,16 @@ def run_data(run: RecordedRun, *, unfinished: int = 0) -> RunData:
         unfinished=unfinished,
         made_at=MADE_AT,
     )
+
+
+def unpacked(packed: str) -> Any:
+    """Return the value of an index or a block of samples, as the report's script decodes it."""
+    return json.loads(zlib.decompress(base64.b64decode(packed)))
+
+
+def shown_samples(packed: PackedSamples) -> Iterator[tuple[str, str, str, list[str]]]:
+    """Yield group, `lost` or `gained`, subset and fields of every sample."""
+    index = unpacked(packed.index)
+    for (group, kind, subsets), block in zip(index["blocks"], packed.blocks, strict=True):
+        for subset, fields in zip(subsets, unpacked(block), strict=True):
+            yield index["groups"][group]["name"], ("lost", "gained")[kind], index["subsets"][subset], fields

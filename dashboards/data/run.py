@@ -1,6 +1,6 @@
 """Data of the report of a run, from its history."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -51,7 +51,7 @@ class RunData:
     conclusions: Conclusions
     training: Training = Training()
     texts: Mapping[str, EvalRecord] = field(default_factory=dict)
-    """Records with samples, by plan id; only those that examples and counts need."""
+    """Records by plan id, with the samples that the page shows or counts."""
     costs: RunCosts | None = None
     """Cost of every evaluation of the run, including replaced ones; None: unknown."""
     ledger: RunLedger | None = None
@@ -82,6 +82,11 @@ def newest_records(records: Iterable[EvalRecord]) -> tuple[EvalRecord, ...]:
         key = record.plan.checkpoint.step, record.plan.suite.name
         newest[key] = _with_latencies(record, newest.get(key))
     return tuple(newest.values())
+
+
+def only(record: EvalRecord, benchmarks: Collection[str]) -> EvalRecord:
+    """Return the record with the results of some benchmarks."""
+    return replace(record, outcomes=tuple(o for o in record.outcomes if o.benchmark in benchmarks))
 
 
 def newest_repetitions(

@@ -1,11 +1,10 @@
 """Reads from the history what the report of one checkpoint needs. `dashboards.page.run` writes the page."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from dashboards.data.checkpoint import CheckpointData, best_step, own_record, path_to
-from dashboards.data.run import Conclusions, RunData, newest_repetitions
+from dashboards.data.run import Conclusions, RunData, newest_repetitions, only
 from dashboards.data.sources import Sources
 from eval_jobs.types import EvalRecord
 from tracker.app.steps.comparing import noise_of_run, whole_record_of
@@ -15,9 +14,6 @@ from tracker.domain.records.branches import branches_of
 from tracker.domain.records.types import Measure, Report
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.verdicts.rewind import scores_of_newest
-
-EXAMPLES = 3
-"""Maximum lost, and maximum gained, samples per benchmark that are shown with both answers."""
 
 
 def collect_checkpoint(
@@ -77,8 +73,8 @@ def _views(
     for before, benchmarks in _wanted(report, whole, path):
         earlier = sources.history.record(before.plan.id, benchmarks)
         if earlier is not None:  # it may have been removed since it was listed
-            left, right = _only(earlier, benchmarks), _only(whole, benchmarks)
-            yield compare_what_can_be(left, right, sources.policy, noise, examples=EXAMPLES)
+            left, right = only(earlier, benchmarks), only(whole, benchmarks)
+            yield compare_what_can_be(left, right, sources.policy, noise, examples=None)
 
 
 def _wanted(
@@ -95,10 +91,6 @@ def _wanted(
             wanted.setdefault(step, []).append(verdict.benchmark)
     for step, benchmarks in wanted.items():
         yield by_step[step], benchmarks
-
-
-def _only(record: EvalRecord, benchmarks: Sequence[str]) -> EvalRecord:
-    return replace(record, outcomes=tuple(o for o in record.outcomes if o.benchmark in benchmarks))
 
 
 def _titles(whole: EvalRecord, known: Sequence[EvalRecord], sources: Sources) -> tuple[str, ...]:

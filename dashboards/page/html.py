@@ -1,12 +1,16 @@
-"""View -> one self-contained HTML file: no script, no request, dark and light, print.
+"""View -> one self-contained HTML file: no request, dark and light, print; readable without its script.
 
 html = render_page(view, version="0.1.0")
 
 All values are cleaned (`records.display.clean`) and escaped here, because some are written by models or users.
-The page also forbids scripts and requests by a Content-Security-Policy, so a mistake here could not run any.
+The page also forbids requests and every script but `templates/samples.js` by a Content-Security-Policy, so a mistake
+here could not run any.
 """
 
+import base64
+import hashlib
 from functools import cache
+from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -65,6 +69,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals.update(figure=_figure, small=_small, strip=_strip, curve=_curve, ecdf=_ecdf, key=_key)
+    script = (files("dashboards") / "templates" / "samples.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    environment.globals.update(script=_markup(script), script_hash=f"sha256-{digest}")
     environment.globals.update(first_cases=FIRST_CASES, first_tiles=FIRST_TILES, count=count_text)
     return environment
 
@@ -111,5 +118,5 @@ def _strip(row: HeatRow) -> Markup:
     return _markup(row.strip)
 
 
-def _markup(svg: str) -> Markup:
-    return Markup(svg)  # noqa: S704 - dashboards.charts.svg and dashboards.charts.heatmap escape every text that they draw
+def _markup(own: str) -> Markup:
+    return Markup(own)  # noqa: S704 - our script, or an SVG whose texts dashboards.charts.svg and .heatmap escape

@@ -17,7 +17,7 @@ from dashboards.page.checkpoint import collect_checkpoint
 from dashboards.page.html import render_checkpoint, render_page
 from dashboards.views.checkpoint import build_checkpoint_view
 from dashboards.views.ledger import LOST_SAMPLES
-from dashboards.views.lost import plans_with_texts
+from dashboards.views.lost import texts_wanted
 from dashboards.views.measured import plans_with_counts
 from dashboards.views.run import build_view
 from eval_jobs.errors import ConfigError
@@ -85,8 +85,8 @@ def read_run(run_id: str, sources: Sources, *, now: datetime) -> RunData:
         unfinished=sources.queue.state().unfinished.get(run_id, 0),
         made_at=now,
     )
-    wanted = dict.fromkeys((*plans_with_texts(data, overview(data.conclusions.reports)), *plans_with_counts(data)))
-    found = {plan_id: sources.history.record(plan_id) for plan_id in wanted}
+    wanted = {**texts_wanted(data, overview(data.conclusions.reports)), **dict.fromkeys(plans_with_counts(data))}
+    found = {plan_id: sources.history.record(plan_id, names) for plan_id, names in wanted.items()}
     return replace(data, texts={plan_id: record for plan_id, record in found.items() if record is not None})
 
 

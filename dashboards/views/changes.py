@@ -4,11 +4,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dashboards.views.texts import shown_answer, shown_text
-from tracker.domain.compare.view import ComparedBenchmark, ComparisonView, Example
+from tracker.domain.compare.view import ComparedBenchmark, ComparisonView, Example, Side
 from tracker.domain.records.display import one_line, score_text
 
 MAX_LISTED = 12
-"""Maximum pairs of benchmark and earlier checkpoint whose changed samples are shown with texts."""
+"""Maximum pairs of benchmark and earlier checkpoint with samples that need no script."""
+EXAMPLES = 3
+"""Maximum lost, and maximum gained, samples of a pair that need no script."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """One benchmark with changed samples at two checkpoints."""
+
+    before: Side
+    after: Side
+    compared: ComparedBenchmark
+    is_best: bool
+    """True: the newest checkpoint of the best block; False: the previous checkpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +63,7 @@ class Changed:
     samples: tuple[ChangedSample, ...]
 
 
-def changes_of_views(views: Sequence[ComparisonView], order: Sequence[str]) -> tuple[Changed, ...]:
+def pairs_of(views: Sequence[ComparisonView], order: Sequence[str]) -> tuple[Pair, ...]:
     """Return the benchmarks with changed samples, those with most urgent verdicts first.
 
     Args:
@@ -61,29 +74,43 @@ def changes_of_views(views: Sequence[ComparisonView], order: Sequence[str]) -> t
     for at, view in enumerate(views):
         for one in view.benchmarks:
             if one.lost or one.gained:
-                found.append(_changed(one, view.before.step, is_best=at > 0))
-    place = {one_line(name): at for at, name in enumerate(order)}
-    return tuple(sorted(found, key=lambda one: (place.get(one.benchmark, len(place)), one.is_best)))
+                found.append(Pair(before=view.before, after=view.after, compared=one, is_best=at > 0))
+    place = {name: at for at, name in enumerate(order)}
+    return tuple(sorted(found, key=lambda one: (place.get(one.compared.benchmark, len(place)), one.is_best)))
+
+
+def changes_of(pairs: Sequence[Pair]) -> tuple[Changed, ...]:
+    """Return what changed in each pair, with the first samples."""
+    return tuple(map(_changed, pairs))
+
+
+def heading_at(score: float, step: int, *, is_better: bool) -> str:
+    """Return `✓ Correct at step 600`; the score instead of a word unless it is 0 or 1."""
+    word = score_text(score)
+    if score in (0.0, 1.0):
+        word = "Correct" if is_better else "Incorrect"
+    return f"{'✓' if is_better else '✗'} {word} at step {step}"
 
 
 # --- private
 
 
-def _changed(one: ComparedBenchmark, step: int, *, is_best: bool) -> Changed:
+def _changed(pair: Pair) -> Changed:
+    one = pair.compared
     return Changed(
         benchmark=one_line(one.benchmark),
-        before_step=step,
-        is_best=is_best,
+        before_step=pair.before.step,
+        is_best=pair.is_best,
         lost=one.comparison.n_lost,
         gained=one.comparison.n_gained,
         compared=one.comparison.n_common,
-        samples=tuple(_samples(one, (step, *one.comparison.pooled_steps))),
+        samples=tuple(_samples(one, (pair.before.step, *one.comparison.pooled_steps))),
     )
 
 
 def _samples(one: ComparedBenchmark, steps: tuple[int, ...]) -> Iterator[ChangedSample]:
     for kind, examples in (("lost", one.lost), ("gained", one.gained)):
-        for example in examples:
+        for example in examples[:EXAMPLES]:
             yield _sample(kind, example, steps)
 
 
@@ -100,9 +127,5 @@ def _sample(kind: str, example: Example, steps: tuple[int, ...]) -> ChangedSampl
 
 
 def _said(answer: str | None, score: float, step: int, *, is_better: bool) -> AnswerAt:
-    word = score_text(score) if score not in (0.0, 1.0) else "Correct" if is_better else "Incorrect"
-    return AnswerAt(
-        heading=f"{'✓' if is_better else '✗'} {word} at step {step}",
-        is_better=is_better,
-        answer=shown_answer(answer),
-    )
+    heading = heading_at(score, step, is_better=is_better)
+    return AnswerAt(heading=heading, is_better=is_better, answer=shown_answer(answer))

@@ -7,13 +7,14 @@ from statistics import fmean
 from dashboards.charts.latency_spread import LoadSpread, load_spreads
 from dashboards.charts.run import error_text, load_texts
 from dashboards.data.checkpoint import CheckpointData, best_comparison
-from dashboards.views.changes import Changed, changes_of_views
+from dashboards.views.changes import Changed, changes_of, pairs_of
 from dashboards.views.conclusions import ConclusionsView, finding_rows, loss_rows
 from dashboards.views.evidence import evidence
 from dashboards.views.heading import Heading, advice_text, heading
 from dashboards.views.latency_verdicts import LatencyVerdicts, latency_verdicts
-from dashboards.views.measured import MeasuredView, measured
+from dashboards.views.measured import MeasuredView, asked_texts, measured
 from dashboards.views.run import interval_text
+from dashboards.views.samples import PackedSamples, packed_samples
 from dashboards.views.served import ServedView, served
 from dashboards.views.tables import Badge, Trouble, badge, coverage_text, troubles
 from tracker.domain.compare.view import ComparedBenchmark
@@ -74,6 +75,16 @@ class SpreadsView:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ChangesView:
+    """Lost and gained samples."""
+
+    listed: tuple[Changed, ...]
+    """The first ones of each benchmark."""
+    packed: PackedSamples | None
+    """All."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CheckpointView:
     """Contents of the page, in its order."""
 
@@ -84,7 +95,7 @@ class CheckpointView:
     scores: tuple[ScoreRow, ...]
     before_step: int | None
     conclusions: ConclusionsView
-    changes: tuple[Changed, ...]
+    changes: ChangesView
     latency: SpreadsView
     served: ServedView
     troubles: tuple[Trouble, ...]
@@ -97,6 +108,7 @@ def build_checkpoint_view(data: CheckpointData) -> CheckpointView:
     view = overview(reports)
     found = standings(view)
     advice = advice_text(own.run_id, found, ()) if data.left_for is None else ()
+    pairs = pairs_of(data.views, [one.benchmark for one in found])
     return CheckpointView(
         heading=heading(own, view, facts=_facts(data), advice=advice),
         step=data.report.step,
@@ -109,7 +121,7 @@ def build_checkpoint_view(data: CheckpointData) -> CheckpointView:
             incidents=loss_rows(own.conclusions.incidents, ()),
             evidence=evidence(view, found, own.repetitions),
         ),
-        changes=changes_of_views(data.views, [one.benchmark for one in found]),
+        changes=ChangesView(listed=changes_of(pairs), packed=packed_samples(pairs, asked_texts(data.record))),
         latency=SpreadsView(
             spreads=load_spreads(data.record, data.before),
             loads=load_texts(own.records),

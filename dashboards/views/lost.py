@@ -1,22 +1,25 @@
 """Lost samples: correct at the best checkpoint and incorrect now, with both answers. Pure.
 
 losses = losses_of(data, view)      # one for each benchmark that is worse; with examples if the texts were read
-plans = plans_with_texts(data, view)  # ids of the plans whose texts are needed for that
+pairs = changed_pairs(data, view)     # all lost and gained samples of every newest verdict
+wanted = texts_wanted(data, view)     # what must be read for both
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from dashboards.data.run import RunData
+from dashboards.data.run import RunData, only
+from dashboards.views.changes import Pair
 from dashboards.views.texts import LostSampleView, lost_sample
 from eval_jobs.types import EvalResult, SampleScore
+from tracker.domain.compare.view import RunNoise, compare_what_can_be
 from tracker.domain.forgetting.types import LostTexts
-from tracker.domain.overview.run import Overview, Standing, standings
+from tracker.domain.overview.run import WORSE, Overview, Standing, decisive_comparison, standings
 from tracker.domain.records.display import one_line
-from tracker.domain.records.types import Measure
+from tracker.domain.records.types import Baseline, Measure, Policy
 from tracker.domain.scores.matrix import RIGHT, FloatArray, values_at
 from tracker.domain.scores.run_scores import BenchmarkSeries
 from tracker.domain.scores.summary import has_score
@@ -40,26 +43,34 @@ class Loss:
 
 def losses_of(data: RunData, view: Overview) -> tuple[Loss, ...]:
     """Return the losses of the benchmarks that are worse, most urgent first."""
-    return tuple(_loss(data, pair) for pair in _pairs(data, view))
+    worse = [pair for pair in _sides(data, view) if pair.is_worse]
+    return tuple(_loss(data, pair) for pair in worse[:MAX_BENCHMARKS])
 
 
-def plans_with_texts(data: RunData, view: Overview) -> tuple[str, ...]:
-    """Return the ids of the plans whose sample texts the examples show."""
-    ids: dict[str, None] = {}
-    for pair in _pairs(data, view):
-        ids |= dict.fromkeys((pair.series.plans[pair.then].id, pair.series.plans[pair.now].id))
-    return tuple(ids)
+def changed_pairs(data: RunData, view: Overview) -> tuple[Pair, ...]:
+    """Return, for each newest verdict, the samples that changed since the checkpoint it compares with."""
+    return tuple(found for sides in _sides(data, view) for found in _changed(data, sides))
+
+
+def texts_wanted(data: RunData, view: Overview) -> dict[str, set[str]]:
+    """Return the ids of the plans whose sample texts the page shows, each with the benchmarks."""
+    found: dict[str, set[str]] = {}
+    for one in _sides(data, view):
+        for row in (one.then, one.now):
+            found.setdefault(one.series.plans[row].id, set()).add(one.benchmark)
+    return found
 
 
 # --- private
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Pair:
-    """A benchmark that is worse, and both sides as rows of its series."""
+class _Sides:
+    """A benchmark, and both sides of its newest verdict as rows of its series."""
 
     series: BenchmarkSeries
     benchmark: str
+    is_worse: bool
     then: int
     now: int
 
@@ -73,21 +84,38 @@ class _Answered:
     """None: deleted to save space."""
 
 
-def _pairs(data: RunData, view: Overview) -> list[_Pair]:
-    found = (_pair(data, standing) for standing in standings(view) if standing.best_steps)
-    return [pair for pair in found if pair is not None][:MAX_BENCHMARKS]
+def _sides(data: RunData, view: Overview) -> list[_Sides]:
+    found = (_sides_of(data, view, standing) for standing in standings(view))
+    return [sides for sides in found if sides is not None]
 
 
-def _pair(data: RunData, standing: Standing) -> _Pair | None:
+def _sides_of(data: RunData, view: Overview, standing: Standing) -> _Sides | None:
     """Return both sides from the newest series that contains them, so that they are comparable; None: there is none."""
+    verdict = view.verdicts[standing.step, standing.benchmark]
+    comparison = decisive_comparison(verdict)
+    # A pinned checkpoint may belong to another run, whose steps mean something else.
+    if comparison is None or comparison.baseline is Baseline.PINNED:
+        return None
     for series in reversed(data.scores.of(standing.benchmark)):
-        then, now = series.row_of(standing.best_steps[-1]), series.row_of(standing.step)
+        then, now = series.row_of(comparison.baseline_steps[-1]), series.row_of(standing.step)
         if then is not None and now is not None:
-            return _Pair(series=series, benchmark=standing.benchmark, then=then, now=now)
+            is_worse = verdict.word in WORSE
+            return _Sides(series=series, benchmark=standing.benchmark, is_worse=is_worse, then=then, now=now)
     return None
 
 
-def _loss(data: RunData, pair: _Pair) -> Loss:
+def _changed(data: RunData, sides: _Sides) -> Iterator[Pair]:
+    then, now = (data.texts.get(sides.series.plans[row].id) for row in (sides.then, sides.now))
+    if then is None or now is None:
+        return
+    before, after = (only(record, [sides.benchmark]) for record in (then, now))
+    view = compare_what_can_be(before, after, Policy(), RunNoise(), examples=None)
+    for one in view.benchmarks:
+        if one.lost or one.gained:
+            yield Pair(before=view.before, after=view.after, compared=one, is_best=False)
+
+
+def _loss(data: RunData, pair: _Sides) -> Loss:
     series = pair.series
     values = values_at(series.matrix(Measure.SCORE), np.arange(len(series.steps)))
     then, now = values[pair.then], values[pair.now]
@@ -103,7 +131,7 @@ def _loss(data: RunData, pair: _Pair) -> Loss:
     )
 
 
-def _examples(data: RunData, pair: _Pair, lost: Mapping[str, FloatArray]) -> tuple[LostSampleView, ...]:
+def _examples(data: RunData, pair: _Sides, lost: Mapping[str, FloatArray]) -> tuple[LostSampleView, ...]:
     then, now, steps = _answered(data, pair, pair.then), _answered(data, pair, pair.now), pair.series.steps
     lives = {key: tuple(map(_right, lost[key].tolist())) for key in lost if key in then and key in now}
 
@@ -128,7 +156,7 @@ def _texts(then: _Answered, now: _Answered) -> LostTexts:
     )
 
 
-def _answered(data: RunData, pair: _Pair, row: int) -> dict[str, _Answered]:
+def _answered(data: RunData, pair: _Sides, row: int) -> dict[str, _Answered]:
     """Return the first repeat of each sample that has a score; empty if the texts were not read."""
     record = data.texts.get(pair.series.plans[row].id)
     found: dict[str, _Answered] = {}

@@ -6,7 +6,7 @@ Secrets are hidden: a URL is shown without user name and password, an argument t
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import median
 from urllib.parse import urlsplit
@@ -66,6 +66,20 @@ def measured(data: RunData) -> MeasuredView:
         ),
         benchmarks=tuple(_benchmark(b, data, changes.get(b.name, ())) for b in newest.plan.suite.benchmarks),
     )
+
+
+def asked_texts(record: EvalRecord) -> dict[str, str]:
+    """Return how each benchmark of a record was evaluated: generation and settings, by its name."""
+    found = {}
+    for benchmark in record.plan.suite.benchmarks:
+        generation = record.plan.suite.generation
+        if benchmark.max_tokens is not None:
+            generation = replace(generation, max_tokens=benchmark.max_tokens)
+        asked = [] if is_imported(record) else [_generation_text(generation)]
+        found[benchmark.name] = ", ".join(
+            (*asked, *_asked_with(replace(benchmark, max_tokens=None)), *_measured_with(benchmark))
+        )
+    return found
 
 
 def plans_with_counts(data: RunData) -> tuple[str, ...]:

@@ -13,8 +13,9 @@ from dashboards.views.evidence import evidence
 from dashboards.views.heading import GlanceRow, Heading, advice_text, glance, heading
 from dashboards.views.latency_verdicts import LatencyVerdicts, latency_verdicts
 from dashboards.views.ledger import LedgerView, ledger_view
-from dashboards.views.lost import Loss, losses_of
-from dashboards.views.measured import MeasuredView, measured
+from dashboards.views.lost import Loss, changed_pairs, losses_of
+from dashboards.views.measured import MeasuredView, asked_texts, measured
+from dashboards.views.samples import PackedSamples, packed_samples
 from dashboards.views.sweeps import SweepView, sweep_views
 from dashboards.views.tables import (
     Badge,
@@ -69,6 +70,8 @@ class ForgettingView:
     losses: tuple[Loss, ...]
     unshown: tuple[Loss, ...]
     """Losses too recent for the ledger to show samples of."""
+    samples: PackedSamples | None
+    """All samples that changed since the checkpoints that the newest verdicts compare with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,11 +192,14 @@ def _phases(data: RunData) -> Iterator[str]:
 
 def _forgetting(data: RunData, view: Overview) -> ForgettingView:
     losses, ledger = losses_of(data, view), ledger_view(data.ledger)
-    if ledger is None:
-        return ForgettingView(ledger=None, losses=losses, unshown=losses)
-    shown = {one.benchmark for one in ledger.benchmarks}
-    unshown = tuple(loss for loss in losses if loss.benchmark not in shown)
-    return ForgettingView(ledger=ledger, losses=losses, unshown=unshown)
+    shown = {one.benchmark for one in ledger.benchmarks} if ledger else set()
+    settings = {name: text for record in data.records for name, text in asked_texts(record).items()}
+    return ForgettingView(
+        ledger=ledger,
+        losses=losses,
+        unshown=tuple(loss for loss in losses if loss.benchmark not in shown),
+        samples=packed_samples(changed_pairs(data, view), settings),
+    )
 
 
 def _tile(view: Overview, standing: Standing) -> Tile:

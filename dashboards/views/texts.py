@@ -9,6 +9,7 @@ from tracker.domain.records.display import clean, one_line, shortened
 
 MAX_CHARS = 700
 """Maximum characters of a prompt, target or answer; a report is not an archive."""
+NOT_KEPT = "(not kept)"
 _CELLS = {True: "r", False: "w", None: "n"}
 
 

@@ -14,7 +14,7 @@ from dashboards.views.checkpoint import build_checkpoint_view
 from dashboards.views.run import build_view
 from eval_jobs.types import Cost
 from tests.accessibility import BARRIERS, barriers_of_keyboard
-from tests.browser import LOW_CONTRAST, wait_for_texts
+from tests.browser import LOW_CONTRAST, wait_for_texts, without_script
 from tests.judged_run import judged_run
 from tests.records import RecordedRun, forgetting_run, wide_run
 from tests.reports import checkpoint_data, run_data, timed
@@ -84,6 +84,11 @@ def test_neither_a_phone_nor_paper_cuts_anything(page: Page, folder: Path, name:
     page.goto((folder / name).as_uri())
     page.set_viewport_size({"width": 375, "height": 700})
     assert page.evaluate("document.documentElement.scrollWidth") == 375
+    wider = [e for e in page.locator(".scroll:visible").all() if e.evaluate("e => e.scrollWidth > e.clientWidth")]
+    assert wider
+    for table in wider:  # a shadow says that it continues: covers scroll with it, shadows do not
+        style = table.evaluate("e => getComputedStyle(e).backgroundAttachment")
+        assert style == "local, local, scroll, scroll"
     page.emulate_media(media="print")
     page.set_viewport_size({"width": 702, "height": 1000})
     assert page.evaluate("document.documentElement.scrollWidth") == 702
@@ -92,6 +97,7 @@ def test_neither_a_phone_nor_paper_cuts_anything(page: Page, folder: Path, name:
 
 
 def test_the_checks_find_what_is_wrong(page: Page) -> None:
+    page.goto("about:blank")  # a report lets no script write HTML
     page.set_content(
         "<html lang=en><title>t</title><style>:focus-visible{outline:none}</style><main><h1>a</h1><h3>b</h3>"
         "<table><tbody><tr><td>1</td></tr></tbody></table><svg role=img></svg><input><a href=#a id=a></a>"
@@ -115,7 +121,7 @@ def test_the_checkpoint_page_tells_scores_changes_latency_and_cost(page: Page, f
         page,
         "tiny-forgetting, step 700",
         "Each benchmark compared with step 600 (previous checkpoint) and with the best earlier block",
-        "facts vs. step 600",
+        "facts, step 600 to 700",
         "✗ Incorrect at step 700",
         "Measured at different times",
         "30.0 s",
@@ -144,22 +150,22 @@ def test_no_table_of_a_checkpoint_is_cut_or_breaks_a_heading_on_a_laptop(page: P
     assert all(heading.evaluate(LINES) == 1 for heading in headings)
 
 
-def test_changes_can_be_narrowed_to_one_kind_and_one_benchmark(page: Page, folder: Path) -> None:
-    page.goto((folder / "checkpoint.html").as_uri())
-    lost, gained = page.locator("#changes .is-not-gained:visible"), page.locator("#changes .is-not-lost:visible")
-    assert lost.count() >= 6
-    all_gained = gained.count()
-    assert all_gained >= 1
-    page.get_by_label("lost only").focus()
-    page.keyboard.press("Space")
-    assert gained.count() == 0
-    assert lost.count() >= 6
-    page.get_by_label("lost and gained").check()
-    assert gained.count() == all_gained
-    page.get_by_label("Benchmark", exact=True).select_option("sums")
-    shown = page.locator("#changes article:visible h3").all_text_contents()
-    assert shown
-    assert all(title.startswith("sums vs. step") for title in shown)
+def test_without_script_changes_can_be_narrowed_to_one_kind_and_one_benchmark(page: Page, folder: Path) -> None:
+    with without_script(page, (folder / "checkpoint.html").as_uri()) as still:
+        lost, gained = still.locator("#changes .is-not-gained:visible"), still.locator("#changes .is-not-lost:visible")
+        assert lost.count() >= 6
+        all_gained = gained.count()
+        assert all_gained >= 1
+        still.get_by_label("lost only").focus()
+        still.keyboard.press("Space")
+        assert gained.count() == 0
+        assert lost.count() >= 6
+        still.get_by_role("radio", name="lost and gained").check()
+        assert gained.count() == all_gained
+        still.locator("#changes .filter select").select_option("sums")
+        shown = still.locator("#changes article:visible h3").all_text_contents()
+        assert shown
+        assert all(title.startswith("sums vs. step") for title in shown)
 
 
 def test_the_ledger_can_be_narrowed_and_opens_its_folds(page: Page, tmp_path: Path) -> None:
@@ -190,6 +196,7 @@ def test_what_a_model_wrote_runs_nothing_on_the_page_of_a_checkpoint(page: Page,
     path.write_text(render_checkpoint(build_checkpoint_view(data), version="0.1.0"), encoding="utf-8")
     page.goto(path.as_uri())
     assert page.title().startswith("<img src=x")
-    assert page.locator("script, img, iframe, object, [onload], [onerror]").count() == 0
+    assert page.locator("script:not([type='application/octet-stream'])").count() == 1  # our own
+    assert page.locator("img, iframe, object, [onload], [onerror]").count() == 0
     assert page.evaluate("document.body.textContent").count("<img src=x") > 10
     assert page.evaluate("document.documentElement.scrollWidth") == 1200

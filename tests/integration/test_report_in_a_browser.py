@@ -7,13 +7,15 @@ import pytest
 from playwright.sync_api import Page
 
 from dashboards.data.run import RunData
-from dashboards.page.html import render_page
+from dashboards.page.html import render_checkpoint, render_page
+from dashboards.views.checkpoint import build_checkpoint_view
 from dashboards.views.run import build_view
-from eval_jobs.types import EvalRecord, EvalResult, Outcome
-from tests.browser import LOW_CONTRAST, screenshot, wait_for_texts
+from eval_jobs.types import EvalRecord, EvalResult, Outcome, SampleScore
+from tests.accessibility import BARRIERS
+from tests.browser import LOW_CONTRAST, screenshot, wait_for_texts, without_script
 from tests.judged_run import judged_run
 from tests.records import RecordedRun, forgetting_run, wide_run
-from tests.reports import run_data
+from tests.reports import checkpoint_data, run_data
 from tracker.domain.records.reasons import Failed
 from tracker.domain.records.types import Phase
 
@@ -40,6 +42,15 @@ def judged_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def wide_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = run_data(wide_run(checkpoints=200, benchmarks=50, samples=4))
     return written(data, tmp_path_factory.mktemp("report") / "wide.html")
+
+
+@pytest.fixture(scope="module")
+def samples_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = forgetting_run()
+    view = build_checkpoint_view(checkpoint_data(replace(run, records=tuple(map(talkative, run.records))), 1000))
+    path = tmp_path_factory.mktemp("report") / "samples.html"
+    path.write_text(render_checkpoint(view, version="0.1.0"), encoding="utf-8")
+    return path
 
 
 def written(data: RunData, path: Path) -> Path:
@@ -192,7 +203,7 @@ def test_the_keyboard_reaches_everything(page: Page, report: Path) -> None:
     page.keyboard.press("Enter")
     assert page.url.endswith("#verdicts")
     assert page.locator('.scroll:not([tabindex="0"])').count() == 0
-    page.locator("summary").first.focus()
+    page.locator("#latency summary").focus()
     page.keyboard.press("Enter")
     assert page.get_by_text("TTFT p50").is_visible()
 
@@ -216,7 +227,10 @@ def test_text_of_a_model_runs_nothing(page: Page, tmp_path: Path) -> None:
     )
     page.goto(written(run_data(hostile), tmp_path / "hostile.html").as_uri())
     assert page.title().startswith("<img src=x")
-    assert page.locator("script, img, iframe, object, [onload], [onerror]").count() == 0
+    page.locator("html.live").wait_for()
+    assert page.locator("script:not([type='application/octet-stream'])").count() == 1  # our own
+    assert page.locator("img, iframe, object, [onload], [onerror]").count() == 0
+    assert "<img src=x" in page.locator("#samples-list").inner_text()
     links: list[str] = page.evaluate("[...document.links].map(link => link.getAttribute('href'))")
     assert links
     assert all(link.startswith("#") for link in links)
@@ -224,6 +238,71 @@ def test_text_of_a_model_runs_nothing(page: Page, tmp_path: Path) -> None:
     assert shown.count("<img src=x") > 10
     assert "{{ 7 * 7 }}" in shown
     assert not set("\x1b\x00\u202e\ud83d") & set(shown)
+
+
+def talkative(record: EvalRecord) -> EvalRecord:
+    """Return the record with long prompts, answers of several sentences, and two subsets."""
+
+    def said(at: int, sample: SampleScore) -> SampleScore:
+        return replace(
+            sample,
+            subset=("easy", "hard")[at % 2],
+            prompt=f"{'A long introduction. ' * 60}{sample.prompt}",
+            answer=f"Let me think about question {at}. 答案是{sample.answer}。",
+        )
+
+    outcomes = tuple(
+        replace(o, samples=tuple(said(*one) for one in enumerate(o.samples))) if isinstance(o, EvalResult) else o
+        for o in record.outcomes
+    )
+    return replace(record, outcomes=outcomes)
+
+
+def test_without_script_the_first_samples_are_shown_and_a_sentence_says_so(page: Page, samples_page: Path) -> None:
+    with without_script(page, samples_page.as_uri()) as still:
+        assert still.get_by_text("This file contains all 131 lost and 2 gained samples").is_visible()
+        assert still.locator("#changes article.loss:visible .sample").count() >= 9
+        assert still.locator("#samples-tools").is_hidden()
+    page.emulate_media(media="print")
+    page.goto(samples_page.as_uri())
+    page.locator("html.live").wait_for(state="attached")
+    assert page.locator("#changes article.loss:visible .sample").count() >= 9
+    assert page.locator("#samples-tools").is_hidden()
+
+
+def test_all_lost_and_gained_samples_are_searched_filtered_and_compared_word_by_word(
+    page: Page, samples_page: Path
+) -> None:
+    cards, tools = page.locator("#samples-list article:visible"), page.locator("#samples-tools")
+    page.goto(samples_page.as_uri())
+    wait_for_texts(page, "1 to 10 of 133")
+    assert page.locator(".still:visible").count() == 0
+    page.get_by_role("button", name="Next samples").click()
+    wait_for_texts(page, "11 to 20 of 133")
+    tools.get_by_label("Direction").select_option("gained (2)")
+    wait_for_texts(page, "1 to 2 of 2")
+    assert cards.first.inner_text().startswith("Gained reversal, step 900 to 1000 (")
+    assert page.get_by_role("button", name="Next samples").is_disabled()
+    tools.get_by_label("Direction").select_option("lost (131)")
+    tools.get_by_label("Benchmark").select_option("sums, step 600 to 1000")
+    wait_for_texts(page, "1 to 10 of 53")
+    tools.get_by_label("Subset").select_option("hard")
+    wait_for_texts(page, "1 to 10 of 24")
+    tools.get_by_label("Search").fill("Introduction QUESTION 37.")
+    wait_for_texts(page, "1 to 1 of 1")
+    assert cards.locator(".then mark").all_inner_texts() == ["48"]
+    assert cards.locator(".now mark").all_inner_texts() == ["=92+91"]
+    assert "答案是48。" in cards.locator(".then pre").inner_text()
+    cards.locator("summary").click()
+    wait_for_texts(
+        page, "4 output tokens, finish reason stop; evaluated 2026-03-14", "greedy, top_p 1, at most 16 tokens"
+    )
+    assert page.evaluate(BARRIERS) == []
+    assert page.evaluate(LOW_CONTRAST) == []
+    page.set_viewport_size({"width": 360, "height": 800})
+    assert page_width(page) == 360
+    tools.get_by_label("Search").fill("no such words")
+    wait_for_texts(page, "no sample")
 
 
 def test_names_without_a_place_to_break_never_widen_the_page(page: Page, tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ The comparison never raises an alarm: its level is shared by the benchmarks it s
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from eval_jobs.errors import Incomparable
-from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, Outcome, SampleScore
+from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, Outcome, SampleScore, SampleStatus
 from tracker.domain.calibration.noise import decoding_variance, measured_by, repetition_of
 from tracker.domain.compare.unpaired import HINT, lacks_samples, unpaired_text
 from tracker.domain.records.calibration import Calibration, Repetition
@@ -33,6 +34,10 @@ class Side:
     step: int
     digest: str
     source_uri: str
+    evaluated_at: datetime | None = None
+    """End of the evaluation. None: unknown."""
+    engine: str = ""
+    """Name and version. Empty: unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +53,11 @@ class Example:
     answer_after: str | None
     score_before: float
     score_after: float
+    status_before: SampleStatus = SampleStatus.SCORED
+    status_after: SampleStatus = SampleStatus.SCORED
+    tokens_before: int | None = None
+    """Output tokens of the answer. None: the server reported no count."""
+    tokens_after: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +121,7 @@ class ComparisonView:
 
 
 def compare_records(
-    before: EvalRecord, after: EvalRecord, policy: Policy, noise: RunNoise, *, examples: int = 3
+    before: EvalRecord, after: EvalRecord, policy: Policy, noise: RunNoise, *, examples: int | None = 3
 ) -> ComparisonView:
     """Compare every benchmark of two records. Both need their samples, and their texts for examples.
 
@@ -120,7 +130,7 @@ def compare_records(
         after: the candidate.
         policy: its alpha is shared by the benchmarks that can be compared.
         noise: known noise of the candidate's run.
-        examples: number of changed samples to return in each direction.
+        examples: number of changed samples to return in each direction; None: all.
 
     Raises:
         Incomparable: no benchmark can be compared; the message gives the reasons.
@@ -132,7 +142,7 @@ def compare_records(
 
 
 def compare_what_can_be(
-    before: EvalRecord, after: EvalRecord, policy: Policy, noise: RunNoise, *, examples: int = 3
+    before: EvalRecord, after: EvalRecord, policy: Policy, noise: RunNoise, *, examples: int | None = 3
 ) -> ComparisonView:
     """Compare like `compare_records`, but return an empty result if no benchmark can be compared."""
     names = dict.fromkeys(outcome.benchmark for outcome in (*after.outcomes, *before.outcomes))
@@ -231,7 +241,15 @@ def _nothing_comparable(before: EvalRecord, after: EvalRecord, refused: Sequence
 
 def _side(record: EvalRecord) -> Side:
     c = record.plan.checkpoint
-    return Side(run_id=c.run_id, step=c.step, digest=c.digest, source_uri=c.source_uri)
+    engine = record.engine
+    return Side(
+        run_id=c.run_id,
+        step=c.step,
+        digest=c.digest,
+        source_uri=c.source_uri,
+        evaluated_at=record.finished_at,
+        engine="" if engine is None else f"{engine.name} {engine.version}",
+    )
 
 
 def _noise_of(possible: _Possible, after: EvalRecord, noise: RunNoise, policy: Policy) -> _Noise:
@@ -317,7 +335,7 @@ def _comparison(possible: _Possible, test: PairedTest, noise: _Noise, pooled: Po
     )
 
 
-def _examples(possible: _Possible, limit: int) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
+def _examples(possible: _Possible, limit: int | None) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
     """Return the samples with the largest losses and those with the largest gains; ties in benchmark order."""
     changes = possible.pairing.candidate - possible.pairing.baseline
     order = sorted(range(changes.size), key=lambda i: (changes[i], i))
@@ -349,4 +367,8 @@ def _example(before: SampleScore, after: SampleScore, kept: tuple[bool, bool]) -
         answer_after=after.answer if kept[1] else None,
         score_before=before.score or 0.0,
         score_after=after.score or 0.0,
+        status_before=before.status,
+        status_after=after.status,
+        tokens_before=before.output_tokens,
+        tokens_after=after.output_tokens,
     )

@@ -22,9 +22,10 @@ def clean(text: str) -> str:
     These are control characters (ANSI escapes begin with one) except newline and tab, lone surrogates (they cannot be
     encoded) and the marks that change the direction of text.
     """
-    if text.isprintable():  # none of these characters is printable
+    text = text.replace("\r\n", "\n")
+    if text.replace("\n", "").replace("\t", "").isprintable():  # none of the other characters is
         return text
-    return "".join(_shown(char) for char in text.replace("\r\n", "\n"))
+    return "".join(map(_shown, text))
 
 
 def one_line(text: str) -> str:

@@ -1,3 +1,6 @@
+import base64
+import hashlib
+import re
 from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 
@@ -19,6 +22,7 @@ from tracker.domain.records.reasons import Failed
 from tracker.domain.records.types import Phase, VerdictWord
 
 RUN = forgetting_run()
+MAX_SCRIPT_BYTES = 15_000
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=60)
 """Lone surrogates included: a JSON file can hold them."""
 
@@ -154,7 +158,7 @@ def test_a_page_can_always_be_written() -> None:
 
 
 def check_sound(html: str, *, beside: tuple[str, ...] = ()) -> None:
-    """Whatever a page shows: its tags are closed, its ids are its own, it runs nothing and loads nothing."""
+    """Whatever a page shows: its tags are closed, its ids are its own, it runs only our script and loads nothing."""
     page = parsed(html)
     open_tags: list[str] = []
     for tag in page.shape:
@@ -167,9 +171,18 @@ def check_sound(html: str, *, beside: tuple[str, ...] = ()) -> None:
     inside = {link[1:] for link in page.links if link.startswith("#")}
     assert inside <= set(page.ids)
     assert {link for link in page.links if not link.startswith("#")} <= {"data:,", *beside}
-    assert not [tag for tag in page.shape if tag.startswith(("script", "iframe", "object", "img", "form"))]
+    assert not [tag for tag in page.shape if tag.startswith(("iframe", "object", "img", "form"))]
     assert not [tag for tag in page.shape if " on" in tag]
-    assert "default-src 'none'; style-src 'unsafe-inline'; img-src data:;" in html
+    scripts = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    assert {tag for tag in page.shape if tag.startswith("script")} <= {"script ", "script type id"}
+    assert html.count("<script type=") == html.count('<script type="application/octet-stream" id="samples-')
+    allowed = [
+        f"script-src 'sha256-{one}'; require-trusted-types-for 'script'; trusted-types 'none'; " for one in hashes
+    ]
+    assert len(allowed) <= 1
+    assert f"default-src 'none'; {''.join(allowed)}style-src 'unsafe-inline'; img-src data:;" in html
+    assert all(len(script.encode()) <= MAX_SCRIPT_BYTES for script in scripts)
     assert not [word for word in ("url(", "@import") if word in html]
 
 

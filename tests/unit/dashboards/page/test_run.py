@@ -6,12 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dashboards.data.sources import Sources
+from dashboards.page.checkpoint import collect_checkpoint
 from dashboards.page.run import read_run, report_file_name, write_page
+from dashboards.views.checkpoint import build_checkpoint_view
+from dashboards.views.run import build_view
 from eval_jobs.errors import StoreError
 from tests.fakes.queue import FakeQueue
 from tests.judged_run import judged_run
 from tests.records import RecordedRun, forgetting_run
 from tests.reports import sources_of
+from tests.unit.tracker.app.fake_world import FakeWorld
+from tracker.app.commands.accept import AcceptedLevel, accept
 
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
 RUN = forgetting_run()
@@ -30,9 +36,38 @@ def test_losses_and_accepted_levels_are_collected() -> None:
     assert (len(known.incidents), len(known.acceptances)) == (5, 2)
 
 
+def test_an_accepted_level_is_not_proposed_again_on_any_page() -> None:
+    fakes = FakeWorld()
+    for record in fakes.run.records:
+        fakes.source.put(record.plan.checkpoint)
+    fakes.tick()
+    fakes.work()
+    fakes.tick()
+    world, run_id, history = fakes.world(), fakes.run.run_id, fakes.history
+    sources = Sources(history=history, queue=fakes.queue, curves=world.curves, policy=world.policy)
+
+    def proposed() -> list[set[str]]:
+        run = build_view(read_run(run_id, sources, now=NOW))
+        newest = build_checkpoint_view(collect_checkpoint(history.reports(run_id)[-1], sources, now=NOW))
+        return [
+            {one.command.split()[3] for one in view.heading.advice if one.command.startswith("tracker accept")}
+            for view in (run, newest)
+        ]
+
+    assert proposed() == [{"facts"}, {"facts"}]
+    for benchmark, left in (("facts", {"sums"}), ("sums", set())):
+        level = AcceptedLevel(run_id=run_id, step=1000, benchmark=benchmark, reason="the mix changed")
+        accept(world, level, now=NOW)
+        assert proposed() == [left, left]
+    data = read_run(run_id, sources, now=NOW)
+    assert [row.ended for row in build_view(data).conclusions.incidents if row.lasts] == []
+    assert {one.reason for one in data.conclusions.acceptances} == {"the mix changed"}
+
+
 def test_texts_are_read_only_where_examples_show_them() -> None:
     data = read_run(RUN.run_id, sources_of(RUN), now=NOW)
-    assert sorted(r.plan.checkpoint.step for r in data.texts.values()) == [600, 1000]
+    assert sorted(r.plan.checkpoint.step for r in data.texts.values()) == [600, 900, 1000]
+    assert next(r for r in data.texts.values() if r.plan.checkpoint.step == 900).results[0].samples == ()
     assert all(not s.prompt for o in data.records[0].outcomes for s in getattr(o, "samples", ()))
 
 

@@ -91,8 +91,8 @@ def test_only_the_largest_losses_are_told_with_samples() -> None:
 def test_the_page_shows_each_lost_sample_in_one_place() -> None:
     early = replace(RUN, records=RUN.records[:7], reports=RUN.reports[:7])
     fresh, whole = (render_page(build_view(run_data(run)), version="0.1.0") for run in (early, RUN))
-    assert '<section id="lost">' in fresh
-    assert '<section id="lost">' not in whole
+    assert '<article class="loss still">' in fresh
+    assert '<article class="loss still">' not in whole
     assert all('<section id="forgetting">' in html and 'class="sample"' in html for html in (fresh, whole))
 
 

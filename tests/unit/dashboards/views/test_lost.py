@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from dashboards.data.run import RunData
-from dashboards.views.lost import losses_of, plans_with_texts
+from dashboards.views.lost import changed_pairs, losses_of, texts_wanted
 from eval_jobs.types import EvalRecord, EvalResult, SampleScore, SampleStatus
 from tests.records import RecordedRun, forgetting_run
 from tests.reports import run_data
@@ -60,9 +60,21 @@ def test_the_firmest_losses_come_first() -> None:
     assert firmness(0) >= firmness(1) >= firmness(2)
 
 
-def test_only_the_texts_of_both_sides_are_asked_for() -> None:
-    ids = {record.plan.id: record.plan.checkpoint.step for record in RUN.records}
-    assert [ids[plan_id] for plan_id in plans_with_texts(DATA, VIEW)] == [600, 1000]
+def test_only_the_texts_of_both_sides_of_a_verdict_are_asked_for() -> None:
+    steps = {record.plan.id: record.plan.checkpoint.step for record in RUN.records}
+    wanted = {steps[plan_id]: names for plan_id, names in texts_wanted(DATA, VIEW).items()}
+    assert wanted == {600: {"facts", "sums"}, 900: {"reversal"}, 1000: {"facts", "sums", "reversal"}}
+
+
+def test_every_changed_sample_of_every_verdict_is_found() -> None:
+    pairs = changed_pairs(DATA, VIEW)
+    assert [(pair.compared.benchmark, pair.before.step, pair.after.step) for pair in pairs] == [
+        ("facts", 600, 1000),
+        ("sums", 600, 1000),
+        ("reversal", 900, 1000),
+    ]
+    assert [len(pair.compared.lost) for pair in pairs[:2]] == [loss.lost for loss in losses_of(DATA, VIEW)]
+    assert len(pairs[2].compared.gained) == 2
 
 
 def test_without_texts_the_counts_remain() -> None:
