@@ -13,7 +13,7 @@ from dashboards.data.run import Conclusions, RunData, Training, newest_records
 from dashboards.data.sources import Sources
 from dashboards.page.checkpoint import collect_checkpoint
 from dashboards.views.ledger import LOST_SAMPLES
-from dashboards.views.samples import PackedSamples
+from dashboards.views.samples.packed import PackedSamples
 from eval_jobs.types import EvalRecord, ProbeResult, RequestTiming
 from tests.fakes.curves import FakeCurves
 from tests.fakes.history import FakeHistory

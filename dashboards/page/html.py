@@ -21,10 +21,10 @@ from dashboards.charts.heatmap import HeatRow
 from dashboards.charts.latency_spread import SHOWN
 from dashboards.charts.load_curve import CurveChart, draw_curve
 from dashboards.charts.svg import draw, legend_mark
-from dashboards.views.changes import MAX_LISTED
 from dashboards.views.checkpoint import CheckpointView
 from dashboards.views.run import RunView
 from dashboards.views.runs import RunsView
+from dashboards.views.samples.changes import MAX_LISTED
 from tracker.domain.compare.run_text import SCOPE
 from tracker.domain.records.display import clean, count_text
 

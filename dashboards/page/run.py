@@ -17,9 +17,9 @@ from dashboards.page.checkpoint import collect_checkpoint
 from dashboards.page.html import render_checkpoint, render_page
 from dashboards.views.checkpoint import build_checkpoint_view
 from dashboards.views.ledger import LOST_SAMPLES
-from dashboards.views.lost import texts_wanted
 from dashboards.views.measured import plans_with_counts
 from dashboards.views.run import build_view
+from dashboards.views.samples.lost import texts_wanted
 from eval_jobs.errors import ConfigError
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.host.storage import write_error

@@ -1,5 +1,5 @@
 // Shows all lost and gained samples of a report: search, filters, pages, word-level differences.
-// Written by dashboards/views/samples.py: an index and blocks of samples, each JSON, deflated, in base64. A block is
+// Written by dashboards/views/samples/packed.py: an index and blocks of samples, each JSON, deflated, in base64. A block is
 // decoded when one of its samples is shown or searched. Texts come from models: they are only ever set as textContent.
 "use strict";
 (async () => {

@@ -7,14 +7,14 @@ from statistics import fmean
 from dashboards.charts.latency_spread import LoadSpread, load_spreads
 from dashboards.charts.run import error_text, load_texts
 from dashboards.data.checkpoint import CheckpointData, best_comparison
-from dashboards.views.changes import Changed, changes_of, pairs_of
 from dashboards.views.conclusions import ConclusionsView, finding_rows, loss_rows
 from dashboards.views.evidence import evidence
 from dashboards.views.heading import Heading, advice_text, heading
 from dashboards.views.latency_verdicts import LatencyVerdicts, latency_verdicts
 from dashboards.views.measured import MeasuredView, asked_texts, measured
 from dashboards.views.run import interval_text
-from dashboards.views.samples import PackedSamples, packed_samples
+from dashboards.views.samples.changes import Changed, changes_of, pairs_of
+from dashboards.views.samples.packed import PackedSamples, packed_samples
 from dashboards.views.served import ServedView, served
 from dashboards.views.tables import Badge, Trouble, badge, coverage_text, troubles
 from tracker.domain.compare.view import ComparedBenchmark

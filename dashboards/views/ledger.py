@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dashboards.charts.heatmap import HeatRow, heat_rows
-from dashboards.views.texts import LostSampleView, lost_sample
+from dashboards.views.samples.texts import LostSampleView, lost_sample
 from tracker.domain.forgetting.levels import Forgetting
 from tracker.domain.forgetting.sample_lives import Flow
 from tracker.domain.forgetting.types import BenchmarkLedger, LedgerRow, RunLedger

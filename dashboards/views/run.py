@@ -13,9 +13,9 @@ from dashboards.views.evidence import evidence
 from dashboards.views.heading import GlanceRow, Heading, advice_text, glance, heading
 from dashboards.views.latency_verdicts import LatencyVerdicts, latency_verdicts
 from dashboards.views.ledger import LedgerView, ledger_view
-from dashboards.views.lost import Loss, changed_pairs, losses_of
 from dashboards.views.measured import MeasuredView, asked_texts, measured
-from dashboards.views.samples import PackedSamples, packed_samples
+from dashboards.views.samples.lost import Loss, changed_pairs, losses_of
+from dashboards.views.samples.packed import PackedSamples, packed_samples
 from dashboards.views.sweeps import SweepView, sweep_views
 from dashboards.views.tables import (
     Badge,

@@ -5,7 +5,7 @@ import pytest
 from dashboards.page.html import render_page
 from dashboards.views.ledger import MAX_SHOWN, LedgerView, ledger_view
 from dashboards.views.run import build_view
-from dashboards.views.texts import MAX_CHARS
+from dashboards.views.samples.texts import MAX_CHARS
 from tests.records import forgetting_run, wide_run
 from tests.reports import run_data
 from tracker.domain.forgetting.types import RunLedger

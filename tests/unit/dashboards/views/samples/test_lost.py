@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from dashboards.data.run import RunData
-from dashboards.views.lost import changed_pairs, losses_of, texts_wanted
+from dashboards.views.samples.lost import changed_pairs, losses_of, texts_wanted
 from eval_jobs.types import EvalRecord, EvalResult, SampleScore, SampleStatus
 from tests.records import RecordedRun, forgetting_run
 from tests.reports import run_data

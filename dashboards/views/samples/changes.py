@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dashboards.views.texts import shown_answer, shown_text
+from dashboards.views.samples.texts import shown_answer, shown_text
 from tracker.domain.compare.view import ComparedBenchmark, ComparisonView, Example, Side
 from tracker.domain.records.display import one_line, score_text
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from dashboards.data.checkpoint import CheckpointData
-from dashboards.views import samples as module
 from dashboards.views.checkpoint import build_checkpoint_view
 from dashboards.views.run import build_view
-from dashboards.views.samples import MAX_CHARS, PackedSamples
+from dashboards.views.samples import packed as module
+from dashboards.views.samples.packed import MAX_CHARS, PackedSamples
 from eval_jobs.types import EvalRecord, EvalResult, SampleScore, SampleStatus
 from tests.records import forgetting_run
 from tests.reports import checkpoint_data, run_data, shown_samples, unpacked

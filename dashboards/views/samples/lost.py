@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dashboards.data.run import RunData, only
-from dashboards.views.changes import Pair
-from dashboards.views.texts import LostSampleView, lost_sample
+from dashboards.views.samples.changes import Pair
+from dashboards.views.samples.texts import LostSampleView, lost_sample
 from eval_jobs.types import EvalResult, SampleScore
 from tracker.domain.compare.view import RunNoise, compare_what_can_be
 from tracker.domain.forgetting.types import LostTexts

@@ -16,8 +16,8 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dashboards.views.changes import Pair, heading_at
-from dashboards.views.texts import NOT_KEPT
+from dashboards.views.samples.changes import Pair, heading_at
+from dashboards.views.samples.texts import NOT_KEPT
 from eval_jobs.types import SampleStatus
 from tracker.domain.compare.view import Example, Side
 from tracker.domain.records.display import clean, count_text, one_line, score_text, shortened

@@ -1,0 +1,1 @@
+"""Lost and gained samples, with their texts."""
