@@ -169,16 +169,20 @@ def test_the_step_of_the_github_action_stops_the_merge_or_lets_it_through(projec
     def run(candidate: str, baseline: str, **inputs: str) -> int:
         given = values | {"candidate": candidate, "baseline": baseline} | inputs
         env = OWN_ENVIRONMENT | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        env |= {"GITHUB_ACTIONS": "true", "GITHUB_OUTPUT": str(tmp_path / "outputs")}
         for name, expression in step["env"].items():
             env[name] = given[expression.removeprefix("${{ inputs.").removesuffix(" }}")]
         bash = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
         return subprocess.run(bash, cwd=project, env=env, capture_output=True, check=False).returncode
 
-    assert run("1000", "600") == 1
+    assert run("1000", "600", token="unused") == 1  # noqa: S106 - no pull request here: no comment
     assert run("1000", "1000") == 0
     assert run("1000", "1000", policy="") == 3
     assert run("1000", "1000", policy="", **{"allow-inconclusive": "true"}) == 0
     assert (tmp_path / "b.zip").is_file()
+    outputs = (tmp_path / "outputs").read_text().splitlines()
+    assert outputs == ["result=regression", "result=pass", "result=inconclusive", "result=inconclusive"]
+    assert action["outputs"]["result"]["value"] == f"${{{{ steps.{step['id']}.outputs.result }}}}"
 
 
 def test_a_new_version_of_the_engine_is_gated_by_name_and_so_is_its_replay(project: Path, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ def arguments_of(line: str, **variables: str) -> dict[str, Any]:
     """Return what `tracker gate` reads from a line of a shell; options that it does not know are refused."""
     for name, value in variables.items():
         line = line.replace(f'"${name}"', shlex.quote(value))
+    line = line.replace("${GITLAB_TOKEN:+--comment}", "--comment")
     words = shlex.split(line.partition(" || ")[0])
     assert words[:2] == ["tracker", "gate"]
     return command.make_context("gate", words[2:]).params
@@ -35,9 +36,18 @@ def test_the_github_workflow_gives_the_action_what_it_takes() -> None:
     # YAML 1.1 reads the key `on` as true.
     triggers = GITHUB.get("on") or GITHUB[True]
     assert triggers["workflow_dispatch"]["inputs"].keys() == {"candidate", "baseline", "changed"}
-    assert GITHUB["permissions"] == {"contents": "read"}
+    assert GITHUB["permissions"] == {"contents": "read", "pull-requests": "write"}
     for name in ("candidate", "baseline"):  # else two gates that are started by hand cancel each other
         assert f"inputs.{name} }}}}" in GITHUB["concurrency"]["group"]
+
+
+def test_a_value_from_outside_is_never_an_option() -> None:
+    (step,) = ACTION["runs"]["steps"]
+    (script,) = GITLAB[".gate"]["script"]
+    for line in (step["run"], script):
+        assert line.rstrip().endswith('-- "$CANDIDATE"')
+    given = arguments_of(script, CANDIDATE="--replay", BASELINE="-b", CHANGED="")
+    assert (given["candidate"], given["baseline"], given["replay"]) == ("--replay", "-b", None)
 
 
 def test_every_input_of_the_action_reaches_its_command() -> None:

@@ -12,16 +12,17 @@ from pathlib import Path, PurePosixPath
 import click
 from rich.console import Console
 
-from eval_jobs.errors import ConfigError, ExitCode
+from eval_jobs.errors import ConfigError, ExitCode, TrackerError
 from eval_jobs.host.storage import write_error
 from eval_jobs.types import EvalRecord
 from tracker.adapters.gate_bundle import RecordedDecision, read_bundle, recorded_decision_of, write_bundle
+from tracker.adapters.pull_requests import pull_request_of, put_comment
 from tracker.api.opening import open_project
 from tracker.api.references import HOW_TO_NAME, is_reference, named_checkpoint
 from tracker.app.commands.gate import gate_of, gathered
 from tracker.app.steps.comparing import whole_record_of
 from tracker.cli.evaluating import evaluate_now
-from tracker.cli.gate.markdown import gate_markdown
+from tracker.cli.gate.markdown import escaped, gate_markdown
 from tracker.cli.gate.output import DOCUMENTS, GateFormat, formats_for
 from tracker.cli.gate.table import gate_table
 from tracker.cli.gate.text import NAME_CHARS, name_text
@@ -55,6 +56,7 @@ class _Asked:
     bundle: Path | None
     allow_inconclusive: bool
     replay: Path | None
+    comment: bool
 
 
 @click.command("gate")
@@ -70,6 +72,7 @@ class _Asked:
 @click.option("--bundle", type=FILE, help="Write all inputs of the result to FILE.")
 @click.option("--allow-inconclusive", is_flag=True, help="Exit 0 if the result is inconclusive.")
 @click.option("--replay", type=FILE, help="Recompute the result from a --bundle file.")
+@click.option("--comment", is_flag=True, help="Write the result to the pull or merge request of this CI job.")
 @asked_as(_Asked)
 def command(asked: _Asked) -> int:
     """Decide whether CANDIDATE may replace a baseline.
@@ -93,6 +96,10 @@ def command(asked: _Asked) -> int:
     _write(report, outputs.stdout, asked.output)
     if outputs.summary is not None:
         _append(outputs.summary, gate_markdown(report))
+    if outputs.variables is not None:
+        _append(outputs.variables, f"result={report.word}\n")
+    if asked.comment:
+        _comment(report)
     if report.word is GateWord.INCONCLUSIVE and asked.allow_inconclusive:
         return ExitCode.OK
     return EXIT_CODES.get(report.word, ExitCode.UNKNOWN)
@@ -219,6 +226,19 @@ def _text(report: GateReport) -> str:
 def _append(summary: Path, text: str) -> None:
     with _writing(summary), summary.open("a", encoding="utf-8") as file:
         file.write(text)
+
+
+def _comment(report: GateReport) -> None:
+    """Write the comment; a failure is printed and does not change the result."""
+    try:
+        page = pull_request_of(os.environ)
+        if page is None:
+            click.echo("no comment: this is not a CI job of a pull or merge request", err=True)
+            return
+        text = f"{gate_markdown(report)}\n[Job and its files]({page.job_url})\n"
+        put_comment(page, text, marker=f"<!-- tracker gate: {escaped(page.job)} -->")
+    except TrackerError as error:
+        click.echo(f"warning {error.code}: {error.message}\n  hint: {error.hint}", err=True)
 
 
 @contextmanager

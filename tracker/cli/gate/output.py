@@ -31,6 +31,8 @@ class GateOutputs:
     stdout: GateFormat
     summary: Path | None = None
     """File that Markdown is appended to; None: no file."""
+    variables: Path | None = None
+    """File that `result=WORD` is appended to, for later steps of the job; None: no file."""
 
 
 def formats_for(environment: Mapping[str, str], explicit: GateFormat | None = None) -> GateOutputs:
@@ -48,8 +50,16 @@ def formats_for(environment: Mapping[str, str], explicit: GateFormat | None = No
         return GateOutputs(stdout=explicit)
     if environment.get("GITHUB_ACTIONS") != "true":
         return GateOutputs(stdout=GateFormat.TEXT)
-    summary = environment.get("GITHUB_STEP_SUMMARY", "")
-    return GateOutputs(stdout=GateFormat.GITHUB, summary=Path(summary) if summary else None)
+    return GateOutputs(
+        stdout=GateFormat.GITHUB,
+        summary=_file(environment, "GITHUB_STEP_SUMMARY"),
+        variables=_file(environment, "GITHUB_OUTPUT"),
+    )
+
+
+def _file(environment: Mapping[str, str], name: str) -> Path | None:
+    value = environment.get(name, "")
+    return Path(value) if value else None
 
 
 def gate_json(report: GateReport) -> str:
