@@ -39,7 +39,7 @@ def test_too_few_answers_are_a_missing_verdict_that_is_told_as_a_blind_spot(tmp_
     assert isinstance(outcome, EvalResult)
     assert [sample.status for sample in outcome.samples].count(SampleStatus.ERROR) == REFUSED
 
-    report = review(fakes.world(), record, fakes.clock.now())
+    report = review(fakes.world(), record, fakes.clock.now()).report
     (verdict,) = report.verdicts
     assert verdict.word is VerdictWord.MISSING
     assert verdict.coverage == (COUNT - REFUSED) / COUNT

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from eval_jobs.types import Checkpoint, EvalRecord
@@ -15,14 +16,29 @@ from tracker.domain.records.types import Policy, Report
 from tracker.domain.scores.run_scores import series_key
 from tracker.domain.verdicts.candidates import RunContext
 from tracker.domain.verdicts.judge import judge
-from tracker.domain.verdicts.out_of_order import overtaken_by, rejudged, words_by_benchmark
+from tracker.domain.verdicts.out_of_order import (
+    VerdictChange,
+    changed_verdicts,
+    overtaken_by,
+    rejudged,
+    words_by_benchmark,
+)
 from tracker.domain.verdicts.rewind import left_behind, scores_of_newest
 from tracker.ports import RunHistory
 
 log = logging.getLogger(__name__)
 
 
-def review(world: World, record: EvalRecord, now: datetime) -> Report:
+@dataclass(frozen=True, kw_only=True)
+class Reviewed:
+    """What a record led to."""
+
+    report: Report
+    changes: tuple[VerdictChange, ...] = ()
+    """Verdicts of later checkpoints that became other ones."""
+
+
+def review(world: World, record: EvalRecord, now: datetime) -> Reviewed:
     """Store a record, compute its verdicts against the run so far, publish it and send alerts.
 
     If a screened benchmark looks suspicious, its other samples are evaluated next, before all other checkpoints.
@@ -39,8 +55,7 @@ def review(world: World, record: EvalRecord, now: datetime) -> Report:
     update_aliases(world, record, run_context)
     later = overtaken_by(record, run_context.records)
     world.dispatcher.dispatch(alerts_for(report, world.history.open_alerts(run_id), later), record)
-    rejudge(world, later, run_context, now)
-    return report
+    return Reviewed(report=report, changes=rejudge(world, later, run_context, now))
 
 
 def store_conclusion(report: Report, history: RunHistory) -> None:
@@ -66,10 +81,16 @@ def ask_rest(world: World, record: EvalRecord, report: Report, run_context: RunC
         world.queue.add(rest, now=now, backlog=world.order.backlog, keep=True)
 
 
-def rejudge(world: World, later: Sequence[EvalRecord], run_context: RunContext, now: datetime) -> None:
-    """Recompute the verdicts of checkpoints whose past has changed; send an alert for a loss the newest now shows."""
+def rejudge(
+    world: World, later: Sequence[EvalRecord], run_context: RunContext, now: datetime
+) -> tuple[VerdictChange, ...]:
+    """Recompute the verdicts of checkpoints whose past has changed, and return those that became other ones.
+
+    A loss that the newest checkpoint now shows raises an alert.
+    """
+    changes: list[VerdictChange] = []
     if not later:
-        return
+        return ()
     run_id = later[0].plan.checkpoint.run_id
     scores = world.history.scores(run_id)
     for record in later:
@@ -80,6 +101,7 @@ def rejudge(world: World, later: Sequence[EvalRecord], run_context: RunContext, 
         for incident in report.incidents:
             world.history.append_incident(incident)
         ask_rest(world, record, report, run_context, now)
+        changes.extend(changed_verdicts(before, report))
         has_changed = words_by_benchmark(report) != words_by_benchmark(before)
         if has_changed and (full := world.history.record(record.plan.id)) is not None:
             world.tracking.publish(
@@ -87,6 +109,7 @@ def rejudge(world: World, later: Sequence[EvalRecord], run_context: RunContext, 
             )
         world.history.append_report(report)  # after MLflow: after a crash in between, the verdicts must still differ
         world.dispatcher.dispatch(loss_alerts(report, world.history.open_alerts(run_id)))
+    return tuple(changes)
 
 
 def new_branches(history: RunHistory, found: Sequence[Checkpoint]) -> Iterator[Checkpoint]:

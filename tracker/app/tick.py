@@ -8,14 +8,13 @@ from datetime import datetime
 
 from tracker.app.gaps import remember_gaps, skip_surplus
 from tracker.app.plans import first_plans, is_baseline
-from tracker.app.review import new_branches, review
+from tracker.app.review import Reviewed, new_branches, review
 from tracker.app.steps import calibrating, sweeps
 from tracker.app.steps.collect import collect
 from tracker.app.world import Tick, WatchState, World
 from tracker.domain.alerts.stalls import rejected_results
 from tracker.domain.records.alerts import AlertKind
 from tracker.domain.records.calibration import Calibration
-from tracker.domain.records.types import Report
 
 
 def tick(world: World, state: WatchState, now: datetime) -> Tick:
@@ -37,7 +36,7 @@ def tick(world: World, state: WatchState, now: datetime) -> Tick:
         del state.found[0]
     skipped = skip_surplus(world, state, now)
     gaps = remember_gaps(world, state)
-    reports, calibrations, swept = review_finished(world, state, now)
+    reviewed, calibrations, swept = review_finished(world, state, now)
     turns = () if world.sweeps is None else sweeps.follow(world.sweeps, now)
     if turns:
         world.wake_workers()
@@ -46,7 +45,8 @@ def tick(world: World, state: WatchState, now: datetime) -> Tick:
         branches=tuple(new_branches(world.history, state.unreported)),
         gaps=gaps,
         skipped=skipped,
-        reports=reports,
+        reports=tuple(one.report for one in reviewed),
+        changes=tuple(change for one in reviewed for change in one.changes),
         calibrations=calibrations,
         turns=turns,
         swept=swept,
@@ -72,9 +72,9 @@ def report_rejected(world: World, state: WatchState, now: datetime) -> int:
 
 def review_finished(
     world: World, state: WatchState, now: datetime
-) -> tuple[tuple[Report, ...], tuple[Calibration, ...], int]:
-    """Review what workers have finished; return reports, calibrations, and the number of sweep results."""
-    reports: list[Report] = []
+) -> tuple[tuple[Reviewed, ...], tuple[Calibration, ...], int]:
+    """Review what workers have finished; return reviews, calibrations, and the number of sweep results."""
+    reviewed: list[Reviewed] = []
     calibrations: list[Calibration] = []
     swept = 0
     context = calibrating.CalibrationContext(
@@ -89,13 +89,13 @@ def review_finished(
             if record.plan.calibration:
                 calibrations.append(calibrating.take_calibration(record, context))
             elif record.plan.sweep is None:
-                reports.append(review(world, record, now))
+                reviewed.append(review(world, record, now))
                 world.queue.acknowledge(record.plan.id)  # after review: a crash in between repeats it harmlessly
             elif world.sweeps is not None:  # sweeps have no verdicts and no alerts
                 sweeps.take_sweep_result(record, world.sweeps)
                 swept += 1
-    state.seen.update((report.run_id, report.step) for report in reports)
-    if reports:
+    state.seen.update((one.report.run_id, one.report.step) for one in reviewed)
+    if reviewed:
         world.wake_workers()
         collect(world.keeping)
-    return tuple(reports), tuple(calibrations), swept
+    return tuple(reviewed), tuple(calibrations), swept

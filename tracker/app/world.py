@@ -14,6 +14,7 @@ from tracker.app.steps.sweeps import SweepService
 from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.types import Gap, Policy, Report
 from tracker.domain.sweeps.types import Turn
+from tracker.domain.verdicts.out_of_order import VerdictChange
 from tracker.domain.verdicts.screening import Screening
 from tracker.ports import CheckpointSource, CurveReader, RunHistory, Tracking, WatchedQueue
 
@@ -100,6 +101,8 @@ class Tick:
     skipped: tuple[Gap, ...]
     """Checkpoints that were not evaluated because too many newer ones were waiting."""
     reports: tuple[Report, ...]
+    changes: tuple[VerdictChange, ...] = ()
+    """Verdicts that became other ones because earlier checkpoints were evaluated."""
     calibrations: tuple[Calibration, ...] = ()
     turns: tuple[Turn, ...] = ()
     """Sweep runs that began, ended or were skipped."""

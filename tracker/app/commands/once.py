@@ -32,7 +32,7 @@ def evaluate_once(checkpoint: Checkpoint, world: World, *, tools: Tools, progres
     first = first_checkpoint(checkpoint, world.history.records(checkpoint.run_id))
     for plan in plans_for(checkpoint, world.measurement, first=first):
         record = run_plan(plan, tools=tools, progress=progress)
-        results.append((record, review(world, record, tools.clock.now())))
+        results.append((record, review(world, record, tools.clock.now()).report))
         if not may_pass(record):
             tools.evaluator.forget(plan.id)  # otherwise the next attempt evaluates only what is missing
     unsent = world.tracking.flush()

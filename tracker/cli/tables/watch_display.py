@@ -24,6 +24,7 @@ from tracker.domain.overview.ending import Ending
 from tracker.domain.overview.run import skipped_text
 from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.display import count_text, names_text, one_line
+from tracker.domain.records.types import Report
 
 _MAX_WAITING = 5
 """Maximum pending steps named in the live line."""
@@ -90,26 +91,22 @@ class WatchDisplay:
 
     def show(self, passed: Tick, state: QueueState) -> None:
         """Print what is new in this pass and update the live line."""
-        for checkpoint in passed.checkpoints:
-            self._line("found", f"{self._at(checkpoint.run_id, checkpoint.step)}  {checkpoint.source_uri}")
-        for checkpoint in passed.branches:
-            at = self._at(checkpoint.run_id, checkpoint.step)
-            self._line("restart", f"training began again before {at}: a new branch", style="yellow")
-        for gap in passed.gaps:
-            self._line("gap", f"{self._at(gap.run_id, gap.step)}  {gap.message} (hint: {gap.hint})", style="red")
-        if passed.skipped:
-            self._line("skipped", skipped_text(passed.skipped), style="yellow")
+        self._found(passed)
+        for run_id in dict.fromkeys(gap.run_id for gap in passed.skipped):
+            gaps = [gap for gap in passed.skipped if gap.run_id == run_id]
+            self._line("skipped", f"{self._of_run(run_id)}{skipped_text(gaps)}", style="yellow")
         for report in passed.reports:
-            # A terminal wraps; a file keeps one line for each verdict.
-            lines = report_lines(report, self._at(report.run_id, report.step))
-            self._console.print(*lines, sep="\n", soft_wrap=not self._console.is_terminal)
+            self._judged(report, state)
+        for change in passed.changes:
+            at = self._at(change.run_id, change.step)
+            self._line("changed", f"{at}  {one_line(change.benchmark)}: {change.before} → {change.after}", style="")
         for calibration in passed.calibrations:
             self._calibrated(calibration)
         for turn in passed.turns:
             self._line("sweep", f"{turn.sweep}  {turn_change_text(turn)}")
         self.unsent = passed.unsent
         self._pauses(_why_waiting(state), is_busy=bool(state.running))
-        self._progress(_status(passed, state), is_busy=bool(state.running))
+        self._progress(self._status(passed, state), is_busy=bool(state.running))
 
     def farewell(self, end: Ending) -> None:
         """Print what was done, and what to do if something is left."""
@@ -136,41 +133,69 @@ class WatchDisplay:
         found = repetitions(calibration, self._config.policy.min_effect)
         failed = [failure.benchmark for failure in calibration.failures]
         said = (repetitions_text(found), f"no result: {names_text(failed)}" if failed else "")
-        self._line("noise", f"step {calibration.plan.checkpoint.step}  {'; '.join(text for text in said if text)}")
+        checkpoint = calibration.plan.checkpoint
+        at = self._at(checkpoint.run_id, checkpoint.step)
+        self._line("noise", f"{at}  {'; '.join(text for text in said if text)}")
         for line in unfit_lines(found):
             self._console.print(Text.assemble(" " * 10, line), soft_wrap=True)
 
     def _at(self, run_id: str, step: int) -> str:
         """Return the step, after the run's name if a folder contains several runs."""
-        return f"step {step}" if run_id == self._config.run.name else f"{one_line(run_id)} step {step}"
+        return f"{self._of_run(run_id)}step {step}"
+
+    def _of_run(self, run_id: str) -> str:
+        return "" if run_id == self._config.run.name else f"{one_line(run_id)} "
+
+    def _judged(self, report: Report, state: QueueState) -> None:
+        """Print the verdicts on a checkpoint, and the earlier ones that may still change them."""
+        # A terminal wraps; a file keeps one line for each verdict.
+        lines = report_lines(report, self._at(report.run_id, report.step))
+        self._console.print(*lines, sep="\n", soft_wrap=not self._console.is_terminal)
+        open_steps = {one.step for one in state.waiting if one.run_id == report.run_id}
+        running = [one.plan.checkpoint for one in state.running]
+        open_steps.update(one.step for one in running if one.run_id == report.run_id)
+        if earlier := sorted(step for step in open_steps if step < report.step):
+            which = (
+                f"step {earlier[0]}" if len(earlier) == 1 else f"{len(earlier)} earlier steps, from {earlier[0]} on,"
+            )
+            self._line("", f"provisional: {which} not evaluated yet")
+
+    def _found(self, passed: Tick) -> None:
+        for checkpoint in passed.checkpoints:
+            self._line("found", f"{self._at(checkpoint.run_id, checkpoint.step)}  {checkpoint.source_uri}")
+        for checkpoint in passed.branches:
+            at = self._at(checkpoint.run_id, checkpoint.step)
+            self._line("restart", f"training began again before {at}: a new branch", style="yellow")
+        for gap in passed.gaps:
+            self._line("gap", f"{self._at(gap.run_id, gap.step)}  {gap.message} (hint: {gap.hint})", style="red")
+
+    def _status(self, passed: Tick, state: QueueState) -> Text:
+        parts = []
+        for running in state.running:
+            checkpoint = running.plan.checkpoint
+            parts.append(f"{self._at(checkpoint.run_id, checkpoint.step)}: {progress_text(running.progress)}")
+        if state.waiting:
+            parts.append(self._waiting(state))
+        if passed.unsent:
+            parts.append(f"{count_text(passed.unsent, 'result')} pending for MLflow")
+        if passed.rejected:
+            parts.append(f"{count_text(passed.rejected, 'result')} rejected by MLflow (see `tracker alerts list`)")
+        if passed.pending_alerts:
+            parts.append(f"{count_text(passed.pending_alerts, 'alert')} pending")
+        return Text(one_line(" | ".join(parts)) or "scanning for checkpoints", style="dim")
+
+    def _waiting(self, state: QueueState) -> str:
+        first = state.waiting[:_MAX_WAITING]
+        names = [str(one.step) if not self._of_run(one.run_id) else self._at(one.run_id, one.step) for one in first]
+        text = f"pending steps: {', '.join(names)}"
+        if more := state.counts["waiting"] - len(first):
+            text += f" and {more} more"
+        if why := _why_waiting(state):
+            return f"{text}; {why}"
+        return text
 
     def _line(self, word: str, text: str, style: str = "dim") -> None:
         print_line(self._console, word, text, style)
-
-
-def _status(passed: Tick, state: QueueState) -> Text:
-    parts = [f"step {running.plan.checkpoint.step}: {progress_text(running.progress)}" for running in state.running]
-    if state.waiting:
-        parts.append(_waiting(state))
-    if passed.unsent:
-        parts.append(f"{count_text(passed.unsent, 'result')} pending for MLflow")
-    if passed.rejected:
-        parts.append(f"{count_text(passed.rejected, 'result')} rejected by MLflow (see `tracker alerts list`)")
-    if passed.pending_alerts:
-        parts.append(f"{count_text(passed.pending_alerts, 'alert')} pending")
-    return Text(one_line(" | ".join(parts)) or "scanning for checkpoints", style="dim")
-
-
-def _waiting(state: QueueState) -> str:
-    shown = ", ".join(str(one.step) for one in state.waiting[:_MAX_WAITING])
-    more = state.counts["waiting"] - min(len(state.waiting), _MAX_WAITING)
-    why = _why_waiting(state)
-    text = f"pending steps: {shown}"
-    if more:
-        text += f" and {more} more"
-    if why:
-        return f"{text}; {why}"
-    return text
 
 
 def _why_waiting(state: QueueState) -> str:

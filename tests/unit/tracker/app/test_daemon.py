@@ -147,7 +147,7 @@ def test_what_is_unfinished_when_the_training_has_ended_is_a_gap() -> None:
     assert fakes.alerting.alerts
 
 
-@pytest.mark.parametrize(("back_after", "unsent"), [(20, 0), (10_000, 3)])
+@pytest.mark.parametrize(("back_after", "unsent"), [(20, 0), (10_000, 4)])
 def test_what_the_tracking_store_has_not_taken_is_waited_for_but_not_for_ever(back_after: int, unsent: int) -> None:
     fakes = FakeWorld()
     fakes.tracking.is_down = True

@@ -14,7 +14,7 @@ from eval_jobs.records.progress import Progress, Stage
 from tests.records import forgetting_run
 from tracker.app.world import Tick
 from tracker.cli.json_output import json_text
-from tracker.cli.tables.watch_display import WatchDisplay, _status
+from tracker.cli.tables.watch_display import WatchDisplay
 from tracker.config import parse_config
 
 RUN = forgetting_run()
@@ -48,10 +48,11 @@ def test_what_watching_shows_cannot_disturb_the_terminal(hostile: str, tmp_path:
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_the_live_line_shows_text_of_a_worker_escaped(hostile: str) -> None:
+def test_the_live_line_shows_text_of_a_worker_escaped(hostile: str, tmp_path: Path) -> None:
     said = Progress(stage=Stage.LOADING, note=hostile)
     running = Running(plan=RUN.records[0].plan, worker="w", progress=said, since=datetime(2026, 3, 14, tzinfo=UTC))
-    assert not (CONTROLS | {"\n"}) & set(_status(NOTHING, QueueState(running=(running,))).plain)
+    display = WatchDisplay(Console(), parse_config(CONFIG, tmp_path / "tracker.toml"), float)
+    assert not (CONTROLS | {"\n"}) & set(display._status(NOTHING, QueueState(running=(running,))).plain)
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)

@@ -167,7 +167,7 @@ def test_a_rest_whose_screen_is_gone_says_so() -> None:
     through(bench, LOST_AT)
     rest = next(plan for plan in bench.plans if plan.suite.part is not None and plan.suite.part.is_rest)
     lonely = Bench()
-    report = review(lonely.world, bench.record_of(rest), bench.fakes.clock.now())
+    report = review(lonely.world, bench.record_of(rest), bench.fakes.clock.now()).report
     assert [(v.word, "first part" in reason_text(v)) for v in report.verdicts] == [(VerdictWord.MISSING, True)]
 
 

@@ -8,8 +8,10 @@ from eval_jobs.queue_types import QueueState, Running, Waiting
 from eval_jobs.records.progress import Progress, Stage
 from tests.records import FORGETTING_TOML, forgetting_run
 from tracker.app.world import Tick
-from tracker.cli.tables.watch_display import WatchDisplay, _status
+from tracker.cli.tables.watch_display import WatchDisplay
 from tracker.config import parse_config
+from tracker.domain.records.types import Gap, VerdictWord
+from tracker.domain.verdicts.out_of_order import VerdictChange
 
 WHY = "waits until 20:00 Europe/Berlin (serve.only_when.hours = 20:00-07:00)"
 RECORD = forgetting_run(checkpoints=1, samples=2, trouble=False).records[0]
@@ -23,6 +25,11 @@ BUSY = QueueState(
     running=(Running(plan=RECORD.plan, worker="w", progress=SUMS, since=RECORD.started_at),), counts={"waiting": 0}
 )
 NOTHING = Tick(checkpoints=(), gaps=(), skipped=(), reports=(), unsent=0)
+
+
+def display_of(tmp_path: Path, stream: io.StringIO | None = None) -> WatchDisplay:
+    config = parse_config(FORGETTING_TOML, tmp_path / "tracker.toml")
+    return WatchDisplay(Console(file=stream or io.StringIO(), width=200), config, float)
 
 
 def shown(tmp_path: Path, *states: QueueState) -> str:
@@ -65,11 +72,47 @@ def test_lines_name_a_run_that_is_not_the_configured_one_and_a_new_branch(tmp_pa
     assert f"training began again before {other.run_id} step {own.step}: a new branch" in stream.getvalue()
 
 
-def test_the_live_line_says_why_plans_wait() -> None:
-    assert str(_status(NOTHING, PAUSED)) == f"pending steps: 300, 200; {WHY}"
-    assert str(_status(NOTHING, LOOKING)) == "pending steps: 200"
+def test_the_live_line_says_why_plans_wait_and_names_other_runs(tmp_path: Path) -> None:
+    display = display_of(tmp_path)
+    assert str(display._status(NOTHING, PAUSED)) == f"pending steps: r step 300, r step 200; {WHY}"
+    own = replace(LOOKING.waiting[0], run_id=display._config.run.name)
+    assert str(display._status(NOTHING, replace(LOOKING, waiting=(own,)))) == "pending steps: 200"
 
 
-def test_the_live_line_says_what_is_still_on_its_way_to_mlflow_and_to_people() -> None:
+def test_the_live_line_says_what_is_still_on_its_way_to_mlflow_and_to_people(tmp_path: Path) -> None:
     passed = replace(NOTHING, unsent=3, pending_alerts=1)
-    assert str(_status(passed, LOOKING)) == "pending steps: 200 | 3 results pending for MLflow | 1 alert pending"
+    text = "pending steps: r step 200 | 3 results pending for MLflow | 1 alert pending"
+    assert str(display_of(tmp_path)._status(passed, LOOKING)) == text
+
+
+def test_a_verdict_is_provisional_while_an_earlier_step_is_open_and_its_change_is_a_line(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    display = display_of(tmp_path, stream)
+    run = forgetting_run(checkpoints=3, samples=2, trouble=False)
+    name, step = run.run_id, run.reports[2].step
+    early, late, other = (
+        Waiting(plan_id=key, run_id=of, step=at)
+        for key, of, at in (("a", name, step - 100), ("b", name, step + 100), ("c", "other", 1))
+    )
+    change = VerdictChange(
+        run_id=name, step=step, benchmark="sums", before=VerdictWord.SUSPECT, after=VerdictWord.EQUIVALENT
+    )
+    judged = replace(NOTHING, reports=(run.reports[2],))
+    display.show(judged, QueueState(waiting=(late, other), counts={"waiting": 2}))
+    assert "provisional" not in stream.getvalue()
+    display.show(judged, QueueState(waiting=(late, early), counts={"waiting": 2}))
+    assert f"provisional: step {step - 100} not evaluated yet" in stream.getvalue()
+    display.show(replace(NOTHING, changes=(change,)), QueueState())
+    assert f"changed step {step}  sums: suspect → equivalent" in stream.getvalue()
+
+
+def test_skipped_checkpoints_are_listed_by_run(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    own = Gap(run_id="r", step=1, source_uri="/r", seen_at=RECORD.started_at, code="E", message="m", hint="h")
+    gaps = (own, replace(own, step=3), replace(own, run_id="seed-2"))
+    display_of(tmp_path, stream).show(replace(NOTHING, skipped=gaps), QueueState())
+    lines = [line.strip() for line in stream.getvalue().splitlines()]
+    assert [line.split(":")[0] for line in lines] == [
+        "skipped r 2 checkpoints, steps 1 to 3",
+        "skipped seed-2 step 1",
+    ]
