@@ -24,6 +24,7 @@ Database = Engine
 """An open database, for code that only passes it on."""
 
 BUSY_TIMEOUT_MS = 30_000
+WAL_ATTEMPTS = 10
 POSTGRES_OPTIONS: dict[str, str | int] = {
     "application_name": "checkpoint-tracker",
     "connect_timeout": 10,
@@ -149,7 +150,16 @@ def _options(address: URL) -> dict[str, str | int]:
 def _prepare_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
-    cursor.execute("PRAGMA journal_mode=WAL")
+    for left in reversed(range(WAL_ATTEMPTS)):
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            break
+        except sqlite3.OperationalError:
+            if not left:
+                raise
+            # Two processes that create the file collide here at once, whatever the timeout; a write lock waits.
+            cursor.execute("BEGIN IMMEDIATE")
+            cursor.execute("ROLLBACK")
     cursor.execute("PRAGMA synchronous=NORMAL")
     cursor.close()
 

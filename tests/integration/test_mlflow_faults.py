@@ -183,7 +183,7 @@ def test_a_write_that_a_slow_server_completes_after_its_timeout_duplicates_nothi
 def test_a_server_without_a_response_times_out_and_is_retried(
     tracking: Outbox, proxy: FaultyProxy, undisturbed: dict[int, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    proxy.faults[0] = Fault.SILENT
+    proxy.faults[1] = Fault.SILENT  # the first one only asks for the version
     tracking.publish(0)
     with monkeypatch.context() as patched:
         patched.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
