@@ -30,6 +30,15 @@ class Unit(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class BenchmarkCount:
+    """How much of one benchmark is done."""
+
+    benchmark: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Progress:
     """The current activity of a plan, and how much of it is done."""
 
@@ -40,6 +49,8 @@ class Progress:
     """The benchmarks that are counted together."""
     done: int | None = None
     total: int | None = None
+    counts: tuple[BenchmarkCount, ...] = ()
+    """Of each benchmark that has started; empty: they are not counted one by one."""
     unit: Unit = Unit.SAMPLES
     pass_number: int = 0
     """1 or 2 in a calibration, which evaluates everything twice. 0: a single pass."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from eval_jobs.evaluate.common.protocol import Message
-from eval_jobs.records.progress import Progress, Stage
+from eval_jobs.records.progress import BenchmarkCount, Progress, Stage
 
 
 class SampleCounts:
@@ -11,7 +11,7 @@ class SampleCounts:
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = tuple(names)
-        self._counts: dict[str, tuple[int, int]] = {}
+        self._counts: dict[str, BenchmarkCount] = {}
 
     @property
     def loading(self) -> Progress:
@@ -20,6 +20,13 @@ class SampleCounts:
 
     def after(self, message: Message) -> Progress:
         """Return the progress after a message of one benchmark; benchmarks not loaded yet are not counted."""
-        self._counts[message["benchmark"]] = (message["done"], message["total"])
-        done, total = map(sum, zip(*self._counts.values(), strict=True))
-        return Progress(stage=Stage.EVALUATING, benchmarks=self._names, done=done, total=total)
+        count = BenchmarkCount(benchmark=message["benchmark"], done=message["done"], total=message["total"])
+        self._counts[count.benchmark] = count
+        counts = tuple(self._counts[name] for name in self._names if name in self._counts)
+        return Progress(
+            stage=Stage.EVALUATING,
+            benchmarks=self._names,
+            done=sum(one.done for one in counts),
+            total=sum(one.total for one in counts),
+            counts=counts,
+        )

@@ -5,16 +5,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
 from eval_jobs.queue_types import QueueState
 from eval_jobs.records.progress import progress_text
-from eval_jobs.types import EngineKind
+from eval_jobs.types import EngineKind, EvalPlan
 from tracker.app.world import MeasurementPlan, Tick
 from tracker.cli.tables.calibration import repetitions
+from tracker.cli.tables.progress_bars import ProgressBars
 from tracker.cli.tables.render import print_line, report_lines, unfit_lines
 from tracker.cli.tables.sweep import turn_change_text
 from tracker.config import Config
@@ -45,7 +46,9 @@ class WatchDisplay:
         self._monotonic_s = monotonic_s
         self._line_at_s = monotonic_s()
         self._spinner = Spinner("dots", text="scanning for checkpoints")
-        self._live = Live(self._spinner, console=console, transient=True) if console.is_terminal else None
+        self._bars = ProgressBars(monotonic_s)
+        shown = Group(self._bars, self._spinner)
+        self._live = Live(shown, console=console, transient=True) if console.is_terminal else None
 
     def __enter__(self) -> Self:
         if self._live is not None:
@@ -105,6 +108,7 @@ class WatchDisplay:
         for turn in passed.turns:
             self._line("sweep", f"{turn.sweep}  {turn_change_text(turn)}")
         self.unsent = passed.unsent
+        self._bars.update(state.running, lambda one: self._of_plan(one.plan))
         self._pauses(_why_waiting(state), is_busy=bool(state.running))
         self._progress(self._status(passed, state), is_busy=bool(state.running))
 
@@ -133,15 +137,16 @@ class WatchDisplay:
         found = repetitions(calibration, self._config.policy.min_effect)
         failed = [failure.benchmark for failure in calibration.failures]
         said = (repetitions_text(found), f"no result: {names_text(failed)}" if failed else "")
-        checkpoint = calibration.plan.checkpoint
-        at = self._at(checkpoint.run_id, checkpoint.step)
-        self._line("noise", f"{at}  {'; '.join(text for text in said if text)}")
+        self._line("noise", f"{self._of_plan(calibration.plan)}  {'; '.join(text for text in said if text)}")
         for line in unfit_lines(found):
             self._console.print(Text.assemble(" " * 10, line), soft_wrap=True)
 
     def _at(self, run_id: str, step: int) -> str:
         """Return the step, after the run's name if a folder contains several runs."""
         return f"{self._of_run(run_id)}step {step}"
+
+    def _of_plan(self, plan: EvalPlan) -> str:
+        return self._at(plan.checkpoint.run_id, plan.checkpoint.step)
 
     def _of_run(self, run_id: str) -> str:
         return "" if run_id == self._config.run.name else f"{one_line(run_id)} "
@@ -172,8 +177,7 @@ class WatchDisplay:
     def _status(self, passed: Tick, state: QueueState) -> Text:
         parts = []
         for running in state.running:
-            checkpoint = running.plan.checkpoint
-            parts.append(f"{self._at(checkpoint.run_id, checkpoint.step)}: {progress_text(running.progress)}")
+            parts.append(f"{self._of_plan(running.plan)}: {progress_text(running.progress)}")
         if state.waiting:
             parts.append(self._waiting(state))
         if passed.unsent:

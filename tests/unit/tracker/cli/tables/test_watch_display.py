@@ -1,11 +1,12 @@
 import io
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
 from eval_jobs.queue_types import QueueState, Running, Waiting
-from eval_jobs.records.progress import Progress, Stage
+from eval_jobs.records.progress import BenchmarkCount, Progress, Stage
 from tests.records import FORGETTING_TOML, forgetting_run
 from tracker.app.world import Tick
 from tracker.cli.tables.watch_display import WatchDisplay
@@ -27,9 +28,18 @@ BUSY = QueueState(
 NOTHING = Tick(checkpoints=(), gaps=(), skipped=(), reports=(), unsent=0)
 
 
-def display_of(tmp_path: Path, stream: io.StringIO | None = None) -> WatchDisplay:
+def display_of(
+    tmp_path: Path, stream: io.StringIO | None = None, monotonic_s: Callable[[], float] = float
+) -> WatchDisplay:
     config = parse_config(FORGETTING_TOML, tmp_path / "tracker.toml")
-    return WatchDisplay(Console(file=stream or io.StringIO(), width=200), config, float)
+    return WatchDisplay(Console(file=stream or io.StringIO(), width=200), config, monotonic_s)
+
+
+def bars_of(display: WatchDisplay) -> list[str]:
+    """Return the lines of bars, as a terminal of 80 columns shows them."""
+    stream = io.StringIO()
+    Console(file=stream, width=80, force_terminal=True, color_system=None).print(display._bars)
+    return [line.rstrip() for line in stream.getvalue().splitlines() if line.strip()]
 
 
 def shown(tmp_path: Path, *states: QueueState) -> str:
@@ -58,6 +68,27 @@ def test_redirected_output_shows_the_progress_every_30_seconds(tmp_path: Path) -
         times[0] = float(now_s)
         display.show(NOTHING, BUSY)
     assert stream.getvalue().splitlines() == [" progress step 100: sums 1/3"] * 3
+
+
+def test_a_terminal_has_a_bar_with_the_time_left_for_each_benchmark_that_runs(tmp_path: Path) -> None:
+    times = [0.0]
+    display = display_of(tmp_path, monotonic_s=lambda: times[0])
+    for done in range(0, 60, 10):
+        times[0] = float(done)
+        counts = tuple(BenchmarkCount(benchmark=n, done=done, total=t) for n, t in (("facts", 100), ("sums", 50)))
+        progress = Progress(stage=Stage.EVALUATING, benchmarks=("facts", "sums"), done=done, total=150, counts=counts)
+        display.show(NOTHING, replace(BUSY, running=(replace(BUSY.running[0], progress=progress),)))
+        if done == 40:
+            both = bars_of(display)
+    assert [line.split()[2:3] + line.split()[-2:] for line in both] == [
+        ["facts", "40/100", "01:00"],
+        ["sums", "40/50", "00:10"],
+    ]
+    (left,) = bars_of(display)  # the other one has no sample left
+    assert left.split()[-2:] == ["50/100", "00:50"]
+    assert len(left) <= 80
+    display.show(NOTHING, QueueState())
+    assert bars_of(display) == []
 
 
 def test_lines_name_a_run_that_is_not_the_configured_one_and_a_new_branch(tmp_path: Path) -> None:
