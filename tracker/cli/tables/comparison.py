@@ -62,7 +62,7 @@ def _sides(before: Side, after: Side) -> Text:
 
 def _compared_table(benchmarks: Sequence[ComparedBenchmark]) -> Table:
     table = plain_table(padding=(0, 1, 0, 0))
-    table.add_column("benchmark", overflow="fold", min_width=8)
+    table.add_column("benchmark", overflow="fold", min_width=9)
     for name in ("scores", "change, 95 % CI", "lost/gained"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
@@ -92,7 +92,7 @@ def _p_values(one: ComparedBenchmark) -> str:
     p = p_value_text(one.p_two_sided)
     if one.p_two_sided_jitter is None:
         return p
-    return f"{p} (with jitter: {p_text(one.p_two_sided_jitter)})"
+    return f"{p}\nwith jitter {p_text(one.p_two_sided_jitter)}"
 
 
 def _examples(compared: ComparedBenchmark) -> Iterable[RenderableType]:

@@ -8,6 +8,7 @@ from click.testing import CliRunner, Result
 from tests.commands import run_tracker
 from tests.compared_runs import project_of_two_runs
 from tests.json_output import result_of
+from tests.records import forgetting_run
 from tests.unit.tracker.domain.making import record_of
 from tracker.api.opening import open_project
 from tracker.cli.main import cli
@@ -52,7 +53,10 @@ another curve."""
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = project_of_two_runs(tmp_path_factory.mktemp("project"))
-    open_project(config).history.append(record_of(100, {"poems": [1.0, 0.0]}))
+    history = open_project(config).history
+    history.append(record_of(100, {"poems": [1.0, 0.0]}))
+    for report in forgetting_run(samples=40, checkpoints=7).reports:
+        history.append_report(report)
     return config.parent
 
 
@@ -101,3 +105,18 @@ def test_what_are_not_two_comparable_runs_is_an_error(
     done = run_tracker(project, "compare", *arguments)
     assert done.returncode == code
     assert said in done.stderr
+
+
+@pytest.mark.parametrize("named", [("200", "700"), RUNS])
+def test_no_word_of_a_comparison_is_broken_in_80_columns(
+    named: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words: dict[int, set[str]] = {}
+    for columns in (80, 400):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        said = compare(*named)
+        assert said.exit_code == 0, said.output
+        assert max(map(len, said.stdout.splitlines())) <= columns
+        words[columns] = {word for word in said.stdout.split() if not set(word) <= {"─"}}
+    assert words[80] == words[400]
+    assert {"facts", "sums", "reversal", "improved" if named[0] == "200" else "A"} <= words[80]
