@@ -30,11 +30,10 @@ from tracker.domain.checkpoints.listing import (
     Listing,
     RawKind,
     has_lost_entry,
-    is_state_folder,
     is_temporary,
 )
 from tracker.domain.checkpoints.raw_state import RawLayout, check_config, find_raw
-from tracker.domain.checkpoints.unusable import NotYet, Rejected
+from tracker.domain.checkpoints.unusable import NotYet, Rejected, no_weights
 from tracker.domain.checkpoints.unusable import not_yet as _not_yet
 from tracker.domain.records.display import count_text
 
@@ -200,10 +199,7 @@ def _without_weights(facts: Facts, names: frozenset[str]) -> NotYet | Rejected:
             reason=f"weights are a pickle ({pickles[0]}), and unpickling can execute code",
             hint="save as safetensors: save_safetensors=True in TrainingArguments, or convert the file once",
         )
-    raw = sorted(name for name in facts.folders if is_state_folder(name))
-    if raw:
-        return _not_yet(f"found an incomplete sharded training state {raw[0]} and no {SINGLE}")
-    return _not_yet(f"no weights: {SINGLE}, {INDEX} and {ADAPTER} are missing" if names else "folder is empty")
+    return no_weights(facts.folders, names)
 
 
 def _check_links(listing: Listing, layout: _Layout, _: Habits) -> Objection:

@@ -1,8 +1,11 @@
 """Why a checkpoint folder cannot be used: not yet, or not at all. Pure records."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eval_jobs.errors import CheckpointIncomplete
+from tracker.domain.checkpoints.listing import ADAPTER, INDEX, SINGLE, is_state_folder
+from tracker.domain.records.display import names_text, one_line
 
 KILLED_HINT = "if the trainer was killed while saving, delete the folder or save this step again"
 
@@ -28,3 +31,16 @@ class Rejected:
 def not_yet(reason: str, *, code: str = CheckpointIncomplete.code, hint: str = KILLED_HINT) -> NotYet:
     """Return a `NotYet` with the defaults for missing files."""
     return NotYet(code=code, reason=reason, hint=hint)
+
+
+def no_weights(folders: Sequence[str], names: frozenset[str]) -> NotYet:
+    """Return what is known of a folder of other files: its sub-folders and the names of its files."""
+    for name in folders:
+        if is_state_folder(name):
+            return not_yet(f"found an incomplete sharded training state {name} and no {SINGLE}")
+    if names:
+        return not_yet(f"no weights: {SINGLE}, {INDEX} and {ADAPTER} are missing")
+    if not folders:
+        return not_yet("folder is empty")
+    what = f"no weights in the Hugging Face format: only {names_text([one_line(name) for name in folders[:3]])}"
+    return not_yet(what, hint="save or convert the checkpoint to the Hugging Face format (safetensors)")
