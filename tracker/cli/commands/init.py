@@ -40,13 +40,15 @@ def command(
 ) -> None:
     """Create a commented tracker.toml for FOLDER, the output folder of the trainer.
 
-    JSONL files in FOLDER or next to it become benchmarks if each row has a question and an answer.
+    JSONL files in FOLDER, next to it or in the current folder become benchmarks if each row has a question and an
+    answer.
     """
     if config_path.exists() and not force:
         raise ConfigError(f"{config_path} already exists", hint="use --force to overwrite it, or --config FILE")
-    found = find_runs(folder)
-    given = tuple(_benchmark(path, config_path) for path in data) or _guessed(found, config_path)
-    benchmarks = given or (_offered(found, config_path, is_accepted=yes),)
+    found = find_runs(folder, config_path.absolute().parent)
+    refused: list[str] = []
+    given = tuple(_benchmark(path, config_path) for path in data) or _guessed(found, config_path, refused)
+    benchmarks = given or (_offered(found, config_path, refused, is_accepted=yes),)
     model, engine = _model(found), _engine()
     longest = _longest(benchmarks, model, config_path)
     chosen: dict[str, Values] = {
@@ -85,17 +87,18 @@ def _benchmark(path: Path, config_path: Path) -> Values:
     return {"benchmark": kind, "data": _relative(path, config_path)}
 
 
-def _guessed(found: FoundFolder, config_path: Path) -> tuple[Values, ...]:
+def _guessed(found: FoundFolder, config_path: Path, refused: list[str]) -> tuple[Values, ...]:
+    """Return the benchmarks of the files that have questions; `refused` gets the reason of each other one."""
     guessed = []
     for path in found.data:
         try:
             guessed.append(_benchmark(path, config_path))
-        except EvaluateError:
-            continue  # some other JSONL file
+        except EvaluateError as error:  # some other JSONL file
+            refused.append(error.message)
     return tuple(guessed)
 
 
-def _offered(found: FoundFolder, config_path: Path, *, is_accepted: bool) -> Values:
+def _offered(found: FoundFolder, config_path: Path, refused: list[str], *, is_accepted: bool) -> Values:
     """Return a benchmark for a project without questions, if the user accepts it.
 
     Raises:
@@ -108,7 +111,7 @@ def _offered(found: FoundFolder, config_path: Path, *, is_accepted: bool) -> Val
         offer = f"{HELD_OUT}, {count_text(len(rows), 'row')} of {_relative(source, config_path)}"
     if not is_accepted and not (sys.stdin.isatty() and click.confirm(f"No questions found. Use {offer}?")):
         raise ConfigError(
-            f"no questions found in {found.path} or next to it",
+            "; ".join((f"no questions found in {found.path} or next to it", *refused[:3])),
             hint=f"pass --data FILE with one question and answer per row, or --yes to use {offer}",
         )
     if not held_out:

@@ -1,6 +1,5 @@
 """Content of a training output folder, for `tracker init`: runs, checkpoints, logs, data. Only reads."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -41,13 +40,17 @@ class FoundFolder:
     runs: tuple[FoundRun, ...]
     """The run with the newest checkpoint last."""
     data: tuple[Path, ...]
-    """JSONL files in the folder and next to it that may be evaluation data."""
+    """JSONL files in the folder, next to it and in the project's folder that may be evaluation data."""
     training_data: tuple[Path, ...]
     """Those that the model is trained on, by their names."""
 
 
-def find_runs(folder: Path) -> FoundFolder:
+def find_runs(folder: Path, project: Path | None = None) -> FoundFolder:
     """Describe an output folder, with or without checkpoints.
+
+    Args:
+        folder: of the trainer.
+        project: folder of the configuration, which may have data in it or in its sub-folders.
 
     Raises:
         CheckpointNotFound: the folder does not exist or cannot be listed.
@@ -64,7 +67,7 @@ def find_runs(folder: Path) -> FoundFolder:
     for place in places:
         by_run.setdefault(place.run_id, []).append(place)
     runs = sorted((_describe(run_id, group) for run_id, group in by_run.items()), key=lambda r: r.sub_folder)
-    jsonl = sorted(path for path in _jsonl_files(folder) if not is_training_log(path.name))
+    jsonl = sorted(path for path in _jsonl_files(folder, project or folder) if not is_training_log(path.name))
     return FoundFolder(
         path=folder,
         pattern=pattern,
@@ -77,9 +80,10 @@ def find_runs(folder: Path) -> FoundFolder:
 # --- private
 
 
-def _jsonl_files(folder: Path) -> Iterator[Path]:
-    for place, pattern in ((folder, "*.jsonl"), (folder, "*/*.jsonl"), (folder.parent, "*.jsonl")):
-        yield from islice(place.glob(pattern), MAX_FILES)
+def _jsonl_files(folder: Path, project: Path) -> frozenset[Path]:
+    places = [(folder, "*.jsonl"), (folder, "*/*.jsonl"), (folder.parent, "*.jsonl")]
+    places += [(project.absolute(), "*.jsonl"), (project.absolute(), "*/*.jsonl")]
+    return frozenset(path for place, pattern in places for path in islice(place.glob(pattern), MAX_FILES))
 
 
 def _places(folder: Path) -> tuple[str, tuple[CheckpointLocation, ...]]:

@@ -96,8 +96,10 @@ def settings(folder: Path) -> dict[str, Any]:
 
 def test_a_download_or_training_questions_need_a_yes(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "out" / "checkpoint-100")
+    (tmp_path / "notes.jsonl").write_text('{"prompt": "2+2="}\n')
     refused = run_tracker(tmp_path, "init", "out")
     assert refused.returncode == 2
+    assert "notes.jsonl, line 1: missing answer" in refused.stderr
     assert "--yes to use gsm8k, 100 questions that EvalScope downloads" in refused.stderr
     assert not (tmp_path / "tracker.toml").exists()
     assert "scores gsm8k (downloaded)" in tracker(tmp_path, "init", "out", "--yes")

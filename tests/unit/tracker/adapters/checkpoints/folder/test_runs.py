@@ -38,6 +38,18 @@ def test_runs_in_sub_folders_logs_and_data_are_found(tmp_path: Path) -> None:
     assert [path.name for path in found.data] == ["exam.jsonl", "val_dataset.jsonl", "val_dataset.jsonl"]
 
 
+def test_data_beside_the_configuration_is_found_once(tmp_path: Path) -> None:
+    for name in ("exam.jsonl", "评测/问答.jsonl", "runs/one/val.jsonl", "other/deep/far.jsonl"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("{}\n")
+    found = find_runs(tmp_path / "runs" / "one", tmp_path)
+    assert [path.relative_to(tmp_path).as_posix() for path in found.data] == [
+        "exam.jsonl",
+        "runs/one/val.jsonl",
+        "评测/问答.jsonl",
+    ]
+
+
 @pytest.mark.parametrize(("name", "pattern"), [("step_10", "step_*"), ("global_step10", "global_step*")])
 def test_the_pattern_is_seen_from_the_names(name: str, pattern: str, tmp_path: Path) -> None:
     trainer.save_model(tmp_path / name, seed=1)
