@@ -6,83 +6,69 @@ Times are stored as UTC text of fixed width, which is readable and sorts in the 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Dialect,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Row,
-    String,
-    Table,
-    Text,
-    TypeDecorator,
-)
+import sqlalchemy as sa
 
 from eval_jobs.codec import plan_from_json, progress_from_json
 from eval_jobs.queue.rules import FIRST_PLACE_OF_SWEEPS, PlanState
 from eval_jobs.queue_types import Crash, Running, Waiting
 
 
-class UtcText(TypeDecorator[datetime]):
+class UtcText(sa.TypeDecorator[datetime]):
     """A point in time as `2026-11-20T09:57:00.000000+00:00`."""
 
-    impl = String(32)
+    impl = sa.String(32)
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> str | None:  # noqa: ARG002 - SQLAlchemy's
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002 - SQLAlchemy's
         """Return the time as UTC text."""
         if value is None:
             return None
         return value.astimezone(UTC).isoformat(timespec="microseconds")
 
-    def process_result_value(self, value: str | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> datetime | None:  # noqa: ARG002
         """Return the time from its text."""
         if value is None:
             return None
         return datetime.fromisoformat(value)
 
 
-METADATA = MetaData()
-PLANS = Table(
+METADATA = sa.MetaData()
+PLANS = sa.Table(
     "eval_plans",
     METADATA,
-    Column("id", String(64), primary_key=True),
-    Column("run_id", Text, nullable=False),
-    Column("step", BigInteger, nullable=False),
-    Column("state", String(16), nullable=False),
-    Column("plan", Text, nullable=False),
-    Column("added_at", UtcText, nullable=False),
+    sa.Column("id", sa.String(64), primary_key=True),
+    sa.Column("run_id", sa.Text, nullable=False),
+    sa.Column("step", sa.BigInteger, nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("plan", sa.Text, nullable=False),
+    sa.Column("added_at", UtcText, nullable=False),
     # Order among the plans of the run; the lowest is next (`rules.place_of`).
-    Column("place", BigInteger, nullable=False),
-    Column("may_skip", Boolean, nullable=False),
-    Column("attempt", Integer, nullable=False),
-    Column("lost", Integer, nullable=False),
-    Column("worker", Text, nullable=False),
+    sa.Column("place", sa.BigInteger, nullable=False),
+    sa.Column("may_skip", sa.Boolean, nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("lost", sa.Integer, nullable=False),
+    sa.Column("worker", sa.Text, nullable=False),
     # Kept when the plan waits again: it shows which run had the last claim.
-    Column("claimed_at", UtcText),
-    Column("lease_until", UtcText),
+    sa.Column("claimed_at", UtcText),
+    sa.Column("lease_until", UtcText),
     # Why it waits, for display.
-    Column("note", Text, nullable=False),
+    sa.Column("note", sa.Text, nullable=False),
     # While it runs: `codec.progress_to_json`.
-    Column("progress", Text, nullable=False),
+    sa.Column("progress", sa.Text, nullable=False),
     # Answered samples: the maximum that any claim has reported, and its value when a worker was last lost.
-    Column("answered", Integer, nullable=False),
-    Column("answered_at_loss", Integer, nullable=False),
+    sa.Column("answered", sa.Integer, nullable=False),
+    sa.Column("answered_at_loss", sa.Integer, nullable=False),
     # Consecutive crashes, with `FIELD` between the fields and `ENTRY` after each; number of consecutive lost workers.
-    Column("crashes", Text, nullable=False),
-    Column("stalled", Integer, nullable=False),
-    Column("revived", Integer, nullable=False),
-    Column("finished_at", UtcText),
-    Column("record", LargeBinary),
+    sa.Column("crashes", sa.Text, nullable=False),
+    sa.Column("stalled", sa.Integer, nullable=False),
+    sa.Column("revived", sa.Integer, nullable=False),
+    sa.Column("finished_at", UtcText),
+    sa.Column("record", sa.LargeBinary),
     # Whether a benchmark failed; NULL until there is a record. The record itself is deleted when it is acknowledged.
-    Column("failed", Boolean),
-    Column("poisoned", Boolean, nullable=False),
-    Index("eval_plans_in_turn", "state", "run_id", "place", "id"),
-    Index("eval_plans_by_run", "run_id", "claimed_at"),
+    sa.Column("failed", sa.Boolean),
+    sa.Column("poisoned", sa.Boolean, nullable=False),
+    sa.Index("eval_plans_in_turn", "state", "run_id", "place", "id"),
+    sa.Index("eval_plans_by_run", "run_id", "claimed_at"),
 )
 FIELD = "\x1f"
 ENTRY = "\x1e"
@@ -97,13 +83,13 @@ def crashes_of(text: str) -> tuple[Crash, ...]:
     )
 
 
-def running_of(row: Row[str, str, str, datetime]) -> Running:
+def running_of(row: sa.Row[str, str, str, datetime]) -> Running:
     """Return a running plan from its row."""
     progress = progress_from_json(row.progress)
     return Running(plan=plan_from_json(row.plan), worker=row.worker, progress=progress, since=row.claimed_at)
 
 
-def waiting_of(row: Row[str, str, int, int, datetime, str]) -> Waiting:
+def waiting_of(row: sa.Row[str, str, int, int, datetime, str]) -> Waiting:
     """Return a waiting plan from its row, for display."""
     return Waiting(
         plan_id=row.id,
@@ -115,7 +101,7 @@ def waiting_of(row: Row[str, str, int, int, datetime, str]) -> Waiting:
     )
 
 
-def unfinished_of(counted: Sequence[Row[str, str, int]]) -> dict[str, int]:
+def unfinished_of(counted: Sequence[sa.Row[str, str, int]]) -> dict[str, int]:
     """Return the number of waiting and running plans of each run."""
     numbers: dict[str, int] = {}
     for row in counted:

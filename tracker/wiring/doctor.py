@@ -20,14 +20,7 @@ from tracker.adapters.checkpoints.files.listing import places_in
 from tracker.adapters.checkpoints.folder.assessed import Assessed, assessed, newest_assessed
 from tracker.adapters.mlflow.address import check_reachable, public
 from tracker.config import Config
-from tracker.domain.readiness.checks import (
-    ENGINE,
-    base_finding,
-    engine_findings,
-    length_finding,
-    model_findings,
-    subject_of,
-)
+from tracker.domain.readiness import checks
 from tracker.domain.readiness.finding import Finding, Level, error, finding_of, ok
 from tracker.domain.readiness.surroundings import (
     CHECKPOINTS,
@@ -80,7 +73,7 @@ class _Examination:
         # The digests of data files are not needed here: reading them can take long.
         suite = self._config.to_suite({one.resolved_name(): "unread" for one in self._config.benchmark})
         if model is not None:
-            self._found += model_findings(model, engine, self._spec, suite.benchmarks)
+            self._found += checks.model_findings(model, engine, self._spec, suite.benchmarks)
         for benchmark in suite.benchmarks:
             self._benchmark(benchmark, suite, model)
         self._disk(one)
@@ -92,9 +85,9 @@ class _Examination:
         try:
             found = read_environment(self._spec)
         except TrackerError as failure:
-            self._found.append(finding_of(ENGINE, failure))
+            self._found.append(finding_of(checks.ENGINE, failure))
             return None
-        self._found += engine_findings(found, self._spec)
+        self._found += checks.engine_findings(found, self._spec)
         return found
 
     def _model(self, one: Assessed) -> ModelFacts | None:
@@ -106,7 +99,7 @@ class _Examination:
         if base and folder is None:
             is_offline = os.environ.get("HF_HUB_OFFLINE", "1") != "0"
             is_path = Path(base).is_absolute()
-            self._found.append(base_finding(base, str(one.path), is_path=is_path, is_offline=is_offline))
+            self._found.append(checks.base_finding(base, str(one.path), is_path=is_path, is_offline=is_offline))
             return None
         return read_model(one.path, weights_bytes=one.weights_bytes, base=folder)
 
@@ -140,17 +133,17 @@ class _Examination:
             if known.program is None:
                 check_benchmark(known)
         except TrackerError as failure:
-            self._found.append(finding_of(subject_of(benchmark), failure))
+            self._found.append(finding_of(checks.subject_of(benchmark), failure))
             return
         if benchmark.program is None and benchmark.data is None:
             hub = hub_state(benchmark.adapter, suite.dataset_hub, self._config.run.work_dir)
-            self._found.append(hub_finding(subject_of(benchmark), hub))
+            self._found.append(hub_finding(checks.subject_of(benchmark), hub))
             if self._found[-1].level is Level.ERROR:
                 return
         if model is not None:
             tokenizer = Path(model.tokenizer) if model.tokenizer else None
             lengths = read_prompt_lengths(benchmark, tokenizer) if tokenizer is not None else None
-            self._found.append(length_finding(lengths, benchmark, suite, model, self._spec))
+            self._found.append(checks.length_finding(lengths, benchmark, suite, model, self._spec))
 
     def _disk(self, one: Assessed | None) -> None:
         place = self._config.run.state_dir

@@ -11,17 +11,7 @@ Samples are not sent: they are in the run's folder, from which an interrupted ev
 import json
 from typing import Any
 
-from eval_jobs.errors import (
-    BadData,
-    DiskFull,
-    EndpointFailed,
-    EndpointRefused,
-    EvaluateError,
-    EvaluatorDied,
-    StoreError,
-    TrackerError,
-    UnknownBenchmark,
-)
+from eval_jobs import errors
 
 MADE_BY_FILE = "made_by.jsonl"
 PLANNED_FILE = "planned.jsonl"
@@ -29,17 +19,17 @@ FAILURES_FILE = "failures.jsonl"
 
 Message = dict[str, Any]
 
-_ERRORS: dict[str, type[TrackerError]] = {
+_ERRORS: dict[str, type[errors.TrackerError]] = {
     kind.code: kind
     for kind in (
-        EvaluateError,
-        UnknownBenchmark,
-        BadData,
-        EndpointFailed,
-        EndpointRefused,
-        EvaluatorDied,
-        StoreError,
-        DiskFull,
+        errors.EvaluateError,
+        errors.UnknownBenchmark,
+        errors.BadData,
+        errors.EndpointFailed,
+        errors.EndpointRefused,
+        errors.EvaluatorDied,
+        errors.StoreError,
+        errors.DiskFull,
     )
 }
 
@@ -60,12 +50,12 @@ def decode(line: bytes) -> Message | None:
     return None
 
 
-def error_message(error: TrackerError) -> Message:
+def error_message(error: errors.TrackerError) -> Message:
     """Return the message for an error."""
     return {"type": "error", "code": error.code, "message": error.message, "hint": error.hint}
 
 
-def error_of(message: Message, *, logs: str) -> TrackerError:
+def error_of(message: Message, *, logs: str) -> errors.TrackerError:
     """Return the error in a message; its hint ends with `logs`."""
-    kind = _ERRORS.get(str(message.get("code")), EvaluateError)
+    kind = _ERRORS.get(str(message.get("code")), errors.EvaluateError)
     return kind(str(message["message"]), hint=f"{message['hint']}; {logs}")

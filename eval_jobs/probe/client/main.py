@@ -20,17 +20,8 @@ from dataclasses import dataclass
 
 from eval_jobs.host.cpu_placement import run_first, waited_for_cpu_s
 from eval_jobs.host.secrets import masked
+from eval_jobs.probe.client import ask
 from eval_jobs.probe.client.arrivals import arrivals_s
-from eval_jobs.probe.client.ask import (
-    FAILURES,
-    Asker,
-    Dialect,
-    RequestRefused,
-    Session,
-    api_key_from,
-    open_session,
-    reason,
-)
 from eval_jobs.probe.client.prompts import LONG_WORDS, SHORT_WORDS, calibrate, word_prompt
 from eval_jobs.probe.latency import Measurement, Timeline
 from eval_jobs.probe.wire import REPLY, REQUEST, ClientReply, ClientRequest
@@ -40,7 +31,7 @@ PARENT_CHECK_S = 1.0
 COUNTED_AT_ONCE = 4
 """Number of prompts whose tokens are counted concurrently."""
 
-DIALECTS = (Dialect(), Dialect(chat=True), Dialect(chat=True, ignore_eos=False))
+DIALECTS = (ask.Dialect(), ask.Dialect(chat=True), ask.Dialect(chat=True, ignore_eos=False))
 """For endpoints that are not our own vLLM, in the order in which they are tried."""
 
 OTHER_DIALECT_MAY_HELP = (400, 404, 405, 415, 422, 501)
@@ -78,10 +69,12 @@ async def measure(request: ClientRequest, known: KnownPrompts) -> Measurement:
     """
     load = request.load
     try:
-        api_key = api_key_from(request.api_key_env)
+        api_key = ask.api_key_from(request.api_key_env)
     except ValueError as error:
         raise CannotMeasureError(str(error)) from error
-    async with open_session(request.base_url, api_key=api_key, request_timeout_s=request.request_timeout_s) as session:
+    async with ask.open_session(
+        request.base_url, api_key=api_key, request_timeout_s=request.request_timeout_s
+    ) as session:
         traffic = await _traffic(request, session, known)
         await _run(traffic.asker, traffic.prompts[: load.warmup_requests], load)
         started_s, waited_s = time.perf_counter(), waited_for_cpu_s()
@@ -98,7 +91,7 @@ async def measure(request: ClientRequest, known: KnownPrompts) -> Measurement:
 
 @dataclass(frozen=True, kw_only=True)
 class _Traffic:
-    asker: Asker
+    asker: ask.Asker
     prompts: Sequence[str]
     """Warm-up first."""
 
@@ -121,7 +114,7 @@ async def _end_with(prober_pid: int) -> None:
     os._exit(1)
 
 
-async def _run(asker: Asker, prompts: Sequence[str], load: ProbeLoad) -> tuple[Timeline, ...]:
+async def _run(asker: ask.Asker, prompts: Sequence[str], load: ProbeLoad) -> tuple[Timeline, ...]:
     """Send all prompts as the load specifies, and return their timelines in order of sending."""
     if load.request_rate is not None:
         return await _run_open(asker, prompts, arrivals_s(len(prompts), load.request_rate, seed=load.seed), load)
@@ -136,7 +129,7 @@ async def _run(asker: Asker, prompts: Sequence[str], load: ProbeLoad) -> tuple[T
 
 
 async def _run_open(
-    asker: Asker, prompts: Sequence[str], at_s: Sequence[float], load: ProbeLoad
+    asker: ask.Asker, prompts: Sequence[str], at_s: Sequence[float], load: ProbeLoad
 ) -> tuple[Timeline, ...]:
     """Send each prompt at its time from now, whether or not earlier responses are complete."""
     started_s = time.perf_counter()
@@ -149,26 +142,26 @@ async def _run_open(
     return tuple(sorted(timelines, key=lambda timeline: timeline.sent_s))
 
 
-async def _traffic(request: ClientRequest, session: Session, known: KnownPrompts) -> _Traffic:
+async def _traffic(request: ClientRequest, session: ask.Session, known: KnownPrompts) -> _Traffic:
     """Find the first dialect that the endpoint supports."""
     # A warm server must not use cache entries of an earlier probe: vLLM gets a new salt every time, so that the prompts
     # can stay the same; others, which do not support a salt, get new prompts.
     nonce = secrets.token_hex(8)
-    dialects = (Dialect(cache_salt=nonce),) if request.vllm else DIALECTS
+    dialects = (ask.Dialect(cache_salt=nonce),) if request.vllm else DIALECTS
     seed = str(request.load.seed) if request.vllm else nonce
     refusals = []
     for dialect in dialects:
-        asker = Asker(session=session, base_url=request.base_url, model=request.model, dialect=dialect)
+        asker = ask.Asker(session=session, base_url=request.base_url, model=request.model, dialect=dialect)
         try:
             return _Traffic(asker=asker, prompts=await _prompts_once(asker, request, seed, known))
-        except FAILURES as error:
-            refusals.append(f"{asker.url}: {reason(error)}")
-            if not (isinstance(error, RequestRefused) and error.status in OTHER_DIALECT_MAY_HELP):
+        except ask.FAILURES as error:
+            refusals.append(f"{asker.url}: {ask.reason(error)}")
+            if not (isinstance(error, ask.RequestRefused) and error.status in OTHER_DIALECT_MAY_HELP):
                 break
     raise CannotMeasureError("; ".join(refusals))
 
 
-async def _prompts_once(asker: Asker, request: ClientRequest, seed: str, known: KnownPrompts) -> Sequence[str]:
+async def _prompts_once(asker: ask.Asker, request: ClientRequest, seed: str, known: KnownPrompts) -> Sequence[str]:
     """Return the prompts; for our own vLLM the earlier ones, as long as its tokenizer is the same."""
     key = (request.tokenizer, request.load)
     if request.vllm and key in known:
@@ -182,7 +175,7 @@ async def _prompts_once(asker: Asker, request: ClientRequest, seed: str, known: 
     return prompts
 
 
-async def _prompts(asker: Asker, load: ProbeLoad, seed: str) -> Sequence[str]:
+async def _prompts(asker: ask.Asker, load: ProbeLoad, seed: str) -> Sequence[str]:
     """Return the prompts for warm-up and load, after two requests for one token each."""
     short = await asker.try_ask(word_prompt(SHORT_WORDS, seed=seed, index=-1), 1)
     long = await asker.try_ask(word_prompt(LONG_WORDS, seed=seed, index=-2), 1)
@@ -192,13 +185,13 @@ async def _prompts(asker: Asker, load: ProbeLoad, seed: str) -> Sequence[str]:
         words = calibration.words_for_more_than(load.input_tokens)
         try:
             return await _cut(asker, [word_prompt(words, seed=seed, index=i) for i in indices], load.input_tokens)
-        except FAILURES:
+        except ask.FAILURES:
             pass  # only vLLM can count tokens; the calibrated number of words is close enough
     words = calibration.words_for(load.input_tokens)
     return [word_prompt(words, seed=seed, index=i) for i in indices]
 
 
-async def _cut(asker: Asker, prompts: Sequence[str], tokens: int) -> Sequence[str]:
+async def _cut(asker: ask.Asker, prompts: Sequence[str], tokens: int) -> Sequence[str]:
     """Cut each prompt to exactly `tokens` tokens, including the start token.
 
     Raises:
@@ -224,7 +217,7 @@ async def _cut(asker: Asker, prompts: Sequence[str], tokens: int) -> Sequence[st
     return await asyncio.gather(*map(cut, prompts))
 
 
-async def _tokens(asker: Asker, prompt: str, *, special: bool) -> list[int]:
+async def _tokens(asker: ask.Asker, prompt: str, *, special: bool) -> list[int]:
     answer = await asker.call("/tokenize", {"prompt": prompt, "add_special_tokens": special})
     tokens = answer.get("tokens")
     if not isinstance(tokens, list):

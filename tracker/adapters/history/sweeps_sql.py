@@ -3,21 +3,7 @@
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 
-from sqlalchemy import (
-    Column,
-    Engine,
-    Index,
-    LargeBinary,
-    MetaData,
-    Row,
-    Select,
-    String,
-    Table,
-    Text,
-    or_,
-    select,
-    update,
-)
+import sqlalchemy as sa
 
 from eval_jobs.codec import record_from_bytes, record_to_bytes
 from eval_jobs.queue.database_sql import insert_into, transaction
@@ -28,38 +14,38 @@ from tracker.adapters.database.codec import from_json, to_json
 from tracker.adapters.database.tables import TRACKER_TABLES
 from tracker.domain.sweeps.types import OPEN, TimetablePosition, Turn, TurnState
 
-METADATA = MetaData()
-TURNS = Table(
+METADATA = sa.MetaData()
+TURNS = sa.Table(
     "sweep_turns",
     METADATA,
-    Column("run_id", Text, primary_key=True),
-    Column("sweep", Text, primary_key=True),
-    Column("due_at", UtcText, primary_key=True),
-    Column("state", String(16), nullable=False),
-    Column("turn", Text, nullable=False),
-    Index("sweep_turns_by_state", "run_id", "state", "due_at"),
+    sa.Column("run_id", sa.Text, primary_key=True),
+    sa.Column("sweep", sa.Text, primary_key=True),
+    sa.Column("due_at", UtcText, primary_key=True),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("turn", sa.Text, nullable=False),
+    sa.Index("sweep_turns_by_state", "run_id", "state", "due_at"),
 )
-LOOKS = Table(
+LOOKS = sa.Table(
     "sweep_looks",
     METADATA,
-    Column("run_id", Text, primary_key=True),
-    Column("sweep", Text, primary_key=True),
-    Column("until", UtcText, nullable=False),
-    Column("timetable", Text, nullable=False),
+    sa.Column("run_id", sa.Text, primary_key=True),
+    sa.Column("sweep", sa.Text, primary_key=True),
+    sa.Column("until", UtcText, nullable=False),
+    sa.Column("timetable", sa.Text, nullable=False),
 )
-LEASES = Table(
+LEASES = sa.Table(
     "sweep_leases",
     METADATA,
-    Column("run_id", Text, primary_key=True),
-    Column("holder", Text, nullable=False),
-    Column("lease_until", UtcText, nullable=False),
+    sa.Column("run_id", sa.Text, primary_key=True),
+    sa.Column("holder", sa.Text, nullable=False),
+    sa.Column("lease_until", UtcText, nullable=False),
 )
-RESULTS = Table(
+RESULTS = sa.Table(
     "sweep_results",
     METADATA,
-    Column("plan_id", String(64), primary_key=True),
-    Column("finished_at", UtcText, nullable=False),
-    Column("record", LargeBinary, nullable=False),
+    sa.Column("plan_id", sa.String(64), primary_key=True),
+    sa.Column("finished_at", UtcText, nullable=False),
+    sa.Column("record", sa.LargeBinary, nullable=False),
 )
 
 IDS_AT_ONCE = 500
@@ -71,7 +57,7 @@ _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 class SqlSweeps:
     """`tracker.ports.Sweeps` of one run in the database behind `engine`."""
 
-    def __init__(self, engine: Engine, run: str) -> None:
+    def __init__(self, engine: sa.Engine, run: str) -> None:
         """Open the sweeps of `run` and migrate their tables.
 
         Raises:
@@ -86,21 +72,21 @@ class SqlSweeps:
     def take(self, holder: str, *, now: datetime, lease_until: datetime) -> bool:
         """Take or prolong the lease for starting sweep runs; see `ports.Sweeps`."""
         row = {"run_id": self._run, "holder": "", "lease_until": _LONG_AGO}
-        free = or_(LEASES.c.holder == holder, LEASES.c.lease_until <= now, LEASES.c.lease_until > lease_until)
-        taken = update(LEASES).where(LEASES.c.run_id == self._run, free)
+        free = sa.or_(LEASES.c.holder == holder, LEASES.c.lease_until <= now, LEASES.c.lease_until > lease_until)
+        taken = sa.update(LEASES).where(LEASES.c.run_id == self._run, free)
         with transaction(self._engine) as connection:
             connection.execute(insert_into(connection, LEASES).values(row).on_conflict_do_nothing())
             return connection.execute(taken.values(holder=holder, lease_until=lease_until)).rowcount == 1
 
     def release(self, holder: str) -> None:
         """Release the lease; see `ports.Sweeps`."""
-        own = update(LEASES).where(LEASES.c.run_id == self._run, LEASES.c.holder == holder)
+        own = sa.update(LEASES).where(LEASES.c.run_id == self._run, LEASES.c.holder == holder)
         with transaction(self._engine) as connection:
             connection.execute(own.values(holder="", lease_until=_LONG_AGO))
 
     def look(self, sweep: str) -> TimetablePosition | None:
         """Return until when a timetable was processed; see `ports.Sweeps`."""
-        query = select(LOOKS).where(LOOKS.c.run_id == self._run, LOOKS.c.sweep == sweep)
+        query = sa.select(LOOKS).where(LOOKS.c.run_id == self._run, LOOKS.c.sweep == sweep)
         with transaction(self._engine) as connection:
             row = connection.execute(query).one_or_none()
         if row is None:
@@ -126,13 +112,13 @@ class SqlSweeps:
         """Store the new state of a sweep run; see `ports.Sweeps`."""
         key = (TURNS.c.run_id == self._run, TURNS.c.sweep == turn.sweep, TURNS.c.due_at == turn.due_at)
         with transaction(self._engine) as connection:
-            changed = update(TURNS).where(*key, TURNS.c.state == was).values(_state_of(turn))
+            changed = sa.update(TURNS).where(*key, TURNS.c.state == was).values(_state_of(turn))
             return connection.execute(changed).rowcount == 1
 
     def open_turns(self) -> tuple[Turn, ...]:
         """Return the due and running sweep runs; see `ports.Sweeps`."""
         key = (TURNS.c.sweep, TURNS.c.due_at, TURNS.c.state)
-        query = select(*key).where(TURNS.c.run_id == self._run, TURNS.c.state.in_(OPEN))
+        query = sa.select(*key).where(TURNS.c.run_id == self._run, TURNS.c.state.in_(OPEN))
         with transaction(self._engine) as connection:
             rows = connection.execute(query.order_by(TURNS.c.due_at, TURNS.c.sweep)).all()
             # Plans of hundreds of evaluations are read once, not at every pass.
@@ -144,7 +130,7 @@ class SqlSweeps:
 
     def turns(self, sweep: str) -> tuple[Turn, ...]:
         """Return all runs of a sweep; see `ports.Sweeps`."""
-        query = select(TURNS.c.turn).where(TURNS.c.run_id == self._run, TURNS.c.sweep == sweep)
+        query = sa.select(TURNS.c.turn).where(TURNS.c.run_id == self._run, TURNS.c.sweep == sweep)
         with transaction(self._engine) as connection:
             texts = connection.scalars(query.order_by(TURNS.c.due_at.desc())).all()
         return tuple(from_json(Turn, text) for text in texts)
@@ -158,18 +144,20 @@ class SqlSweeps:
 
     def answered(self, plan_ids: Collection[str]) -> frozenset[str]:
         """Return which plans have a result; see `ports.Sweeps`."""
-        return frozenset(row.plan_id for row in self._of(select(RESULTS.c.plan_id), plan_ids))
+        return frozenset(row.plan_id for row in self._of(sa.select(RESULTS.c.plan_id), plan_ids))
 
     def results(self, plan_ids: Collection[str]) -> Mapping[str, EvalRecord]:
         """Return the results of plans; see `ports.Sweeps`."""
-        rows = self._of(select(RESULTS.c.plan_id, RESULTS.c.record), plan_ids)
+        rows = self._of(sa.select(RESULTS.c.plan_id, RESULTS.c.record), plan_ids)
         return {row.plan_id: record_from_bytes(row.record) for row in rows}
 
     # --- private
 
-    def _of(self, query: Select[tuple[str]] | Select[tuple[str, bytes]], plan_ids: Collection[str]) -> list[Row[str]]:
+    def _of(
+        self, query: sa.Select[tuple[str]] | sa.Select[tuple[str, bytes]], plan_ids: Collection[str]
+    ) -> list[sa.Row[str]]:
         ids = sorted(plan_ids)
-        found: list[Row[str]] = []
+        found: list[sa.Row[str]] = []
         with transaction(self._engine) as connection:
             for start in range(0, len(ids), IDS_AT_ONCE):
                 found += connection.execute(query.where(RESULTS.c.plan_id.in_(ids[start : start + IDS_AT_ONCE])))

@@ -6,16 +6,7 @@ result comes first, then the checks that did not pass, as many as are shown.
 
 from collections.abc import Iterable
 
-from tracker.cli.gate.text import (
-    GateCheck,
-    changed_lines,
-    checks_of,
-    deciding_text,
-    gate_change_text,
-    level_text,
-    scores_text,
-    sides_text,
-)
+from tracker.cli.gate import text as words
 from tracker.domain.gate.types import GateReport, GateWord
 
 SHOWN_OF_A_KIND = 10
@@ -24,10 +15,10 @@ SHOWN_OF_A_KIND = 10
 def gate_annotations(report: GateReport) -> str:
     """Return one command per line: the result, then checks that did not pass, as many of each kind as GitHub shows."""
     kind = "notice" if report.word is GateWord.PASS else "error"
-    answer = [f"{sides_text(report)}: {deciding_text(report)}", *changed_lines(report)]
+    answer = [f"{words.sides_text(report)}: {words.deciding_text(report)}", *words.changed_lines(report)]
     head = command(kind, f"Gate: {report.word}", "\n".join(answer))
     by_kind: dict[str, list[str]] = {kind: [head]}
-    for check in checks_of(report):
+    for check in words.checks_of(report):
         if check.word is not GateWord.PASS:
             one = command(_kind(check), _title(check), "\n".join(_message(check)))
             by_kind.setdefault(_kind(check), []).append(one)
@@ -48,7 +39,7 @@ def command(kind: str, title: str, message: str) -> str:
 # --- private
 
 
-def _kind(check: GateCheck) -> str:
+def _kind(check: words.GateCheck) -> str:
     """Return `error` for a check that stops the change, `warning` or `notice` for an advisory one."""
     if check.required:
         return "error"
@@ -57,17 +48,18 @@ def _kind(check: GateCheck) -> str:
     return "notice"
 
 
-def _title(check: GateCheck) -> str:
+def _title(check: words.GateCheck) -> str:
     if check.required:
         return f"{check.name}: {check.word}"
     return f"{check.name}: {check.word} (advisory)"
 
 
-def _message(check: GateCheck) -> Iterable[str]:
+def _message(check: words.GateCheck) -> Iterable[str]:
     yield check.reason
     one = check.benchmark
     if one is not None and one.compared is not None:
-        yield f"scores {scores_text(one)}, change (95 % CI) {gate_change_text(one)}, {level_text(one)}"
+        change = f"change (95 % CI) {words.gate_change_text(one)}, {words.level_text(one)}"
+        yield f"scores {words.scores_text(one)}, {change}"
 
 
 def _shown(kind: str, lines: list[str]) -> list[str]:

@@ -18,33 +18,20 @@ import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterable
 
-from tracker.cli.gate.text import (
-    GateCheck,
-    answered_text,
-    changed_lines,
-    checks_of,
-    gate_change_text,
-    level_text,
-    loss_examples,
-    lost_and_gained_text,
-    no_command,
-    sample_lines,
-    scores_text,
-    sides_text,
-)
+from tracker.cli.gate import text as words
 from tracker.domain.gate.types import BenchmarkCheck, GateReport, GateWord
 from tracker.domain.records.display import REPLACEMENT, clean
 
 
 def gate_junit(report: GateReport) -> str:
     """Return one test case for each check, in ASCII, which is valid in whatever encoding the file is written in."""
-    suite = ET.Element("testsuite", name=_legal(f"tracker gate: {sides_text(report)}"))
+    suite = ET.Element("testsuite", name=_legal(f"tracker gate: {words.sides_text(report)}"))
     if report.changed:
         properties = ET.SubElement(suite, "properties")
-        for line in changed_lines(report):
+        for line in words.changed_lines(report):
             ET.SubElement(properties, "property", name="gate", value=_legal(line))
     seen: Counter[str] = Counter()
-    for check in checks_of(report):
+    for check in words.checks_of(report):
         name = _legal(check.name)
         seen[name] += 1
         suite.append(_case(check, name if seen[name] == 1 else f"{name} ({seen[name]})"))
@@ -59,7 +46,7 @@ def gate_junit(report: GateReport) -> str:
     suites = ET.Element("testsuites", {name: suite.get(name, "0") for name in kinds})
     suites.append(suite)
     ET.indent(suites)
-    document = no_command(ET.tostring(suites, encoding="us-ascii").decode())
+    document = words.no_command(ET.tostring(suites, encoding="us-ascii").decode())
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{document}\n'
 
 
@@ -69,7 +56,7 @@ _ILLEGAL = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 """Characters that XML 1.0 forbids, even as character references."""
 
 
-def _case(check: GateCheck, name: str) -> ET.Element:
+def _case(check: words.GateCheck, name: str) -> ET.Element:
     case = ET.Element("testcase", classname=f"gate.{_kind(check)}", name=name)
     evidence = tuple(_numbers(check.benchmark))
     tag = _tag(check)
@@ -83,13 +70,13 @@ def _case(check: GateCheck, name: str) -> ET.Element:
     return case
 
 
-def _kind(check: GateCheck) -> str:
+def _kind(check: words.GateCheck) -> str:
     if check.required:
         return "required"
     return "advisory"
 
 
-def _tag(check: GateCheck) -> str | None:
+def _tag(check: words.GateCheck) -> str | None:
     if check.word is GateWord.PASS:
         return None
     if not check.required:
@@ -101,15 +88,15 @@ def _tag(check: GateCheck) -> str | None:
 
 def _numbers(check: BenchmarkCheck | None) -> Iterable[str]:
     if check is not None and check.compared is not None:
-        yield f"scores: {scores_text(check)} ({answered_text(check)})"
-        yield f"change, 95 % CI: {gate_change_text(check)} ({level_text(check)})"
-        yield f"lost/gained: {lost_and_gained_text(check)}"
+        yield f"scores: {words.scores_text(check)} ({words.answered_text(check)})"
+        yield f"change, 95 % CI: {words.gate_change_text(check)} ({words.level_text(check)})"
+        yield f"lost/gained: {words.lost_and_gained_text(check)}"
 
 
 def _samples(check: BenchmarkCheck) -> Iterable[str]:
-    for example in loss_examples(check):
+    for example in words.loss_examples(check):
         yield "\nlost:"
-        yield from sample_lines(example)
+        yield from words.sample_lines(example)
 
 
 def _legal(text: str) -> str:

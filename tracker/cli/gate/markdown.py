@@ -8,25 +8,7 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
-from tracker.cli.gate.text import (
-    GATE_SYMBOLS,
-    GateCheck,
-    alpha_text,
-    answered_text,
-    changed_lines,
-    checks_of,
-    deciding_text,
-    gate_change_text,
-    level_text,
-    loss_examples,
-    lost_and_gained_text,
-    name_text,
-    no_command,
-    sample_lines,
-    scores_text,
-    short_reason,
-    sides_text,
-)
+from tracker.cli.gate import text as words
 from tracker.domain.calibration.repetition_text import is_unfit, not_calibrated_text, repetition_text, unfit_text
 from tracker.domain.gate.types import BenchmarkCheck, GateReport, GateWord
 from tracker.domain.records.display import one_line
@@ -40,12 +22,13 @@ _HEAD = ("check", "", "result", "scores", "change, 95 % CI", "lost/gained", "rea
 
 def gate_markdown(report: GateReport) -> str:
     """Return the result as Markdown of at most `MAX_BYTES`, passed checks last; omitted parts are counted."""
-    decided = f"Candidate {escaped(sides_text(report))}: {escaped(deciding_text(report))}"
-    changed = "".join(f"- {escaped(line)}\n" for line in changed_lines(report)[:_CHANGES_SHOWN])
-    head = f"## {GATE_SYMBOLS[report.word]} Gate: {report.word.upper()}\n\n{decided}\n\n"
+    decided = f"Candidate {escaped(words.sides_text(report))}: {escaped(words.deciding_text(report))}"
+    lines = words.changed_lines(report)[:_CHANGES_SHOWN]
+    changed = "".join(f"- {escaped(line)}\n" for line in lines)
+    head = f"## {words.GATE_SYMBOLS[report.word]} Gate: {report.word.upper()}\n\n{decided}\n\n"
     if changed:
         head += f"{changed}\n"
-    checks = sorted(checks_of(report), key=lambda check: check.word is GateWord.PASS)
+    checks = sorted(words.checks_of(report), key=lambda check: check.word is GateWord.PASS)
     rows = _fitting([_row(check) for check in checks], _TABLE_BYTES - _size(head))
     table = "".join([_line(_HEAD), _line(["---"] * len(_HEAD)), *rows, _left_out(len(checks) - len(rows), "checks")])
     text = f"{head}{table}\n{_notes(report)}"
@@ -70,20 +53,24 @@ _NOTES_BYTES = 8_000
 _CHANGES_SHOWN = 10
 
 
-def _row(check: GateCheck) -> str:
+def _row(check: words.GateCheck) -> str:
     kind = "required" if check.required else "advisory"
-    word = f"{GATE_SYMBOLS[check.word]} **{check.word}**"
+    word = f"{words.GATE_SYMBOLS[check.word]} **{check.word}**"
     one = check.benchmark
     numbers = (
         ("", "", "")
         if one is None
-        else (_two_lines(scores_text(one), answered_text(one)), _changed(one), lost_and_gained_text(one))
+        else (
+            _two_lines(words.scores_text(one), words.answered_text(one)),
+            _changed(one),
+            words.lost_and_gained_text(one),
+        )
     )
     return _line([f"<b>{escaped(check.name)}</b>", kind, word, *numbers, escaped(check.reason)])
 
 
 def _changed(check: BenchmarkCheck) -> str:
-    return _two_lines(gate_change_text(check), level_text(check))
+    return _two_lines(words.gate_change_text(check), words.level_text(check))
 
 
 def _two_lines(text: str, below: str) -> str:
@@ -100,26 +87,30 @@ def _notes(report: GateReport) -> str:
     """Return notes on the error rate and the run-to-run noise, one line each."""
     compared = [check.compared for check in report.benchmarks if check.compared is not None]
     known = [one.repetition for one in compared if one.repetition is not None]
-    missing = not_calibrated_text(name_text(one.benchmark) for one in compared if one.repetition is None)
-    notes = [f"- **{escaped(short_reason(unfit_text(one)))}**\n" for one in known if is_unfit(one)]
+    missing = not_calibrated_text(words.name_text(one.benchmark) for one in compared if one.repetition is None)
+    notes = [f"- **{escaped(words.short_reason(unfit_text(one)))}**\n" for one in known if is_unfit(one)]
     if missing:
         notes.append(f"- {escaped(missing)}\n")
     for one in known:
-        notes.append(f"- <b>{escaped(name_text(one.benchmark))}</b>: {escaped(short_reason(repetition_text(one)))}\n")
+        notes.append(
+            f"- <b>{escaped(words.name_text(one.benchmark))}</b>: {escaped(words.short_reason(repetition_text(one)))}\n"
+        )
     shown = _fitting(notes, _NOTES_BYTES)
     left_out = _left_out(len(notes) - len(shown), "calibrations")
-    return "".join([f"- {escaped(alpha_text(report))}\n", *shown, left_out, "\n"])
+    return "".join([f"- {escaped(words.alpha_text(report))}\n", *shown, left_out, "\n"])
 
 
 def _samples(check: BenchmarkCheck) -> Iterable[str]:
     """Yield the lost samples of one benchmark in a collapsed block."""
-    examples = loss_examples(check)
+    examples = words.loss_examples(check)
     if not examples:
         return
-    name, count = escaped(name_text(check.benchmark)), str(len(examples))
+    name, count = escaped(words.name_text(check.benchmark)), str(len(examples))
     of = "" if check.compared is None else f" of {check.compared.comparison.n_lost}"
     # In an HTML block everything up to </pre> is literal, even blank lines; the escaped texts cannot contain that tag.
-    texts = "\n\n".join(no_command("\n".join(map(html.escape, sample_lines(example)))) for example in examples)
+    texts = "\n\n".join(
+        words.no_command("\n".join(map(html.escape, words.sample_lines(example)))) for example in examples
+    )
     yield f"<details>\n<summary>{name}: {count}{of} lost samples</summary>\n\n<pre>\n{texts}\n</pre>\n\n</details>\n\n"
 
 

@@ -8,23 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tracker.cli.gate.text import (
-    GATE_SYMBOLS,
-    GateCheck,
-    alpha_text,
-    answered_text,
-    changed_lines,
-    checks_of,
-    deciding_text,
-    gate_change_text,
-    level_text,
-    loss_examples,
-    lost_and_gained_text,
-    name_text,
-    scores_text,
-    short_level_text,
-    sides_text,
-)
+from tracker.cli.gate import text as words
 from tracker.cli.tables.comparison import example_grid, repetition_lines
 from tracker.cli.tables.render import plain_table
 from tracker.domain.gate.types import BenchmarkCheck, GateReport, GateWord
@@ -43,22 +27,22 @@ def gate_table(report: GateReport) -> RenderableType:
     head = Text.assemble(
         (report.word.upper(), GATE_STYLES[report.word]),
         "  ",
-        (sides_text(report), "bold"),
-        f": {deciding_text(report)}",
+        (words.sides_text(report), "bold"),
+        f": {words.deciding_text(report)}",
     )
     compared = [
-        replace(check.compared, benchmark=name_text(check.benchmark))
+        replace(check.compared, benchmark=words.name_text(check.benchmark))
         for check in report.benchmarks
         if check.compared is not None
     ]
     lost = (line for check in report.benchmarks for line in _lost(check))
     return Group(
         head,
-        *(Text(line) for line in changed_lines(report)),
+        *(Text(line) for line in words.changed_lines(report)),
         "",
         _Checks(report=report),
         *repetition_lines(compared),
-        Text(alpha_text(report), style="dim"),
+        Text(words.alpha_text(report), style="dim"),
         *lost,
     )
 
@@ -79,7 +63,7 @@ class _Checks:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         is_wide = options.max_width >= _WIDE
-        checks = checks_of(self.report)
+        checks = words.checks_of(self.report)
         if options.max_width < _NARROW:
             yield from (line for check in checks for line in _stacked(check))
             return
@@ -89,16 +73,19 @@ class _Checks:
                 yield Text.assemble((f"{check.name}: ", GATE_STYLES[check.word]), check.reason)
 
 
-def _stacked(check: GateCheck) -> Iterable[RenderableType]:
+def _stacked(check: words.GateCheck) -> Iterable[RenderableType]:
     yield Text.assemble(f"{check.name} ({'required' if check.required else 'advisory'}): ", _word(check.word))
     yield Padding(Text(check.reason), (0, 0, 0, 2))
     one = check.benchmark
     if one is not None and one.compared is not None:
-        for numbers in (f"{scores_text(one)}, {answered_text(one)}", f"{gate_change_text(one)}, {level_text(one)}"):
+        for numbers in (
+            f"{words.scores_text(one)}, {words.answered_text(one)}",
+            f"{words.gate_change_text(one)}, {words.level_text(one)}",
+        ):
             yield Padding(Text(numbers, style="dim"), (0, 0, 0, 2))
 
 
-def _table(checks: Iterable[GateCheck], *, is_wide: bool) -> Table:
+def _table(checks: Iterable[words.GateCheck], *, is_wide: bool) -> Table:
     table = plain_table(padding=(0, 1, 0, 0))
     table.add_column("check", overflow="fold", min_width=8)
     for name in ("scores", "change, 95 % CI\none-sided p, level", "lost/gained"):
@@ -112,7 +99,7 @@ def _table(checks: Iterable[GateCheck], *, is_wide: bool) -> Table:
     return table
 
 
-def _name(check: GateCheck) -> Text:
+def _name(check: words.GateCheck) -> Text:
     return Text.assemble(check.name, ("\nrequired" if check.required else "\nadvisory", "dim"))
 
 
@@ -122,19 +109,21 @@ def _numbers(check: BenchmarkCheck | None) -> tuple[RenderableType, ...]:
     one = check.compared
     is_partial = min(one.before.coverage, one.after.coverage) < 1
     return (
-        Text.assemble(f"{scores_text(check)}\n", (answered_text(check), "bold yellow" if is_partial else "dim")),
-        Text.assemble(f"{gate_change_text(check)}\n", (short_level_text(check), "dim")),
-        lost_and_gained_text(check),
+        Text.assemble(
+            f"{words.scores_text(check)}\n", (words.answered_text(check), "bold yellow" if is_partial else "dim")
+        ),
+        Text.assemble(f"{words.gate_change_text(check)}\n", (words.short_level_text(check), "dim")),
+        words.lost_and_gained_text(check),
     )
 
 
 def _word(word: GateWord) -> Text:
-    return Text(f"{GATE_SYMBOLS[word]} {word}", style=GATE_STYLES[word])
+    return Text(f"{words.GATE_SYMBOLS[word]} {word}", style=GATE_STYLES[word])
 
 
 def _lost(check: BenchmarkCheck) -> Iterable[RenderableType]:
-    for number, example in enumerate(loss_examples(check)):
+    for number, example in enumerate(words.loss_examples(check)):
         yield Text("")
         if number == 0:
-            yield Text(f"{name_text(check.benchmark)}, lost samples:", style="bold red")
+            yield Text(f"{words.name_text(check.benchmark)}, lost samples:", style="bold red")
         yield example_grid(example)

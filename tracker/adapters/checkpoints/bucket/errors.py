@@ -1,17 +1,6 @@
 """Errors of S3 servers, networks and credentials -> our errors."""
 
-from botocore.exceptions import (
-    ClientError,
-    ConfigNotFound,
-    CredentialRetrievalError,
-    InvalidRegionError,
-    NoCredentialsError,
-    NoRegionError,
-    ParamValidationError,
-    PartialCredentialsError,
-    ProfileNotFound,
-    SSOError,
-)
+from botocore import exceptions as aws
 
 from eval_jobs.errors import ConfigError, StoreUnavailable, TrackerError
 
@@ -19,14 +8,14 @@ GONE = {"NoSuchKey", "404", "PreconditionFailed", "412", "InvalidRange", "416"}
 """The object was deleted or replaced."""
 
 _CREDENTIALS = (
-    ConfigNotFound,
-    CredentialRetrievalError,
-    NoCredentialsError,
-    PartialCredentialsError,
-    ProfileNotFound,
-    SSOError,
+    aws.ConfigNotFound,
+    aws.CredentialRetrievalError,
+    aws.NoCredentialsError,
+    aws.PartialCredentialsError,
+    aws.ProfileNotFound,
+    aws.SSOError,
 )
-_SETTINGS = (InvalidRegionError, NoRegionError, ParamValidationError, ValueError)
+_SETTINGS = (aws.InvalidRegionError, aws.NoRegionError, aws.ParamValidationError, ValueError)
 
 _CREDENTIALS_HINT = (
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; a public bucket needs s3.anonymous = true"
@@ -60,15 +49,15 @@ def mapped(error: Exception, uri: str, endpoint: str) -> TrackerError:
 # --- private
 
 
-def _answer(error: BaseException) -> ClientError | None:
+def _answer(error: BaseException) -> aws.ClientError | None:
     """Return the server's error: s3fs raises built-in errors and sets it as their cause."""
     for candidate in (error, error.__cause__):
-        if isinstance(candidate, ClientError):
+        if isinstance(candidate, aws.ClientError):
             return candidate
     return None
 
 
-def _refusal(answer: ClientError, uri: str, at: str) -> TrackerError:
+def _refusal(answer: aws.ClientError, uri: str, at: str) -> TrackerError:
     code, said = code_of(answer), str(answer.response.get("Error", {}).get("Message", ""))[:200]
     status = int(answer.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     what = f"{at}: {code} {said}".rstrip()

@@ -5,21 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from tracker.adapters.checkpoints.files.dcp_index import read_index, read_world_size
-from tracker.domain.checkpoints.listing import (
-    ADAPTER,
-    ADAPTER_CONFIG,
-    CONFIG,
-    DCP_INDEX,
-    FSDP_FOLDER,
-    INDEX,
-    LATEST,
-    SINGLE,
-    Broken,
-    Document,
-    Facts,
-    RawFacts,
-    StateIndex,
-)
+from tracker.domain.checkpoints import listing
 
 MODEL_FILES = (
     "config.json",
@@ -37,10 +23,10 @@ MODEL_FILES = (
 """Files that a checkpoint without its own configuration takes from another folder."""
 
 
-ReadDocument = Callable[[Path], Document | Broken]
+ReadDocument = Callable[[Path], listing.Document | listing.Broken]
 
 
-def read_raw(facts: Facts, config_from: str, read_document: ReadDocument) -> RawFacts:
+def read_raw(facts: listing.Facts, config_from: str, read_document: ReadDocument) -> listing.RawFacts:
     """Return the facts of a training state; empty if there are safetensors.
 
     Args:
@@ -50,19 +36,19 @@ def read_raw(facts: Facts, config_from: str, read_document: ReadDocument) -> Raw
     """
     names = facts.names()
     if _needs_no_state(facts):
-        return RawFacts()
+        return listing.RawFacts()
     folder = Path(facts.path)
     sub_folder, index = _index(folder, names)
     torch_files = [f.name for f in facts.files if f.name.endswith((".bin", "_states.pt"))]
     if not torch_files and index is None:
-        return RawFacts()
+        return listing.RawFacts()
     broken = _broken(folder, torch_files)
     is_given, elsewhere = bool(config_from), Path(config_from or folder.parent)
-    return RawFacts(
+    return listing.RawFacts(
         folder=sub_folder,
         world_size=_world_size(folder, sorted(set(torch_files) - broken.keys())),
         index=index,
-        latest=_latest(folder / LATEST) if LATEST in names else "",
+        latest=_latest(folder / listing.LATEST) if listing.LATEST in names else "",
         broken=broken,
         config_from=str(elsewhere),
         is_given=is_given,
@@ -79,9 +65,11 @@ def model_files(folder: Path) -> Iterator[Path]:
 # --- private
 
 
-def _needs_no_state(facts: Facts) -> bool:
+def _needs_no_state(facts: listing.Facts) -> bool:
     """Return whether there are safetensors, or links to files outside the output folder."""
-    return not {SINGLE, INDEX, ADAPTER}.isdisjoint(facts.names()) or any(f.outside for f in facts.files)
+    return not {listing.SINGLE, listing.INDEX, listing.ADAPTER}.isdisjoint(facts.names()) or any(
+        f.outside for f in facts.files
+    )
 
 
 def _broken(folder: Path, names: Iterable[str]) -> dict[str, str]:
@@ -89,14 +77,16 @@ def _broken(folder: Path, names: Iterable[str]) -> dict[str, str]:
     return {name: why for name, why in found.items() if why}
 
 
-def _configurations(folder: Path, read_document: ReadDocument, *, is_given: bool) -> dict[str, Document | Broken]:
-    usable = [name for name in (CONFIG, ADAPTER_CONFIG) if _may_use(folder / name, is_given=is_given)]
+def _configurations(
+    folder: Path, read_document: ReadDocument, *, is_given: bool
+) -> dict[str, listing.Document | listing.Broken]:
+    usable = [name for name in (listing.CONFIG, listing.ADAPTER_CONFIG) if _may_use(folder / name, is_given=is_given)]
     return {name: read_document(folder / name) for name in usable}
 
 
-def _index(folder: Path, names: frozenset[str]) -> tuple[str, StateIndex | Broken | None]:
-    for sub_folder in (FSDP_FOLDER, ""):
-        name = f"{sub_folder}/{DCP_INDEX}" if sub_folder else DCP_INDEX
+def _index(folder: Path, names: frozenset[str]) -> tuple[str, listing.StateIndex | listing.Broken | None]:
+    for sub_folder in (listing.FSDP_FOLDER, ""):
+        name = f"{sub_folder}/{listing.DCP_INDEX}" if sub_folder else listing.DCP_INDEX
         if name in names:
             return sub_folder, read_index(folder / name)
     return "", None

@@ -5,32 +5,21 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from watchdog.events import (
-    DirCreatedEvent,
-    DirDeletedEvent,
-    DirMovedEvent,
-    FileClosedEvent,
-    FileCreatedEvent,
-    FileDeletedEvent,
-    FileModifiedEvent,
-    FileMovedEvent,
-    FileSystemEvent,
-    FileSystemEventHandler,
-)
+from watchdog import events
 from watchdog.observers import Observer
 
 log = logging.getLogger(__name__)
 
 # Without opening and closing of files that are only read: our own reads would be hints to read again.
-_EVENTS: list[type[FileSystemEvent]] = [
-    DirCreatedEvent,
-    DirDeletedEvent,
-    DirMovedEvent,
-    FileClosedEvent,
-    FileCreatedEvent,
-    FileDeletedEvent,
-    FileModifiedEvent,
-    FileMovedEvent,
+_EVENTS: list[type[events.FileSystemEvent]] = [
+    events.DirCreatedEvent,
+    events.DirDeletedEvent,
+    events.DirMovedEvent,
+    events.FileClosedEvent,
+    events.FileCreatedEvent,
+    events.FileDeletedEvent,
+    events.FileModifiedEvent,
+    events.FileMovedEvent,
 ]
 
 
@@ -85,9 +74,9 @@ class Hints:
         self._observer.start()
 
 
-class _Handler(FileSystemEventHandler):
+class _Handler(events.FileSystemEventHandler):
     def __init__(self, on_change: Callable[[str], None]) -> None:
         self._on_change = on_change
 
-    def on_any_event(self, event: FileSystemEvent) -> None:
+    def on_any_event(self, event: events.FileSystemEvent) -> None:
         self._on_change(os.fsdecode(event.dest_path or event.src_path))
