@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +110,12 @@ def insert_into(connection: Connection, table: Table) -> postgresql.Insert | sql
 
         return postgresql.insert(table)
     return sqlite.insert(table)
+
+
+def put_row(connection: Connection, table: Table, row: Mapping[str, object]) -> None:
+    """Insert a row, or replace the one with the same key."""
+    insert = insert_into(connection, table).values(row)
+    connection.execute(insert.on_conflict_do_update(index_elements=table.primary_key, set_=row))
 
 
 def belongs_to(run_id: ColumnElement[str], run: str) -> ColumnElement[bool]:

@@ -16,8 +16,8 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.tracking import FakeSink, FakeTracking
 from tests.mlflow_stores import MlflowFiles, locked
 from tests.records import forgetting_run
+from tracker.adapters.database.lock_sql import sender_lock
 from tracker.adapters.mlflow.store import MlflowStore
-from tracker.adapters.tracking.outbox_lock_sql import sender_lock
 from tracker.adapters.tracking.outbox_sql import OutboxTracking
 from tracker.domain.overview.costs import with_cost_so_far
 from tracker.domain.records.tracking import (

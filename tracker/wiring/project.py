@@ -25,8 +25,7 @@ from eval_jobs.types import Suite
 from tracker.adapters.checkpoints.pins.store import FolderOfPins
 from tracker.adapters.curves import TrainerCurves
 from tracker.adapters.database.lead_sql import SqlLead
-from tracker.adapters.history.samples_place_sql import demand_samples
-from tracker.adapters.history.store_sql import SqlHistory
+from tracker.adapters.history.store_sql import SqlHistory, demand_samples
 from tracker.adapters.history.sweeps_sql import SqlSweeps
 from tracker.adapters.secrets import read_secret, take_out
 from tracker.adapters.tracking.no_tracking import NoTracking
@@ -136,7 +135,7 @@ class Project:
 
         channels: tuple[Notifier, ...] = ()
         if settings := self.config.alerts.to_channels():
-            from tracker.adapters.alerts.closed import open_what_can_be
+            from tracker.adapters.alerts.opening import open_what_can_be
 
             channels = open_what_can_be(settings, SystemClock())
         return AlertOutbox(self.database, channels, run=self.config.run.name, link=self.config.alerts.link)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from eval_jobs.errors import ConfigError
+from eval_jobs.errors import ChannelUnreachable, ConfigError
 from eval_jobs.host.loopback import LOOPBACK
 from eval_jobs.host.secrets import register_secret
 from eval_jobs.ports import Clock
@@ -18,6 +18,7 @@ from tracker.adapters.alerts.channels.wecom import WeCom
 from tracker.adapters.alerts.sending.posting import HttpChannel
 from tracker.adapters.alerts.sending.target import Target, hidden_parts
 from tracker.adapters.secrets import read_secret
+from tracker.domain.records.alerts import AlertMessage
 from tracker.domain.records.channels import ChannelKind, ChannelSettings, SecretSource
 from tracker.ports import Notifier
 
@@ -35,6 +36,32 @@ def open_channels(
     return tuple(_open(channel, clock, patience_s) for channel in channels)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClosedChannel:
+    """A channel without its secret in this process: alerts are queued for it, and a process with the secret sends them.
+
+    The watcher keeps the environment of its start; `tracker accept` in another shell may lack the secret.
+    """
+
+    name: str
+    why: ConfigError
+    repeat_s: float | None = None
+
+    def notify(self, message: AlertMessage) -> str:
+        """Send nothing.
+
+        Raises:
+            ChannelUnreachable: always; another process may send it.
+        """
+        what = f"cannot send the alert of step {message.step} from this process: {self.why.message}"
+        raise ChannelUnreachable(what, hint=f"{self.why.hint}, or let `tracker watch` send it")
+
+
+def open_what_can_be(channels: Sequence[ChannelSettings], clock: Clock) -> tuple[Notifier, ...]:
+    """Return the channels, in order; one that cannot be opened here becomes a `ClosedChannel`."""
+    return tuple(_open_or_close(channel, clock) for channel in channels)
+
+
 # --- private
 
 _SERVICES: dict[ChannelKind | str, tuple[str, type[HttpChannel]]] = {
@@ -48,6 +75,13 @@ _SERVICES: dict[ChannelKind | str, tuple[str, type[HttpChannel]]] = {
 }
 _INSIDE = {ChannelKind.WEBHOOK, ChannelKind.ALERTMANAGER}
 """Allowed without TLS: they run in the user's own network, and their URL is not a secret."""
+
+
+def _open_or_close(settings: ChannelSettings, clock: Clock) -> Notifier:
+    try:
+        return _open(settings, clock, PATIENCE_S)
+    except ConfigError as error:
+        return ClosedChannel(name=settings.name, why=error)
 
 
 def _read(place: SecretSource, setting: str) -> str:

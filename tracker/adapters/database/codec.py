@@ -41,9 +41,8 @@ def from_json(kind: type[Kind], text: str) -> Kind:
 def outline_to_json(report: Report) -> str:
     """Return the outline of a report (`tracker.domain.records.outlines`) as a short JSON document in ASCII."""
     body = [[v.benchmark, v.word, v.score, v.coverage, v.lost_since, *_part(v.screened)] for v in report.verdicts]
-    c = report.checkpoint
-    of = [c.run_id, c.step, c.uri, c.source_uri, c.format, c.digest, c.ready_at.isoformat(), c.base_model]
-    return to_document({"value": body, "of": of})
+    of = {name: getattr(report.checkpoint, name) for name in _OF_CHECKPOINT}
+    return to_document({"value": body, "of": [*(of | {"ready_at": report.checkpoint.ready_at.isoformat()}).values()]})
 
 
 def outline_from_json(text: str, *, plan_id: str, created_at: datetime) -> Report:
@@ -58,16 +57,20 @@ def outline_from_json(text: str, *, plan_id: str, created_at: datetime) -> Repor
 # --- private
 
 _WORDS = {str(word): word for word in VerdictWord}
+_OF_CHECKPOINT = ("run_id", "step", "uri", "source_uri", "format", "digest", "ready_at", "base_model")
+_OF_SCREEN = ("asked", "left_out", "tokens", "seconds")
 
 
 def _part(screened: Screened | None) -> list[object]:
     if screened is None:
         return []
-    return [[screened.asked, screened.left_out, screened.tokens, screened.seconds]]
+    return [[getattr(screened, name) for name in _OF_SCREEN]]
 
 
 def _outline(document: Mapping[str, Any], plan_id: str, created_at: datetime) -> Report:
-    checkpoint = _checkpoint(*document["of"])
+    of = dict(zip(_OF_CHECKPOINT, document["of"], strict=True))
+    of |= {"format": CheckpointFormat(of["format"]), "ready_at": datetime.fromisoformat(of["ready_at"])}
+    checkpoint = Checkpoint(**of)
     return Report(
         run_id=checkpoint.run_id,
         step=checkpoint.step,
@@ -89,23 +92,5 @@ def _outlined(row: Sequence[Any]) -> Verdict:
         coverage=coverage,
         alpha_test=0.0,
         lost_since=lost_since,
-        screened=_screened(*part[0]) if part else None,
-    )
-
-
-def _screened(asked: int, left_out: int, tokens: int | None, seconds: float) -> Screened:
-    return Screened(asked=asked, left_out=left_out, tokens=tokens, seconds=seconds)
-
-
-def _checkpoint(run_id: str, step: int, *more: Any) -> Checkpoint:  # noqa: ANN401 - out of JSON
-    uri, source_uri, kind, digest, ready_at, base_model = more
-    return Checkpoint(
-        run_id=run_id,
-        step=step,
-        uri=uri,
-        source_uri=source_uri,
-        format=CheckpointFormat(kind),
-        digest=digest,
-        ready_at=datetime.fromisoformat(ready_at),
-        base_model=base_model,
+        screened=Screened(**dict(zip(_OF_SCREEN, part[0], strict=True))) if part else None,
     )

@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import Column, Connection, Engine, Integer, MetaData, Table, Text, select
 
 from eval_jobs.errors import ConfigError
-from eval_jobs.queue.database_sql import insert_into, transaction
+from eval_jobs.queue.database_sql import put_row, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from eval_jobs.queue.sql_queue import UtcText
 from eval_jobs.records.run_scope import is_of
@@ -59,8 +59,7 @@ class SqlLead:
         try:
             with transaction(self._engine) as connection:
                 self._demand_own_name(connection)
-                put = insert_into(connection, LEADERS).values(row)
-                connection.execute(put.on_conflict_do_update(index_elements=["run_id"], set_=row))
+                put_row(connection, LEADERS, row)
         except BaseException:
             self._lock.release()  # a leader must have a row
             raise

@@ -8,6 +8,8 @@ With SQLite it is a kernel lock on a file next to the database, in PostgreSQL a 
 
 import fcntl
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Protocol
@@ -50,6 +52,22 @@ def named_lock(engine: Engine, name: str) -> Lock:
     if engine.url.database in (None, "", ":memory:"):
         return _OwnLock()  # no other process can open it
     return _FileLock(Path(f"{engine.url.database}.{_digest(name).hex()[:16]}.lock"))
+
+
+@contextmanager
+def sender_lock(engine: Engine, run: str = "") -> Iterator[bool]:
+    """Yield whether this caller may send the results of `run`; False, immediately, if another one is sending.
+
+    Without it, two senders could both find no run or model in the store and create two.
+
+    Raises:
+        StoreError: the lock cannot be requested.
+    """
+    lock = named_lock(engine, f"sender {run}")
+    try:
+        yield lock.take()
+    finally:
+        lock.release()
 
 
 # --- private

@@ -10,12 +10,12 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, Row, Select, Table, select, union, update
+from sqlalchemy import Connection, Engine, Row, Select, and_, select, union, update
 
 from eval_jobs.codec import record_from_bytes, record_to_bytes
-from eval_jobs.errors import StoreError
+from eval_jobs.errors import ConfigError, StoreError
 from eval_jobs.identity import content_hash
-from eval_jobs.queue.database_sql import insert_into, transaction
+from eval_jobs.queue.database_sql import belongs_to, insert_into, put_row, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from eval_jobs.types import EvalRecord, EvalResult
 from tracker.adapters.database.codec import from_json, outline_from_json, outline_to_json, to_json
@@ -31,9 +31,10 @@ from tracker.adapters.history.tables_sql import (
     REPORTS,
 )
 from tracker.adapters.samples.kept_scores import KeptScores, StoredRecord
-from tracker.adapters.samples.packed_parquet import SampleFiles, pack
+from tracker.adapters.samples.packed_parquet import NO_SAMPLES, SampleFiles, pack
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.calibration import Calibration
+from tracker.domain.records.display import count_text
 from tracker.domain.records.outlines import newest_of_benchmarks, without_samples
 from tracker.domain.records.types import Acceptance, Closing, Gap, Incident, Measure, Report
 from tracker.domain.scores.run_scores import RunScores
@@ -73,7 +74,7 @@ class SqlHistory:
         }
         with transaction(self._engine) as connection:
             # The row is locked against other writers of this plan. It becomes visible after its files are written.
-            _put(connection, RECORDS, row)
+            put_row(connection, RECORDS, row)
             self._samples.write(packed)
         self._records.pop(plan.id, None)
         if self._samples.has_other_files(plan.id, packed.version):
@@ -141,8 +142,8 @@ class SqlHistory:
             "report": to_json(report),
         }
         with transaction(self._engine) as connection:
-            _put(connection, REPORTS, row)
-            _put(connection, OUTLINES, {"plan_id": report.plan_id, "outline": outline_to_json(report)})
+            put_row(connection, REPORTS, row)
+            put_row(connection, OUTLINES, {"plan_id": report.plan_id, "outline": outline_to_json(report)})
 
     def report(self, plan_id: str) -> Report | None:
         """Return one report; see `ports.History`."""
@@ -182,7 +183,7 @@ class SqlHistory:
             known = connection.scalar(held.returning(INCIDENTS.c.incident))
             stays = known is not None and from_json(Incident, known).closed_by is Closing.ACCEPTED
             if not stays or e.closed_by is Closing.ACCEPTED:
-                _put(connection, INCIDENTS, row)
+                put_row(connection, INCIDENTS, row)
 
     def incidents(self, run_id: str) -> tuple[Incident, ...]:
         """Return the run's incidents; see `ports.History`."""
@@ -200,7 +201,7 @@ class SqlHistory:
             "acceptance": to_json(acceptance),
         }
         with transaction(self._engine) as connection:
-            _put(connection, ACCEPTANCES, row)
+            put_row(connection, ACCEPTANCES, row)
 
     def acceptances(self, run_id: str) -> tuple[Acceptance, ...]:
         """Return the run's acceptances; see `ports.History`."""
@@ -216,7 +217,7 @@ class SqlHistory:
             "calibration": to_json(calibration),
         }
         with transaction(self._engine) as connection:
-            _put(connection, CALIBRATIONS, row)
+            put_row(connection, CALIBRATIONS, row)
 
     def calibrations(self) -> tuple[Calibration, ...]:
         """Return all calibrations; see `ports.History`."""
@@ -246,7 +247,7 @@ class SqlHistory:
             "alert": to_json(alert),
         }
         with transaction(self._engine) as connection:
-            _put(connection, ALERTS, row)
+            put_row(connection, ALERTS, row)
 
     def open_alerts(self, run_id: str) -> tuple[Alert, ...]:
         """Return the run's firing alerts; see `ports.History`."""
@@ -317,6 +318,27 @@ class SqlHistory:
                 self._samples.remove_others(plan_id, version)
 
 
+def demand_samples(engine: Engine, samples_dir: Path, run: str) -> None:
+    """Refuse a folder without any of the stored samples of `run` and its sub-folders.
+
+    Raises:
+        ConfigError: the files of the run are in another folder; with this one no verdict could be computed.
+        StoreError: the database cannot be read.
+    """
+    has_files = and_(RECORDS.c.samples.is_not(None), RECORDS.c.samples != NO_SAMPLES)
+    query = select(RECORDS.c.plan_id).where(belongs_to(RECORDS.c.run_id, run), has_files)
+    with transaction(engine) as connection:
+        plan_ids = connection.scalars(query).all()
+    if plan_ids and not any((samples_dir / plan_id).is_dir() for plan_id in plan_ids):
+        raise ConfigError(
+            f"no answers in {samples_dir} for the {count_text(len(plan_ids), 'result')} of run {run} in the database",
+            hint="set run.state_dir to the previous folder, or set another run.name",
+        )
+
+
+# --- private
+
+
 def _hold(connection: Connection, plan_id: str) -> str | None:
     """Lock the row of a plan, and so its files, until the transaction ends; return the version of its samples."""
     held = update(RECORDS).where(RECORDS.c.plan_id == plan_id).values(samples=RECORDS.c.samples)
@@ -327,10 +349,3 @@ def _reports(connection: Connection, plan_ids: Collection[str]) -> Iterator[Repo
     if plan_ids:
         for text in connection.scalars(select(REPORTS.c.report).where(REPORTS.c.plan_id.in_(plan_ids))):
             yield from_json(Report, text)
-
-
-def _put(connection: Connection, table: Table, row: Mapping[str, object]) -> None:
-    """Insert a row, or replace the one with the same key."""
-    connection.execute(
-        insert_into(connection, table).values(row).on_conflict_do_update(index_elements=table.primary_key, set_=row)
-    )

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 
 from eval_jobs.codec import record_from_bytes, record_to_bytes
-from eval_jobs.queue.database_sql import insert_into, transaction
+from eval_jobs.queue.database_sql import insert_into, put_row, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from eval_jobs.queue.sql_queue import UtcText
 from eval_jobs.types import EvalRecord
@@ -97,8 +97,7 @@ class SqlSweeps:
         """Store until when a timetable was processed; see `ports.Sweeps`."""
         row = {"run_id": self._run, "sweep": sweep, "until": look.until, "timetable": look.timetable}
         with transaction(self._engine) as connection:
-            put = insert_into(connection, LOOKS).values(row)
-            connection.execute(put.on_conflict_do_update(index_elements=["run_id", "sweep"], set_=row))
+            put_row(connection, LOOKS, row)
 
     def add(self, turn: Turn) -> bool:
         """Store a new sweep run; see `ports.Sweeps`."""
@@ -139,8 +138,7 @@ class SqlSweeps:
         """Store a result; see `ports.Sweeps`."""
         row = {"plan_id": record.plan.id, "finished_at": record.finished_at, "record": record_to_bytes(record)}
         with transaction(self._engine) as connection:
-            put = insert_into(connection, RESULTS).values(row)
-            connection.execute(put.on_conflict_do_update(index_elements=["plan_id"], set_=row))
+            put_row(connection, RESULTS, row)
 
     def answered(self, plan_ids: Collection[str]) -> frozenset[str]:
         """Return which plans have a result; see `ports.Sweeps`."""

@@ -33,8 +33,8 @@ from eval_jobs.ports import Clock
 from eval_jobs.queue.database_sql import belongs_to, insert_into, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from eval_jobs.types import Checkpoint, EvalRecord
+from tracker.adapters.database.lock_sql import sender_lock
 from tracker.adapters.database.tables import TRACKER_TABLES
-from tracker.adapters.tracking.outbox_lock_sql import sender_lock
 from tracker.adapters.tracking.tables_sql import ITEMS, POINTS, VALUES
 from tracker.domain.records.tracking import (
     Champion,

@@ -12,7 +12,6 @@ planned, and every response is checked and stored: a later run reuses it.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 import httpx
@@ -81,11 +80,9 @@ class Session:
         self._pool.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """End the threads and close the client."""
-        self._pool.__exit__(kind, error, trace)
+        self._pool.__exit__(*error)
         self._client.close()
 
     def ask(self, questions: Sequence[HarnessRequest]) -> list[Json | None]:

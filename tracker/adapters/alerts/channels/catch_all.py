@@ -11,9 +11,8 @@ import apprise
 
 from eval_jobs.errors import ConfigError
 from tracker.adapters.alerts.channels.mail import TEXT
-from tracker.adapters.alerts.sending.bounded import within
 from tracker.adapters.alerts.sending.markdown import address
-from tracker.adapters.alerts.sending.target import Target
+from tracker.adapters.alerts.sending.target import Channel, Target, within
 from tracker.domain.alerts.text import LINK, Room, blocks_text, bytes_long, message_text
 from tracker.domain.records.alerts import AlertMessage
 
@@ -24,21 +23,10 @@ for name in ("apprise", "urllib3"):  # they log addresses, which are secrets her
 
 
 @dataclass(frozen=True, kw_only=True)
-class Apprise:
+class Apprise(Channel):
     """`tracker.ports.Notifier` through apprise."""
 
-    target: Target
     service: apprise.Apprise = field(repr=False)
-
-    @property
-    def name(self) -> str:
-        """Name of the channel in the settings."""
-        return self.target.channel
-
-    @property
-    def repeat_s(self) -> float | None:
-        """None: the services keep accepted messages, so nothing is repeated."""
-        return None
 
     def notify(self, message: AlertMessage) -> str:
         """Deliver the message; see the port. Every failure is retried, because apprise gives no reason."""

@@ -13,9 +13,8 @@ from email.utils import format_datetime
 
 from eval_jobs.errors import ChannelRefused, ChannelUnreachable
 from eval_jobs.identity import content_hash
-from tracker.adapters.alerts.sending.bounded import within
 from tracker.adapters.alerts.sending.markdown import address
-from tracker.adapters.alerts.sending.target import Target
+from tracker.adapters.alerts.sending.target import Channel, Target, within
 from tracker.domain.alerts.text import LINK, Markup, Room, blocks_text, id_of, message_text
 from tracker.domain.records.alerts import AlertMessage
 from tracker.domain.records.channels import MailRoute, MailSecurity
@@ -36,21 +35,10 @@ HTML = Markup(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mail:
+class Mail(Channel):
     """`tracker.ports.Notifier` by e-mail."""
 
-    target: Target
     route: MailRoute
-
-    @property
-    def name(self) -> str:
-        """Name of the channel in the settings."""
-        return self.target.channel
-
-    @property
-    def repeat_s(self) -> float | None:
-        """None: accepted mails are kept, so nothing is repeated."""
-        return None
 
     def notify(self, message: AlertMessage) -> str:
         """Deliver the message; see the port."""

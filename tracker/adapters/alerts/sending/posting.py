@@ -19,8 +19,7 @@ import httpx
 from eval_jobs.backoff import retry_after_s
 from eval_jobs.errors import ChannelUnreachable
 from eval_jobs.host.loopback import LOOPBACK
-from tracker.adapters.alerts.sending.bounded import within
-from tracker.adapters.alerts.sending.target import Target
+from tracker.adapters.alerts.sending.target import Channel, Target, within
 from tracker.domain.records.alerts import AlertMessage
 
 MAX_ANSWER_BYTES = 64 * 1024
@@ -34,20 +33,8 @@ logging.getLogger("httpcore").setLevel(logging.WARNING)
 
 
 @dataclass(frozen=True, kw_only=True)
-class HttpChannel(ABC):
+class HttpChannel(Channel, ABC):
     """Base class of the channels over HTTP."""
-
-    target: Target
-
-    @property
-    def name(self) -> str:
-        """Name of the channel in the settings."""
-        return self.target.channel
-
-    @property
-    def repeat_s(self) -> float | None:
-        """None: the service keeps accepted messages, so nothing is repeated."""
-        return None
 
     @abstractmethod
     def notify(self, message: AlertMessage) -> str:

@@ -1,14 +1,20 @@
-"""Address of a channel and its errors, whose texts never contain a secret."""
+"""Address of a channel, its errors, whose texts never contain a secret, and work with a timeout."""
 
 import base64
 import re
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from eval_jobs.errors import ChannelRefused, ChannelUnreachable
 from eval_jobs.host.secrets import masked
 from eval_jobs.ports import Clock
 from tracker.domain.records.display import one_line, shortened
+
+Result = TypeVar("Result")
 
 MIN_TOKEN_CHARS = 16
 """Shorter parts of a URL are words, not tokens."""
@@ -63,6 +69,43 @@ class Target:
     def look_at_secret(self) -> str:
         """Hint for a wrong key."""
         return f"set or fix the key in this channel's {self.secret_setting}, or fix this machine's clock"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Channel:
+    """Base class of our channels: their services keep accepted messages, so nothing is repeated."""
+
+    target: Target
+
+    @property
+    def name(self) -> str:
+        """Name of the channel in the settings."""
+        return self.target.channel
+
+    @property
+    def repeat_s(self) -> float | None:
+        """Interval of `ports.Notifier`; None."""
+        return None
+
+
+def within(seconds: float, work: Callable[[], Result]) -> Result:
+    """Return what `work` returns, or raise what it raises.
+
+    A name lookup cannot be interrupted, so `work` runs in a thread that may outlive the call.
+
+    Raises:
+        TimeoutError: `work` had not ended after `seconds`.
+    """
+    outcome: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is waited for
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name="alert channel", daemon=True).start()
+    return outcome.result(timeout=seconds)
 
 
 def hidden_parts(url: str, secret: str, user: str = "") -> frozenset[str]:

@@ -21,7 +21,7 @@ from eval_jobs.types import EvalResult
 from tests.fakes.clock import FakeClock
 from tests.fakes.tracking import FakeSink
 from tests.records import forgetting_run
-from tracker.adapters.tracking.outbox_lock_sql import sender_lock
+from tracker.adapters.database.lock_sql import sender_lock
 from tracker.adapters.tracking.outbox_sql import (
     BACKOFF,
     FLUSH_BUDGET_S,

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tracker.adapters.alerts.sending.bounded import within
+from tracker.adapters.alerts.sending.target import within
 
 
 def test_what_hangs_is_given_up() -> None:
