@@ -10,7 +10,8 @@ from typing import Any
 
 from eval_jobs.errors import TrackerError
 from eval_jobs.host.clock import SystemClock
-from tracker.adapters.checkpoints.folder.source import FilesystemSource, pin_folder
+from tracker.adapters.checkpoints.folder.once import pin_folder
+from tracker.adapters.checkpoints.folder.source import FilesystemSource
 from tracker.domain.checkpoints.watching import WatchOptions
 
 CLOCK = SystemClock()

@@ -1,11 +1,20 @@
-"""The message for an unexpected error, at each of the few places where the program must continue."""
+"""Texts for an unexpected error where the program must continue, and the end of a process."""
 
 import logging
+import signal
 
 
 def error_text(error: BaseException) -> str:
     """Return the type and the text of an error."""
     return f"{type(error).__name__}: {error}"
+
+
+def exit_words(code: int) -> str:
+    """Return an exit code in words; negative: the number of the signal that ended the process."""
+    if code >= 0:
+        return f"exit code {code}"
+    known = {number.value: number.name for number in signal.Signals}
+    return f"killed by {known.get(-code, f'signal {-code}')}"
 
 
 def report_unforeseen(log: logging.Logger, what: str, error: BaseException, *, then: str) -> None:

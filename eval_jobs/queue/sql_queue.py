@@ -40,9 +40,7 @@ from eval_jobs.queue.migrate_sql import QUEUE_TABLES, bring_up_to_date
 from eval_jobs.queue.plans_sql import (
     ENTRY,
     FIELD,
-    METADATA,
     PLANS,
-    UtcText,
     crashes_of,
     running_of,
     unfinished_of,
@@ -62,8 +60,6 @@ from eval_jobs.queue.rules import (
 from eval_jobs.queue_types import Backlog, Claim, Hold, HoldEnd, QueueState
 from eval_jobs.records.progress import Progress, shown_line
 from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord
-
-__all__ = ["METADATA", "SqlQueue", "UtcText"]
 
 _WAITS = PLANS.c.state == PlanState.WAITING
 _RUNS = PLANS.c.state == PlanState.RUNNING

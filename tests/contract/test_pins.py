@@ -9,7 +9,8 @@ import pytest
 from eval_jobs.types import Checkpoint
 from tests import trainer
 from tests.fakes.clock import FakeClock
-from tracker.adapters.checkpoints.folder.source import FilesystemSource, pin_folder
+from tracker.adapters.checkpoints.folder.once import pin_folder
+from tracker.adapters.checkpoints.folder.source import FilesystemSource
 from tracker.adapters.checkpoints.pins.manifest import MANIFEST
 from tracker.adapters.checkpoints.pins.store import FolderOfPins
 from tracker.domain.checkpoints.watching import WatchOptions

@@ -16,7 +16,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, Integer, MetaData, text
 
 from eval_jobs.errors import SchemaTooNew
-from eval_jobs.queue import sql_queue
+from eval_jobs.queue import plans_sql
 from eval_jobs.queue.database_sql import open_database, transaction
 from eval_jobs.queue.migrate_sql import TableHistory, bring_up_to_date
 from tests.tables import HISTORIES, open_all
@@ -28,7 +28,7 @@ from tracker.adapters.history import tables_sql as history_tables_sql
 from tracker.adapters.tracking import tables_sql as outbox_sql
 
 METADATA = tuple(
-    tables.METADATA for tables in (sql_queue, history_tables_sql, outbox_sql, lead_sql, alert_tables_sql, sweeps_sql)
+    tables.METADATA for tables in (plans_sql, history_tables_sql, outbox_sql, lead_sql, alert_tables_sql, sweeps_sql)
 )
 
 A_GAP = "INSERT INTO history_gaps VALUES ('run', 7, 'E-CKPT-VANISHED', '{}')"

@@ -12,7 +12,7 @@ from eval_jobs.serve.weights.fingerprint import fingerprint_of, never_swapped
 from eval_jobs.types import CheckpointFormat
 from tests.requires import PROJECT
 from tracker.adapters.checkpoints.files.safetensors_file import read_tensors
-from tracker.adapters.checkpoints.folder.source import pin_folder
+from tracker.adapters.checkpoints.folder.once import pin_folder
 from tracker.domain.checkpoints.tensor_names import absent_by_config
 
 ALIKE = (

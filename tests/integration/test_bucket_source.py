@@ -17,8 +17,8 @@ from tests.requires import small_disk
 from tests.tiny_model import write_lora, write_sharded_checkpoint
 from tracker.adapters.checkpoints.bucket.client import S3Object
 from tracker.adapters.checkpoints.bucket.source import BucketSource
-from tracker.adapters.checkpoints.folder.source import pin_folder
-from tracker.adapters.checkpoints.pins.hold import MANIFEST
+from tracker.adapters.checkpoints.folder.once import pin_folder
+from tracker.adapters.checkpoints.pins.manifest import MANIFEST
 from tracker.adapters.curves import TrainerCurves
 from tracker.domain.checkpoints import buckets
 from tracker.domain.checkpoints.watching import WatchOptions

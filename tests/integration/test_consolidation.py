@@ -22,7 +22,7 @@ from tests.integration.raw_watcher import STAND_IN, found_in_the_end, opened, st
 from tests.watchers import CLOCK, pin_with_small_files_only, watch_for_ever
 from tracker.adapters.checkpoints.consolidate.consolidator import CHILD, Consolidator
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, read_listing
-from tracker.adapters.checkpoints.folder.source import pin_folder
+from tracker.adapters.checkpoints.folder.once import pin_folder
 from tracker.adapters.checkpoints.pins.hold import hold
 from tracker.adapters.checkpoints.pins.manifest import read_pin
 from tracker.cli.commands.init import command as init

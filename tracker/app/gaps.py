@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
-from eval_jobs.errors import CheckpointSkipped
+from eval_jobs.errors import CheckpointError, CheckpointSkipped
 from eval_jobs.queue_types import Backlog
 from eval_jobs.types import Checkpoint
 from tracker.app.world import QueueOrder, WatchState, World
@@ -50,10 +50,16 @@ def gap_of_skipped(checkpoint: Checkpoint, order: QueueOrder, now: datetime) -> 
         f"skipped in favor of {count_text(order.max_waiting, 'newer checkpoint')}",
         hint=f'evaluate it with `tracker evaluate {checkpoint.uri}`, add workers, or set watch.backlog = "all"',
     )
+    return gap_of(error, (checkpoint.run_id, checkpoint.step, checkpoint.source_uri), now)
+
+
+def gap_of(error: CheckpointError, place: tuple[str, int, str], now: datetime) -> Gap:
+    """Return the gap of a checkpoint; `place`: its run, its step and where the trainer wrote it. Pure."""
+    run_id, step, uri = place
     return Gap(
-        run_id=checkpoint.run_id,
-        step=checkpoint.step,
-        source_uri=checkpoint.source_uri,
+        run_id=run_id,
+        step=step,
+        source_uri=uri,
         code=error.code,
         message=error.message,
         hint=error.hint,

@@ -80,9 +80,8 @@ def review_finished(
     context = calibrating.CalibrationContext(
         queue=world.queue,
         calibrations=world.history,
-        alerts=world.history,
         policy=world.policy,
-        dispatch=world.dispatcher.dispatch,
+        dispatcher=world.dispatcher,
     )
     for record in state.boundary.unbroken(world.queue.finished()):  # written by workers on any machine
         with state.boundary.around(record):

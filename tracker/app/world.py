@@ -1,14 +1,17 @@
 """What the use cases work with: settings, the ports to the outside, and the state of a watcher."""
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
+from eval_jobs.errors import TrackerError
+from eval_jobs.host.unforeseen import report_unforeseen
 from eval_jobs.queue_types import Backlog
-from eval_jobs.types import Checkpoint, ProbeLoad, ServeSpec, Suite
+from eval_jobs.types import Checkpoint, EvalRecord, ProbeLoad, ServeSpec, Suite
 from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.steps.collect import Keeping
-from tracker.app.steps.error_boundary import ErrorBoundary
 from tracker.app.steps.screening import ScreeningSchedule
 from tracker.app.steps.sweeps import SweepService
 from tracker.domain.records.calibration import Calibration
@@ -17,6 +20,8 @@ from tracker.domain.sweeps.types import Turn
 from tracker.domain.verdicts.out_of_order import VerdictChange
 from tracker.domain.verdicts.screening import Screening
 from tracker.ports import CheckpointSource, CurveReader, RunHistory, Tracking, WatchedQueue
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +70,39 @@ class World:
         self.source.close()
         self.tracking.close()
         self.dispatcher.alerting.close()
+
+
+class ErrorBoundary:
+    """Excludes the records whose review failed: a bug must not end the watching of a run that lasts days.
+
+    The next start tries them again.
+    """
+
+    def __init__(self) -> None:
+        self._broken: set[str] = set()
+
+    def unbroken(self, records: Iterable[EvalRecord]) -> Iterator[EvalRecord]:
+        """Yield the records whose review has not failed before."""
+        return (record for record in records if record.plan.id not in self._broken)
+
+    @contextmanager
+    def around(self, record: EvalRecord) -> Iterator[None]:
+        """Suppress an unexpected error of the review of `record`: it is logged once, and the record stays in the queue.
+
+        Raises:
+            TrackerError: a known error, such as an unreachable store, which concerns every record.
+        """
+        try:
+            yield
+        except TrackerError:
+            raise
+        except Exception as error:  # noqa: BLE001 - an edge that must go on
+            self._broken.add(record.plan.id)
+            checkpoint = record.plan.checkpoint
+            what = f"cannot compute the verdicts of step {checkpoint.step} of {checkpoint.run_id}"
+            report_unforeseen(
+                log, what, error, then="its results are kept, and its verdicts are computed at the next start"
+            )
 
 
 @dataclass(kw_only=True)

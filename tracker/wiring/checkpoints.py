@@ -47,14 +47,14 @@ def pin_at(config: Config, checkpoint: str, run_id: str, pins_dir: Path) -> Chec
         ConfigError, StoreError: it cannot be read, or the pin cannot be written.
     """
     if not checkpoint.startswith(SCHEME):
-        from tracker.adapters.checkpoints.folder import source
+        from tracker.adapters.checkpoints.folder.once import pin_folder
 
         options = config.watch.to_options()
-        return source.pin_folder(Path(checkpoint), run_id=run_id, pins_dir=pins_dir, options=options)
+        return pin_folder(Path(checkpoint), run_id=run_id, pins_dir=pins_dir, options=options)
     bucket = _bucket(config, checkpoint)
-    from tracker.adapters.checkpoints.bucket import once
+    from tracker.adapters.checkpoints.bucket.once import pin_from_bucket
 
-    return once.pin_from_bucket(bucket, run_id=run_id, pins_dir=pins_dir)
+    return pin_from_bucket(bucket, run_id=run_id, pins_dir=pins_dir)
 
 
 def held_at(checkpoint: str, pins_dir: Path) -> Checkpoint | None:

@@ -1,11 +1,18 @@
-"""Part of the composition root: the installed versions of the configured engine and evaluators."""
+"""Part of the composition root: what is measured at every checkpoint, with the versions of engine and evaluators."""
+
+from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
 
 from eval_jobs.evaluate.lm_eval.command import LM_EVAL, check_settings
 from eval_jobs.host.plugins import ENGINES, EVALUATORS, find_plugin
-from eval_jobs.types import Benchmark, ServeSpec, Suite
-from tracker.config import Config
+from eval_jobs.types import Benchmark, Checkpoint, ServeSpec, Suite
+from tracker.config import FIRST, Config
+from tracker.wiring.checkpoints import pin_at
+
+if TYPE_CHECKING:
+    from tracker.app.world import MeasurementPlan
 
 
 def serve_of(config: Config) -> ServeSpec:
@@ -19,6 +26,24 @@ def serve_of(config: Config) -> ServeSpec:
         return spec
     found = find_plugin(ENGINES, spec.program.name)
     return replace(spec, program=replace(spec.program, version=found.origin))
+
+
+def measurement_of(config: Config, suite: Suite) -> MeasurementPlan:
+    """Return what is measured at every checkpoint; a latency reference that is a folder is pinned.
+
+    Raises:
+        CheckpointError: that folder is not a complete checkpoint.
+        DiskFull, StoreError: it cannot be pinned.
+    """
+    from tracker.app.world import MeasurementPlan
+
+    return MeasurementPlan(
+        suites=(suite,),
+        serve=serve_of(config),
+        loads=config.probe.to_loads(),
+        reference=_reference(config),
+        screening=config.suite.screen.to_screening(),
+    )
 
 
 def suite_with_versions(suite: Suite, lm_eval: str) -> Suite:
@@ -49,3 +74,16 @@ def benchmark_with_version(benchmark: Benchmark, lm_eval: str) -> Benchmark:
         return replace(benchmark, program=replace(program, command=command, version=installed_version(command)))
     found = find_plugin(EVALUATORS, program.name)
     return replace(benchmark, program=replace(program, version=found.origin))
+
+
+# --- private
+
+
+def _reference(config: Config) -> Checkpoint | Literal["first"] | None:
+    setting = config.probe.reference
+    if not setting or not config.probe.enabled:
+        return None
+    if setting == FIRST:
+        return "first"
+    # Separate from the pins of the run, which are evaluated after a restart.
+    return pin_at(config, setting, config.run.name, config.run.state_dir / "reference")

@@ -32,9 +32,8 @@ from tracker.adapters.tracking.no_tracking import NoTracking
 from tracker.config import Config
 from tracker.ports import Alerting, Lead, Notifier, Pins, Tracking
 from tracker.wiring.checkpoints import open_source
-from tracker.wiring.measuring import measurement_of
 from tracker.wiring.mlflow import Mlflow
-from tracker.wiring.programs import serve_of, suite_with_versions
+from tracker.wiring.programs import measurement_of, serve_of, suite_with_versions
 from tracker.wiring.sweeps import sweeps_of
 
 if TYPE_CHECKING:

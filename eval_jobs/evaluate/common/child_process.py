@@ -19,6 +19,7 @@ from eval_jobs.evaluate.common.protocol import Message, decode, encode
 from eval_jobs.host.loopback import LOOPBACK
 from eval_jobs.host.secrets import HUB_TOKENS, without_secrets
 from eval_jobs.host.storage import storage_error
+from eval_jobs.host.unforeseen import exit_words
 
 log = logging.getLogger(__name__)
 
@@ -186,7 +187,7 @@ class ChildProcess:
     def _died(self) -> EvaluatorDied:
         self.stop()
         return EvaluatorDied(
-            f"the evaluator exited unexpectedly ({_how(self._process.returncode)})",
+            f"the evaluator exited unexpectedly ({exit_words(self._process.returncode)})",
             hint=f"see {self.log_path}; a retry requests only the missing answers",
         )
 
@@ -231,12 +232,3 @@ def _open_log(path: Path) -> IO[bytes]:
         return path.open("ab")
     except OSError as error:
         raise storage_error(path.parent, error) from error
-
-
-def _how(returncode: int) -> str:
-    if returncode >= 0:
-        return f"exit code {returncode}"
-    try:
-        return f"killed by {signal.Signals(-returncode).name}"
-    except ValueError:
-        return f"killed by signal {-returncode}"

@@ -16,7 +16,6 @@ from eval_jobs.evaluate.data.row_files import bad_row, read_rows
 from eval_jobs.evaluate.data.rows import Item, choice_item, exact_item
 from eval_jobs.types import Benchmark
 
-CHUNK_BYTES = 1 << 20
 TEMPLATE_FIELDS = {EXACT: ({"question"}, {"question"}), CHOICE: ({"question", "choices"}, {"letters"})}
 """Fields that a prompt template must have, and those that it may also have."""
 
@@ -145,11 +144,8 @@ def visible_files(folder: Path) -> tuple[Path, ...]:
 
 
 def _file_digest(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _check_own_settings(benchmark: Benchmark) -> None:

@@ -25,7 +25,6 @@ from eval_jobs.evaluate.lm_eval.place import installed_version, python_of
 from eval_jobs.evaluate.lm_eval.results import read_result
 from eval_jobs.host.plan_lock import WAITS, held
 from eval_jobs.host.storage import storage_error
-from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.ports import ShowProgress
 from eval_jobs.records.progress import Progress, Stage, Unit
 from eval_jobs.types import Benchmark, Endpoint, EvalResult, Program, Suite
@@ -137,7 +136,6 @@ class _Task:
     suite: Suite
     endpoint: Endpoint
     program: Program
-    fingerprint: str
 
     @classmethod
     def of(cls, benchmark: Benchmark, suite: Suite, endpoint: Endpoint) -> _Task:
@@ -155,8 +153,7 @@ class _Task:
                 f"`{benchmark.name}` was planned with {program.version}, but {program.command} is {version} here",
                 hint="install the same version on the watcher's machine and on every worker machine",
             )
-        fingerprint = benchmark_fingerprint(benchmark, suite)
-        return cls(benchmark=benchmark, suite=suite, endpoint=endpoint, program=program, fingerprint=fingerprint)
+        return cls(benchmark=benchmark, suite=suite, endpoint=endpoint, program=program)
 
 
 def _so_far(message: Message) -> Progress:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from eval_jobs.errors import TrackerError
 from eval_jobs.execute.nudge import nudge, pass_on
+from eval_jobs.host.unforeseen import exit_words
 from eval_jobs.queue.address import PASSWORD_VARIABLE, QUEUE_URL_VARIABLE
 
 log = logging.getLogger(__name__)
@@ -112,7 +113,7 @@ class LocalWorkers:
         worker = self._workers[index]
         _hang_up(worker.process)
         pid, quick_deaths = worker.process.pid, worker.quick_deaths + 1 if is_quick else 0
-        how, where = _how(code), self._log(pid)
+        how, where = exit_words(code), self._log(pid)
         if quick_deaths < MAX_QUICK_DEATHS:
             log.warning("restarting worker %d (%s), log: %s", pid, how, where)
             self._workers[index] = self._started(quick_deaths=quick_deaths)
@@ -183,14 +184,6 @@ def _hang_up(process: subprocess.Popen[bytes]) -> None:
     """Close the pipe to its stdin; the listening thread closes the pipe from its stdout."""
     if process.stdin is not None:
         process.stdin.close()
-
-
-def _how(code: int) -> str:
-    if code >= 0:
-        return f"exit code {code}"
-    if -code in set(signal.Signals):
-        return f"killed by {signal.Signals(-code).name}"
-    return f"killed by signal {-code}"
 
 
 def _last_line(path: Path) -> str:

@@ -163,13 +163,13 @@ def max_lora_rank(rank: int) -> int:
     return 0
 
 
-def refuse_reserved(args: tuple[str, ...]) -> None:
+def refuse_reserved(args: tuple[str, ...], reserved: Mapping[str, str] = RESERVED_ARGS) -> None:
     """Raise ConfigError if `serve.args` has a reserved argument, also abbreviated: argparse accepts `--trust`."""
     for argument in args:
         name = argument.split("=", 1)[0].replace("_", "-")
-        meant = [known for known in RESERVED_ARGS if len(name) > len("--") and known.startswith(name)]
+        meant = [known for known in reserved if len(name) > len("--") and known.startswith(name)]
         if meant:
-            raise ConfigError(f"serve.args must not contain {name}", hint=RESERVED_ARGS[meant[0]])
+            raise ConfigError(f"serve.args must not contain {name}", hint=reserved[meant[0]])
 
 
 def rank_of(adapter_config: Mapping[str, object], *, where: str) -> int:

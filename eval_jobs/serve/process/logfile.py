@@ -65,14 +65,6 @@ def last_error(text: str) -> str:
     return ""
 
 
-def exit_words(code: int) -> str:
-    """Return an exit code in words; negative: the number of the signal that ended the process."""
-    if code >= 0:
-        return f"exit code {code}"
-    known = {number.value: number.name for number in signal.Signals}
-    return f"killed by {known.get(-code, f'signal {-code}')}"
-
-
 def advice(reason: str, code: int) -> str:
     """Return advice for a known reason, as a clause that ends in "; ", else ""."""
     if code == -signal.SIGKILL:

@@ -7,6 +7,7 @@ is watched, and /v1/models must list the random name that is unique to this star
 from pathlib import Path
 
 from eval_jobs.errors import PortTaken, ServeError, ServerDied, ServerKilled, StartTimeout, WrongModel
+from eval_jobs.host.unforeseen import exit_words
 from eval_jobs.ports import Clock, Note
 from eval_jobs.serve.process import logfile
 from eval_jobs.serve.process.control import EngineReply, ask, served_model_names
@@ -95,7 +96,7 @@ def _died(log_file: Path, code: int, launch: Launch) -> ServeError:
     reason = logfile.last_error(text) or "no output"
     kind = ServerKilled if code < 0 else ServerDied
     return kind(
-        f"the engine exited while loading {launch.checkpoint.uri} ({logfile.exit_words(code)}): {reason}",
+        f"the engine exited while loading {launch.checkpoint.uri} ({exit_words(code)}): {reason}",
         hint=f"{logfile.advice(reason, code)}read the engine log {log_file}",
         exit_code=code,
         lacks_launcher=logfile.lacks_module(reason, launch.launcher),

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.host.secrets import HUB_TOKENS, without_secrets
-from eval_jobs.serve.process.launch import HOST, Launch
+from eval_jobs.serve.process.launch import HOST, Launch, refuse_reserved
 from eval_jobs.types import CheckpointFormat, ServeSpec
 
 RESERVED_ARGS: Mapping[str, str] = {
@@ -49,7 +49,7 @@ def command(launch: Launch, spec: ServeSpec, *, python: str) -> tuple[str, ...]:
             f"{checkpoint.source_uri} is an adapter, but SGLang serves only full checkpoints",
             hint='merge adapters into their base, or set serve.engine = "vllm"',
         )
-    refuse_reserved(spec.args)
+    refuse_reserved(spec.args, RESERVED_ARGS)
     argv = [python, "-m", "sglang.launch_server", "--dtype", spec.dtype]
     # Otherwise, temperature and others that a request omits come from the checkpoint's generation_config.json.
     argv += ["--sampling-defaults", "openai", "--tokenizer-path", launch.tokenizer]
@@ -76,12 +76,3 @@ def environment(inherited: Mapping[str, str]) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
     }
     return defaults | without_secrets(inherited, keep=HUB_TOKENS)
-
-
-def refuse_reserved(args: tuple[str, ...]) -> None:
-    """Raise ConfigError if `serve.args` has a reserved argument, also abbreviated: argparse accepts `--served`."""
-    for argument in args:
-        name = argument.split("=", 1)[0]
-        meant = [known for known in RESERVED_ARGS if len(name) > len("--") and known.startswith(name)]
-        if meant:
-            raise ConfigError(f"serve.args must not contain {name}", hint=RESERVED_ARGS[meant[0]])

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from eval_jobs.serve.process import logfile
+from eval_jobs.host.unforeseen import exit_words
 from eval_jobs.serve.process.control import ask, get, post_to_engine, served_model_names
 from eval_jobs.serve.process.launch import Launch
 from eval_jobs.serve.process.lifecycle import EngineProcess
@@ -82,7 +82,7 @@ class Resident:
         code = self.process.exit_code()
         if code is None:
             return ""
-        return f"the engine exited unexpectedly ({logfile.exit_words(code)})"
+        return f"the engine exited unexpectedly ({exit_words(code)})"
 
     def why_silent(self) -> str:
         """Return why it cannot be used, in words; "" if it responds under its own name and passes a health check."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from eval_jobs.errors import CheckpointError, CheckpointNotFound
 from eval_jobs.records.program import Program
 from eval_jobs.types import Checkpoint
-from tracker.adapters.checkpoints.folder.source import pin_folder
+from tracker.adapters.checkpoints.folder.once import pin_folder
 from tracker.adapters.checkpoints.pins.store import FolderOfPins
 from tracker.domain.checkpoints.listing import usual_step_of
 from tracker.domain.records.types import Gap

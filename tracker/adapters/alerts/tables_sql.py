@@ -2,7 +2,7 @@
 
 from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, MetaData, String, Table, Text
 
-from eval_jobs.queue.sql_queue import UtcText
+from eval_jobs.queue.plans_sql import UtcText
 
 METADATA = MetaData()
 OUTBOX = Table(

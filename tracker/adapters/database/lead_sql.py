@@ -9,7 +9,7 @@ from sqlalchemy import Column, Connection, Engine, Integer, MetaData, Table, Tex
 from eval_jobs.errors import ConfigError
 from eval_jobs.queue.database_sql import put_row, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
-from eval_jobs.queue.sql_queue import UtcText
+from eval_jobs.queue.plans_sql import UtcText
 from eval_jobs.records.run_scope import is_of
 from tracker.adapters.database.lock_sql import named_lock
 from tracker.adapters.database.tables import TRACKER_TABLES

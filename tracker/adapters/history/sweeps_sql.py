@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from eval_jobs.codec import record_from_bytes, record_to_bytes
 from eval_jobs.queue.database_sql import insert_into, put_row, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
-from eval_jobs.queue.sql_queue import UtcText
+from eval_jobs.queue.plans_sql import UtcText
 from eval_jobs.types import EvalRecord
 from tracker.adapters.database.codec import from_json, to_json
 from tracker.adapters.database.tables import TRACKER_TABLES

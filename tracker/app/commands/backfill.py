@@ -17,6 +17,7 @@ from eval_jobs.errors import CheckpointError
 from eval_jobs.identity import serve_settings, suite_fingerprint
 from eval_jobs.ports import QueueStatus
 from eval_jobs.types import Checkpoint, EvalRecord
+from tracker.app.gaps import gap_of
 from tracker.app.world import MeasurementPlan, World
 from tracker.domain.alerts.lasting import OF_CHECKPOINTS, lasting_alerts
 from tracker.domain.records.types import Gap
@@ -72,7 +73,7 @@ class InTurn:
             try:
                 checkpoint = place.pinned()
             except CheckpointError as error:
-                self._gaps.append(_gap(place, error, now))
+                self._gaps.append(gap_of(error, (place.run_id, place.step, place.uri), now))
                 del self._left[0]
                 continue
             del self._left[0]  # after pinning: if a store fails, it is tried again
@@ -141,18 +142,3 @@ def is_measured(checkpoint: Checkpoint, records: Sequence[EvalRecord], measureme
         if record.plan.checkpoint.digest == checkpoint.digest and serve_settings(record.plan.serve) == serving
     }
     return all((suite.name, suite_fingerprint(suite)) in known for suite in measurement.suites)
-
-
-# --- private
-
-
-def _gap(place: FilledPlace, error: CheckpointError, now: datetime) -> Gap:
-    return Gap(
-        run_id=place.run_id,
-        step=place.step,
-        source_uri=place.uri,
-        code=error.code,
-        message=error.message,
-        hint=error.hint,
-        seen_at=now,
-    )

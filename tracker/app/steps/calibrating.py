@@ -1,15 +1,14 @@
 """Handles the record of a calibration: stores it and sends alerts for benchmarks that are too noisy."""
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from eval_jobs.types import EvalRecord
+from tracker.app.steps.alerting import AlertDispatcher
 from tracker.domain.alerts.rules import alerts_of_calibration
 from tracker.domain.calibration.noise import calibration_of
-from tracker.domain.records.alerts import Alert
 from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.types import Policy
-from tracker.ports import AlertStore, CalibrationStore, RequestQueue
+from tracker.ports import CalibrationStore, RequestQueue
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,10 +17,8 @@ class CalibrationContext:
 
     queue: RequestQueue
     calibrations: CalibrationStore
-    alerts: AlertStore
     policy: Policy
-    dispatch: Callable[[Iterable[Alert]], None]
-    """Sends alerts to every channel and stores them."""
+    dispatcher: AlertDispatcher
 
 
 def take_calibration(record: EvalRecord, context: CalibrationContext) -> Calibration:
@@ -31,7 +28,7 @@ def take_calibration(record: EvalRecord, context: CalibrationContext) -> Calibra
     """
     calibration = calibration_of(record, min_coverage=context.policy.min_coverage)
     context.calibrations.append_calibration(calibration)
-    firing = context.alerts.open_alerts(record.plan.checkpoint.run_id)
-    context.dispatch(alerts_of_calibration(calibration, firing, min_effect=context.policy.min_effect))
+    firing = context.dispatcher.alerts.open_alerts(record.plan.checkpoint.run_id)
+    context.dispatcher.dispatch(alerts_of_calibration(calibration, firing, min_effect=context.policy.min_effect))
     context.queue.acknowledge(record.plan.id)  # last: a crash in between repeats the rest harmlessly
     return calibration

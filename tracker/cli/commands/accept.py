@@ -9,7 +9,7 @@ from eval_jobs.errors import ConfigError
 from eval_jobs.host.clock import SystemClock
 from tracker.api.opening import open_project
 from tracker.api.references import named_checkpoint
-from tracker.app.commands.accept import AcceptedLevel, accept
+from tracker.app.commands.accept import accept
 from tracker.app.world import MeasurementPlan
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import config_option
@@ -38,13 +38,16 @@ def command(*, checkpoint: str, benchmark: str, reason: str, config_path: Path, 
     if not reason.strip():
         raise ConfigError("the reason is empty", hint="explain in a few words why this level is acceptable")
     _check_benchmark(history, run_id, step, benchmark)
-    level = AcceptedLevel(run_id=run_id, step=step, benchmark=benchmark, reason=reason)
+    now = SystemClock().now()
+    acceptance = Acceptance(
+        run_id=run_id, step=step, from_step=step, benchmark=benchmark, reason=reason, accepted_at=now
+    )
     config = project.config
     # Nothing is evaluated, so no data file is read.
     screening = config.suite.screen.to_screening()
     world = project.world(MeasurementPlan(suites=(), serve=config.serve.to_spec(), loads=(), screening=screening))
     try:
-        acceptance = accept(world, level, now=SystemClock().now())
+        accept(world, acceptance)
         world.tracking.flush()
     finally:
         world.close()

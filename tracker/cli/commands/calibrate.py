@@ -63,9 +63,8 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool, workers: int) 
     context = CalibrationContext(
         queue=project.queue,
         calibrations=project.history,
-        alerts=project.history,
         policy=project.config.to_policy(),
-        dispatch=project.dispatcher.dispatch,
+        dispatcher=project.dispatcher,
     )
     is_watched = has_watcher(project)
     _say_what_comes(console, plan, project, "of the running `tracker watch`" if is_watched else "")

@@ -7,17 +7,15 @@ from rich.console import Console
 
 from tracker.api.opening import open_project
 from tracker.api.references import choose_run
+from tracker.app.steps.best_of_run import newest_scores
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import COUNT, config_option
 from tracker.cli.tables.forgetting import ledger_tables
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
 from tracker.domain.forgetting.types import RunLedger
-from tracker.domain.records.branches import branches_of
 from tracker.domain.records.display import names_text
 from tracker.domain.records.imported import benchmarks_without_samples
-from tracker.domain.records.types import Measure
-from tracker.domain.verdicts.rewind import scores_of_newest
 
 
 @click.command("forgetting")
@@ -35,9 +33,7 @@ def command(*, run: str | None, config_path: Path, as_json: bool, samples: int, 
     history = project.history
     run_id = choose_run(history.runs(), run, own=project.config.run.name)
     records = history.records(run_id)
-    branches = branches_of(record.plan.checkpoint for record in records)
-    scores = scores_of_newest(history.scores(run_id, (Measure.SCORE,)), branches)
-    ledger = run_ledger(scores, project.config.to_policy(), details=samples)
+    ledger = run_ledger(newest_scores(run_id, history), project.config.to_policy(), details=samples)
     ledger = with_texts(ledger, history.record)
     if as_json:
         print_json(ledger)

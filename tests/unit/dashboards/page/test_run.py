@@ -17,7 +17,8 @@ from tests.judged_run import judged_run
 from tests.records import RecordedRun, forgetting_run
 from tests.reports import sources_of
 from tests.unit.tracker.app.fake_world import FakeWorld
-from tracker.app.commands.accept import AcceptedLevel, accept
+from tracker.app.commands.accept import accept
+from tracker.domain.records.types import Acceptance
 
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
 RUN = forgetting_run()
@@ -56,8 +57,11 @@ def test_an_accepted_level_is_not_proposed_again_on_any_page() -> None:
 
     assert proposed() == [{"facts"}, {"facts"}]
     for benchmark, left in (("facts", {"sums"}), ("sums", set())):
-        level = AcceptedLevel(run_id=run_id, step=1000, benchmark=benchmark, reason="the mix changed")
-        accept(world, level, now=NOW)
+        reason = "the mix changed"
+        accepted = Acceptance(
+            run_id=run_id, step=1000, from_step=1000, benchmark=benchmark, reason=reason, accepted_at=NOW
+        )
+        accept(world, accepted)
         assert proposed() == [left, left]
     data = read_run(run_id, sources, now=NOW)
     assert [row.ended for row in build_view(data).conclusions.incidents if row.lasts] == []

@@ -16,7 +16,7 @@ from tracker.api.opening import watching
 from tracker.app.world import MeasurementPlan, QueueOrder
 from tracker.config import parse_config
 from tracker.wiring.checkpoints import pin_named, run_id_of
-from tracker.wiring.measuring import measurement_of
+from tracker.wiring.programs import measurement_of
 from tracker.wiring.project import Project
 
 

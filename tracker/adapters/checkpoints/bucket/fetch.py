@@ -24,7 +24,8 @@ from eval_jobs.identity import content_hash
 from eval_jobs.records.run_scope import is_of
 from tracker.adapters.checkpoints.bucket.client import Bucket, S3Object
 from tracker.adapters.checkpoints.bucket.listing import Prefix, facts_of_listing
-from tracker.adapters.checkpoints.pins.hold import HELD, MANIFEST, new_hold, remove_folder, seal, store_error
+from tracker.adapters.checkpoints.pins.hold import HELD, new_hold, remove_folder, seal, store_error
+from tracker.adapters.checkpoints.pins.manifest import MANIFEST
 from tracker.adapters.checkpoints.pins.recovery import is_abandoned
 from tracker.domain.checkpoints.completeness import Complete
 from tracker.domain.checkpoints.pin import Pin

@@ -4,25 +4,15 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-from eval_jobs.errors import (
-    CheckpointError,
-    CheckpointIncomplete,
-    CheckpointNotFound,
-    CheckpointUnreadable,
-    CheckpointUnsafe,
-)
+from eval_jobs.errors import CheckpointIncomplete, CheckpointNotFound
 from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.bucket.client import Bucket
 from tracker.adapters.checkpoints.bucket.fetch import Fetcher
 from tracker.adapters.checkpoints.bucket.listing import Reader, at_prefix
-from tracker.adapters.checkpoints.pins.hold import publish, remove_folder
+from tracker.adapters.checkpoints.pins.hold import publish, refusal, remove_folder
 from tracker.domain.checkpoints.buckets import demand_whole_weights
 from tracker.domain.checkpoints.completeness import Complete, assess
 from tracker.domain.checkpoints.listing import usual_step_of
-
-_ERRORS: dict[str, type[CheckpointError]] = {
-    error.code: error for error in (CheckpointIncomplete, CheckpointUnreadable, CheckpointUnsafe)
-}
 
 
 def pin_from_bucket(bucket: Bucket, *, run_id: str, pins_dir: Path) -> Checkpoint:
@@ -44,7 +34,7 @@ def pin_from_bucket(bucket: Bucket, *, run_id: str, pins_dir: Path) -> Checkpoin
     listing = replace(Reader(bucket).listing(prefix), step=step)
     readiness = demand_whole_weights(listing.facts) or assess(listing)
     if not isinstance(readiness, Complete):
-        raise _ERRORS[readiness.code](f"cannot evaluate {uri}: {readiness.reason}", hint=readiness.hint)
+        raise refusal(uri, readiness)
     pin = Fetcher(bucket, pins_dir, threading.Event()).hold(replace(prefix, step=readiness.step), readiness)
     if pin is None:
         raise CheckpointIncomplete(f"{uri} changed during the download", hint="retry after its upload has finished")

@@ -33,6 +33,7 @@ from eval_jobs.errors import (
 )
 from eval_jobs.host.secrets import without_secrets
 from eval_jobs.host.storage import NO_SPACE
+from eval_jobs.host.unforeseen import exit_words
 from eval_jobs.types import CheckpointFormat
 from tracker.adapters.checkpoints.files.dcp_index import ALLOWED, read_index
 from tracker.adapters.checkpoints.files.listing import facts_of_folder, read_document
@@ -329,5 +330,4 @@ def _error(pin: Pin, answer: Answer, log_path: Path) -> CheckpointError | StoreE
 def _how(code: int) -> str:
     if code >= 0:
         return f"conversion exited with code {code}"
-    known = {number.value: number.name for number in signal.Signals}
-    return f"conversion killed by {known.get(-code, f'signal {-code}')}"
+    return f"conversion {exit_words(code)}"

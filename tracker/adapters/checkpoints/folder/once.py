@@ -3,24 +3,14 @@
 from dataclasses import replace
 from pathlib import Path
 
-from eval_jobs.errors import (
-    CheckpointError,
-    CheckpointIncomplete,
-    CheckpointNotFound,
-    CheckpointUnreadable,
-    CheckpointUnsafe,
-)
+from eval_jobs.errors import CheckpointError, CheckpointIncomplete, CheckpointNotFound
 from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.consolidate.consolidator import Consolidator
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, places_in, read_listing
-from tracker.adapters.checkpoints.pins.hold import hold, publish, remove_folder, store_error
+from tracker.adapters.checkpoints.pins.hold import hold, publish, refusal, remove_folder, store_error
 from tracker.domain.checkpoints.completeness import Complete, NotYet, Rejected, assess
 from tracker.domain.checkpoints.listing import Facts, usual_step_of
 from tracker.domain.checkpoints.watching import WatchOptions
-
-_ERRORS: dict[str, type[CheckpointError]] = {
-    error.code: error for error in (CheckpointIncomplete, CheckpointUnreadable, CheckpointUnsafe)
-}
 
 _SIGNS = ("config.json", "adapter_config.json", "model.safetensors.index.json", "trainer_state.json")
 """A folder without weights is an incomplete checkpoint if it has one of these, else no checkpoint."""
@@ -92,4 +82,4 @@ def _error(folder: Path, facts: Facts, readiness: NotYet | Rejected) -> Checkpoi
         if facts.names().isdisjoint(_SIGNS):
             what = "contains no checkpoint" if facts.files or facts.folders else "is empty"
             return CheckpointNotFound(f"{folder} {what}", hint="pass the folder with config.json and the weights")
-    return _ERRORS[readiness.code](f"cannot evaluate {folder}: {readiness.reason}", hint=readiness.hint)
+    return refusal(str(folder), readiness)

@@ -19,15 +19,11 @@ from eval_jobs.ports import Clock
 from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.consolidate.consolidator import Consolidations, Consolidator
 from tracker.adapters.checkpoints.folder.hints import Hints
-from tracker.adapters.checkpoints.folder.once import pin_folder
-from tracker.adapters.checkpoints.folder.runs import FoundFolder, FoundRun, find_runs
 from tracker.adapters.checkpoints.folder.sweep import Folders, remove_pins
 from tracker.adapters.checkpoints.pins.publisher import Publisher, SteadyClock, log_gaps
 from tracker.adapters.checkpoints.pins.recovery import find_pins
 from tracker.domain.checkpoints.watching import WatchOptions
 from tracker.domain.records.types import Gap
-
-__all__ = ["FilesystemSource", "FoundFolder", "FoundRun", "find_runs", "pin_folder"]
 
 log = logging.getLogger(__name__)
 

@@ -19,34 +19,20 @@ from collections.abc import Set
 from dataclasses import replace
 from pathlib import Path
 
-from eval_jobs.errors import CheckpointError, CheckpointIncomplete, StoreError
+from eval_jobs.errors import CheckpointError, CheckpointIncomplete, CheckpointUnreadable, CheckpointUnsafe, StoreError
 from eval_jobs.host import proc
 from eval_jobs.host.storage import write_error
 from eval_jobs.identity import content_hash
 from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, read_listing
 from tracker.adapters.checkpoints.files.safetensors_file import read_weights
-from tracker.adapters.checkpoints.pins.manifest import MANIFEST, is_unchanged, read_pin, write_manifest
+from tracker.adapters.checkpoints.pins.manifest import is_unchanged, read_pin, write_manifest
 from tracker.adapters.checkpoints.pins.soundness import PUBLISHED, demand_sound
-from tracker.domain.checkpoints.completeness import Complete, assess
+from tracker.domain.checkpoints.completeness import Complete, NotYet, Rejected, assess
 from tracker.domain.checkpoints.listing import TRAINER_STATE, Facts, FileFact, RawKind, Site
 from tracker.domain.checkpoints.pin import Pin
 from tracker.domain.checkpoints.tensors import WeightsContent
 from tracker.domain.checkpoints.watching import FileChange, change_of, time_of_ns
-
-__all__ = [
-    "HELD",
-    "MANIFEST",
-    "demand_unchanged",
-    "hold",
-    "new_hold",
-    "owner_mark",
-    "publish",
-    "read_pin",
-    "remove_folder",
-    "seal",
-    "store_error",
-]
 
 log = logging.getLogger(__name__)
 
@@ -176,6 +162,13 @@ def owner_mark(pid: int) -> str:
 def remove_folder(folder: Path) -> None:
     """Delete one of our folders, if it exists."""
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def refusal(place: str, readiness: NotYet | Rejected) -> CheckpointError:
+    """Return the error for a named checkpoint that cannot be pinned."""
+    kinds: tuple[type[CheckpointError], ...] = (CheckpointIncomplete, CheckpointUnreadable, CheckpointUnsafe)
+    kind = next(kind for kind in kinds if kind.code == readiness.code)
+    return kind(f"cannot evaluate {place}: {readiness.reason}", hint=readiness.hint)
 
 
 # --- private: holding

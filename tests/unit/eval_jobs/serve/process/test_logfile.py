@@ -2,7 +2,8 @@
 
 import pytest
 
-from eval_jobs.serve.process.logfile import REASON_CHARS, advice, exit_words, lacks_module, last_error, without_prefixes
+from eval_jobs.host.unforeseen import exit_words
+from eval_jobs.serve.process.logfile import REASON_CHARS, advice, lacks_module, last_error, without_prefixes
 
 WORKER_FAILED = """\
 (APIServer pid=23085) WARNING 11-20 12:25:06 [system_utils.py:255] Found ulimit of 20000 and failed with error limit

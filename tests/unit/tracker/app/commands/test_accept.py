@@ -1,8 +1,9 @@
 """An accepted level ends the loss in every view at once: verdicts, headline, MLflow and alerts."""
 
 from tests.unit.tracker.app.fake_world import FakeWorld
-from tracker.app.commands.accept import AcceptedLevel, accept
+from tracker.app.commands.accept import accept
 from tracker.domain.overview.run import headline, overview
+from tracker.domain.records.types import Acceptance
 
 
 def test_accepting_a_level_replaces_the_verdicts_from_its_step_on() -> None:
@@ -14,8 +15,9 @@ def test_accepting_a_level_replaces_the_verdicts_from_its_step_on() -> None:
     fakes.tick()
     run_id = fakes.run.run_id
     assert headline(overview(fakes.history.reports(run_id))).startswith("facts and sums were forgotten")
-    level = AcceptedLevel(run_id=run_id, step=1000, benchmark="facts", reason="the mix changed")
-    accept(fakes.world(), level, now=fakes.clock.now())
+    now, reason = fakes.clock.now(), "the mix changed"
+    accepted = Acceptance(run_id=run_id, step=1000, from_step=1000, benchmark="facts", reason=reason, accepted_at=now)
+    accept(fakes.world(), accepted)
     reports = fakes.history.reports(run_id)
     assert headline(overview(reports)).startswith("sums was forgotten after step 600; reversal improved")
     assert [alert.subject.name for alert in fakes.history.open_alerts(run_id)] == ["sums"]

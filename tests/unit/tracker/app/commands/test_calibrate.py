@@ -65,13 +65,11 @@ class Site:
         self.world: World = replace(world, measurement=replace(world.measurement, suites=(suite,), loads=()))
         self.suite, self.serve = suite, world.measurement.serve
         self.checkpoint: Checkpoint = self.fakes.run.records[2].plan.checkpoint
-        dispatch = world.dispatcher.dispatch
         self.context = CalibrationContext(
             queue=self.fakes.queue,
             calibrations=self.fakes.history,
-            alerts=self.fakes.history,
             policy=world.policy,
-            dispatch=dispatch,
+            dispatcher=world.dispatcher,
         )
         self.answer = answer
         self.evaluator = FakeEvaluator(answer)

@@ -13,7 +13,7 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.history import FakeHistory
 from tests.fakes.queue import FakeQueue
 from tests.records import forgetting_run
-from tracker.adapters.checkpoints.folder.source import pin_folder
+from tracker.adapters.checkpoints.folder.once import pin_folder
 from tracker.adapters.checkpoints.pins.store import FolderOfPins
 from tracker.app.steps.collect import Keeping, StoredItem, collect
 from tracker.domain.best.retention import KeepPolicy

@@ -17,7 +17,7 @@ from eval_jobs.errors import (
 from eval_jobs.types import CheckpointFormat
 from tests import trainer
 from tests.tiny_model import write_checkpoint, write_lora, write_sharded_checkpoint
-from tracker.adapters.checkpoints.folder.source import pin_folder
+from tracker.adapters.checkpoints.folder.once import pin_folder
 
 
 def test_a_trainers_checkpoint_is_pinned_under_its_step(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from eval_jobs.errors import CheckpointNotFound
 from eval_jobs.types import CheckpointFormat
 from tests import trainer
 from tests.tiny_model import write_checkpoint, write_lora
-from tracker.adapters.checkpoints.folder.source import find_runs
+from tracker.adapters.checkpoints.folder.runs import find_runs
 
 
 def test_a_trainers_output_folder_is_described(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from eval_jobs.types import Checkpoint, CheckpointFormat
 from tests import trainer
 from tests.tiny_model import write_checkpoint, write_lora, write_sharded_checkpoint
 from tests.watched import RESCAN_S, SETTLE_S, Watched, watching
-from tracker.adapters.checkpoints.pins.hold import MANIFEST
+from tracker.adapters.checkpoints.pins.manifest import MANIFEST
 
 
 @pytest.fixture

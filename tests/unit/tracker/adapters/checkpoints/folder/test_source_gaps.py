@@ -9,7 +9,7 @@ import pytest
 
 from tests import trainer
 from tests.watched import Watched, watching
-from tracker.adapters.checkpoints.folder.source import pin_folder
+from tracker.adapters.checkpoints.folder.once import pin_folder
 
 
 @pytest.fixture

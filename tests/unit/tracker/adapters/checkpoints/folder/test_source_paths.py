@@ -10,7 +10,7 @@ from eval_jobs.errors import CheckpointUnreadable
 from tests import trainer
 from tests.tiny_model import write_checkpoint, write_lora, write_sharded_checkpoint
 from tests.watched import Watched, watching
-from tracker.adapters.checkpoints.folder.source import pin_folder
+from tracker.adapters.checkpoints.folder.once import pin_folder
 from tracker.adapters.checkpoints.pins.manifest import MANIFEST
 
 

@@ -12,7 +12,8 @@ from eval_jobs.errors import CheckpointIncomplete, StoreError
 from tests import trainer
 from tests.watchers import AT_ONCE, CLOCK, opened
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, read_listing
-from tracker.adapters.checkpoints.pins.hold import HELD, MANIFEST, hold, owner_mark, publish, read_pin
+from tracker.adapters.checkpoints.pins.hold import HELD, hold, owner_mark, publish
+from tracker.adapters.checkpoints.pins.manifest import MANIFEST, read_pin
 from tracker.adapters.checkpoints.pins.recovery import find_pins
 from tracker.domain.checkpoints.completeness import Complete, assess
 from tracker.domain.checkpoints.pin import Pin

@@ -16,7 +16,7 @@ from tests import trainer
 from tests.tiny_model import random_tensors, write_checkpoint, write_lora, write_sharded_checkpoint
 from tests.watched import Watched, watching
 from tracker.adapters.checkpoints.files.safetensors_file import read_tensors
-from tracker.adapters.checkpoints.folder.source import pin_folder
+from tracker.adapters.checkpoints.folder.once import pin_folder
 from tracker.adapters.checkpoints.pins.manifest import MANIFEST
 from tracker.domain.checkpoints.tensors import BLOCK_BYTES
 
