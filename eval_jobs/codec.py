@@ -109,9 +109,6 @@ def progress_from_json(text: str) -> Progress | None:
     return from_document(text, lambda d: _PROGRESS.validate_python(d["value"]), what="stored progress")
 
 
-# --- private
-
-
 def _check_id(plan: EvalPlan) -> None:
     """Reject an ID that is not a plain folder name: a modified database could otherwise cause path traversal."""
     if not _ID.fullmatch(plan.id):

@@ -169,9 +169,6 @@ def numbered(keys: Iterable[str]) -> tuple[str, ...]:
     return tuple(result)
 
 
-# --- private
-
-
 def _program_settings(kind: str, program: Program | None) -> dict[str, object]:
     """Return the settings of `program` that can change a score; empty for the default program (None)."""
     if program is None:

@@ -206,9 +206,6 @@ def record_of_failure(
     )
 
 
-# --- private
-
-
 def _is_plausible(sample: SampleScore) -> bool:
     if sample.status in (SampleStatus.SCORED, SampleStatus.TRUNCATED):
         return sample.score is not None and math.isfinite(sample.score)

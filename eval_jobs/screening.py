@@ -39,8 +39,6 @@ def screen_of(questions: Iterable[Question], screen: Screen) -> frozenset[str]:
     return frozenset(key for name, units in strata.items() for key in _filled(units, quotas[name]))
 
 
-# --- private
-
 _Unit = tuple[str, ...]
 """Keys that are chosen together, the lowest rank first."""
 

@@ -61,8 +61,6 @@ class Spending:
             cpu_s=self._used_cpu_s(),
         )
 
-    # --- private
-
     def _used_cpu_s(self) -> float | None:
         """Return the CPU seconds; None also for 0: then the tracker did not start the engine that served the plan."""
         now_s = self._engine.used_cpu_s()

@@ -56,8 +56,6 @@ class PluginEvaluator:
         """Close the plugin; a failure is only logged."""
         self._found.quietly(EvaluateError, self._evaluator.close, None)
 
-    # --- private
-
     def _checked(
         self, outcome: EvalResult | TrackerError, benchmark: Benchmark, suite: Suite
     ) -> EvalResult | TrackerError:
@@ -74,9 +72,6 @@ class PluginEvaluator:
 
     def _refusal(self, what: str) -> EvaluateError:
         return EvaluateError(f"{self._found} {what}", hint="report this bug to its author")
-
-
-# --- private
 
 
 def _fields_of(progress: ShowProgress) -> ShowProgress:

@@ -69,8 +69,6 @@ class EvaluatorByName:
         for evaluator in self._evaluators.values():
             evaluator.close()
 
-    # --- private
-
     def _evaluator(self, name: str) -> Evaluator:
         if name not in self._evaluators:
             self._evaluators[name] = self._opened(name)
@@ -85,9 +83,6 @@ class EvaluatorByName:
 
         folder = self._work_dir / "plugins" / "evaluators" / name
         return PluginEvaluator(name, folder, self._clock)
-
-
-# --- private
 
 
 def _parts(suite: Suite) -> Iterator[tuple[str, Suite]]:

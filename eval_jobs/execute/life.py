@@ -78,9 +78,6 @@ def lives(work_dir: Path, kind: str, clock: Clock) -> tuple[Life, ...]:
     return tuple(sorted(_lives(work_dir, kind, clock), key=lambda life: life.pid))
 
 
-# --- private
-
-
 def _folder(work_dir: Path) -> Path:
     return work_dir / "alive"
 

@@ -91,8 +91,6 @@ class Fields:
             raise self.refusal(name, f"is {value_text(values)} (expected a list of numbers)")
         return tuple(value for value in found if value is not None)
 
-    # --- private
-
     def _place(self, name: str) -> str:
         if self.path:
             return f"{self.path}.{name}"

@@ -59,9 +59,6 @@ def chosen_metric(metrics: Iterator[Metric], wanted: Sequence[str]) -> Metric:
     raise NoScore("; ".join(dict.fromkeys(problems)) or "no metrics reported")
 
 
-# --- private
-
-
 def _direction(document: Fields, task: str, metric: str) -> bool | None:
     said = document.mapping("higher_is_better").mapping(task).values.get(metric)
     if isinstance(said, bool):

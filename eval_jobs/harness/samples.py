@@ -73,9 +73,6 @@ def missing_samples(known: int, expected: int | None) -> Iterator[SampleScore]:
         yield SampleScore(sample_id=f"lost#{index}", subset=SUBSET, score=None, status=SampleStatus.ERROR, detail=_LOST)
 
 
-# --- private
-
-
 def _is_no_share(value: object) -> bool:
     if isinstance(value, list | dict | str):
         return True

@@ -128,9 +128,6 @@ def run_on(pid: int, cores: Collection[int]) -> None:
         done.update(new)
 
 
-# --- private
-
-
 def _mask(thread: int) -> frozenset[int]:
     try:
         return frozenset(os.sched_getaffinity(thread))

@@ -134,9 +134,6 @@ def read_gpus() -> tuple[Gpu, ...]:
         nvml.nvmlShutdown()
 
 
-# --- private
-
-
 def _is_called(gpu: Gpu, name: str) -> bool:
     if name.isdecimal():
         return gpu.index == int(name)

@@ -36,8 +36,6 @@ def device_name(*, on_cpu: bool, proc: Path = PROC) -> str:
     return f"{', '.join(models)}, driver {_driver_version(proc / 'driver' / 'nvidia' / 'version') or 'unknown'}"
 
 
-# --- private
-
 _HEAD_BYTES = 4096
 """The fields are at the beginning; the rest of cpuinfo takes 0.1 s on a machine with hundreds of cores."""
 

@@ -58,9 +58,6 @@ def held_if_free(path: Path) -> Iterator[bool]:
         path.unlink(missing_ok=True)
 
 
-# --- private
-
-
 def _taken(path: Path) -> IO[bytes] | None:
     """Return the locked file; None if another process has the lock."""
     try:

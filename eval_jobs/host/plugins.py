@@ -172,9 +172,6 @@ def find_plugin(kind: PluginKind, name: str) -> Found:
     return found
 
 
-# --- private
-
-
 def _origin(point: EntryPoint) -> str:
     if point.dist is None:
         return "an unknown package"

@@ -113,9 +113,6 @@ def machine_hash() -> str:
     return hashlib.sha256(this_machine().encode()).hexdigest()[:16]
 
 
-# --- private
-
-
 def _link(pid: int, number: int) -> str:
     try:
         return os.readlink(f"/proc/{pid}/fd/{number}")  # noqa: PTH115 - the link's text may be no path

@@ -77,16 +77,11 @@ class ClientProcess:
         """End the process. Calling it twice is harmless."""
         self._end()
 
-    # --- private
-
     def _ended(self) -> ClientEnded:
         code = self._process.wait()
         self._words.seek(0)
         words = self._words.read().decode(errors="replace").strip().splitlines() or ["no output"]
         return ClientEnded(code, words[-1])
-
-
-# --- private
 
 
 def _end(process: subprocess.Popen[bytes], words: IO[bytes]) -> None:

@@ -102,9 +102,6 @@ def percentiles(values: Sequence[float]) -> Percentiles | None:
     )
 
 
-# --- private
-
-
 def _tpots_ms(done: Iterable[Timeline]) -> Iterator[float]:
     for timeline in done:
         tpot = tpot_s(timeline)

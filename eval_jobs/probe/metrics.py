@@ -8,9 +8,6 @@ def requests_in_flight(text: str) -> int:
     return round(sum(_value(line) for line in text.splitlines() if _name(line) in GAUGES))
 
 
-# --- private
-
-
 def _name(line: str) -> str:
     return line.partition("{")[0].partition(" ")[0]
 

@@ -105,8 +105,6 @@ class LatencyProber:
         if client is not None:
             client.close()
 
-    # --- private
-
     def _wait_until_idle(self, endpoint: Endpoint) -> None:
         """Wait until the server has finished the requests of others, which would distort the figures."""
         waited_s = 0.0
@@ -162,9 +160,6 @@ def tokenizer_digest(folder: str) -> str:
     if paths:
         return digest.hexdigest()
     return ""
-
-
-# --- private
 
 
 def _check(load: ProbeLoad) -> None:

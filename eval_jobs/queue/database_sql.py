@@ -125,9 +125,6 @@ def belongs_to(run_id: ColumnElement[str], run: str) -> ColumnElement[bool]:
     return or_(run_id == run, func.substr(run_id, 1, len(prefix)) == prefix)
 
 
-# --- private
-
-
 def _open_postgres(address: URL, silence_s: float) -> Engine:
     from eval_jobs.queue.patience_sql import PatientConnection  # deferred: the driver is optional
 

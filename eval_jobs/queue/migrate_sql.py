@@ -68,9 +68,6 @@ def bring_up_to_date(engine: Engine, history: TableHistory) -> None:
         log.warning("migrated the %s tables from version %s to %s", history.name, before, history.versions[-1])
 
 
-# --- private
-
-
 def _is_newest(connection: Connection, history: TableHistory) -> bool:
     found, known = _version(connection, history), history.versions
     if found and found not in known:

@@ -27,8 +27,6 @@ class PatientConnection(psycopg.Connection[TupleRow]):
         """
         return super().wait(self._bounded(gen), *args, **options)
 
-    # --- private
-
     def _bounded(self, asked: PQGen[T]) -> PQGen[T]:
         """Run `asked` with the limit; psycopg resumes it several times a second, with 0 while no data has arrived."""
         heard_s = time.monotonic()

@@ -280,8 +280,6 @@ class SqlQueue:
             unfinished=unfinished_of(counted),
         )
 
-    # --- private
-
     def _plans_in(self, state: PlanState) -> tuple[EvalPlan, ...]:
         query = select(PLANS.c.plan).where(PLANS.c.state == state, self._mine).order_by(PLANS.c.step, PLANS.c.id)
         with transaction(self._engine) as connection:

@@ -60,8 +60,6 @@ class PluginEngine:
         """Close the plugin; an error is only logged."""
         self._found.quietly(ServeError, self._engine.close, None)
 
-    # --- private
-
     def _used_cpu_s(self) -> float | None:
         used_s = self._engine.used_cpu_s()
         if used_s is None:

@@ -82,8 +82,6 @@ def read_model(folder: Path, *, weights_bytes: int, base: Path | None = None) ->
     )
 
 
-# --- private
-
 _FIND = """
 import importlib.util, json, sys
 found = {name: importlib.util.find_spec(name) for name in sys.argv[1:]}

@@ -135,9 +135,6 @@ def chosen_model(wanted: str, offered: tuple[str, ...], *, url: str) -> str:
     raise WrongModel(f"{url} serves {len(offered)} models: {listed}", hint=hint)
 
 
-# --- private
-
-
 def _split(base_url: str) -> SplitResult:
     try:
         parts = urlsplit(base_url)

@@ -47,8 +47,6 @@ class EngineByKind:
         for engine in self._engines.values():
             engine.close()
 
-    # --- private
-
     def _opened(self, wanted: EngineKind | str) -> Engine:
         if wanted is EngineKind.REMOTE:
             # Imported on demand: its client library takes 1 s and 25 MB, and workers with a local engine need neither.

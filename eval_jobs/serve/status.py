@@ -54,9 +54,6 @@ def engine_status(work_dir: Path) -> EngineStatus:
     )
 
 
-# --- private
-
-
 def _resident(engine: RunningEngine) -> KeptEngine:
     note = _note(engine.note)
     held = note.get("checkpoints")

@@ -65,9 +65,6 @@ class TrainerCurves:
         return None
 
 
-# --- private
-
-
 def _stated_rows(path: Path) -> list[object]:
     rows = _state(path).get("log_history")
     if isinstance(rows, list):

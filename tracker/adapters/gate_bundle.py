@@ -121,9 +121,6 @@ def read_bundle(path: Path) -> Bundle:
         raise StoreError(f"{path} is damaged or not a `tracker gate` bundle", hint="write the bundle again") from error
 
 
-# --- private
-
-
 def _case(bundle: zipfile.ZipFile, path: Path, said: RecordedDecision) -> GateCase:
     noise: Any = json.loads(_entry(bundle, "noise.json"))
     jitters = dict(_JITTERS.validate_python(noise["jitters"]))

@@ -67,9 +67,6 @@ def put_comment(page: PullRequest, text: str, *, marker: str) -> None:
         raise _failed(page, f"unexpected response ({type(error).__name__} {error})") from error
 
 
-# --- private
-
-
 def _of_github(environment: Mapping[str, str]) -> PullRequest | None:
     kind, _, rest = environment.get("GITHUB_REF", "").removeprefix("refs/").partition("/")
     number = rest.partition("/")[0]

@@ -57,9 +57,6 @@ def read_results(paths: Sequence[Path], asked: ImportRequest, *, progress: Calla
     return FoundResults(sheets=tuple(reading.sheets), passed_over=tuple(reading.passed_over))
 
 
-# --- private
-
-
 @dataclass(kw_only=True)
 class _Reading:
     """State of one import."""
@@ -87,8 +84,6 @@ class _Reading:
         for file in sorted(_files(named, ".json")):
             if inside.isdisjoint(file.parents):
                 self._read_json(file, named, is_named=False)
-
-    # --- private
 
     def _read_named(self, file: Path) -> None:
         if file.suffix == ".jsonl":

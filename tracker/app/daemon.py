@@ -83,9 +83,6 @@ def watch(
     _send_what_is_left(world.source, stores, lambda: do_pass(clock.now())[0], keep_workers)
 
 
-# --- private
-
-
 def _asks_more(passed: Tick) -> bool:
     return bool(passed.skipped or passed.reports)
 

@@ -67,9 +67,6 @@ def gap_of(error: CheckpointError, place: tuple[str, int, str], now: datetime) -
     )
 
 
-# --- private
-
-
 def _remember_of_run(world: World, run_id: str, found: Iterable[Gap]) -> Iterator[Gap]:
     firing = {alert.fingerprint for alert in world.history.open_alerts(run_id)}
     for gap in unsettled(found, world.history.gaps(run_id), world.history.records(run_id)):

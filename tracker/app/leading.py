@@ -110,9 +110,6 @@ def stand_by(lead: Lead, run: str, *, output_dir: str, clock: Clock, show: Calla
     _warn_of_other_folder(before, run, output_dir)
 
 
-# --- private
-
-
 def _warn_of_other_folder(before: Leader | None, run: str, output_dir: str) -> None:
     if before is not None and not _is_at(before, output_dir):
         log.warning("run %s was previously watched at %s: both folders share one history", run, before.output_dir)

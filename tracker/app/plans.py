@@ -51,9 +51,6 @@ def is_baseline(checkpoint: Checkpoint, policy: Policy) -> bool:
     return policy.pinned == Pinned(run_id=checkpoint.run_id, step=checkpoint.step)
 
 
-# --- private
-
-
 def _ids_of(plan: EvalPlan, measurement: MeasurementPlan) -> set[str]:
     """Return the IDs of all plans that the settings can make for the checkpoint and the benchmarks of `plan`."""
     wholes = plans_for(plan.checkpoint, measurement, first=plan.checkpoint)

@@ -74,8 +74,6 @@ class SilentRuns:
             if self._is_awaited(self.seen[run_id], late):
                 yield alert
 
-    # --- private
-
     def _add_signs(self, passed: Tick) -> frozenset[str]:
         """Record what the trainers wrote, and return the ids of the runs with news."""
         signs = [(c.ready_at, c.run_id, c.step) for c in passed.checkpoints]

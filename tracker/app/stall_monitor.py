@@ -58,8 +58,6 @@ class StallMonitor:
             found += self.work.stuck(state, now)
         self._dispatch(found, now, is_training=is_training)
 
-    # --- private
-
     def _gone_s(self, now: datetime) -> float:
         """Return the watched time since the last pass, in seconds."""
         before, self.looked_at = self.looked_at or now, now

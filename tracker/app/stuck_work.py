@@ -68,8 +68,6 @@ class StuckWork:
             if plan.seen_s > max(self.after_s, SLOWER * longest_s[-1]):
                 yield slow_plan(one, self.run, for_s=plan.seen_s, longest_s=longest_s[-1], now=now)
 
-    # --- private
-
     def _count(self, one: Running, gone_s: float) -> None:
         plan = self.plans.get(one.plan.id)
         if plan is None or plan.since != one.since:
@@ -82,9 +80,6 @@ class StuckWork:
         if done is not None:
             known = self.longest_s.get(done.asked, ())
             self.longest_s[done.asked] = sorted([*known, done.seen_s + gone_s])[-PLANS:]
-
-
-# --- private
 
 
 def _asked(plan: EvalPlan) -> str:

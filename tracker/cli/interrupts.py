@@ -20,9 +20,6 @@ def check() -> None:
         raise KeyboardInterrupt
 
 
-# --- private
-
-
 def _interrupt(signum: int, frame: FrameType | None) -> None:
     del signum, frame
     _asked.set()

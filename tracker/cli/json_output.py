@@ -44,9 +44,6 @@ def json_text(command: str, result: object) -> str:
     return json.dumps(document, indent=2, allow_nan=False)
 
 
-# --- private
-
-
 def _without_infinity(value: object) -> object:
     if isinstance(value, dict):
         return {key: _without_infinity(item) for key, item in value.items()}

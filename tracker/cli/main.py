@@ -193,9 +193,6 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else ExitCode.OK)
 
 
-# --- private
-
-
 def _show_error(error: TrackerError) -> None:
     if "--debug" in sys.argv:
         show_traceback(type(error), error, error.__traceback__)

@@ -103,8 +103,6 @@ def toml_text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-# --- private
-
 _ASIDE = re.compile(r"^\w+: | \([^)]*\)|, such as .*")
 
 

@@ -129,9 +129,6 @@ def parse_config(text: str, path: Path) -> Config:
     return _anchored(config.model_copy(update={"gate": gate}), path.absolute().parent)
 
 
-# --- private
-
-
 def _anchored(config: Config, folder: Path) -> Config:
     run = config.run.anchored(folder)
     benchmarks = tuple(b.anchored(folder) for b in config.benchmark)

@@ -190,9 +190,6 @@ def load_gate_policy(path: Path) -> GatePolicy:
     return checked(GateFile, read_text(path, hint=hint), path).gate.to_policy()
 
 
-# --- private
-
-
 def _dotted(name: str, rule: object) -> str:
     """Return the name that was meant where TOML read `[gate.benchmark.a.b]` as a table in a table."""
     parts = [name]

@@ -55,9 +55,6 @@ def checked(model: type[File], text: str, path: Path) -> File:
         raise ConfigError(f"{path}: {problems}", hint='see "Settings" in the documentation') from error
 
 
-# --- private
-
-
 def _sentence(model: type[Section], detail: ErrorDetails) -> str:
     where = ".".join(_names(detail["loc"]))
     if detail["type"] == "extra_forbidden":

@@ -103,9 +103,6 @@ def run_id_of(config: Config, checkpoint: str) -> str:
     return config.run.name
 
 
-# --- private
-
-
 def _bucket(config: Config, uri: str) -> Bucket:
     try:
         from tracker.adapters.checkpoints.bucket.client import Bucket

@@ -53,9 +53,6 @@ def examine(project: Project, checkpoint: str | None = None, *, has_engine: bool
         return tuple(finding for one in found for finding in one.result())
 
 
-# --- private
-
-
 class _Examination:
     """The checks of the engine, the checkpoint and the benchmarks; later ones use what earlier ones found."""
 

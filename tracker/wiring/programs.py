@@ -76,9 +76,6 @@ def benchmark_with_version(benchmark: Benchmark, lm_eval: str) -> Benchmark:
     return replace(benchmark, program=replace(program, version=found.origin))
 
 
-# --- private
-
-
 def _reference(config: Config) -> Checkpoint | Literal["first"] | None:
     setting = config.probe.reference
     if not setting or not config.probe.enabled:

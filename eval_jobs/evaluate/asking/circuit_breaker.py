@@ -102,8 +102,6 @@ class CircuitBreaker:
             self._pause(pause, everybody=everybody)
             attempt += 1
 
-    # --- private
-
     def _note_answer(self, request: Callable[[], object]) -> None:
         with self._lock:
             self._in_a_row = 0

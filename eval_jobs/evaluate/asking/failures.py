@@ -108,9 +108,6 @@ def retry_after_of(error: Exception) -> float:
     return retry_after_s(header, datetime.now(UTC), longest_s=MAX_RETRY_AFTER_S) or 0.0
 
 
-# --- private
-
-
 def _refusal(error: Exception) -> ServerReply | None:
     """Return the error if the server sent an error status; one for an unreadable body may have a success status."""
     if isinstance(error, ServerReply) and error.status_code >= 300:

@@ -63,9 +63,6 @@ def is_alive(client: httpx.Client, base_url: str) -> bool:
     return status < httpx.codes.INTERNAL_SERVER_ERROR
 
 
-# --- private
-
-
 @cache
 def _certificates() -> SSLContext:
     """Load the machine's CA certificates once per process: this is the slowest part of creating a client."""

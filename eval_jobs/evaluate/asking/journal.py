@@ -184,8 +184,6 @@ class Journal:
             if path.is_file() and path.stat().st_size:
                 _drop_torn_line(path)
 
-    # --- private
-
     def _report(self) -> None:
         self._send({"type": "progress", "benchmark": self.name, "done": self.done, "total": self.planned})
 

@@ -57,9 +57,6 @@ class ConcurrencyLimiter:
         return spent_s
 
 
-# --- private
-
-
 class _Own(threading.local):
     since_s: float | None = None
     taken_s: float = 0.0

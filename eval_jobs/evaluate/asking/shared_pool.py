@@ -74,8 +74,6 @@ class SharedPool:
                 group.items.clear()
                 self._changed.wait_for(lambda: group.n_running == 0)
 
-    # --- private
-
     def _work(self) -> None:
         while (taken := self._take()) is not None:
             group, item = taken
@@ -100,9 +98,6 @@ class SharedPool:
                     return group, group.items.popleft()
                 self._changed.wait()
         return None
-
-
-# --- private
 
 
 @dataclass

@@ -42,9 +42,6 @@ def is_overflow(message: str) -> bool:
     return _OVERFLOW.search(message) is not None
 
 
-# --- private
-
-
 def _check_text(choice: Mapping[str, object], *, filtered: bool) -> None:
     if not filtered and not isinstance(choice.get("text"), str):
         raise BadAnswer("response has no text")

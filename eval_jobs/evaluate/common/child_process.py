@@ -131,8 +131,6 @@ class ChildProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
-    # --- private
-
     def _start(self, command: list[str], work_dir: Path, log_file: IO[bytes]) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
@@ -221,9 +219,6 @@ def child_environment(
     if root.name != "site-packages":  # a source tree may not be on the path of the child's interpreter
         result["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), environment.get("PYTHONPATH")]))
     return result
-
-
-# --- private
 
 
 def _open_log(path: Path) -> IO[bytes]:

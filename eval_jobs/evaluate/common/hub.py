@@ -33,9 +33,6 @@ def hub_url(hub: DatasetHub, environment: Mapping[str, str]) -> str:
     return f"https://{environment.get('MODELSCOPE_DOMAIN') or 'www.modelscope.cn'}"
 
 
-# --- private
-
-
 def _is_reachable(url: str) -> bool:
     try:
         httpx.head(url, timeout=CONNECT_TIMEOUT_S)

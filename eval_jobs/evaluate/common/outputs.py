@@ -41,8 +41,6 @@ class Outputs:
         """Return the planned samples that have no score and are not in `known`."""
         return self._missing_from(self.reviews, known)
 
-    # --- private
-
     def _missing_from(self, rows: Mapping[Place, Row], known: Mapping[Place, object]) -> tuple[Place, ...]:
         places = ((sample.subset, sample.index) for sample in self.planned)
         return tuple(place for place in places if place not in rows and place not in known)
@@ -58,9 +56,6 @@ def failures(folder: Path) -> dict[Place, Row]:
     """Return the rows that the last evaluation in a folder wrote about samples without an answer or a score."""
     rows = _rows(folder / FAILURES_FILE)
     return {(str(row["subset"]), index): row for row in rows if isinstance(index := row["index"], int)}
-
-
-# --- private
 
 
 def _rows(path: Path) -> tuple[Row, ...]:

@@ -114,9 +114,6 @@ def token_sum(predictions: Iterable[Row], kind: str) -> int | None:
     return None
 
 
-# --- private
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Judgement:
     status: SampleStatus

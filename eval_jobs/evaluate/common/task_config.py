@@ -124,9 +124,6 @@ def task_config(benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, folde
     }
 
 
-# --- private
-
-
 def _dataset_args(benchmark: Benchmark, data: LocalData | None) -> Json:
     args: Json = {}
     subsets: Sequence[str] = benchmark.subsets

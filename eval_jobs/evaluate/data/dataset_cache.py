@@ -55,9 +55,6 @@ def open_cached_dataset(benchmark: Benchmark, folder: Path) -> CachedDataset | N
     return CachedDataset(folder=_data_folder(final, final), subsets=tuple(manifest["subsets"]))
 
 
-# --- private
-
-
 def _check_unchanged(benchmark: Benchmark, digest: str) -> None:
     if read_data_digest(benchmark.data or "") != digest:
         raise BadData(

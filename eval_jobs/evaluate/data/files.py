@@ -140,9 +140,6 @@ def visible_files(folder: Path) -> tuple[Path, ...]:
     return tuple(sorted(files, key=lambda f: f.relative_to(folder).as_posix()))
 
 
-# --- private
-
-
 def _file_digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

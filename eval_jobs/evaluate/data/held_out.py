@@ -46,9 +46,6 @@ def question_of(row: Mapping[str, object]) -> tuple[str, str]:
     return _first_text(row, QUESTION_KEYS), _first_text(row, (*ANSWER_KEYS, "completion"))
 
 
-# --- private
-
-
 def _first_text(row: Mapping[str, object], keys: Sequence[str]) -> str:
     for key in keys:
         if text := _text(row.get(key)):

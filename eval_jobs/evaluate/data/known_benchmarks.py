@@ -84,9 +84,6 @@ def few_shot_of(adapter: str) -> tuple[int, str]:
     return int(card.get("few_shot_num") or 0), str(card.get("train_split") or "")
 
 
-# --- private
-
-
 @cache
 def _card(adapter: str) -> dict[str, Any]:
     folder = _benchmarks_folder()

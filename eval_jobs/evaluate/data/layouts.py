@@ -67,9 +67,6 @@ def evaluated(layout: Layout, parts: Iterable[DatasetSplit]) -> dict[DatasetSpli
     return result
 
 
-# --- private
-
-
 def _split_by_name(config: str, splits: Mapping[str, str]) -> Callable[[PurePath], DatasetSplit | None]:
     """Return a rule: a file with a word of `splits` in its path, such as `test`, is that split of `config`."""
 

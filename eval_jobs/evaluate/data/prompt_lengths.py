@@ -38,9 +38,6 @@ def read_prompt_lengths(benchmark: Benchmark, tokenizer: Path) -> PromptLengths 
     return PromptLengths(benchmark=benchmark.name, tokens=tuple(tokens), questions=len(texts))
 
 
-# --- private
-
-
 def _asked(benchmark: Benchmark) -> Iterator[Item]:
     """Yield the questions that are evaluated: of the chosen subsets, up to the limit in each."""
     items = sorted(read_items(benchmark), key=lambda item: item.subset)

@@ -48,9 +48,6 @@ def bad_row(path: Path, line: int, why: str) -> BadData:
     return BadData(f"{path}, {what} {line}: {why}", hint=f"fix or remove that {what}", path=str(path), line=line)
 
 
-# --- private
-
-
 def _jsonl_rows(path: Path) -> Iterator[NumberedRow]:
     with path.open("rb") as file:
         for line, raw in enumerate(file, start=1):

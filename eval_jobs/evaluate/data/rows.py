@@ -58,9 +58,6 @@ def choice_item(row: Mapping[str, object]) -> Item:
     return _item(row, (letter,), choices)
 
 
-# --- private
-
-
 def _item(row: Mapping[str, object], targets: tuple[str, ...], choices: tuple[str, ...] = ()) -> Item:
     return Item(
         question=_text(_one_of(row, QUESTION_KEYS, "question"), "question"),

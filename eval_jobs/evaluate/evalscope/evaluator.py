@@ -130,8 +130,6 @@ class EvalScopeEvaluator:
         if child is not None:
             child.stop()
 
-    # --- private
-
     @property
     def _log_path(self) -> Path:
         return self.work_dir / "logs" / self._log_name
@@ -206,9 +204,6 @@ class EvalScopeEvaluator:
         if self._child is None:
             self._child = ChildProcess(self._python, self.work_dir, self._log_path, offline=offline, key=key)
         return self._child
-
-
-# --- private
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -81,8 +81,6 @@ class LmEvalEvaluator:
         if child is not None:
             child.stop()
 
-    # --- private
-
     def _evaluate_one(self, task: _Task, plan_id: str, progress: ShowProgress) -> EvalResult:
         """Run the harness to its end, and read its files.
 
@@ -125,9 +123,6 @@ class LmEvalEvaluator:
         finally:
             self.close()
         raise AssertionError("the child process reported no outcome")
-
-
-# --- private
 
 
 @dataclass(frozen=True, kw_only=True)

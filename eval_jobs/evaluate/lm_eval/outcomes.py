@@ -58,8 +58,6 @@ class Outcomes:
         said = [one.output_tokens for one in self._every() if one.output_tokens is not None]
         return (sum(asked) if asked else None), (sum(said) if said else None)
 
-    # --- private
-
     def _every(self) -> list[RequestOutcome]:
         return [one for found in self._by_place.values() for one in found]
 
@@ -75,9 +73,6 @@ def write_outcomes(folder: Path, rows: Iterable[tuple[Place, RequestOutcome]]) -
         (folder / _FILE).write_text(text, encoding="utf-8")
     except OSError as error:
         raise storage_error(folder, error) from error
-
-
-# --- private
 
 
 def _place_of(row: object) -> Place:

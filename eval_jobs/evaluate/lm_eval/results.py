@@ -55,9 +55,6 @@ def read_result(folder: Path, benchmark: Benchmark, suite: Suite, outcomes: Outc
     )
 
 
-# --- private
-
-
 def _document(folder: Path) -> Fields:
     paths = sorted(folder.glob("**/results_*.json"))
     if not paths:

@@ -106,8 +106,6 @@ class LocalWorkers:
         for worker in workers:
             _end(worker.process, deadline_s)
 
-    # --- private
-
     def _has_ended(self, index: int, code: int, *, is_quick: bool) -> None:
         """Restart a worker, now or after a delay: a machine short of memory for a night must not end a watch."""
         worker = self._workers[index]
@@ -164,9 +162,6 @@ class LocalWorkers:
         if own.exists():
             return own
         return self._start_log
-
-
-# --- private
 
 
 def _end(process: subprocess.Popen[bytes], deadline_s: float) -> None:

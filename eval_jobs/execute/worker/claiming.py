@@ -87,8 +87,6 @@ class ClaimFilter:
             for claim, why in refused:
                 queue.release(claim, counts=False, note=why)
 
-    # --- private
-
     def _refusal(self, plan: EvalPlan, now: datetime) -> str | None:
         """Return why a plan is released, "" if there is nothing to show; None: it is carried out."""
         if self._visibility is not None and not self._visibility.sees(plan, now):

@@ -78,8 +78,6 @@ class ExecutionWindow:
         """Why the worker waits, in one line; "" if no run is paused."""
         return next((f"{run}: {paused.why}" for run, paused in self._runs.items()), "")
 
-    # --- private
-
     def _may_begin(self, only_when: OnlyWhen) -> bool:
         """Return whether a plan may begin. Called twice a second, so it does not build the text of the reason."""
         try:

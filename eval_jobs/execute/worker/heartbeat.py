@@ -49,8 +49,6 @@ class Heartbeat:
             self._answered[counted] = max(progress.answered, self._answered.get(counted, 0))
         self._progress = progress
 
-    # --- private
-
     def _beat(self) -> None:
         while not self._ended.wait(self._every_s):
             # A copy: the other thread may add a benchmark at this moment.

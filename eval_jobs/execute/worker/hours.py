@@ -103,9 +103,6 @@ def average_pct(loads: Sequence[Load], *, now_s: float, over_s: float) -> float 
     return None
 
 
-# --- private
-
-
 def _zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)

@@ -76,8 +76,6 @@ class Interrupts:
         finally:
             self._allowed = False
 
-    # --- private
-
     def _wake(self) -> None:
         main = threading.main_thread().ident
         if main is not None:

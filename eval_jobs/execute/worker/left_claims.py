@@ -46,9 +46,6 @@ def take_back_left_claims(queue: HoldRegistry, own: str, now: datetime) -> int:
     return taken
 
 
-# --- private
-
-
 def _end_of(hold: Hold, now: datetime) -> HoldEnd | None:
     """Return how the holder ended; None while it may still be running."""
     name = parse_name(hold.worker)

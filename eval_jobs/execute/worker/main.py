@@ -231,9 +231,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return ExitCode.OK
 
 
-# --- private
-
-
 def _open_queue(options: WorkerOptions, clock: Clock, interrupts: Interrupts) -> Queue:
     """Open the queue; while its database is unreachable, retry without a limit.
 

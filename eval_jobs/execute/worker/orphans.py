@@ -45,9 +45,6 @@ def reap_orphans(work_dir: Path) -> tuple[str, ...]:
     return (*engines, *dict.fromkeys(name for _, name in found))
 
 
-# --- private
-
-
 def _evaluator_of(process: proc.ProcessStat, work_dir: Path) -> str:
     """Return the name of the log to which an orphaned evaluator writes; "" for all other processes."""
     path = proc.error_file(process.pid)

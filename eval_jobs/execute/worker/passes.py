@@ -36,9 +36,6 @@ def run_asked(plan: EvalPlan, *, tools: Tools, progress: ShowProgress) -> EvalRe
     return replace(first, outcomes=outcomes, finished_at=second.finished_at, cost=cost)
 
 
-# --- private
-
-
 def _check_same(first: EngineInfo | None, second: EngineInfo | None) -> None:
     """Check that both passes used the same engine. If one did not start, its failures contain the reason."""
     if first is None or second is None:

@@ -152,9 +152,6 @@ def reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-# --- private
-
-
 async def _read(response: aiohttp.ClientResponse, sent_s: float) -> Timeline:
     lines, last = DataLines(), StreamEvent()
     events_s: list[float] = []

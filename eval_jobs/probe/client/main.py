@@ -86,9 +86,6 @@ async def measure(request: ClientRequest, known: KnownPrompts) -> Measurement:
         )
 
 
-# --- private
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Traffic:
     asker: ask.Asker

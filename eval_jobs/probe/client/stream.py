@@ -70,9 +70,6 @@ def refusal(text: str) -> str:
     return " ".join((_message(error) if error else text).split())
 
 
-# --- private
-
-
 def _finish_reason(choices: object) -> str | None:
     first = choices[0] if isinstance(choices, list) and choices else None
     if isinstance(first, dict):

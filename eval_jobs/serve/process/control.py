@@ -68,9 +68,6 @@ def served_model_names(body: object) -> tuple[str, ...]:
     return tuple(str(entry["id"]) for entry in entries if isinstance(entry, dict) and "id" in entry)
 
 
-# --- private
-
-
 def _ask(method: str, port: int, path: str, body: bytes | None, timeout_s: float) -> EngineReply:
     headers = {"Content-Type": "application/json", KEY_HEADER: KEY}
     try:

@@ -191,8 +191,6 @@ def rank_of(adapter_config: Mapping[str, object], *, where: str) -> int:
     return rank
 
 
-# --- private
-
 _PARALLEL = (
     ("--tensor-parallel-size", "-tp", "--tp-size", "--tp"),
     ("--pipeline-parallel-size", "-pp", "--pp-size"),

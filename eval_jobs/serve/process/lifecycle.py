@@ -184,8 +184,6 @@ def mapped_os_errors(where: Path) -> Iterator[None]:
         ) from error
 
 
-# --- private
-
 _DRAFT = re.compile(r"\.([0-9a-f]+)-(\d+)-(\d+)\.pid-draft$")
 
 

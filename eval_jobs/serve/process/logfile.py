@@ -83,9 +83,6 @@ def without_prefixes(line: str) -> str:
     return _PREFIX.sub("", line).strip()
 
 
-# --- private
-
-
 def _names_reason(line: str) -> bool:
     if _SUMMARY.search(line):
         return False

@@ -30,9 +30,6 @@ def choose_port(wanted: int) -> int:
     raise PortTaken(f"no free port found in {PORTS.start}-{PORTS.stop - 1}", hint="set serve.port to a free port")
 
 
-# --- private
-
-
 def _is_free(port: int) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         # As the engine does: lingering connections of a stopped server do not block the port, a listener does.

@@ -49,9 +49,6 @@ def engine_version(port: int) -> str:
     return UNKNOWN_VERSION
 
 
-# --- private
-
-
 def _answers(engine: EngineProcess, launch: Launch) -> bool:
     """Return whether the engine is ready; raise if it never will be."""
     code = engine.exit_code()

@@ -70,9 +70,6 @@ def read_canary(prompt: tuple[int, ...], body: object) -> Canary:
     return Canary(prompt=prompt, tokens=tokens, logprobs=logprobs)
 
 
-# --- private
-
-
 _NOT_FINITE = "a token probability is NaN or Inf: the weights have diverged or were loaded incorrectly"
 
 

@@ -187,8 +187,6 @@ def extension_version() -> str:
     return content_hash([[path.name, path.read_text(encoding="utf-8")] for path in sorted(folder.rglob("*.py"))])
 
 
-# --- private
-
 _PROOF = TypeAdapter(Proof)
 
 

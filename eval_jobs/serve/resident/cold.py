@@ -80,8 +80,6 @@ class ColdStarts:
         """Return the fingerprint of the process that `start` would create."""
         return launch_fingerprint(order, self._environment(order))
 
-    # --- private
-
     def _started(self, order: Order, progress: Note) -> Resident:
         self.stop()
         launch, spec = self._launch(order), order.spec
@@ -178,9 +176,6 @@ def cache_folder(environment: Mapping[str, str], work_dir: Path) -> Path:
     except (OSError, RuntimeError):  # RuntimeError: the user has no home folder
         return work_dir / "vllm-cache"
     return shared if os.access(shared, os.W_OK) else work_dir / "vllm-cache"
-
-
-# --- private
 
 
 def _answers(resident: Resident, model: str) -> tuple[Canary, ...]:

@@ -74,9 +74,6 @@ def difference(started: LaunchFingerprint, wanted: LaunchFingerprint) -> str:
     return ""
 
 
-# --- private
-
-
 def _shown(value: str) -> str:
     if not value:
         return '""'

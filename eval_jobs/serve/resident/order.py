@@ -126,9 +126,6 @@ def is_without_effect(adapter: Path) -> bool:
         return True
 
 
-# --- private
-
-
 _BYTES_OF_ZEROS = b"\x00\x80"
 """Bytes of 0 and of -0."""
 

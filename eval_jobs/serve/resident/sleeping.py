@@ -51,9 +51,6 @@ def wake(port: int) -> None:
     _wake(port, "", "awake")
 
 
-# --- private
-
-
 def _wake(port: int, query: str, expected: str) -> None:
     reply = post_to_engine(port, f"/wake_up{query}", timeout_s=TIMEOUT_S)
     if not (reply.is_ok and isinstance(reply.body, dict) and reply.body.get("status") == expected):

@@ -118,9 +118,6 @@ def sleep_level(resident: Resident, proofs: Path) -> int:
     return 0
 
 
-# --- private
-
-
 def _why_another_process(order: Order, resident: Resident, launch: LaunchFingerprint) -> str:
     reason = difference(resident.launch_fingerprint, launch)
     if reason:

@@ -93,9 +93,6 @@ def extension_environment(inherited: Mapping[str, str]) -> Mapping[str, str]:
     return {"VLLM_SERVER_DEV_MODE": "1", "PYTHONPATH": path, KEY_VARIABLE: KEY}
 
 
-# --- private
-
-
 def _compared(folder: Path, resident: Fingerprint) -> Fingerprint:
     try:
         fingerprint = fingerprint_of(folder)

@@ -64,9 +64,6 @@ def unload_adapter(port: int, name: str) -> None:
         raise SwapRefused(f"the engine cannot unload an adapter: {reply.text}", hint="restarting it")
 
 
-# --- private
-
-
 def _begin_afresh(port: int) -> None:
     """Wait for requests of the last service to finish, and empty the prefix cache, as after a start or a swap.
 

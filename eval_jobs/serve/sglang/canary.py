@@ -49,9 +49,6 @@ def read_canary(prompt: tuple[int, ...], body: object, digest: str) -> Canary:
     return Canary(prompt=prompt, tokens=tokens, logprobs=logprobs)
 
 
-# --- private
-
-
 def _asked(port: int, prompt: tuple[int, ...], digest: str) -> Canary:
     sampling = {"temperature": 0.0, "top_p": 1.0, "max_new_tokens": ANSWER_TOKENS, "ignore_eos": True}
     body = {"input_ids": list(prompt), "sampling_params": sampling, "return_logprob": True}

@@ -104,9 +104,6 @@ class SglangStarts(ColdStarts):
         return engine_version(port)
 
 
-# --- private
-
-
 def _is_healthy(port: int) -> bool:
     answer = ask(port, "/health")
     return answer is not None and answer.status == 200

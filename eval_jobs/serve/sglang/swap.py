@@ -74,9 +74,6 @@ def engine_version(port: int) -> str:
     return UNKNOWN_VERSION
 
 
-# --- private
-
-
 def _compared(folder: Path, resident: Resident) -> Fingerprint:
     try:
         fingerprint = fingerprint_of(folder)

@@ -55,8 +55,6 @@ class DigestCheck:
                 hint="have the trainer write each step to new files",
             )
 
-    # --- private
-
     def _hash(self) -> None:
         digest = hashlib.sha256()
         self._state = _state(self._checkpoint)
@@ -80,9 +78,6 @@ def demand_pinned_weights(checkpoint: Checkpoint) -> None:
     """
     with DigestCheck(checkpoint) as check:
         check.demand()
-
-
-# --- private
 
 
 def _state(checkpoint: Checkpoint) -> tuple[tuple[int, ...], ...]:

@@ -142,9 +142,6 @@ def never_swapped(fingerprint: Fingerprint, *, on_cpu: bool) -> str:
     return next((reason for reason, holds in reasons.items() if holds), "")
 
 
-# --- private
-
-
 def _tensors(folder: Path) -> dict[str, TensorEntry]:
     found = {}
     for name in weight_names(folder):

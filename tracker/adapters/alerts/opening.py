@@ -62,8 +62,6 @@ def open_what_can_be(channels: Sequence[ChannelSettings], clock: Clock) -> tuple
     return tuple(_open_or_close(channel, clock) for channel in channels)
 
 
-# --- private
-
 _SERVICES: dict[ChannelKind | str, tuple[str, type[HttpChannel]]] = {
     ChannelKind.SLACK: ("Slack", Slack),
     ChannelKind.DINGTALK: ("DingTalk", DingTalk),

@@ -155,8 +155,6 @@ class AlertOutbox:
             texts = connection.scalars(query.order_by(SILENCES.c.ends_at, SILENCES.c.id)).all()
         return tuple(from_json(Silence, text) for text in texts)
 
-    # --- private
-
     def _is_of(self, channel: str) -> ColumnElement[bool]:
         return and_(OUTBOX.c.channel == channel, belongs_to(OUTBOX.c.run_id, self._run))
 

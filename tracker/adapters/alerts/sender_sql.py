@@ -79,8 +79,6 @@ class ChannelSender:
         finally:
             lock.release()
 
-    # --- private
-
     def _run_once(self) -> None:
         try:
             self.send_due()

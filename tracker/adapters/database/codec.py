@@ -54,8 +54,6 @@ def outline_from_json(text: str, *, plan_id: str, created_at: datetime) -> Repor
     return from_document(text, lambda d: _outline(d, plan_id, created_at), what="a stored outline")
 
 
-# --- private
-
 _WORDS = {str(word): word for word in VerdictWord}
 _OF_CHECKPOINT = ("run_id", "step", "uri", "source_uri", "format", "digest", "ready_at", "base_model")
 _OF_SCREEN = ("asked", "left_out", "tokens", "seconds")

@@ -77,8 +77,6 @@ class SqlLead:
         """Release the lead; see `ports.Lead`."""
         self._lock.release()
 
-    # --- private
-
     def _demand_own_name(self, connection: Connection) -> None:
         """Refuse a run whose name is a path prefix of another's, or vice versa: each would claim the other's plans."""
         others = sorted(set(connection.scalars(select(LEADERS.c.run_id))) - {self._run})

@@ -70,9 +70,6 @@ def sender_lock(engine: Engine, run: str = "") -> Iterator[bool]:
         lock.release()
 
 
-# --- private
-
-
 def _digest(name: str) -> bytes:
     return hashlib.sha256(f"checkpoint-tracker {name}".encode()).digest()
 

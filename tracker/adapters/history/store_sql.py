@@ -262,8 +262,6 @@ class SqlHistory:
         with transaction(self._engine) as connection:
             return tuple(sorted(connection.scalars(query)))
 
-    # --- private
-
     def _row(self, plan_id: str) -> Row[bytes, str] | None:
         with transaction(self._engine) as connection:
             return connection.execute(_RECORDED.where(RECORDS.c.plan_id == plan_id)).one_or_none()
@@ -334,9 +332,6 @@ def demand_samples(engine: Engine, samples_dir: Path, run: str) -> None:
             f"no answers in {samples_dir} for the {count_text(len(plan_ids), 'result')} of run {run} in the database",
             hint="set run.state_dir to the previous folder, or set another run.name",
         )
-
-
-# --- private
 
 
 def _hold(connection: Connection, plan_id: str) -> str | None:

@@ -149,8 +149,6 @@ class SqlSweeps:
         rows = self._of(sa.select(RESULTS.c.plan_id, RESULTS.c.record), plan_ids)
         return {row.plan_id: record_from_bytes(row.record) for row in rows}
 
-    # --- private
-
     def _of(
         self, query: sa.Select[tuple[str]] | sa.Select[tuple[str, bytes]], plan_ids: Collection[str]
     ) -> list[sa.Row[str]]:
@@ -160,9 +158,6 @@ class SqlSweeps:
             for start in range(0, len(ids), IDS_AT_ONCE):
                 found += connection.execute(query.where(RESULTS.c.plan_id.in_(ids[start : start + IDS_AT_ONCE])))
         return found
-
-
-# --- private
 
 
 def _state_of(turn: Turn) -> dict[str, str]:

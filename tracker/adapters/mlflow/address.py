@@ -70,9 +70,6 @@ def first_line(text: str) -> str:
     return "no reason given"
 
 
-# --- private
-
-
 def _host_and_port(uri: str) -> tuple[str | None, int | None]:
     try:
         parts = urlsplit(uri)

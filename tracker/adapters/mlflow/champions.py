@@ -82,9 +82,6 @@ def move_versions(client: MlflowClient, run: TrackedRun, run_id: str, *, old: Lo
             client.delete_model_version(name, version.version)
 
 
-# --- private
-
-
 def _registered(client: MlflowClient, run_id: str, key: str) -> RegisteredModel:
     name = registered_name(run_id)
     try:

@@ -37,9 +37,6 @@ def connect(uri: str) -> MlflowClient:
         return MlflowClient(tracking_uri=uri)
 
 
-# --- private
-
-
 def _create_sqlite(path: Path) -> None:
     """Create a SQLite store with its tables under a temporary name, then rename it.
 

@@ -54,9 +54,6 @@ def mapped_mlflow_errors(uri: str) -> Iterator[None]:
         ) from error
 
 
-# --- private
-
-
 def _of_mlflow(error: MlflowException, uri: str) -> StoreError:
     code = error.error_code
     if code in NO_ACCESS:

@@ -38,9 +38,6 @@ def send_facts(client: MlflowClient, run: TrackedRun, item: FactsBatch) -> None:
     _colour(client, runs)
 
 
-# --- private
-
-
 def _name(client: MlflowClient, runs: Sequence[Run]) -> None:
     """Rename runs whose names we chose; names that a person gave them stay."""
     named = [_named(run) for run in runs]

@@ -49,9 +49,6 @@ def write_model(client: MlflowClient, run: TrackedRun, batch: TrackingBatch, key
     return model
 
 
-# --- private
-
-
 def _models(client: MlflowClient, run: TrackedRun, model_key: str) -> list[LoggedModel]:
     """Return the models of a checkpoint, finished ones first, then the newest."""
     found = client.search_logged_models([run.experiment_id], filter_string=f"tags.`{MODEL_TAG}` = '{model_key}'")

@@ -64,9 +64,6 @@ def registered_checkpoint(settings: TrackingSettings, reference: str, runs: Coll
     return RegisteredCheckpoint(run_id=own, step=int(parts[1]), digest=parts[2])
 
 
-# --- private
-
-
 def _version(client: MlflowClient, reference: str, match: re.Match[str]) -> ModelVersion:
     try:
         if match["alias"]:

@@ -133,9 +133,6 @@ def get_or_create_experiment(client: MlflowClient, settings: TrackingSettings) -
     return known
 
 
-# --- private
-
-
 def _tracked(run: Run) -> TrackedRun:
     joined = run.data.tags.get(SOURCE_TAG) != OUR_SOURCE
     return TrackedRun(run_id=run.info.run_id, experiment_id=run.info.experiment_id, joined=joined)

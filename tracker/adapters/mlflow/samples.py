@@ -94,9 +94,6 @@ def write_pages(settings: TrackingSettings, pages: Sequence[SamplePage]) -> Iter
             yield WrittenPage(link=link, new=new)
 
 
-# --- private
-
-
 def _experiment(client: MlflowClient, settings: TrackingSettings) -> Experiment:
     own = replace(settings, experiment=samples_experiment(settings))
     experiment = get_or_create_experiment(client, own)

@@ -98,9 +98,6 @@ def page_links(store_uri: str, base_url: str) -> tuple[str, ...]:
         return tuple(view_link(base_url, e.experiment_id) for e in experiments if VIEW_TAG in e.tags)
 
 
-# --- private
-
-
 def _announce(store_uri: str, base_url: str, on_ready: Callable[[str], None]) -> None:
     for link in page_links(store_uri, base_url) or (base_url,):
         on_ready(link)

@@ -91,8 +91,6 @@ class MlflowStore:
         """Drop the connection; the next item opens another."""
         self._client = None
 
-    # --- private
-
     def _connected(self) -> MlflowClient:
         if self._client is None:
             self._client = self._open_client(self._settings.uri)
@@ -112,9 +110,6 @@ def refresh_note(client: MlflowClient, settings: TrackingSettings, run_id: str) 
     if run is not None and newest:
         note = _note(run.data.tags, _links(client, settings, run.info.experiment_id, run_id), newest)
         client.set_tag(run.info.run_id, NOTE_TAG, note)
-
-
-# --- private
 
 
 def _links(client: MlflowClient, settings: TrackingSettings, experiment_id: str, run_id: str) -> str:

@@ -57,9 +57,6 @@ def dataset_input(dataset: TrackedDataset) -> DatasetInput:
     return DatasetInput(entity, [InputTag("mlflow.data.context", "eval")])
 
 
-# --- private
-
-
 def _get_or_create(client: MlflowClient, parent: TrackedRun, batch: SweepBatch, key: str) -> Run:
     found = client.search_runs([parent.experiment_id], f"tags.`{SWEEP_KEY_TAG}` = '{key}'")
     return the_one(client, list(found)) or client.create_run(

@@ -115,9 +115,6 @@ def view_state(metric_keys: Iterable[str], previous: str | None) -> str:
     return _PREFIX + base64.b64encode(zlib.compress(json.dumps(state).encode())).decode()
 
 
-# --- private
-
-
 def _view_path(experiment_id: str) -> str:
     # Without `workflowType` MLflow treats every experiment as one about agents, and hides the models.
     query = f"viewStateShareKey={VIEW_KEY}&compareRunsMode=CHART&workflowType=machine_learning"

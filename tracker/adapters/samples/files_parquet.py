@@ -147,9 +147,6 @@ def status_codes(column: Any) -> StatusArray:  # noqa: ANN401 - pyarrow has no t
     return of_rows
 
 
-# --- private
-
-
 def _write(path: Path, data: bytes) -> None:
     with path.open("wb") as file:
         file.write(data)

@@ -54,8 +54,6 @@ class KeptScores:
             self._taken.update({s.record.plan.id: s.record for s in changed})
         return self._scores
 
-    # --- private
-
     def _is_new(self, stored: StoredRecord) -> bool:
         return self._taken.get(stored.record.plan.id) is not stored.record
 

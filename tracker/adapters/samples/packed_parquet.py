@@ -168,8 +168,6 @@ class SampleFiles:
             if benchmarks is None or part.benchmark in benchmarks
         }
 
-    # --- private
-
     def _path(self, kind: str, plan_id: str, version: str) -> Path:
         return self._folder / plan_id / f"{kind}-{version}.parquet"
 
@@ -190,9 +188,6 @@ class SampleFiles:
         with reading(path), pq.ParquetFile(path) as file:
             table = file.read(columns=["answer", "detail"], use_threads=False)
             return {name: table.column(name).to_pylist() for name in table.column_names}
-
-
-# --- private
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -105,9 +105,6 @@ class QuestionFiles:
             return {name: table.column(name).to_pylist() for name in _ALL}
 
 
-# --- private
-
-
 def _digest(columns: Mapping[str, Any]) -> str:
     """Return a hash of texts and numbers as stored in memory: lengths first, so that no two lists share one."""
     found = hashlib.sha256()

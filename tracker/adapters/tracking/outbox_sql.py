@@ -159,8 +159,6 @@ class OutboxTracking:
         self._sink.close()
         self._engine.dispose()
 
-    # --- private
-
     def _send_until(self, deadline: datetime) -> None:
         delayed: set[str] = set()
         after_id = 0

@@ -46,9 +46,6 @@ def read_documents(folders: Sequence[Path]) -> dict[str, Document]:
     return documents
 
 
-# --- private
-
-
 def _read(path: Path) -> Document:
     try:
         with path.open("rb") as file:

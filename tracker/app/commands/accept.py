@@ -29,9 +29,6 @@ def accept(world: World, acceptance: Acceptance) -> None:
     rejudge(world, later, run_context, acceptance.accepted_at)
 
 
-# --- private
-
-
 def _is_covered(incident: Incident, acceptance: Acceptance) -> bool:
     if incident.benchmark != acceptance.benchmark or incident.opened_step > acceptance.step:
         return False

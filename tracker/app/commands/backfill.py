@@ -103,8 +103,6 @@ class InTurn:
     def close(self) -> None:
         """Do nothing: nothing is open."""
 
-    # --- private
-
     def _has_room(self) -> bool:
         """Return whether no plan waits for a worker; plans of sweeps and those returned with a note do not count."""
         for one in self._queue.state().waiting:

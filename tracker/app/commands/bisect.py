@@ -73,9 +73,6 @@ def bisect(world: World, lost: Lost, places: Places, turn: SearchStep) -> LostBe
         (evaluated if step in _seen(world, lost, key) else gone).add(step)
 
 
-# --- private
-
-
 def _evaluate(world: World, lost: Lost, key: SeriesKey, place: Callable[[], Checkpoint], turn: SearchStep) -> None:
     """Evaluate one checkpoint, unless its weights are gone."""
     try:

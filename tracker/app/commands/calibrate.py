@@ -86,9 +86,6 @@ def calibration_estimate(
     )
 
 
-# --- private
-
-
 def _asked(plan: EvalPlan) -> tuple[str, object, bool]:
     """Return a key that is equal for full plans of the same suite with the same serve settings."""
     return suite_fingerprint(plan.suite), serve_settings(plan.serve), plan.suite.part is None

@@ -49,9 +49,6 @@ def gate_of(case: GateCase) -> GateReport:
     return gate(case.baseline, case.candidate, case.policy, case.noise)
 
 
-# --- private
-
-
 def _timed(record: EvalRecord, records: RecordStore) -> EvalRecord:
     """Return the record with the latency of its checkpoint; the rest of a screen is evaluated without latency."""
     if record.probes:

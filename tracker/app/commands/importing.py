@@ -69,9 +69,6 @@ def policy_of(world: World, checkpoints: Sequence[ImportedCheckpoint]) -> Policy
     return replace(policy, planned_checkpoints=len({checkpoint.step for checkpoint in (*known, *new)}))
 
 
-# --- private
-
-
 class _Run:
     """State of the run during an import.
 

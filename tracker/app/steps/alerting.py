@@ -52,8 +52,6 @@ class AlertDispatcher:
             log.log(level, "%s: %s: %s", alert.state, alert.run_id, alert.message)
             self.alerts.append_alert(alert)  # after the outbox: a repeat after a crash in between queues nothing twice
 
-    # --- private
-
     def _with_questions(self, alert: Alert, record: EvalRecord) -> Alert:
         """Return the alert of a loss with a few questions that were answered correctly before."""
         evidence, benchmark = alert.evidence, alert.subject.name
@@ -79,9 +77,6 @@ class AlertDispatcher:
             if benchmark in [result.benchmark for result in before.results]:
                 return self.records.record(before.plan.id, [benchmark])
         return None
-
-
-# --- private
 
 
 def _has_lost_answers(alert: Alert, evidence: AlertEvidence) -> bool:

@@ -65,9 +65,6 @@ def collect(keeping: Keeping, *, dry_run: bool = False) -> tuple[StoredItem, ...
     return (*_collect_pins(keeping, dry_run=dry_run), *_collect_texts(keeping, dry_run=dry_run))
 
 
-# --- private
-
-
 def _collect_pins(keeping: Keeping, *, dry_run: bool) -> list[StoredItem]:
     pins = {
         identity_of(pin.checkpoint): pin for pin in keeping.pins.held() if is_of(pin.checkpoint.run_id, keeping.run)

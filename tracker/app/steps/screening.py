@@ -120,9 +120,6 @@ def whole_record(record: EvalRecord, history: RecordStore) -> EvalRecord:
     return replace(record, outcomes=outcomes)
 
 
-# --- private
-
-
 def _rests_of(
     screen: EvalRecord, wanted: Mapping[int, Collection[str]], records: Sequence[EvalRecord]
 ) -> Iterator[EvalPlan]:

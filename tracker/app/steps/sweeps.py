@@ -190,9 +190,6 @@ def own_answers(service: SweepService, plans: Sequence[EvalPlan]) -> dict[str, E
     return found
 
 
-# --- private
-
-
 def _note_due(service: SweepService, sweep: Sweep, now: datetime) -> Iterable[Turn]:
     timetable = sweep.timetable
     if timetable is None or _is_quiet(service, sweep.name, now):

@@ -58,9 +58,6 @@ def command(*, checkpoint: str, benchmark: str, reason: str, config_path: Path, 
     click.echo(f"accepted the score of {what}; its verdicts now ignore checkpoints before step {acceptance.from_step}")
 
 
-# --- private
-
-
 def _check_benchmark(history: ReportStore, run_id: str, step: int, benchmark: str) -> None:
     known = [v.benchmark for r in history.outlines(run_id) if r.step == step for v in r.verdicts]
     if benchmark not in known:

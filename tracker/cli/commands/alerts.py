@@ -158,9 +158,6 @@ def alerts_view(view: AlertsView) -> RenderableType:
     return Group(*shown)
 
 
-# --- private
-
-
 def _open(project: Project) -> tuple[Alert, ...]:
     return tuple(alert for run in _runs(project) for alert in project.history.open_alerts(run))
 

@@ -98,9 +98,6 @@ def command(asked: _Asked) -> int:
     return end.code
 
 
-# --- private
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Job:
     """A backfill, and the lead under which it runs."""

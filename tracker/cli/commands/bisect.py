@@ -81,9 +81,6 @@ def command(asked: _Asked) -> int:
     return ExitCode.UNKNOWN
 
 
-# --- private
-
-
 def _searched(project: Project, lost: Lost, asked: _Asked, console: Console) -> LostBetween:
     clock, lead = SystemClock(), project.lead()
     is_ours = lead.take(clock.now())  # otherwise a watcher computes the verdicts, with its own workers

@@ -81,9 +81,6 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool, workers: int) 
     return _exit_code(calibration, min_effect)
 
 
-# --- private
-
-
 def _chosen(project: Project, name: str) -> Checkpoint:
     """Return the named checkpoint, pinned.
 

@@ -64,9 +64,6 @@ def command(asked: Asked) -> None:
         _compare_runs(project, asked)
 
 
-# --- private
-
-
 def _compare_runs(project: Project, asked: Asked) -> None:
     if asked.to_mlflow:
         raise ConfigError("--mlflow requires checkpoints, but these are runs", hint="remove --mlflow")

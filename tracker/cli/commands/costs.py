@@ -63,9 +63,6 @@ def costs_table(costs: RunCosts, *, last: int) -> Table:
     return table
 
 
-# --- private
-
-
 def _time_text(seconds: float | None) -> str:
     if seconds is None:
         return NOTHING

@@ -71,9 +71,6 @@ def proof_block(kept: KeptProof) -> RenderableType:
     )
 
 
-# --- private
-
-
 def _sentence(*words: str) -> str:
     return " ".join(filter(None, words))
 

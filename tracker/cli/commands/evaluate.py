@@ -44,9 +44,6 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool) -> int:
     return code if code in (ExitCode.REGRESSION, ExitCode.BROKEN) else max(code, end.code)
 
 
-# --- private
-
-
 def _exit_code(records: tuple[EvalRecord, ...], reports: tuple[Report, ...]) -> int:
     for record in records:
         if len(record.results) < len(record.outcomes):

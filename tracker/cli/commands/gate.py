@@ -105,9 +105,6 @@ def command(asked: _Asked) -> int:
     return EXIT_CODES.get(report.word, ExitCode.UNKNOWN)
 
 
-# --- private
-
-
 def _case(asked: _Asked) -> tuple[GateCase, RecordedDecision | None]:
     """Return the inputs of the gate, and a replayed decision. Arguments are checked before anything is evaluated."""
     _check_files(asked)

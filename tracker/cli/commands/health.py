@@ -55,9 +55,6 @@ def command(*, kind: str, config_path: Path | None, work_dir: Path | None, withi
         click.echo(f"{kind} {life.pid}: {one_line(life.activity)} ({life.age_s:.0f} s ago)")
 
 
-# --- private
-
-
 def _stuck(kind: str, life: Life) -> NoSignOfLife:
     return NoSignOfLife(
         f"no heartbeat from {kind} {life.pid} for {life.age_s:.0f} s; last activity: {one_line(life.activity)}",

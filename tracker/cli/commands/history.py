@@ -49,9 +49,6 @@ def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> 
         _show_run(console, history, name, last=last, min_effect=policy.min_effect)
 
 
-# --- private
-
-
 def _show_run(console: Console, history: RunHistory, name: str, *, last: int, min_effect: float) -> None:
     outlines = history.outlines(name)
     console.print(history_table(outlines, last=last))

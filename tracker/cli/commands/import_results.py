@@ -112,9 +112,6 @@ def command(asked: _Asked) -> None:
         console.print(f"{count_text(unsent, 'result')} pending for MLflow: run the same command again to send them")
 
 
-# --- private
-
-
 def _project_of(project: Project, run_id: str | None) -> Project:
     """Return the project with the requested run; a run other than its own has no output folder of a trainer."""
     run = project.config.run

@@ -63,8 +63,6 @@ def command(
     _explain(found, config_path, benchmarks)
 
 
-# --- private
-
 _RAW = {
     RawKind.TORCH: "torch.save files",
     RawKind.DCP: "torch.distributed.checkpoint shards",

@@ -94,9 +94,6 @@ def command(asked: _Asked) -> None:
         _say_what_is_unknown(project, silence)
 
 
-# --- private
-
-
 def _what(silence: Silence) -> str:
     return f"{one_line(silenced_text(silence))} of {one_line(silence.run_id)}"
 

@@ -129,9 +129,6 @@ def show(*, name: str, config_path: Path, as_json: bool) -> None:
     _print(Console(), board)
 
 
-# --- private
-
-
 def _sweep(service: SweepService, name: str) -> Sweep:
     if name in service.sweeps:
         return service.sweeps[name]

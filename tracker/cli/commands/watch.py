@@ -96,9 +96,6 @@ def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: in
         lead.release()
 
 
-# --- private
-
-
 @dataclass(kw_only=True)
 class _Session:
     """Arguments of the command line, the heartbeat, and what changes while watching."""

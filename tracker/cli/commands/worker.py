@@ -45,9 +45,6 @@ def command(*, config_path: Path | None, database: str, password_file: Path | No
     _work(place)
 
 
-# --- private
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Place:
     """Source of plans, and folder for partial results."""

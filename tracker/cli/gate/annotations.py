@@ -36,9 +36,6 @@ def command(kind: str, title: str, message: str) -> str:
     return f"::{kind} title={_data(title).replace(':', '%3A').replace(',', '%2C')}::{_data(message)}"
 
 
-# --- private
-
-
 def _kind(check: words.GateCheck) -> str:
     """Return `error` for a check that stops the change, `warning` or `notice` for an advisory one."""
     if check.required:

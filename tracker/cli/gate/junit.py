@@ -50,8 +50,6 @@ def gate_junit(report: GateReport) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{document}\n'
 
 
-# --- private
-
 _ILLEGAL = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 forbids, even as character references."""
 

@@ -43,8 +43,6 @@ def escaped(text: str) -> str:
     return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", harmless)
 
 
-# --- private
-
 _MARKUP = re.compile(r"""[&<>"'`*_~|\\\[\]{}!#$^]""")
 _MENTION = re.compile(r"(?<![A-Za-z0-9_])@")
 """A zero-width space follows it, so that a name in an error message notifies no user."""

@@ -47,8 +47,6 @@ def gate_table(report: GateReport) -> RenderableType:
     )
 
 
-# --- private
-
 _WIDE = 110
 """Minimum width, in columns, for reasons next to the numbers."""
 _NARROW = 76

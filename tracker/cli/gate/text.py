@@ -189,9 +189,6 @@ def short_reason(reason: str) -> str:
     return shortened(one_line(reason), REASON_CHARS)
 
 
-# --- private
-
-
 def _side(side: Side, *, with_digest: bool) -> str:
     digest = f":{one_line(side.digest)[:_DIGEST_SHOWN]}" if with_digest else ""
     return f"{name_text(side.run_id)}@{side.step}{digest}"

@@ -28,9 +28,6 @@ def calibration_table(calibration: Calibration, *, min_effect: float) -> Rendera
     return Group(*parts, *_notes(calibration, found))
 
 
-# --- private
-
-
 def _table(found: tuple[Repetition, ...]) -> Table:
     table = plain_table()
     table.add_column("benchmark", overflow="fold", min_width=9)

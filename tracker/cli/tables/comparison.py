@@ -49,9 +49,6 @@ def example_grid(example: Example) -> Table:
     )
 
 
-# --- private
-
-
 def _sides(before: Side, after: Side) -> Text:
     runs = dict.fromkeys(one_line(side.run_id) for side in (before, after))
     if len(runs) == 1:

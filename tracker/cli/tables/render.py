@@ -145,9 +145,6 @@ def print_line(console: Console, word: str, text: str, style: str = "dim") -> No
     console.print(Text.assemble((f"{word:>9} ", style), " ".join(clean(text).splitlines())), soft_wrap=True)
 
 
-# --- private
-
-
 @dataclass(frozen=True, kw_only=True)
 class _HistoryView:
     """Uses the widest form that fits: words, then symbols only, then several tables below each other."""

@@ -28,9 +28,6 @@ def runs_table(found: RunComparison) -> RenderableType:
     return Group(*parts)
 
 
-# --- private
-
-
 def _benchmark_table(one: BenchmarkOfRuns, by: By) -> RenderableType:
     rows = checkpoint_rows((one,), by)
     cells = map(_cells, (*rows[-SHOWN:], *total_rows((one,))))

@@ -157,9 +157,6 @@ def time_text(time: datetime, zone: str = "UTC") -> str:
     return f"{time.astimezone(ZoneInfo(zone)):%Y-%m-%d %H:%M %Z}"
 
 
-# --- private
-
-
 def _cell(lines: Sequence[str]) -> Text:
     return Text("\n".join(map(one_line, lines)))
 

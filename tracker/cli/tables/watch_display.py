@@ -113,8 +113,6 @@ class WatchDisplay:
         """Print what was done, and what to do if something is left."""
         self._line("done", end.line, style="red" if end.code else "dim")
 
-    # --- private
-
     def _progress(self, status: Text, *, is_busy: bool) -> None:
         """Update the live line; without one, print the progress now and then."""
         self._spinner.update(text=status)

@@ -88,9 +88,6 @@ def carry_out_request(request: Message, send: Send) -> None:
     api.client.close()
 
 
-# --- private
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Shared:
     """Objects shared by the benchmarks of one request."""

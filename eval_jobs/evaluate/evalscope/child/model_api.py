@@ -77,8 +77,6 @@ class StrictAPI(OpenAICompatibleAPI):  # type: ignore[misc]
         """Raise the error of a rejected request: EvalScope would score its text as the model's answer."""
         raise ex
 
-    # --- private
-
     def _ask_controls(self) -> None:
         """Send control requests until one is answered; raise the error of the last one if none is."""
         samples = self._unanswered if self._answered is None else (self._answered,)

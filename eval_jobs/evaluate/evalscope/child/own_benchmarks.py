@@ -76,9 +76,6 @@ class Choice(MultiChoiceAdapter):  # type: ignore[misc]
         return _score(float(filtered_prediction == reference), original_prediction, filtered_prediction)
 
 
-# --- private
-
-
 def _score(value: float, prediction: str, extracted: str) -> Score:
     return Score(value={"acc": value}, main_score_name="acc", prediction=prediction, extracted_prediction=extracted)
 

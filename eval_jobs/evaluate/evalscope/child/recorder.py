@@ -149,9 +149,6 @@ class Recorder(DefaultEvaluator):  # type: ignore[misc]
             self.journal.step(answered=failure.answered)
 
 
-# --- private
-
-
 def _failure(error: Exception, *, answered: bool) -> Failure:
     if isinstance(error, NoAnswer):
         return Failure(detail=str(error), answered=answered, may_pass=error.may_pass and not answered)

@@ -40,8 +40,6 @@ def chosen_letter(answer: str, n_choices: int) -> str:
     return ""
 
 
-# --- private
-
 _WRAP = r"[\s\"'*_`$({\[]*(?:\\boxed\{|\\text\{)*"
 _END = r"(?![A-Za-z0-9'])"
 _STATED = re.compile(rf"(?i:\banswer[\s\"'*_]*(?:is|:|=)+\s*(?:option|choice)?){_WRAP}([A-Za-z]){_END}")

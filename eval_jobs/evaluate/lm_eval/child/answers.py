@@ -39,8 +39,6 @@ class Answers:
         self._append(json.dumps({"key": key, "body": body}) + "\n")
         self._known[key] = body
 
-    # --- private
-
     def _append(self, text: str) -> None:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)

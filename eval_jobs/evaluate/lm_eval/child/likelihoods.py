@@ -22,9 +22,6 @@ def problem_of(body: Json, reply: Json) -> str:
     return next(filter(None, problems), "")
 
 
-# --- private
-
-
 def _problem(found: object, expected: int) -> str:
     known = found if isinstance(found, dict) else {}
     likely, best = known.get("token_logprobs"), known.get("top_logprobs")

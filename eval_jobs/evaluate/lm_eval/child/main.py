@@ -51,9 +51,6 @@ def run_harness(request: Message, send: Send) -> Message:
     return message | {"benchmark": task["benchmark"]}
 
 
-# --- private
-
-
 def _run_harness(task: Message, session: Session) -> None:
     if task["offline"]:
         os.environ["HF_DATASETS_OFFLINE"] = "1"  # read once, when `datasets` is imported

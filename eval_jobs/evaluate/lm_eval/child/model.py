@@ -107,9 +107,6 @@ class Chat(LocalChatCompletion):  # type: ignore[misc]
     loglikelihood_rolling = loglikelihood
 
 
-# --- private
-
-
 def _generated(model: Completions | Chat, requests: Requests) -> list[str]:
     questions = [
         HarnessRequest(body=_body_of(model, request), place=(str(request.task_name), int(request.doc_id)))

@@ -113,8 +113,6 @@ class Session:
         )
         write_outcomes(self.journal.folder, self._outcomes)
 
-    # --- private
-
     def _as_planned(self, body: Json) -> Json:
         """Return the request with the suite's parameters and its own seed, without which all repeats would be equal."""
         named: Json = body | {"model": self._request["model"]}
@@ -201,9 +199,6 @@ class Session:
             input_tokens=_count_in(usage, "prompt_tokens"),
             output_tokens=_count_in(usage, "completion_tokens"),
         )
-
-
-# --- private
 
 
 def _key_of(body: Json) -> str:

@@ -64,9 +64,6 @@ def alerts_of(message: AlertMessage, now: datetime) -> list[dict[str, object]]:
     return [_alert(alert, message, now) for alert in message.alerts]
 
 
-# --- private
-
-
 def _alert(alert: Alert, message: AlertMessage, now: datetime) -> dict[str, object]:
     name, severity = _NAMES[alert.kind]
     labels = {

@@ -80,9 +80,6 @@ def mail_of(message: AlertMessage, route: MailRoute) -> EmailMessage:
     return mail
 
 
-# --- private
-
-
 def _send(mail: EmailMessage, target: Target, route: MailRoute) -> int:
     """Send the mail; return how many recipients were refused while at least one was accepted."""
     with _connected(target, route) as smtp:

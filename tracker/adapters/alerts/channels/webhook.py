@@ -73,9 +73,6 @@ def document_of(message: AlertMessage) -> dict[str, object]:
     }
 
 
-# --- private
-
-
 def _alert(alert: Alert) -> dict[str, object]:
     evidence = None
     if alert.evidence is not None:

@@ -122,9 +122,6 @@ def unknown_answer(target: Target, reply: Reply) -> ChannelUnreachable:
     return target.unreachable(what)
 
 
-# --- private
-
-
 def _reason(error: BaseException) -> str:
     """Return the text of the root cause: `All connection attempts failed` does not explain a failure."""
     text = str(error)

@@ -77,8 +77,5 @@ def say(hint: str) -> Hint:
     return lambda _: hint
 
 
-# --- private
-
-
 def _otherwise(target: Target) -> str:
     return f"check the bot's settings in {target.service} and this channel's {target.url_setting}"

@@ -122,9 +122,6 @@ def hidden_parts(url: str, secret: str, user: str = "") -> frozenset[str]:
     return frozenset({url, query, parts.password or ""} | long | _as_sent(user, secret))
 
 
-# --- private
-
-
 def _as_sent(user: str, secret: str) -> set[str]:
     """Return a key in the forms in which it is sent: plain, for HTTP, and in the two ways of a mail server."""
     if not secret:

@@ -131,8 +131,6 @@ class Bucket:
             raise self._mapped(error) from error
         return True
 
-    # --- private
-
     def _take(self, body: Any, left: int, take: Callable[[bytes], object]) -> None:  # noqa: ANN401 - aiobotocore's
         while left:
             block = fsspec.asyn.sync(self._fs.loop, body.read, min(left, BLOCK_BYTES))
@@ -158,9 +156,6 @@ class Bucket:
         client = getattr(self._fs, "_s3", None)
         endpoint = str(client.meta.endpoint_url) if client is not None else self._access.endpoint_url
         return mapped(error, self.location.uri, endpoint)
-
-
-# --- private
 
 
 def _object(entry: dict[str, Any]) -> S3Object:

@@ -46,9 +46,6 @@ def mapped(error: Exception, uri: str, endpoint: str) -> TrackerError:
     return StoreUnavailable(f"{at}: {what}", hint="check the network and s3.endpoint_url, or retry later")
 
 
-# --- private
-
-
 def _answer(error: BaseException) -> aws.ClientError | None:
     """Return the server's error: s3fs raises built-in errors and sets it as their cause."""
     for candidate in (error, error.__cause__):

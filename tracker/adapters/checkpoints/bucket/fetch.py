@@ -104,8 +104,6 @@ class Fetcher:
         for uri in self._begun.keys() - uris:
             remove_folder(self._begun.pop(uri)[1])
 
-    # --- private
-
     def _folder(self, prefix: Prefix, version: str) -> Path:
         begun, folder = self._begun.pop(prefix.uri, ("", None))
         if folder is not None and begun == version and folder.exists():
@@ -154,9 +152,6 @@ class Fetcher:
             file.flush()  # so that a kill loses no bytes that count as downloaded
         except OSError as error:
             raise store_error(error, f"cannot write {path}") from error
-
-
-# --- private
 
 
 def _version(wanted: Mapping[str, S3Object]) -> str:

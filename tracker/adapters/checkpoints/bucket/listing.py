@@ -115,8 +115,6 @@ class Reader:
             self._headers.pop(thing, None)
             self._documents.pop(thing, None)
 
-    # --- private
-
     def _header(self, name: str, thing: S3Object) -> Header | Broken:
         head = self._bucket.read(thing, size=HEAD_BYTES)
         if head is not None and len(head) < _header_end(head):
@@ -130,9 +128,6 @@ class Reader:
         if content is None:
             return _CHANGED
         return parse_document(content)
-
-
-# --- private
 
 
 def _header_end(head: bytes) -> int:

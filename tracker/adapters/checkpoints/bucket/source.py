@@ -112,8 +112,6 @@ class BucketSource:
             finally:
                 self._report_gaps()
 
-    # --- private
-
     def _start(self, now: datetime) -> None:
         uri = self._bucket.location.uri
         self._fetcher.adopt(self._run_name, now)  # before the incomplete holds of dead processes are removed

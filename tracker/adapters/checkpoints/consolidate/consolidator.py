@@ -104,8 +104,6 @@ class Consolidator:
         )
         return done
 
-    # --- private
-
     def _demand_room(self, pin: Pin) -> None:
         needed, free = self.needed.get(pin.folder, 0), shutil.disk_usage(pin.folder).free
         if free < needed:

@@ -87,9 +87,6 @@ def read_index(path: Path) -> StateIndex | Broken:
         return Broken(code=CheckpointUnreadable.code, text=f"is not a DCP index: {error!r:.200}")
 
 
-# --- private
-
-
 class _Foreign(Exception):
     """A name that is not in `ALLOWED`, or a persistent object."""
 

@@ -147,8 +147,6 @@ def parse_document(content: bytes) -> Document | Broken:
     return document
 
 
-# --- private
-
 _AWAY = {
     errno.EHOSTDOWN,
     errno.EHOSTUNREACH,

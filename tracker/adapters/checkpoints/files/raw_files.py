@@ -62,9 +62,6 @@ def model_files(folder: Path) -> Iterator[Path]:
     yield from sorted(found)
 
 
-# --- private
-
-
 def _needs_no_state(facts: listing.Facts) -> bool:
     """Return whether there are safetensors, or links to files outside the output folder."""
     return not {listing.SINGLE, listing.INDEX, listing.ADAPTER}.isdisjoint(facts.names()) or any(

@@ -133,8 +133,6 @@ def read_weights(paths: Iterable[Path]) -> WeightsContent:
     )
 
 
-# --- private
-
 _SAVE_AGAIN = "save the checkpoint again; this file is damaged or still being written"
 
 

@@ -43,8 +43,6 @@ class ZeroScan:
             end += len(after) - len(after.lstrip(b"\0"))
             yield ZeroRun(file=name, begin=begin, end=end, is_tail=end == size)
 
-    # --- private
-
     def _part(self, part: memoryview) -> None:
         """Scan a piece within one block."""
         if not part:
@@ -66,9 +64,6 @@ class ZeroScan:
 def is_zero(part: memoryview) -> bool:
     """Return whether all bytes are zero."""
     return not np.frombuffer(part, dtype="u1").any()
-
-
-# --- private
 
 
 def _zero_blocks(chunk: memoryview) -> list[int]:

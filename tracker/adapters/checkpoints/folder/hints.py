@@ -65,8 +65,6 @@ class Hints:
             self._observer.stop()
             self._observer.join()
 
-    # --- private
-
     def _restart(self) -> None:
         self.close()
         self._observer = Observer()

@@ -51,9 +51,6 @@ def pin_folder(path: Path, *, run_id: str, pins_dir: Path, options: WatchOptions
         remove_folder(Path(pin.folder))
 
 
-# --- private
-
-
 def _consolidator(options: WatchOptions, pins_dir: Path) -> Consolidator:
     log_dir = pins_dir.absolute().with_name("consolidation")
     return Consolidator(python=options.python, allow_pickle=options.allow_pickle, log_dir=log_dir)

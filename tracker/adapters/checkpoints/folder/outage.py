@@ -44,9 +44,6 @@ class Outage:
         return self._device is not None and _device(output_dir) != self._device
 
 
-# --- private
-
-
 def _device(path: Path) -> int | None:
     """Return the device of a folder, or of its nearest existing parent; None: it cannot be read."""
     for folder in (path, *path.parents):

@@ -77,9 +77,6 @@ def find_runs(folder: Path, project: Path | None = None) -> FoundFolder:
     )
 
 
-# --- private
-
-
 def _jsonl_files(folder: Path, project: Path) -> frozenset[Path]:
     places = [(folder, "*.jsonl"), (folder, "*/*.jsonl"), (folder.parent, "*.jsonl")]
     places += [(project.absolute(), "*.jsonl"), (project.absolute(), "*/*.jsonl")]

@@ -122,8 +122,6 @@ class FilesystemSource:
         if self._thread is not None:
             self._thread.join()
 
-    # --- private
-
     def _start(self, now: datetime) -> None:
         pins = find_pins(self._pins_dir, self._run_name, self._output_dir, now)
         with self._lock:

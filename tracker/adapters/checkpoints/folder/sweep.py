@@ -67,8 +67,6 @@ class Folders:
         log_gaps(self.watchlist)
         return is_new or before != self.watchlist.news()
 
-    # --- private
-
     def _places(self) -> tuple[CheckpointLocation, ...] | None:
         places: tuple[CheckpointLocation, ...] = ()
         try:
@@ -142,9 +140,6 @@ def remove_pins(useless: Iterable[Pin]) -> None:
     """Delete useless holds."""
     for pin in useless:
         remove_folder(Path(pin.folder))
-
-
-# --- private
 
 
 def _is_touched(place: CheckpointLocation, one: Watched) -> bool:

@@ -98,8 +98,6 @@ class Publisher:
             fresh, self._fresh = sorted(self._fresh, key=lambda c: (c.step, c.run_id, c.ready_at)), []
             return tuple(checkpoint for checkpoint in fresh if self._is_first(checkpoint))
 
-    # --- private
-
     def _is_first(self, checkpoint: Checkpoint) -> bool:
         key = (checkpoint.run_id, checkpoint.step, checkpoint.digest, checkpoint.files_digest)
         is_first = key not in self._returned

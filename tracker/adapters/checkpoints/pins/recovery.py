@@ -42,9 +42,6 @@ def is_abandoned(folder: Path, now: datetime) -> bool:
         return False
 
 
-# --- private
-
-
 def _usable_pins(pins_dir: Path, run_name: str, output_dir: PurePath, now: datetime) -> Iterator[Pin]:
     for folder in sorted(pins_dir.absolute().glob("*/*")):
         is_held = folder.name.startswith(HELD)

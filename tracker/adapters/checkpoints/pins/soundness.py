@@ -52,9 +52,6 @@ def demand_sound(pin: Pin, content: WeightsContent) -> tuple[str, ...]:
     return (*base, *found.notes)
 
 
-# --- private
-
-
 def _base_notes(pin: Pin) -> tuple[str, ...]:
     """Return a note on where an adapter's base model is loaded from, unless it is an absolute path."""
     base = pin.complete.base_model

@@ -61,8 +61,6 @@ class FolderOfPins:
         with _locked(Path(checkpoint.uri), fcntl.LOCK_SH):
             yield
 
-    # --- private
-
     def _published(self, *, is_bare: bool) -> Iterator[Pin]:
         for manifest in self._pins_dir.glob(f"*/*/{MANIFEST}"):
             if manifest.parent.name.startswith(HELD) or _is_bare(manifest.parent) is not is_bare:

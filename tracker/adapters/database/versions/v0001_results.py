@@ -17,9 +17,6 @@ def upgrade() -> None:
     _create_leaders()
 
 
-# --- private
-
-
 def _create_measured() -> None:
     op.create_table(
         "history_records",
