@@ -66,9 +66,7 @@ METRICS = (TTFT, TPOT, E2E)
 def load_spreads(record: EvalRecord, before: EvalRecord | None) -> tuple[LoadSpread, ...]:
     """Return every load of a record with its reference, or else with the previous checkpoint.
 
-    Args:
-        record: of the checkpoint. If a reference was timed alternately with it, that is the comparison.
-        before: record of the previous checkpoint; None: there is none.
+    A reference that was timed alternately with the checkpoint is the comparison; else it is `before`.
     """
     return tuple(_spread(record, before, probe.load, f"spread-{at}") for at, probe in enumerate(record.probes))
 

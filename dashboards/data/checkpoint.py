@@ -44,9 +44,7 @@ class CheckpointData:
 def own_record(whole: EvalRecord, known: Iterable[EvalRecord]) -> EvalRecord:
     """Return the record of a checkpoint, with the latency that an earlier part of the same evaluation measured.
 
-    Args:
-        whole: record that the verdicts are based on.
-        known: records of its run.
+    `whole` is the record that the verdicts are based on; `known` are those of its run.
     """
     c, suite = whole.plan.checkpoint, whole.plan.suite.name
     same = [r for r in known if r.plan.checkpoint.digest == c.digest and r.plan.checkpoint.step == c.step]

@@ -94,10 +94,7 @@ def newest_repetitions(
 ) -> Mapping[str, Repetition]:
     """Return the run-to-run noise of the benchmarks in the newest record of each suite, by name.
 
-    Args:
-        records: ordered by step.
-        calibrations: of all runs.
-        min_effect: smallest effect that counts.
+    `records` are ordered by step; `min_effect` is the smallest effect that counts.
     """
     newest = {record.plan.suite.name: record for record in records}.values()
     found = (one for record in newest for one in repetitions_of(calibrations, record, min_effect=min_effect))

@@ -21,12 +21,6 @@ def collect_checkpoint(
 ) -> CheckpointData:
     """Read the data of one checkpoint; samples only of it, of the previous one, and of the best ones before it.
 
-    Args:
-        report: of the checkpoint; may lack evidence.
-        sources: data sources.
-        now: time shown on the page.
-        noise: of the run, if already computed.
-
     Raises:
         StoreError: the evaluated record or its samples no longer exist.
     """

@@ -22,11 +22,6 @@ MAX_RUNS = 8
 def write_runs_report(config_path: Path, names: Sequence[str], output: Path | None) -> Path:
     """Write the report of at least two runs, each compared with the first, and return its absolute path.
 
-    Args:
-        config_path: configuration of the project.
-        names: names of runs.
-        output: file to write; None: a file in the state folder.
-
     Raises:
         ConfigError: the configuration is wrong, a run is unknown or named twice, or there are too many.
         DiskFull, StoreError: the report could not be written, or samples no longer exist.

@@ -61,13 +61,7 @@ class EvidenceView:
 def evidence(
     view: Overview, found: Iterable[Standing], repetitions: Mapping[str, Repetition] = MappingProxyType({})
 ) -> tuple[EvidenceView, ...]:
-    """Return the newest verdict on each benchmark, in the order of `found`.
-
-    Args:
-        view: overview of the run.
-        found: standing of each benchmark.
-        repetitions: run-to-run noise by benchmark.
-    """
+    """Return the newest verdict on each benchmark, in the order of `found`."""
     cases = []
     for standing in found:
         verdict = view.verdicts[standing.step, standing.benchmark]

@@ -60,13 +60,7 @@ def heading(data: RunData, view: Overview, *, facts: Iterable[str], advice: tupl
 
 
 def advice_text(run_id: str, found: Sequence[Standing], champions: Iterable[Champion]) -> tuple[Advice, ...]:
-    """Return what to do about the most urgent benchmark that is worse; empty if none is.
-
-    Args:
-        run_id: name of the run.
-        found: standing of each benchmark, most urgent first.
-        champions: the best checkpoints of the run.
-    """
+    """Return what to do about the most urgent benchmark that is worse; empty if none is. `found`: most urgent first."""
     for standing in found:
         if standing.word in WORSE:
             return tuple(_advice(run_id, standing, _champion(champions)))

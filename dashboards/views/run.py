@@ -103,12 +103,7 @@ class RunView:
 
 
 def build_view(data: RunData, pages: Mapping[int, str] = MappingProxyType({})) -> RunView:
-    """Return the contents of the page.
-
-    Args:
-        data: of the run.
-        pages: file names of checkpoint pages in the same folder, by step.
-    """
+    """Return the contents of the page; `pages` are the checkpoint pages in the same folder, by step."""
     known = data.conclusions
     view = overview(known.reports, known.gaps)
     found = standings(view)

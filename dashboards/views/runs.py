@@ -44,12 +44,7 @@ class RunsView:
 
 
 def build_runs_view(found: Sequence[RunComparison], now: datetime) -> RunsView:
-    """Return the contents of the page.
-
-    Args:
-        found: each of the other runs compared with the first one at equal steps; at least one.
-        now: time of writing.
-    """
+    """Return the contents of the page of at least two runs, each compared with the first one at equal steps."""
     runs = (found[0].a, *(one.b for one in found))
     names = tuple(one_line(run.run_id) for run in runs)
     pairs: dict[str, dict[str, BenchmarkOfRuns]] = {}

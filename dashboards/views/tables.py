@@ -132,13 +132,7 @@ def coverage_text(verdict: Verdict) -> str:
 
 
 def verdict_table(view: Overview, found: Sequence[Standing], pages: Mapping[int, str]) -> VerdictTable:
-    """Return verdicts by step and benchmark, including checkpoints that were not evaluated.
-
-    Args:
-        view: overview of the run.
-        found: standing of each benchmark.
-        pages: file names of checkpoint pages, by step.
-    """
+    """Return verdicts by step and benchmark, including checkpoints that were not evaluated."""
     names, wide = view.benchmarks, len(view.benchmarks) > WIDE
     if wide:
         names = tuple(standing.benchmark for standing in found)

@@ -11,10 +11,7 @@ from tracker.wiring.project import Project
 def open_project(config_path: Path, *, is_polling: bool = False, is_in_order: bool = False) -> Project:
     """Return the project of a configuration; end engines and evaluators whose worker was killed.
 
-    Args:
-        config_path: file of the configuration.
-        is_polling: poll instead of using file events, as with `watch.polling`.
-        is_in_order: skip nothing, and evaluate the lowest step first.
+    `is_polling` polls instead of using file events. `is_in_order` skips nothing, and takes the lowest step first.
 
     Raises:
         ConfigError: the file is missing or wrong.

@@ -16,13 +16,7 @@ class SettingsFile:
     """Opens the project again when its configuration has changed and is valid."""
 
     def __init__(self, path: Path, project: Project, reopen: Callable[[], Project]) -> None:
-        """Take the file's present content as used by `project`.
-
-        Args:
-            path: the configuration.
-            project: opened from it.
-            reopen: opens the project again.
-        """
+        """Take the file's present content as used by `project`; `reopen` opens the project again."""
         self._path = path
         self._project = project
         self._reopen = reopen

@@ -64,11 +64,9 @@ class Changed:
 
 
 def pairs_of(views: Sequence[ComparisonView], order: Sequence[str]) -> tuple[Pair, ...]:
-    """Return the benchmarks with changed samples, those with most urgent verdicts first.
+    """Return the benchmarks with changed samples, in the order of their urgency.
 
-    Args:
-        views: comparisons with the previous checkpoint, then with better ones.
-        order: benchmarks, the most urgent one first.
+    `views` are comparisons with the previous checkpoint, then with better ones.
     """
     found = []
     for at, view in enumerate(views):

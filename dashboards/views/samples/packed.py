@@ -49,9 +49,7 @@ class PackedSamples:
 def packed_samples(pairs: Sequence[Pair], settings: Mapping[str, str]) -> PackedSamples | None:
     """Return the changed samples of all pairs, in their order; None if there are none.
 
-    Args:
-        pairs: the most urgent one first.
-        settings: how each benchmark was evaluated, by its name.
+    `settings` says how each benchmark was evaluated, by its name.
     """
     subsets: dict[str, int] = {}
     counts, left_out, size = [0, 0], 0, 0

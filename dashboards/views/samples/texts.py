@@ -33,14 +33,9 @@ def lost_sample(
     steps: Sequence[int],
     shown: Collection[int],
 ) -> LostSampleView:
-    """Return the view of a lost sample.
+    """Return the view of the lost sample with this id and subset.
 
-    Args:
-        place: id and subset of the sample.
-        texts: as stored; None: not available.
-        right: whether the sample was correct at each of the steps; None: no score.
-        steps: of the checkpoints.
-        shown: steps whose answers are shown.
+    `right` says whether the sample was correct at each of the steps (None: no score), `shown` whose answers to show.
     """
     marks = (" mark" * (step in shown) for step in steps)
     return LostSampleView(

@@ -76,9 +76,7 @@ def channel_state(name: str, waiting: Sequence[Delivery], *, is_configured: bool
 def is_news(alert: Alert, last: AlertState | None) -> bool:
     """Return whether a channel must send an alert: the end of what it never sent is not news.
 
-    Args:
-        alert: what was raised.
-        last: state in which it was last queued for the channel; None: never.
+    `last` is the state in which it was last queued for the channel; None: never.
     """
     return alert.state is not (last or AlertState.RESOLVED)
 
@@ -124,11 +122,9 @@ def by_checkpoint(queued: Iterable[QueuedAlert]) -> tuple[tuple[QueuedAlert, ...
 
 
 def message_of(group: Sequence[QueuedAlert], link: str) -> AlertMessage:
-    """Return the message of alerts of one checkpoint; it contains the newest alert of each cause.
+    """Return the message of alerts of one checkpoint, oldest first; it contains the newest alert of each cause.
 
-    Args:
-        group: at least one alert, of one channel and one checkpoint, oldest first.
-        link: URL in which {run} and {step} are replaced; empty: none.
+    In the URL `link`, {run} and {step} are replaced; empty: none.
     """
     newest = {one.alert.fingerprint: one.alert for one in group}
     alerts = sorted(newest.values(), key=lambda alert: alert.state is not AlertState.FIRING)
@@ -143,9 +139,7 @@ def message_of(group: Sequence[QueuedAlert], link: str) -> AlertMessage:
 def _deliverable(queued: Sequence[QueuedAlert], now_s: float) -> tuple[tuple[QueuedAlert, ...], dict[int, float]]:
     """Return what may be sent now, and the due alerts that wait for an older one of their cause, by id with the time.
 
-    Args:
-        queued: all alerts that wait for one channel, oldest first.
-        now_s: POSIX time.
+    `queued` are all alerts that wait for one channel, oldest first; `now_s` is a POSIX time.
     """
     due: list[QueuedAlert] = []
     behind: dict[int, float] = {}

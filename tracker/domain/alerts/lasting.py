@@ -20,12 +20,8 @@ def lasting_alerts(
 ) -> Iterator[tuple[Report, tuple[Alert, ...]]]:
     """Yield the alerts that were not sent yet: open losses, and what else is wrong at the newest checkpoint.
 
-    A loss is reported with its newest verdict, so that everything about one checkpoint is one message.
-
-    Args:
-        reports: of one run, ordered by step.
-        incidents: of the run.
-        open_alerts: alerts that were sent and are firing.
+    A loss is reported with its newest verdict, so that everything about one checkpoint is one message. `reports` are of
+    one run, ordered by step; `open_alerts` were sent and are firing.
     """
     shown_by: dict[str, list[Incident]] = {}
     for incident in incidents:

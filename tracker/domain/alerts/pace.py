@@ -48,12 +48,7 @@ class Pace:
         return self.repeated_at is None or not timedelta() <= now - self.repeated_at < timedelta(seconds=self.repeat_s)
 
     def is_asked(self, now: datetime, first_due_s: float | None) -> bool:
-        """Return whether something is sent now.
-
-        Args:
-            now: the current time.
-            first_due_s: POSIX time at which the first waiting alert is due; None: no alert waits.
-        """
+        """Return whether something is sent now; `first_due_s`: POSIX time of the first waiting alert, if any."""
         is_due = first_due_s is not None and first_due_s <= now.timestamp()
         return self.repeats(now) or (is_due and not self.rests(now))
 

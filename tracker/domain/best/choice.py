@@ -45,12 +45,9 @@ def best_of(
 
     Only checkpoints count that were evaluated in full on every benchmark. Of several measurement settings the newest
     count, and of several suites the one that was measured at most checkpoints. Imported results count only if the run
-    has no others: there are no pinned weights to return to.
+    has no others: there are no pinned weights to return to. Without `benchmark`, the mean over the suite counts.
 
-    Args:
-        scores: of one branch of a run (`rewind.scores_of_newest`), including `Measure.SCORE`.
-        benchmark: None: the mean over its whole suite.
-        min_coverage: share of the samples that must have a score.
+    `scores` are of one branch of a run (`rewind.scores_of_newest`), including `Measure.SCORE`.
     """
     scores = _own(scores)
     suite = _main_suite(scores, benchmark)

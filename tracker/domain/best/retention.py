@@ -66,10 +66,7 @@ def decide_retention(
 ) -> tuple[RetentionDecision, ...]:
     """Return for every checkpoint whether it is kept: the last `keep` steps of its run, and all with a reason.
 
-    Args:
-        checkpoints: in any order, of any runs.
-        keep: number of steps; None: all are kept, with that as the reason.
-        reasons: why single ones are kept, independent of their step.
+    With `keep` None all are kept, with that as the reason. The checkpoints may be of any runs, in any order.
     """
     ordered = sorted(set(checkpoints), key=lambda c: (c.run_id, c.step, c.digest, c.files_digest))
     text = "all are kept" if keep is None else LAST.format(count=keep)

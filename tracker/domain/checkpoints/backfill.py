@@ -57,13 +57,7 @@ def evaluation_order(steps: Sequence[int], order: FillOrder) -> tuple[int, ...]:
 
 
 def time_left_s(records: Iterable[EvalRecord], *, checkpoints: int, workers: int) -> float | None:
-    """Return the estimated time for `checkpoints`, from the newest evaluations; None: there are none.
-
-    Args:
-        records: of the run, without samples.
-        checkpoints: number of checkpoints that are still to be evaluated.
-        workers: number of workers that evaluate at the same time.
-    """
+    """Return the estimated time for `checkpoints`, from the newest evaluations of the run; None: there are none."""
     own = sorted((r for r in records if not is_imported(r) and r.engine is not None), key=lambda r: r.finished_at)
     took = [(r.finished_at - r.started_at).total_seconds() for r in own[-_NEWEST_RECORDS:]]
     if took:

@@ -81,10 +81,7 @@ def demand_whole_weights(facts: Facts) -> NotYet | None:
 def patience_s(names: Set[str], earlier: Set[str] | None, settle_s: float) -> float:
     """Return the quiet time in seconds after which an upload counts as ended.
 
-    Args:
-        names: the small files that exist.
-        earlier: those of the run's newest known checkpoint; None: this is the first.
-        settle_s: the setting.
+    `earlier` are the small files of the run's newest known checkpoint; None: this is the first.
     """
     if earlier is None:
         return max(settle_s, FIRST_S)

@@ -99,10 +99,7 @@ class Gaps:
 def unsettled(found: Iterable[Gap], known: Iterable[Gap], records: Iterable[EvalRecord]) -> Iterator[Gap]:
     """Yield the gaps that are valid: not inferred for a step with other data, and not evaluated after all.
 
-    Args:
-        found: gaps of one run, from a source.
-        known: stored gaps of that run, which may be the same.
-        records: of that run.
+    All are of one run: `found` by a source, `known` in the store, which may be the same.
     """
     codes: dict[int, dict[str, Gap]] = {}
     for gap in known:

@@ -55,14 +55,7 @@ class Transition:
 
 
 def look_at(one: Watched, facts: Facts, now: datetime, *, is_full: bool = False) -> Transition:
-    """Return what follows from the current files.
-
-    Args:
-        one: the known state.
-        facts: of the current files.
-        now: the current time.
-        is_full: read an unfinished checkpoint again even if its files have not changed.
-    """
+    """Return what follows from the current files; `is_full`: read an unfinished checkpoint again, even if unchanged."""
     pin = one.pin
     if facts == one.facts:
         return Transition(after=one, is_read=pin is None and (is_full or isinstance(one.readiness, Complete)))

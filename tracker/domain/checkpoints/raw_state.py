@@ -71,10 +71,8 @@ class RawLayout:
 def find_raw(listing: Listing, *, allow_pickle: bool) -> RawLayout | NotYet | Rejected | None:
     """Return the state in a folder without safetensors, or why it cannot be used; None: there is no such state.
 
-    Args:
-        listing: the folder.
-        allow_pickle: whether pickled weights may be used, then with priority. Otherwise they only count if there is
-            nothing else, and are rejected.
+    Where pickled weights are allowed, they have priority. Otherwise they only count if there is nothing else, and are
+    rejected.
     """
     names = listing.facts.names()
     has_torch_files = not names.isdisjoint((BIN_INDEX, *SINGLE_BINS))

@@ -106,12 +106,7 @@ def gap_is_due(
 ) -> bool:
     """Return whether an unusable folder should be reported.
 
-    Args:
-        readiness: why it is unusable.
-        unchanged_since: time at which its last change was seen.
-        now: the current time.
-        settle_s: required seconds without a change.
-        is_passed: a later checkpoint of the run is complete.
+    `unchanged_since` is when its last change was seen; `is_passed`: a later checkpoint of the run is complete.
     """
     if isinstance(readiness, Rejected) or is_passed:
         return is_quiet(unchanged_since, now, settle_s)
@@ -122,11 +117,8 @@ def missed_steps(known: Mapping[int, int | None]) -> tuple[int, ...]:
     """Return the steps that the trainer must have saved between two known ones and that were never seen.
 
     Inferred only if the save interval is confirmed: two consecutive steps are exactly one interval apart. No step
-    is inferred before the first known one, so a run can be joined late.
-
-    Args:
-        known: steps of one run that were seen in any state -> steps between two saves according to its
-            trainer_state.json, or None.
+    is inferred before the first known one, so a run can be joined late. `known` maps the steps of one run, seen in any
+    state, to the steps between two saves according to its trainer_state.json, or None.
     """
     pairs = list(pairwise(sorted(known)))
     rhythms = {after - before for before, after in pairs if known[after] == after - before}

@@ -78,14 +78,9 @@ class Watchlist:
     def look(
         self, site: Site, facts: Facts, now: datetime, *, is_full: bool = False, is_passed: bool = False
     ) -> Transition:
-        """Return what follows from the current files; it takes effect with `note`.
+        """Return what follows from the current files (`lifecycle.look_at`); it takes effect with `note`.
 
-        Args:
-            site: the checkpoint.
-            facts: of the current files.
-            now: the current time.
-            is_full: read an unfinished checkpoint again even if its files have not changed.
-            is_passed: a later checkpoint exists.
+        `is_passed`: a later checkpoint exists.
         """
         one = self._watched.get(site.uri)
         if one is None:

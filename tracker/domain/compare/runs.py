@@ -132,13 +132,7 @@ class RunComparison:
 
 
 def compare_runs(a: RunToCompare, b: RunToCompare, *, min_coverage: float, by: By = By.STEP) -> RunComparison:
-    """Compare every benchmark that both runs measured alike; the others are refused with the reasons.
-
-    Args:
-        a: the run that differences are measured from.
-        b: the other run.
-        min_coverage: share of the samples of a checkpoint that must have a score.
-        by: what makes two checkpoints equal.
+    """Compare every benchmark that both runs measured alike, B minus A; the others are refused with the reasons.
 
     Raises:
         ConfigError: `by` is tokens, and a trainer logged none.

@@ -125,12 +125,8 @@ def compare_records(
 ) -> ComparisonView:
     """Compare every benchmark of two records. Both need their samples, and their texts for examples.
 
-    Args:
-        before: the baseline.
-        after: the candidate.
-        policy: its alpha is shared by the benchmarks that can be compared.
-        noise: known noise of the candidate's run.
-        examples: number of changed samples to return in each direction; None: all.
+    The policy's alpha is shared by the benchmarks that can be compared. `noise` is that of the run of `after`,
+    `examples` the number of changed samples in each direction, None: all.
 
     Raises:
         Incomparable: no benchmark can be compared; the message gives the reasons.

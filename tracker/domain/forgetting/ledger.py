@@ -58,10 +58,7 @@ from tracker.domain.scores.series import BenchmarkSeries
 def run_ledger(scores: RunScores, policy: Policy, *, details: int) -> RunLedger:
     """Return the ledger of a run, from each benchmark's newest series.
 
-    Args:
-        scores: scores of the run.
-        policy: its phases, and the coverage below which a checkpoint does not count.
-        details: number of lost samples to describe for each benchmark.
+    `details` is the number of lost samples to describe for each benchmark.
     """
     cases: list[_Case] = []
     for suite in dict.fromkeys(key.suite for key in scores.series):

@@ -140,10 +140,8 @@ def sample_events(changes: NDArray[np.int8], steps: tuple[int, ...]) -> tuple[Ev
 def windows_around(rows: IntArray, before: IntArray, width: int) -> Windows | None:
     """Return the last of `before` and the newest of `rows` after them; None if either has fewer than two checkpoints.
 
-    Args:
-        rows: all checkpoints that count, ordered by step.
-        before: the reference checkpoints among them, ordered by step.
-        width: width of a block (`regression.blocks.peak_width`).
+    `rows` are all that count, `before` the reference checkpoints among them, both by step; `width` is that of a block
+    (`regression.blocks.peak_width`).
     """
     size = min(WINDOW, width)
     found = Windows(before=before[-size:], after=rows[rows > before[-1]][-size:])
@@ -171,16 +169,13 @@ def is_lost(before: FloatArray, after: FloatArray) -> BoolArray:
 
 
 def flow_between(before: FloatArray, after: FloatArray, window: int) -> Flow:
-    """Return how many samples were lost and gained.
+    """Return how many samples were lost and gained, from shares of right answers in two windows, shape (n,).
 
     Gains show the effect of chance. If the benchmark has not risen, all gains are churn, and as many lost samples are
     expected by chance. A prior of half a sample prevents that 0 gains in a small benchmark mean a probability of 0.
     If the benchmark has risen, gains are learning, and the simulated share is the upper limit.
 
-    Args:
-        before: shares of right answers in the window before, shape (n,).
-        after: shares of right answers in the window after, shape (n,).
-        window: number of checkpoints in the shorter window.
+    `window` is the number of checkpoints in the shorter one.
     """
     lost, gained = int(is_lost(before, after).sum()), int(is_lost(after, before).sum())
     judged = ~(np.isnan(before) | np.isnan(after))

@@ -41,10 +41,7 @@ def subset_units(
 ) -> Iterator[tuple[str, IntArray, LedgerSubject]]:
     """Yield name, columns and unit of every subset, in order of appearance; nothing if there is only one.
 
-    Args:
-        subsets: subset of every sample.
-        whole: the benchmark.
-        matrix: its scores.
+    `subsets` has the subset of every sample of the benchmark `whole`, whose scores are `matrix`.
     """
     grouping = grouping_of(subsets)
     if len(grouping.names) < 2:

@@ -60,12 +60,8 @@ class BackwardTransfer:
 def phase_spans(phases: Sequence[Phase], steps: Sequence[int], rows: IntArray) -> tuple[PhaseSpan, ...]:
     """Return the phases that have checkpoints, in order; () if fewer than two have any.
 
-    Checkpoint N contains the updates up to N: the one at a border belongs to the phase before it.
-
-    Args:
-        phases: the marked phases.
-        steps: step of every row.
-        rows: the rows that count.
+    Checkpoint N contains the updates up to N: the one at a border belongs to the phase before it. `steps` has the step
+    of every row, `rows` the rows that count.
     """
     ordered = sorted(phases, key=lambda phase: phase.from_step)
     if not ordered:

@@ -37,10 +37,7 @@ def is_lm_eval(document: Mapping[str, object]) -> bool:
 def sheets_of_lm_eval(document: Fields, samples: SamplesByTask, given: Given) -> tuple[Sheet, ...]:
     """Return the contents of a result file, one sheet for each checkpoint.
 
-    Args:
-        document: the file.
-        samples: rows of the `samples_*.jsonl` files next to it, by task.
-        given: what is known about the file.
+    `samples` are the rows of the `samples_*.jsonl` files next to it, by task.
 
     Raises:
         BadData: it cannot be read, or its step cannot be determined.

@@ -12,11 +12,9 @@ _STEP = re.compile(
 
 
 def step_of_result(given: Given, models: Iterable[str] = ()) -> int:
-    """Return the step of a result.
+    """Return the step of a result: of the nearest name of its file that contains one, or of `models` in the file.
 
-    Args:
-        given: what is known about its file; the nearest name that contains a step counts.
-        models: names of the model in the file, from `pretrained=org/model,revision=step3000`.
+    A name in `models` may be of the form `pretrained=org/model,revision=step3000`.
 
     Raises:
         BadData: no step is found, or two names contain different ones.

@@ -72,12 +72,7 @@ def asked_by(plan: EvalPlan) -> Asked:
 
 
 def with_cost_so_far(record: EvalRecord, records: Iterable[EvalRecord]) -> EvalRecord:
-    """Return the record of a rest with the cost of all evaluations of its suite and checkpoint until then.
-
-    Args:
-        record: any record; it is returned unchanged unless it is a rest.
-        records: records of the run.
-    """
+    """Return a rest with the cost of all evaluations of its suite and checkpoint so far; any other record unchanged."""
     if asked_by(record.plan) is not Asked.REST or record.cost is None:
         return record
     costs = [record.cost]

@@ -23,10 +23,7 @@ def problem_finding(folder: str, problem: NotYet | Rejected, *, is_wanted: bool)
 def empty_finding(folder: str, pattern: str, entries: Sequence[str] | None) -> Finding:
     """Return the finding about an output folder without checkpoints.
 
-    Args:
-        folder: output folder of the trainer.
-        pattern: of the checkpoints' names.
-        entries: names of its sub-folders, None: it does not exist.
+    `entries` are the names of its sub-folders; None: it does not exist.
     """
     hint = "start the training, or correct run.output_dir"
     if entries is None:

@@ -33,10 +33,6 @@ def unique_keys(names: Iterable[str], key_of: Callable[[str], str] = metric_key)
     """Return a unique key for each name; names whose keys would be equal get a suffix derived from the name.
 
     The suffix depends on the name alone, not on the order. A name that is its own key keeps it.
-
-    Args:
-        names: in any order; duplicates are allowed.
-        key_of: maps a name to a key; it may map two names to the same key.
     """
     by_key: dict[str, list[str]] = defaultdict(list)
     for name in dict.fromkeys(names):

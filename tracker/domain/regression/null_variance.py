@@ -28,11 +28,8 @@ def null_variances(
 ) -> tuple[float | None, ...]:
     """Return for each of `chosen` its mean earlier item variance, None with fewer than `MIN_HISTORY` contrasts.
 
-    Args:
-        scores: of the benchmark.
-        rows: rows that count; the last one is the candidate.
-        chosen: blocks whose new side ends at the candidate.
-        since: index into `rows`; only new blocks that start there or later count.
+    The last of `rows` is the candidate, where the new side of each of `chosen` ends. Only new blocks that start
+    at index `since` of `rows` or later count.
     """
     order = np.concatenate([rows, *(b.base for b in chosen if b.baseline is Baseline.PINNED)])
     means = scores.means[order]

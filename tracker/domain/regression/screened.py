@@ -72,10 +72,7 @@ class ScreenedScores:
 def screened_scores(matrix: ScoreMatrix, rows: IntArray, asked: Sequence[BoolArray]) -> ScreenedScores | None:
     """Return the scores of checkpoints with different evaluated samples; None with fewer than `MIN_CORE` in common.
 
-    Args:
-        matrix: of T checkpoints and n samples.
-        rows: checkpoints that count.
-        asked: for each of the T checkpoints the samples that it evaluated, shape (n,); equal ones should be one object.
+    `asked` has for each of the T checkpoints the samples that it evaluated, shape (n,), equal ones as one object.
     """
     kinds = list({id(one): one for one in asked}.values())
     place = {id(one): at for at, one in enumerate(kinds)}

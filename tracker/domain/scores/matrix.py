@@ -145,12 +145,9 @@ def encoded(values: FloatArray, palette: FloatArray) -> EncodedRow:
 
 
 def matrix_of(rows: Sequence[EncodedRow], places: Sequence[IntArray | None], n_samples: int) -> ScoreMatrix:
-    """Return the matrix of all checkpoints at once, as if each had been inserted.
+    """Return the matrix of all checkpoints at once, as if each had been inserted; `rows` by step.
 
-    Args:
-        rows: one for each checkpoint, by step.
-        places: for each row, the sample of each of its values; None: one for each sample, in order.
-        n_samples: samples of the matrix.
+    `places` has for each row the sample of each of its values; None: one for each sample, in order.
     """
     palette = np.concatenate([np.zeros(1), np.unique(np.concatenate([row.palette[1:] for row in rows]))])
     codes = np.zeros((len(rows), n_samples), dtype=_code_type(palette))
@@ -194,9 +191,7 @@ def without_rows(matrix: ScoreMatrix, positions: Sequence[int]) -> ScoreMatrix:
 def rearranged(matrix: ScoreMatrix, sources: IntArray) -> ScoreMatrix:
     """Return the matrix over other samples; only samples without any score may be left out.
 
-    Args:
-        matrix: the matrix to rearrange.
-        sources: for each new sample the old one; -1: a new one, without a score at any checkpoint.
+    `sources` has for each new sample the old one; -1: a new one, without a score at any checkpoint.
     """
     codes = np.zeros((matrix.codes.shape[0], sources.size), dtype=matrix.codes.dtype)
     known = sources >= 0

@@ -64,10 +64,7 @@ class RunScores:
 def with_record(scores: RunScores, record: EvalRecord, columns: Mapping[str, SampleColumns]) -> RunScores:
     """Return the scores with one more record; of two with the same step and settings the newer one stays.
 
-    Args:
-        scores: of the same run.
-        record: its samples are not used.
-        columns: the samples of every result of `record`, by benchmark.
+    `columns` are the samples of every result of `record`, by benchmark; its own samples are not used.
     """
     series = dict(scores.series)
     for key, result in _results(record, columns):
@@ -85,10 +82,7 @@ def scores_of(
 ) -> RunScores:
     """Return the scores of a run from records in any order: as repeated `with_record`, but copies each score once.
 
-    Args:
-        run_id: name of the run.
-        records: each with its columns, as for `with_record`; may be lazy.
-        measures: what to keep of each result.
+    `records` may be lazy; only `measures` of each result are kept.
     """
     drafts: dict[SeriesKey, _Draft] = {}
     for record, columns in records:

@@ -19,11 +19,7 @@ SCREEN_P = 0.05
 def looks_worse(p_worse: float, loss: float, smallest: float, *, tests: int = 1) -> bool:
     """Return whether one of `tests` would show a loss that matters if this checkpoint were the only one of the run.
 
-    Args:
-        p_worse: one-sided p of "worse".
-        loss: size of the loss.
-        smallest: the smallest loss that matters.
-        tests: number of tests of this checkpoint, which share the level.
+    `p_worse` is one-sided, `smallest` the smallest loss that matters; the tests of a checkpoint share the level.
     """
     return p_worse < SUSPECT_P / tests and loss >= smallest
 

@@ -93,12 +93,7 @@ class Board:
 
 
 def board_of(turn: Turn, records: Mapping[str, EvalRecord]) -> Board:
-    """Return the results of a sweep run.
-
-    Args:
-        turn: with its plans.
-        records: with samples, by plan ID; those of other sweep runs are ignored.
-    """
+    """Return the results of a sweep run; `records` have samples, those of other sweep runs are ignored."""
     scored = [plan for plan in turn.plans if plan.suite.benchmarks]
     # Not the best one: it is best partly by chance, so all others would seem worse than they are.
     first = scored[0].id if scored else ""

@@ -82,12 +82,7 @@ def started_look(timetable: Timetable, known: TimetablePosition | None, now: dat
 def turn_due(name: str, timetable: Timetable, *, look: TimetablePosition, now: datetime, waits: bool) -> Turn | None:
     """Return the sweep run that is due, as pending or as skipped; None: nothing was due since `look`.
 
-    Args:
-        name: of the sweep.
-        timetable: when it is due.
-        look: position until which it was followed.
-        now: current time.
-        waits: whether an earlier run of the sweep has not started yet.
+    `waits`: an earlier run of the sweep has not started yet.
     """
     times = due_between(timetable, look.until, now)
     if not times:

@@ -41,13 +41,9 @@ class Estimate:
 def estimate_of(
     plans: Sequence[EvalPlan], records: Iterable[EvalRecord], asked: Collection[str], own: Collection[str] = ()
 ) -> Estimate:
-    """Return the estimated cost of `plans`.
+    """Return the estimated cost of `plans` from earlier evaluations, including those of sweeps; samples are not used.
 
-    Args:
-        plans: of a sweep run.
-        records: of earlier evaluations, including those of sweeps; samples are not used.
-        asked: IDs of plans that already have a result.
-        own: IDs of plans whose scores the run's own evaluation has.
+    `asked` are IDs of plans that already have a result, `own` of those whose scores the run's own evaluation has.
     """
     new = [plan for plan in plans if plan.id not in asked]
     known = [plan for plan in new if plan.id in own]

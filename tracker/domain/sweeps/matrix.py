@@ -64,13 +64,8 @@ def plans_of(sweep: Sweep, checkpoints: Sequence[Checkpoint], *, run: str, due_a
     """Return the plans of a sweep run: checkpoints in order, then endpoints.
 
     The first plan of each has the loads. An endpoint may later serve another model under the same name, so it is
-    evaluated again in every sweep run.
-
-    Args:
-        sweep: the sweep to execute.
-        checkpoints: of any runs.
-        run: the run whose watcher takes over the results: all plans belong to it, or to one of its sub-folders.
-        due_at: due time of the sweep run.
+    evaluated again in every sweep run. All plans belong to `run`, whose watcher takes over the results, or to one of
+    its sub-folders; the checkpoints may be of any runs.
     """
     turn = due_at.astimezone(UTC).isoformat(timespec="seconds")
     own = turn if sweep.again else ""

@@ -20,13 +20,9 @@ def run_of_target(plan: EvalPlan) -> str:
 
 
 def own_answer(plan: EvalPlan, records: Sequence[EvalRecord]) -> EvalRecord | None:
-    """Return the newest evaluation of the run that covers `plan` with the same settings, or None.
+    """Return the newest evaluation of the run that covers `plan` with the same settings, or None. `records`: by time.
 
     None for what every sweep run evaluates (endpoints, `again`): the purpose is to see what has changed since.
-
-    Args:
-        plan: of a sweep.
-        records: of the run of its checkpoint, by time; samples are not used.
     """
     if plan.sweep is None or plan.sweep.turn or not plan.suite.benchmarks:
         return None
@@ -49,10 +45,7 @@ def plan_without_scores(plan: EvalPlan) -> EvalPlan:
 def with_own_scores(plan: EvalPlan, own: EvalRecord, timed: EvalRecord | None = None) -> EvalRecord:
     """Return the record of a plan, with scores of `own`.
 
-    Args:
-        plan: of the sweep, whole.
-        own: the run's own evaluation.
-        timed: what a worker measured for the sweep; None: nothing was left to measure.
+    `timed` is what a worker measured for the sweep; None: nothing was left to measure.
     """
     outcomes = _results(own, plan)
     if timed is not None:

@@ -62,12 +62,7 @@ def newest_of_steps(held: Iterable[Checkpoint]) -> tuple[Checkpoint, ...]:
 
 
 def selected_checkpoints(selector: Selector, held: Sequence[Checkpoint]) -> tuple[Checkpoint, ...]:
-    """Return the checkpoints that a selector names by step or position; () if none of them is pinned.
-
-    Args:
-        selector: any but `BEST` and `REGISTERED`.
-        held: `newest_of_steps` of its run.
-    """
+    """Return the checkpoints of `newest_of_steps` that a selector names by step or position; () if none is pinned."""
     number = selector.number
     match selector.pick:
         case Pick.LATEST:

@@ -38,11 +38,7 @@ def is_trainers_run(
     trainer keeps no log), the folder must be absolute and the checkpoint written while the run was open. This excludes
     an earlier run into the same folder.
 
-    Args:
-        candidate: a run of the store.
-        folders: absolute paths of the trainer's output folder.
-        checkpoint: the checkpoint whose results are about to be sent.
-        losses: step -> training loss on disk.
+    `folders` are absolute paths of the trainer's output folder; `losses` on disk are by step.
     """
     absolute = PurePosixPath(candidate.output_dir).is_absolute()
     if not any(_names(candidate.output_dir, folder) for folder in folders):

@@ -31,10 +31,7 @@ def merge(
 ) -> tuple[TrackedVerdict, ...]:
     """Return one verdict per benchmark, that of the highest step, most urgent first; at equal steps `verdicts` wins.
 
-    Args:
-        newest: the known verdicts.
-        verdicts: verdicts of one more checkpoint.
-        left: step and digest of checkpoints that no longer count.
+    `left` are step and digest of checkpoints that no longer count.
     """
     by_key = {v.key: v for v in newest if (v.step, v.digest) not in left}
     for verdict in (v for v in verdicts if (v.step, v.digest) not in left):

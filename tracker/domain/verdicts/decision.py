@@ -56,14 +56,9 @@ def comparable(evidence: Sequence[Evidence], at_least: int = MIN_SAMPLES) -> tup
 def decide(
     hypothesis: Hypothesis, evidence: Sequence[Evidence], known: Incident | None, *, run_id: str, chance: float | None
 ) -> Decision:
-    """Return the decision on a subject from its tests.
+    """Return the decision on a subject from its tests: at least one, all comparable.
 
-    Args:
-        hypothesis: the subject at its candidate.
-        evidence: its tests; at least one, all comparable.
-        known: its open incident, or None.
-        run_id: of the run.
-        chance: score of guessing; None: unknown.
+    `known` is its open incident, `chance` the score of guessing; None: unknown.
     """
     if known is not None and is_recovered(hypothesis, known):
         # Tests of a subset pool four checkpoints, some of them with the loss: only the newest shows the recovery.

@@ -40,10 +40,8 @@ def findings_of(
 ) -> tuple[Finding, ...]:
     """Return the findings in addition to the verdicts on the benchmarks.
 
-    Args:
-        context: the inputs for the verdicts on the record.
-        candidates: of the score, by benchmark; screened ones have no findings, as a subset of a part is too small.
-        improved: benchmarks whose score improved; longer answers that score better are no loss.
+    Screened candidates have no findings, as a subset of a part is too small. `improved` are benchmarks whose score
+    improved: longer answers that score better are no loss.
     """
     found: list[Finding] = []
     for candidate in candidates.values():

@@ -49,13 +49,8 @@ from tracker.domain.verdicts.rewind import branches_known, context_of, rewound
 def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy: Policy, *, now: datetime) -> Report:
     """Return the report on `record`, with a verdict on every benchmark.
 
-    Args:
-        record: of the candidate; its samples give the reasons for missing scores, and are used if `scores` have
-            another checkpoint of the same step.
-        scores: of the candidate's run, including those of `record`.
-        run_context: records, incidents and accepted levels of the run so far.
-        policy: error rates and thresholds.
-        now: when the report is created.
+    The samples of `record` give the reasons for missing scores, and are used if `scores`, which include those of
+    `record`, have another checkpoint of the same step. `run_context` is of the run so far.
     """
     context = context_of(record, scores, run_context, policy)
     candidates = candidates_of(context, Measure.SCORE)

@@ -32,11 +32,7 @@ class VerdictChange:
 def overtaken_by(record: EvalRecord, records: Iterable[EvalRecord]) -> tuple[EvalRecord, ...]:
     """Return the records that need new verdicts after `record`, by step: its nearest successors, and the newest.
 
-    If training went back, later checkpoints of the abandoned branch have another past.
-
-    Args:
-        record: of the late checkpoint.
-        records: of its run, without samples, in any order.
+    If training went back, later checkpoints of the abandoned branch have another past. `records` are in any order.
     """
     own, suite, known = record.plan.checkpoint, record.plan.suite.name, tuple(records)
     branches = branches_of((own, *(one.plan.checkpoint for one in known)))

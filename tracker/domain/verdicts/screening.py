@@ -65,11 +65,8 @@ def joined(before: EvalRecord, rest: EvalRecord) -> EvalRecord:
     """Return one record of the screen and the rest of a checkpoint: no sample twice, and none is missing.
 
     Benchmarks that are not in `rest` are as before. Latencies stay with the record of the screen, and engine, start and
-    cost are those of `rest`: every record of a checkpoint has its own.
-
-    Args:
-        before: of the screen, or already joined; with its samples.
-        rest: of a plan of `identity.rest_plan`, with its samples.
+    cost are those of `rest`: every record of a checkpoint has its own. Both have their samples; `before` may already be
+    joined, and `rest` is of a plan of `identity.rest_plan`.
     """
     others = {outcome.benchmark: outcome for outcome in rest.outcomes}
     suite = replace(before.plan.suite, part=rest.plan.suite.part)
