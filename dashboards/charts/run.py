@@ -18,7 +18,7 @@ from tracker.domain.records.display import one_line, score_text
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import CurvePoint, Gap, Verdict, VerdictWord
 from tracker.domain.scores.statistics import mean_interval
-from tracker.domain.sweeps.board_text import load_size_text
+from tracker.domain.sweeps.board import load_size_text
 
 MAX_TOGETHER = 8
 """Maximum benchmarks in one chart; with more, each gets its own, because nine lines are hard to tell apart."""

@@ -7,8 +7,7 @@ from itertools import chain
 from dashboards.charts.load_curve import CurveChart, curve_chart
 from eval_jobs.types import Percentiles
 from tracker.domain.records.display import NOTHING, count_text, one_line, percent_text, score_text
-from tracker.domain.sweeps.board import Board, BoardRow, BoardScore
-from tracker.domain.sweeps.board_text import first_text, load_size_text, signed_interval_text
+from tracker.domain.sweeps.board import Board, BoardRow, BoardScore, first_text, load_size_text, signed_interval_text
 
 WHOLE = 0.995
 """Coverage from which it is not mentioned."""

@@ -12,8 +12,7 @@ from rich.text import Text
 from eval_jobs.types import Percentiles, ProbeResult
 from tracker.cli.tables.render import plain_table
 from tracker.domain.records.display import NOTHING, count_text, one_line, percent_text, score_text
-from tracker.domain.sweeps.board import Board, BoardRow, BoardScore
-from tracker.domain.sweeps.board_text import first_text, load_size_text, signed_interval_text
+from tracker.domain.sweeps.board import Board, BoardRow, BoardScore, first_text, load_size_text, signed_interval_text
 from tracker.domain.sweeps.cron import next_time
 from tracker.domain.sweeps.types import Sweep, Turn, TurnState
 

@@ -12,8 +12,18 @@ from statistics import fmean
 
 import numpy as np
 
-from eval_jobs.types import EvalPlan, EvalRecord, EvalResult, Outcome, ProbeFailure, ProbeOutcome, ProbeResult
+from eval_jobs.types import (
+    EvalPlan,
+    EvalRecord,
+    EvalResult,
+    Outcome,
+    ProbeFailure,
+    ProbeLoad,
+    ProbeOutcome,
+    ProbeResult,
+)
 from tracker.domain.calibration.noise import share_interval
+from tracker.domain.records.display import signed_text
 from tracker.domain.records.grouping import cluster_index
 from tracker.domain.scores.pairing import pair
 from tracker.domain.scores.statistics import FloatArray, IntArray, interval, paired_test, standard_error, t_quantile
@@ -131,6 +141,28 @@ def without_texts(record: EvalRecord) -> EvalRecord:
 def variant_text(variant: Iterable[tuple[str, str]]) -> str:
     """Return `temperature 0.7, prompt cot`, or `suite defaults` if nothing is varied."""
     return ", ".join(f"{axis} {value}" for axis, value in variant) or "suite defaults"
+
+
+def load_size_text(load: ProbeLoad) -> str:
+    """Return the size of a load."""
+    if load.request_rate is None:
+        return f"concurrency {load.concurrency}"
+    return f"{load.request_rate:g} requests/s"
+
+
+def signed_interval_text(change: ScoreDifference) -> str:
+    """Return the difference and its interval, each with its sign."""
+    return f"{signed_text(change.delta)}, {signed_text(change.low)} to {signed_text(change.high)}"
+
+
+def first_text(board: Board) -> str:
+    """Return the name of the row that the others are compared with; empty if no difference is known."""
+    if not any(score.change is not None for row in board.rows for score in row.scores):
+        return ""
+    row = next(row for row in board.rows if row.plan_id == board.first)
+    if row.variant:
+        return f"{row.target}, {variant_text(row.variant)}"
+    return row.target
 
 
 # --- private

@@ -11,8 +11,7 @@ from eval_jobs.types import EvalPlan, EvalRecord, EvalResult, ProbeResult, Sampl
 from tests.sweeping import CHECKPOINTS, LOADS, NOW, RECORDED, SUITE, answered, sweep_of
 from tracker.domain.calibration.noise import share_interval
 from tracker.domain.scores.statistics import interval, paired_test
-from tracker.domain.sweeps.board import Board, BoardScore, board_of, variant_text, without_texts
-from tracker.domain.sweeps.board_text import first_text
+from tracker.domain.sweeps.board import Board, BoardScore, board_of, first_text, variant_text, without_texts
 from tracker.domain.sweeps.matrix import plans_of
 from tracker.domain.sweeps.types import Turn, TurnState
 
