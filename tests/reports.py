@@ -10,8 +10,7 @@ from typing import Any
 
 from dashboards.data.checkpoint import CheckpointData
 from dashboards.data.run import Conclusions, RunData, Training, newest_records
-from dashboards.data.sources import Sources
-from dashboards.page.checkpoint import collect_checkpoint
+from dashboards.page.checkpoint import Sources, collect_checkpoint
 from dashboards.views.ledger import LOST_SAMPLES
 from dashboards.views.samples.packed import PackedSamples
 from eval_jobs.types import EvalRecord, ProbeResult, RequestTiming

@@ -43,7 +43,8 @@ class HeatRow:
 
 def heat_rows(ledger: RunLedger) -> tuple[HeatRow, ...]:
     """Return the rows of a ledger, in its order."""
-    columns = _columns(ledger.steps)
+    size = max(1, -(-len(ledger.steps) // MAX_COLUMNS))
+    columns = tuple(ledger.steps[at : at + size] for at in range(0, len(ledger.steps), size))
     return tuple(
         _row(_Place(ident=f"heat-{at}", benchmark=benchmark, columns=columns, phases=ledger.phases))
         for at, benchmark in enumerate(ledger.benchmarks)
@@ -68,11 +69,6 @@ class _Cell:
     """Mean score of the column, as the benchmark reports it; None: no score."""
     kind: str
     """CSS class: `none`, `best`, `b1` to `b6` before the best, `a1` to `a6` after it."""
-
-
-def _columns(steps: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    size = -(-len(steps) // MAX_COLUMNS)
-    return tuple(tuple(steps[at : at + size]) for at in range(0, len(steps), max(1, size)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,11 +155,12 @@ def _borders(columns: Sequence[tuple[int, ...]], phases: Sequence[Phase]) -> Ite
 
 def _strip(place: _Place, row: LedgerRow) -> str:
     cells = _cells(place.benchmark, row, place.columns)
+    description = "; ".join(f"{word} at {_said(list(stretch))}" for word, stretch in groupby(cells, key=_word))
     size = f'viewBox="0 0 {len(cells)} 1" preserveAspectRatio="none"'
     return "".join(
         [
             f'<svg class="strip" {size} role="img" aria-labelledby="{place.ident}">',
-            f'<desc id="{place.ident}">{text(_description(cells))}</desc>',
+            f'<desc id="{place.ident}">{text(description)}</desc>',
             *_stretches(cells),
             *_borders(place.columns, place.phases),
             *_peak(row, place.columns),
@@ -188,10 +185,6 @@ def _said(stretch: Sequence[_Cell]) -> str:
     steps = steps_text((stretch[0].first_step, stretch[-1].last_step))
     means = [score_text(cell.mean) for cell in (stretch[0], stretch[-1]) if cell.mean is not None]
     return f"{steps}: {' to '.join(dict.fromkeys(means)) or 'no score'}"
-
-
-def _description(cells: Sequence[_Cell]) -> str:
-    return "; ".join(f"{word} at {_said(list(stretch))}" for word, stretch in groupby(cells, key=_word))
 
 
 _WORDS = {"none": "not measured", "best": "at its best", "a": "lost", "b": "still learning"}

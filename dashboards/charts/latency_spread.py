@@ -107,28 +107,19 @@ def _sides(record: EvalRecord, before: EvalRecord | None, load: ProbeLoad) -> tu
                 _Side(name=f"step {pairs.reference_step}, reference", requests=pairs.reference),
             )
             return both, f"{count_text(len(pairs.candidate), 'pair')} of requests, alternating on the same engine."
-    own = _probe(record, load)
+    own = next((probe for probe in record.probes if probe.load.name == load.name), None)
     if isinstance(own, ProbeFailure):
         return (), f"Not measured: {one_line(own.message)} ({one_line(own.code)})."
     if own is None or not own.requests:
         return (), "Only percentiles are available, no individual requests."
     side = _Side(name=f"step {step}", requests=own.requests)
-    earlier = tuple(_earlier_side(before, load))
-    if not earlier:
-        return (side,), "No previous checkpoint to compare with under this load."
-    return (side, *earlier), "Measured at different times: other load on the machine may affect the difference."
-
-
-def _earlier_side(before: EvalRecord | None, load: ProbeLoad) -> Iterator[_Side]:
-    if before is None:
-        return
-    for probe in before.probes:
-        if probe.load == load and isinstance(probe, ProbeResult) and probe.requests:
-            yield _Side(name=f"step {before.plan.checkpoint.step}, previous", requests=probe.requests)
-
-
-def _probe(record: EvalRecord, load: ProbeLoad) -> ProbeResult | ProbeFailure | None:
-    return next((probe for probe in record.probes if probe.load.name == load.name), None)
+    if before is not None:
+        name = f"step {before.plan.checkpoint.step}, previous"
+        for probe in before.probes:
+            if probe.load == load and isinstance(probe, ProbeResult) and probe.requests:
+                both = side, _Side(name=name, requests=probe.requests)
+                return both, "Measured at different times: other load on the machine may affect the difference."
+    return (side,), "No previous checkpoint to compare with under this load."
 
 
 def _curves(metric: RequestTime, sides: Sequence[_Side]) -> Iterator[Curve]:

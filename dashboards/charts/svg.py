@@ -129,7 +129,7 @@ def _line(line: Line, frame: Frame) -> Iterator[str]:
         yield f'<path class="{_kind(line)}" d="M{path}"/>'
         if len(run) == 1:
             marked += run
-    if _has_markers(line):
+    if line.marked and len(line.points) <= MAX_MARKED:
         marked = list(line.points)
     for point in marked:
         yield marker(line.slot, frame.x(point.step), frame.y(point.value))
@@ -137,10 +137,6 @@ def _line(line: Line, frame: Frame) -> Iterator[str]:
         if point.step == line.ring_step:
             x, y = _n(frame.x(point.step)), _n(frame.y(point.value))
             yield f'<circle class="ring s{_slot(line.slot)}" cx="{x}" cy="{y}" r="8"/>'
-
-
-def _has_markers(line: Line) -> bool:
-    return line.marked and len(line.points) <= MAX_MARKED
 
 
 def _kind(line: Line) -> str:

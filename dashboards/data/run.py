@@ -121,10 +121,9 @@ def measurement_changes(records: Iterable[EvalRecord]) -> Mapping[str, tuple[int
 
 
 def _with_latencies(record: EvalRecord, before: EvalRecord | None) -> EvalRecord:
-    if before is None or not _is_of_both_parts(record):
-        return record
-    is_same = before.plan.checkpoint.digest == record.plan.checkpoint.digest
-    if is_same:
+    part = record.plan.suite.part
+    is_of_both_parts = part is not None and part.is_rest
+    if before and is_of_both_parts and before.plan.checkpoint.digest == record.plan.checkpoint.digest:
         return replace(record, probes=before.probes)
     return record
 
@@ -132,8 +131,3 @@ def _with_latencies(record: EvalRecord, before: EvalRecord | None) -> EvalRecord
 def _left_out(record: EvalRecord) -> int:
     """Return the number of samples left out: smaller for the record of all samples than for that of a part."""
     return sum(outcome.left_out for outcome in record.results)
-
-
-def _is_of_both_parts(record: EvalRecord) -> bool:
-    part = record.plan.suite.part
-    return part is not None and part.is_rest

@@ -1,19 +1,31 @@
 """Reads from the history what the report of one checkpoint needs. `dashboards.page.run` writes the page."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from dashboards.data.checkpoint import CheckpointData, best_step, own_record, path_to
 from dashboards.data.run import Conclusions, RunData, newest_repetitions, only
-from dashboards.data.sources import Sources
+from eval_jobs.ports import QueueStatus
 from eval_jobs.types import EvalRecord
 from tracker.app.steps.comparing import noise_of_run, whole_record_of
 from tracker.domain.best.champions import champions_of
 from tracker.domain.compare.view import ComparisonView, RunNoise, compare_what_can_be
 from tracker.domain.records.branches import branches_of
-from tracker.domain.records.types import Measure, Report
+from tracker.domain.records.types import Measure, Policy, Report
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.verdicts.rewind import scores_of_newest
+from tracker.ports import CurveReader, RunHistory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """Data sources of a report."""
+
+    history: RunHistory
+    queue: QueueStatus
+    curves: CurveReader
+    policy: Policy
 
 
 def collect_checkpoint(

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from dashboards.data.checkpoint import CheckpointData
 from dashboards.data.run import Conclusions, RunData, Training, newest_records, newest_repetitions
-from dashboards.data.sources import Sources
-from dashboards.page.checkpoint import collect_checkpoint
+from dashboards.page.checkpoint import Sources, collect_checkpoint
 from dashboards.page.html import render_checkpoint, render_page
 from dashboards.views.checkpoint import build_checkpoint_view
 from dashboards.views.ledger import LOST_SAMPLES
@@ -73,12 +72,14 @@ def read_run(run_id: str, sources: Sources, *, now: datetime) -> RunData:
     records = newest_records(known)
     scored = sources.history.scores(run_id, (Measure.SCORE,))
     scores = scores_of_newest(scored, branches_of(r.plan.checkpoint for r in known))
+    # The newest checkpoint's file holds the whole curve up to it.
+    curves = sources.curves.read(records[-1].plan.checkpoint) if records else ()
     data = RunData(
         run_id=run_id,
         records=records,
         scores=scores,
         conclusions=_conclusions(run_id, sources, champions_of(scores, min_coverage=sources.policy.min_coverage)),
-        training=_training(records, sources),
+        training=Training(curves=curves, phases=sources.policy.phases),
         costs=run_costs(run_id, known),
         ledger=with_texts(run_ledger(scores, sources.policy, details=LOST_SAMPLES), sources.history.record),
         repetitions=newest_repetitions(records, sources.history.calibrations(), min_effect=sources.policy.min_effect),
@@ -165,12 +166,6 @@ def _conclusions(run_id: str, sources: Sources, champions: tuple[Champion, ...])
         alerts=history.open_alerts(run_id),
         champions=champions,
     )
-
-
-def _training(records: Sequence[EvalRecord], sources: Sources) -> Training:
-    # The newest checkpoint's file holds the whole curve up to it.
-    curves = sources.curves.read(records[-1].plan.checkpoint) if records else ()
-    return Training(curves=curves, phases=sources.policy.phases)
 
 
 def _write_run(project: Project, run_id: str, output: Path | None, *, with_checkpoints: bool) -> Path:

@@ -12,13 +12,13 @@ from statistics import median
 from urllib.parse import urlsplit
 
 from dashboards.data.run import RunData, measurement_changes
-from eval_jobs.types import Benchmark, EngineKind, EvalRecord, EvalResult, Generation, ProbeResult, ServeSpec, Suite
+from eval_jobs.types import Benchmark, EngineKind, EvalRecord, EvalResult, Generation, ProbeResult, ServeSpec
 from tracker.domain.calibration.repetition_text import NOT_CALIBRATED, effect_text, is_unfit
 from tracker.domain.overview.costs import cost_headline
 from tracker.domain.records.calibration import Fitness, Repetition
 from tracker.domain.records.display import NOTHING, count_text, duration_text, names_text, one_line
 from tracker.domain.records.imported import is_imported
-from tracker.domain.scores.summary import summarise
+from tracker.domain.scores.summary import result_of, summarise
 
 FINGERPRINT_CHARS = 12
 MAX_STEPS_NAMED = 12
@@ -101,13 +101,12 @@ def _asked_facts(newest: EvalRecord) -> Iterator[tuple[str, str]]:
     if is_imported(newest):
         yield ("Suite", f"{one_line(suite.name)}, imported")
         return
-    yield ("Suite", _suite_text(suite))
+    yield (
+        "Suite",
+        f"{one_line(suite.name)}, {suite.concurrency} requests in flight, timeout {suite.request_timeout_s:g} s",
+    )
     yield ("Generation", _generation_text(suite.generation))
     yield ("Served with", _serve_text(newest.plan.serve))
-
-
-def _suite_text(suite: Suite) -> str:
-    return f"{one_line(suite.name)}, {suite.concurrency} requests in flight, timeout {suite.request_timeout_s:g} s"
 
 
 def _generation_text(generation: Generation) -> str:
@@ -245,22 +244,16 @@ def _asked_by(benchmark: Benchmark) -> str:
 def _newest(data: RunData, benchmark: str) -> tuple[str, EvalResult] | None:
     """Return a benchmark's newest result and its plan id."""
     for record in reversed(data.records):
-        result = _result_of(record, benchmark)
+        result = result_of(record, benchmark)
         if result is not None:
             return record.plan.id, result
     return None
 
 
-def _result_of(record: EvalRecord | None, benchmark: str) -> EvalResult | None:
-    for outcome in record.outcomes if record else ():
-        if outcome.benchmark == benchmark and isinstance(outcome, EvalResult):
-            return outcome
-    return None
-
-
 def _samples_text(data: RunData, plan_id: str, benchmark: str) -> str:
     """Return the counts of samples; only the kinds that occurred."""
-    result = _result_of(data.texts.get(plan_id), benchmark)
+    record = data.texts.get(plan_id)
+    result = record and result_of(record, benchmark)
     if result is None:
         return NOTHING
     found = summarise(result)

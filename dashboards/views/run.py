@@ -29,7 +29,7 @@ from dashboards.views.tables import (
     troubles,
     verdict_table,
 )
-from eval_jobs.types import BenchmarkFailure, EvalRecord
+from eval_jobs.types import BenchmarkFailure
 from tracker.domain.calibration.repetition_text import is_unfit, unfit_text
 from tracker.domain.overview.run import WORSE, Overview, Standing, decisive_comparison, overview, standings
 from tracker.domain.records.display import count_text, one_line, score_text, signed_text, steps_text
@@ -112,7 +112,10 @@ def build_view(data: RunData, pages: Mapping[int, str] = MappingProxyType({})) -
         heading=heading(data, view, facts=_facts(data, view), advice=advice),
         glance=glance(known),
         tiles=tuple(_tile(view, standing) for standing in found),
-        curves=CurvesView(figures=score_figures(data, view), phases=tuple(_phases(data))),
+        curves=CurvesView(
+            figures=score_figures(data, view),
+            phases=tuple(f"{one_line(phase.name)} from step {phase.from_step}" for phase in data.training.phases),
+        ),
         table=verdict_table(view, found, pages),
         conclusions=ConclusionsView(
             findings=finding_rows(view),
@@ -154,7 +157,7 @@ def _facts(data: RunData, view: Overview) -> Iterator[str]:
     yield count_text(len(view.benchmarks), "benchmark")
     if view.gaps:
         yield f"{count_text(len(view.gaps), 'checkpoint')} not evaluated"
-    missing = sum(map(_missing, data.records))
+    missing = sum(isinstance(outcome, BenchmarkFailure) for record in data.records for outcome in record.outcomes)
     if missing:
         yield f"{count_text(missing, 'result')} missing"
     if data.unfinished:
@@ -167,10 +170,6 @@ def _facts(data: RunData, view: Overview) -> Iterator[str]:
         yield savings_text(savings)
 
 
-def _missing(record: EvalRecord) -> int:
-    return sum(isinstance(outcome, BenchmarkFailure) for outcome in record.outcomes)
-
-
 def _left(view: Overview) -> Iterator[str]:
     """Yield one text for each training restart, with the checkpoints that it discarded."""
     by_end: dict[int, list[int]] = {}
@@ -178,11 +177,6 @@ def _left(view: Overview) -> Iterator[str]:
         by_end.setdefault(end, []).append(checkpoint.step)
     for end, steps in by_end.items():
         yield f"{steps_text(steps)} discarded when training restarted from a step before {end}"
-
-
-def _phases(data: RunData) -> Iterator[str]:
-    for phase in data.training.phases:
-        yield f"{one_line(phase.name)} from step {phase.from_step}"
 
 
 def _forgetting(data: RunData, view: Overview) -> ForgettingView:

@@ -1,6 +1,6 @@
 """Samples that changed between two checkpoints, with both answers side by side. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dashboards.views.samples.texts import shown_answer, shown_text
@@ -102,25 +102,23 @@ def _changed(pair: Pair) -> Changed:
         lost=one.comparison.n_lost,
         gained=one.comparison.n_gained,
         compared=one.comparison.n_common,
-        samples=tuple(_samples(one, (pair.before.step, *one.comparison.pooled_steps))),
+        samples=(
+            *(_sample("lost", example, pair) for example in one.lost[:EXAMPLES]),
+            *(_sample("gained", example, pair) for example in one.gained[:EXAMPLES]),
+        ),
     )
 
 
-def _samples(one: ComparedBenchmark, steps: tuple[int, ...]) -> Iterator[ChangedSample]:
-    for kind, examples in (("lost", one.lost), ("gained", one.gained)):
-        for example in examples[:EXAMPLES]:
-            yield _sample(kind, example, steps)
-
-
-def _sample(kind: str, example: Example, steps: tuple[int, ...]) -> ChangedSample:
+def _sample(kind: str, example: Example, pair: Pair) -> ChangedSample:
+    now = pair.compared.comparison.pooled_steps[-1]
     subset = one_line(example.subset)
     return ChangedSample(
         kind=kind,
         name="" if subset == "default" else subset,
         prompt=shown_text(example.prompt),
         target=shown_text(example.target),
-        before=_said(example.answer_before, example.score_before, steps[0], is_better=kind == "lost"),
-        after=_said(example.answer_after, example.score_after, steps[-1], is_better=kind == "gained"),
+        before=_said(example.answer_before, example.score_before, pair.before.step, is_better=kind == "lost"),
+        after=_said(example.answer_after, example.score_after, now, is_better=kind == "gained"),
     )
 
 

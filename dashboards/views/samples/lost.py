@@ -14,7 +14,7 @@ import numpy as np
 from dashboards.data.run import RunData, only
 from dashboards.views.samples.changes import Pair
 from dashboards.views.samples.texts import LostSampleView, lost_sample
-from eval_jobs.types import EvalResult, SampleScore
+from eval_jobs.types import SampleScore
 from tracker.domain.compare.view import RunNoise, compare_what_can_be
 from tracker.domain.forgetting.types import LostTexts
 from tracker.domain.overview.run import WORSE, Overview, Standing, decisive_comparison, standings
@@ -22,7 +22,7 @@ from tracker.domain.records.display import one_line
 from tracker.domain.records.types import Baseline, Measure, Policy
 from tracker.domain.scores.matrix import RIGHT, FloatArray, values_at
 from tracker.domain.scores.run_scores import BenchmarkSeries
-from tracker.domain.scores.summary import has_score
+from tracker.domain.scores.summary import has_score, result_of
 
 MAX_BENCHMARKS = 8
 MAX_EXAMPLES = 3
@@ -159,14 +159,12 @@ def _texts(then: _Answered, now: _Answered) -> LostTexts:
 def _answered(data: RunData, pair: _Sides, row: int) -> dict[str, _Answered]:
     """Return the first repeat of each sample that has a score; empty if the texts were not read."""
     record = data.texts.get(pair.series.plans[row].id)
+    result = record and result_of(record, pair.benchmark)
     found: dict[str, _Answered] = {}
-    if record is None:
-        return found
-    for outcome in record.outcomes:
-        if outcome.benchmark == pair.benchmark and isinstance(outcome, EvalResult):
-            for sample in filter(has_score, outcome.samples):
-                answer = sample.answer if outcome.has_texts else None
-                found.setdefault(sample.sample_id, _Answered(sample=sample, answer=answer))
+    if result is not None:
+        for sample in filter(has_score, result.samples):
+            answer = sample.answer if result.has_texts else None
+            found.setdefault(sample.sample_id, _Answered(sample=sample, answer=answer))
     return found
 
 

@@ -66,7 +66,11 @@ def packed_samples(pairs: Sequence[Pair], settings: Mapping[str, str]) -> Packed
         blocks.append(packed)
     if not heads and not left_out:
         return None
-    groups = [_group(pair, settings.get(pair.compared.benchmark, "")) for pair in pairs]
+    groups = []
+    for pair in pairs:
+        name = f"{one_line(pair.compared.benchmark)}, step {pair.before.step} to {pair.after.step}"
+        facts = [_evaluated(pair.before), _evaluated(pair.after)]
+        groups.append({"name": name, "facts": facts, "settings": settings.get(pair.compared.benchmark, "")})
     index = _packed({"groups": groups, "subsets": list(subsets), "blocks": heads})
     return PackedSamples(index=index, blocks=tuple(blocks), lost=counts[0], gained=counts[1], left_out=left_out)
 
@@ -77,11 +81,6 @@ def packed_samples(pairs: Sequence[Pair], settings: Mapping[str, str]) -> Packed
 def _packed(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return base64.b64encode(zlib.compress(text.encode())).decode()
-
-
-def _group(pair: Pair, settings: str) -> dict[str, object]:
-    name = f"{one_line(pair.compared.benchmark)}, step {pair.before.step} to {pair.after.step}"
-    return {"name": name, "facts": [_evaluated(pair.before), _evaluated(pair.after)], "settings": settings}
 
 
 def _evaluated(side: Side) -> str:

@@ -38,10 +38,18 @@ def lost_sample(
     `right` says whether the sample was correct at each of the steps (None: no score), `shown` whose answers to show.
     """
     marks = (" mark" * (step in shown) for step in steps)
+    if texts is not None:
+        texts = replace(
+            texts,
+            prompt=shown_text(texts.prompt),
+            target=shown_text(texts.target),
+            answer_before=shown_answer(texts.answer_before),
+            answer_after=shown_answer(texts.answer_after),
+        )
     return LostSampleView(
         sample_id=one_line(place[0]),
         subset=one_line(place[1]),
-        texts=None if texts is None else _cleaned(texts),
+        texts=texts,
         cells=tuple(_CELLS[is_right] + mark for is_right, mark in zip(right, marks, strict=True)),
         life=life_text(right, steps),
     )
@@ -57,16 +65,3 @@ def shown_answer(value: str | None) -> str | None:
     if value is None:
         return None
     return shown_text(value)
-
-
-# --- private
-
-
-def _cleaned(texts: LostTexts) -> LostTexts:
-    return replace(
-        texts,
-        prompt=shown_text(texts.prompt),
-        target=shown_text(texts.target),
-        answer_before=shown_answer(texts.answer_before),
-        answer_after=shown_answer(texts.answer_after),
-    )

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboards.data.sources import Sources
-from dashboards.page.checkpoint import collect_checkpoint
+from dashboards.page.checkpoint import Sources, collect_checkpoint
 from dashboards.page.run import read_run, report_file_name, write_page
 from dashboards.views.checkpoint import build_checkpoint_view
 from dashboards.views.run import build_view

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from dashboards.data.sources import Sources
+from dashboards.page.checkpoint import Sources
 from dashboards.page.html import render_page
 from dashboards.page.run import read_run
 from dashboards.views.run import RunView, build_view

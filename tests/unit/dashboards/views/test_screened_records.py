@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dashboards.data.run import newest_records
-from dashboards.data.sources import Sources
+from dashboards.page.checkpoint import Sources
 from dashboards.page.run import read_run
 from dashboards.views.measured import measured
 from eval_jobs.identity import rest_plan, screen_plan
