@@ -12,7 +12,7 @@ from dashboards.data.checkpoint import CheckpointData
 from dashboards.data.run import Conclusions, RunData, Training, newest_records
 from dashboards.page.checkpoint import Sources, collect_checkpoint
 from dashboards.views.ledger import LOST_SAMPLES
-from dashboards.views.samples.packed import PackedSamples
+from dashboards.views.samples.packed import PageSamples
 from eval_jobs.types import EvalRecord, ProbeResult, RequestTiming
 from tests.fakes.curves import FakeCurves
 from tests.fakes.history import FakeHistory
@@ -94,7 +94,7 @@ def unpacked(packed: str) -> Any:
     return json.loads(zlib.decompress(base64.b64decode(packed)))
 
 
-def shown_samples(packed: PackedSamples) -> Iterator[tuple[str, str, str, list[str]]]:
+def shown_samples(packed: PageSamples) -> Iterator[tuple[str, str, str, list[str]]]:
     """Yield group, `lost` or `gained`, subset and fields of every sample."""
     index = unpacked(packed.index)
     for (group, kind, subsets), block in zip(index["blocks"], packed.blocks, strict=True):

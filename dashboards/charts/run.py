@@ -61,7 +61,7 @@ def load_texts(records: Iterable[EvalRecord]) -> tuple[str, ...]:
     return tuple(_load_text(timed[-1][1].load) for timed in _by_load(records).values())
 
 
-def error_text(score: float, stderr: float | None, units: int | None) -> str:
+def margin_text(score: float, stderr: float | None, units: int | None) -> str:
     """Return the 95 % interval of a score: `± 0.062`, or `(0.000 to 0.037)` if it is not symmetric; "" if unknown."""
     found = mean_interval(score, stderr, units)
     if found is None:
@@ -127,7 +127,7 @@ def _score_points(step: int, verdict: Verdict) -> Iterable[Point]:
     if score is None or not math.isfinite(score) or verdict.screened is not None:
         return
     low, high = mean_interval(score, verdict.stderr, verdict.units) or (None, None)
-    error = error_text(score, verdict.stderr, verdict.units)
+    error = margin_text(score, verdict.stderr, verdict.units)
     tip = " ".join(part for part in (score_text(score), error, SYMBOLS[verdict.word], verdict.word) if part)
     yield Point(step=step, value=score, low=low, high=high, tip=tip)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from dashboards.charts.latency_spread import LoadSpread, load_spreads
-from dashboards.charts.run import error_text, load_texts
+from dashboards.charts.run import load_texts, margin_text
 from dashboards.data.checkpoint import CheckpointData, best_comparison
 from dashboards.views.conclusions import ConclusionsView, finding_rows, loss_rows
 from dashboards.views.evidence import evidence
@@ -14,7 +14,7 @@ from dashboards.views.latency_verdicts import LatencyVerdicts, latency_verdicts
 from dashboards.views.measured import MeasuredView, asked_texts, measured
 from dashboards.views.run import interval_text
 from dashboards.views.samples.changes import Changed, changes_of, pairs_of
-from dashboards.views.samples.packed import PackedSamples, packed_samples
+from dashboards.views.samples.packed import PageSamples, packed_samples
 from dashboards.views.served import ServedView, served
 from dashboards.views.tables import Badge, Trouble, badge, coverage_text, troubles
 from tracker.domain.compare.view import ComparedBenchmark
@@ -80,7 +80,7 @@ class ChangesView:
 
     listed: tuple[Changed, ...]
     """The first ones of each benchmark."""
-    packed: PackedSamples | None
+    packed: PageSamples | None
     """All."""
 
 
@@ -178,7 +178,7 @@ def _before(data: CheckpointData, benchmark: str) -> Held:
 
 def _mean_before(one: ComparedBenchmark) -> str:
     known = one.before
-    error = "" if known.mean is None else error_text(known.mean, known.stderr, known.units)
+    error = "" if known.mean is None else margin_text(known.mean, known.stderr, known.units)
     return f"{score_text(known.mean)} {error}".rstrip()
 
 

@@ -6,7 +6,7 @@ from statistics import fmean
 from types import MappingProxyType
 
 from dashboards.charts.figures import Figure
-from dashboards.charts.run import error_text, latency_figures, load_texts, score_figures
+from dashboards.charts.run import latency_figures, load_texts, margin_text, score_figures
 from dashboards.data.run import RunData
 from dashboards.views.conclusions import ConclusionsView, finding_rows, loss_rows
 from dashboards.views.evidence import evidence
@@ -15,7 +15,7 @@ from dashboards.views.latency_verdicts import LatencyVerdicts, latency_verdicts
 from dashboards.views.ledger import LedgerView, ledger_view
 from dashboards.views.measured import MeasuredView, asked_texts, measured
 from dashboards.views.samples.lost import Loss, changed_pairs, losses_of
-from dashboards.views.samples.packed import PackedSamples, packed_samples
+from dashboards.views.samples.packed import PageSamples, packed_samples
 from dashboards.views.sweeps import SweepView, sweep_views
 from dashboards.views.tables import (
     Badge,
@@ -70,7 +70,7 @@ class ForgettingView:
     losses: tuple[Loss, ...]
     unshown: tuple[Loss, ...]
     """Losses too recent for the ledger to show samples of."""
-    samples: PackedSamples | None
+    samples: PageSamples | None
     """All samples that changed since the checkpoints that the newest verdicts compare with."""
 
 
@@ -140,12 +140,7 @@ def interval_text(verdict: Verdict) -> str:
     """Return the 95 % interval of a score; empty without a score or its standard error."""
     if verdict.score is None or verdict.word is VerdictWord.MISSING:
         return ""
-    return error_text(verdict.score, verdict.stderr, verdict.units)
-
-
-def change_text(found: Comparison) -> str:
-    """Return a difference with its 95 % interval."""
-    return f"{signed_text(found.delta)}, 95 % CI {signed_text(found.ci_low)} to {signed_text(found.ci_high)}"
+    return margin_text(verdict.score, verdict.stderr, verdict.units)
 
 
 # --- private
@@ -198,7 +193,8 @@ def _tile(view: Overview, standing: Standing) -> Tile:
     if newest.word in _DOUBTED:
         doubted = decisive_comparison(newest)
     if doubted is not None:
-        sure = change_text(doubted)
+        low, high = signed_text(doubted.ci_low), signed_text(doubted.ci_high)
+        sure = f"{signed_text(doubted.delta)}, 95 % CI {low} to {high}"
     return Tile(
         benchmark=one_line(standing.benchmark),
         badge=badge(standing.word),

@@ -17,7 +17,7 @@ FOLDED_FROM = 40
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchmarkSection:
+class RunsBenchmark:
     """One benchmark of all runs that were measured alike."""
 
     benchmark: str
@@ -39,7 +39,7 @@ class RunsView:
     runs: tuple[str, ...]
     summary: tuple[tuple[str, tuple[str, ...]], ...]
     remarks: tuple[str, ...]
-    benchmarks: tuple[BenchmarkSection, ...]
+    benchmarks: tuple[RunsBenchmark, ...]
     made_at: str
 
 
@@ -68,7 +68,7 @@ def build_runs_view(found: Sequence[RunComparison], now: datetime) -> RunsView:
 # --- private
 
 
-def _section(run_ids: Sequence[str], pairs: Mapping[str, BenchmarkOfRuns]) -> BenchmarkSection:
+def _section(run_ids: Sequence[str], pairs: Mapping[str, BenchmarkOfRuns]) -> RunsBenchmark:
     """Return one benchmark; `pairs` has each run that was compared with the first one."""
     one, *_ = pairs.values()
     lines = [_line(run_ids[0], 0, [row.a for row in one.rows])]
@@ -76,7 +76,7 @@ def _section(run_ids: Sequence[str], pairs: Mapping[str, BenchmarkOfRuns]) -> Be
         if run_id in pairs:
             lines.append(_line(run_id, slot, [row.b for row in pairs[run_id].rows]))
     rows = checkpoint_rows(list(pairs.values()))
-    return BenchmarkSection(
+    return RunsBenchmark(
         benchmark=one_line(one.benchmark),
         metric=one_line(one.metric),
         figure=_figure(one.benchmark, lines),

@@ -35,7 +35,7 @@ class Badge:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class VerdictCell:
     """One benchmark at one step; `badge` is None if it was not part of the evaluation."""
 
     badge: Badge | None
@@ -50,7 +50,7 @@ class VerdictRow:
     """One checkpoint in the verdict table."""
 
     step: int
-    cells: tuple[Cell, ...]
+    cells: tuple[VerdictCell, ...]
     gap: str = ""
     """Why the checkpoint was not evaluated; if set, there are no cells."""
     page: str = ""
@@ -187,10 +187,10 @@ def troubles(records: Iterable[EvalRecord], gaps: Iterable[Gap]) -> tuple[Troubl
 _CALM = frozenset({VerdictWord.EQUIVALENT, VerdictWord.INCONCLUSIVE, VerdictWord.FIRST})
 
 
-def _cell(verdict: Verdict | None) -> Cell:
+def _cell(verdict: Verdict | None) -> VerdictCell:
     if verdict is None:
-        return Cell(badge=None)
-    return Cell(
+        return VerdictCell(badge=None)
+    return VerdictCell(
         badge=badge(verdict.word),
         score=mean_text(verdict),
         coverage=coverage_text(verdict),

@@ -130,11 +130,11 @@ class _Examination:
             if known.program is None:
                 check_benchmark(known)
         except TrackerError as failure:
-            self._found.append(finding_of(checks.subject_of(benchmark), failure))
+            self._found.append(finding_of(checks.benchmark_subject(benchmark), failure))
             return
         if benchmark.program is None and benchmark.data is None:
             hub = hub_state(benchmark.adapter, suite.dataset_hub, self._config.run.work_dir)
-            self._found.append(hub_finding(checks.subject_of(benchmark), hub))
+            self._found.append(hub_finding(checks.benchmark_subject(benchmark), hub))
             if self._found[-1].level is Level.ERROR:
                 return
         if model is not None:

@@ -35,7 +35,7 @@ _Block = tuple[int, int, list[_Sample], list[str]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PackedSamples:
+class PageSamples:
     """The changed samples of a page."""
 
     index: str
@@ -46,7 +46,7 @@ class PackedSamples:
     """Number of samples beyond the maximum size."""
 
 
-def packed_samples(pairs: Sequence[Pair], settings: Mapping[str, str]) -> PackedSamples | None:
+def packed_samples(pairs: Sequence[Pair], settings: Mapping[str, str]) -> PageSamples | None:
     """Return the changed samples of all pairs, in their order; None if there are none.
 
     `settings` says how each benchmark was evaluated, by its name.
@@ -72,7 +72,7 @@ def packed_samples(pairs: Sequence[Pair], settings: Mapping[str, str]) -> Packed
         facts = [_evaluated(pair.before), _evaluated(pair.after)]
         groups.append({"name": name, "facts": facts, "settings": settings.get(pair.compared.benchmark, "")})
     index = _packed({"groups": groups, "subsets": list(subsets), "blocks": heads})
-    return PackedSamples(index=index, blocks=tuple(blocks), lost=counts[0], gained=counts[1], left_out=left_out)
+    return PageSamples(index=index, blocks=tuple(blocks), lost=counts[0], gained=counts[1], left_out=left_out)
 
 
 # --- private

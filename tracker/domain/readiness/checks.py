@@ -92,7 +92,7 @@ def length_finding(
     lengths: PromptLengths | None, benchmark: Benchmark, suite: Suite, model: ModelFacts, spec: ServeSpec
 ) -> Finding:
     """Return whether the questions of a benchmark fit into the model's length together with the answers."""
-    answer, length, subject = max_tokens(benchmark, suite), model_length(model, spec), subject_of(benchmark)
+    answer, length, subject = max_tokens(benchmark, suite), model_length(model, spec), benchmark_subject(benchmark)
     counted = "" if lengths is None else f"{count_text(lengths.questions, 'question')}, "
     if length is None or (answer < length and lengths is None):
         return ok(subject, f"{counted}max_tokens = {answer}")
@@ -132,7 +132,7 @@ def memory_share(found: EngineEnvironment) -> float:
     return max(5, int(min(limit, 0.8 * (found.free_share or 0.0)) * 100)) / 100
 
 
-def subject_of(benchmark: Benchmark) -> str:
+def benchmark_subject(benchmark: Benchmark) -> str:
     """Return the subject of findings about a benchmark."""
     return f"benchmark {benchmark.name}"
 

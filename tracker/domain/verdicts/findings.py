@@ -28,22 +28,22 @@ _FOUND = (VerdictWord.REGRESSED, VerdictWord.FORGOTTEN, VerdictWord.RECOVERED)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class Judged:
     """A verdict, and the change of its incident; None: no change."""
 
     verdict: Verdict
     change: Incident | None = None
 
 
-def findings_of(
+def findings_besides(
     context: JudgingContext, candidates: Mapping[str, Candidate], improved: Collection[str]
-) -> tuple[Finding, ...]:
+) -> tuple[Judged, ...]:
     """Return the findings in addition to the verdicts on the benchmarks.
 
     Screened candidates have no findings, as a subset of a part is too small. `improved` are benchmarks whose score
     improved: longer answers that score better are no loss.
     """
-    found: list[Finding] = []
+    found: list[Judged] = []
     for candidate in candidates.values():
         if has_subsets(candidate.series) and not candidate.left_out:
             found += _of_subsets(context, on_whole_checkpoints(candidate))
@@ -55,7 +55,7 @@ def findings_of(
 # --- private
 
 
-def _of_behaviour(context: JudgingContext, measure: Measure) -> Iterator[Finding]:
+def _of_behaviour(context: JudgingContext, measure: Measure) -> Iterator[Judged]:
     # If no answer was ever truncated, there is nothing to test.
     candidates = tuple(c for c in candidates_of(context, measure).values() if is_varied(c.matrix) and not c.left_out)
     jitters = jitter_of([c.track for c in candidates])
@@ -68,7 +68,7 @@ def _of_behaviour(context: JudgingContext, measure: Measure) -> Iterator[Finding
                 yield _finding(decision, hypothesis, candidate)
 
 
-def _of_subsets(context: JudgingContext, candidate: Candidate) -> Iterator[Finding]:
+def _of_subsets(context: JudgingContext, candidate: Candidate) -> Iterator[Judged]:
     grouping = candidate.series.samples.grouping
     level = ErrorBudget(
         alpha=alpha_of_scores(context, candidate.series),
@@ -115,6 +115,6 @@ def _own_track(candidate: Candidate, known: Sequence[Incident]) -> Track:
     return replace(track, rows=kept, pinned_row=None, dropped=track.dropped + track.rows.size - kept.size)
 
 
-def _finding(decision: Decision, hypothesis: Hypothesis, candidate: Candidate) -> Finding:
+def _finding(decision: Decision, hypothesis: Hypothesis, candidate: Candidate) -> Judged:
     verdict = verdict_of(decision, hypothesis, candidate)
-    return Finding(verdict=verdict, change=decision.change if candidate.newest else None)
+    return Judged(verdict=verdict, change=decision.change if candidate.newest else None)

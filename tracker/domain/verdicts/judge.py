@@ -40,7 +40,7 @@ from tracker.domain.verdicts.candidates import (
 )
 from tracker.domain.verdicts.decision import MIN_COMMON, MIN_SAMPLES, comparable, decide, decide_screened
 from tracker.domain.verdicts.evidence import untested, verdict_of
-from tracker.domain.verdicts.findings import Finding, findings_of
+from tracker.domain.verdicts.findings import Judged, findings_besides
 from tracker.domain.verdicts.hypothesis import Subject
 from tracker.domain.verdicts.incidents import subject_of
 from tracker.domain.verdicts.rewind import branches_known, context_of, rewound
@@ -61,7 +61,7 @@ def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy
     ]
     aggregates = judge_aggregates(context)
     improved = {j.verdict.benchmark for j in judged if j.verdict.word is VerdictWord.IMPROVED}
-    found = findings_of(context, candidates, improved)
+    found = findings_besides(context, candidates, improved)
     changes = [one.change for one in (*judged, *found) if one.change is not None]
     return Report(
         run_id=record.plan.checkpoint.run_id,
@@ -94,14 +94,14 @@ def _key_of(incident: Incident) -> tuple[Subject, int]:
 
 def _judged(
     context: JudgingContext, outcome: Outcome, candidates: Mapping[str, Candidate], jitters: Mapping[str, Jitter]
-) -> Finding:
+) -> Judged:
     candidate = candidates.get(outcome.benchmark)
     if candidate is None:
-        return Finding(verdict=_missing(context, outcome))
+        return Judged(verdict=_missing(context, outcome))
     return _with_scores(context, candidate, jitters[outcome.benchmark])
 
 
-def _of_part(judged: Finding, candidate: Candidate | None, outcome: Outcome) -> Finding:
+def _of_part(judged: Judged, candidate: Candidate | None, outcome: Outcome) -> Judged:
     """Return the finding, marked as screened if only a part of the benchmark was evaluated."""
     if candidate is None or not candidate.left_out or not isinstance(outcome, EvalResult):
         return judged
@@ -142,20 +142,20 @@ def _few_scores(result: EvalResult, summary: ScoreSummary, needed: float) -> Few
     )
 
 
-def _with_scores(context: JudgingContext, candidate: Candidate, jitter: Jitter) -> Finding:
+def _with_scores(context: JudgingContext, candidate: Candidate, jitter: Jitter) -> Judged:
     hypothesis = hypothesis_of(context, candidate, jitter)
     tests = hypothesis.evidence()
     evidence = comparable(tests)
     if evidence:
         if candidate.left_out:
             screened = decide_screened(hypothesis, evidence, candidate.open_incident)
-            return Finding(verdict=verdict_of(screened, hypothesis, candidate))
+            return Judged(verdict=verdict_of(screened, hypothesis, candidate))
         chance = chance_of(context, candidate)
         decision = decide(hypothesis, evidence, candidate.open_incident, run_id=context.scores.run_id, chance=chance)
         change = decision.change if candidate.newest else None
-        return Finding(verdict=verdict_of(decision, hypothesis, candidate), change=change)
+        return Judged(verdict=verdict_of(decision, hypothesis, candidate), change=change)
     word, reason = _incomparable(context, candidate, tests)
-    return Finding(verdict=untested(hypothesis, candidate, word, reason))
+    return Judged(verdict=untested(hypothesis, candidate, word, reason))
 
 
 def _incomparable(

@@ -9,7 +9,7 @@ from dashboards.data.checkpoint import CheckpointData
 from dashboards.views.checkpoint import build_checkpoint_view
 from dashboards.views.run import build_view
 from dashboards.views.samples import packed as module
-from dashboards.views.samples.packed import MAX_CHARS, PackedSamples
+from dashboards.views.samples.packed import MAX_CHARS, PageSamples
 from eval_jobs.types import EvalRecord, EvalResult, SampleScore, SampleStatus
 from tests.records import forgetting_run
 from tests.reports import checkpoint_data, run_data, shown_samples, unpacked
@@ -35,7 +35,7 @@ def _with(step: int, **fields: object) -> CheckpointData:
     return checkpoint_data(replace(RUN, records=tuple(map(changed, RUN.records))), 1000)
 
 
-def _packed(data: CheckpointData) -> PackedSamples:
+def _packed(data: CheckpointData) -> PageSamples:
     packed = build_checkpoint_view(data).changes.packed
     assert packed is not None
     return packed
