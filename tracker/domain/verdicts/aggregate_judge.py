@@ -7,7 +7,7 @@ A loss is `suspect` at most: shown, without a notification.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -81,14 +81,6 @@ def had_something_to_lose(series: AggregateSeries, found: Sequence[Evidence]) ->
 # --- private
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Case:
-    """One benchmark at the candidate."""
-
-    series: AggregateSeries
-    tests: tuple[Evidence, ...]
-
-
 def _points(context: JudgingContext, result: EvalResult, known: Means) -> MeanSeries:
     """Return the points up to the candidate, without those before an accepted level."""
     accepted = (
@@ -118,19 +110,20 @@ def _judged(context: JudgingContext, series: Mapping[str, AggregateSeries]) -> d
     found = aggregate_evidence(tuple(series.values()), context.step, level)
     results = {o.benchmark: o for o in context.record.outcomes if isinstance(o, EvalResult)}
     return {
-        name: _verdict(context, results[name], _Case(series=one, tests=tests))
+        name: _verdict(context, results[name], one, tests)
         for (name, one), tests in zip(series.items(), found, strict=True)
     }
 
 
-def _verdict(context: JudgingContext, result: EvalResult, case: _Case) -> Verdict:
-    tests = case.tests
+def _verdict(
+    context: JudgingContext, result: EvalResult, series: AggregateSeries, tests: tuple[Evidence, ...]
+) -> Verdict:
     if not tests:
         return _verdict_of(result, VerdictWord.INCONCLUSIVE, TooEarly())
     thresholds = thresholds_of(context.policy)
     word = word_of(tests, thresholds)
-    is_guessing = word is VerdictWord.REGRESSED and not had_something_to_lose(case.series, tests)
-    reason = _compared_means(case.series, _deciding(word, tests, thresholds), result)
+    is_guessing = word is VerdictWord.REGRESSED and not had_something_to_lose(series, tests)
+    reason = _compared_means(series, _deciding(word, tests, thresholds), result)
     return _verdict_of(result, at_most_suspect(word), replace(reason, never_above_chance=is_guessing))
 
 

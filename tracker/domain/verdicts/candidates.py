@@ -211,6 +211,7 @@ def _candidate(context: JudgingContext, series: BenchmarkSeries, measure: Measur
     matrix, steps = _with_pinned(context, series, measure, accepted)
     counted, scores = _scores(series, measure, matrix, rows[np.array(counts, dtype=bool)])
     repetition = _repetition(context, series) if measure is Measure.SCORE else None
+    earlier = sum(step < context.step for step in _seen(context, series))
     return Candidate(
         subject=subject,
         series=series,
@@ -220,7 +221,7 @@ def _candidate(context: JudgingContext, series: BenchmarkSeries, measure: Measur
             rows=counted,
             noise_from=_phase_start(context, [steps[row] for row in counted]),
             pinned_row=len(series.steps) if len(steps) > len(series.steps) else None,
-            dropped=_earlier(context, series) - (counted.size - 1),
+            dropped=earlier - (counted.size - 1),
             decoding=decoding_variance(repetition),
         ),
         steps=steps,
@@ -299,11 +300,6 @@ def _repetition(context: JudgingContext, series: BenchmarkSeries) -> Repetition 
     return repetition_of(
         context.run_context.calibrations, measured, series.key.benchmark, min_effect=context.policy.min_effect
     )
-
-
-def _earlier(context: JudgingContext, series: BenchmarkSeries) -> int:
-    """Return how many earlier checkpoints of the run have a result of this benchmark."""
-    return sum(step < context.step for step in _seen(context, series))
 
 
 def _is_newest(context: JudgingContext, series: BenchmarkSeries) -> bool:

@@ -68,7 +68,8 @@ def decide(
     if word is not VerdictWord.REGRESSED:
         return _decision(word, hypothesis, evidence, None, known)
     incident = known or opened(hypothesis, run_id, losses(evidence, hypothesis.thresholds))
-    if not _has_forgotten(hypothesis, chance):
+    is_score = hypothesis.subject.measure is Measure.SCORE
+    if not (is_score and is_forgotten(hypothesis) and was_learned(hypothesis, chance)):
         return _decision(word, hypothesis, evidence, incident if known is None else None, incident)
     change = _newly_forgotten(hypothesis, incident, known)
     return _decision(VerdictWord.FORGOTTEN, hypothesis, evidence, change, incident)
@@ -114,11 +115,6 @@ def was_learned(hypothesis: Hypothesis, chance: float | None) -> bool:
 
 
 # --- private
-
-
-def _has_forgotten(hypothesis: Hypothesis, chance: float | None) -> bool:
-    is_score = hypothesis.subject.measure is Measure.SCORE
-    return is_score and is_forgotten(hypothesis) and was_learned(hypothesis, chance)
 
 
 def _newly_forgotten(hypothesis: Hypothesis, incident: Incident, known: Incident | None) -> Incident | None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -25,22 +26,16 @@ _COIN = 0.5
 def verdict_of(decision: Decision, hypothesis: Hypothesis, candidate: Candidate) -> Verdict:
     """Return the verdict on a subject, with its evidence."""
     deciding = decision.shown[0]
-    stderr, units = _scatter(hypothesis, candidate)
-    return Verdict(
-        benchmark=hypothesis.subject.benchmark,
+    reason = Compared(
+        before=_compared(hypothesis, candidate, deciding.blocks.base),
+        now=_compared(hypothesis, candidate, deciding.blocks.new),
+        margin=hypothesis.thresholds.equivalence_margin,
+        in_a_row=_IN_A_ROW.get(decision.word, 0),
+    )
+    return replace(
+        untested(hypothesis, candidate, decision.word, reason),
         subset=hypothesis.subject.subset,
         measure=hypothesis.subject.measure,
-        word=decision.word,
-        reason=Compared(
-            before=_compared(hypothesis, candidate, deciding.blocks.base),
-            now=_compared(hypothesis, candidate, deciding.blocks.new),
-            margin=hypothesis.thresholds.equivalence_margin,
-            in_a_row=_IN_A_ROW.get(decision.word, 0),
-        ),
-        score=own_mean(hypothesis, candidate, hypothesis.track.rows[-1:]),
-        stderr=stderr,
-        units=units,
-        coverage=float(candidate.series.coverage[candidate.row]),
         comparisons=tuple(_comparison(e, hypothesis) for e in decision.shown),
         alpha_test=deciding.alpha_test,
         mde=_detectable(decision.tests, _ALONE, hypothesis),

@@ -52,6 +52,12 @@ def findings_besides(
     return tuple(found)
 
 
+def judged_of(decision: Decision, hypothesis: Hypothesis, candidate: Candidate) -> Judged:
+    """Return the verdict of a decision; only the newest checkpoint changes an incident."""
+    verdict = verdict_of(decision, hypothesis, candidate)
+    return Judged(verdict=verdict, change=decision.change if candidate.newest else None)
+
+
 # --- private
 
 
@@ -65,7 +71,7 @@ def _of_behaviour(context: JudgingContext, measure: Measure) -> Iterator[Judged]
         if evidence:
             decision = decide(hypothesis, evidence, candidate.open_incident, run_id=context.scores.run_id, chance=None)
             if decision.word in _FOUND:
-                yield _finding(decision, hypothesis, candidate)
+                yield judged_of(decision, hypothesis, candidate)
 
 
 def _of_subsets(context: JudgingContext, candidate: Candidate) -> Iterator[Judged]:
@@ -104,7 +110,7 @@ def _of_subsets(context: JudgingContext, candidate: Candidate) -> Iterator[Judge
             is_open = open_of(known, candidate.series.steps)
             decision = decide(hypothesis, evidence, is_open, run_id=context.scores.run_id, chance=None)
             if decision.word in _FOUND:
-                yield _finding(decision, hypothesis, candidate)
+                yield judged_of(decision, hypothesis, candidate)
 
 
 def _own_track(candidate: Candidate, known: Sequence[Incident]) -> Track:
@@ -113,8 +119,3 @@ def _own_track(candidate: Candidate, known: Sequence[Incident]) -> Track:
     counts = counting([steps[row] for row in track.rows], known, ())
     kept = track.rows[np.array(counts, dtype=bool)]
     return replace(track, rows=kept, pinned_row=None, dropped=track.dropped + track.rows.size - kept.size)
-
-
-def _finding(decision: Decision, hypothesis: Hypothesis, candidate: Candidate) -> Judged:
-    verdict = verdict_of(decision, hypothesis, candidate)
-    return Judged(verdict=verdict, change=decision.change if candidate.newest else None)

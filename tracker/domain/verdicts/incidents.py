@@ -141,8 +141,9 @@ def _below_peak(hypothesis: Hypothesis, back: int) -> tuple[Evidence, ...]:
 
 def _is_back(hypothesis: Hypothesis, incident: Incident, back: int) -> bool:
     """Return whether the checkpoint is not clearly below any baseline that showed the loss."""
-    evidence = hypothesis.evidence(back)
-    peak = [e for e in evidence if e.blocks.baseline is Baseline.PEAK and _is_before(hypothesis, e, incident)]
+    evidence, steps = hypothesis.evidence(back), hypothesis.steps
+    peak = [e for e in evidence if e.blocks.baseline is Baseline.PEAK]
+    peak = [e for e in peak if steps[int(e.blocks.base[-1])] < incident.onset_step]
     pinned = [e for e in evidence if e.blocks.baseline is Baseline.PINNED]
     groups = [g for g in (peak or _against_before(hypothesis, incident, back), pinned) if g]
     return bool(groups) and all(map(_is_unseen, groups))
@@ -165,10 +166,6 @@ def _has_risen(hypothesis: Hypothesis, incident: Incident) -> bool:
     return any(
         e.p_better < _RISEN_P for e in evidence_on(hypothesis.track, chosen, hypothesis.jitter, hypothesis.level)
     )
-
-
-def _is_before(hypothesis: Hypothesis, evidence: Evidence, incident: Incident) -> bool:
-    return hypothesis.steps[int(evidence.blocks.base[-1])] < incident.onset_step
 
 
 def _against_before(hypothesis: Hypothesis, incident: Incident, back: int) -> tuple[Evidence, ...]:

@@ -6,7 +6,7 @@ EQUIVALENT, SUSPECT, INCONCLUSIVE. The tests are in `regression`, the rules in `
 incident, because later checkpoints have more evidence.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -28,7 +28,7 @@ from tracker.domain.regression.detector import Evidence, jitter_of
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.scores.pairing import differences_of
 from tracker.domain.scores.run_scores import RunScores
-from tracker.domain.scores.summary import ScoreSummary, first_detail, summarise
+from tracker.domain.scores.summary import first_detail, summarise
 from tracker.domain.verdicts.aggregate_judge import judge_aggregates
 from tracker.domain.verdicts.candidates import (
     Candidate,
@@ -40,7 +40,7 @@ from tracker.domain.verdicts.candidates import (
 )
 from tracker.domain.verdicts.decision import MIN_COMMON, MIN_SAMPLES, comparable, decide, decide_screened
 from tracker.domain.verdicts.evidence import untested, verdict_of
-from tracker.domain.verdicts.findings import Judged, findings_besides
+from tracker.domain.verdicts.findings import Judged, findings_besides, judged_of
 from tracker.domain.verdicts.hypothesis import Subject
 from tracker.domain.verdicts.incidents import subject_of
 from tracker.domain.verdicts.rewind import branches_known, context_of, rewound
@@ -55,10 +55,14 @@ def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy
     context = context_of(record, scores, run_context, policy)
     candidates = candidates_of(context, Measure.SCORE)
     jitters = jitter_of([c.track for c in candidates.values()])
-    by_name = dict(zip(candidates, jitters, strict=True))
-    judged = [
-        _of_part(_judged(context, o, candidates, by_name), candidates.get(o.benchmark), o) for o in record.outcomes
-    ]
+    judged_by_name = {
+        name: _with_scores(context, candidate, jitter)
+        for (name, candidate), jitter in zip(candidates.items(), jitters, strict=True)
+    }
+    judged: list[Judged] = []
+    for outcome in record.outcomes:
+        known = judged_by_name.get(outcome.benchmark) or Judged(verdict=_missing(context, outcome))
+        judged.append(_of_part(known, candidates.get(outcome.benchmark), outcome))
     aggregates = judge_aggregates(context)
     improved = {j.verdict.benchmark for j in judged if j.verdict.word is VerdictWord.IMPROVED}
     found = findings_besides(context, candidates, improved)
@@ -92,15 +96,6 @@ def _key_of(incident: Incident) -> tuple[Subject, int]:
     return subject_of(incident), incident.opened_step
 
 
-def _judged(
-    context: JudgingContext, outcome: Outcome, candidates: Mapping[str, Candidate], jitters: Mapping[str, Jitter]
-) -> Judged:
-    candidate = candidates.get(outcome.benchmark)
-    if candidate is None:
-        return Judged(verdict=_missing(context, outcome))
-    return _with_scores(context, candidate, jitters[outcome.benchmark])
-
-
 def _of_part(judged: Judged, candidate: Candidate | None, outcome: Outcome) -> Judged:
     """Return the finding, marked as screened if only a part of the benchmark was evaluated."""
     if candidate is None or not candidate.left_out or not isinstance(outcome, EvalResult):
@@ -118,7 +113,14 @@ def _missing(context: JudgingContext, outcome: Outcome) -> Verdict:
         reason, score, stderr, coverage = Failed(message=outcome.message, error=outcome.code), None, None, 0.0
     else:
         summary = summarise(outcome)
-        reason = _few_scores(outcome, summary, context.policy.min_coverage)
+        reason = FewScores(
+            with_score=summary.scored + summary.truncated,
+            planned=summary.planned,
+            errors=summary.error,
+            unscored=summary.unscored,
+            needed=context.policy.min_coverage,
+            detail=first_detail(outcome.samples),
+        )
         score, stderr, coverage = summary.mean, summary.stderr, summary.coverage
     return Verdict(
         benchmark=outcome.benchmark,
@@ -128,17 +130,6 @@ def _missing(context: JudgingContext, outcome: Outcome) -> Verdict:
         stderr=stderr,
         coverage=coverage,
         alpha_test=0.0,
-    )
-
-
-def _few_scores(result: EvalResult, summary: ScoreSummary, needed: float) -> FewScores:
-    return FewScores(
-        with_score=summary.scored + summary.truncated,
-        planned=summary.planned,
-        errors=summary.error,
-        unscored=summary.unscored,
-        needed=needed,
-        detail=first_detail(result.samples),
     )
 
 
@@ -152,8 +143,7 @@ def _with_scores(context: JudgingContext, candidate: Candidate, jitter: Jitter) 
             return Judged(verdict=verdict_of(screened, hypothesis, candidate))
         chance = chance_of(context, candidate)
         decision = decide(hypothesis, evidence, candidate.open_incident, run_id=context.scores.run_id, chance=chance)
-        change = decision.change if candidate.newest else None
-        return Judged(verdict=verdict_of(decision, hypothesis, candidate), change=change)
+        return judged_of(decision, hypothesis, candidate)
     word, reason = _incomparable(context, candidate, tests)
     return Judged(verdict=untested(hypothesis, candidate, word, reason))
 

@@ -42,18 +42,12 @@ def neighbours_to_ask(report: Report) -> Mapping[int, tuple[str, ...]]:
     """
     wanted: dict[int, list[str]] = {}
     for verdict in report.verdicts:
-        if verdict.screened is None and verdict.word is VerdictWord.SUSPECT:
-            for step in _steps_compared(verdict) - {report.step}:
-                wanted.setdefault(step, []).append(verdict.benchmark)
+        for deciding in verdict.comparisons[:1]:
+            is_doubt = verdict.screened is None and verdict.word is VerdictWord.SUSPECT
+            if is_doubt and deciding.baseline is not Baseline.PINNED:
+                for step in {*deciding.baseline_steps, *deciding.pooled_steps} - {report.step}:
+                    wanted.setdefault(step, []).append(verdict.benchmark)
     return {step: tuple(names) for step, names in sorted(wanted.items())}
-
-
-def _steps_compared(verdict: Verdict) -> set[int]:
-    """Return the steps of the run on both sides of the deciding comparison."""
-    if not verdict.comparisons or verdict.comparisons[0].baseline is Baseline.PINNED:
-        return set()
-    deciding = verdict.comparisons[0]
-    return {*deciding.baseline_steps, *deciding.pooled_steps}
 
 
 def is_screen(plan: EvalPlan) -> bool:
