@@ -8,7 +8,8 @@ import numpy as np
 from eval_jobs.types import EvalRecord, EvalResult, SampleScore, SampleStatus
 from tracker.domain.records.types import Measure
 from tracker.domain.scores.matrix import values_at
-from tracker.domain.scores.run_scores import RunScores, SeriesKey, series_key
+from tracker.domain.scores.run_scores import RunScores
+from tracker.domain.scores.series import SeriesKey, series_key
 
 Table = dict[tuple[SeriesKey, int, str, Measure], float | None]
 """(series, step, sample, measure) -> value where up is better; None: no score."""

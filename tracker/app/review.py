@@ -13,7 +13,7 @@ from tracker.domain.best.champions import champions_of
 from tracker.domain.overview.costs import with_cost_so_far
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.types import Policy, Report
-from tracker.domain.scores.run_scores import series_key
+from tracker.domain.scores.series import series_key
 from tracker.domain.verdicts.candidates import RunContext
 from tracker.domain.verdicts.judge import judge
 from tracker.domain.verdicts.out_of_order import (

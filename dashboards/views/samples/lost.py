@@ -21,7 +21,7 @@ from tracker.domain.overview.run import WORSE, Overview, Standing, decisive_comp
 from tracker.domain.records.display import one_line
 from tracker.domain.records.types import Baseline, Measure, Policy
 from tracker.domain.scores.matrix import RIGHT, FloatArray, values_at
-from tracker.domain.scores.run_scores import BenchmarkSeries
+from tracker.domain.scores.series import BenchmarkSeries
 from tracker.domain.scores.summary import has_score, result_of
 
 MAX_BENCHMARKS = 8

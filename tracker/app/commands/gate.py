@@ -15,7 +15,7 @@ from tracker.domain.gate.types import GateCase, GateReport
 from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.types import Policy
 from tracker.domain.scores.pairing import served_alike
-from tracker.domain.scores.run_scores import series_key
+from tracker.domain.scores.series import series_key
 from tracker.ports import MeasurementStore, RecordStore
 
 

@@ -11,7 +11,7 @@ Names, questions and messages are untrusted text: here they become single lines 
 markup escapes them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC
 
@@ -158,13 +158,6 @@ def block(entry: AlertLines, markup: Markup, *, is_short: bool = False) -> str:
     if entry.lost:  # last: in Markdown, lines after a quotation belong to it
         lines += [markup.bold(escape(LOST)), *(markup.quote(escape(question)) for question in entry.lost)]
     return markup.line_end.join(lines)
-
-
-def plain_lines(entry: AlertLines) -> Sequence[str]:
-    """Return one entry as plain lines, for terminals and e-mail."""
-    same: Callable[[str], str] = str
-    markup = Markup(escape=same, bold=same, quote=lambda text: f"  {text}", code=lambda text: f"  {text}")
-    return block(entry, markup).split("\n")
 
 
 def alert_state_text(state: AlertState) -> str:

@@ -16,7 +16,8 @@ from tracker.domain.records.imported import stands_for_import
 from tracker.domain.records.types import Measure, Policy
 from tracker.domain.regression.blocks import peak_width
 from tracker.domain.scores.matrix import FloatArray
-from tracker.domain.scores.run_scores import BenchmarkSeries, RunScores
+from tracker.domain.scores.run_scores import RunScores
+from tracker.domain.scores.series import BenchmarkSeries
 
 
 @dataclass(frozen=True, kw_only=True)

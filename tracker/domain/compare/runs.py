@@ -20,10 +20,10 @@ from tracker.domain.best.choice import Best, best_by_benchmark, best_of
 from tracker.domain.compare.run_pairs import PairedDifference, ScoreAt, SeriesPair, pair_of, score_at
 from tracker.domain.compare.view import RefusedBenchmark
 from tracker.domain.latency.series import probe_of, quantile_of, series_of
-from tracker.domain.records.grouping import cluster_index
 from tracker.domain.records.types import CurvePoint, LatencyMetric
 from tracker.domain.scores.pairing import explain_difference
-from tracker.domain.scores.run_scores import BenchmarkSeries, RunScores
+from tracker.domain.scores.run_scores import RunScores
+from tracker.domain.scores.series import BenchmarkSeries
 
 TOKEN_KEYS = ("train/num_input_tokens_seen", "train/num_tokens")
 """Training tokens so far, in the curves of Hugging Face's trainer and of TRL."""
@@ -176,7 +176,7 @@ def tokens_of(curves: Iterable[CurvePoint]) -> dict[int, float]:
 
 def _curve_of(run: RunToCompare, series: BenchmarkSeries, min_coverage: float) -> tuple[ScoreAt, ...]:
     """Return the scores of the checkpoints that were evaluated on the whole benchmark, by step."""
-    clusters = cluster_index(series.cluster_ids)
+    clusters = series.samples.clusters
     rows = [row for row in series.usable_rows(min_coverage).tolist() if series.is_whole[row]]
     tokens = run.tokens_at([series.steps[row] for row in rows])
     return tuple(replace(score_at(series, row, clusters), tokens=at) for row, at in zip(rows, tokens, strict=True))

@@ -18,7 +18,7 @@ from tracker.domain.regression.jitter import Jitter
 from tracker.domain.regression.pooled_test import PooledTest, pooled_test
 from tracker.domain.scores.matrix import Contrast
 from tracker.domain.scores.pairing import Pairing, explain_difference, pair, served_alike
-from tracker.domain.scores.run_scores import SeriesKey, series_key
+from tracker.domain.scores.series import SeriesKey, series_key
 from tracker.domain.scores.statistics import MCNEMAR, PairedTest, Spread, interval, paired_test, tost_p
 from tracker.domain.scores.summary import ScoreSummary, has_score, summarise
 from tracker.domain.verdicts.candidates import thresholds_of

@@ -19,14 +19,20 @@ from scipy.special import chdtri
 from eval_jobs.errors import BadData
 from tracker.domain.regression.budget import PLAIN
 from tracker.domain.regression.detector import ErrorBudget, Evidence, Track, evidence_of
-from tracker.domain.regression.jitter import WINDOW, Jitter, SecondDifferences, estimate_jitter
+from tracker.domain.regression.jitter import (
+    WINDOW,
+    Jitter,
+    SecondDifferences,
+    estimate_jitter,
+    second_differences_of,
+    winsorised_mean,
+)
 from tracker.domain.scores.matrix import Contrast, FloatArray, IntArray
 
 _OWN_JITTER_P = 0.05
 """A benchmark's own second differences bound its jitter from below at this level."""
-_CLIP = 3.5
-_MEDIAN_CHI2 = 0.4549
-"""Median of chi-square with one degree of freedom."""
+
+
 _NO_VARIANCE = 1e-12
 
 
@@ -90,14 +96,21 @@ def aggregate_evidence(
 ) -> tuple[tuple[Evidence, ...], ...]:
     """Return the tests of each benchmark at `step`; () if it has no such step or too few before it.
 
-    Always uses the design `PLAIN`: without samples, the earlier item variance of a contrast is unknown.
+    Always uses the design `PLAIN`: without samples, the earlier item variance of a contrast is unknown. The jitter is
+    estimated as in the engine, with two differences. The second differences cancel a trend that is linear in log step,
+    so a steep start with unevenly spaced checkpoints does not count as noise. And the jitter of a benchmark is at least
+    the lower 95 % bound from its own history, even if the others have less.
     """
-    histories = [_until(s, step) for s in series]
-    present = [h for h in histories if h is not None]
+    rows = {i: np.flatnonzero(s.steps <= step) for i, s in enumerate(series) if step in s.steps}
+    bends = [
+        second_differences_of(series[i].contrasts(bend_weights(series[i].steps, own, WINDOW)))
+        for i, own in rows.items()
+    ]
     plain = replace(level, design=PLAIN)
-    tracks = [Track(scores=h.series, rows=h.rows) for h in present]
-    found = iter([evidence_of(t, j, plain) for t, j in zip(tracks, _jitters(present), strict=True)])
-    return tuple(() if h is None else next(found) for h in histories)
+    found: dict[int, tuple[Evidence, ...]] = {}
+    for (i, own), bend, jitter in zip(rows.items(), bends, estimate_jitter(bends), strict=True):
+        found[i] = evidence_of(Track(scores=series[i], rows=own), _at_least_own(bend, jitter), plain)
+    return tuple(found.get(i, ()) for i in range(len(series)))
 
 
 def bend_weights(steps: IntArray, rows: IntArray, limit: int) -> FloatArray:
@@ -131,45 +144,14 @@ def _problem(series: AggregateSeries) -> str:
     return ""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _History:
-    series: AggregateSeries
-    rows: IntArray
-
-    def second_differences(self) -> SecondDifferences:
-        found = self.series.contrasts(bend_weights(self.series.steps, self.rows, WINDOW))
-        return SecondDifferences(
-            deltas=np.array([c.delta for c in found]), item_variances=np.array([c.item_variance for c in found])
-        )
-
-
-def _until(series: AggregateSeries, step: int) -> _History | None:
-    rows = np.flatnonzero(series.steps <= step)
-    if rows.size and series.steps[rows[-1]] == step:
-        return _History(series=series, rows=rows)
-    return None
-
-
-def _jitters(histories: Sequence[_History]) -> tuple[Jitter, ...]:
-    """Return the jitter of every benchmark at its newest checkpoint.
-
-    As in the engine, with two differences. The second differences cancel a trend that is linear in log step, so a
-    steep start with unevenly spaced checkpoints does not count as noise. And the jitter of a benchmark is at least the
-    lower 95 % bound from its own history, even if the others have less.
-    """
-    bends = [h.second_differences() for h in histories]
-    return tuple(_at_least_own(b, j) for b, j in zip(bends, estimate_jitter(bends), strict=True))
-
-
 def _at_least_own(history: SecondDifferences, jitter: Jitter) -> Jitter:
     squares = history.deltas**2
     if squares.size == 0:
         return jitter
     items = float(history.item_variances.mean())
-    cap = _CLIP**2 * max(float(np.median(squares)) / _MEDIAN_CHI2, items)
     # h / 2: neighbouring second differences share checkpoints.
     df = max(squares.size / 2, 1.0)
-    lowest = float(np.minimum(squares, cap).mean()) * df / float(chdtri(df, _OWN_JITTER_P))
+    lowest = winsorised_mean(squares, items) * df / float(chdtri(df, _OWN_JITTER_P))
     tau2 = (lowest - items) / 6
     if tau2 <= jitter.tau2:
         return jitter

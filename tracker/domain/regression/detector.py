@@ -27,7 +27,7 @@ from tracker.domain.regression.blocks import (
     second_difference_weights,
 )
 from tracker.domain.regression.budget import DEFAULT, POOLED, Design, alpha_per_checkpoint
-from tracker.domain.regression.jitter import WINDOW, Jitter, SecondDifferences, estimate_jitter
+from tracker.domain.regression.jitter import WINDOW, Jitter, SecondDifferences, estimate_jitter, second_differences_of
 from tracker.domain.regression.null_variance import null_variances
 from tracker.domain.regression.pooled_test import PooledTest, null_test, pooled_test
 from tracker.domain.regression.screened import ScreenedScores, screened_differences, screened_variances
@@ -187,10 +187,7 @@ def _second_differences(track: Track) -> SecondDifferences:
     if isinstance(track.scores, ScreenedScores):
         return screened_differences(track.scores, rows)
     weights = second_difference_weights(rows, track.scores.means.size, WINDOW)
-    found = track.scores.contrasts(weights)
-    return SecondDifferences(
-        deltas=np.array([c.delta for c in found]), item_variances=np.array([c.item_variance for c in found])
-    )
+    return second_differences_of(track.scores.contrasts(weights))
 
 
 def _blocks(track: Track, width: int) -> Iterator[Blocks]:

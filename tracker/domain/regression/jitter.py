@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracker.domain.scores.matrix import FloatArray
+from tracker.domain.scores.matrix import Contrast, FloatArray
 
 WINDOW = 40
 """Number of newest second differences to use."""
@@ -33,7 +33,7 @@ reported. A larger estimate is replaced by this limit, as if it were known."""
 
 _TAU_FLOOR = 0.0015
 _CLIP = 3.5
-_MEDIAN_CHI2 = 0.4549
+MEDIAN_CHI2 = 0.4549
 """Median of chi-square with one degree of freedom."""
 _PRIOR_WEIGHT = 5
 """Weight of the starting value, in second differences."""
@@ -67,7 +67,21 @@ def estimate_jitter(histories: Sequence[SecondDifferences]) -> tuple[Jitter, ...
     raw = [_raw(h) for h in histories]
     known = [r for r in raw if r is not None]
     pooled = _pooled(known)
-    return tuple(_unknown() if r is None else _shrunk(r, pooled) for r in raw)
+    unknown = Jitter(tau2=TAU_START**2, variance=_RELATIVE_VARIANCE * TAU_START**4)
+    return tuple(unknown if r is None else _shrunk(r, pooled) for r in raw)
+
+
+def second_differences_of(found: Sequence[Contrast]) -> SecondDifferences:
+    """Return second differences, oldest first, from their contrasts."""
+    return SecondDifferences(
+        deltas=np.array([c.delta for c in found]), item_variances=np.array([c.item_variance for c in found])
+    )
+
+
+def winsorised_mean(squares: FloatArray, items: float) -> float:
+    """Return the mean of squared second differences with an item variance of `items`, without outliers."""
+    cap = _CLIP**2 * max(float(np.median(squares)) / MEDIAN_CHI2, items)
+    return float(np.minimum(squares, cap).mean())
 
 
 # --- private
@@ -112,8 +126,7 @@ def _raw_of(history: SecondDifferences) -> _Raw | None:
     if h < MIN_HISTORY:
         return None
     items = float(history.item_variances[known][-WINDOW:].mean())
-    cap = _CLIP**2 * max(float(np.median(squares)) / _MEDIAN_CHI2, items)
-    square = float(np.minimum(squares, cap).mean())
+    square = winsorised_mean(squares, items)
     # h / 2: neighbouring second differences share checkpoints.
     variance = 2 * (max(square, items) / 6) ** 2 / max(h / 2, 1)
     return _Raw(excess=(square - items) / 6, variance=variance, h=h, items=items)
@@ -125,10 +138,6 @@ def _pooled(known: Sequence[_Raw]) -> float:
     weights = np.array([1 / (r.variance + TAU_START**4) for r in known])
     excess = np.array([r.excess for r in known])
     return max(float((weights * excess).sum() / weights.sum()), 0.0)
-
-
-def _unknown() -> Jitter:
-    return Jitter(tau2=TAU_START**2, variance=_RELATIVE_VARIANCE * TAU_START**4)
 
 
 def _shrunk(raw: _Raw, pooled: float) -> Jitter:

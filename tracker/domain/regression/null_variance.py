@@ -35,7 +35,8 @@ def null_variances(
     means = scores.means[order]
     pasts = [_past(means, rows.size, blocks, since) for blocks in chosen]
     sums = _sums(scores, order, pasts)
-    return tuple(_mean(_variances(sums, past)) for past in pasts)
+    found = (_variances(sums, past) for past in pasts)
+    return tuple(float(variances.mean()) if variances.size >= MIN_HISTORY else None for variances in found)
 
 
 # --- private
@@ -105,12 +106,6 @@ def _sums(scores: ScoreMatrix, order: IntArray, pasts: Sequence[_Past]) -> _Sums
         products=products,
         missing=np.concatenate([[0], np.cumsum(scores.missing[rows] > 0)]),
     )
-
-
-def _mean(variances: FloatArray) -> float | None:
-    if variances.size >= MIN_HISTORY:
-        return float(variances.mean())
-    return None
 
 
 def _past(means: FloatArray, seen: int, blocks: Blocks, since: int) -> _Past:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.regression.null_variance import GUARD
 from tracker.domain.scores.matrix import Contrast
-from tracker.domain.scores.statistics import t_cdf, t_quantile
+from tracker.domain.scores.statistics import Spread, interval, t_cdf, t_quantile, tost_p
 
 _DF_RANGE = (4.0, 1e6)
 _NO_VARIANCE = 1e-30
@@ -52,14 +52,11 @@ class PooledTest:
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return low and high of the two-sided interval of the true difference."""
-        width = -t_quantile((1 - level) / 2, self.df) * self.stderr
-        return self.delta - width, self.delta + width
+        return interval(Spread(centre=self.delta, stderr=self.stderr, df=self.df), level)
 
     def equivalence_p(self, margin: float) -> float:
         """Return the p of "the true difference is at least `margin`", the larger of two one-sided tests (TOST)."""
-        above = t_cdf(-(self.delta + margin) / self.stderr, self.df)
-        below = t_cdf((self.delta - margin) / self.stderr, self.df)
-        return max(above, below)
+        return tost_p(Spread(centre=self.delta, stderr=self.stderr, df=self.df), margin)
 
     def mde(self, alpha: float, power: float = 0.8) -> float:
         """Return the smallest true loss that a test at `alpha` finds with `power`: (z_alpha + z_power) * stderr."""

@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from tracker.domain.regression.blocks import Blocks, second_difference_weights
-from tracker.domain.regression.jitter import WINDOW, SecondDifferences
+from tracker.domain.regression.jitter import WINDOW, SecondDifferences, second_differences_of
 from tracker.domain.regression.null_variance import null_variances
 from tracker.domain.scores.matrix import (
     BoolArray,
@@ -115,18 +115,12 @@ def screened_differences(scores: ScreenedScores, rows: IntArray) -> SecondDiffer
     """
     weights = second_difference_weights(rows, scores.is_whole.size, rows.size)
     is_whole = ~((weights != 0) & ~scores.is_whole).any(axis=1)
-    of_parts = _differences(scores.core, weights[~is_whole][-WINDOW:])
-    return replace(_differences(scores.everything, weights[is_whole][-WINDOW:]), of_parts=of_parts)
+    of_parts = second_differences_of(scores.core.contrasts(weights[~is_whole][-WINDOW:]))
+    whole = second_differences_of(scores.everything.contrasts(weights[is_whole][-WINDOW:]))
+    return replace(whole, of_parts=of_parts)
 
 
 # --- private
-
-
-def _differences(matrix: ScoreMatrix, weights: FloatArray) -> SecondDifferences:
-    found = matrix.contrasts(weights)
-    return SecondDifferences(
-        deltas=np.array([c.delta for c in found]), item_variances=np.array([c.item_variance for c in found])
-    )
 
 
 def _patterns(kinds: Sequence[BoolArray]) -> IntArray:

@@ -14,7 +14,7 @@ from tracker.domain.records.grouping import Grouping
 from tracker.domain.records.types import Baseline
 from tracker.domain.regression.blocks import Blocks, peak_blocks, peak_width, recent_blocks
 from tracker.domain.regression.detector import ErrorBudget, Evidence, Track
-from tracker.domain.regression.jitter import WINDOW, Jitter
+from tracker.domain.regression.jitter import MEDIAN_CHI2, WINDOW, Jitter
 from tracker.domain.regression.pooled_test import PooledTest
 from tracker.domain.scores.matrix import FloatArray, IntArray, ScoreMatrix, values_at
 
@@ -30,7 +30,8 @@ _HISTORY_WEIGHT = 0.5
 """Weight of one second difference: they overlap, so each counts half."""
 _CLIP = 3.0
 _MIN_VARIANCE = 1e-12
-_MEDIAN_CHI2 = 0.4549
+
+
 _MAX_DF = 200.0
 
 
@@ -142,7 +143,7 @@ def _excess(values: FloatArray, grouping: Grouping) -> FloatArray:
     means = np.add.reduceat(c, starts, axis=1) / used
     items = np.maximum(np.add.reduceat(c * c, starts, axis=1) / used - means**2, 0.0) / (used - 1)
     squares = means**2
-    cap = _CLIP**2 * np.maximum(np.median(squares, axis=1, keepdims=True) / _MEDIAN_CHI2, items)
+    cap = _CLIP**2 * np.maximum(np.median(squares, axis=1, keepdims=True) / MEDIAN_CHI2, items)
     weights = used.astype(np.float64) ** 2
     excess: FloatArray = ((np.minimum(squares, cap) - items) * weights).sum(axis=1) / weights.sum() / 6
     return excess

@@ -169,9 +169,9 @@ def empty_matrix(n_samples: int) -> ScoreMatrix:
 def inserted(matrix: ScoreMatrix, position: int, values: FloatArray) -> ScoreMatrix:
     """Return the matrix with one more checkpoint at `position`; `values` of shape (n,), NaN: no score."""
     row = encoded(values, matrix.palette)
-    matrix = _over_palette(matrix, row.palette)
+    codes = _recoded(matrix.codes, matrix.palette, row.palette)
     return ScoreMatrix(
-        codes=np.concatenate([matrix.codes[:position], row.codes[np.newaxis], matrix.codes[position:]]),
+        codes=np.concatenate([codes[:position], row.codes[np.newaxis], codes[position:]]),
         palette=row.palette,
         sums=np.insert(matrix.sums, position, row.palette[row.codes].sum()),
         missing=np.insert(matrix.missing, position, np.count_nonzero(row.codes == NO_VALUE)),
@@ -293,10 +293,6 @@ def _codes(values: FloatArray, palette: FloatArray) -> CodeArray:
 def _missing(codes: CodeArray) -> IntArray:
     missing: IntArray = np.count_nonzero(codes == NO_VALUE, axis=1).astype(np.int64)
     return missing
-
-
-def _over_palette(matrix: ScoreMatrix, palette: FloatArray) -> ScoreMatrix:
-    return replace(matrix, codes=_recoded(matrix.codes, matrix.palette, palette), palette=palette)
 
 
 def _recoded(codes: CodeArray, old: FloatArray, new: FloatArray) -> CodeArray:

@@ -14,7 +14,7 @@ from datetime import datetime
 import numpy as np
 
 from eval_jobs.records.imported import Aggregate
-from eval_jobs.types import EvalRecord, EvalResult
+from eval_jobs.types import EvalRecord
 from tracker.domain.scores.matrix import FloatArray, IntArray
 from tracker.domain.scores.series import SeriesKey, series_keys
 
@@ -54,7 +54,7 @@ Means = Mapping[SeriesKey, MeanSeries]
 def means_of(records: Iterable[EvalRecord]) -> Means:
     """Return all means of a run, from records in any order; for each step the newest import counts."""
     found: dict[SeriesKey, dict[int, Aggregate]] = {}
-    imported = [record for record in records if any(map(_has_mean, record.outcomes))]
+    imported = (record for record in records if any(result.aggregate is not None for result in record.results))
     for record in sorted(imported, key=_order):
         for key, point in _points(record):
             found.setdefault(key, {})[record.plan.checkpoint.step] = point
@@ -70,10 +70,6 @@ def with_means(known: Means, record: EvalRecord) -> Means:
 
 
 # --- private
-
-
-def _has_mean(outcome: object) -> bool:
-    return isinstance(outcome, EvalResult) and outcome.aggregate is not None
 
 
 def _points(record: EvalRecord) -> Iterator[tuple[SeriesKey, Aggregate]]:

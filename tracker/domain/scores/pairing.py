@@ -80,7 +80,10 @@ def differences_of(candidate: EvalPlan, baseline: EvalPlan, benchmark: str) -> t
     if bool(now.measured_with) != bool(before.measured_with):  # all other settings exist on one side only
         return _differences({"adapter": now.adapter}, {"adapter": before.adapter})
     found = _differences(score_settings(now, candidate.suite), score_settings(before, baseline.suite))
-    found += _serve_differences(candidate, baseline)
+    now_served, then_served = serve_settings(candidate.serve), serve_settings(baseline.serve)
+    if now_served["engine"] != then_served["engine"]:  # all other settings exist on one side only
+        now_served, then_served = {"engine": now_served["engine"]}, {"engine": then_served["engine"]}
+    found += _differences(now_served, then_served, "serve.")
     # Equal settings with different fingerprints: another version of the tracker wrote one of them.
     return found or (Difference(setting="scoring_version"),)
 
@@ -107,13 +110,6 @@ def _differences(
         for name in sorted(settings.keys() | earlier.keys())
         if settings.get(name) != earlier.get(name)
     )
-
-
-def _serve_differences(candidate: EvalPlan, baseline: EvalPlan) -> tuple[Difference, ...]:
-    now, before = serve_settings(candidate.serve), serve_settings(baseline.serve)
-    if now["engine"] != before["engine"]:  # all other settings exist on one side only
-        return _differences({"engine": now["engine"]}, {"engine": before["engine"]}, "serve.")
-    return _differences(now, before, "serve.")
 
 
 def _shown(value: object) -> str:

@@ -29,14 +29,11 @@ from tracker.domain.scores.series import (
     place_in,
     row_of,
     sample_means_of,
-    series_key,
     series_keys,
     series_without_step,
     values_of,
     with_row,
 )
-
-__all__ = ["BenchmarkSeries", "RunScores", "SeriesKey", "scores_of", "series_key", "with_record", "without_step"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

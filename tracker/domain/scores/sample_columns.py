@@ -97,16 +97,6 @@ class SampleColumns:
         return self.questions.sample_ids
 
     @property
-    def subsets(self) -> ObjectArray:
-        """Subset of every answer."""
-        return self.questions.subsets
-
-    @property
-    def cluster_ids(self) -> ObjectArray:
-        """Cluster of every answer; empty: its own."""
-        return self.questions.cluster_ids
-
-    @property
     def coverage(self) -> float:
         """Answers with a score / answers planned; 0 if nothing was planned."""
         planned = self.scores.size

@@ -82,11 +82,6 @@ class BenchmarkSeries:
         return tuple(self.samples.subsets.tolist())
 
     @cached_property
-    def cluster_ids(self) -> tuple[str, ...]:
-        """Cluster of every sample; empty: its own."""
-        return tuple(self.samples.cluster_ids.tolist())
-
-    @cached_property
     def steps(self) -> tuple[int, ...]:
         """Steps of the checkpoints, ascending."""
         return tuple(plan.checkpoint.step for plan in self.plans)
@@ -108,13 +103,9 @@ class BenchmarkSeries:
             return steps.index(step)
         return None
 
-    def usable_rows(self, min_coverage: float, up_to_step: int | None = None) -> IntArray:
-        """Return the rows with at least `min_coverage`, ascending, up to and including `up_to_step`."""
-        steps = np.array(self.steps, dtype=np.int64)
-        usable = self.coverage >= min_coverage
-        if up_to_step is not None:
-            usable &= steps <= up_to_step
-        return np.flatnonzero(usable)
+    def usable_rows(self, min_coverage: float) -> IntArray:
+        """Return the rows with at least `min_coverage`, ascending."""
+        return np.flatnonzero(self.coverage >= min_coverage)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,12 +284,8 @@ def _oriented(measure: Measure, means: SampleColumns, series: BenchmarkSeries, p
         raise ValueError(f"the columns of {series.key.benchmark} have no {measure}")
     if measure is Measure.COMPLETENESS:
         return 1.0 - means.truncated
-    return 1.0 - means.output_tokens / _longest_answer(plan, series.key.benchmark)
-
-
-def _longest_answer(plan: EvalPlan, benchmark: str) -> int:
-    own = next((b.max_tokens for b in plan.suite.benchmarks if b.name == benchmark), None)
-    return own or plan.suite.generation.max_tokens
+    own = next((b.max_tokens for b in plan.suite.benchmarks if b.name == series.key.benchmark), None)
+    return 1.0 - means.output_tokens / (own or plan.suite.generation.max_tokens)
 
 
 def _over_samples(series: BenchmarkSeries, samples: Questions) -> BenchmarkSeries:

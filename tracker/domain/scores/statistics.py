@@ -15,11 +15,9 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import bdtrc, gammaln, ndtr, ndtri, stdtr, stdtrit
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from tracker.domain.scores.matrix import FloatArray, IntArray
 
 MCNEMAR = "mcnemar-midp"
 PAIRED_T = "paired-t"

@@ -12,10 +12,8 @@ import numpy as np
 from eval_jobs.records.imported import Aggregate
 from eval_jobs.types import EvalRecord, EvalResult, SampleScore, SampleStatus
 from tracker.domain.records.grouping import cluster_index
+from tracker.domain.scores.sample_columns import LARGEST_SCORE
 from tracker.domain.scores.statistics import standard_error
-
-_LARGEST = 1e100
-"""Larger scores do not count: a sum of squares could overflow. Broken weights have such perplexities."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +98,7 @@ def first_detail(samples: Iterable[SampleScore]) -> str:
 def has_score(sample: SampleScore) -> bool:
     """Return whether a sample counts: it was scored (or truncated and scored) and the score is a usable number."""
     counts = sample.status in (SampleStatus.SCORED, SampleStatus.TRUNCATED)
-    return counts and sample.score is not None and abs(sample.score) <= _LARGEST  # NaN and Inf compare False
+    return counts and sample.score is not None and abs(sample.score) <= LARGEST_SCORE  # NaN and Inf compare False
 
 
 # --- private

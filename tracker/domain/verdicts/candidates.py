@@ -15,9 +15,9 @@ from tracker.domain.regression.jitter import MIN_HISTORY, WINDOW, Jitter
 from tracker.domain.regression.screened import ScreenedScores, screened_scores
 from tracker.domain.scores.matrix import BoolArray, IntArray, ScoreMatrix, inserted, values_at
 from tracker.domain.scores.mean_series import Means
-from tracker.domain.scores.run_scores import BenchmarkSeries, RunScores, SeriesKey, series_key
+from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.sample_columns import Questions
-from tracker.domain.scores.series import series_keys
+from tracker.domain.scores.series import BenchmarkSeries, SeriesKey, series_key, series_keys
 from tracker.domain.verdicts.hypothesis import Hypothesis, Subject, Thresholds
 from tracker.domain.verdicts.incidents import counting, incidents_at, open_of
 

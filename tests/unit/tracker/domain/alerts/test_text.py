@@ -9,17 +9,24 @@ from hypothesis import strategies as st
 from tests.alert_messages import EVIDENCE, HOSTILE, alert, huge, message_of, ordinary, resolved
 from tracker.domain.alerts.text import (
     MAX_QUESTIONS,
+    AlertLines,
     Markup,
     Room,
+    block,
     blocks_text,
     bytes_long,
     entry_of,
     message_text,
-    plain_lines,
 )
 from tracker.domain.records.alerts import AlertEvidence, AlertKind, AlertState, AlertSubject, SubjectKind
 
 PLAIN = Markup(escape=str, bold=str, quote=lambda text: f"> {text}", code=str)
+
+
+def _lines(entry: AlertLines) -> list[str]:
+    """Return one entry as plain lines."""
+    markup = Markup(escape=str, bold=str, quote=lambda text: f"  {text}", code=lambda text: f"  {text}")
+    return block(entry, markup).split("\n")
 
 
 def test_the_title_names_run_step_and_what_happened() -> None:
@@ -32,7 +39,7 @@ def test_the_title_counts_what_else_happened() -> None:
 
 
 def test_a_loss_is_shown_with_its_interval_its_counts_its_questions_and_the_next_command() -> None:
-    assert plain_lines(entry_of(alert())) == [
+    assert _lines(entry_of(alert())) == [
         "Firing: sums regressed",
         "sums regressed at step 600: 0.790 -> 0.580",
         "change: −0.210 (95 % CI −0.310 to −0.110; positive is better)",  # noqa: RUF001 - as it is shown
@@ -51,7 +58,7 @@ def test_a_slower_checkpoint_is_shown_in_times_and_requests() -> None:
     evidence = AlertEvidence(change=1.42, ci_low=1.31, ci_high=1.55, is_ratio=True, n_common=64, baseline_steps=(500,))
     subject = AlertSubject(kind=SubjectKind.LATENCY, name="default")
     slower = replace(alert(kind=AlertKind.LATENCY, evidence=evidence), subject=subject)
-    lines = plain_lines(entry_of(slower))
+    lines = _lines(entry_of(slower))
     assert lines[0] == "Firing: latency, load default: slower"
     assert "change: 1.420x (95 % CI 1.310x to 1.550x)" in lines
     assert "requests: 64 on each side" in lines
@@ -60,7 +67,7 @@ def test_a_slower_checkpoint_is_shown_in_times_and_requests() -> None:
 def test_what_is_over_says_since_when_and_shows_no_number_that_is_not_known() -> None:
     text = message_text(resolved())
     assert not text.is_firing
-    assert plain_lines(text.entries[0]) == [
+    assert _lines(text.entries[0]) == [
         "Resolved: sums: loss ended",
         "sums recovered at step 700",
         "resolved at: 2026-02-01 12:30 UTC",

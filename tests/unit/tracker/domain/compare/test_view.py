@@ -18,7 +18,7 @@ from tracker.domain.compare.view import RunNoise, compare_records
 from tracker.domain.imports.lm_eval import sheets_of_lm_eval
 from tracker.domain.imports.records import ImportTarget, checkpoints_of
 from tracker.domain.records.types import Baseline, Policy, VerdictWord
-from tracker.domain.scores.run_scores import series_key
+from tracker.domain.scores.series import series_key
 from tracker.domain.verdicts.candidates import known_jitter, steps_for_jitter
 
 POLICY = Policy()

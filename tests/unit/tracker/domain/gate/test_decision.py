@@ -17,7 +17,7 @@ from tracker.domain.gate.rules import BenchmarkRule, GatePolicy, LatencyLimit
 from tracker.domain.gate.types import BenchmarkCheck, GateWord
 from tracker.domain.records.types import LatencyMetric
 from tracker.domain.regression.jitter import Jitter
-from tracker.domain.scores.run_scores import series_key
+from tracker.domain.scores.series import series_key
 
 NO_NOISE = RunNoise()
 OTHER = suite_of(["sums"], prompt_template="Compute {question}")

@@ -14,8 +14,9 @@ from eval_jobs.types import EvalRecord, EvalResult, SampleScore, SampleStatus, S
 from tests.score_tables import Table, table_of, table_of_records
 from tests.unit.tracker.domain.making import failure_of, record_of, suite_of
 from tracker.domain.records.types import Measure
-from tracker.domain.scores.run_scores import BenchmarkSeries, RunScores, scores_of, with_record, without_step
+from tracker.domain.scores.run_scores import RunScores, scores_of, with_record, without_step
 from tracker.domain.scores.sample_columns import SampleColumns, columns_of
+from tracker.domain.scores.series import BenchmarkSeries
 
 SUITE = suite_of(("sums", "facts"), max_tokens=100)
 LOW = suite_of(("sums", "facts"), name="low", higher_is_better=False)
@@ -75,7 +76,7 @@ def assert_close(found: Table, wanted: Table) -> None:
 
 
 def named(series: BenchmarkSeries) -> dict[str, tuple[str, str]]:
-    names = zip(series.subsets, series.cluster_ids, strict=True)
+    names = zip(series.subsets, series.samples.cluster_ids.tolist(), strict=True)
     return dict(zip(series.sample_ids, names, strict=True))
 
 
@@ -212,7 +213,7 @@ def test_rows_are_found_by_step_and_by_coverage() -> None:
     )
     assert (series.steps, series.row_of(300), series.row_of(150)) == ((100, 200, 300), 2, None)
     assert series.usable_rows(0.75).tolist() == [0, 2]
-    assert series.usable_rows(0.75, up_to_step=299).tolist() == [0]
+    assert series.usable_rows(0.8).tolist() == [0]
     assert series.usable_rows(1.1).tolist() == []
 
 

@@ -49,8 +49,8 @@ def test_every_sample_is_there_once_in_the_order_of_first_appearance(samples: li
     means = averaged(columns_of(samples))
     first = {s.sample_id: s for s in reversed(samples)}
     assert means.sample_ids.tolist() == list(dict.fromkeys(s.sample_id for s in samples))
-    assert means.subsets.tolist() == [first[i].subset for i in means.sample_ids]
-    assert means.cluster_ids.tolist() == [first[i].cluster_id for i in means.sample_ids]
+    assert means.questions.subsets.tolist() == [first[i].subset for i in means.sample_ids]
+    assert means.questions.cluster_ids.tolist() == [first[i].cluster_id for i in means.sample_ids]
 
 
 def answer(sample_id: str, score: float | None, status: SampleStatus, tokens: int | None = None) -> SampleScore:
