@@ -17,7 +17,7 @@ from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord
 from tracker.app.plans import plans_for
 from tracker.app.world import World
 from tracker.domain.compare.bisection import Search
-from tracker.domain.compare.lost_between import Ends, LostBetween, ends_of, looked_at, lost_between, search_of
+from tracker.domain.compare.lost_between import Ends, LostBetween, ends_of, lost_between, search_of
 from tracker.domain.records.imported import first_checkpoint
 from tracker.domain.scores.matrix import IntArray
 from tracker.domain.scores.series import BenchmarkSeries, SeriesKey
@@ -121,7 +121,7 @@ def _newest_key(world: World, lost: Lost) -> SeriesKey:
 
 def _looks(world: World, lost: Lost, key: SeriesKey) -> tuple[BenchmarkSeries, IntArray]:
     series = world.history.scores(lost.run_id).series[key]
-    return series, looked_at(series, world.policy.min_coverage)
+    return series, series.whole_rows(world.policy.min_coverage)
 
 
 def _seen(world: World, lost: Lost, key: SeriesKey) -> frozenset[int]:

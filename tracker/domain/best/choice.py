@@ -128,8 +128,8 @@ def _plans_of_all(series: Sequence[BenchmarkSeries], rows: Sequence[Mapping[int,
 def _usable(series: BenchmarkSeries, min_coverage: float) -> dict[int, int]:
     """Return the rows that count: step -> row."""
     means = series.matrix(Measure.SCORE).means
-    usable = (row for row in series.usable_rows(min_coverage).tolist() if series.is_whole[row])
-    return {series.steps[row]: row for row in usable if not np.isnan(means[row])}
+    rows = series.whole_rows(min_coverage).tolist()
+    return {series.steps[row]: row for row in rows if not np.isnan(means[row])}
 
 
 def _best_block(means: FloatArray) -> tuple[int, int]:

@@ -16,8 +16,8 @@ from tracker.domain.compare.bisection import Border, Search
 from tracker.domain.records.display import count_text, names_text, p_value_text
 from tracker.domain.records.types import Baseline, Incident, Measure
 from tracker.domain.regression.blocks import Blocks
-from tracker.domain.regression.detector import Track, jitter_of
-from tracker.domain.regression.pooled_test import PooledTest, pooled_test
+from tracker.domain.regression.detector import Track, blocks_test, jitter_of
+from tracker.domain.regression.pooled_test import PooledTest
 from tracker.domain.scores.matrix import RIGHT, FloatArray, IntArray, ScoreMatrix, values_at
 from tracker.domain.scores.series import BenchmarkSeries
 
@@ -70,13 +70,6 @@ class LostBetween:
         return self.p_worse < SURE_P
 
 
-def looked_at(series: BenchmarkSeries, min_coverage: float) -> IntArray:
-    """Return the rows with a usable result of the whole benchmark, ascending by step."""
-    rows = series.usable_rows(min_coverage)
-    whole: IntArray = rows[series.is_whole[rows]]
-    return whole
-
-
 def ends_of(series: BenchmarkSeries, rows: IntArray, incidents: Iterable[Incident], wanted: Ends) -> tuple[int, int]:
     """Return a good step and a later bad one.
 
@@ -91,7 +84,7 @@ def ends_of(series: BenchmarkSeries, rows: IntArray, incidents: Iterable[Inciden
     name = series.key.benchmark
     _check_known((wanted.good, wanted.bad), known, name)
     bad = _bad_of(known, name, incidents) if wanted.bad is None else wanted.bad
-    earlier = _before(series, rows, bad)
+    earlier = rows[[bad is not None and step < bad for step in known]]
     if bad is None or not earlier.size:
         raise Incomparable(
             f"{name} has no complete result before the bad step ({count_text(len(known), 'complete result')} in all)",
@@ -102,14 +95,6 @@ def ends_of(series: BenchmarkSeries, rows: IntArray, incidents: Iterable[Inciden
         raise ConfigError(f"good step {good} is not before bad step {bad}", hint="set --good to a step before --bad")
     _check_lost(series, rows, good, bad)
     return good, bad
-
-
-def _before(series: BenchmarkSeries, rows: IntArray, bad: int | None) -> IntArray:
-    """Return the rows of steps before `bad`; none if `bad` is None."""
-    steps = np.array(series.steps)[rows]
-    if bad is None:
-        return rows[:0]
-    return rows[steps < bad]
 
 
 def _best_of(series: BenchmarkSeries, rows: IntArray) -> int:
@@ -223,5 +208,4 @@ def _test(series: BenchmarkSeries, sides: Blocks, *, up_to: int) -> PooledTest:
     matrix = series.matrix(Measure.SCORE)
     healthy = np.flatnonzero((np.array(series.steps) <= up_to) & series.is_whole)
     jitter = jitter_of([Track(scores=matrix, rows=healthy)])[0]
-    contrast = matrix.contrasts(sides.weights(len(series.steps))[np.newaxis])[0]
-    return pooled_test(contrast, jitter, sides.new.size, sides.base.size)
+    return blocks_test(matrix, sides.new, sides.base, jitter)

@@ -15,7 +15,7 @@ from tracker.domain.records.grouping import cluster_index
 from tracker.domain.records.types import Measure
 from tracker.domain.scores.matrix import BoolArray, FloatArray, IntArray, values_at
 from tracker.domain.scores.series import BenchmarkSeries
-from tracker.domain.scores.statistics import MCNEMAR, interval, mean_interval, paired_test, standard_error
+from tracker.domain.scores.statistics import mean_interval, paired_test, standard_error
 from tracker.domain.verdicts.decision import MIN_COMMON
 
 
@@ -70,9 +70,7 @@ class SeriesPair:
         counts = both[:, known].sum(axis=0)
         old, new = (np.where(both, values, 0.0)[:, known].sum(axis=0) / counts for values in (before, after))
         test = paired_test(new, old, _clusters_of(self.clusters, known))
-        low, high = interval(test.spread)
-        if test.method == MCNEMAR:  # a difference of shares cannot lie outside
-            low, high = max(low, -1.0), min(high, 1.0)
+        low, high = test.interval
         return PairedDifference(n=test.n, delta=test.delta, ci_low=low, ci_high=high)
 
 

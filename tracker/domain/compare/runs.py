@@ -177,7 +177,7 @@ def tokens_of(curves: Iterable[CurvePoint]) -> dict[int, float]:
 def _curve_of(run: RunToCompare, series: BenchmarkSeries, min_coverage: float) -> tuple[ScoreAt, ...]:
     """Return the scores of the checkpoints that were evaluated on the whole benchmark, by step."""
     clusters = series.samples.clusters
-    rows = [row for row in series.usable_rows(min_coverage).tolist() if series.is_whole[row]]
+    rows = series.whole_rows(min_coverage).tolist()
     tokens = run.tokens_at([series.steps[row] for row in rows])
     return tuple(replace(score_at(series, row, clusters), tokens=at) for row, at in zip(rows, tokens, strict=True))
 

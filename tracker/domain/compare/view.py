@@ -19,7 +19,7 @@ from tracker.domain.regression.pooled_test import PooledTest, pooled_test
 from tracker.domain.scores.matrix import Contrast
 from tracker.domain.scores.pairing import Pairing, explain_difference, pair, served_alike
 from tracker.domain.scores.series import SeriesKey, series_key
-from tracker.domain.scores.statistics import MCNEMAR, PairedTest, Spread, interval, paired_test, tost_p
+from tracker.domain.scores.statistics import PairedTest, Spread, paired_test, tost_p
 from tracker.domain.scores.summary import ScoreSummary, has_score, summarise
 from tracker.domain.verdicts.candidates import thresholds_of
 from tracker.domain.verdicts.decision import MIN_COMMON
@@ -149,8 +149,12 @@ def compare_what_can_be(
     compared = []
     for one in possible:
         lost, gained = _examples(one, examples)
-        known = _noise_of(one, after, noise, policy)
-        compared.append(replace(_compared(one, known, alpha_test, policy), lost=lost, gained=gained))
+        jitter = noise.jitters.get(series_key(after.plan, one.after))
+        repetition = repetition_of(
+            noise.calibrations, measured_by(after), one.after.benchmark, min_effect=policy.min_effect
+        )
+        found = _compared(replace(one, jitter=jitter, repetition=repetition), alpha_test, policy)
+        compared.append(replace(found, lost=lost, gained=gained))
     return ComparisonView(before=_side(before), after=_side(after), benchmarks=tuple(compared), refused=refused)
 
 
@@ -166,12 +170,8 @@ class _Possible:
     after: EvalResult
     pairing: Pairing
     steps: tuple[int, int]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Noise:
-    jitter: Jitter | None
-    repetition: Repetition | None
+    jitter: Jitter | None = None
+    repetition: Repetition | None = None
 
 
 def _try(name: str, before: EvalRecord, after: EvalRecord) -> _Possible | RefusedBenchmark:
@@ -248,20 +248,11 @@ def _side(record: EvalRecord) -> Side:
     )
 
 
-def _noise_of(possible: _Possible, after: EvalRecord, noise: RunNoise, policy: Policy) -> _Noise:
-    return _Noise(
-        jitter=noise.jitters.get(series_key(after.plan, possible.after)),
-        repetition=repetition_of(
-            noise.calibrations, measured_by(after), possible.after.benchmark, min_effect=policy.min_effect
-        ),
-    )
-
-
-def _compared(possible: _Possible, noise: _Noise, alpha_test: float, policy: Policy) -> ComparedBenchmark:
+def _compared(possible: _Possible, alpha_test: float, policy: Policy) -> ComparedBenchmark:
     pairing, result = possible.pairing, possible.after
     test = paired_test(pairing.candidate, pairing.baseline, pairing.clusters)
-    pooled = _pooled(test, noise)
-    comparison = _comparison(possible, test, noise, pooled)
+    pooled = _pooled(test, possible)
+    comparison = _comparison(possible, test, pooled)
     equivalence_p = tost_p(test.spread, policy.equivalence_margin)
     with_jitter = min(1.0, 2 * min(comparison.p_worse, comparison.p_better))
     return ComparedBenchmark(
@@ -272,22 +263,22 @@ def _compared(possible: _Possible, noise: _Noise, alpha_test: float, policy: Pol
         after=summarise(result),
         comparison=comparison,
         p_two_sided=test.p_two_sided,
-        p_two_sided_jitter=None if noise.jitter is None else with_jitter,
+        p_two_sided_jitter=None if possible.jitter is None else with_jitter,
         spread=test.spread,
         spread_of_run=_widened(test, pooled),
         word=word_of_pair(comparison, equivalence_p, alpha_test, thresholds_of(policy)),
-        repetition=noise.repetition,
+        repetition=possible.repetition,
         lost=(),
         gained=(),
     )
 
 
-def _pooled(test: PairedTest, noise: _Noise) -> PooledTest | None:
+def _pooled(test: PairedTest, possible: _Possible) -> PooledTest | None:
     """Return the test with jitter and decoding noise included; None if neither is known."""
-    decoding = decoding_variance(noise.repetition)
-    if noise.jitter is None and not decoding:
+    decoding = decoding_variance(possible.repetition)
+    if possible.jitter is None and not decoding:
         return None
-    jitter = noise.jitter or Jitter(tau2=0.0, variance=0.0)
+    jitter = possible.jitter or Jitter(tau2=0.0, variance=0.0)
     moment = Contrast(delta=test.delta, item_variance=test.stderr**2, n=test.n, common_fraction=1.0)
     # Each of the two evaluations has its own decoding noise: a lower bound for what their flips show.
     least = math.sqrt(2 * (decoding / test.n + jitter.tau2))
@@ -303,10 +294,8 @@ def _widened(test: PairedTest, pooled: PooledTest | None) -> Spread:
     return replace(test.spread, stderr=stderr, cautious=cautious, df=min(test.spread.df, pooled.df))
 
 
-def _comparison(possible: _Possible, test: PairedTest, noise: _Noise, pooled: PooledTest | None) -> Comparison:
-    low, high = interval(test.spread)
-    if test.method == MCNEMAR:  # a difference of shares cannot lie outside
-        low, high = max(low, -1.0), min(high, 1.0)
+def _comparison(possible: _Possible, test: PairedTest, pooled: PooledTest | None) -> Comparison:
+    low, high = test.interval
     p_worse, p_better = test.p_worse, test.p_better
     if pooled is not None:
         p_worse, p_better = max(p_worse, pooled.p_worse()), max(p_better, pooled.p_better())
@@ -324,7 +313,7 @@ def _comparison(possible: _Possible, test: PairedTest, noise: _Noise, pooled: Po
         p_worse=p_worse,
         p_better=p_better,
         p_worse_items=test.p_worse,
-        jitter=0.0 if noise.jitter is None else math.sqrt(noise.jitter.tau2),
+        jitter=0.0 if possible.jitter is None else math.sqrt(possible.jitter.tau2),
         n_lost=test.n_lost,
         n_gained=test.n_gained,
         method=test.method,

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from tracker.domain.forgetting.levels import LedgerSubject, forgetting_of, peak_rows
 from tracker.domain.forgetting.sample_lives import (
-    BoolArray,
     Lives,
     Windows,
     event_matrix,
@@ -50,9 +49,10 @@ from tracker.domain.records.types import Measure, Policy
 from tracker.domain.regression.blocks import peak_width
 from tracker.domain.regression.detector import Track, jitter_of
 from tracker.domain.regression.jitter import Jitter
-from tracker.domain.scores.matrix import FloatArray, IntArray
+from tracker.domain.scores.matrix import BoolArray, FloatArray, IntArray
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.series import BenchmarkSeries
+from tracker.domain.verdicts.candidates import phase_start
 
 
 def run_ledger(scores: RunScores, policy: Policy, *, details: int) -> RunLedger:
@@ -63,7 +63,7 @@ def run_ledger(scores: RunScores, policy: Policy, *, details: int) -> RunLedger:
     cases: list[_Case] = []
     for suite in dict.fromkeys(key.suite for key in scores.series):
         cases += _cases(scores, suite, policy)
-    ledgers = sorted((_ledger_of(case, scores, details) for case in cases), key=_by_loss)
+    ledgers = sorted((_ledger_of(case, scores, details) for case in cases), key=lambda ledger: _loss(ledger.whole))
     taught = [(case.series.key.benchmark, case.teaching) for case in cases if case.teaching is not None]
     return RunLedger(
         run_id=scores.run_id,
@@ -100,11 +100,8 @@ def _cases(scores: RunScores, suite: str, policy: Policy) -> list[_Case]:
 
 def _track(series: BenchmarkSeries, policy: Policy) -> Track:
     """Return the checkpoints that count; their jitter is estimated from the newest phase, as for verdicts."""
-    rows = series.usable_rows(policy.min_coverage)
-    rows = rows[series.is_whole[rows]]  # the state of a sample that was not evaluated is unknown
-    steps = np.array([series.steps[row] for row in rows], dtype=np.int64)
-    start = max((p.from_step for p in policy.phases if steps.size and p.from_step < steps[-1]), default=None)
-    noise_from = 0 if start is None else int(np.count_nonzero(steps <= start))
+    rows = series.whole_rows(policy.min_coverage)  # the state of a sample that was not evaluated is unknown
+    noise_from = phase_start(policy.phases, [series.steps[row] for row in rows])
     return Track(scores=series.matrix(Measure.SCORE), rows=rows, noise_from=noise_from)
 
 
@@ -279,7 +276,3 @@ def _loss(row: LedgerRow) -> float:
     if row.forgetting:
         return -row.forgetting.forgetting
     return float("inf")
-
-
-def _by_loss(ledger: BenchmarkLedger) -> float:
-    return _loss(ledger.whole)

@@ -11,17 +11,17 @@ use the same test (`regression.pooled_test`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtri
 
 from tracker.domain.regression.blocks import Blocks, peak_blocks, peak_width, second_difference_weights
-from tracker.domain.regression.detector import Track
+from tracker.domain.regression.detector import Track, blocks_test, level_test
 from tracker.domain.regression.jitter import WINDOW, Jitter
-from tracker.domain.regression.pooled_test import PooledTest, pooled_test
+from tracker.domain.regression.pooled_test import PooledTest
 from tracker.domain.scores.matrix import FloatArray, IntArray
-from tracker.domain.verdicts.decision import LEARNED_EFFECT, LEARNED_P
+from tracker.domain.verdicts.decision import is_learned
 
 LAST = 4
 """Newest checkpoints averaged; in a short run at most the size of a block, or 1 if more would leave too few blocks."""
@@ -56,20 +56,12 @@ class LedgerSubject:
         """Return the test of `rows` against guessing; None if the score of guessing is unknown."""
         if self.chance is None:
             return None
-        weights = np.zeros((1, self.track.scores.means.size))
-        weights[0, rows] = 1 / rows.size
-        (contrast,) = self.track.scores.contrasts(weights)
         guessed = self.chance if self.higher_is_better else 1.0 - self.chance
-        over = replace(contrast, delta=contrast.delta - guessed)
-        return pooled_test(over, self.jitter, rows.size, math.inf)
+        return level_test(self.track.scores, rows, guessed, self.jitter)
 
     def compare(self, new: IntArray, base: IntArray) -> PooledTest:
         """Return the test of rows `new` against rows `base`; its delta is new minus base, up is better."""
-        weights = np.zeros((1, self.track.scores.means.size))
-        weights[0, new] = 1 / new.size
-        weights[0, base] -= 1 / base.size
-        (contrast,) = self.track.scores.contrasts(weights)
-        return pooled_test(contrast, self.jitter, new.size, base.size)
+        return blocks_test(self.track.scores, new, base, self.jitter)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,11 +157,6 @@ def peak_rows(unit: LedgerSubject) -> IntArray | None:
     if blocks is None:
         return None
     return blocks.base
-
-
-def is_learned(test: PooledTest, selected_from: int) -> bool:
-    """Return whether a rise, the best of `selected_from`, is large enough and significant."""
-    return test.delta >= LEARNED_EFFECT and test.p_better(selected_from) < LEARNED_P
 
 
 def raw_forgetting(means: FloatArray) -> float:

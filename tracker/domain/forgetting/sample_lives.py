@@ -13,9 +13,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from tracker.domain.scores.matrix import NO_VALUE, RIGHT, FloatArray, IntArray, ScoreMatrix, values_at
-
-BoolArray = NDArray[np.bool_]
+from tracker.domain.scores.matrix import NO_VALUE, RIGHT, BoolArray, FloatArray, IntArray, ScoreMatrix, values_at
 
 WINDOW = 5
 """Checkpoints on each side of a loss; fewer in a short run."""

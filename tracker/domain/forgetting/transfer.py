@@ -16,10 +16,11 @@ from itertools import pairwise
 import numpy as np
 from scipy.special import stdtrit
 
-from tracker.domain.forgetting.levels import MIN_SAMPLES, CheckpointBlock, LedgerSubject, is_learned, last_width
+from tracker.domain.forgetting.levels import MIN_SAMPLES, CheckpointBlock, LedgerSubject, last_width
 from tracker.domain.records.types import Phase
 from tracker.domain.regression.pooled_test import PooledTest
 from tracker.domain.scores.matrix import IntArray
+from tracker.domain.verdicts.decision import is_learned
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

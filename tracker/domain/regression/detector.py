@@ -145,6 +145,21 @@ def evidence_at(tracks: Sequence[Track], level: ErrorBudget) -> tuple[tuple[Evid
     return tuple(evidence_of(track, jitter, level) for track, jitter in zip(tracks, jitter_of(tracks), strict=True))
 
 
+def blocks_test(scores: Scores, new: IntArray, base: IntArray, jitter: Jitter) -> PooledTest:
+    """Return the test of rows `new` against rows `base`; its delta is new minus base, up is better."""
+    weights = Blocks(baseline=Baseline.GIVEN, new=new, base=base).weights(scores.means.size)
+    (contrast,) = scores.contrasts(weights[np.newaxis])
+    return pooled_test(contrast, jitter, new.size, base.size)
+
+
+def level_test(scores: Scores, rows: IntArray, level: float, jitter: Jitter) -> PooledTest:
+    """Return the test of `rows` against a fixed score, such as that of guessing."""
+    weights = np.zeros((1, scores.means.size))
+    weights[0, rows] = 1 / rows.size
+    (contrast,) = scores.contrasts(weights)
+    return pooled_test(replace(contrast, delta=contrast.delta - level), jitter, rows.size, math.inf)
+
+
 def evidence_of(track: Track, jitter: Jitter, level: ErrorBudget) -> tuple[Evidence, ...]:
     """Return the tests of one benchmark at its candidate, the smallest m first."""
     return evidence_on(track, tuple(_blocks(track, peak_width(level.planned, track.rows.size))), jitter, level)

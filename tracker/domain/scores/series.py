@@ -107,6 +107,10 @@ class BenchmarkSeries:
         """Return the rows with at least `min_coverage`, ascending."""
         return np.flatnonzero(self.coverage >= min_coverage)
 
+    def whole_rows(self, min_coverage: float) -> IntArray:
+        """Return the usable rows of checkpoints that were evaluated on the whole benchmark, ascending."""
+        return np.flatnonzero((self.coverage >= min_coverage) & self.is_whole)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesRow:

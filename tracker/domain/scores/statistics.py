@@ -71,6 +71,14 @@ class PairedTest:
             return 1.0 - 0.5 * _chance_of(self.n_lost, 2 * self.n_lost)
         return min(1.0, 2 * min(self.p_worse, self.p_better))
 
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Return the 95 % interval of the true change; a difference of shares cannot lie outside [-1, 1]."""
+        low, high = interval(self.spread)
+        if self.method == MCNEMAR:
+            return max(low, -1.0), min(high, 1.0)
+        return low, high
+
 
 def paired_test(candidate: FloatArray, baseline: FloatArray, clusters: IntArray | None = None) -> PairedTest:
     """Compare paired scores, both of shape (n,) with n >= 1, with the test that fits them.

@@ -5,7 +5,6 @@
 A loss is `suspect` at most: shown, without a notification.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -23,10 +22,8 @@ from tracker.domain.records.reasons import (
 )
 from tracker.domain.records.types import Baseline, Policy, Verdict, VerdictWord
 from tracker.domain.regression.aggregates import AggregateSeries, aggregate_evidence
-from tracker.domain.regression.blocks import Blocks
 from tracker.domain.regression.budget import SCORE_SHARE
-from tracker.domain.regression.detector import ErrorBudget, Evidence
-from tracker.domain.regression.pooled_test import PooledTest, pooled_test
+from tracker.domain.regression.detector import ErrorBudget, Evidence, blocks_test, level_test
 from tracker.domain.scores.matrix import IntArray
 from tracker.domain.scores.mean_series import NO_MEANS, Means, MeanSeries, means_of
 from tracker.domain.scores.pairing import differences_of
@@ -34,7 +31,7 @@ from tracker.domain.scores.series import series_keys
 from tracker.domain.scores.summary import summarise
 from tracker.domain.scores.suspicion import at_most_suspect
 from tracker.domain.verdicts.candidates import JudgingContext, thresholds_of
-from tracker.domain.verdicts.decision import LEARNED_EFFECT, LEARNED_P
+from tracker.domain.verdicts.decision import is_learned
 from tracker.domain.verdicts.hypothesis import EQUIVALENCE_POOLED, Thresholds, gains, losses, suspects, word_of
 
 
@@ -69,13 +66,12 @@ def had_something_to_lose(series: AggregateSeries, found: Sequence[Evidence]) ->
     best = max(found, key=lambda e: e.blocks.baseline is Baseline.PEAK, default=None)
     if best is None:
         return False
-    rises = []
+    block, rises = best.blocks.base, []
     if series.chance is not None:
-        rises.append(_rise_over_chance(series, series.chance, best))
+        rises.append(level_test(series, block, series.chance, best.jitter))
     if series.chance is None or series.steps[0] == 0:
-        rises.append(_rise_over_first(series, best))
-    selected_from = best.blocks.selected_from
-    return all(rise.delta >= LEARNED_EFFECT and rise.p_better(selected_from) < LEARNED_P for rise in rises)
+        rises.append(blocks_test(series, block, np.arange(block.size), best.jitter))
+    return all(is_learned(rise, best.blocks.selected_from) for rise in rises)
 
 
 # --- private
@@ -191,18 +187,3 @@ def _verdict_of(result: EvalResult, word: VerdictWord, reason: Reason) -> Verdic
         coverage=known.coverage,
         alpha_test=0.0,
     )
-
-
-def _rise_over_first(series: AggregateSeries, best: Evidence) -> PooledTest:
-    width = best.blocks.base.size
-    first = Blocks(baseline=Baseline.GIVEN, new=best.blocks.base, base=np.arange(width))
-    (contrast,) = series.contrasts(first.weights(series.steps.size)[np.newaxis])
-    return pooled_test(contrast, best.jitter, width, width)
-
-
-def _rise_over_chance(series: AggregateSeries, chance: float, best: Evidence) -> PooledTest:
-    width = best.blocks.base.size
-    weights = np.zeros((1, series.steps.size))
-    weights[0, best.blocks.base] = 1 / width
-    (level,) = series.contrasts(weights)
-    return pooled_test(replace(level, delta=level.delta - chance), best.jitter, width, math.inf)

@@ -8,7 +8,7 @@ import numpy as np
 from eval_jobs.types import EvalRecord, EvalResult
 from tracker.domain.calibration.noise import decoding_variance, measured_by, repetition_of
 from tracker.domain.records.calibration import Calibration, Repetition
-from tracker.domain.records.types import Acceptance, Incident, Measure, Policy
+from tracker.domain.records.types import Acceptance, Incident, Measure, Phase, Policy
 from tracker.domain.regression.budget import BEHAVIOUR_SHARE, DEFAULT, PLAIN, SCORE_SHARE
 from tracker.domain.regression.detector import ErrorBudget, Track, jitter_of
 from tracker.domain.regression.jitter import MIN_HISTORY, WINDOW, Jitter
@@ -159,7 +159,7 @@ def chance_of(context: JudgingContext, candidate: Candidate) -> float | None:
 def known_jitter(scores: RunScores, min_coverage: float) -> Mapping[SeriesKey, Jitter]:
     """Return the jitter of every series of a run that has enough checkpoints to estimate it."""
     tracks = {
-        key: Track(scores=series.matrix(Measure.SCORE), rows=_whole(series, series.usable_rows(min_coverage)))
+        key: Track(scores=series.matrix(Measure.SCORE), rows=series.whole_rows(min_coverage))
         for key, series in scores.series.items()
     }
     jitters = dict(zip(tracks, jitter_of(tuple(tracks.values())), strict=True))
@@ -197,6 +197,15 @@ def has_subsets(series: BenchmarkSeries) -> bool:
     return len(series.samples.grouping.names) > 1
 
 
+def phase_start(phases: Iterable[Phase], steps: Sequence[int]) -> int:
+    """Return how many of `steps`, ascending, are of earlier training phases than the last one."""
+    start = max((p.from_step for p in phases if steps and p.from_step < steps[-1]), default=None)
+    # Checkpoint N contains the updates up to N: one at the start of a phase is of the phase before.
+    if start is None:
+        return 0
+    return sum(step <= start for step in steps)
+
+
 # --- private
 
 
@@ -219,7 +228,7 @@ def _candidate(context: JudgingContext, series: BenchmarkSeries, measure: Measur
         track=Track(
             scores=scores,
             rows=counted,
-            noise_from=_phase_start(context, [steps[row] for row in counted]),
+            noise_from=phase_start(context.policy.phases, [steps[row] for row in counted]),
             pinned_row=len(series.steps) if len(steps) > len(series.steps) else None,
             dropped=earlier - (counted.size - 1),
             decoding=decoding_variance(repetition),
@@ -237,15 +246,6 @@ def _rows_so_far(context: JudgingContext, series: BenchmarkSeries, measure: Meas
     rows = rows[matrix.missing[rows] < matrix.n_samples]
     so_far: IntArray = rows[np.array([series.steps[row] <= context.step for row in rows], dtype=bool)]
     return so_far
-
-
-def _phase_start(context: JudgingContext, steps: Sequence[int]) -> int:
-    """Return how many of `steps` are of earlier training phases than the candidate."""
-    start = max((p.from_step for p in context.policy.phases if p.from_step < context.step), default=None)
-    # Checkpoint N contains the updates up to N: one at the start of a phase is of the phase before.
-    if start is None:
-        return 0
-    return sum(step <= start for step in steps)
 
 
 def _with_pinned(
@@ -314,8 +314,8 @@ def _seen(context: JudgingContext, series: BenchmarkSeries, *, only_whole: bool 
     """Return the steps that have a usable result of this benchmark, whatever the settings."""
     seen: set[int] = set()
     for one in context.scores.of(series.key.benchmark, series.key.suite):
-        steps, rows = one.steps, one.usable_rows(context.policy.min_coverage)
-        seen.update(steps[row] for row in (_whole(one, rows) if only_whole else rows))
+        rows = one.whole_rows if only_whole else one.usable_rows
+        seen.update(one.steps[row] for row in rows(context.policy.min_coverage))
     return seen
 
 

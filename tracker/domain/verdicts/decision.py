@@ -1,15 +1,12 @@
 """The verdict on one subject at one checkpoint, and the change of its incident. Pure."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from tracker.domain.records.types import Baseline, Incident, Measure, VerdictWord
 from tracker.domain.regression.blocks import peak_blocks, peak_width
-from tracker.domain.regression.detector import Evidence
-from tracker.domain.regression.pooled_test import PooledTest, pooled_test
+from tracker.domain.regression.detector import Evidence, blocks_test, level_test
+from tracker.domain.regression.pooled_test import PooledTest
 from tracker.domain.scores.suspicion import without_proof
 from tracker.domain.verdicts.hypothesis import (
     Hypothesis,
@@ -94,24 +91,22 @@ def was_learned(hypothesis: Hypothesis, chance: float | None) -> bool:
     Above both if the run starts untrained, at step 0: a bias in its answers may put such a model above chance.
     """
     track, width = hypothesis.track, peak_width(hypothesis.level.planned, hypothesis.track.rows.size)
-    means = track.scores.means
-    peak = peak_blocks(track.rows, means, 1, width)
+    peak = peak_blocks(track.rows, track.scores.means, 1, width)
     if peak is None:
         return False
-    weights = np.zeros((2, means.size))
-    weights[:, peak.base] = 1 / peak.base.size
-    weights[0, track.rows[:width]] -= 1 / width
-    risen, level = track.scores.contrasts(weights)
-    is_first = bool(peak.base[0] == track.rows[0])
-    above = [
-        not is_first and _is_above(pooled_test(risen, hypothesis.jitter, peak.base.size, width), peak.selected_from)
-    ]
+    risen = blocks_test(track.scores, peak.base, track.rows[:width], hypothesis.jitter)
+    above = [bool(peak.base[0] != track.rows[0]) and is_learned(risen, peak.selected_from)]
     if chance is not None:
-        over = replace(level, delta=level.delta - chance)
-        above.append(_is_above(pooled_test(over, hypothesis.jitter, peak.base.size, math.inf), peak.selected_from))
+        over = level_test(track.scores, peak.base, chance, hypothesis.jitter)
+        above.append(is_learned(over, peak.selected_from))
     if hypothesis.steps[int(track.rows[0])] == 0:
         return all(above)
     return any(above)
+
+
+def is_learned(rise: PooledTest, selected_from: int) -> bool:
+    """Return whether a rise, the best of `selected_from`, is large enough and significant."""
+    return rise.p_better(selected_from) < LEARNED_P and rise.delta >= LEARNED_EFFECT
 
 
 # --- private
@@ -123,10 +118,6 @@ def _newly_forgotten(hypothesis: Hypothesis, incident: Incident, known: Incident
     if forgotten != known or not is_forgotten(hypothesis, 1):
         return forgotten
     return None
-
-
-def _is_above(test: PooledTest, selected_from: int) -> bool:
-    return test.p_better(selected_from) < LEARNED_P and test.delta >= LEARNED_EFFECT
 
 
 def _decision(
