@@ -14,15 +14,14 @@ import numpy as np
 from dashboards.data.run import RunData, only
 from dashboards.views.samples.changes import Pair
 from dashboards.views.samples.texts import LostSampleView, lost_sample
-from eval_jobs.types import SampleScore
 from tracker.domain.compare.view import RunNoise, compare_what_can_be
-from tracker.domain.forgetting.types import LostTexts
+from tracker.domain.forgetting.texts import texts_of
 from tracker.domain.overview.run import WORSE, Overview, Standing, decisive_comparison, standings
 from tracker.domain.records.display import one_line
 from tracker.domain.records.types import Baseline, Measure, Policy
 from tracker.domain.scores.matrix import RIGHT, FloatArray, values_at
 from tracker.domain.scores.series import BenchmarkSeries
-from tracker.domain.scores.summary import has_score, result_of
+from tracker.domain.scores.summary import Answered, answers_of, result_of
 
 MAX_BENCHMARKS = 8
 MAX_EXAMPLES = 3
@@ -73,15 +72,6 @@ class _Sides:
     is_worse: bool
     then: int
     now: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Answered:
-    """One sample at one checkpoint."""
-
-    sample: SampleScore
-    answer: str | None
-    """None: deleted to save space."""
 
 
 def _sides(data: RunData, view: Overview) -> list[_Sides]:
@@ -141,31 +131,18 @@ def _examples(data: RunData, pair: _Sides, lost: Mapping[str, FloatArray]) -> tu
     shown = steps[pair.then], steps[pair.now]
     # The clearest losses first: always correct until then, always incorrect since.
     ranked = sorted(lives, key=firmness, reverse=True)[:MAX_EXAMPLES]
-    places = ((key, now[key].sample.subset) for key in ranked)
-    return tuple(lost_sample(at, _texts(then[at[0]], now[at[0]]), lives[at[0]], steps, shown) for at in places)
+    found = []
+    for key in ranked:
+        texts = texts_of(then[key], now[key], was_right=True, is_right=False)
+        found.append(lost_sample((key, now[key].sample.subset), texts, lives[key], steps, shown))
+    return tuple(found)
 
 
-def _texts(then: _Answered, now: _Answered) -> LostTexts:
-    return LostTexts(
-        prompt=now.sample.prompt,
-        target=now.sample.target,
-        answer_before=then.answer,
-        right_before=True,
-        answer_after=now.answer,
-        right_after=False,
-    )
-
-
-def _answered(data: RunData, pair: _Sides, row: int) -> dict[str, _Answered]:
-    """Return the first repeat of each sample that has a score; empty if the texts were not read."""
+def _answered(data: RunData, pair: _Sides, row: int) -> dict[str, Answered]:
+    """Return the answers of one side; empty if the texts were not read."""
     record = data.texts.get(pair.series.plans[row].id)
     result = record and result_of(record, pair.benchmark)
-    found: dict[str, _Answered] = {}
-    if result is not None:
-        for sample in filter(has_score, result.samples):
-            answer = sample.answer if result.has_texts else None
-            found.setdefault(sample.sample_id, _Answered(sample=sample, answer=answer))
-    return found
+    return answers_of(result) if result else {}
 
 
 def _right(score: float) -> bool | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from eval_jobs.errors import Incomparable
-from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, Outcome, SampleScore, SampleStatus
+from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, Outcome, SampleStatus
 from tracker.domain.calibration.noise import decoding_variance, measured_by, repetition_of
 from tracker.domain.compare.unpaired import HINT, lacks_samples, unpaired_text
 from tracker.domain.records.calibration import Calibration, Repetition
@@ -20,7 +20,7 @@ from tracker.domain.scores.matrix import Contrast
 from tracker.domain.scores.pairing import Pairing, explain_difference, pair, served_alike
 from tracker.domain.scores.series import SeriesKey, series_key
 from tracker.domain.scores.statistics import PairedTest, Spread, paired_test, tost_p
-from tracker.domain.scores.summary import ScoreSummary, has_score, summarise
+from tracker.domain.scores.summary import Answered, ScoreSummary, answers_of, summarise
 from tracker.domain.verdicts.candidates import thresholds_of
 from tracker.domain.verdicts.decision import MIN_COMMON
 from tracker.domain.verdicts.hypothesis import word_of_pair
@@ -327,33 +327,24 @@ def _examples(possible: _Possible, limit: int | None) -> tuple[tuple[Example, ..
     ids = possible.pairing.sample_ids
     lost = [ids[i] for i in order if changes[i] < 0][:limit]
     gained = [ids[i] for i in sorted(order, key=lambda i: (-changes[i], i)) if changes[i] > 0][:limit]
-    before, after = (_by_id(r, {*lost, *gained}) for r in (possible.before, possible.after))
-    kept = possible.before.has_texts, possible.after.has_texts
-    worse, better = (tuple(_example(before[k], after[k], kept) for k in keys) for keys in (lost, gained))
+    before, after = answers_of(possible.before), answers_of(possible.after)
+    worse, better = (tuple(_example(before[k], after[k]) for k in keys) for keys in (lost, gained))
     return worse, better
 
 
-def _by_id(result: EvalResult, wanted: set[str]) -> dict[str, SampleScore]:
-    """Return, for each wanted sample, its first repeat with a score."""
-    found: dict[str, SampleScore] = {}
-    for sample in result.samples:
-        if sample.sample_id in wanted and has_score(sample):
-            found.setdefault(sample.sample_id, sample)
-    return found
-
-
-def _example(before: SampleScore, after: SampleScore, kept: tuple[bool, bool]) -> Example:
+def _example(before: Answered, after: Answered) -> Example:
+    old, new = before.sample, after.sample
     return Example(
-        sample_id=after.sample_id,
-        subset=after.subset,
-        prompt=after.prompt,
-        target=after.target,
-        answer_before=before.answer if kept[0] else None,
-        answer_after=after.answer if kept[1] else None,
-        score_before=before.score or 0.0,
-        score_after=after.score or 0.0,
-        status_before=before.status,
-        status_after=after.status,
-        tokens_before=before.output_tokens,
-        tokens_after=after.output_tokens,
+        sample_id=new.sample_id,
+        subset=new.subset,
+        prompt=new.prompt,
+        target=new.target,
+        answer_before=before.answer,
+        answer_after=after.answer,
+        score_before=old.score or 0.0,
+        score_after=new.score or 0.0,
+        status_before=old.status,
+        status_after=new.status,
+        tokens_before=old.output_tokens,
+        tokens_after=new.output_tokens,
     )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 
-from eval_jobs.types import EvalRecord, EvalResult, SampleScore
+from eval_jobs.types import EvalRecord, SampleScore
 from tracker.domain.forgetting.types import BenchmarkLedger, LostSample, LostTexts, RunLedger
 from tracker.domain.scores.matrix import RIGHT
-from tracker.domain.scores.summary import has_score
+from tracker.domain.scores.summary import Answered, answers_of
 
 Read = Callable[[str, Collection[str]], EvalRecord | None]
 """Plan id and benchmarks -> record with the texts of at least these benchmarks."""
@@ -25,25 +25,33 @@ def with_texts(ledger: RunLedger, read: Read) -> RunLedger:
     Each plan is read once, and only the wanted samples of its record are kept.
     """
     wanted = set(_wanted(ledger))
-    found: dict[_Key, _Said] = {}
+    found: dict[_Key, Answered] = {}
     for plan_id, keys in groupby(sorted(wanted), key=itemgetter(0)):
         record = read(plan_id, {benchmark for _, benchmark, _ in keys})
-        for key, said in () if record is None else _samples(record):
-            if key in wanted:
-                found.setdefault(key, said)  # the first repeat
-    return replace(ledger, benchmarks=tuple(_with_texts(benchmark, found) for benchmark in ledger.benchmarks))
+        for result in record.results if record else ():
+            for sample_id, answered in answers_of(result).items():
+                key = plan_id, result.benchmark, sample_id
+                if key in wanted:
+                    found[key] = answered
+    benchmarks = []
+    for one in ledger.benchmarks:
+        benchmarks.append(replace(one, details=tuple(_sample_with_texts(s, one, found) for s in one.details)))
+    return replace(ledger, benchmarks=tuple(benchmarks))
+
+
+def texts_of(before: Answered, after: Answered, *, was_right: bool, is_right: bool) -> LostTexts:
+    """Return the texts of one sample with its answers at two checkpoints."""
+    return LostTexts(
+        prompt=after.sample.prompt,
+        target=after.sample.target,
+        answer_before=before.answer,
+        right_before=was_right,
+        answer_after=after.answer,
+        right_after=is_right,
+    )
 
 
 # --- private
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Said:
-    """One sample at one checkpoint."""
-
-    sample: SampleScore
-    answer: str | None
-    """None if deleted to save space."""
 
 
 def _wanted(ledger: RunLedger) -> Iterator[_Key]:
@@ -54,19 +62,7 @@ def _wanted(ledger: RunLedger) -> Iterator[_Key]:
                 yield one.window.after_plan_id, one.benchmark, sample.sample_id
 
 
-def _samples(record: EvalRecord) -> Iterator[tuple[_Key, _Said]]:
-    for outcome in record.outcomes:
-        if isinstance(outcome, EvalResult):
-            for sample in filter(has_score, outcome.samples):
-                answer = sample.answer if outcome.has_texts else None
-                yield (record.plan.id, outcome.benchmark, sample.sample_id), _Said(sample=sample, answer=answer)
-
-
-def _with_texts(benchmark: BenchmarkLedger, found: dict[_Key, _Said]) -> BenchmarkLedger:
-    return replace(benchmark, details=tuple(_sample_with_texts(s, benchmark, found) for s in benchmark.details))
-
-
-def _sample_with_texts(sample: LostSample, benchmark: BenchmarkLedger, found: dict[_Key, _Said]) -> LostSample:
+def _sample_with_texts(sample: LostSample, benchmark: BenchmarkLedger, found: dict[_Key, Answered]) -> LostSample:
     window = benchmark.window
     if window is None:
         return sample
@@ -76,17 +72,8 @@ def _sample_with_texts(sample: LostSample, benchmark: BenchmarkLedger, found: di
     )
     if before is None or after is None:
         return sample
-    return replace(
-        sample,
-        texts=LostTexts(
-            prompt=after.sample.prompt,
-            target=after.sample.target,
-            answer_before=before.answer,
-            right_before=_is_right(before.sample, benchmark),
-            answer_after=after.answer,
-            right_after=_is_right(after.sample, benchmark),
-        ),
-    )
+    was_right, is_right = (_is_right(one.sample, benchmark) for one in (before, after))
+    return replace(sample, texts=texts_of(before, after, was_right=was_right, is_right=is_right))
 
 
 def _is_right(sample: SampleScore, benchmark: BenchmarkLedger) -> bool:

@@ -43,6 +43,15 @@ class SampleMean:
     cluster_id: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Answered:
+    """One sample with a score."""
+
+    sample: SampleScore
+    answer: str | None
+    """None if deleted to save space."""
+
+
 def summarise(result: EvalResult) -> ScoreSummary:
     """Return mean, standard error, counts and coverage of `result`."""
     if result.aggregate is not None:
@@ -85,6 +94,15 @@ def sample_means(result: EvalResult) -> dict[str, SampleMean]:
 def result_of(record: EvalRecord, benchmark: str) -> EvalResult | None:
     """Return a record's result of a benchmark; None if there is none or it failed."""
     return next((result for result in record.results if result.benchmark == benchmark), None)
+
+
+def answers_of(result: EvalResult) -> dict[str, Answered]:
+    """Return the first repeat with a score of each sample, by its ID."""
+    found: dict[str, Answered] = {}
+    for sample in filter(has_score, result.samples):
+        answer = sample.answer if result.has_texts else None
+        found.setdefault(sample.sample_id, Answered(sample=sample, answer=answer))
+    return found
 
 
 def first_detail(samples: Iterable[SampleScore]) -> str:
