@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable, CheckpointUnsafe
+from eval_jobs.errors import CheckpointUnreadable, CheckpointUnsafe
 from eval_jobs.types import CheckpointFormat
 from tracker.domain.checkpoints.listing import (
     ADAPTER,
@@ -33,16 +33,14 @@ from tracker.domain.checkpoints.listing import (
     is_temporary,
 )
 from tracker.domain.checkpoints.raw_state import RawLayout, check_config, find_raw
-from tracker.domain.checkpoints.unusable import NotYet, Rejected, no_weights
+from tracker.domain.checkpoints.unusable import NotYet, Rejected, no_weights, rejected, two_saves, weight_map_of
 from tracker.domain.checkpoints.unusable import not_yet as _not_yet
 from tracker.domain.records.display import count_text
-
-__all__ = ["Complete", "Habits", "NotYet", "Readiness", "Rejected", "assess"]
 
 SERVED_SUFFIXES = (".json", ".jinja", ".txt", ".model", ".tiktoken", ".py")
 """Files pinned besides the weights: configuration, tokenizer, chat template; never optimizer or random states."""
 
-_RANK = re.compile(r"rng_state_([0-9]+)\.pth$")
+
 _SHARD = re.compile(r"(?:model|pytorch_model)-[0-9]+-of-[0-9]+\.safetensors$")
 _PICKLE = re.compile(r"(?:pytorch_model.*|adapter_model|model.*|consolidated.*)\.(?:bin|pt|pth|ckpt)$")
 _RESUME_STATE = re.compile(r"(?:optimizer.*|scheduler|scaler)\.(?:pt|bin)$|rng_state.*\.pth$")
@@ -129,53 +127,34 @@ def _layout(listing: Listing, *, allow_pickle: bool) -> _Layout | NotYet | Rejec
     """Decide which files are the weights."""
     names = listing.facts.names()
     is_full = not names.isdisjoint((SINGLE, INDEX))
-    raw = None if _has_safetensors(names) else find_raw(listing, allow_pickle=allow_pickle)
-    if raw is not None:
-        return _of_raw(raw)
+    if not is_full and ADAPTER not in names and not any(map(_SHARD.match, names)):
+        raw = find_raw(listing, allow_pickle=allow_pickle)
+        if isinstance(raw, RawLayout):
+            config = ADAPTER_CONFIG if raw.format is CheckpointFormat.LORA else CONFIG
+            return _Layout(format=raw.format, weights=raw.weights, config=config, raw=raw)
+        if raw is not None:
+            return raw
     if ADAPTER in names or (ADAPTER_CONFIG in names and not is_full):
         return _Layout(format=CheckpointFormat.LORA, weights=(ADAPTER,), config=ADAPTER_CONFIG)
     if is_full:
-        return _of_full(listing)
+        return _full(listing, names)
     return _without_weights(listing.facts, names)
 
 
-def _has_safetensors(names: frozenset[str]) -> bool:
-    return not names.isdisjoint((SINGLE, INDEX, ADAPTER)) or any(_SHARD.match(name) for name in names)
-
-
-def _of_full(listing: Listing) -> _Layout | NotYet | Rejected:
-    names = listing.facts.names()
+def _full(listing: Listing, names: frozenset[str]) -> _Layout | NotYet | Rejected:
     if SINGLE in names and INDEX in names:
-        return Rejected(
-            code=CheckpointIncomplete.code,
-            reason=f"found both {SINGLE} and {INDEX}: files of two saves are mixed",
-            hint="delete the files of the older save",
-        )
+        return two_saves(SINGLE, INDEX)
     if SINGLE in names:
         return _Layout(format=CheckpointFormat.FULL, weights=(SINGLE,), config=CONFIG)
-    return _sharded(listing)
-
-
-def _of_raw(raw: RawLayout | NotYet | Rejected) -> _Layout | NotYet | Rejected:
-    if not isinstance(raw, RawLayout):
-        return raw
-    config = ADAPTER_CONFIG if raw.format is CheckpointFormat.LORA else CONFIG
-    return _Layout(format=raw.format, weights=raw.weights, config=config, raw=raw)
-
-
-def _sharded(listing: Listing) -> _Layout | NotYet | Rejected:
-    document = listing.documents.get(INDEX, {})
-    if isinstance(document, Broken):
-        return _not_yet(f"{INDEX} {document.text}", code=document.code)
-    weight_map = document.get("weight_map")
-    if not isinstance(weight_map, Mapping) or not weight_map:
-        return _not_yet(f"{INDEX} has no weight_map", code=CheckpointUnreadable.code)
+    weight_map = weight_map_of(listing.documents.get(INDEX), INDEX)
+    if isinstance(weight_map, NotYet):
+        return weight_map
     tensors: dict[str, set[str]] = {}
     for tensor, shard in weight_map.items():
         if not isinstance(shard, str) or "/" in shard or not shard.endswith(".safetensors"):
-            return Rejected(
+            return rejected(
+                f"{INDEX} maps tensor {tensor} to {shard!r}, which is not a safetensors file in the folder",
                 code=CheckpointUnreadable.code,
-                reason=f"{INDEX} maps tensor {tensor} to {shard!r}, which is not a safetensors file in the folder",
                 hint="save the checkpoint again with save_pretrained(safe_serialization=True)",
             )
         tensors.setdefault(shard, set()).add(str(tensor))
@@ -183,7 +162,7 @@ def _sharded(listing: Listing) -> _Layout | NotYet | Rejected:
         format=CheckpointFormat.FULL,
         weights=tuple(sorted(tensors)),
         config=CONFIG,
-        tensors={shard: frozenset(names) for shard, names in tensors.items()},
+        tensors={shard: frozenset(own) for shard, own in tensors.items()},
     )
 
 
@@ -291,8 +270,8 @@ def _sign_of_state(facts: Facts, habits: Habits) -> str | None:
 
 
 def _check_ranks(listing: Listing, _: _Layout, __: Habits) -> Objection:
-    """Require every rank below the highest one seen. A single process writes rng_state.pth, without a number."""
-    ranks = _ranks(listing.facts)
+    """Require every rank below the highest one seen."""
+    ranks = listing.facts.ranks()
     if not ranks:
         return None
     missing = sorted(set(range(max(2, max(ranks) + 1))) - ranks)
@@ -314,15 +293,17 @@ _RULES: tuple[Callable[[Listing, _Layout, Habits], Objection], ...] = (
 def _complete(listing: Listing, layout: _Layout, habits: Habits) -> Complete:
     state = listing.documents.get(TRAINER_STATE)
     said = state if isinstance(state, Mapping) else {}
-    config = _config(listing, layout)
+    config, step = _config(listing, layout), said.get("global_step")
+    if listing.step is not None or not isinstance(step, int):
+        step = listing.step or 0
     is_lora = layout.format is CheckpointFormat.LORA
     return Complete(
         format=layout.format,
         base_model=_base_model(config) if is_lora and isinstance(config, Mapping) else None,
         weights=layout.weights,
         held=_held(listing.facts, layout),
-        step=_step_said(said) if listing.step is None else listing.step,
-        ranks=len(_ranks(listing.facts)),
+        step=step,
+        ranks=len(listing.facts.ranks()),
         has_trainer_state=state is not None,
         is_end_proven=_is_end_proven(listing.facts, layout, habits),
         save_every=_save_every(said),
@@ -330,13 +311,6 @@ def _complete(listing: Listing, layout: _Layout, habits: Habits) -> Complete:
         raw_folder=layout.raw.folder if layout.raw else "",
         config_from="" if layout.config in listing.documents else listing.raw.config_from,
     )
-
-
-def _step_said(state: Document) -> int:
-    step = state.get("global_step")
-    if isinstance(step, int):
-        return step
-    return 0
 
 
 def _config(listing: Listing, layout: _Layout) -> Document | Broken | None:
@@ -352,7 +326,7 @@ def _is_end_proven(facts: Facts, layout: _Layout, habits: Habits) -> bool:
     if any(f.mtime_ns > state.mtime_ns for f in facts.files if f.name in held):
         return False
     # Other ranks may write after trainer_state.json: only an earlier checkpoint shows how many there are.
-    ranks = len(_ranks(facts))
+    ranks = len(facts.ranks())
     return ranks == 0 == habits.ranks or ranks >= habits.ranks > 0
 
 
@@ -372,11 +346,6 @@ def _held(facts: Facts, layout: _Layout) -> tuple[str, ...]:
     small = [f.name for f in facts.files if f.name.endswith(SERVED_SUFFIXES) and not is_temporary(f.name)]
     small += layout.raw.extra if layout.raw else ()
     return layout.weights + tuple(sorted(small))
-
-
-def _ranks(facts: Facts) -> frozenset[int]:
-    matches = (_RANK.match(f.name) for f in facts.files)
-    return frozenset(int(match.group(1)) for match in matches if match)
 
 
 def _save_every(state: Document) -> int | None:

@@ -59,7 +59,8 @@ class Gaps:
             for step in missed_steps(known):
                 known[step] = None
                 if step > self._joined[run_id]:
-                    place = _sibling(self._places[run_id], step)
+                    uri = self._places[run_id].uri.rstrip("0123456789") + str(step)
+                    place = _Missed(run_id=run_id, step=step, uri=uri)
                     self.add_vanished(place, "was expected from the save interval but never seen", now)
         self._is_first_look = False
 
@@ -126,7 +127,3 @@ class _Missed:
     run_id: str
     step: int
     uri: str
-
-
-def _sibling(place: Site, step: int) -> _Missed:
-    return _Missed(run_id=place.run_id, step=step, uri=place.uri.rstrip("0123456789") + str(step))

@@ -28,6 +28,7 @@ REMOVAL_TOLERANCE_NS = 50_000_000
 """A folder that changed this much later than its newest file has lost an entry: its deletion may have begun."""
 
 _STEP = re.compile(r"(?<![0-9])([0-9]{1,18})$")
+_RANK = re.compile(r"rng_state_([0-9]+)\.pth$")
 _STATE_FOLDER = re.compile(rf"(?:{FSDP_FOLDER}|global_step[0-9]+|pytorch_model)$")
 _STEP_NAMES = re.compile(r"(?:checkpoint|ckpt|step|global_?step|iter|iteration)[-_]?[0-9]+$", re.IGNORECASE)
 _TRAINING_LOG = re.compile(
@@ -84,6 +85,11 @@ class Facts:
     def file(self, name: str) -> FileFact | None:
         """Return the facts of one file, or None."""
         return next((f for f in self.files if f.name == name), None)
+
+    def ranks(self) -> frozenset[int]:
+        """Return the ranks with a rng_state_<rank>.pth file; a single process writes rng_state.pth."""
+        matches = (_RANK.match(f.name) for f in self.files)
+        return frozenset(int(match.group(1)) for match in matches if match)
 
     def newest_ns(self) -> int:
         """Return the newest modification time of any file, 0 for none."""

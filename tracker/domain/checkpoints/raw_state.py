@@ -32,7 +32,7 @@ from tracker.domain.checkpoints.listing import (
     RawKind,
     StateIndex,
 )
-from tracker.domain.checkpoints.unusable import NotYet, Rejected, not_yet
+from tracker.domain.checkpoints.unusable import NotYet, Rejected, not_yet, rejected, two_saves, weight_map_of
 from tracker.domain.records.display import count_text
 
 SINGLE_BINS = ("pytorch_model.bin", "adapter_model.bin", "pytorch_model_fsdp.bin")
@@ -50,7 +50,8 @@ _OPTIM = re.compile(r"(?:bf16_|fp16_)?zero_pp_rank_([0-9]+)_mp_rank_([0-9]+)_opt
 _STAGE3 = re.compile(r"zero_pp_rank_([0-9]+)_mp_rank_([0-9]+)_model_states\.pt$")
 _STAGE12 = re.compile(r"mp_rank_([0-9]+)_model_states\.pt$")
 _OTHER_PARALLEL = re.compile(r"layer_[0-9]+|expert")
-_RANK = re.compile(r"rng_state_([0-9]+)\.pth$")
+
+
 _LAYER = re.compile(r"\.([0-9]+)\.")
 
 
@@ -78,7 +79,8 @@ def find_raw(listing: Listing, *, allow_pickle: bool) -> RawLayout | NotYet | Re
     has_torch_files = not names.isdisjoint((BIN_INDEX, *SINGLE_BINS))
     if has_torch_files and allow_pickle:
         return _torch(listing)
-    if _is_dcp(listing):
+    is_marked = listing.raw.index is not None or FSDP_FOLDER in listing.facts.folders
+    if is_marked or _has(names, ".distcp"):
         return _dcp(listing)
     if LATEST in names or _has(names, "_optim_states.pt"):
         return _zero(listing)
@@ -98,10 +100,10 @@ def check_config(listing: Listing, layout: RawLayout) -> NotYet | Rejected | Non
         return not_yet(f"{name} in {raw.config_from} {found.text}", code=found.code, hint=CONFIG_HINT)
     if found is None:
         where = f", and none in {raw.config_from}" if raw.is_given else ""
-        return _rejected(f"no {name}{where}", hint=CONFIG_HINT)
-    if not _is_certain(name, found, raw):
+        return rejected(f"no {name}{where}", hint=CONFIG_HINT)
+    if not (raw.is_given or (name == CONFIG and fits(found, raw))):
         reason = f"no {name}, and the one in {raw.config_from} may belong to another model"
-        return _rejected(reason, hint=CONFIG_HINT)
+        return rejected(reason, hint=CONFIG_HINT)
     return None
 
 
@@ -119,13 +121,9 @@ def fits(config: Document, raw: RawFacts) -> bool:
 # --- private
 
 
-def _rejected(reason: str, *, code: str = CheckpointIncomplete.code, hint: str) -> Rejected:
-    return Rejected(code=code, reason=reason, hint=hint)
-
-
 def _refused_pickle(names: frozenset[str]) -> Rejected:
     first = BIN_INDEX if BIN_INDEX in names else next(name for name in SINGLE_BINS if name in names)
-    return _rejected(
+    return rejected(
         f"weights are a pickle ({first}), and unpickling can execute code",
         code=CheckpointUnsafe.code,
         hint=PICKLE_HINT,
@@ -145,10 +143,7 @@ def _torch(listing: Listing) -> RawLayout | NotYet | Rejected:
     names = listing.facts.names()
     single = next((name for name in SINGLE_BINS if name in names), None)
     if single is not None and BIN_INDEX in names:
-        return _rejected(
-            f"found both {single} and {BIN_INDEX}: files of two saves are mixed",
-            hint="delete the files of the older save",
-        )
+        return two_saves(single, BIN_INDEX)
     files = (single,) if single is not None else _shards(listing)
     if not isinstance(files, tuple):
         return files
@@ -158,16 +153,13 @@ def _torch(listing: Listing) -> RawLayout | NotYet | Rejected:
 
 
 def _shards(listing: Listing) -> tuple[str, ...] | NotYet | Rejected:
-    document = listing.documents.get(BIN_INDEX)
-    if isinstance(document, Broken):
-        return not_yet(f"{BIN_INDEX} {document.text}", code=document.code)
-    weight_map = document.get("weight_map") if document is not None else None
-    if not isinstance(weight_map, Mapping) or not weight_map:
-        return not_yet(f"{BIN_INDEX} has no weight_map", code=CheckpointUnreadable.code)
+    weight_map = weight_map_of(listing.documents.get(BIN_INDEX), BIN_INDEX)
+    if isinstance(weight_map, NotYet):
+        return weight_map
     files = sorted({str(shard) for shard in weight_map.values()})
     for name in files:
         if "/" in name or not name.endswith(".bin"):
-            return _rejected(
+            return rejected(
                 f"{BIN_INDEX} lists {name!r}, which is not a file in the folder",
                 code=CheckpointUnreadable.code,
                 hint="save the checkpoint again",
@@ -175,20 +167,12 @@ def _shards(listing: Listing) -> tuple[str, ...] | NotYet | Rejected:
     return tuple(files)
 
 
-def _is_certain(name: str, found: Document, raw: RawFacts) -> bool:
-    return raw.is_given or (name == CONFIG and fits(found, raw))
-
-
-def _is_dcp(listing: Listing) -> bool:
-    is_marked = listing.raw.index is not None or FSDP_FOLDER in listing.facts.folders
-    return is_marked or _has(listing.facts.names(), ".distcp")
-
-
 def _dcp(listing: Listing) -> RawLayout | NotYet | Rejected:
     raw = listing.raw
     prefix = f"{raw.folder}/" if raw.folder else ""
     if raw.index is None:
-        return _no_index(listing)
+        where = f"{FSDP_FOLDER}/" if FSDP_FOLDER in listing.facts.folders else ""
+        return not_yet(f"{where}{DCP_INDEX} is missing: not all ranks have finished saving")
     if isinstance(raw.index, Broken):
         return _broken_index(raw.index, f"{prefix}{DCP_INDEX}")
     is_lora = all("lora_" in name for name in raw.index.tensors)
@@ -204,16 +188,11 @@ def _dcp(listing: Listing) -> RawLayout | NotYet | Rejected:
     )
 
 
-def _no_index(listing: Listing) -> NotYet:
-    where = f"{FSDP_FOLDER}/" if FSDP_FOLDER in listing.facts.folders else ""
-    return not_yet(f"{where}{DCP_INDEX} is missing: not all ranks have finished saving")
-
-
 def _broken_index(index: Broken, name: str) -> NotYet | Rejected:
     reason = f"{name} {index.text}"
     if index.code == CheckpointIncomplete.code:
         return not_yet(reason)
-    return _rejected(reason, code=index.code, hint="save the checkpoint again, as safetensors")
+    return rejected(reason, code=index.code, hint="save the checkpoint again, as safetensors")
 
 
 def _absent_files(listing: Listing, index: StateIndex, prefix: str, *, is_lora: bool) -> NotYet | Rejected | None:
@@ -224,7 +203,7 @@ def _absent_files(listing: Listing, index: StateIndex, prefix: str, *, is_lora: 
         if fact.size < end:
             return not_yet(f"{prefix}{name} has {count_text(fact.size, 'byte')}, expected at least {end} ({DCP_INDEX})")
     if ADAPTER_CONFIG in listing.documents and not is_lora:
-        return _rejected(
+        return rejected(
             "found adapter_config.json, but the state contains more than an adapter",
             hint="let the trainer save only the adapter (save_pretrained)",
         )
@@ -260,21 +239,17 @@ def _ranks_of(names: list[str], pattern: re.Pattern[str]) -> set[int]:
 
 def _unlike_zero(names: list[str]) -> Rejected | None:
     """Return why DeepSpeed's own tool could not read the state."""
-    if len(_tensor_ranks(names)) > 1:
+    matches = (_OPTIM.match(name) or _STAGE3.match(name) or _STAGE12.match(name) for name in names)
+    if len({match.group(match.lastindex or 0) for match in matches if match}) > 1:
         what = "tensor-parallel ranks"
     elif any(_OTHER_PARALLEL.match(name) for name in names):
         what = "pipeline stages or experts in separate files"
     else:
         return None
-    return _rejected(
+    return rejected(
         f"DeepSpeed state has {what}, which zero_to_fp32 cannot consolidate",
         hint="let the trainer save full weights (stage3_gather_16bit_weights_on_model_save, or save_pretrained)",
     )
-
-
-def _tensor_ranks(names: list[str]) -> set[str]:
-    matches = (_OPTIM.match(name) or _STAGE3.match(name) or _STAGE12.match(name) for name in names)
-    return {match.group(match.lastindex or 0) for match in matches if match}
 
 
 def _absent_ranks(listing: Listing, names: list[str], prefix: str) -> NotYet | None:
@@ -286,14 +261,9 @@ def _absent_ranks(listing: Listing, names: list[str], prefix: str) -> NotYet | N
         whole &= stage3
     elif not any(map(_STAGE12.match, names)):
         return not_yet(f"{prefix}mp_rank_00_model_states.pt is missing")
-    absent = sorted((set(range(listing.raw.world_size)) | _world(listing, seen)) - whole)
+    # All ranks must exist up to the highest one with any file.
+    world = max(listing.raw.world_size, max(seen | listing.facts.ranks(), default=0) + 1)
+    absent = sorted(set(range(world)) - whole)
     if absent:
         return not_yet(f"rank {absent[0]} has not saved its part of {prefix or 'the state'}")
     return None
-
-
-def _world(listing: Listing, seen: set[int]) -> set[int]:
-    """Return the ranks that must exist: all up to the highest one with any file."""
-    random_states = (_RANK.match(f.name) for f in listing.facts.files)
-    seen = seen | {int(match.group(1)) for match in random_states if match}
-    return set(range(max(seen, default=0) + 1))

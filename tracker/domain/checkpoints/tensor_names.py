@@ -94,17 +94,13 @@ def absent_by_config(names: Collection[str], config: Document) -> tuple[str, ...
     known_layer: frozenset[str] = frozenset()
     whole: set[str] = set()
     if kind in _LLAMA_LIKE:
-        known_layer, whole = _LLAMA_LAYER, _outside_layers(config)
+        known_layer, whole = _LLAMA_LAYER, {_EMBEDDING, "model.norm.weight"}
+        kinds = config.get("architectures")
+        is_causal = isinstance(kinds, list) and any(str(kind).endswith("ForCausalLM") for kind in kinds)
+        if is_causal and _has_own_output(config):
+            whole.add(_OUTPUT)
     absent = _absent_of_layers([layers[layer] for layer in range(count)], known_layer)
     return (*(f"{stem}.{name}" for name in absent), *sorted(whole - set(names)))
-
-
-def _outside_layers(config: Document) -> set[str]:
-    """Return the tensors of a Llama-like model that belong to no layer."""
-    names = {_EMBEDDING, "model.norm.weight"}
-    if _has_own_output(config) and _is_causal(config):
-        names.add(_OUTPUT)
-    return names
 
 
 def _absent_of_layers(layers: Sequence[set[str]], known: frozenset[str]) -> Iterator[str]:
@@ -170,11 +166,6 @@ def _has_own_output(config: Document) -> bool:
     """Return whether lm_head is not the embedding for certain: config.json contains only non-default values."""
     tied = config.get("tie_word_embeddings")
     return tied is False or (tied is None and config.get("model_type") in _LLAMA_LIKE)
-
-
-def _is_causal(config: Document) -> bool:
-    kinds = config.get("architectures")
-    return isinstance(kinds, list) and any(str(kind).endswith("ForCausalLM") for kind in kinds)
 
 
 def _notes(content: WeightsContent, earlier: Earlier, absent: list[str], changed: tuple[str, ...]) -> list[str]:

@@ -82,7 +82,7 @@ def never_written(content: WeightsContent) -> str:
     for run in content.zero_runs:
         if _is_lost(run, by_file[run.file]):
             where = "to the end of the file" if run.is_tail else f"to byte {run.end}"
-            touched = [t.name for t in by_file[run.file] if t.begin < run.end and t.end > run.begin]
+            touched = [tensor.name for tensor in _touched(run, by_file[run.file])]
             parts = f"{touched[0]} to {touched[-1]}" if len(touched) > 1 else touched[0]
             return f"{run.file} has only zeros from byte {run.begin} {where} ({parts}): that range was never written"
     return ""
@@ -108,7 +108,7 @@ def _is_lost_tail(run: ZeroRun, touched: list[TensorFact], begin: _Edge) -> bool
         return True
     if not begin.in_row:
         return False
-    return begin.at_block or (touched[0].is_matrix() and _is_long(run))
+    return begin.at_block or (touched[0].is_matrix() and run.end - run.begin >= BLOCK_BYTES)
 
 
 def _touched(run: ZeroRun, tensors: list[TensorFact]) -> list[TensorFact]:
@@ -117,10 +117,6 @@ def _touched(run: ZeroRun, tensors: list[TensorFact]) -> list[TensorFact]:
 
 def _may_be_zero(tensor: TensorFact) -> bool:
     return tensor.dtype in ("BOOL", "U8") or _MASK.search(tensor.name) is not None
-
-
-def _is_long(run: ZeroRun) -> bool:
-    return run.end - run.begin >= BLOCK_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,10 +1,10 @@
 """Why a checkpoint folder cannot be used: not yet, or not at all. Pure records."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from eval_jobs.errors import CheckpointIncomplete
-from tracker.domain.checkpoints.listing import ADAPTER, INDEX, SINGLE, is_state_folder
+from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable
+from tracker.domain.checkpoints.listing import ADAPTER, INDEX, SINGLE, Broken, Document, is_state_folder
 from tracker.domain.records.display import names_text, one_line
 
 KILLED_HINT = "if the trainer was killed while saving, delete the folder or save this step again"
@@ -31,6 +31,27 @@ class Rejected:
 def not_yet(reason: str, *, code: str = CheckpointIncomplete.code, hint: str = KILLED_HINT) -> NotYet:
     """Return a `NotYet` with the defaults for missing files."""
     return NotYet(code=code, reason=reason, hint=hint)
+
+
+def rejected(reason: str, *, code: str = CheckpointIncomplete.code, hint: str) -> Rejected:
+    """Return a `Rejected`, by default for files that do not fit together."""
+    return Rejected(code=code, reason=reason, hint=hint)
+
+
+def two_saves(one: str, other: str) -> Rejected:
+    """Return the rejection of weights in two forms."""
+    reason = f"found both {one} and {other}: files of two saves are mixed"
+    return rejected(reason, hint="delete the files of the older save")
+
+
+def weight_map_of(document: Document | Broken | None, name: str) -> Mapping[str, object] | NotYet:
+    """Return the file of each tensor from an index of shards, or why there is none."""
+    if isinstance(document, Broken):
+        return not_yet(f"{name} {document.text}", code=document.code)
+    weight_map = None if document is None else document.get("weight_map")
+    if isinstance(weight_map, Mapping) and weight_map:
+        return weight_map
+    return not_yet(f"{name} has no weight_map", code=CheckpointUnreadable.code)
 
 
 def no_weights(folders: Sequence[str], names: frozenset[str]) -> NotYet:

@@ -13,8 +13,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tracker.domain.checkpoints.completeness import Complete, NotYet, Rejected
+from tracker.domain.checkpoints.completeness import Complete
 from tracker.domain.checkpoints.listing import Facts, FileFact
+from tracker.domain.checkpoints.unusable import NotYet, Rejected
 
 PROMPT_S = 0.1
 """Replaces `settle_s` if the trainer's last file proves the end and file events arrived during the save."""

@@ -24,9 +24,10 @@ from tracker.adapters.checkpoints.bucket.listing import Prefix, Reader, facts_of
 from tracker.adapters.checkpoints.pins.publisher import Complaints, Publisher, SteadyClock, log_gaps
 from tracker.adapters.checkpoints.pins.recovery import find_pins
 from tracker.domain.checkpoints.buckets import late_files
-from tracker.domain.checkpoints.completeness import Complete, NotYet
+from tracker.domain.checkpoints.completeness import Complete
 from tracker.domain.checkpoints.lifecycle import Watched
 from tracker.domain.checkpoints.listing import Listing
+from tracker.domain.checkpoints.unusable import NotYet
 from tracker.domain.checkpoints.watching import STALLED_S, WatchOptions, is_quiet
 from tracker.domain.checkpoints.watchlist import Watchlist
 from tracker.domain.records.types import Gap

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, read_listing
-from tracker.domain.checkpoints.completeness import Complete, NotYet, Rejected, assess
+from tracker.domain.checkpoints.completeness import Complete, assess
 from tracker.domain.checkpoints.listing import usual_step_of
+from tracker.domain.checkpoints.unusable import NotYet, Rejected
 from tracker.domain.checkpoints.watching import WatchOptions
 
 NEWEST = 3

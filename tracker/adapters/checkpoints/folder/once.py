@@ -8,8 +8,9 @@ from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.consolidate.consolidator import Consolidator
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, places_in, read_listing
 from tracker.adapters.checkpoints.pins.hold import hold, publish, refusal, remove_folder, store_error
-from tracker.domain.checkpoints.completeness import Complete, NotYet, Rejected, assess
+from tracker.domain.checkpoints.completeness import Complete, assess
 from tracker.domain.checkpoints.listing import Facts, usual_step_of
+from tracker.domain.checkpoints.unusable import NotYet, Rejected
 from tracker.domain.checkpoints.watching import WatchOptions
 
 _SIGNS = ("config.json", "adapter_config.json", "model.safetensors.index.json", "trainer_state.json")

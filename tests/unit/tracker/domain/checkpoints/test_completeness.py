@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from eval_jobs.types import CheckpointFormat
-from tracker.domain.checkpoints.completeness import Complete, Habits, NotYet, Readiness, Rejected, assess
+from tracker.domain.checkpoints.completeness import Complete, Habits, Readiness, assess
 from tracker.domain.checkpoints.listing import Broken, Document, Facts, FileFact, Header, Listing
+from tracker.domain.checkpoints.unusable import NotYet, Rejected
 
 NS = 1_000_000_000
 HEADER = Header(end=100, tensors=frozenset({"a", "b"}))

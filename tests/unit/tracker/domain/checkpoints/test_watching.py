@@ -4,8 +4,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from eval_jobs.types import CheckpointFormat
-from tracker.domain.checkpoints.completeness import Complete, NotYet, Rejected
+from tracker.domain.checkpoints.completeness import Complete
 from tracker.domain.checkpoints.listing import Facts, FileFact
+from tracker.domain.checkpoints.unusable import NotYet, Rejected
 from tracker.domain.checkpoints.watching import (
     PROMPT_S,
     STALLED_S,

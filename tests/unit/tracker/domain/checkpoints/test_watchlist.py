@@ -9,9 +9,10 @@ import pytest
 
 from eval_jobs.types import Checkpoint, CheckpointFormat
 from tracker.domain.checkpoints.buckets import FIRST_S, late_files
-from tracker.domain.checkpoints.completeness import Complete, NotYet
+from tracker.domain.checkpoints.completeness import Complete
 from tracker.domain.checkpoints.listing import Document, Facts, FileFact, Header, Listing
 from tracker.domain.checkpoints.pin import Pin
+from tracker.domain.checkpoints.unusable import NotYet
 from tracker.domain.checkpoints.watching import STALLED_S, WatchOptions
 from tracker.domain.checkpoints.watchlist import Watchlist
 
