@@ -6,14 +6,16 @@ loads[0].figures[0].curves                # what `dashboards.charts.ecdf` draws
 A median alone hides the tail: half of the requests are slower. The curves show the whole distribution.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from dashboards.charts.ecdf import Curve, Ecdf
-from eval_jobs.types import EvalRecord, Percentiles, ProbeFailure, ProbeLoad, ProbeResult, ReferenceProbe, RequestTiming
+from eval_jobs.types import EvalRecord, ProbeFailure, ProbeLoad, ProbeResult, ReferenceProbe, RequestTiming
+from tracker.domain.latency.series import time_of
 from tracker.domain.records.display import count_text, one_line
+from tracker.domain.records.types import LatencyMetric
 
 SHOWN = (5, 25, 50, 75, 90, 95, 99)
 """Percentiles of the table."""
@@ -41,26 +43,11 @@ class LoadSpread:
     rows: tuple[SpreadRow, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class RequestTime:
-    """One latency metric of a request."""
-
-    title: str
-    name: str
-    time_ms: Callable[[RequestTiming], float | None]
-    percentiles: Callable[[ProbeResult], Percentiles | None]
-
-
-TTFT = RequestTime(
-    title="Time to first token (TTFT), ms", name="TTFT", time_ms=lambda r: r.ttft_ms, percentiles=lambda p: p.ttft_ms
-)
-TPOT = RequestTime(
-    title="Time per output token (TPOT), ms", name="TPOT", time_ms=lambda r: r.tpot_ms, percentiles=lambda p: p.tpot_ms
-)
-E2E = RequestTime(
-    title="End-to-end latency (E2E), ms", name="E2E", time_ms=lambda r: r.e2e_ms, percentiles=lambda p: p.e2e_ms
-)
-METRICS = (TTFT, TPOT, E2E)
+TITLES = {
+    LatencyMetric.TTFT: "Time to first token (TTFT), ms",
+    LatencyMetric.TPOT: "Time per output token (TPOT), ms",
+    LatencyMetric.E2E: "End-to-end latency (E2E), ms",
+}
 
 
 def load_spreads(record: EvalRecord, before: EvalRecord | None) -> tuple[LoadSpread, ...]:
@@ -71,9 +58,9 @@ def load_spreads(record: EvalRecord, before: EvalRecord | None) -> tuple[LoadSpr
     return tuple(_spread(record, before, probe.load, f"spread-{at}") for at, probe in enumerate(record.probes))
 
 
-def times_of(requests: Sequence[RequestTiming], metric: RequestTime) -> tuple[float, ...]:
+def times_of(requests: Sequence[RequestTiming], metric: LatencyMetric) -> tuple[float, ...]:
     """Return the times of one metric in ms, ascending; requests without one are omitted."""
-    return tuple(sorted(time for request in requests if (time := metric.time_ms(request)) is not None))
+    return tuple(sorted(time for request in requests if (time := time_of(request, metric)) is not None))
 
 
 # --- private
@@ -90,7 +77,7 @@ def _spread(record: EvalRecord, before: EvalRecord | None, load: ProbeLoad, iden
     sides, note = _sides(record, before, load)
     figures: list[Ecdf] = []
     rows: list[SpreadRow] = []
-    for metric in METRICS:
+    for metric in LatencyMetric:
         curves = tuple(_curves(metric, sides))
         if curves:
             figures.append(_figure(f"{ident}-{metric.name}", name, metric, curves))
@@ -122,24 +109,24 @@ def _sides(record: EvalRecord, before: EvalRecord | None, load: ProbeLoad) -> tu
     return (side,), "No previous checkpoint to compare with under this load."
 
 
-def _curves(metric: RequestTime, sides: Sequence[_Side]) -> Iterator[Curve]:
+def _curves(metric: LatencyMetric, sides: Sequence[_Side]) -> Iterator[Curve]:
     for slot, side in enumerate(sides):
         times = times_of(side.requests, metric)
         if times:
             yield Curve(name=side.name, slot=slot, values=times)
 
 
-def _figure(ident: str, load: str, metric: RequestTime, curves: tuple[Curve, ...]) -> Ecdf:
+def _figure(ident: str, load: str, metric: LatencyMetric, curves: tuple[Curve, ...]) -> Ecdf:
     medians = ", ".join(f"{curve.name}: median {float(np.median(curve.values)):.3g} ms" for curve in curves)
     return Ecdf(
         ident=ident,
-        title=metric.title,
+        title=TITLES[metric],
         description=f"Cumulative distribution of request times under load {load}; {medians}.",
         curves=curves,
     )
 
 
-def _row(metric: RequestTime, side: Curve) -> SpreadRow:
+def _row(metric: LatencyMetric, side: Curve) -> SpreadRow:
     found = (*np.percentile(side.values, SHOWN).tolist(), side.values[-1])
     percentiles = tuple(map(_short, found))
     return SpreadRow(metric=metric.name, side=side.name, requests=len(side.values), percentiles=percentiles)

@@ -10,13 +10,14 @@ from dataclasses import replace
 import numpy as np
 
 from dashboards.charts.figures import Absence, Figure, Line, Panel, Point, ticks
-from dashboards.charts.latency_spread import METRICS, RequestTime, times_of
+from dashboards.charts.latency_spread import TITLES, times_of
 from dashboards.data.run import RunData, measurement_changes
 from eval_jobs.types import EvalRecord, ProbeFailure, ProbeLoad, ProbeOutcome
+from tracker.domain.latency.series import percentiles_of
 from tracker.domain.overview.run import SYMBOLS, Overview, Standing, standings
 from tracker.domain.records.display import one_line, score_text
 from tracker.domain.records.reason_text import reason_text
-from tracker.domain.records.types import CurvePoint, Gap, Verdict, VerdictWord
+from tracker.domain.records.types import CurvePoint, Gap, LatencyMetric, Verdict, VerdictWord
 from tracker.domain.scores.statistics import mean_interval
 from tracker.domain.sweeps.board import load_size_text
 
@@ -51,7 +52,7 @@ def latency_figures(data: RunData, view: Overview) -> tuple[Figure, ...]:
     """Return one figure for each load: median, interquartile range and p95 of its request times by step."""
     figures: list[Figure] = []
     for name, records in _by_load(data.records).items():
-        panels = tuple(_latency_panel(metric, records) for metric in METRICS)
+        panels = tuple(_latency_panel(metric, records) for metric in LatencyMetric)
         figures.append(_figure(f"latency-{len(figures)}", f"Latency by step, load {name}", data, view, panels))
     return tuple(figures)
 
@@ -197,14 +198,14 @@ def _curve(known: tuple[str, Sequence[tuple[int, float]]], slot: int) -> Line:
 # --- private: latency
 
 
-def _latency_panel(metric: RequestTime, timed: Sequence[tuple[int, ProbeOutcome]]) -> Panel:
+def _latency_panel(metric: LatencyMetric, timed: Sequence[tuple[int, ProbeOutcome]]) -> Panel:
     tail: list[Point] = []
     half: list[Point] = []
     reasons: dict[int, str] = {}
     for step, probe in timed:
         if isinstance(probe, ProbeFailure):
             reasons[step] = probe.message
-        elif (known := metric.percentiles(probe)) is None:
+        elif (known := percentiles_of(probe, metric)) is None:
             reasons.setdefault(step, "not measured")
         else:
             tail.append(Point(step=step, value=known.p95, tip=f"{known.p95:.3g} ms"))
@@ -218,7 +219,7 @@ def _latency_panel(metric: RequestTime, timed: Sequence[tuple[int, ProbeOutcome]
     )
     absences = tuple(Absence(step=step, text=f"step {step}: {reasons[step]}") for step in missing)
     high = _round_range(0.0, max(_values(lines), default=1.0))[1]
-    return Panel(title=metric.title, lines=lines, low=0.0, high=high, height=130, absences=absences)
+    return Panel(title=TITLES[metric], lines=lines, low=0.0, high=high, height=130, absences=absences)
 
 
 def _by_load(records: Iterable[EvalRecord]) -> dict[str, list[tuple[int, ProbeOutcome]]]:

@@ -253,7 +253,7 @@ def _newest(data: RunData, benchmark: str) -> tuple[str, EvalResult] | None:
 def _samples_text(data: RunData, plan_id: str, benchmark: str) -> str:
     """Return the counts of samples; only the kinds that occurred."""
     record = data.texts.get(plan_id)
-    result = record and result_of(record, benchmark)
+    result = None if record is None else result_of(record, benchmark)
     if result is None:
         return NOTHING
     found = summarise(result)

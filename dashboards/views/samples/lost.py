@@ -141,8 +141,8 @@ def _examples(data: RunData, pair: _Sides, lost: Mapping[str, FloatArray]) -> tu
 def _answered(data: RunData, pair: _Sides, row: int) -> dict[str, Answered]:
     """Return the answers of one side; empty if the texts were not read."""
     record = data.texts.get(pair.series.plans[row].id)
-    result = record and result_of(record, pair.benchmark)
-    return answers_of(result) if result else {}
+    result = None if record is None else result_of(record, pair.benchmark)
+    return {} if result is None else answers_of(result)
 
 
 def _right(score: float) -> bool | None:

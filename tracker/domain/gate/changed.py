@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from eval_jobs.identity import benchmark_fingerprint, serve_settings
 from eval_jobs.types import Benchmark, EvalRecord, EvalResult, SampleScore
 from tracker.domain.gate.rules import GatedChange
-from tracker.domain.scores.pairing import explain_difference
+from tracker.domain.scores.pairing import benchmark_of, explain_difference
 from tracker.domain.scores.summary import result_of
 
 Place = tuple[str, int, int]
@@ -37,7 +37,7 @@ def asked_alike(baseline: EvalRecord, candidate: EvalRecord, changed: Collection
     alike = Alike(baseline=baseline)
     if GatedChange.PROMPT in changed:
         for own in baseline.plan.suite.benchmarks:
-            other = _benchmark(candidate, own.name)
+            other = benchmark_of(candidate.plan, own.name)
             if other is not None and _differ_in_prompt(own, other):
                 alike = _with_prompt(alike, own, other, candidate)
     if GatedChange.ENGINE in changed:
@@ -49,7 +49,7 @@ def asked_alike(baseline: EvalRecord, candidate: EvalRecord, changed: Collection
 
 def not_found(baseline: EvalRecord, candidate: EvalRecord, changed: Collection[GatedChange]) -> tuple[GatedChange, ...]:
     """Return the entries of `changed` that do not differ between both sides."""
-    others = ((own, _benchmark(candidate, own.name)) for own in baseline.plan.suite.benchmarks)
+    others = ((own, benchmark_of(candidate.plan, own.name)) for own in baseline.plan.suite.benchmarks)
     found = {
         GatedChange.PROMPT: any(other is not None and _differ_in_prompt(own, other) for own, other in others),
         GatedChange.ENGINE: next(_engine_phrases(candidate, baseline), None) is not None,
@@ -66,7 +66,8 @@ def _with_prompt(alike: Alike, own: Benchmark, other: Benchmark, candidate: Eval
     before, after = result_of(baseline, own.name), result_of(candidate, own.name)
     if before is None or after is None:
         return alike
-    suite, prompted = baseline.plan.suite, _prompted(own, other)
+    suite = baseline.plan.suite
+    prompted = replace(own, prompt_template=other.prompt_template, few_shot=other.few_shot)
     fingerprints = benchmark_fingerprint(own, suite), benchmark_fingerprint(prompted, suite)
     if (before.fingerprint, after.fingerprint) != fingerprints:
         return alike  # more than the prompt differs: the comparison reports it
@@ -84,16 +85,8 @@ def _with_prompt(alike: Alike, own: Benchmark, other: Benchmark, candidate: Eval
     return replace(alike, baseline=baseline, differences=differences)
 
 
-def _benchmark(record: EvalRecord, name: str) -> Benchmark | None:
-    return next((b for b in record.plan.suite.benchmarks if b.name == name), None)
-
-
 def _differ_in_prompt(one: Benchmark, other: Benchmark) -> bool:
     return (one.prompt_template, one.few_shot) != (other.prompt_template, other.few_shot)
-
-
-def _prompted(own: Benchmark, other: Benchmark) -> Benchmark:
-    return replace(own, prompt_template=other.prompt_template, few_shot=other.few_shot)
 
 
 def _asked_like(baseline: EvalResult, candidate: EvalResult) -> EvalResult | str:

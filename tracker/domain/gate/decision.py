@@ -31,19 +31,31 @@ def gate(baseline: EvalRecord, candidate: EvalRecord, policy: GatePolicy, noise:
     view = compare_what_can_be(alike.baseline, candidate, Policy(alpha=policy.alpha), noise)
     compared = {one.benchmark: one for one in view.benchmarks}
     refused = {one.benchmark: one for one in view.refused}
-    rules = _rules(policy, [*compared, *refused])
+    names = (*policy.benchmarks, *compared, *refused)
+    rules = {name: policy.benchmarks.get(name, policy.otherwise) for name in names}
     compared = {name: _with_fitness(one, candidate, rules[name], noise) for name, one in compared.items()}
     levels = _levels(rules, compared, policy.alpha)
     checks = []
     for name, rule in rules.items():
         one, level = compared.get(name), levels[name]
         asked = min(_asked_share(baseline, name), _asked_share(candidate, name))
+        check = BenchmarkCheck(
+            benchmark=name,
+            required=rule.required,
+            word=GateWord.MISSING,
+            reason="not evaluated on either side",
+            min_effect=rule.min_effect,
+            alpha_test=level,
+            compared=one,
+        )
         if one is None:
-            check = _refused(name, _with_reason(refused.get(name), alike.refusals.get(name)), rule, level)
+            check = _refused(check, refused.get(name), alike.refusals.get(name))
         elif asked >= rule.min_coverage:
-            check = _checked(one, rule, level, policy.alpha)
-        else:
-            check = _in_part(one, rule, level, asked)
+            check = _checked(check, one, rule, policy.alpha)
+        else:  # this can suffice for a run's verdict, not for a gate
+            needed = f"{100 * rule.min_coverage:g} % required: pass the checkpoint's folder to evaluate all of them"
+            reason = f"only {percent_text(asked)} of the samples evaluated on one side, {needed}"
+            check = replace(check, reason=reason)
         checks.append(_with_floor(check, candidate, rule))
     latency = tuple(_within_limit(candidate, limit, policy.otherwise.min_coverage) for limit in policy.latency)
     return GateReport(
@@ -55,11 +67,6 @@ def gate(baseline: EvalRecord, candidate: EvalRecord, policy: GatePolicy, noise:
         latency=latency,
         changed=tuple(starmap(_difference_text, alike.differences.items())),
     )
-
-
-def _rules(policy: GatePolicy, measured: Sequence[str]) -> dict[str, BenchmarkRule]:
-    """Return the rule of every benchmark that has its own rule or was measured."""
-    return {name: policy.benchmarks.get(name, policy.otherwise) for name in (*policy.benchmarks, *measured)}
 
 
 def _levels(
@@ -98,19 +105,11 @@ def holm_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]
 # --- private
 
 
-def _checked(one: ComparedBenchmark, rule: BenchmarkRule, alpha_test: float, alpha: float) -> BenchmarkCheck:
-    spread = one.spread_of_run
-    check = BenchmarkCheck(
-        benchmark=one.benchmark,
-        required=rule.required,
-        word=GateWord.PASS,
-        reason="",
-        min_effect=rule.min_effect,
-        alpha_test=alpha_test,
-        compared=one,
-        # A regression must be both significant and at least `min_effect`.
-        detectable=max(mde(spread, alpha_test), rule.min_effect + t_quantile(POWER, spread.df) * spread.stderr),
-    )
+def _checked(blank: BenchmarkCheck, one: ComparedBenchmark, rule: BenchmarkRule, alpha: float) -> BenchmarkCheck:
+    spread, alpha_test = one.spread_of_run, blank.alpha_test
+    # A regression must be both significant and at least `min_effect`.
+    detectable = max(mde(spread, alpha_test), rule.min_effect + t_quantile(POWER, spread.df) * spread.stderr)
+    check = replace(blank, word=GateWord.PASS, detectable=detectable)
     change, coverage = one.comparison, min(one.before.coverage, one.after.coverage)
     if coverage < rule.min_coverage:
         share = f"{percent_text(coverage)} of the samples scored, {100 * rule.min_coverage:g} % required"
@@ -140,20 +139,6 @@ def _asked_share(record: EvalRecord, name: str) -> float:
         return 1.0
     asked = len({sample.sample_id for sample in result.samples})
     return asked / (asked + result.left_out)
-
-
-def _in_part(one: ComparedBenchmark, rule: BenchmarkRule, alpha_test: float, share: float) -> BenchmarkCheck:
-    """Return MISSING for a benchmark evaluated in part: this can suffice for a run's verdict, not for a gate."""
-    needed = f"{100 * rule.min_coverage:g} % required: pass the checkpoint's folder to evaluate all of them"
-    return BenchmarkCheck(
-        benchmark=one.benchmark,
-        required=rule.required,
-        word=GateWord.MISSING,
-        reason=f"only {percent_text(share)} of the samples evaluated on one side, {needed}",
-        min_effect=rule.min_effect,
-        alpha_test=alpha_test,
-        compared=one,
-    )
 
 
 def _undecided(check: BenchmarkCheck, one: ComparedBenchmark) -> BenchmarkCheck:
@@ -207,26 +192,16 @@ def _with_floor(check: BenchmarkCheck, candidate: EvalRecord, rule: BenchmarkRul
     return replace(check, word=GateWord.REGRESSION, reason=reason, samples_needed=None)
 
 
-def _with_reason(refused: RefusedBenchmark | None, more: str | None) -> RefusedBenchmark | None:
-    if refused is None or more is None:
-        return refused
-    return replace(refused, reasons=(*refused.reasons, more))
-
-
-def _refused(name: str, refused: RefusedBenchmark | None, rule: BenchmarkRule, alpha_test: float) -> BenchmarkCheck:
-    is_missing = refused is None or refused.is_missing
-    return BenchmarkCheck(
-        benchmark=name,
-        required=rule.required,
-        word=GateWord.MISSING if is_missing else GateWord.INCOMPARABLE,
-        reason="not evaluated on either side" if refused is None else "; ".join(refused.reasons),
-        min_effect=rule.min_effect,
-        alpha_test=alpha_test,
-    )
+def _refused(check: BenchmarkCheck, refused: RefusedBenchmark | None, more: str | None) -> BenchmarkCheck:
+    if refused is None:
+        return check
+    reason = "; ".join((*refused.reasons, *filter(None, (more,))))
+    return replace(check, reason=reason, word=GateWord.MISSING if refused.is_missing else GateWord.INCOMPARABLE)
 
 
 def _within_limit(candidate: EvalRecord, limit: LatencyLimit, min_coverage: float) -> LatencyCheck:
-    probe = _probe_under(candidate, limit.load)
+    timed = (one for one in candidate.probes if isinstance(one, ProbeResult) and one.load.name == limit.load)
+    probe = next(timed, None)
     found = getattr(probe, f"{limit.metric}_ms", None)
     if probe is None or found is None:
         return LatencyCheck(limit=limit, word=GateWord.MISSING, reason=f"no latency measured under load {limit.load}")
@@ -240,13 +215,6 @@ def _within_limit(candidate: EvalRecord, limit: LatencyLimit, min_coverage: floa
     else:
         word, reason = GateWord.PASS, f"{measured_ms:.1f} ms, limit {limit.max_ms:g} ms"
     return LatencyCheck(limit=limit, word=word, reason=reason, measured_ms=measured_ms)
-
-
-def _probe_under(candidate: EvalRecord, load: str) -> ProbeResult | None:
-    for probe in candidate.probes:
-        if isinstance(probe, ProbeResult) and probe.load.name == load:
-            return probe
-    return None
 
 
 def _overall(checks: Sequence[BenchmarkCheck], latency: Sequence[LatencyCheck]) -> GateWord:

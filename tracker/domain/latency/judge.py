@@ -36,7 +36,8 @@ from tracker.domain.records.reasons import (
     ShortHistory,
 )
 from tracker.domain.records.types import LatencyMethod, LatencyMetric, LatencyPolicy, LatencyVerdict, VerdictWord
-from tracker.domain.scores.statistics import FloatArray, Spread, interval, mde
+from tracker.domain.scores.matrix import FloatArray
+from tracker.domain.scores.statistics import Spread, interval, mde
 from tracker.domain.scores.suspicion import SUSPECT_P
 
 MEDIAN = 0.5

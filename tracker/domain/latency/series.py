@@ -20,9 +20,9 @@ from eval_jobs.types import (
     ReferenceProbe,
     RequestTiming,
 )
-from tracker.domain.latency.statistics import BlockContrast, LatencyContrast, block_starts, paired_contrast
+from tracker.domain.latency.statistics import LatencyContrast, block_starts, paired_contrast
 from tracker.domain.records.types import LatencyMetric
-from tracker.domain.scores.statistics import FloatArray
+from tracker.domain.scores.matrix import FloatArray
 
 REQUESTS_NEEDED = {0.5: 100, 0.95: 200}
 """By quantile: at least ten requests beyond it. The 99th percentile would need 1000 and is only displayed."""
@@ -90,8 +90,11 @@ def contrasts_of(probe: ReferenceProbe, plan_id: str) -> Mapping[Key, LatencyCon
         blocks = paired_blocks(probe, metric)
         for quantile, needed in REQUESTS_NEEDED.items():
             if has_enough(blocks, needed):
-                first, second = (_contrast(block, quantile, seed + i) for i, block in enumerate(blocks))
-                found[metric, quantile] = LatencyContrast(first, second)
+                contrasts = []
+                for i, block in enumerate(blocks):
+                    starts = block_starts(block.candidate.size, seed + i)
+                    contrasts.append(paired_contrast(block.candidate, block.reference, quantile, starts))
+                found[metric, quantile] = LatencyContrast(*contrasts)
     return found
 
 
@@ -110,14 +113,18 @@ def time_of(timing: RequestTiming, metric: LatencyMetric) -> float | None:
     return timing.e2e_ms
 
 
+def percentiles_of(probe: ProbeResult, metric: LatencyMetric) -> Percentiles | None:
+    """Return the percentiles of a load in milliseconds; None if nothing was timed."""
+    if metric is LatencyMetric.TTFT:
+        return probe.ttft_ms
+    if metric is LatencyMetric.TPOT:
+        return probe.tpot_ms
+    return probe.e2e_ms
+
+
 def quantile_of(probe: ProbeResult, metric: LatencyMetric, quantile: float) -> float | None:
     """Return a quantile of a load in milliseconds; None if nothing was timed."""
-    times: dict[LatencyMetric, Percentiles | None] = {
-        LatencyMetric.TTFT: probe.ttft_ms,
-        LatencyMetric.TPOT: probe.tpot_ms,
-        LatencyMetric.E2E: probe.e2e_ms,
-    }
-    found = times[metric]
+    found = percentiles_of(probe, metric)
     if found is None:
         return None
     return (found.p50 if quantile == 0.5 else found.p95) or None
@@ -130,7 +137,3 @@ def _block(pairs: Sequence[tuple[RequestTiming, RequestTiming]], metric: Latency
     values = [(time_of(candidate, metric), time_of(reference, metric)) for candidate, reference in pairs]
     known = np.array([(c, r) for c, r in values if c and r], dtype=np.float64).reshape(-1, 2)
     return PairedBlock(candidate=known[:, 0], reference=known[:, 1])
-
-
-def _contrast(block: PairedBlock, quantile: float, seed: int) -> BlockContrast:
-    return paired_contrast(block.candidate, block.reference, quantile, block_starts(block.candidate.size, seed))

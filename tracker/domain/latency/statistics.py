@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr
 
-from tracker.domain.scores.statistics import FloatArray, Spread
+from tracker.domain.scores.matrix import FloatArray
+from tracker.domain.scores.statistics import Spread
 
 IntArray = NDArray[np.int64]
 

@@ -15,7 +15,7 @@ from eval_jobs.types import Benchmark, EvalPlan, EvalResult
 from tracker.domain.records.grouping import cluster_index
 from tracker.domain.records.reason_text import difference_text
 from tracker.domain.records.reasons import Difference
-from tracker.domain.scores.statistics import FloatArray, IntArray
+from tracker.domain.scores.matrix import FloatArray, IntArray
 from tracker.domain.scores.summary import sample_means
 
 _SHOWN_CHARS = 60
@@ -67,14 +67,14 @@ def served_alike(candidate: EvalPlan, baseline: EvalPlan) -> bool:
 def explain_difference(candidate: EvalPlan, baseline: EvalPlan, benchmark: str) -> tuple[str, ...]:
     """Return one phrase for every setting of `benchmark` or its serving that differs and can change its scores."""
     for plan in (candidate, baseline):
-        if _benchmark_of(plan, benchmark) is None:
+        if benchmark_of(plan, benchmark) is None:
             return (f"{benchmark} was not evaluated at step {plan.checkpoint.step}",)
     return tuple(map(difference_text, differences_of(candidate, baseline, benchmark)))
 
 
 def differences_of(candidate: EvalPlan, baseline: EvalPlan, benchmark: str) -> tuple[Difference, ...]:
     """Return every setting of `benchmark` or its serving that differs and can change scores; () if a plan lacks it."""
-    now, before = _benchmark_of(candidate, benchmark), _benchmark_of(baseline, benchmark)
+    now, before = benchmark_of(candidate, benchmark), benchmark_of(baseline, benchmark)
     if now is None or before is None:
         return ()
     if bool(now.measured_with) != bool(before.measured_with):  # all other settings exist on one side only
@@ -88,6 +88,11 @@ def differences_of(candidate: EvalPlan, baseline: EvalPlan, benchmark: str) -> t
     return found or (Difference(setting="scoring_version"),)
 
 
+def benchmark_of(plan: EvalPlan, name: str) -> Benchmark | None:
+    """Return a benchmark of a plan; None if the plan lacks it."""
+    return next((b for b in plan.suite.benchmarks if b.name == name), None)
+
+
 # --- private
 
 
@@ -96,10 +101,6 @@ def _oriented(scores: list[float], result: EvalResult) -> FloatArray:
     if result.higher_is_better:
         return values
     return 1.0 - values
-
-
-def _benchmark_of(plan: EvalPlan, name: str) -> Benchmark | None:
-    return next((b for b in plan.suite.benchmarks if b.name == name), None)
 
 
 def _differences(

@@ -5,7 +5,7 @@ board.rows         # best mean first; rows without a score last
 board.curves       # for each target, the latency under each load
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from statistics import fmean
@@ -24,10 +24,10 @@ from eval_jobs.types import (
 )
 from tracker.domain.calibration.noise import share_interval
 from tracker.domain.records.display import signed_text
-from tracker.domain.records.grouping import cluster_index
+from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.scores.pairing import pair
-from tracker.domain.scores.statistics import FloatArray, IntArray, interval, paired_test, standard_error, t_quantile
-from tracker.domain.scores.summary import SampleMean, sample_means, summarise
+from tracker.domain.scores.statistics import Spread, interval, paired_test
+from tracker.domain.scores.summary import ScoreSummary, sample_means, summarise
 from tracker.domain.sweeps.types import Turn, TurnState
 from tracker.domain.verdicts.decision import MIN_COMMON
 
@@ -167,8 +167,6 @@ def first_text(board: Board) -> str:
 
 # --- private
 
-LEVEL = 0.95
-
 
 def _without_texts(result: EvalResult) -> EvalResult:
     bare = tuple(replace(s, prompt="", target="", answer="", detail="") for s in result.samples)
@@ -186,16 +184,9 @@ def _row(plan: EvalPlan, record: EvalRecord | None, first: EvalRecord | None) ->
         up = _up(score, outcome)
         if up is not None:
             known.append(up)
-    return BoardRow(
-        target=target, variant=variant, plan_id=plan.id, scores=tuple(scores), mean=_mean_of_all(known, plan)
-    )
-
-
-def _mean_of_all(known: Sequence[float], plan: EvalPlan) -> float | None:
-    """Return the mean if every benchmark has a score: a mean of fewer is not comparable."""
-    if known and len(known) == len(plan.suite.benchmarks):
-        return fmean(known)
-    return None
+    # A mean of fewer than all benchmarks is not comparable.
+    mean = fmean(known) if known and len(known) == len(plan.suite.benchmarks) else None
+    return BoardRow(target=target, variant=variant, plan_id=plan.id, scores=tuple(scores), mean=mean)
 
 
 def _rank(row: BoardRow) -> tuple[bool, float, str, tuple[tuple[str, str], ...]]:
@@ -214,14 +205,14 @@ def _score(outcome: Outcome) -> BoardScore:
     if not isinstance(outcome, EvalResult):
         return BoardScore(benchmark=outcome.benchmark, mean=None, failure=f"{outcome.code}: {outcome.message}")
     summary = summarise(outcome)
-    means = tuple(sample_means(outcome).values())
-    low, high = _interval(means)
+    values = np.array([one.score for one in sample_means(outcome).values()], dtype=np.float64)
+    low, high = _interval(values, summary)
     return BoardScore(
         benchmark=outcome.benchmark,
         mean=summary.mean,
         low=low,
         high=high,
-        questions=len(means),
+        questions=values.size,
         coverage=summary.coverage,
         failure="" if summary.mean is not None else "no sample has a score",
     )
@@ -235,7 +226,7 @@ def _change(outcome: Outcome, first: Outcome | None) -> ScoreDifference | None:
     if pairing is None or not pairing.sample_ids or pairing.common_fraction < MIN_COMMON:
         return None
     test = paired_test(pairing.candidate, pairing.baseline, pairing.clusters)
-    low, high = interval(test.spread, LEVEL)
+    low, high = interval(test.spread)
     if _is_share(pairing.candidate) and _is_share(pairing.baseline):  # a difference of shares cannot be outside
         low, high = max(low, -1.0), min(high, 1.0)
     return ScoreDifference(delta=test.delta, low=low, high=high, questions=test.n)
@@ -245,34 +236,30 @@ def _is_share(values: FloatArray) -> bool:
     return bool(((values >= 0) & (values <= 1)).all())
 
 
-def _interval(means: Sequence[SampleMean]) -> tuple[float | None, float | None]:
+def _interval(values: FloatArray, summary: ScoreSummary) -> tuple[float | None, float | None]:
     """Return the 95 % interval of a mean: exact for 0/1 scores, else by t, robust to clusters."""
-    values = np.array([one.score for one in means], dtype=np.float64)
-    if not values.size:
+    groups, stderr, mean = summary.units or values.size, summary.stderr, summary.mean
+    if mean is None or not values.size:
         return None, None
-    clusters = cluster_index([one.cluster_id for one in means])
-    groups = values.size if clusters is None else int(clusters.max()) + 1
-    stderr, mean = standard_error(values, clusters), float(values.mean())
-    if _is_counted(values, clusters, stderr):
-        return share_interval(mean * groups, groups, LEVEL)
+    if _is_counted(values, groups, stderr):
+        return share_interval(mean * groups, groups)
     if not stderr:
         return None, None
-    width = -t_quantile((1 - LEVEL) / 2, groups - 1) * stderr
-    low, high = mean - width, mean + width
+    low, high = interval(Spread(centre=mean, stderr=stderr, df=groups - 1))
     # A mean of shares cannot be outside [0, 1], but a t interval can.
     if _is_share(values):
         return (max(low, 0.0), min(high, 1.0))
     return (low, high)
 
 
-def _is_counted(values: FloatArray, clusters: IntArray | None, stderr: float | None) -> bool:
+def _is_counted(values: FloatArray, groups: int, stderr: float | None) -> bool:
     """Return whether to use the exact interval of a share of correct answers.
 
     It is also used for scores that are all the same: they have no scatter, but their mean is still uncertain.
     """
     if stderr == 0.0:
         return _is_share(values)
-    return clusters is None and bool(np.isin(values, (0.0, 1.0)).all())
+    return groups == values.size and bool(np.isin(values, (0.0, 1.0)).all())
 
 
 def _curve(plan: EvalPlan, record: EvalRecord) -> LoadCurve:

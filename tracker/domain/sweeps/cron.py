@@ -8,6 +8,7 @@ does, one that exists twice comes once. Timetables of every few minutes or hours
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from zoneinfo import ZoneInfo
@@ -95,21 +96,10 @@ def turn_due(name: str, timetable: Timetable, *, look: TimetablePosition, now: d
         reason = f"no watcher was running when it was due ({count_text(len(times), 'sweep run')} missed)"
     if not reason:
         return turn
-    return _skipped(turn, reason, now)
+    return replace(turn, state=TurnState.SKIPPED, note=reason, ended_at=now)
 
 
 # --- private
-
-
-def _skipped(turn: Turn, reason: str, now: datetime) -> Turn:
-    return Turn(
-        sweep=turn.sweep,
-        due_at=turn.due_at,
-        missed=turn.missed,
-        state=TurnState.SKIPPED,
-        note=reason,
-        ended_at=now,
-    )
 
 
 def _forward(timetable: Timetable, after: datetime) -> Iterator[datetime]:

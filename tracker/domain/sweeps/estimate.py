@@ -102,13 +102,15 @@ class _Sums:
 
     def add(self, plans: Sequence[EvalPlan]) -> None:
         """Add the seconds of `plans`."""
-        seconds_of = _start_s  # an engine may not be running: the first load may be a start, the slowest one
-        for target, plan in {_target(plan): plan for plan in reversed(plans)}.items():
-            self.loading_s += self._known(f"loading {target}", seconds_of(plan, self._records))
-            seconds_of = _loading_s
+        for at, (target, plan) in enumerate({_target(plan): plan for plan in reversed(plans)}.items()):
+            took = [r.cost.loading_s for r in self._records if r.cost is not None and _is_alike(plan, r)]
+            # An engine may not be running: the first load may be a start, the slowest one.
+            self.loading_s += self._known(f"loading {target}", _usual(took) if at else max(took, default=None))
         for plan in plans:
             for benchmark in plan.suite.benchmarks:
-                self.evaluating_s += self._known(benchmark.name, _scoring_s(plan, benchmark.name, self._records))
+                self.evaluating_s += self._known(
+                    benchmark.name, _usual(_scorings_s(plan, benchmark.name, self._records))
+                )
         for plan in plans:
             for load in plan.loads:
                 self.probing_s += self._known(f"load {load.name}", _probing_s(plan, load, self._records))
@@ -133,24 +135,6 @@ def _is_alike(plan: EvalPlan, record: EvalRecord) -> bool:
     return record.plan.serve.engine is plan.serve.engine and record.engine is not None
 
 
-def _start_s(plan: EvalPlan, records: Iterable[EvalRecord]) -> float | None:
-    return max(_loadings_s(plan, records), default=None)
-
-
-def _loading_s(plan: EvalPlan, records: Iterable[EvalRecord]) -> float | None:
-    return _usual(_loadings_s(plan, records))
-
-
-def _loadings_s(plan: EvalPlan, records: Iterable[EvalRecord]) -> Iterator[float]:
-    for record in records:
-        if record.cost is not None and _is_alike(plan, record):
-            yield record.cost.loading_s
-
-
-def _scoring_s(plan: EvalPlan, benchmark: str, records: Iterable[EvalRecord]) -> float | None:
-    return _usual(_scorings_s(plan, benchmark, records))
-
-
 def _scorings_s(plan: EvalPlan, benchmark: str, records: Iterable[EvalRecord]) -> Iterator[float]:
     """Yield the seconds of each evaluation of the whole benchmark."""
     for record in records:
@@ -162,19 +146,16 @@ def _scorings_s(plan: EvalPlan, benchmark: str, records: Iterable[EvalRecord]) -
 def _probing_s(plan: EvalPlan, load: ProbeLoad, records: Iterable[EvalRecord]) -> float | None:
     if load.request_rate is not None:
         return load.requests / load.request_rate
-    probes = list(_completed_probes(plan, records))
+    probes: list[ProbeResult] = []
+    for record in records:
+        if _is_alike(plan, record):
+            probes += (probe for probe in record.probes if isinstance(probe, ProbeResult) and probe.completed)
     same = _usual(p.duration_s for p in probes if p.load == load)
     rate = _usual(p.output_tokens_per_s for p in probes)
     if same is not None or not rate:
         return same
     # Assume the same tokens per second for other loads: more concurrency gives more, so this is rather too long.
     return load.requests * load.output_tokens / rate
-
-
-def _completed_probes(plan: EvalPlan, records: Iterable[EvalRecord]) -> Iterator[ProbeResult]:
-    for record in records:
-        if _is_alike(plan, record):
-            yield from (probe for probe in record.probes if isinstance(probe, ProbeResult) and probe.completed)
 
 
 def _usual(values: Iterable[float]) -> float | None:

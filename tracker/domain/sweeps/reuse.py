@@ -65,14 +65,10 @@ def with_own_scores(plan: EvalPlan, own: EvalRecord, timed: EvalRecord | None = 
 
 def _holds(record: EvalRecord, plan: EvalPlan) -> bool:
     wanted = {b.name: benchmark_fingerprint(b, plan.suite) for b in plan.suite.benchmarks}
-    known = {o.benchmark: o.fingerprint for o in record.results if _is_own(o)}
+    known = {o.benchmark: o.fingerprint for o in record.results if not o.left_out and o.aggregate is None}
     is_alike = served_alike(record.plan, plan) and record.plan.serve.base_url == plan.serve.base_url
     same = _content(record.plan.checkpoint) == _content(plan.checkpoint)
     return same and is_alike and not record.plan.calibration and wanted.items() <= known.items()
-
-
-def _is_own(result: EvalResult) -> bool:
-    return not result.left_out and result.aggregate is None
 
 
 def _content(checkpoint: Checkpoint) -> tuple[int, str, str]:

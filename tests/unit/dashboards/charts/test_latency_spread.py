@@ -3,12 +3,13 @@
 from dataclasses import replace
 
 from dashboards.charts.ecdf import Curve, Ecdf, draw_ecdf
-from dashboards.charts.latency_spread import TPOT, TTFT, load_spreads, times_of
+from dashboards.charts.latency_spread import load_spreads, times_of
 from dashboards.charts.run import latency_figures
 from eval_jobs.types import EvalRecord, ProbeResult, ReferenceProbe
 from tests.records import forgetting_run
 from tests.reports import run_data, timed
 from tracker.domain.overview.run import overview
+from tracker.domain.records.types import LatencyMetric
 
 RUN = forgetting_run()
 NOW, BEFORE = timed(RUN.records[-1], slower=1.5), timed(RUN.records[-2])
@@ -108,5 +109,5 @@ def test_the_run_shows_the_middle_half_of_the_requests_around_each_median() -> N
 
 def test_times_are_ascending_and_those_that_are_not_known_are_left_out() -> None:
     requests = _probe(BEFORE).requests[::-1]
-    assert list(times_of(requests, TTFT)) == sorted(times_of(requests, TTFT))
-    assert len(times_of(requests, TPOT)) == len(requests) - 1
+    assert list(times_of(requests, LatencyMetric.TTFT)) == sorted(times_of(requests, LatencyMetric.TTFT))
+    assert len(times_of(requests, LatencyMetric.TPOT)) == len(requests) - 1

@@ -21,7 +21,7 @@ from eval_jobs.types import (
     Suite,
 )
 from tests.records import checkpoint_of
-from tracker.domain.scores.statistics import FloatArray
+from tracker.domain.scores.matrix import FloatArray
 
 NOW = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
 LOAD = ProbeLoad(requests=100)

@@ -29,7 +29,8 @@ from tracker.domain.latency.statistics import (
     paired_contrast,
     slower_p,
 )
-from tracker.domain.scores.statistics import FloatArray, interval
+from tracker.domain.scores.matrix import FloatArray
+from tracker.domain.scores.statistics import interval
 
 GOLDEN_FILE = PROJECT / "tests" / "golden" / "latency.json"
 GOLDEN: dict[str, Any] = json.loads(GOLDEN_FILE.read_text(encoding="utf-8"))

@@ -12,12 +12,11 @@ from scipy import stats
 
 from tests.requires import PROJECT, shared_data
 from tracker.domain.records.grouping import cluster_index
+from tracker.domain.scores.matrix import FloatArray, IntArray
 from tracker.domain.scores.statistics import (
     CLUSTERED_T,
     MCNEMAR,
     PAIRED_T,
-    FloatArray,
-    IntArray,
     Spread,
     interval,
     loss_p,
