@@ -153,7 +153,8 @@ def _times(metric: str, requests: Sequence[_Request]) -> list[float]:
 
 
 def _probe(document: Fields, found: Mapping[str, Percentiles | None], requests: Sequence[_Request]) -> ProbeResult:
-    completed, planned = document.count("completed"), _planned(document)
+    completed = document.count("completed")
+    planned = document.count("num_prompts") if "num_prompts" in document.values else completed
     return ProbeResult(
         load=_load(document, planned),
         ttft_ms=found["ttft"],
@@ -173,12 +174,6 @@ def _probe(document: Fields, found: Mapping[str, Percentiles | None], requests: 
             if r.e2e_ms is not None
         ),
     )
-
-
-def _planned(document: Fields) -> int:
-    if "num_prompts" in document.values:
-        return document.count("num_prompts")
-    return document.count("completed")
 
 
 def _load(document: Fields, planned: int) -> ProbeLoad:

@@ -16,12 +16,12 @@ from eval_jobs.evaluate.common.parse import Place, Planned, Row, by_place, metri
 from eval_jobs.harness.fields import Fields
 from eval_jobs.harness.known_tasks import SHARES_DOWN
 from eval_jobs.harness.samples import missing_samples
-from eval_jobs.identity import benchmark_fingerprint, content_hash
+from eval_jobs.identity import content_hash
 from eval_jobs.records.imported import Aggregate
-from eval_jobs.types import Benchmark, EvalResult, Suite
+from eval_jobs.types import Benchmark, EvalResult
 from tracker.domain.imports.lm_eval import stderr_of
 from tracker.domain.imports.steps import step_of_result
-from tracker.domain.imports.types import Given, ImportedBenchmark, LeftOut, Sheet, engine_of
+from tracker.domain.imports.types import Given, ImportedBenchmark, LeftOut, Sheet, engine_of, result_without_samples
 
 EVALSCOPE = "evalscope"
 
@@ -219,12 +219,4 @@ def _reported_metric(report: Fields | None) -> str:
 
 def _blank(benchmark: Benchmark, metric: str) -> EvalResult:
     up = metric.removeprefix("mean_") not in SHARES_DOWN
-    asked = replace(benchmark, higher_is_better=up)
-    return EvalResult(
-        benchmark=benchmark.name,
-        fingerprint=benchmark_fingerprint(asked, Suite(name="", benchmarks=(asked,))),
-        metric=metric,
-        samples=(),
-        duration_s=0.0,
-        higher_is_better=up,
-    )
+    return result_without_samples(replace(benchmark, higher_is_better=up), metric)

@@ -9,19 +9,18 @@ If a task reports several metrics, one is imported: the first wanted one, else t
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from eval_jobs.errors import BadData
 from eval_jobs.harness.fields import Fields, finite, value_text
 from eval_jobs.harness.metrics import Metric, NoScore, chosen_metric, metrics_of
 from eval_jobs.harness.samples import Row, missing_samples, samples_of_task
-from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.records.imported import Aggregate
-from eval_jobs.types import Benchmark, BenchmarkFailure, EvalResult, Outcome, SampleScore, Suite
+from eval_jobs.types import Benchmark, BenchmarkFailure, EvalResult, Outcome, SampleScore
 from tracker.domain.imports.lm_eval_settings import HARNESS, reported_few_shot, reported_model_names, settings_of
 from tracker.domain.imports.steps import step_of_result
-from tracker.domain.imports.types import Given, ImportedBenchmark, LeftOut, Sheet, engine_of
+from tracker.domain.imports.types import Given, ImportedBenchmark, LeftOut, Sheet, engine_of, result_without_samples
 
 SamplesByTask = Mapping[str, Sequence[Row]]
 
@@ -76,11 +75,11 @@ def _sheet(document: Fields, samples: SamplesByTask, given: Given) -> Sheet:
     results = document.mapping("results")
     for task in _tasks(document):
         try:
-            found = _measured(document, results.mapping(task), task, given.metrics)
+            one, metric = _measured(document, results.mapping(task), task, given.metrics)
         except NoScore as problem:
             left_out.append(LeftOut(source=given.source, name=task, reason=str(problem)))
             continue
-        one, note = _with_samples(document, found, samples.get(task))
+        one, note = _with_samples(document, one, metric, samples.get(task))
         measured.append(one)
         if note:
             left_out.append(LeftOut(source=given.source, name=f"samples of {task}", reason=note))
@@ -113,13 +112,7 @@ def _tasks(document: Fields) -> Iterator[str]:
     return (task for task in document.mapping("results").values if task not in groups)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Found:
-    measured: ImportedBenchmark
-    metric: Metric
-
-
-def _measured(document: Fields, entry: Fields, task: str, wanted: Sequence[str]) -> _Found:
+def _measured(document: Fields, entry: Fields, task: str, wanted: Sequence[str]) -> tuple[ImportedBenchmark, Metric]:
     metric = chosen_metric(metrics_of(document, entry, task), wanted)
     benchmark = Benchmark(
         name=task,
@@ -128,32 +121,24 @@ def _measured(document: Fields, entry: Fields, task: str, wanted: Sequence[str])
         higher_is_better=bool(metric.up),
         measured_with=settings_of(document, task, metric.name, metric.filter),
     )
-    fingerprint = benchmark_fingerprint(benchmark, Suite(name="", benchmarks=(benchmark,)))
-    outcome = _outcome(document, entry, benchmark, fingerprint, metric)
-    return _Found(measured=ImportedBenchmark(benchmark=benchmark, outcome=outcome), metric=metric)
+    return ImportedBenchmark(benchmark=benchmark, outcome=_outcome(document, entry, benchmark, metric)), metric
 
 
-def _outcome(document: Fields, entry: Fields, benchmark: Benchmark, fingerprint: str, metric: Metric) -> Outcome:
-    mean = finite(metric.mean)
+def _outcome(document: Fields, entry: Fields, benchmark: Benchmark, metric: Metric) -> Outcome:
+    result, mean = result_without_samples(benchmark, metric.key), finite(metric.mean)
     if mean is None:
         return BenchmarkFailure(
             benchmark=benchmark.name,
-            fingerprint=fingerprint,
+            fingerprint=result.fingerprint,
             code=BadData.code,
             message=f"`{entry.path}.{metric.key}` is not a number: {value_text(metric.mean)}",
             hint="evaluate this checkpoint again",
             retryable=False,
         )
-    samples = _sample_count(document, benchmark.name)
-    return EvalResult(
-        benchmark=benchmark.name,
-        fingerprint=fingerprint,
-        metric=metric.key,
-        samples=(),
-        duration_s=0.0,
-        higher_is_better=benchmark.higher_is_better,
-        aggregate=Aggregate(mean=mean, stderr=stderr_of(mean, finite(metric.stderr), samples), samples=samples),
-    )
+    counts = document.mapping("n-samples").mapping(benchmark.name)
+    samples = counts.count("effective") if "effective" in counts.values else None
+    stderr = stderr_of(mean, finite(metric.stderr), samples)
+    return replace(result, aggregate=Aggregate(mean=mean, stderr=stderr, samples=samples))
 
 
 def stderr_of(mean: float, reported: float | None, samples: int | None) -> float | None:
@@ -165,20 +150,15 @@ def stderr_of(mean: float, reported: float | None, samples: int | None) -> float
     return None
 
 
-def _sample_count(document: Fields, task: str) -> int | None:
-    counts = document.mapping("n-samples").mapping(task)
-    if "effective" in counts.values:
-        return counts.count("effective")
-    return None
-
-
-def _with_samples(document: Fields, found: _Found, rows: Sequence[Row] | None) -> tuple[ImportedBenchmark, str]:
+def _with_samples(
+    document: Fields, one: ImportedBenchmark, metric: Metric, rows: Sequence[Row] | None
+) -> tuple[ImportedBenchmark, str]:
     """Return a benchmark with its samples, or unchanged with the reason why it has none."""
-    one, outcome = found.measured, found.measured.outcome
+    outcome, task = one.outcome, one.benchmark.name
     if rows is None or not isinstance(outcome, EvalResult) or outcome.aggregate is None:
         return one, ""
-    metric = found.metric
-    through = sum(m.name == metric.name for m in _metrics_of(document, one.benchmark.name))
+    others = metrics_of(document, document.mapping("results").mapping(task), task)
+    through = sum(other.name == metric.name for other in others)
     read = samples_of_task(rows, metric=metric.name, through=metric.filter, filters=through)
     if isinstance(read, str):
         return one, f"{read}: importing only mean and standard error"
@@ -197,7 +177,3 @@ def _mean_of_all(samples: Sequence[SampleScore], reported: Aggregate) -> float |
     if is_whole:
         return sum(known) / len(known)
     return None
-
-
-def _metrics_of(document: Fields, task: str) -> Iterator[Metric]:
-    return metrics_of(document, document.mapping("results").mapping(task), task)

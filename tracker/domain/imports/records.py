@@ -144,7 +144,9 @@ def _measured(sheets: Sequence[Sheet]) -> tuple[tuple[ImportedBenchmark, ...], l
             if name in found:
                 earlier, known = found[name]
                 if known.outcome.fingerprint != one.outcome.fingerprint:
-                    raise _conflict(name, earlier, sheet)
+                    files = f"{earlier.source} and {sheet.source}"
+                    what = f"conflicting results of {name} at step {sheet.step}: {files} differ in settings"
+                    raise BadData(what, hint="import them into two runs with --run NAME")
                 if known != one:
                     replaced.append(LeftOut(source=earlier.source, name=name, reason=_AGAIN))
             found[name] = (sheet, one)
@@ -175,10 +177,3 @@ def _engine(serving: Sequence[Sheet]) -> EngineInfo:
                 hint="import each engine into its own run with --run NAME",
             )
     return engine
-
-
-def _conflict(name: str, earlier: Sheet, sheet: Sheet) -> BadData:
-    return BadData(
-        f"conflicting results of {name} at step {sheet.step}: {earlier.source} and {sheet.source} differ in settings",
-        hint="import them into two runs with --run NAME",
-    )

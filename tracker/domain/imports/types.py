@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from eval_jobs.types import Benchmark, EngineInfo, Outcome, ProbeResult
+from eval_jobs.identity import benchmark_fingerprint
+from eval_jobs.types import Benchmark, EngineInfo, EvalResult, Outcome, ProbeResult, Suite
 from tracker.domain.records.imported import IMPORTED
 
 
@@ -55,6 +56,18 @@ class Sheet:
     measured: tuple[ImportedBenchmark, ...] = ()
     probes: tuple[ProbeResult, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+
+
+def result_without_samples(benchmark: Benchmark, metric: str) -> EvalResult:
+    """Return the result of a benchmark that is identified by its own settings alone."""
+    return EvalResult(
+        benchmark=benchmark.name,
+        fingerprint=benchmark_fingerprint(benchmark, Suite(name="", benchmarks=(benchmark,))),
+        metric=metric,
+        samples=(),
+        duration_s=0.0,
+        higher_is_better=benchmark.higher_is_better,
+    )
 
 
 def engine_of(name: str, version: str = "") -> EngineInfo:

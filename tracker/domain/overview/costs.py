@@ -75,19 +75,12 @@ def with_cost_so_far(record: EvalRecord, records: Iterable[EvalRecord]) -> EvalR
     """Return a rest with the cost of all evaluations of its suite and checkpoint so far; any other record unchanged."""
     if asked_by(record.plan) is not Asked.REST or record.cost is None:
         return record
-    costs = [record.cost]
+    costs, place = [record.cost], _place_of(record)
     for other in records:
         is_earlier = other.plan.id != record.plan.id and other.finished_at <= record.finished_at
-        if is_earlier and other.cost is not None and _asks_same(other, record):
+        if is_earlier and other.cost is not None and _place_of(other) == place:
             costs.append(other.cost)
     return replace(record, cost=total(costs))
-
-
-def _asks_same(one: EvalRecord, other: EvalRecord) -> bool:
-    """Return whether two records are of one suite and one checkpoint."""
-    if one.plan.suite.name != other.plan.suite.name:
-        return False
-    return identity_of(one.plan.checkpoint) == identity_of(other.plan.checkpoint)
 
 
 def cost_headline(costs: RunCosts) -> str:
@@ -113,6 +106,10 @@ def cost_text(cost: Cost) -> str:
 # --- private
 
 MIN_SHOWN_S = 0.05
+
+
+def _place_of(record: EvalRecord) -> tuple[str, object]:
+    return record.plan.suite.name, identity_of(record.plan.checkpoint)
 
 
 def _resources(cost: Cost) -> Iterator[str]:

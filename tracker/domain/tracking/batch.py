@@ -20,7 +20,6 @@ from eval_jobs.types import (
     EvalRecord,
     EvalResult,
     ProbeFailure,
-    ProbeOutcome,
     ProbeResult,
 )
 from tracker.domain.records.display import one_line
@@ -36,7 +35,7 @@ from tracker.domain.records.tracking import (
     TrackingBatch,
 )
 from tracker.domain.records.types import CurvePoint, Report, Verdict, VerdictWord
-from tracker.domain.scores.summary import ScoreSummary, summarise
+from tracker.domain.scores.summary import summarise
 from tracker.domain.verdicts.screening import is_screen
 
 MAX_TAG_CHARS = 500
@@ -53,7 +52,9 @@ def tracking_batch(record: EvalRecord, report: Report, left: Iterable[Checkpoint
     """
     plan = record.plan
     keys = unique_keys(b.name for b in plan.suite.benchmarks)
-    folder = f"{_folder(plan.checkpoint)}/{metric_key(plan.suite.name)}"
+    # It sorts by step; the digest separates the files of a step that was written again.
+    digest = plan.checkpoint.digest[:DIGEST_CHARS_IN_PATHS]
+    folder = f"step-{plan.checkpoint.step:07d}-{digest}/{metric_key(plan.suite.name)}"
     verdicts = tuple(
         _tracked_verdict(v, keys.get(v.benchmark) or metric_key(v.benchmark), plan.checkpoint) for v in report.verdicts
     )
@@ -163,16 +164,10 @@ def _scores(outcome: EvalResult | BenchmarkFailure, *, is_of_part: bool) -> Iter
     if summary.mean is not None:
         # Never on the curve of the whole benchmark: a part has a different mean for the same weights.
         yield "screen" if outcome.left_out else "bench", summary.mean
-    if outcome.aggregate is None:  # else the numbers of unscored and truncated samples are unknown
-        yield from _shares(summary, is_of_part=bool(outcome.left_out))
-
-
-def _shares(summary: ScoreSummary, *, is_of_part: bool) -> Iterator[tuple[str, float]]:
-    if is_of_part:  # a part has a different truncated share, just as it has a different mean
-        yield "screen_coverage", summary.coverage
-        return
-    yield "coverage", summary.coverage
-    if summary.planned:
+    if outcome.aggregate is not None:
+        return  # the numbers of unscored and truncated samples are unknown
+    yield "screen_coverage" if outcome.left_out else "coverage", summary.coverage
+    if summary.planned and not outcome.left_out:  # a part has a different truncated share, like its mean
         yield "truncated", summary.truncated / summary.planned
 
 
@@ -180,13 +175,12 @@ def _timings(record: EvalRecord) -> Iterator[tuple[str, float]]:
     loads = unique_keys(load.name for load in record.plan.loads)
     for probe in record.probes:
         section = f"perf/{loads[probe.load.name]}" if len(loads) > 1 else "perf"
-        for name, value in _latencies(probe):
-            yield f"{section}/{name}", value
+        if isinstance(probe, ProbeResult):
+            for name, value in _latencies(probe):
+                yield f"{section}/{name}", value
 
 
-def _latencies(probe: ProbeOutcome) -> Iterator[tuple[str, float]]:
-    if isinstance(probe, ProbeFailure):
-        return
+def _latencies(probe: ProbeResult) -> Iterator[tuple[str, float]]:
     for latency in LATENCY_FIELDS:
         percentiles = getattr(probe, latency)
         if percentiles is not None:
@@ -252,11 +246,6 @@ def _tags(record: EvalRecord, keys: Mapping[str, str]) -> dict[str, str]:
         if not isinstance(probe, ProbeResult):
             tags[f"failed/probe-{metric_key(probe.load.name)}"] = _why(probe)
     return tags
-
-
-def _folder(checkpoint: Checkpoint) -> str:
-    """Return a folder that sorts by step; the digest separates the files of a step that was written again."""
-    return f"step-{checkpoint.step:07d}-{checkpoint.digest[:DIGEST_CHARS_IN_PATHS]}"
 
 
 def _why(failure: BenchmarkFailure | ProbeFailure) -> str:

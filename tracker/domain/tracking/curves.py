@@ -34,7 +34,10 @@ def points_of(rows: Iterable[object], *, up_to_step: int) -> tuple[CurvePoint, .
     values: dict[tuple[str, int], float] = {}
     for step, row in _steps(rows):
         if step <= up_to_step:
-            values |= {(name, step): value for name, value in _values(row)}
+            for name, value in row.items():
+                number = _number(value)
+                if number is not None and name and name not in NO_CURVES:
+                    values[name, step] = number
     keys = unique_keys(name for name, _ in values)
     points = (CurvePoint(key=PREFIX + keys[name], step=step, value=value) for (name, step), value in values.items())
     return tuple(sorted(points, key=lambda p: (p.step, p.key)))
@@ -62,13 +65,6 @@ def _steps(rows: Iterable[object]) -> Iterator[tuple[int, Row]]:
         step = step_of_row(row)
         if step is not None:
             yield step, row
-
-
-def _values(row: Row) -> Iterator[tuple[str, float]]:
-    for name, value in row.items():
-        number = _number(value)
-        if number is not None and name and name not in NO_CURVES:
-            yield name, number
 
 
 def _number(value: object) -> float | None:

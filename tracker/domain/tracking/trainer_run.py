@@ -44,8 +44,12 @@ def is_trainers_run(
     if not any(_names(candidate.output_dir, folder) for folder in folders):
         return False
     common = candidate.losses.keys() & losses.keys()
+    for step in common:
+        logged = candidate.losses[step]
+        if not any(math.isclose(losses[step], loss, rel_tol=RELATIVE_TOLERANCE) for loss in logged):
+            return False
     if common:
-        return all(_is_among(losses[step], candidate.losses[step]) for step in common)
+        return True
     ready_ms = timestamp_ms(checkpoint)
     return (
         absolute and candidate.started_ms <= ready_ms and (candidate.ended_ms is None or ready_ms <= candidate.ended_ms)
@@ -59,7 +63,3 @@ def _names(output_dir: str, folder: str) -> bool:
     """Return whether `output_dir` is `folder`, or a relative path that may end there."""
     given, full = PurePosixPath(output_dir).parts, PurePosixPath(folder).parts
     return bool(given) and (given == full or (given[0] != "/" and full[-len(given) :] == given))
-
-
-def _is_among(value: float, others: Collection[float]) -> bool:
-    return any(math.isclose(value, other, rel_tol=RELATIVE_TOLERANCE) for other in others)
