@@ -23,7 +23,7 @@ from tracker.adapters.mlflow.runs import TrackingSettings
 from tracker.adapters.mlflow.samples import write_pages
 from tracker.adapters.mlflow.store import MlflowStore
 from tracker.adapters.tracking.outbox_sql import OutboxTracking
-from tracker.domain.best.champions import champions_of
+from tracker.domain.best.choice import champions_of
 from tracker.domain.compare.sample_pages import sample_pages
 from tracker.ports import TrackingSink
 

@@ -9,7 +9,7 @@ from dashboards.data.run import Conclusions, RunData, newest_repetitions, only
 from eval_jobs.ports import QueueStatus
 from eval_jobs.types import EvalRecord
 from tracker.app.steps.comparing import noise_of_run, whole_record_of
-from tracker.domain.best.champions import champions_of
+from tracker.domain.best.choice import champions_of
 from tracker.domain.compare.view import ComparisonView, RunNoise, compare_what_can_be
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.types import Measure, Policy, Report

@@ -32,8 +32,7 @@ def report(*, named: tuple[str, ...], config_path: Path, output: Path | None, ch
     best, best:BENCHMARK or models:/NAME@ALIAS.
     """
     # Imported here so that `tracker --help`, which lists this command, does not wait for it.
-    from dashboards.page.run import write_report
-    from dashboards.page.runs import write_runs_report
+    from dashboards.page.run import write_report, write_runs_report
 
     if len(named) > 1 and not checkpoints:
         path = write_runs_report(config_path, named, output)

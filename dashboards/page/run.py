@@ -1,4 +1,4 @@
-"""Writes the page of a run or checkpoint: selects it, reads its data, renders it."""
+"""Writes the page of a run, of several runs or of a checkpoint: selects it, reads its data, renders it."""
 
 import hashlib
 import os
@@ -13,11 +13,12 @@ from pathlib import Path
 from dashboards.data.checkpoint import CheckpointData
 from dashboards.data.run import Conclusions, RunData, Training, newest_records, newest_repetitions
 from dashboards.page.checkpoint import Sources, collect_checkpoint
-from dashboards.page.html import render_checkpoint, render_page
+from dashboards.page.html import render_checkpoint, render_page, render_runs
 from dashboards.views.checkpoint import build_checkpoint_view
 from dashboards.views.ledger import LOST_SAMPLES
 from dashboards.views.measured import plans_with_counts
 from dashboards.views.run import build_view
+from dashboards.views.runs import build_runs_view
 from dashboards.views.samples.lost import texts_wanted
 from eval_jobs.errors import ConfigError
 from eval_jobs.host.clock import SystemClock
@@ -25,9 +26,10 @@ from eval_jobs.host.storage import write_error
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.adapters.curves import TrainerCurves
 from tracker.api.opening import open_project
-from tracker.api.references import choose_run, is_reference, named_checkpoint
-from tracker.app.steps.comparing import noise_of_run
-from tracker.domain.best.champions import champions_of
+from tracker.api.references import choose_run, is_reference, known_runs, named_checkpoint
+from tracker.app.steps.comparing import noise_of_run, run_to_compare
+from tracker.domain.best.choice import champions_of
+from tracker.domain.compare.runs import compare_runs
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
 from tracker.domain.overview.costs import run_costs
@@ -39,6 +41,9 @@ from tracker.domain.sweeps.board import Board, board_of
 from tracker.domain.verdicts.rewind import scores_of_newest
 from tracker.ports import Sweeps
 from tracker.wiring.project import Project
+
+MAX_RUNS = 8
+"""In one report: there is one colour and marker for each."""
 
 
 def write_report(config_path: Path, *, named: str | None, output: Path | None, with_checkpoints: bool = False) -> Path:
@@ -64,6 +69,26 @@ def write_report(config_path: Path, *, named: str | None, output: Path | None, w
         hint = "pass a run, or remove --checkpoints"
         raise ConfigError(f"--checkpoints requires a run, but {named} is a checkpoint", hint=hint)
     return _write_checkpoint(project, named_checkpoint(project, named), output)
+
+
+def write_runs_report(config_path: Path, names: Sequence[str], output: Path | None) -> Path:
+    """Write the report of at least two runs, each compared with the first, and return its absolute path.
+
+    Raises:
+        ConfigError: the configuration is wrong, a run is unknown or named twice, or there are too many.
+        DiskFull, StoreError: the report could not be written, or samples no longer exist.
+    """
+    if len(names) > MAX_RUNS:
+        raise ConfigError(f"{len(names)} runs in one report", hint=f"pass at most {MAX_RUNS} runs")
+    project = open_project(config_path)
+    min_coverage = project.config.to_policy().min_coverage
+    runs = [run_to_compare(run, project.history, TrainerCurves()) for run in known_runs(project.history, names)]
+    found = [compare_runs(runs[0], run, min_coverage=min_coverage) for run in runs[1:]]
+    folder = project.config.run.state_dir / "reports"
+    path = (output or folder / report_file_name(" ".join(names))).absolute()
+    view = build_runs_view(found, SystemClock().now())
+    write_page(render_runs(view, version=version("checkpoint-tracker")), path)
+    return path
 
 
 def read_run(run_id: str, sources: Sources, *, now: datetime) -> RunData:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dashboards.data.run import Conclusions, RunData
 from dashboards.views.conclusions import loss_rows
-from tracker.domain.best.champions import CHAMPION
+from tracker.domain.best.choice import CHAMPION
 from tracker.domain.overview.run import WORSE, Overview, Standing, headline
 from tracker.domain.records.display import one_line
 from tracker.domain.records.tracking import Champion

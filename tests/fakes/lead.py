@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from eval_jobs.errors import StoreError
-from tracker.domain.checkpoints.leading import Leader
+from tracker.domain.checkpoints.watching import Leader
 
 
 @dataclass

@@ -13,7 +13,7 @@ from tests.mlflow_stores import EXPERIMENT, MlflowFiles
 from tests.records import forgetting_run
 from tracker.adapters.mlflow.registry import registered_checkpoint
 from tracker.adapters.mlflow.store import MlflowStore
-from tracker.domain.best.champions import champions_of
+from tracker.domain.best.choice import champions_of
 from tracker.domain.records.tracking import Champion, ChampionBatch
 from tracker.domain.tracking.batch import tracking_batch
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page
 
-from dashboards.page.runs import write_runs_report
+from dashboards.page.run import write_runs_report
 from tests.accessibility import BARRIERS, barriers_of_keyboard
 from tests.browser import LOW_CONTRAST
 from tests.compared_runs import project_of_two_runs

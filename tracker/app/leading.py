@@ -11,7 +11,7 @@ from datetime import datetime
 from eval_jobs.errors import ConfigError, StoreUnavailable
 from eval_jobs.ports import Clock
 from eval_jobs.types import Checkpoint
-from tracker.domain.checkpoints.leading import Leader
+from tracker.domain.checkpoints.watching import Leader
 from tracker.domain.records.types import Gap
 from tracker.ports import CheckpointSource, Lead
 

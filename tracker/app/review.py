@@ -9,7 +9,7 @@ from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.app.steps.screening import plans_of_rest, whole_record
 from tracker.app.world import World
 from tracker.domain.alerts.rules import alerts_for, loss_alerts
-from tracker.domain.best.champions import champions_of
+from tracker.domain.best.choice import champions_of
 from tracker.domain.overview.costs import with_cost_so_far
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.types import Policy, Report

@@ -17,10 +17,9 @@ from tracker.ports.history import (
     RunHistory,
     TextStore,
 )
-from tracker.ports.leading import Lead
-from tracker.ports.queue import RequestQueue, WatchedQueue
 from tracker.ports.sweeps import SweepLease, SweepResults, Sweeps, TurnStore
 from tracker.ports.tracking import Tracking, TrackingSink
+from tracker.ports.watching import Lead, RequestQueue, WatchedQueue
 
 __all__ = [
     "AlertSender",

@@ -13,7 +13,7 @@ from eval_jobs.queue.plans_sql import UtcText
 from eval_jobs.records.run_scope import is_of
 from tracker.adapters.database.lock_sql import named_lock
 from tracker.adapters.database.tables import TRACKER_TABLES
-from tracker.domain.checkpoints.leading import Leader
+from tracker.domain.checkpoints.watching import Leader
 
 METADATA = MetaData()
 LEADERS = Table(

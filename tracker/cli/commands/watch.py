@@ -31,7 +31,7 @@ from tracker.cli.options import config_option, workers_option
 from tracker.cli.tables.watch_display import WatchDisplay
 from tracker.config import Config
 from tracker.domain.checkpoints.buckets import PASSED_S
-from tracker.domain.checkpoints.leading import Leader
+from tracker.domain.checkpoints.watching import Leader
 from tracker.domain.overview.ending import RunStep
 from tracker.ports import Lead
 from tracker.wiring.alerting import channels_of

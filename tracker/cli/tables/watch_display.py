@@ -19,7 +19,7 @@ from tracker.cli.tables.render import print_line, report_lines, unfit_lines
 from tracker.cli.tables.sweep import turn_change_text
 from tracker.config import Config
 from tracker.domain.calibration.repetition_text import repetitions_text
-from tracker.domain.checkpoints.leading import Leader
+from tracker.domain.checkpoints.watching import Leader
 from tracker.domain.overview.ending import Ending
 from tracker.domain.overview.run import skipped_text
 from tracker.domain.records.calibration import Calibration

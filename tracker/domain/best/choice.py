@@ -6,18 +6,27 @@ points above the true value. So consecutive checkpoints are averaged, as many as
 not below its median: scores within a block differ by chance, but a broken checkpoint among good ones must be avoided.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from eval_jobs.types import Checkpoint, EvalPlan
+from tracker.domain.records.display import steps_text
 from tracker.domain.records.imported import stands_for_import
+from tracker.domain.records.metric_keys import MAX_KEY_CHARS, unique_keys
+from tracker.domain.records.tracking import Champion
 from tracker.domain.records.types import Measure, Policy
 from tracker.domain.regression.blocks import peak_width
 from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.series import BenchmarkSeries
+
+CHAMPION = "champion"
+"""Alias of the best over the whole suite, in a model registry."""
+
+_NOT_IN_ALIASES = re.compile(r"[^\w-]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +73,23 @@ def best_by_benchmark(scores: RunScores, *, min_coverage: float = Policy.min_cov
     """Return `best_of` of each benchmark that has one, in the order of the run's benchmarks."""
     found = {name: best_of(scores, name, min_coverage=min_coverage) for name in scores.benchmarks()}
     return {name: best for name, best in found.items() if best is not None}
+
+
+def champions_of(scores: RunScores, *, min_coverage: float = Policy.min_coverage) -> tuple[Champion, ...]:
+    """Return the champions of one branch of a run (`rewind.scores_of_newest`), the overall one first.
+
+    The best block decides, never a lucky maximum (`best_of`).
+    """
+    overall = best_of(scores, min_coverage=min_coverage)
+    first = () if overall is None else (_champion(CHAMPION, overall),)
+    single = best_by_benchmark(scores, min_coverage=min_coverage)
+    aliases = aliases_of(scores.benchmarks())
+    return (*first, *(_champion(aliases[name], best) for name, best in single.items()))
+
+
+def aliases_of(benchmarks: Iterable[str]) -> dict[str, str]:
+    """Return `best-<benchmark>` for each; a suffix derived from the name makes equal aliases distinct."""
+    return {name: f"best-{part}" for name, part in unique_keys(benchmarks, _alias_part).items()}
 
 
 # --- private
@@ -137,3 +163,13 @@ def _best_block(means: FloatArray) -> tuple[int, int]:
     width = min(means.size, peak_width(None, means.size))
     sums = np.convolve(means, np.ones(width), mode="valid")
     return int(np.flatnonzero(sums >= sums.max() - 1e-12 * width)[-1]), width
+
+
+def _alias_part(benchmark: str) -> str:
+    return _NOT_IN_ALIASES.sub("-", benchmark)[:MAX_KEY_CHARS]
+
+
+def _champion(alias: str, best: Best) -> Champion:
+    what = best.benchmarks[0] if len(best.benchmarks) == 1 else f"{len(best.benchmarks)} benchmarks"
+    reason = f"{what}: best block {steps_text(best.block)}, mean {best.mean:.3f}"
+    return Champion(alias=alias, checkpoint=best.checkpoint, plan_id=best.plan.id, reason=reason)

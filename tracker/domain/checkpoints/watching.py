@@ -146,6 +146,24 @@ def settles_in_s(complete: Complete, newest_ns: int, unchanged_since: datetime, 
     return _left_s(start, look, min(PROMPT_S, look.settle_s) if is_brisk else look.settle_s)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Leader:
+    """The process that watches a run, among several that could."""
+
+    host: str
+    pid: int
+    since: datetime
+    output_dir: str
+    """Output folder that the process watches."""
+
+    def sentence(self, run: str) -> str:
+        """Return who watches `run`, where and since when."""
+        return (
+            f"run {run} ({self.output_dir}) is already being watched: process {self.pid} on {self.host}, "
+            f"since {self.since.astimezone():%Y-%m-%d %H:%M:%S}"
+        )
+
+
 # --- private
 
 

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from dashboards.page.command import report
 from dashboards.page.html import render_runs
-from dashboards.page.runs import MAX_RUNS, write_runs_report
+from dashboards.page.run import MAX_RUNS, write_runs_report
 from dashboards.views.runs import build_runs_view
 from eval_jobs.errors import ConfigError
 from tests.compared_runs import project_of_two_runs, to_compare, two_runs

@@ -8,7 +8,7 @@ from eval_jobs.types import ProbeResult
 from tests.records import RecordedRun, forgetting_run, wide_run
 from tests.reports import run_data
 from tests.verdicts import reports_of
-from tracker.domain.best.champions import champions_of
+from tracker.domain.best.choice import champions_of
 from tracker.domain.records.types import Baseline, VerdictWord
 
 MINUS = "\N{MINUS SIGN}"

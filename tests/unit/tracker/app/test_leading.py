@@ -8,7 +8,7 @@ from tests.fakes.lead import FakeLead
 from tests.fakes.source import FakeSource
 from tests.records import forgetting_run
 from tracker.app.leading import LeadLost, LedSource, stand_by
-from tracker.domain.checkpoints.leading import Leader
+from tracker.domain.checkpoints.watching import Leader
 
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
 CHECKPOINT = forgetting_run(checkpoints=1, samples=2, trouble=False).records[0].plan.checkpoint

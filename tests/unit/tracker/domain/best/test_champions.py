@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eval_jobs.types import EvalRecord, EvalResult
 from tests.unit.tracker.domain.making import record_of, suite_of
-from tracker.domain.best.champions import aliases_of, champions_of
+from tracker.domain.best.choice import aliases_of, champions_of
 from tracker.domain.records.branches import branches_of
 from tracker.domain.scores.run_scores import scores_of
 from tracker.domain.scores.sample_columns import columns_of

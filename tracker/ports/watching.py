@@ -1,9 +1,10 @@
-"""Who watches a run."""
+"""Who watches a run, and what a watcher needs of the queue; `eval_jobs.ports` defines the queue's rules."""
 
 from datetime import datetime
 from typing import Protocol
 
-from tracker.domain.checkpoints.leading import Leader
+from eval_jobs.ports import HoldRegistry, PlanQueue, QueueStatus, ResultQueue
+from tracker.domain.checkpoints.watching import Leader
 
 
 class Lead(Protocol):
@@ -24,3 +25,11 @@ class Lead(Protocol):
 
     def release(self) -> None:
         """Release the lead. Calling it twice is harmless."""
+
+
+class RequestQueue(PlanQueue, ResultQueue, QueueStatus, Protocol):
+    """For callers that request evaluations: add plans, read their progress, collect results."""
+
+
+class WatchedQueue(RequestQueue, HoldRegistry, Protocol):
+    """For a watcher, which also reads which worker holds which plan."""
