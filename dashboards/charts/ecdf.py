@@ -84,9 +84,6 @@ def legend_line(slot: int, *, dashed: bool) -> str:
     return f'<svg class="key" {size} aria-hidden="true"><path class="{kind}" d="M0 6H28"/></svg>'
 
 
-# --- private
-
-
 def _range(curves: Sequence[Curve]) -> tuple[float, float]:
     longest = max(curve.values[-1] for curve in curves)
     usual = max(float(np.percentile(curve.values, CUT_AT)) for curve in curves)

@@ -63,9 +63,6 @@ def times_of(requests: Sequence[RequestTiming], metric: LatencyMetric) -> tuple[
     return tuple(sorted(time for request in requests if (time := time_of(request, metric)) is not None))
 
 
-# --- private
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Side:
     name: str

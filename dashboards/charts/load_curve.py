@@ -64,8 +64,6 @@ def draw_curve(chart: CurveChart, *, width: int) -> str:
     return "".join([*parts, "</svg>"])
 
 
-# --- private
-
 _Point = tuple[float, float, str]
 """Output tokens per second, median in ms, and the tooltip of a load."""
 

@@ -117,9 +117,6 @@ def measurement_changes(records: Iterable[EvalRecord]) -> Mapping[str, tuple[int
     return {benchmark: tuple(steps) for benchmark, steps in found.items()}
 
 
-# --- private
-
-
 def _with_latencies(record: EvalRecord, before: EvalRecord | None) -> EvalRecord:
     part = record.plan.suite.part
     is_of_both_parts = part is not None and part.is_rest

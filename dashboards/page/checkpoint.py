@@ -53,9 +53,6 @@ def collect_checkpoint(
     )
 
 
-# --- private
-
-
 def _own(record: EvalRecord, report: Report, whole: EvalRecord, sources: Sources, now: datetime) -> RunData:
     calibrations, min_effect = sources.history.calibrations(), sources.policy.min_effect
     return RunData(

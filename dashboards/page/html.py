@@ -55,9 +55,6 @@ def render_runs(view: RunsView, *, version: str) -> str:
     return _environment().get_template("runs.html.j2").render(view=view, version=version, scope=SCOPE)
 
 
-# --- private
-
-
 @cache
 def _environment() -> Environment:
     environment = Environment(

@@ -168,9 +168,6 @@ def write_page(html: str, path: Path) -> None:
             unfinished.unlink(missing_ok=True)
 
 
-# --- private
-
-
 def _sources(project: Project) -> Sources:
     return Sources(
         history=project.history,

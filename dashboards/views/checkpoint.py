@@ -133,9 +133,6 @@ def build_checkpoint_view(data: CheckpointData) -> CheckpointView:
     )
 
 
-# --- private
-
-
 def _facts(data: CheckpointData) -> Iterator[str]:
     checkpoint = data.record.plan.checkpoint
     yield f"digest {checkpoint.digest[:12]}"

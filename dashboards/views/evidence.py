@@ -86,9 +86,6 @@ def onset_text(verdict: Verdict) -> str:
     return f"loss since step {verdict.lost_since} is still open"
 
 
-# --- private
-
-
 def _evidence(step: int, verdict: Verdict, known: Repetition | None) -> EvidenceView:
     score, coverage = mean_text(verdict), coverage_text(verdict)
     return EvidenceView(

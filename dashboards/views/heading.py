@@ -78,9 +78,6 @@ def glance(known: Conclusions) -> tuple[GlanceRow, ...]:
     )
 
 
-# --- private
-
-
 def _champion(champions: Iterable[Champion]) -> Champion | None:
     return next((c for c in champions if c.alias == CHAMPION), None)
 

@@ -58,9 +58,6 @@ def latency_verdicts(reports: Iterable[Report]) -> LatencyVerdicts | None:
     return LatencyVerdicts(step=newest, newest=tuple(_row(newest, v) for v in verdicts), earlier=tuple(earlier))
 
 
-# --- private
-
-
 def _row(step: int, verdict: LatencyVerdict) -> LatencyVerdictRow:
     ratio, low, high = verdict.ratio, verdict.ci_low, verdict.ci_high
     return LatencyVerdictRow(

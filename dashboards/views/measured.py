@@ -93,9 +93,6 @@ def plans_with_counts(data: RunData) -> tuple[str, ...]:
     return tuple(found)
 
 
-# --- private
-
-
 def _asked_facts(newest: EvalRecord) -> Iterator[tuple[str, str]]:
     suite = newest.plan.suite
     if is_imported(newest):

@@ -143,9 +143,6 @@ def interval_text(verdict: Verdict) -> str:
     return margin_text(verdict.score, verdict.stderr, verdict.units)
 
 
-# --- private
-
-
 def _facts(data: RunData, view: Overview) -> Iterator[str]:
     span = f", {steps_text(view.steps)}" if view.steps else ""
     yield f"{count_text(len(view.steps), 'checkpoint')} evaluated{span}"

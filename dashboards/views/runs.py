@@ -65,9 +65,6 @@ def build_runs_view(found: Sequence[RunComparison], now: datetime) -> RunsView:
     )
 
 
-# --- private
-
-
 def _section(run_ids: Sequence[str], pairs: Mapping[str, BenchmarkOfRuns]) -> RunsBenchmark:
     """Return one benchmark; `pairs` has each run that was compared with the first one."""
     one, *_ = pairs.values()

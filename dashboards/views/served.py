@@ -33,9 +33,6 @@ def served(record: EvalRecord) -> ServedView:
     return ServedView(facts=tuple(_served(record)), costs=tuple(_costs(record)))
 
 
-# --- private
-
-
 def _served(record: EvalRecord) -> Iterator[tuple[str, str]]:
     engine = record.engine
     if engine is None:

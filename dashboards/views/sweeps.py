@@ -71,9 +71,6 @@ def sweep_views(boards: Sequence[Board]) -> tuple[SweepView, ...]:
     return tuple(_view(board, f"sweep-{index}") for index, board in enumerate(boards))
 
 
-# --- private
-
-
 def _view(board: Board, ident: str) -> SweepView:
     axes = tuple(dict(chain.from_iterable(row.variant for row in board.rows)))
     left = f", {count_text(board.unanswered, 'evaluation')} pending" if board.unanswered else ""

@@ -109,9 +109,6 @@ def choose_run(known: Sequence[str], named: str | None, *, own: str) -> str:
     raise ConfigError("missing RUN: the project has several runs", hint=f"pass one of them: {', '.join(known)}")
 
 
-# --- private
-
-
 def _checkpoint(history: RecordStore, name: str, default_run: str, outlines: Outlines) -> Report:
     if of_benchmark := _OF_BENCHMARK.fullmatch(name):
         run = known_run(history, of_benchmark["run"] or default_run)

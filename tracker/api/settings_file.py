@@ -49,9 +49,6 @@ class SettingsFile:
         return project
 
 
-# --- private
-
-
 def _content(path: Path) -> bytes | None:
     """Return the file's content; None: it cannot be read, as while an editor replaces it."""
     try:

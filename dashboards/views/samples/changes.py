@@ -90,9 +90,6 @@ def heading_at(score: float, step: int, *, is_better: bool) -> str:
     return f"{'✓' if is_better else '✗'} {word} at step {step}"
 
 
-# --- private
-
-
 def _changed(pair: Pair) -> Changed:
     one = pair.compared
     return Changed(

@@ -75,9 +75,6 @@ def packed_samples(pairs: Sequence[Pair], settings: Mapping[str, str]) -> PageSa
     return PageSamples(index=index, blocks=tuple(blocks), lost=counts[0], gained=counts[1], left_out=left_out)
 
 
-# --- private
-
-
 def _packed(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return base64.b64encode(zlib.compress(text.encode())).decode()

@@ -133,9 +133,6 @@ def message_of(group: Sequence[QueuedAlert], link: str) -> AlertMessage:
     return AlertMessage(run_id=run_id, step=step, alerts=tuple(alerts), link=where)
 
 
-# --- private
-
-
 def _deliverable(queued: Sequence[QueuedAlert], now_s: float) -> tuple[tuple[QueuedAlert, ...], dict[int, float]]:
     """Return what may be sent now, and the due alerts that wait for an older one of their cause, by id with the time.
 

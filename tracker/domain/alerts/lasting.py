@@ -37,9 +37,6 @@ def lasting_alerts(
             yield report, alerts
 
 
-# --- private
-
-
 def _shows(report: Report, incident: Incident) -> bool:
     """Return whether a report has a verdict on the subject of an incident, at or after its opening."""
     subject = (incident.benchmark, incident.subset, incident.measure)

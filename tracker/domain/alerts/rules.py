@@ -93,8 +93,6 @@ def alerts_of_calibration(
     return tuple(alert for alert in found if (alert.state is AlertState.FIRING) != (alert.fingerprint in firing))
 
 
-# --- private
-
 _MEDIAN = 0.5
 _MARGIN = 1.05
 

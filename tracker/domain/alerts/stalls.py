@@ -179,9 +179,6 @@ def ends_of_unknown(run: str, step: int, now: datetime) -> tuple[Alert, Alert]:
     )
 
 
-# --- private
-
-
 def _cause(run: str, kind: AlertKind) -> str:
     return content_hash([run, kind])
 

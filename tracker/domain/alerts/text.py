@@ -182,8 +182,6 @@ def bytes_long(text: str) -> int:
     return len(text.encode())
 
 
-# --- private
-
 _HEADLINES: dict[AlertKind, tuple[str, str]] = {
     AlertKind.LOSS: ("{subject} regressed", "{subject}: loss ended"),
     AlertKind.LATENCY: ("{subject}: slower", "{subject}: no longer slower"),

@@ -92,9 +92,6 @@ def aliases_of(benchmarks: Iterable[str]) -> dict[str, str]:
     return {name: f"best-{part}" for name, part in unique_keys(benchmarks, _alias_part).items()}
 
 
-# --- private
-
-
 def _own(scores: RunScores) -> RunScores:
     own = {k: series for k, series in scores.series.items() if not stands_for_import(series.plans[-1].checkpoint)}
     if own:

@@ -104,9 +104,6 @@ def merged(*parts: Mapping[Identity, Sequence[str]]) -> Mapping[Identity, tuple[
     return {key: tuple(reasons) for key, reasons in found.items()}
 
 
-# --- private
-
-
 def _last(ordered: Sequence[Identity], keep: int | None) -> Sequence[Identity]:
     """Return the checkpoints of the last `keep` steps; several contents of a step count as one."""
     steps = sorted({c.step for c in ordered})

@@ -213,9 +213,6 @@ def decoding_variance(known: Repetition | None) -> float:
     return known.noise**2 * known.samples
 
 
-# --- private
-
-
 def _tried(name: str, outcomes: Sequence[Outcome], min_coverage: float) -> AskedTwice | BenchmarkFailure:
     results: list[EvalResult] = []
     for outcome in outcomes:

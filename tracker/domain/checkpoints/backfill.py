@@ -65,9 +65,6 @@ def time_left_s(records: Iterable[EvalRecord], *, checkpoints: int, workers: int
     return None
 
 
-# --- private
-
-
 def _from_the_ends(ascending: Sequence[int]) -> Iterator[int]:
     yield from ascending[:1]
     yield from ascending[1:][-1:]

@@ -95,9 +95,6 @@ def late_files(names: Set[str], taken: Complete) -> tuple[str, ...]:
     return tuple(sorted(name for name in names - set(taken.held) if name.endswith(SERVED_SUFFIXES)))
 
 
-# --- private
-
-
 def _is_of_a_state(name: str) -> bool:
     is_state = name in {DCP_INDEX, LATEST} or name.endswith((".distcp", ".bin"))
     return is_state and not name.startswith("optimizer")

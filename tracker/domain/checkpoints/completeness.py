@@ -110,9 +110,6 @@ def assess(listing: Listing, habits: Habits | None = None, *, allow_pickle: bool
     return _complete(listing, layout, habits)
 
 
-# --- private
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Layout:
     format: CheckpointFormat

@@ -78,8 +78,6 @@ class Gaps:
         """Remove the gaps of a folder, because it has become a checkpoint."""
         self._gaps = {key: gap for key, gap in self._gaps.items() if key[0] != uri}
 
-    # --- private
-
     def _add(self, place: Site, *, code: str, message: str, hint: str, now: datetime) -> None:
         if (place.uri, code) in self._gaps:
             return
@@ -109,9 +107,6 @@ def unsettled(found: Iterable[Gap], known: Iterable[Gap], records: Iterable[Eval
     for gap in found:
         if _stands(gap, codes.get(gap.step, {}), evaluated.get(gap.step)):
             yield gap
-
-
-# --- private
 
 
 def _stands(gap: Gap, before: Mapping[str, Gap], finished_at: datetime | None) -> bool:

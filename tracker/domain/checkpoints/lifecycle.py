@@ -76,9 +76,6 @@ def is_final(one: Watched, pin: Pin) -> bool:
     return pin.complete.is_end_proven or (one.is_passed and not has_lost_entry(one.facts))
 
 
-# --- private
-
-
 def _rewritten(one: Watched, pin: Pin, facts: Facts, now: datetime) -> Transition:
     """Handle other weights under the same name: a rewound run, or a save that continues."""
     inodes = {f.name: f.inode for f in facts.files}

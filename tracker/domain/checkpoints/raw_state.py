@@ -118,9 +118,6 @@ def fits(config: Document, raw: RawFacts) -> bool:
     return sizes.get("num_hidden_layers") == len(layers) and embedding in raw.index.tensors.values()
 
 
-# --- private
-
-
 def _refused_pickle(names: frozenset[str]) -> Rejected:
     first = BIN_INDEX if BIN_INDEX in names else next(name for name in SINGLE_BINS if name in names)
     return rejected(

@@ -139,9 +139,6 @@ def changed_settings(config: Document, earlier: Document) -> tuple[str, ...]:
     return tuple(sorted(key for key in keys if _in_order(config.get(key)) != _in_order(earlier.get(key))))
 
 
-# --- private
-
-
 def _zeroed(content: WeightsContent, earlier: Earlier) -> list[str]:
     """Return tensors that became all zeros; a bias may decay to zero, a matrix or a norm does not."""
     known = {t.name: t for t in content.tensors if t.name in earlier.tensors}

@@ -88,9 +88,6 @@ def never_written(content: WeightsContent) -> str:
     return ""
 
 
-# --- private
-
-
 def _is_lost(run: ZeroRun, tensors: list[TensorFact]) -> bool:
     touched = _touched(run, tensors)
     if not touched or any(map(_may_be_zero, touched)):

@@ -164,8 +164,5 @@ class Leader:
         )
 
 
-# --- private
-
-
 def _left_s(start: datetime, look: Observation, settle_s: float) -> float:
     return max(0.0, settle_s - (look.now - start).total_seconds())

@@ -205,8 +205,6 @@ class Watchlist:
             if not one.is_taken:
                 self.add_gap(one, now)
 
-    # --- private
-
     def _assess(self, run_id: str, listing: Listing) -> Readiness:
         habits = self._habits.get(run_id)
         if not self._is_bucket:

@@ -68,8 +68,6 @@ class Search:
             odd_steps=tuple(odd),
         )
 
-    # --- private
-
     @cached_property
     def _seen(self) -> tuple[Sequence[int], FloatArray]:
         seen = sorted(self.looks)
@@ -92,9 +90,6 @@ class Search:
 def most_evaluations(checkpoints: int) -> int:
     """Return the maximum number of evaluations for `checkpoints` between two evaluated ones if no score misleads."""
     return int(checkpoints).bit_length() + 2 * (SIDE - 1)
-
-
-# --- private
 
 
 def _gains(values: FloatArray) -> FloatArray:

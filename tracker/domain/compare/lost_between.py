@@ -163,9 +163,6 @@ def remarks_on(found: LostBetween) -> tuple[str, ...]:
     return tuple(doubts)
 
 
-# --- private
-
-
 def _bad_of(known: Sequence[int], benchmark: str, incidents: Iterable[Incident]) -> int | None:
     newest = known[-1] if known else None
     opened = {e.opened_step for e in incidents if (e.benchmark, e.subset, e.measure) == (benchmark, "", Measure.SCORE)}

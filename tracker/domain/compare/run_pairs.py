@@ -105,9 +105,6 @@ def score_at(series: BenchmarkSeries, row: int, clusters: IntArray | None) -> Sc
     return ScoreAt(step=series.steps[row], score=mean, ci_low=low, ci_high=high)
 
 
-# --- private
-
-
 def _settings(series: BenchmarkSeries) -> tuple[str, str]:
     return series.key.fingerprint, series.key.serving
 

@@ -82,8 +82,6 @@ def remarks(found: RunComparison) -> Iterator[str]:
         yield f"cannot compare latency: {runs} differ in loads, machine, engine or serving settings"
 
 
-# --- private
-
 _EMPTY = Cell(text="")
 _NO_SCORES = SideBySide(a=None, b=None, difference=None)
 

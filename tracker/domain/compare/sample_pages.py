@@ -113,9 +113,6 @@ def sample_pages(before: EvalRecord, after: EvalRecord, benchmarks: Collection[s
     )
 
 
-# --- private
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Pair:
     checkpoints: tuple[Checkpoint, Checkpoint]

@@ -31,9 +31,6 @@ def unpaired_text(before: EvalResult, after: EvalResult, *, steps: tuple[int, in
     return f"{sides}: imported without samples, so they cannot be paired{_change(before, after) if alike else ''}"
 
 
-# --- private
-
-
 def _side(result: EvalResult, step: int) -> str:
     known = summarise(result)
     error = "" if known.stderr is None else f" (standard error {score_text(known.stderr)})"

@@ -158,8 +158,6 @@ def compare_what_can_be(
     return ComparisonView(before=_side(before), after=_side(after), benchmarks=tuple(compared), refused=refused)
 
 
-# --- private
-
 _NAMED = 8
 """Maximum number of benchmarks in the error message if none can be compared."""
 

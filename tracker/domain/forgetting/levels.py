@@ -171,9 +171,6 @@ def expected_largest(count: int) -> float:
     return 0.0
 
 
-# --- private
-
-
 def _blocks(rows: IntArray, means: FloatArray) -> Blocks | None:
     # The width depends on the checkpoints so far, not on those planned, so the ledger also works early in a run.
     width = peak_width(None, rows.size)

@@ -186,8 +186,6 @@ def flow_between(before: FloatArray, after: FloatArray, window: int) -> Flow:
     return Flow(lost=lost, gained=gained, net_lost=lost - gained, expected_false=expected)
 
 
-# --- private
-
 _LEARNED, _FORGOTTEN, _RELEARNED = np.int8(1), np.int8(2), np.int8(3)
 _CHANGES = {
     int(_LEARNED): SampleEvent.LEARNED,

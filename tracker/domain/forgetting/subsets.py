@@ -53,9 +53,6 @@ def subset_units(
         yield name, at, replace(whole, track=track, jitter=jitter)
 
 
-# --- private
-
-
 def _track(scores: SubsetScores, whole: Track) -> Track:
     """Return the checkpoints at which the subset has any score."""
     there = ~np.isnan(scores.means[whole.rows])

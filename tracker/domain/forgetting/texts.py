@@ -51,9 +51,6 @@ def texts_of(before: Answered, after: Answered, *, was_right: bool, is_right: bo
     )
 
 
-# --- private
-
-
 def _wanted(ledger: RunLedger) -> Iterator[_Key]:
     for one in ledger.benchmarks:
         if one.window is not None:

@@ -72,9 +72,6 @@ def life_text(right: Sequence[bool | None], steps: Sequence[int]) -> str:
     return ", ".join([count_text(left_out, "earlier change"), *shown] if left_out else shown)
 
 
-# --- private
-
-
 def _of_phase(phase: str | None, transfer: BackwardTransfer) -> str:
     learned = names_text(transfer.benchmarks)
     if phase is None:

@@ -57,9 +57,6 @@ def not_found(baseline: EvalRecord, candidate: EvalRecord, changed: Collection[G
     return tuple(change for change in changed if not found[change])
 
 
-# --- private
-
-
 def _with_prompt(alike: Alike, own: Benchmark, other: Benchmark, candidate: EvalRecord) -> Alike:
     """Return `alike` with one benchmark as if evaluated with the prompt of `other`, the candidate's benchmark."""
     baseline = alike.baseline

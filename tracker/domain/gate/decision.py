@@ -102,9 +102,6 @@ def holm_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]
     return levels
 
 
-# --- private
-
-
 def _checked(blank: BenchmarkCheck, one: ComparedBenchmark, rule: BenchmarkRule, alpha: float) -> BenchmarkCheck:
     spread, alpha_test = one.spread_of_run, blank.alpha_test
     # A regression must be both significant and at least `min_effect`.

@@ -61,9 +61,6 @@ def sheet_of_bench_serve(document: Fields, given: Given) -> Sheet:
     )
 
 
-# --- private
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Request:
     """One completed request. Times in milliseconds."""

@@ -82,9 +82,6 @@ def sheet_of_evalscope(folder: EvalScopeFolder, given: Given) -> Sheet:
     )
 
 
-# --- private
-
-
 def _datasets(folder: EvalScopeFolder) -> dict[str, tuple[str, ...]]:
     """Return the subsets with rows of every dataset; one dataset's name may be a prefix of another's."""
     names = {*folder.reports, *folder.config.mapping("dataset_args").values}

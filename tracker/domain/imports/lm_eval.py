@@ -46,9 +46,6 @@ def sheets_of_lm_eval(document: Fields, samples: SamplesByTask, given: Given) ->
     return (_sheet(document, samples, given),)
 
 
-# --- private
-
-
 def _parts(document: Fields) -> Iterator[tuple[int, Fields]]:
     """Yield the step and a document of one checkpoint for every entry of `checkpoints`."""
     steps = document.numbers("checkpoints")

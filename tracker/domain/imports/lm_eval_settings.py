@@ -63,9 +63,6 @@ def reported_model_names(document: Fields) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for text in (*named, document.text("model_name")) if text))
 
 
-# --- private
-
-
 def _arguments(config: Fields) -> Iterator[tuple[str, str]]:
     """Yield name and value of the model's arguments, which are given as a string or an object."""
     arguments = config.values.get("model_args")

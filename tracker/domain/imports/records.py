@@ -85,8 +85,6 @@ def models_of(records: Iterable[EvalRecord]) -> dict[str, frozenset[int]]:
     return {}
 
 
-# --- private
-
 _AGAIN = "superseded by a newer file of this step"
 
 

@@ -40,8 +40,5 @@ def model_name_without_step(name: str) -> str:
     return _STEP.sub("", name).strip("-_. ")
 
 
-# --- private
-
-
 def _steps_in(text: str) -> frozenset[int]:
     return frozenset(int(found) for found in _STEP.findall(text))

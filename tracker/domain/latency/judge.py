@@ -63,9 +63,6 @@ def judge_latency(
     )
 
 
-# --- private
-
-
 def _of_series(record: EvalRecord, earlier: Iterable[EvalRecord]) -> Iterator[EvalRecord]:
     series, engine, serve = series_of(record), record.engine, record.plan.serve
     for one in earlier:

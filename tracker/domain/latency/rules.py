@@ -77,9 +77,6 @@ def word_of_history(spread: Spread, limits: Limits) -> VerdictWord:
     return without_proof(is_suspect=looks_worse(slower_p(spread), spread.centre, limits.floor))
 
 
-# --- private
-
-
 def _noise(
     series: Sequence[LatencyContrast], medians: Sequence[LatencyContrast], past_z2: Sequence[float]
 ) -> SeriesNoise:

@@ -130,9 +130,6 @@ def quantile_of(probe: ProbeResult, metric: LatencyMetric, quantile: float) -> f
     return (found.p50 if quantile == 0.5 else found.p95) or None
 
 
-# --- private
-
-
 def _block(pairs: Sequence[tuple[RequestTiming, RequestTiming]], metric: LatencyMetric) -> PairedBlock:
     values = [(time_of(candidate, metric), time_of(reference, metric)) for candidate, reference in pairs]
     known = np.array([(c, r) for c, r in values if c and r], dtype=np.float64).reshape(-1, 2)

@@ -181,9 +181,6 @@ def faster_p(spread: Spread) -> float:
     return float(stdtr(spread.df, spread.centre / spread.stderr))
 
 
-# --- private
-
-
 def _log_quantile(rows: FloatArray, quantile: float) -> FloatArray:
     """Return the logarithm of each row's quantile, linear interpolation."""
     result: FloatArray = np.log(np.quantile(rows, quantile, axis=1))

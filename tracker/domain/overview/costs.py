@@ -103,8 +103,6 @@ def cost_text(cost: Cost) -> str:
     return parts[0]
 
 
-# --- private
-
 MIN_SHOWN_S = 0.05
 
 

@@ -90,9 +90,6 @@ def sweep_ending(*, missing: int, unsent: int, note: str) -> Ending:
     return Ending(code=ExitCode.OK, text="everything is measured")
 
 
-# --- private
-
-
 def _result(verdicts: dict[str, Verdict] | None) -> str:
     """Return the count that a checkpoint adds to; None: it has no verdicts, although it was found."""
     if verdicts is None:

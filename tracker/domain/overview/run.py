@@ -188,9 +188,6 @@ def decisive_comparison(verdict: Verdict) -> Comparison | None:
     return next(iter(verdict.comparisons), None)
 
 
-# --- private
-
-
 def _standing(benchmark: str, verdicts: Sequence[tuple[int, Verdict]]) -> Standing:
     step, newest = verdicts[-1]
     earlier = next(((s, v.word) for s, v in reversed(verdicts[:-1]) if v.word in _DECISIVE), None)

@@ -51,9 +51,6 @@ def branches_of(checkpoints: Iterable[Checkpoint]) -> Branches:
     return Branches()
 
 
-# --- private
-
-
 def _rewrites(checkpoints: Iterable[Checkpoint], several: Collection[str]) -> Iterator[Checkpoint]:
     """Yield checkpoints written over other weights while a checkpoint of that step or above was the newest.
 

@@ -145,9 +145,6 @@ def count_text(count: int, noun: str) -> str:
     return f"{count} {noun}s"
 
 
-# --- private
-
-
 def _fixed(value: float) -> str:
     if abs(value) < 10:
         return f"{value:.3f}"

@@ -37,9 +37,6 @@ def cluster_index(cluster_ids: Sequence[str]) -> IntArray | None:
     return None
 
 
-# --- private
-
-
 def _numbered(cluster_ids: Iterable[str], numbers: dict[str, int]) -> Iterable[int]:
     for position, cluster_id in enumerate(cluster_ids):
         # An id from a data file cannot contain NUL, so the key of a lone sample never collides with an id.

@@ -44,8 +44,5 @@ def unique_keys(names: Iterable[str], key_of: Callable[[str], str] = metric_key)
     }
 
 
-# --- private
-
-
 def _mark(name: str) -> str:
     return content_hash(name)[:_HASH_CHARS]

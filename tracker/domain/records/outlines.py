@@ -40,9 +40,6 @@ def outlined(reports: Sequence[Report]) -> tuple[Report, ...]:
     return tuple(report if report.plan_id in newest else outline_of(report) for report in reports)
 
 
-# --- private
-
-
 def _outline(verdict: Verdict) -> Verdict:
     return Verdict(
         benchmark=verdict.benchmark,

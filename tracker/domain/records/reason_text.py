@@ -66,8 +66,6 @@ def difference_text(difference: Difference) -> str:
     return f"{words} is {difference.now}, was {difference.before}"
 
 
-# --- private
-
 _SETTINGS = {
     "data_digest": "data content",
     "adapter": "benchmark adapter",

@@ -129,9 +129,6 @@ def bend_weights(steps: IntArray, rows: IntArray, limit: int) -> FloatArray:
     return weights
 
 
-# --- private
-
-
 def _problem(series: AggregateSeries) -> str:
     if not series.steps.shape == series.means.shape == series.stderrs.shape or series.steps.ndim != 1:
         return "steps, means and standard errors differ in length"

@@ -185,9 +185,6 @@ def evidence_on(track: Track, chosen: Sequence[Blocks], jitter: Jitter, level: E
     return tuple(tests)
 
 
-# --- private
-
-
 def _pasts(track: Track, chosen: Sequence[Blocks], found: Sequence[Contrast]) -> Sequence[float | None] | None:
     """Return the earlier item variance of each contrast; None if only means are known."""
     if isinstance(track.scores, ScoreMatrix):

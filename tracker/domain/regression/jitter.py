@@ -84,9 +84,6 @@ def winsorised_mean(squares: FloatArray, items: float) -> float:
     return float(np.minimum(squares, cap).mean())
 
 
-# --- private
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Raw:
     excess: float

@@ -39,9 +39,6 @@ def null_variances(
     return tuple(float(variances.mean()) if variances.size >= MIN_HISTORY else None for variances in found)
 
 
-# --- private
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Past:
     """The same contrast at earlier checkpoints: the positions at which its two blocks start."""

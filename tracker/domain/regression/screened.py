@@ -120,9 +120,6 @@ def screened_differences(scores: ScreenedScores, rows: IntArray) -> SecondDiffer
     return replace(whole, of_parts=of_parts)
 
 
-# --- private
-
-
 def _patterns(kinds: Sequence[BoolArray]) -> IntArray:
     """Return a number for every sample, equal if the same kinds of checkpoints evaluated it, shape (n,)."""
     pattern = np.zeros(kinds[0].size, dtype=np.int64)

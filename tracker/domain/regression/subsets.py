@@ -68,9 +68,6 @@ def subset_evidence(
     return found
 
 
-# --- private
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Parts:
     """One contrast per subset; all arrays of shape (C,)."""

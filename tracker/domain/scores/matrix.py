@@ -236,9 +236,6 @@ def contrast_of_samples(differences: FloatArray, n_samples: int) -> Contrast:
     return Contrast(delta=delta, item_variance=variance, n=n, common_fraction=n / n_samples if n_samples else 0.0)
 
 
-# --- private
-
-
 def _moments(matrix: ScoreMatrix, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
     n = matrix.n_samples
     if n < 2:

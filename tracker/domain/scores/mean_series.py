@@ -69,9 +69,6 @@ def with_means(known: Means, record: EvalRecord) -> Means:
     return found
 
 
-# --- private
-
-
 def _points(record: EvalRecord) -> Iterator[tuple[SeriesKey, Aggregate]]:
     results = [o for o in record.results if o.aggregate is not None]
     for key, result in zip(series_keys(record.plan, results), results, strict=True):

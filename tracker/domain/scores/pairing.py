@@ -93,9 +93,6 @@ def benchmark_of(plan: EvalPlan, name: str) -> Benchmark | None:
     return next((b for b in plan.suite.benchmarks if b.name == name), None)
 
 
-# --- private
-
-
 def _oriented(scores: list[float], result: EvalResult) -> FloatArray:
     values = np.array(scores, dtype=np.float64)
     if result.higher_is_better:

@@ -97,9 +97,6 @@ def without_step(scores: RunScores, step: int) -> RunScores:
     return replace(scores, series={key: series for key, series in left.items() if series.plans})
 
 
-# --- private
-
-
 def _place_in_suite(series: BenchmarkSeries) -> int:
     names = [benchmark.name for benchmark in series.plans[0].suite.benchmarks]
     if series.key.benchmark in names:

@@ -204,9 +204,6 @@ def object_array(values: Sequence[str]) -> ObjectArray:
     return array
 
 
-# --- private
-
-
 def _order(mine: ObjectArray, wanted: ObjectArray) -> IntArray:
     """Return the index in `mine` of each of `wanted`, provided both have the same items."""
     if np.array_equal(mine, wanted):

@@ -263,9 +263,6 @@ def place_in(samples: Questions, asked: Questions) -> IntArray | None:
     return np.array([index[sample_id] for sample_id in asked.sample_ids.tolist()], dtype=np.int64)
 
 
-# --- private
-
-
 def _rank(plan: EvalPlan, left_out: int, finished_at: datetime) -> Rank:
     """Return the rank: highest for the weights written last, as a checkpoint left behind may be measured later.
 

@@ -200,9 +200,6 @@ def t_quantile(p: float, df: float) -> float:
     return float(stdtrit(df, p))
 
 
-# --- private
-
-
 def _chance_of(n_lost: int, changed: int) -> float:
     """Return P(X = n_lost), X ~ Binomial(changed, 1/2)."""
     log_pmf = gammaln(changed + 1) - gammaln(n_lost + 1) - gammaln(changed - n_lost + 1) - changed * math.log(2)

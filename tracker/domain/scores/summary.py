@@ -119,9 +119,6 @@ def has_score(sample: SampleScore) -> bool:
     return counts and sample.score is not None and abs(sample.score) <= LARGEST_SCORE  # NaN and Inf compare False
 
 
-# --- private
-
-
 def _of_aggregate(aggregate: Aggregate) -> ScoreSummary:
     """Return the summary of an imported mean; samples without a score are unknown."""
     samples = aggregate.samples or 0

@@ -165,9 +165,6 @@ def first_text(board: Board) -> str:
     return row.target
 
 
-# --- private
-
-
 def _without_texts(result: EvalResult) -> EvalResult:
     bare = tuple(replace(s, prompt="", target="", answer="", detail="") for s in result.samples)
     return replace(result, samples=bare, has_texts=False)

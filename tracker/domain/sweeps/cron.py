@@ -99,9 +99,6 @@ def turn_due(name: str, timetable: Timetable, *, look: TimetablePosition, now: d
     return replace(turn, state=TurnState.SKIPPED, note=reason, ended_at=now)
 
 
-# --- private
-
-
 def _forward(timetable: Timetable, after: datetime) -> Iterator[datetime]:
     local = after.astimezone(ZoneInfo(timetable.time_zone))
     return (time.astimezone(UTC) for time in CronSim(timetable.cron, local))

@@ -87,9 +87,6 @@ def estimate_text(expected: Estimate) -> str:
     return f"{count}; {about}{without if spent else ''}"
 
 
-# --- private
-
-
 class _Sums:
     """Seconds of plans, and the names of what has no timings."""
 

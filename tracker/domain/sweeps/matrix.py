@@ -94,9 +94,6 @@ def stand_in(other: OtherModel, run_id: str, asked_at: datetime) -> Checkpoint:
     )
 
 
-# --- private
-
-
 def _plans_at(sweep: Sweep, checkpoint: Checkpoint, serve: ServeSpec, cell: SweepCell) -> Iterator[EvalPlan]:
     loads: tuple[ProbeLoad, ...] = sweep.loads
     for variant in variants(sweep.axes):

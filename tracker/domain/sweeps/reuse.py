@@ -60,9 +60,6 @@ def with_own_scores(plan: EvalPlan, own: EvalRecord, timed: EvalRecord | None = 
     )
 
 
-# --- private
-
-
 def _holds(record: EvalRecord, plan: EvalPlan) -> bool:
     wanted = {b.name: benchmark_fingerprint(b, plan.suite) for b in plan.suite.benchmarks}
     known = {o.benchmark: o.fingerprint for o in record.results if not o.left_out and o.aggregate is None}

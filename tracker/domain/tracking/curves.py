@@ -55,9 +55,6 @@ def step_of_row(row: Row) -> int | None:
     return None
 
 
-# --- private
-
-
 def _steps(rows: Iterable[object]) -> Iterator[tuple[int, Row]]:
     for row in rows:
         if not isinstance(row, Mapping) or _SUMMARY in row:

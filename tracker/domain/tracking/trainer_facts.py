@@ -93,9 +93,6 @@ def display_names(runs: Sequence[NamedRun]) -> list[str]:
     return [run.choices()[_level(groups[run.name])] for run in runs]
 
 
-# --- private
-
-
 def _level(group: Sequence[NamedRun]) -> int:
     """Return which choice is unique in the group."""
     levels = list(zip(*(run.choices() for run in group), strict=True))

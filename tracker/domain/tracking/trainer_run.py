@@ -56,9 +56,6 @@ def is_trainers_run(
     )
 
 
-# --- private
-
-
 def _names(output_dir: str, folder: str) -> bool:
     """Return whether `output_dir` is `folder`, or a relative path that may end there."""
     given, full = PurePosixPath(output_dir).parts, PurePosixPath(folder).parts

@@ -80,9 +80,6 @@ def with_section(note: str, section: str) -> str:
     return note
 
 
-# --- private
-
-
 def _verdict(*row: object) -> TrackedVerdict:
     benchmark, key, step, word, score, change, baseline, digest = row
     return TrackedVerdict(

@@ -74,9 +74,6 @@ def had_something_to_lose(series: AggregateSeries, found: Sequence[Evidence]) ->
     return all(is_learned(rise, best.blocks.selected_from) for rise in rises)
 
 
-# --- private
-
-
 def _points(context: JudgingContext, result: EvalResult, known: Means) -> MeanSeries:
     """Return the points up to the candidate, without those before an accepted level."""
     accepted = (

@@ -206,9 +206,6 @@ def phase_start(phases: Iterable[Phase], steps: Sequence[int]) -> int:
     return sum(step <= start for step in steps)
 
 
-# --- private
-
-
 def _candidate(context: JudgingContext, series: BenchmarkSeries, measure: Measure) -> Candidate | None:
     rows = _rows_so_far(context, series, measure)
     if not rows.size or series.steps[int(rows[-1])] != context.step:

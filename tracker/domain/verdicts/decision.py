@@ -109,9 +109,6 @@ def is_learned(rise: PooledTest, selected_from: int) -> bool:
     return rise.p_better(selected_from) < LEARNED_P and rise.delta >= LEARNED_EFFECT
 
 
-# --- private
-
-
 def _newly_forgotten(hypothesis: Hypothesis, incident: Incident, known: Incident | None) -> Incident | None:
     forgotten = replace(incident, forgotten=True)
     # After a crash, the stored incident may already be forgotten: the checkpoint before shows if that is new.

@@ -66,8 +66,6 @@ def own_mean(hypothesis: Hypothesis, candidate: Candidate, rows: IntArray) -> fl
     return _as_measured(float(hypothesis.matrix.means[rows].mean()), hypothesis, candidate)
 
 
-# --- private
-
 _IN_A_ROW = {VerdictWord.FORGOTTEN: FORGOTTEN_AFTER, VerdictWord.RECOVERED: RECOVERED_AFTER}
 
 

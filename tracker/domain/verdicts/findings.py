@@ -58,9 +58,6 @@ def judged_of(decision: Decision, hypothesis: Hypothesis, candidate: Candidate) 
     return Judged(verdict=verdict, change=decision.change if candidate.newest else None)
 
 
-# --- private
-
-
 def _of_behaviour(context: JudgingContext, measure: Measure) -> Iterator[Judged]:
     # If no answer was ever truncated, there is nothing to test.
     candidates = tuple(c for c in candidates_of(context, measure).values() if is_varied(c.matrix) and not c.left_out)

@@ -136,9 +136,6 @@ def word_of_pair(
     return without_proof(is_suspect=is_suspect)
 
 
-# --- private
-
-
 def _cautious(evidence: Evidence) -> Evidence:
     """Return the evidence as if two more samples had changed: no change in 20 does not show that none can."""
     share = 1 / evidence.m + 1 / evidence.blocks.base.size

@@ -120,9 +120,6 @@ def subject_of(incident: Incident) -> Subject:
     return Subject(suite=incident.suite, benchmark=incident.benchmark, subset=incident.subset, measure=incident.measure)
 
 
-# --- private
-
-
 def _is_over(incident: Incident, step: int) -> bool:
     if incident.closed_step is None:
         return False

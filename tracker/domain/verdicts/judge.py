@@ -81,9 +81,6 @@ def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy
     )
 
 
-# --- private
-
-
 def _rewound(record: EvalRecord, run_context: RunContext, changes: Sequence[Incident]) -> Iterator[Incident]:
     """Yield the incidents that a rewind ends or reopens, except those that this checkpoint itself changes."""
     if not run_context.incidents or stands_for_import(record.plan.checkpoint):

@@ -65,8 +65,6 @@ def left_behind(record: EvalRecord, run_context: RunContext) -> tuple[Checkpoint
     return tuple({(c.step, c.digest): c for c in known if branches.left_by(c) is not None}.values())
 
 
-# --- private
-
 _End = tuple[str, Checkpoint | None]
 """Digest of a checkpoint, and the checkpoint that left it behind; None: it is on the newest branch."""
 

@@ -116,9 +116,6 @@ def savings_text(savings: Savings) -> str:
     return f"{PART} screened only: {savings.screens} of {savings.results} results, which saved {saved}"
 
 
-# --- private
-
-
 def _sum(first: int | None, second: int | None) -> int | None:
     if first is None or second is None:
         return None
