@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dashboards.charts.ecdf import Curve, Ecdf
-from eval_jobs.types import EvalRecord, ProbeFailure, ProbeLoad, ProbeResult, ReferenceProbe, RequestTiming
-from tracker.domain.latency.series import time_of
+from eval_jobs.types import EvalRecord, ProbeFailure, ProbeLoad, ReferenceProbe, RequestTiming
+from tracker.domain.latency.series import probe_of, time_of
 from tracker.domain.records.display import count_text, one_line
 from tracker.domain.records.types import LatencyMetric
 
@@ -97,13 +97,11 @@ def _sides(record: EvalRecord, before: EvalRecord | None, load: ProbeLoad) -> tu
     if own is None or not own.requests:
         return (), "Only percentiles are available, no individual requests."
     side = _Side(name=f"step {step}", requests=own.requests)
-    if before is not None:
-        name = f"step {before.plan.checkpoint.step}, previous"
-        for probe in before.probes:
-            if probe.load == load and isinstance(probe, ProbeResult) and probe.requests:
-                both = side, _Side(name=name, requests=probe.requests)
-                return both, "Measured at different times: other load on the machine may affect the difference."
-    return (side,), "No previous checkpoint to compare with under this load."
+    known = None if before is None else probe_of(before, load)
+    if before is None or known is None or not known.requests:
+        return (side,), "No previous checkpoint to compare with under this load."
+    earlier = _Side(name=f"step {before.plan.checkpoint.step}, previous", requests=known.requests)
+    return (side, earlier), "Measured at different times: other load on the machine may affect the difference."
 
 
 def _curves(metric: LatencyMetric, sides: Sequence[_Side]) -> Iterator[Curve]:

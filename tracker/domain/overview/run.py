@@ -7,7 +7,7 @@ headline(view)                 # "facts and sums were forgotten after step 600; 
 The terminal's tables (`tracker.cli.tables.render`) and the HTML report both show this.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eval_jobs.errors import CheckpointSkipped
@@ -113,19 +113,24 @@ def overview(reports: Iterable[Report], gaps: Iterable[Gap] = ()) -> Overview:
         verdicts |= {(report.step, verdict.benchmark): verdict for verdict in report.verdicts}
         newest |= {(report.step, name): report.plan_id for name in names}
         benchmarks = dict.fromkeys([*names, *benchmarks])
-    findings: list[tuple[int, Verdict]] = []
-    for report in ordered:
-        own = (f for f in report.findings if newest.get((report.step, f.benchmark)) == report.plan_id)
-        findings += ((report.step, finding) for finding in own)
+
     steps = tuple(sorted({r.step for r in ordered}))
     return Overview(
         benchmarks=tuple(benchmarks),
         steps=steps,
         gaps=tuple(sorted((gap for gap in gaps if gap.step not in steps), key=lambda gap: gap.step)),
         verdicts=verdicts,
-        findings=tuple(findings),
+        findings=tuple(_findings(ordered, newest)),
         left=tuple({(c.step, c.digest): (c, end) for c, end in left.values()}.values()),
     )
+
+
+def _findings(reports: Iterable[Report], newest: Mapping[tuple[int, str], str]) -> Iterator[tuple[int, Verdict]]:
+    """Yield (step, finding) of the reports with the newest verdicts; `newest` holds the plan of each verdict."""
+    for report in reports:
+        for finding in report.findings:
+            if newest.get((report.step, finding.benchmark)) == report.plan_id:
+                yield report.step, finding
 
 
 def _left_behind(reports: Sequence[Report]) -> dict[str, tuple[Checkpoint, int]]:

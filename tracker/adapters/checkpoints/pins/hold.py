@@ -28,10 +28,11 @@ from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts
 from tracker.adapters.checkpoints.files.safetensors_file import read_weights
 from tracker.adapters.checkpoints.pins.manifest import is_unchanged, read_pin, write_manifest
 from tracker.adapters.checkpoints.pins.soundness import PUBLISHED, demand_sound
-from tracker.domain.checkpoints.completeness import Complete, NotYet, Rejected, assess
+from tracker.domain.checkpoints.completeness import Complete, assess
 from tracker.domain.checkpoints.listing import TRAINER_STATE, Facts, FileFact, RawKind, Site
 from tracker.domain.checkpoints.pin import Pin
 from tracker.domain.checkpoints.tensors import WeightsContent
+from tracker.domain.checkpoints.unusable import NotYet, Rejected
 from tracker.domain.checkpoints.watching import FileChange, change_of, time_of_ns
 
 log = logging.getLogger(__name__)
