@@ -11,21 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from itertools import pairwise
 
-from dashboards.charts.figures import (
-    AXIS_HEIGHT,
-    LABEL_CHARS,
-    LANE_HEIGHT,
-    Figure,
-    Frame,
-    Line,
-    Panel,
-    Point,
-    apart,
-    frames,
-    lane_height,
-    runs,
-    ticks,
-)
+from dashboards.charts import figures
 from tracker.domain.records.display import one_line
 
 LINE_HEIGHT = 15
@@ -44,10 +30,10 @@ MAX_MARKED = 60
 """With more points than this, markers would only blur the line."""
 
 
-def draw(figure: Figure, *, width: int) -> str:
+def draw(figure: figures.Figure, *, width: int) -> str:
     """Return the figure as an `<svg>` element that is `width` units wide and scales down with its container."""
-    places = frames(figure, width)
-    height = int(places[-1].bottom) + lane_height(figure.panels[-1]) + AXIS_HEIGHT
+    places = figures.frames(figure, width)
+    height = int(places[-1].bottom) + figures.lane_height(figure.panels[-1]) + figures.AXIS_HEIGHT
     ident = f"{figure.ident}-{width}"
     size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
     parts = [
@@ -57,7 +43,7 @@ def draw(figure: Figure, *, width: int) -> str:
     ]
     for panel, frame in zip(figure.panels, places, strict=True):
         parts += _panel(panel, frame)
-    parts += _step_axis(places[-1], top=height - AXIS_HEIGHT)
+    parts += _step_axis(places[-1], top=height - figures.AXIS_HEIGHT)
     if figure.tips:
         parts += _tips(figure, places)
     return "".join([*parts, "</svg>"])
@@ -81,7 +67,7 @@ def text(value: str) -> str:
     return escape(one_line(value))
 
 
-def value_axis(frame: Frame, values: Iterable[float], *, unit: str = "") -> Iterator[str]:
+def value_axis(frame: figures.Frame, values: Iterable[float], *, unit: str = "") -> Iterator[str]:
     """Yield a grid line and a tick label for each value."""
     for value in values:
         y = _n(frame.y(value))
@@ -96,10 +82,10 @@ def _slot(slot: int) -> int:
     return slot % len(MARKERS)
 
 
-def _panel(panel: Panel, frame: Frame) -> Iterator[str]:
+def _panel(panel: figures.Panel, frame: figures.Frame) -> Iterator[str]:
     title = _cut(panel.title, int((frame.right - frame.left) / TITLE_CHAR_WIDTH))
     yield f'<text class="ptitle" x="{frame.left}" y="{_n(frame.top - 9)}">{text(title)}</text>'
-    yield from value_axis(frame, ticks(panel.low, panel.high, at_most=6 if panel.height > 150 else 5))
+    yield from value_axis(frame, figures.ticks(panel.low, panel.high, at_most=6 if panel.height > 150 else 5))
     for line in panel.lines:
         yield from _band(line, frame)
     for line in panel.lines:
@@ -109,8 +95,8 @@ def _panel(panel: Panel, frame: Frame) -> Iterator[str]:
         yield from _labels(panel, frame)
 
 
-def _band(line: Line, frame: Frame) -> Iterator[str]:
-    for run in runs(line):
+def _band(line: figures.Line, frame: figures.Frame) -> Iterator[str]:
+    for run in figures.runs(line):
         upper: list[str] = []
         lower: list[str] = []
         for p in run:
@@ -121,10 +107,10 @@ def _band(line: Line, frame: Frame) -> Iterator[str]:
             yield f'<path class="band s{_slot(line.slot)}" d="M{"L".join(upper + lower)}Z"/>'
 
 
-def _line(line: Line, frame: Frame) -> Iterator[str]:
+def _line(line: figures.Line, frame: figures.Frame) -> Iterator[str]:
     # A single point between two breaks has no visible line, so it gets a marker.
-    marked: list[Point] = []
-    for run in runs(line):
+    marked: list[figures.Point] = []
+    for run in figures.runs(line):
         path = "L".join(f"{_n(frame.x(p.step))} {_n(frame.y(p.value))}" for p in run)
         yield f'<path class="{_kind(line)}" d="M{path}"/>'
         if len(run) == 1:
@@ -139,23 +125,23 @@ def _line(line: Line, frame: Frame) -> Iterator[str]:
             yield f'<circle class="ring s{_slot(line.slot)}" cx="{x}" cy="{y}" r="8"/>'
 
 
-def _kind(line: Line) -> str:
+def _kind(line: figures.Line) -> str:
     if not line.marked:
         return f"line thin c{_slot(line.slot)}"
     return f"line s{_slot(line.slot)}{' dashed' if line.dashed else ''}"
 
 
-def _key(line: Line, x: float, y: float) -> str:
+def _key(line: figures.Line, x: float, y: float) -> str:
     """Return the legend symbol of a line."""
     if line.marked:
         return marker(line.slot, x, y)
     return f'<path class="{_kind(line)}" d="M{_n(x - 6)} {_n(y)}h12"/>'
 
 
-def _absences(panel: Panel, frame: Frame) -> Iterator[str]:
+def _absences(panel: figures.Panel, frame: figures.Frame) -> Iterator[str]:
     if not panel.absences:
         return
-    y = frame.bottom + LANE_HEIGHT / 2 + 2
+    y = frame.bottom + figures.LANE_HEIGHT / 2 + 2
     yield f'<path class="lane" d="M{frame.left} {_n(y)}H{_n(frame.right)}"/>'
     yield f'<text class="tick" text-anchor="end" x="{frame.left - 6}" y="{_n(y)}" dy="4">none</text>'
     for absence in panel.absences:
@@ -164,15 +150,15 @@ def _absences(panel: Panel, frame: Frame) -> Iterator[str]:
         yield f'<path class="m absent {slot}" d="{path}"><title>{text(absence.text)}</title></path>'
 
 
-def _labels(panel: Panel, frame: Frame) -> Iterator[str]:
+def _labels(panel: figures.Panel, frame: figures.Frame) -> Iterator[str]:
     """Yield each line's label at its end, moved apart if labels would overlap."""
     labelled = [line for line in panel.lines if line.label and line.points]
     ends = sorted((frame.y(line.points[-1].value), index) for index, line in enumerate(labelled))
-    places = apart([y for y, _ in ends], low=frame.top, high=frame.bottom, distance=LINE_HEIGHT)
+    places = figures.apart([y for y, _ in ends], low=frame.top, high=frame.bottom, distance=LINE_HEIGHT)
     for place, (_, index) in zip(places, ends, strict=True):
         line = labelled[index]
         yield _key(line, frame.right + 18, place)
-        label = text(_cut(line.label, LABEL_CHARS))
+        label = text(_cut(line.label, figures.LABEL_CHARS))
         yield f'<text class="label" x="{_n(frame.right + 29)}" y="{_n(place)}" dy="4">{label}</text>'
 
 
@@ -185,7 +171,7 @@ def _cut(label: str, chars: int) -> str:
     return f"{label[: max(1, chars - tail - 1)]}…{label[-tail:]}"
 
 
-def _phase_marks(figure: Figure, places: Sequence[Frame]) -> Iterator[str]:
+def _phase_marks(figure: figures.Figure, places: Sequence[figures.Frame]) -> Iterator[str]:
     first, bottom = places[0], places[-1].bottom
     title_end = first.left + TITLE_CHAR_WIDTH * len(figure.panels[0].title) + 12
     # A phase that starts at or before the first step separates nothing.
@@ -199,10 +185,10 @@ def _phase_marks(figure: Figure, places: Sequence[Frame]) -> Iterator[str]:
             yield f'<text class="phase-name" x="{_n(x + 4)}" y="{_n(y)}">{text(_cut(phase.name, chars))}</text>'
 
 
-def _step_axis(frame: Frame, *, top: float) -> Iterator[str]:
+def _step_axis(frame: figures.Frame, *, top: float) -> Iterator[str]:
     yield f'<text class="tick" x="0" y="{_n(top)}" dy="14">step</text>'
     count = max(3, int((frame.right - frame.left) // 65))
-    for step in ticks(frame.x_min, frame.x_max, at_most=count):
+    for step in figures.ticks(frame.x_min, frame.x_max, at_most=count):
         if step == int(step):
             x = frame.x(step)
             at_edge = not frame.labelled and x > frame.right - 8
@@ -213,7 +199,7 @@ def _step_axis(frame: Frame, *, top: float) -> Iterator[str]:
 # --- private: what the pointer shows
 
 
-def _tips(figure: Figure, places: Sequence[Frame]) -> Iterator[str]:
+def _tips(figure: figures.Figure, places: Sequence[figures.Frame]) -> Iterator[str]:
     """Yield one invisible column per step; CSS shows its tooltip while the pointer is over it.
 
     No columns are drawn if they are too narrow to hit: for thousands of checkpoints they were half of the page's size.
@@ -230,7 +216,7 @@ def _tips(figure: Figure, places: Sequence[Frame]) -> Iterator[str]:
         yield f'<g class="hit">{hit}<g class="tip">{"".join(_tip(figure, frame, step, bottom))}</g></g>'
 
 
-def _tip(figure: Figure, frame: Frame, step: int, bottom: float) -> Iterator[str]:
+def _tip(figure: figures.Figure, frame: figures.Frame, step: int, bottom: float) -> Iterator[str]:
     chars = int((frame.right - frame.left - 32) / CHAR_WIDTH)
     rows = [(line, _cut(f"{line.name} {tip}", chars)) for line, tip in _values_at(figure, step)]
     width = 32 + CHAR_WIDTH * max([len(f"step {step}"), *(len(words) for _, words in rows)])
@@ -247,7 +233,7 @@ def _tip(figure: Figure, frame: Frame, step: int, bottom: float) -> Iterator[str
         yield f'<text x="{_n(left + 26)}" y="{_n(y)}">{text(words)}</text>'
 
 
-def _values_at(figure: Figure, step: int) -> Iterator[tuple[Line, str]]:
+def _values_at(figure: figures.Figure, step: int) -> Iterator[tuple[figures.Line, str]]:
     for panel in figure.panels:
         for line in panel.lines:
             # A training curve has its own steps: show its last value up to this step.

@@ -9,17 +9,7 @@ from tracker.domain.forgetting.levels import Forgetting
 from tracker.domain.forgetting.sample_lives import Flow
 from tracker.domain.forgetting.types import BenchmarkLedger, LedgerRow, RunLedger
 from tracker.domain.forgetting.wording import chance_text, notes, transfer_sentences, whole_text
-from tracker.domain.records.display import (
-    NOTHING,
-    count_text,
-    one_line,
-    p_text,
-    percent_text,
-    score_text,
-    signed_text,
-    span_text,
-    steps_text,
-)
+from tracker.domain.records import display
 
 LOST_SAMPLES = 3
 """Lost samples of each benchmark that are shown with their texts."""
@@ -89,10 +79,10 @@ def ledger_view(ledger: RunLedger | None) -> LedgerView | None:
     subsets: list[tuple[str, tuple[LedgerEntry, ...]]] = []
     found: list[str] = []
     for one in ledger.benchmarks:
-        entries.append(_entry(one_line(one.benchmark), one.whole))
+        entries.append(_entry(display.one_line(one.benchmark), one.whole))
         if one.subsets:
-            rows = tuple(_entry(one_line(row.subset), row) for row in one.subsets)
-            subsets.append((one_line(one.benchmark), rows))
+            rows = tuple(_entry(display.one_line(row.subset), row) for row in one.subsets)
+            subsets.append((display.one_line(one.benchmark), rows))
         found += notes(one)
     return LedgerView(
         heat=heat_rows(ledger),
@@ -114,15 +104,15 @@ def _entry(name: str, row: LedgerRow) -> LedgerEntry:
     newest = next((mean for mean in reversed(row.means) if mean is not None), None)
     return LedgerEntry(
         name=name,
-        samples=count_text(row.samples, "sample"),
-        now=score_text(found.last.mean if found else newest),
+        samples=display.count_text(row.samples, "sample"),
+        now=display.score_text(found.last.mean if found else newest),
         **(_levels(found) if found else _NO_LEVELS),
         **_flow(flow),
     )
 
 
 _NO_LEVELS = {
-    **dict.fromkeys(("best", "change", "p", "kept", "lowest", "raw"), NOTHING),
+    **dict.fromkeys(("best", "change", "p", "kept", "lowest", "raw"), display.NOTHING),
     **dict.fromkeys(("best_at", "interval", "lowest_by_chance", "raw_by_chance"), ""),
 }
 
@@ -130,22 +120,24 @@ _NO_LEVELS = {
 def _levels(found: Forgetting) -> dict[str, str]:
     fell = found.dip.depth > 0
     return {
-        "best": score_text(found.peak.mean),
-        "best_at": steps_text((found.peak.first_step, found.peak.last_step)),
-        "change": signed_text(-found.forgetting),
-        "interval": f"{signed_text(-found.ci_high)} to {signed_text(-found.ci_low)}",
-        "p": p_text(found.p_value),
-        "kept": NOTHING if found.retention is None else percent_text(min(max(found.retention, 0.0), 1.0)),
-        "lowest": f"{signed_text(-found.dip.depth)} at {found.dip.step}" if fell else NOTHING,
-        "lowest_by_chance": f"{signed_text(-found.dip.by_chance)} by chance" if fell else "",
-        "raw": signed_text(-found.raw),
-        "raw_by_chance": f"{signed_text(-found.raw_by_chance)} by chance",
+        "best": display.score_text(found.peak.mean),
+        "best_at": display.steps_text((found.peak.first_step, found.peak.last_step)),
+        "change": display.signed_text(-found.forgetting),
+        "interval": f"{display.signed_text(-found.ci_high)} to {display.signed_text(-found.ci_low)}",
+        "p": display.p_text(found.p_value),
+        "kept": display.NOTHING
+        if found.retention is None
+        else display.percent_text(min(max(found.retention, 0.0), 1.0)),
+        "lowest": f"{display.signed_text(-found.dip.depth)} at {found.dip.step}" if fell else display.NOTHING,
+        "lowest_by_chance": f"{display.signed_text(-found.dip.by_chance)} by chance" if fell else "",
+        "raw": display.signed_text(-found.raw),
+        "raw_by_chance": f"{display.signed_text(-found.raw_by_chance)} by chance",
     }
 
 
 def _flow(flow: Flow | None) -> dict[str, str]:
     if flow is None:
-        return {"lost": NOTHING, "by_chance": "", "net": NOTHING}
+        return {"lost": display.NOTHING, "by_chance": "", "net": display.NOTHING}
     return {
         "lost": f"{flow.lost} / {flow.gained}",
         "by_chance": f"{chance_text(flow.expected_false)} by chance",
@@ -163,11 +155,11 @@ def _lost_samples(ledger: RunLedger) -> Iterator[LostSamples]:
             continue
         before, after = window.before_steps[-1], window.after_steps[-1]
         yield LostSamples(
-            benchmark=one_line(one.benchmark),
-            lost=f"{flow.lost} of {count_text(one.whole.samples, 'sample')}",
+            benchmark=display.one_line(one.benchmark),
+            lost=f"{flow.lost} of {display.count_text(one.whole.samples, 'sample')}",
             by_chance=chance_text(flow.expected_false),
-            before=span_text(window.before_steps),
-            after=span_text(window.after_steps),
+            before=display.span_text(window.before_steps),
+            after=display.span_text(window.after_steps),
             before_step=before,
             after_step=after,
             changes=_changes(one),

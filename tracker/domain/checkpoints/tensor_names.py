@@ -94,13 +94,18 @@ def absent_by_config(names: Collection[str], config: Document) -> tuple[str, ...
     known_layer: frozenset[str] = frozenset()
     whole: set[str] = set()
     if kind in _LLAMA_LIKE:
-        known_layer, whole = _LLAMA_LAYER, {_EMBEDDING, "model.norm.weight"}
-        kinds = config.get("architectures")
-        is_causal = isinstance(kinds, list) and any(str(kind).endswith("ForCausalLM") for kind in kinds)
-        if is_causal and _has_own_output(config):
-            whole.add(_OUTPUT)
+        known_layer, whole = _LLAMA_LAYER, _outside_layers(config)
     absent = _absent_of_layers([layers[layer] for layer in range(count)], known_layer)
     return (*(f"{stem}.{name}" for name in absent), *sorted(whole - set(names)))
+
+
+def _outside_layers(config: Document) -> set[str]:
+    """Return the tensors of a Llama-like model that belong to no layer."""
+    names, kinds = {_EMBEDDING, "model.norm.weight"}, config.get("architectures")
+    is_causal = isinstance(kinds, list) and any(str(kind).endswith("ForCausalLM") for kind in kinds)
+    if is_causal and _has_own_output(config):
+        names.add(_OUTPUT)
+    return names
 
 
 def _absent_of_layers(layers: Sequence[set[str]], known: frozenset[str]) -> Iterator[str]:

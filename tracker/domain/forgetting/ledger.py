@@ -15,19 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tracker.domain.forgetting import sample_lives, types
 from tracker.domain.forgetting.levels import LedgerSubject, forgetting_of, peak_rows
-from tracker.domain.forgetting.sample_lives import (
-    Lives,
-    Windows,
-    event_matrix,
-    flow_between,
-    is_lost,
-    known_share,
-    lives_of,
-    sample_events,
-    step_events,
-    windows_around,
-)
 from tracker.domain.forgetting.subsets import subset_units
 from tracker.domain.forgetting.transfer import (
     PhaseSpan,
@@ -35,15 +24,6 @@ from tracker.domain.forgetting.transfer import (
     backward_transfer,
     phase_spans,
     teaching_of,
-)
-from tracker.domain.forgetting.types import (
-    BenchmarkLedger,
-    LedgerRow,
-    LostSample,
-    PhaseTransfer,
-    RunLedger,
-    Since,
-    Window,
 )
 from tracker.domain.records.types import Measure, Policy
 from tracker.domain.regression.blocks import peak_width
@@ -55,7 +35,7 @@ from tracker.domain.scores.series import BenchmarkSeries
 from tracker.domain.verdicts.candidates import phase_start
 
 
-def run_ledger(scores: RunScores, policy: Policy, *, details: int) -> RunLedger:
+def run_ledger(scores: RunScores, policy: Policy, *, details: int) -> types.RunLedger:
     """Return the ledger of a run, from each benchmark's newest series.
 
     `details` is the number of lost samples to describe for each benchmark.
@@ -65,7 +45,7 @@ def run_ledger(scores: RunScores, policy: Policy, *, details: int) -> RunLedger:
         cases += _cases(scores, suite, policy)
     ledgers = sorted((_ledger_of(case, scores, details) for case in cases), key=lambda ledger: _loss(ledger.whole))
     taught = [(case.series.key.benchmark, case.teaching) for case in cases if case.teaching is not None]
-    return RunLedger(
+    return types.RunLedger(
         run_id=scores.run_id,
         steps=tuple(sorted(set().union(*(ledger.steps for ledger in ledgers)))),
         phases=policy.phases,
@@ -119,12 +99,12 @@ def _case(series: BenchmarkSeries, track: Track, jitter: Jitter, policy: Policy)
     return _Case(series=series, whole=whole, rows=rows, spans=spans, teaching=teaching)
 
 
-def _transfers(taught: Sequence[tuple[str, Teaching]], names: Sequence[str | None]) -> Iterator[PhaseTransfer]:
+def _transfers(taught: Sequence[tuple[str, Teaching]], names: Sequence[str | None]) -> Iterator[types.PhaseTransfer]:
     for name in names:
         own = [(b, t) for b, t in taught if (t.span.phase.name if t.span else None) == name]
         transfer = backward_transfer(own)
         if transfer is not None:
-            yield PhaseTransfer(phase=name, transfer=transfer)
+            yield types.PhaseTransfer(phase=name, transfer=transfer)
 
 
 # --- private: one benchmark
@@ -134,32 +114,32 @@ def _transfers(taught: Sequence[tuple[str, Teaching]], names: Sequence[str | Non
 class _Shares:
     """Share of right answers of each sample in the two windows, both of shape (n,)."""
 
-    windows: Windows
+    windows: sample_lives.Windows
     before: FloatArray
     after: FloatArray
 
     @property
     def lost(self) -> BoolArray:
-        return is_lost(self.before, self.after)
+        return sample_lives.is_lost(self.before, self.after)
 
     @property
     def width(self) -> int:
         return min(self.windows.before.size, self.windows.after.size)
 
 
-def _ledger_of(case: _Case, scores: RunScores, details: int) -> BenchmarkLedger:
+def _ledger_of(case: _Case, scores: RunScores, details: int) -> types.BenchmarkLedger:
     series, key = case.series, case.series.key
     matrix = series.matrix(Measure.SCORE)
     steps = tuple(series.steps[row] for row in case.rows)
-    lives = lives_of(matrix, case.rows)
-    changes = event_matrix(lives)
+    lives = sample_lives.lives_of(matrix, case.rows)
+    changes = sample_lives.event_matrix(lives)
     shares = _shares(case)
     lost = [] if shares is None else _firmest_first(case, lives, shares)
     subsets = [
         _row(name, unit, case.rows, columns, shares)
         for name, columns, unit in subset_units(series.subsets, case.whole, matrix)
     ]
-    return BenchmarkLedger(
+    return types.BenchmarkLedger(
         benchmark=key.benchmark,
         suite=key.suite,
         metric=series.metric,
@@ -170,7 +150,7 @@ def _ledger_of(case: _Case, scores: RunScores, details: int) -> BenchmarkLedger:
         whole=_row("", case.whole, case.rows, np.arange(matrix.n_samples), shares),
         subsets=tuple(sorted(subsets, key=_loss)),
         since=None if case.teaching is None else _since(case.teaching),
-        events=step_events(changes, steps),
+        events=sample_lives.step_events(changes, steps),
         window=None if shares is None else _window(series, shares.windows),
         lost=tuple(series.sample_ids[at] for at in lost),
         details=() if shares is None else tuple(_details(case, lives, changes, shares, lost[:details])),
@@ -178,20 +158,20 @@ def _ledger_of(case: _Case, scores: RunScores, details: int) -> BenchmarkLedger:
     )
 
 
-def _row(name: str, unit: LedgerSubject, rows: IntArray, columns: IntArray, shares: _Shares | None) -> LedgerRow:
+def _row(name: str, unit: LedgerSubject, rows: IntArray, columns: IntArray, shares: _Shares | None) -> types.LedgerRow:
     means = unit.track.scores.means[rows]
-    return LedgerRow(
+    return types.LedgerRow(
         subset=name,
         samples=int(columns.size),
         means=tuple(None if np.isnan(m) else m if unit.higher_is_better else 1.0 - m for m in means.tolist()),
         forgetting=forgetting_of(unit),
-        flow=flow_between(shares.before[columns], shares.after[columns], shares.width) if shares else None,
+        flow=sample_lives.flow_between(shares.before[columns], shares.after[columns], shares.width) if shares else None,
     )
 
 
-def _since(teaching: Teaching) -> Since:
+def _since(teaching: Teaching) -> types.Since:
     low, high = teaching.test.interval()
-    return Since(
+    return types.Since(
         taught_by=teaching.span.phase.name if teaching.span else None,
         reference=teaching.reference,
         last=teaching.last,
@@ -215,11 +195,15 @@ def _shares(case: _Case) -> _Shares | None:
     if np.any((matrix.palette < 0) | (matrix.palette > 1)):
         return None
     before = _known_at(case)
-    windows = None if before is None else windows_around(case.rows, before, peak_width(None, case.rows.size))
+    windows = (
+        None if before is None else sample_lives.windows_around(case.rows, before, peak_width(None, case.rows.size))
+    )
     if windows is None:
         return None
     return _Shares(
-        windows=windows, before=known_share(matrix, windows.before), after=known_share(matrix, windows.after)
+        windows=windows,
+        before=sample_lives.known_share(matrix, windows.before),
+        after=sample_lives.known_share(matrix, windows.after),
     )
 
 
@@ -231,7 +215,7 @@ def _known_at(case: _Case) -> IntArray | None:
     return peak_rows(case.whole)
 
 
-def _firmest_first(case: _Case, lives: Lives, shares: _Shares) -> list[int]:
+def _firmest_first(case: _Case, lives: sample_lives.Lives, shares: _Shares) -> list[int]:
     """Return the lost samples: first those right at the border and wrong now, then by change and consistency."""
     at = np.flatnonzero(shares.lost)
     border = np.searchsorted(case.rows, shares.windows.before[-1], side="right")
@@ -244,24 +228,24 @@ def _firmest_first(case: _Case, lives: Lives, shares: _Shares) -> list[int]:
 
 
 def _details(
-    case: _Case, lives: Lives, changes: NDArray[np.int8], shares: _Shares, lost: Sequence[int]
-) -> Iterator[LostSample]:
+    case: _Case, lives: sample_lives.Lives, changes: NDArray[np.int8], shares: _Shares, lost: Sequence[int]
+) -> Iterator[types.LostSample]:
     series = case.series
     steps = tuple(series.steps[row] for row in case.rows)
     for sample in lost:
         right, scored = lives.right[:, sample].tolist(), lives.scored[:, sample].tolist()
-        yield LostSample(
+        yield types.LostSample(
             sample_id=series.sample_ids[sample],
             subset=series.subsets[sample],
             known_before=float(shares.before[sample]),
             known_after=float(shares.after[sample]),
             right=tuple(r if s else None for r, s in zip(right, scored, strict=True)),
-            events=sample_events(changes[:, sample], steps),
+            events=sample_lives.sample_events(changes[:, sample], steps),
         )
 
 
-def _window(series: BenchmarkSeries, windows: Windows) -> Window:
-    return Window(
+def _window(series: BenchmarkSeries, windows: sample_lives.Windows) -> types.Window:
+    return types.Window(
         before_steps=tuple(series.steps[row] for row in windows.before),
         after_steps=tuple(series.steps[row] for row in windows.after),
         before_plan_id=series.plans[windows.before[-1]].id,
@@ -272,7 +256,7 @@ def _window(series: BenchmarkSeries, windows: Windows) -> Window:
 # --- private: order
 
 
-def _loss(row: LedgerRow) -> float:
+def _loss(row: types.LedgerRow) -> float:
     if row.forgetting:
         return -row.forgetting.forgetting
     return float("inf")

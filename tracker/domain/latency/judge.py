@@ -27,14 +27,7 @@ from tracker.domain.latency.series import (
     series_of,
 )
 from tracker.domain.latency.statistics import BASE, WINDOW, LatencyContrast, faster_p, history_spread, slower_p
-from tracker.domain.records.reasons import (
-    AgainstHistory,
-    AgainstReference,
-    Failed,
-    FewRequests,
-    NoScatter,
-    ShortHistory,
-)
+from tracker.domain.records import reasons
 from tracker.domain.records.types import LatencyMethod, LatencyMetric, LatencyPolicy, LatencyVerdict, VerdictWord
 from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.scores.statistics import Spread, interval, mde
@@ -116,9 +109,9 @@ def _judged(case: _Case) -> LatencyVerdict:
     if probe is None:
         failure = next((p for p in case.record.probes if p.load == case.load and isinstance(p, ProbeFailure)), None)
         blank = case.blank(LatencyMethod.HISTORY, 0)
-        reason = Failed() if failure is None else Failed(message=failure.message, error=failure.code)
+        reason = reasons.Failed() if failure is None else reasons.Failed(message=failure.message, error=failure.code)
         return replace(blank, word=VerdictWord.MISSING, reason=reason)
-    missed = None if found is None else Failed(message=found.message, error=found.code)
+    missed = None if found is None else reasons.Failed(message=found.message, error=found.code)
     return replace(_against_history(case, probe), without_reference=missed)
 
 
@@ -129,21 +122,21 @@ def _against_reference(case: _Case, probe: ReferenceProbe) -> LatencyVerdict:
     blank = replace(case.blank(LatencyMethod.INTERLEAVED, pairs), reference_step=probe.reference_step)
     contrast = contrasts_of(probe, case.record.plan.id).get(case.key)
     if contrast is None:
-        return replace(blank, reason=FewRequests(needed=case.needed))
+        return replace(blank, reason=reasons.FewRequests(needed=case.needed))
     blank = replace(
         blank,
         candidate_ms=_mean_quantile([block.candidate for block in blocks], quantile),
         baseline_ms=_mean_quantile([block.reference for block in blocks], quantile),
     )
     if contrast.stderr <= NO_SCATTER:
-        return replace(blank, reason=NoScatter())
+        return replace(blank, reason=reasons.NoScatter())
     limits = case.limits(LatencyMethod.INTERLEAVED)
     series = [*_earlier_contrasts(case, probe), contrasts_of(probe, case.record.plan.id)]
     decision = decisions([c[case.key] for c in series], limits, [c[metric, MEDIAN] for c in series])[-1]
     noise = decision.noise
     blank = replace(blank, word=decision.word, sessions=decision.sessions, overdispersion=noise.factor)
     blank = replace(blank, between_starts=math.sqrt(noise.between), learned_from=len(series) - 1)
-    return _with_evidence(replace(blank, reason=AgainstReference(learning=LEARNING)), decision.spread, limits)
+    return _with_evidence(replace(blank, reason=reasons.AgainstReference(learning=LEARNING)), decision.spread, limits)
 
 
 def _earlier_contrasts(case: _Case, probe: ReferenceProbe) -> list[Mapping[Key, LatencyContrast]]:
@@ -165,18 +158,20 @@ def _against_history(case: _Case, probe: ProbeResult) -> LatencyVerdict:
     blank = case.blank(LatencyMethod.HISTORY, probe.completed)
     time_ms = quantile_of(probe, *case.key)
     if probe.completed < case.needed:
-        return replace(blank, reason=FewRequests(needed=case.needed))
+        return replace(blank, reason=reasons.FewRequests(needed=case.needed))
     if time_ms is None:  # an imported file may lack this metric
-        return replace(blank, reason=Failed())
+        return replace(blank, reason=reasons.Failed())
     blank = replace(blank, candidate_ms=time_ms)
     past = [math.log(t) for t in _earlier_times(case)][-WINDOW:]
     blank = replace(blank, learned_from=len(past))
     if len(past) < BASE:
         word = VerdictWord.INCONCLUSIVE if past else VerdictWord.FIRST
-        return replace(blank, word=word, reason=ShortHistory(needed=BASE))
+        return replace(blank, word=word, reason=reasons.ShortHistory(needed=BASE))
     spread, limits = history_spread(math.log(time_ms), past), case.limits(LatencyMethod.HISTORY)
     verdict = _with_evidence(replace(blank, word=word_of_history(spread, limits)), spread, limits)
-    return replace(verdict, reason=AgainstHistory(checkpoints=BASE), baseline_ms=time_ms / math.exp(spread.centre))
+    return replace(
+        verdict, reason=reasons.AgainstHistory(checkpoints=BASE), baseline_ms=time_ms / math.exp(spread.centre)
+    )
 
 
 def _earlier_times(case: _Case) -> Iterator[float]:

@@ -4,13 +4,7 @@ from collections.abc import Sequence
 
 from eval_jobs.records.preflight import EngineEnvironment, ModelFacts, PromptLengths
 from eval_jobs.types import Generation
-from tracker.domain.readiness.checks import (
-    DEFAULT_MEMORY_SHARE,
-    PLAIN_TEMPLATE,
-    TEMPLATE_TOKENS,
-    lacks_bfloat16,
-    memory_share,
-)
+from tracker.domain.readiness import checks
 
 LONG_TOKENS = 8192
 """Longer models are served with this length, unless a question needs more: an engine reserves memory for it."""
@@ -19,24 +13,24 @@ LONG_TOKENS = 8192
 def serve_values(model: ModelFacts | None, found: EngineEnvironment | None, longest: int) -> dict[str, object]:
     """Return the settings of [serve] for the newest checkpoint; `longest`: tokens of the longest question."""
     values: dict[str, object] = {}
-    if found is not None and found.free_share is not None and found.free_share < DEFAULT_MEMORY_SHARE:
-        values["gpu_memory_utilization"] = memory_share(found)
+    if found is not None and found.free_share is not None and found.free_share < checks.DEFAULT_MEMORY_SHARE:
+        values["gpu_memory_utilization"] = checks.memory_share(found)
     if model is None:
         return values
-    if model.dtype == "bfloat16" and found is not None and lacks_bfloat16(found):
+    if model.dtype == "bfloat16" and found is not None and checks.lacks_bfloat16(found):
         values["dtype"] = "float16"
     if model.max_length is not None and model.max_length > LONG_TOKENS:
-        needed = longest + TEMPLATE_TOKENS + Generation().max_tokens
+        needed = longest + checks.TEMPLATE_TOKENS + Generation().max_tokens
         values["max_model_len"] = min(model.max_length, max(LONG_TOKENS, needed))
     if model.tokenizer and not model.has_chat_template:
-        values["args"] = ("--chat-template", PLAIN_TEMPLATE)
+        values["args"] = ("--chat-template", checks.PLAIN_TEMPLATE)
     return values
 
 
 def suite_values(model: ModelFacts | None, longest: int) -> dict[str, object]:
     """Return the settings of [suite]: shorter answers if the usual ones do not fit into the model beside a question."""
     usual = Generation().max_tokens
-    room = usual if model is None or model.max_length is None else model.max_length - longest - TEMPLATE_TOKENS
+    room = usual if model is None or model.max_length is None else model.max_length - longest - checks.TEMPLATE_TOKENS
     if 0 < room < usual:
         return {"max_tokens": room}
     return {}

@@ -4,26 +4,8 @@ reason_text(verdict)            # 0.93 at step 400 -> 0.02; lost 182 of 200 samp
 latency_reason_text(verdict)    # 8.3 % slower (95 % CI +7.1 % to +9.5 %) than the reference, step 100
 """
 
+from tracker.domain.records import reasons
 from tracker.domain.records.display import count_text, p_text, p_value_text, score_text, steps_text
-from tracker.domain.records.reasons import (
-    AgainstHistory,
-    AgainstReference,
-    Compared,
-    ComparedMeans,
-    Difference,
-    Failed,
-    FewInCommon,
-    FewRequests,
-    FewSamples,
-    FewScores,
-    LatencyReason,
-    MeasuredOtherwise,
-    NoScatter,
-    NothingEarlier,
-    NotOfAScore,
-    Reason,
-    TooEarly,
-)
 from tracker.domain.records.types import (
     Baseline,
     Comparison,
@@ -56,7 +38,7 @@ def latency_reason_text(verdict: LatencyVerdict) -> str:
     return f"{text}; no comparison with the reference: {missed.message} ({missed.error})"
 
 
-def difference_text(difference: Difference) -> str:
+def difference_text(difference: reasons.Difference) -> str:
     """Return `temperature is 0.7, was 0.0`."""
     words = _SETTINGS.get(difference.setting, difference.setting)
     if difference.setting == "data_digest":
@@ -87,35 +69,37 @@ _MEASURES = {
 }
 
 
-def _text(verdict: Verdict, reason: Reason) -> str:
+def _text(verdict: Verdict, reason: reasons.Reason) -> str:
     match reason:
-        case Compared():
+        case reasons.Compared():
             return _compared(verdict, reason)
-        case ComparedMeans():
+        case reasons.ComparedMeans():
             return _compared_means(reason)
-        case FewScores() | FewInCommon() | FewSamples():
+        case reasons.FewScores() | reasons.FewInCommon() | reasons.FewSamples():
             return _too_few(verdict, reason)
-        case MeasuredOtherwise():
+        case reasons.MeasuredOtherwise():
             differences = "; ".join(map(difference_text, reason.differences))
             return f"measured differently from step {reason.step}: {differences}"
     return _without_tests(verdict, reason)
 
 
-def _without_tests(verdict: Verdict, reason: Failed | NothingEarlier | TooEarly | NotOfAScore) -> str:
+def _without_tests(
+    verdict: Verdict, reason: reasons.Failed | reasons.NothingEarlier | reasons.TooEarly | reasons.NotOfAScore
+) -> str:
     match reason:
-        case Failed():
+        case reasons.Failed():
             return f"no result: {reason.message} ({reason.error})"
-        case NothingEarlier():
+        case reasons.NothingEarlier():
             return f"{verdict.score or 0.0:.3g}, first usable result of this run"
-        case TooEarly():
+        case reasons.TooEarly():
             return "verdicts start at the third checkpoint"
     return reason.problem
 
 
-def _too_few(verdict: Verdict, reason: FewScores | FewInCommon | FewSamples) -> str:
-    if isinstance(reason, FewSamples):
+def _too_few(verdict: Verdict, reason: reasons.FewScores | reasons.FewInCommon | reasons.FewSamples) -> str:
+    if isinstance(reason, reasons.FewSamples):
         return f"too few samples: {reason.samples} scored on both sides, {reason.needed} required"
-    if isinstance(reason, FewInCommon):
+    if isinstance(reason, reasons.FewInCommon):
         shares = f"{100 * reason.share:.1f} %, {100 * reason.needed:.0f} % required"
         return f"only {reason.samples} samples scored on both sides ({shares})"
     text = (
@@ -127,7 +111,7 @@ def _too_few(verdict: Verdict, reason: FewScores | FewInCommon | FewSamples) -> 
     return text
 
 
-def _compared(verdict: Verdict, reason: Compared) -> str:
+def _compared(verdict: Verdict, reason: reasons.Compared) -> str:
     deciding = verdict.comparisons[0]
     change = f"{_MEASURES[verdict.measure]}{_change(deciding, reason)}"
     if verdict.word is VerdictWord.EQUIVALENT:
@@ -146,7 +130,7 @@ def _compared(verdict: Verdict, reason: Compared) -> str:
     return counted
 
 
-def _change(deciding: Comparison, reason: Compared) -> str:
+def _change(deciding: Comparison, reason: reasons.Compared) -> str:
     digits = 2 if abs(reason.now - reason.before) >= 0.05 else 3
     together = _together(len(deciding.pooled_steps))
     base = f"{steps_text(deciding.baseline_steps)}{_BASELINES.get(deciding.baseline, '')}"
@@ -165,7 +149,7 @@ def _flips(comparison: Comparison) -> str:
     return f"lost {comparison.n_lost} of {comparison.n_common} samples{most}, gained {comparison.n_gained}"
 
 
-def _compared_means(reason: ComparedMeans) -> str:
+def _compared_means(reason: reasons.ComparedMeans) -> str:
     base = steps_text(reason.baseline_steps) + (_BASELINES[Baseline.PEAK] if reason.is_peak else "")
     change = f"{score_text(reason.before)} at {base} -> {score_text(reason.now)}{_together(reason.pooled)}"
     interval = f"95 % CI of the change {reason.ci_low:+.3f} to {reason.ci_high:+.3f}, {p_value_text(reason.p)}"
@@ -173,17 +157,17 @@ def _compared_means(reason: ComparedMeans) -> str:
     return f"{change}; {interval}, means only (no samples){chance}"
 
 
-def _latency_text(verdict: LatencyVerdict, reason: LatencyReason) -> str:
+def _latency_text(verdict: LatencyVerdict, reason: reasons.LatencyReason) -> str:
     match reason:
-        case AgainstReference():
+        case reasons.AgainstReference():
             return _against_reference(verdict, reason)
-        case AgainstHistory():
+        case reasons.AgainstHistory():
             return _against_history(verdict, reason)
-        case FewRequests():
+        case reasons.FewRequests():
             return _few_requests(verdict, reason.needed)
-        case NoScatter():
+        case reasons.NoScatter():
             return f"cannot test: no variance among {verdict.requests} pairs of requests"
-        case Failed():
+        case reasons.Failed():
             return f"not measured: {reason.message} ({reason.error})" if reason.error else "not measured"
     return _short_history(verdict.learned_from, reason.needed)
 
@@ -206,7 +190,7 @@ def _few_requests(verdict: LatencyVerdict, needed: int) -> str:
     return f"{requests} pairs of requests timed, {needed} required: {more}"
 
 
-def _against_reference(verdict: LatencyVerdict, reason: AgainstReference) -> str:
+def _against_reference(verdict: LatencyVerdict, reason: reasons.AgainstReference) -> str:
     averaged = f", averaged over the newest {verdict.sessions} checkpoints" if verdict.sessions > 1 else ""
     text = f"{_latency_change(verdict)} than the reference, step {verdict.reference_step}{averaged}"
     if verdict.learned_from < reason.learning:
@@ -217,7 +201,7 @@ def _against_reference(verdict: LatencyVerdict, reason: AgainstReference) -> str
     return text + _unseen(verdict)
 
 
-def _against_history(verdict: LatencyVerdict, reason: AgainstHistory) -> str:
+def _against_history(verdict: LatencyVerdict, reason: reasons.AgainstHistory) -> str:
     text = f"{_latency_change(verdict)} than the {reason.checkpoints} checkpoints before it"
     if verdict.word is VerdictWord.SUSPECT:
         return f"{text}; possibly caused by the machine: set probe.reference to rule that out"

@@ -22,18 +22,10 @@ from eval_jobs.types import (
     ProbeFailure,
     ProbeResult,
 )
+from tracker.domain.records import tracking
 from tracker.domain.records.display import one_line
 from tracker.domain.records.metric_keys import metric_key, unique_keys
 from tracker.domain.records.subjects import baseline_text
-from tracker.domain.records.tracking import (
-    CurveBatch,
-    SweepBatch,
-    TrackedDataset,
-    TrackedMetric,
-    TrackedSamples,
-    TrackedVerdict,
-    TrackingBatch,
-)
 from tracker.domain.records.types import CurvePoint, Report, Verdict, VerdictWord
 from tracker.domain.scores.summary import summarise
 from tracker.domain.verdicts.screening import is_screen
@@ -45,7 +37,7 @@ PERCENTILE_FIELDS = ("p50", "p95")
 LATENCY_FIELDS = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")
 
 
-def tracking_batch(record: EvalRecord, report: Report, left: Iterable[Checkpoint] = ()) -> TrackingBatch:
+def tracking_batch(record: EvalRecord, report: Report, left: Iterable[Checkpoint] = ()) -> tracking.TrackingBatch:
     """Return what `record` and its verdicts add to the tracking store.
 
     `left` are the checkpoints of the run that training left behind when it went back.
@@ -58,7 +50,7 @@ def tracking_batch(record: EvalRecord, report: Report, left: Iterable[Checkpoint
     verdicts = tuple(
         _tracked_verdict(v, keys.get(v.benchmark) or metric_key(v.benchmark), plan.checkpoint) for v in report.verdicts
     )
-    return TrackingBatch(
+    return tracking.TrackingBatch(
         plan_id=plan.id,
         checkpoint=plan.checkpoint,
         metrics=tuple(_finite(_metrics(record, keys))),
@@ -68,7 +60,7 @@ def tracking_batch(record: EvalRecord, report: Report, left: Iterable[Checkpoint
         verdicts=verdicts,
         left=tuple((c.step, c.digest) for c in left),
         samples=tuple(
-            TrackedSamples(path=f"{folder}/{keys[o.benchmark]}", samples=o.samples)
+            tracking.TrackedSamples(path=f"{folder}/{keys[o.benchmark]}", samples=o.samples)
             for o in record.results
             if o.aggregate is None
         ),
@@ -77,22 +69,22 @@ def tracking_batch(record: EvalRecord, report: Report, left: Iterable[Checkpoint
     )
 
 
-def curve_batch(checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> CurveBatch:
+def curve_batch(checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> tracking.CurveBatch:
     """Return `points` with times: one millisecond per step, relative to the checkpoint's own time.
 
     The trainer's log has no times. This keeps the points in order on a time axis, and makes the branch of a rewound
     run newer than the one that it replaced.
     """
     metrics = (
-        TrackedMetric(
+        tracking.TrackedMetric(
             key=p.key, value=p.value, step=p.step, timestamp_ms=timestamp_ms(checkpoint) - (checkpoint.step - p.step)
         )
         for p in points
     )
-    return CurveBatch(checkpoint=checkpoint, points=tuple(_finite(metrics)))
+    return tracking.CurveBatch(checkpoint=checkpoint, points=tuple(_finite(metrics)))
 
 
-def sweep_batch(record: EvalRecord) -> SweepBatch:
+def sweep_batch(record: EvalRecord) -> tracking.SweepBatch:
     """Return what the record of a sweep's plan adds: none of it is a point of the training run.
 
     Its metrics have the same names as those of a checkpoint, so that both can be compared.
@@ -104,7 +96,7 @@ def sweep_batch(record: EvalRecord) -> SweepBatch:
     ended_ms = int(record.finished_at.timestamp() * 1000)
     settings = {name: str(value) for name, value in asdict(plan.suite.generation).items()}
     of = {"sweep": cell.sweep, "target": cell.target, "step": str(plan.checkpoint.step), "model": plan.serve.model}
-    return SweepBatch(
+    return tracking.SweepBatch(
         plan_id=plan.id,
         checkpoint=plan.checkpoint,
         sweep=cell.sweep,
@@ -114,7 +106,7 @@ def sweep_batch(record: EvalRecord) -> SweepBatch:
         # The time of measurement: a plan that runs again after a failure replaces its earlier values.
         metrics=tuple(replace(metric, timestamp_ms=ended_ms) for metric in _finite(_metrics(record, keys))),
         datasets=tuple(_datasets(record)),
-        samples=tuple(TrackedSamples(path=keys[o.benchmark], samples=o.samples) for o in record.results),
+        samples=tuple(tracking.TrackedSamples(path=keys[o.benchmark], samples=o.samples) for o in record.results),
         started_ms=int(record.started_at.timestamp() * 1000),
         ended_ms=ended_ms,
     )
@@ -125,7 +117,7 @@ def timestamp_ms(checkpoint: Checkpoint) -> int:
     return int(checkpoint.ready_at.timestamp() * 1000)
 
 
-def verdict_tags(verdicts: Iterable[TrackedVerdict]) -> dict[str, str]:
+def verdict_tags(verdicts: Iterable[tracking.TrackedVerdict]) -> dict[str, str]:
     """Return `verdict` = the most urgent word and `verdict/<key>` = the word of each; {} without verdicts."""
     by_urgency = sorted(verdicts, key=urgency)
     if not by_urgency:
@@ -133,7 +125,7 @@ def verdict_tags(verdicts: Iterable[TrackedVerdict]) -> dict[str, str]:
     return {"verdict": str(by_urgency[0].word)} | {f"verdict/{v.key}": str(v.word) for v in by_urgency}
 
 
-def urgency(verdict: TrackedVerdict) -> tuple[int, str]:
+def urgency(verdict: tracking.TrackedVerdict) -> tuple[int, str]:
     """Return a sort key: most urgent word first, then by name."""
     return list(VerdictWord).index(verdict.word), verdict.benchmark
 
@@ -141,7 +133,7 @@ def urgency(verdict: TrackedVerdict) -> tuple[int, str]:
 # --- private: metrics
 
 
-def _metrics(record: EvalRecord, keys: Mapping[str, str]) -> Iterator[TrackedMetric]:
+def _metrics(record: EvalRecord, keys: Mapping[str, str]) -> Iterator[tracking.TrackedMetric]:
     checkpoint = record.plan.checkpoint
     # A screening has separate keys: its rest adds other values at the same step, and a store never deletes points.
     part = "screen_" if is_screen(record.plan) else ""
@@ -200,13 +192,13 @@ def _cost(cost: Cost | None) -> Iterator[tuple[str, float]]:
             yield name, float(value)
 
 
-def _metric(checkpoint: Checkpoint, key: str, value: float, *, dataset: str = "") -> TrackedMetric:
-    return TrackedMetric(
+def _metric(checkpoint: Checkpoint, key: str, value: float, *, dataset: str = "") -> tracking.TrackedMetric:
+    return tracking.TrackedMetric(
         key=key, value=value, step=checkpoint.step, timestamp_ms=timestamp_ms(checkpoint), dataset=dataset
     )
 
 
-def _finite(metrics: Iterable[TrackedMetric]) -> Iterator[TrackedMetric]:
+def _finite(metrics: Iterable[tracking.TrackedMetric]) -> Iterator[tracking.TrackedMetric]:
     """Drop NaN and infinities: a store turns them into values that distort an axis."""
     return (metric for metric in metrics if math.isfinite(metric.value))
 
@@ -214,10 +206,10 @@ def _finite(metrics: Iterable[TrackedMetric]) -> Iterator[TrackedMetric]:
 # --- private: everything else
 
 
-def _datasets(record: EvalRecord) -> Iterator[TrackedDataset]:
+def _datasets(record: EvalRecord) -> Iterator[tracking.TrackedDataset]:
     suite = record.plan.suite
     for benchmark in suite.benchmarks:
-        yield TrackedDataset(
+        yield tracking.TrackedDataset(
             name=benchmark.name,
             digest=benchmark_fingerprint(benchmark, suite),
             source=f"{benchmark.adapter} {benchmark.data or ''}".strip(),
@@ -252,9 +244,9 @@ def _why(failure: BenchmarkFailure | ProbeFailure) -> str:
     return one_line(f"{failure.code}: {failure.message}")[:MAX_TAG_CHARS]
 
 
-def _tracked_verdict(verdict: Verdict, key: str, checkpoint: Checkpoint) -> TrackedVerdict:
+def _tracked_verdict(verdict: Verdict, key: str, checkpoint: Checkpoint) -> tracking.TrackedVerdict:
     against = next(iter(verdict.comparisons), None)
-    return TrackedVerdict(
+    return tracking.TrackedVerdict(
         benchmark=verdict.benchmark,
         key=key,
         step=checkpoint.step,

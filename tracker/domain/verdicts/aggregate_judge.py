@@ -12,14 +12,7 @@ import numpy as np
 
 from eval_jobs.errors import BadData
 from eval_jobs.types import EvalPlan, EvalResult
-from tracker.domain.records.reasons import (
-    ComparedMeans,
-    MeasuredOtherwise,
-    NothingEarlier,
-    NotOfAScore,
-    Reason,
-    TooEarly,
-)
+from tracker.domain.records import reasons
 from tracker.domain.records.types import Baseline, Policy, Verdict, VerdictWord
 from tracker.domain.regression.aggregates import AggregateSeries, aggregate_evidence
 from tracker.domain.regression.budget import SCORE_SHARE
@@ -51,7 +44,7 @@ def judge_aggregates(context: JudgingContext) -> Mapping[str, Verdict]:
         try:
             series[name] = _series(points, result, context.policy)
         except BadData as problem:
-            reason = NotOfAScore(problem=problem.message)
+            reason = reasons.NotOfAScore(problem=problem.message)
             verdicts[name] = _verdict_of(result, VerdictWord.INCONCLUSIVE, reason)
     return verdicts | _judged(context, series)
 
@@ -112,7 +105,7 @@ def _verdict(
     context: JudgingContext, result: EvalResult, series: AggregateSeries, tests: tuple[Evidence, ...]
 ) -> Verdict:
     if not tests:
-        return _verdict_of(result, VerdictWord.INCONCLUSIVE, TooEarly())
+        return _verdict_of(result, VerdictWord.INCONCLUSIVE, reasons.TooEarly())
     thresholds = thresholds_of(context.policy)
     word = word_of(tests, thresholds)
     is_guessing = word is VerdictWord.REGRESSED and not had_something_to_lose(series, tests)
@@ -132,13 +125,13 @@ def _deciding(word: VerdictWord, tests: Sequence[Evidence], thresholds: Threshol
     return tests[0]
 
 
-def _alone(context: JudgingContext, result: EvalResult) -> tuple[VerdictWord, Reason]:
+def _alone(context: JudgingContext, result: EvalResult) -> tuple[VerdictWord, reasons.Reason]:
     """Return the verdict on a result that nothing can be compared with, and the reason."""
     plan = max(_plans_before(context, result.benchmark), key=lambda p: p.checkpoint.step, default=None)
     if plan is None:
-        return VerdictWord.FIRST, NothingEarlier()
+        return VerdictWord.FIRST, reasons.NothingEarlier()
     differences = differences_of(context.record.plan, plan, result.benchmark)
-    return VerdictWord.INCOMPARABLE, MeasuredOtherwise(step=plan.checkpoint.step, differences=differences)
+    return VerdictWord.INCOMPARABLE, reasons.MeasuredOtherwise(step=plan.checkpoint.step, differences=differences)
 
 
 def _plans_before(context: JudgingContext, benchmark: str) -> Iterator[EvalPlan]:
@@ -150,9 +143,9 @@ def _plans_before(context: JudgingContext, benchmark: str) -> Iterator[EvalPlan]
             yield record.plan
 
 
-def _compared_means(series: AggregateSeries, shown: Evidence, result: EvalResult) -> ComparedMeans:
+def _compared_means(series: AggregateSeries, shown: Evidence, result: EvalResult) -> reasons.ComparedMeans:
     low, high = shown.test.interval()
-    return ComparedMeans(
+    return reasons.ComparedMeans(
         before=_mean(series, shown.blocks.base, result),
         now=_mean(series, shown.blocks.new, result),
         pooled=shown.m,
@@ -172,7 +165,7 @@ def _mean(series: AggregateSeries, rows: IntArray, result: EvalResult) -> float:
     return 1.0 - mean
 
 
-def _verdict_of(result: EvalResult, word: VerdictWord, reason: Reason) -> Verdict:
+def _verdict_of(result: EvalResult, word: VerdictWord, reason: reasons.Reason) -> Verdict:
     known = summarise(result)
     return Verdict(
         benchmark=result.benchmark,

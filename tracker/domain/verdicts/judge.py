@@ -12,17 +12,8 @@ from datetime import datetime
 
 from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, EvalResult, Outcome
 from tracker.domain.latency.judge import judge_latency
+from tracker.domain.records import reasons
 from tracker.domain.records.imported import stands_for_import
-from tracker.domain.records.reasons import (
-    Failed,
-    FewInCommon,
-    FewSamples,
-    FewScores,
-    MeasuredOtherwise,
-    NothingEarlier,
-    Reason,
-    TooEarly,
-)
 from tracker.domain.records.types import Incident, Measure, Policy, Report, Screened, Verdict, VerdictWord
 from tracker.domain.regression.detector import Evidence, jitter_of
 from tracker.domain.regression.jitter import Jitter
@@ -105,12 +96,12 @@ def _of_part(judged: Judged, candidate: Candidate | None, outcome: Outcome) -> J
 
 
 def _missing(context: JudgingContext, outcome: Outcome) -> Verdict:
-    reason: Reason
+    reason: reasons.Reason
     if isinstance(outcome, BenchmarkFailure):
-        reason, score, stderr, coverage = Failed(message=outcome.message, error=outcome.code), None, None, 0.0
+        reason, score, stderr, coverage = reasons.Failed(message=outcome.message, error=outcome.code), None, None, 0.0
     else:
         summary = summarise(outcome)
-        reason = FewScores(
+        reason = reasons.FewScores(
             with_score=summary.scored + summary.truncated,
             planned=summary.planned,
             errors=summary.error,
@@ -147,24 +138,24 @@ def _with_scores(context: JudgingContext, candidate: Candidate, jitter: Jitter) 
 
 def _incomparable(
     context: JudgingContext, candidate: Candidate, tests: Sequence[Evidence]
-) -> tuple[VerdictWord, Reason]:
+) -> tuple[VerdictWord, reasons.Reason]:
     """Return the verdict and its reason if there is no usable test."""
     if tests:
         return VerdictWord.INCOMPARABLE, _too_few_common(tests)
     if candidate.track.rows.size > 1:
-        return VerdictWord.INCONCLUSIVE, TooEarly()
+        return VerdictWord.INCONCLUSIVE, reasons.TooEarly()
     earlier = _measured_otherwise(context, candidate)
     if earlier is None:
-        return VerdictWord.FIRST, NothingEarlier()
+        return VerdictWord.FIRST, reasons.NothingEarlier()
     differences = differences_of(context.record.plan, earlier, candidate.subject.benchmark)
-    return VerdictWord.INCOMPARABLE, MeasuredOtherwise(step=earlier.checkpoint.step, differences=differences)
+    return VerdictWord.INCOMPARABLE, reasons.MeasuredOtherwise(step=earlier.checkpoint.step, differences=differences)
 
 
-def _too_few_common(tests: Sequence[Evidence]) -> FewInCommon | FewSamples:
+def _too_few_common(tests: Sequence[Evidence]) -> reasons.FewInCommon | reasons.FewSamples:
     most = max(tests, key=lambda e: e.test.n).test
     if most.n < MIN_SAMPLES and most.common_fraction >= MIN_COMMON:
-        return FewSamples(samples=most.n, needed=MIN_SAMPLES)
-    return FewInCommon(samples=most.n, share=most.common_fraction, needed=MIN_COMMON)
+        return reasons.FewSamples(samples=most.n, needed=MIN_SAMPLES)
+    return reasons.FewInCommon(samples=most.n, share=most.common_fraction, needed=MIN_COMMON)
 
 
 def _measured_otherwise(context: JudgingContext, candidate: Candidate) -> EvalPlan | None:
