@@ -47,7 +47,7 @@ def ask_canaries(port: int, model: str, *, vocab_size: int, timeout_s: float = C
         CanaryFailed: the engine does not respond, or a response is too short or contains NaN or Inf.
     """
     models = get(port, "/v1/models", timeout_s=timeout_s)
-    prompts = canary_prompts(vocab_size, _max_model_len(models))
+    prompts = canary_prompts(vocab_size, max_model_len(models))
     return tuple(_asked(port, model, prompt, timeout_s) for prompt in prompts)
 
 
@@ -62,15 +62,15 @@ def read_canary(prompt: tuple[int, ...], body: object) -> Canary:
         tokens = tuple(map(int, choice["token_ids"]))
         logprobs = tuple(map(float, choice["logprobs"]["token_logprobs"]))
     except (KeyError, TypeError, ValueError) as error:
-        raise _failed(f"a response lacks tokens or log probabilities ({error!r})") from error
+        raise failed(f"a response lacks tokens or log probabilities ({error!r})") from error
     if not all(map(math.isfinite, logprobs)):
-        raise _failed(_NOT_FINITE)
+        raise failed(NOT_FINITE)
     if len(tokens) != ANSWER_TOKENS or len(logprobs) != ANSWER_TOKENS:
-        raise _failed(f"a response has {len(tokens)} tokens (expected {ANSWER_TOKENS})")
+        raise failed(f"a response has {len(tokens)} tokens (expected {ANSWER_TOKENS})")
     return Canary(prompt=prompt, tokens=tokens, logprobs=logprobs)
 
 
-_NOT_FINITE = "a token probability is NaN or Inf: the weights have diverged or were loaded incorrectly"
+NOT_FINITE = "a token probability is NaN or Inf: the weights have diverged or were loaded incorrectly"
 
 
 def _asked(port: int, model: str, prompt: tuple[int, ...], timeout_s: float) -> Canary:
@@ -89,26 +89,28 @@ def _asked(port: int, model: str, prompt: tuple[int, ...], timeout_s: float) -> 
     if reply.is_ok:
         return read_canary(prompt, reply.body)
     # The body of such a response would contain NaN, which JSON cannot represent.
-    raise _failed(_NOT_FINITE if "not JSON compliant" in reply.text else _words(reply))
+    raise failed(NOT_FINITE if "not JSON compliant" in reply.text else reply_words(reply))
 
 
-def _max_model_len(reply: EngineReply) -> int:
+def max_model_len(reply: EngineReply) -> int:
     """Return the context length from /v1/models; an adapter's entry does not contain it, its base's does."""
     models = reply.body.get("data") if isinstance(reply.body, dict) else None
     lengths = [model.get("max_model_len") for model in models or () if isinstance(model, dict)]
     known = [length for length in lengths if isinstance(length, int)]
     if not known:
-        raise _failed(f"no max_model_len in /v1/models ({_words(reply)})")
+        raise failed(f"no max_model_len in /v1/models ({reply_words(reply)})")
     return min(known)
 
 
-def _words(reply: EngineReply) -> str:
+def reply_words(reply: EngineReply) -> str:
+    """Return a reply without a canary, in words."""
     if reply.status:
         return f"HTTP {reply.status}: {reply.text}"
     return reply.text
 
 
-def _failed(why: str) -> CanaryFailed:
+def failed(why: str) -> CanaryFailed:
+    """Return the error of an engine that fails on the fixed prompts."""
     return CanaryFailed(
         f"the engine failed on the fixed prompts: {why}",
         hint="if it fails again after the restart, check the training loss before this step",

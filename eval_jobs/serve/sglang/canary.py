@@ -3,9 +3,16 @@
 import math
 from collections.abc import Mapping
 
-from eval_jobs.errors import CanaryFailed
 from eval_jobs.serve.process.control import get, post_to_engine
-from eval_jobs.serve.resident.canary import ANSWER_TOKENS, CANARY_TIMEOUT_S, canary_prompts
+from eval_jobs.serve.resident.canary import (
+    ANSWER_TOKENS,
+    CANARY_TIMEOUT_S,
+    NOT_FINITE,
+    canary_prompts,
+    failed,
+    max_model_len,
+    reply_words,
+)
 from eval_jobs.types import Canary
 
 
@@ -20,8 +27,8 @@ def ask_canaries(port: int, *, vocab_size: int, digest: str) -> tuple[Canary, ..
     Raises:
         CanaryFailed: no response, or one that comes from other weights, is too short or contains NaN or Inf.
     """
-    models = get(port, "/v1/models", timeout_s=CANARY_TIMEOUT_S).body
-    prompts = canary_prompts(vocab_size, _max_model_len(models))
+    models = get(port, "/v1/models", timeout_s=CANARY_TIMEOUT_S)
+    prompts = canary_prompts(vocab_size, max_model_len(models))
     return tuple(_asked(port, prompt, digest) for prompt in prompts)
 
 
@@ -32,20 +39,20 @@ def read_canary(prompt: tuple[int, ...], body: object, digest: str) -> Canary:
         CanaryFailed: as in `ask_canaries`.
     """
     if not isinstance(body, Mapping):
-        raise _failed("a response lacks tokens or log probabilities")
+        raise failed("a response lacks tokens or log probabilities")
     try:
         meta = body["meta_info"]
         version = meta.get("weight_version", digest)
         logprobs = tuple(float(pair[0]) for pair in meta["output_token_logprobs"])
         tokens = tuple(int(pair[1]) for pair in meta["output_token_logprobs"])
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise _failed(f"a response lacks tokens or log probabilities ({error!r})") from error
+        raise failed(f"a response lacks tokens or log probabilities ({error!r})") from error
     if version != digest:
-        raise _failed(f"a response came from the weights {version!r} (expected {digest!r})")
+        raise failed(f"a response came from the weights {version!r} (expected {digest!r})")
     if not all(map(math.isfinite, logprobs)):
-        raise _failed("a token probability is NaN or Inf: the weights have diverged or were loaded incorrectly")
+        raise failed(NOT_FINITE)
     if len(tokens) != ANSWER_TOKENS:
-        raise _failed(f"a response has {len(tokens)} tokens (expected {ANSWER_TOKENS})")
+        raise failed(f"a response has {len(tokens)} tokens (expected {ANSWER_TOKENS})")
     return Canary(prompt=prompt, tokens=tokens, logprobs=logprobs)
 
 
@@ -54,21 +61,5 @@ def _asked(port: int, prompt: tuple[int, ...], digest: str) -> Canary:
     body = {"input_ids": list(prompt), "sampling_params": sampling, "return_logprob": True}
     reply = post_to_engine(port, "/generate", body, timeout_s=CANARY_TIMEOUT_S)
     if not reply.is_ok:
-        raise _failed(f"HTTP {reply.status}: {reply.text}" if reply.status else reply.text)
+        raise failed(reply_words(reply))
     return read_canary(prompt, reply.body, digest)
-
-
-def _max_model_len(body: object) -> int:
-    models = body.get("data") if isinstance(body, Mapping) else None
-    lengths = [model.get("max_model_len") for model in models or () if isinstance(model, Mapping)]
-    known = [length for length in lengths if isinstance(length, int)]
-    if not known:
-        raise _failed("no max_model_len in /v1/models")
-    return min(known)
-
-
-def _failed(why: str) -> CanaryFailed:
-    return CanaryFailed(
-        f"the engine failed on the fixed prompts: {why}",
-        hint="if it fails again after the restart, check the training loss before this step",
-    )

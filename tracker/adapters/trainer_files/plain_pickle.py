@@ -1,7 +1,7 @@
 """Reads plain values from a pickle without running anything in it: no class is imported and nothing is called."""
 
 import pickletools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 _MARK = object()
 
@@ -22,13 +22,17 @@ def plain_attributes(pickled: bytes) -> dict[str, object]:
         elif opcode.name == "STOP" and isinstance(stack[-1], dict):
             return stack[-1]
         else:
-            count = len(opcode.stack_before)
-            if pickletools.stackslice in opcode.stack_before:  # all values above a mark
-                count += next(above for above, value in enumerate(reversed(stack)) if value is _MARK) - 1
-            taken = [stack.pop() for _ in range(count)][::-1]
-            value = _value(opcode.name, argument, [value for value in taken if value is not _MARK])
+            value = _value(opcode.name, argument, _taken(stack, opcode.stack_before))
             stack += [value for _ in opcode.stack_after]
     return {}
+
+
+def _taken(stack: list[object], kinds: Sequence[object]) -> list[object]:
+    count = len(kinds)
+    if pickletools.stackslice in kinds:  # all values above a mark
+        count += next(above for above, value in enumerate(reversed(stack)) if value is _MARK) - 1
+    taken = [stack.pop() for _ in range(count)]
+    return [value for value in reversed(taken) if value is not _MARK]
 
 
 def _value(name: str, argument: object, taken: list[object]) -> object:

@@ -74,13 +74,39 @@ def read_entries(file: BinaryIO, name: str) -> tuple[TensorEntry, ...]:
     if length > MAX_HEADER_BYTES:
         raise BadWeights(f"{name} has no safetensors header (length {length})")
     try:
-        entries = _parse(file.read(length))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        entries = parse_header(file.read(length))
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise BadWeights(f"{name} has an invalid header: {error}") from error
     end = max((entry.end for entry in entries), default=8 + length)
     if end != size:
         raise BadWeights(f"{name} is {size} bytes long (expected {end} from its header)")
     return entries
+
+
+def parse_header(raw: bytes, *, may_be_unknown: bool = False) -> tuple[TensorEntry, ...]:
+    """Return the tensors of a header in JSON, in the order of their bytes, with offsets in the file.
+
+    Args:
+        raw: the header, without its length.
+        may_be_unknown: accept tensors of unknown types, whose size cannot be checked.
+
+    Raises:
+        ValueError, TypeError, KeyError, RecursionError: it is invalid.
+    """
+    document = json.loads(raw)
+    if not isinstance(document, dict):
+        raise TypeError("not a JSON object")
+    document.pop("__metadata__", None)
+    start = 8 + len(raw)
+    entries = sorted((_entry(name, value, start) for name, value in document.items()), key=lambda e: (e.begin, e.end))
+    expected = start
+    for entry in entries:
+        if entry.dtype not in ITEM_BYTES and not may_be_unknown:
+            raise ValueError(f"tensor {entry.name} has unknown type {entry.dtype}")
+        if entry.begin != expected:
+            raise ValueError(f"tensor {entry.name} begins at {entry.begin - start} instead of {expected - start}")
+        expected = entry.end
+    return tuple(entries)
 
 
 def check_complete(folder: Path, found: Mapping[str, Iterable[TensorEntry]]) -> dict[str, TensorEntry]:
@@ -133,30 +159,14 @@ def _check_index(indexed: Mapping[str, str], places: Mapping[str, str]) -> None:
     )
 
 
-def _parse(raw: bytes) -> tuple[TensorEntry, ...]:
-    document = json.loads(raw)
-    document.pop("__metadata__", None)
-    start = 8 + len(raw)
-    entries = sorted((_entry(name, value, start) for name, value in document.items()), key=lambda e: (e.begin, e.end))
-    expected = start
-    for entry in entries:
-        if entry.begin != expected:
-            raise ValueError(f"tensor {entry.name} begins at {entry.begin - start} instead of {expected - start}")
-        expected = entry.end
-    return tuple(entries)
-
-
 def _entry(name: str, value: Mapping[str, object], start: int) -> TensorEntry:
     dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
     if not isinstance(dtype, str) or not isinstance(shape, list) or not isinstance(offsets, list):
         raise TypeError(f"tensor {name} has a dtype, shape or data_offsets of the wrong type")
-    sizes = tuple(_natural(size) for size in shape)
     begin, end = (_natural(offset) for offset in offsets)
-    item = ITEM_BYTES.get(dtype)
-    if item is None:
-        raise ValueError(f"tensor {name} has unknown type {dtype}")
-    if end - begin != item * math.prod(sizes):
-        raise ValueError(f"tensor {name} of shape {shape} and type {dtype} does not fit bytes {begin} to {end}")
+    sizes = tuple(_natural(size) for size in shape)
+    if end < begin or (dtype in ITEM_BYTES and end - begin != ITEM_BYTES[dtype] * math.prod(sizes)):
+        raise ValueError(f"tensor {name} of shape {shape} and dtype {dtype} does not fit bytes {begin} to {end}")
     return TensorEntry(name=name, dtype=dtype, shape=sizes, begin=start + begin, end=start + end)
 
 

@@ -13,7 +13,7 @@ from eval_jobs.errors import CheckpointIncomplete
 from eval_jobs.identity import content_hash
 from tracker.adapters.checkpoints.bucket.client import Bucket, S3Object
 from tracker.adapters.checkpoints.files.listing import parse_document
-from tracker.adapters.checkpoints.files.safetensors_file import MAX_HEADER_BYTES, header_in
+from tracker.adapters.checkpoints.files.safetensors_file import header_end, header_in
 from tracker.domain.checkpoints.buckets import S3Location
 from tracker.domain.checkpoints.listing import DOCUMENTS, Broken, Document, Facts, FileFact, Header, Listing, step_of
 
@@ -117,8 +117,8 @@ class Reader:
 
     def _header(self, name: str, thing: S3Object) -> Header | Broken:
         head = self._bucket.read(thing, size=HEAD_BYTES)
-        if head is not None and len(head) < _header_end(head):
-            head = self._bucket.read(thing, size=_header_end(head))
+        if head is not None and len(head) < header_end(head):
+            head = self._bucket.read(thing, size=header_end(head))
         if head is None:
             return _CHANGED
         return header_in(io.BytesIO(head), name)
@@ -128,13 +128,6 @@ class Reader:
         if content is None:
             return _CHANGED
         return parse_document(content)
-
-
-def _header_end(head: bytes) -> int:
-    length = int.from_bytes(head[:8], "little")
-    if length <= MAX_HEADER_BYTES:
-        return 8 + length
-    return 0
 
 
 _CHANGED = Broken(code=CheckpointIncomplete.code, text="was overwritten or deleted while being read")

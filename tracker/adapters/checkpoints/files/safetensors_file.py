@@ -7,30 +7,21 @@ A file is the length of the header (8 bytes, little-endian), the header in JSON,
 from __future__ import annotations
 
 import hashlib
-import json
-import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
 from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable
+from eval_jobs.serve.worker_extension.tracker_worker.weight_files import MAX_HEADER_BYTES, parse_header
 from tracker.adapters.checkpoints.files.zero_blocks import ZeroScan, is_zero
 from tracker.domain.checkpoints.listing import Broken, Header
 from tracker.domain.checkpoints.tensors import BLOCK_BYTES, TensorFact, WeightsContent, ZeroRun
 
-MAX_HEADER_BYTES = 100_000_000
-"""As in the reference implementation: a longer header is an attack or garbage."""
-
 CHUNK_BYTES = 8 << 20
 """Memory of a pass over the weights; a multiple of every item size."""
-
-ITEM_BYTES = {
-    "BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1, "U16": 2, "I16": 2, "F16": 2, "BF16": 2,
-    "U32": 4, "I32": 4, "F32": 4, "U64": 8, "I64": 8, "F64": 8, "C64": 8,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +53,14 @@ def read_header(path: Path) -> Header | Broken:
     """
     with path.open("rb") as file:
         return header_in(file, path.name)
+
+
+def header_end(head: bytes) -> int:
+    """Return where the header of a file ends that begins with `head`; 0: it has none."""
+    length = int.from_bytes(head[:8], "little")
+    if length <= MAX_HEADER_BYTES:
+        return 8 + length
+    return 0
 
 
 def header_in(file: BinaryIO, name: str) -> Header | Broken:
@@ -148,48 +147,10 @@ def _read_tensors(file: BinaryIO, name: str) -> tuple[int, list[TensorFact]]:
     if len(raw) < length:
         raise CheckpointIncomplete(f"{name} ends inside its header", hint=_SAVE_AGAIN)
     try:
-        return 8 + length, _parse(raw, name)
+        entries = parse_header(raw, may_be_unknown=True)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise CheckpointUnreadable(f"{name} has an invalid header: {error}", hint=_SAVE_AGAIN) from error
-
-
-def _parse(raw: bytes, file: str) -> list[TensorFact]:
-    document, start = json.loads(raw), 8 + len(raw)
-    if not isinstance(document, dict):
-        raise TypeError("not a JSON object")
-    document.pop("__metadata__", None)
-    tensors = sorted(
-        (_tensor(name, entry, file, start) for name, entry in document.items()), key=lambda t: (t.begin, t.end)
-    )
-    expected = start
-    for tensor in tensors:
-        if tensor.begin != expected:
-            raise ValueError(f"tensor {tensor.name} begins at {tensor.begin - start} instead of {expected - start}")
-        expected = tensor.end
-    return tensors
-
-
-def _tensor(name: str, entry: Mapping[str, object], file: str, start: int) -> TensorFact:
-    dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
-    if not isinstance(dtype, str) or not isinstance(shape, list) or not isinstance(offsets, list):
-        raise TypeError(f"tensor {name} has a dtype, shape or data_offsets of the wrong type")
-    begin, end = (_natural(offset) for offset in offsets)
-    sizes = tuple(_natural(n) for n in shape)
-    if end < begin or not _fills(dtype, sizes, end - begin):
-        raise ValueError(f"tensor {name} of shape {shape} and dtype {dtype} does not fit bytes {begin} to {end}")
-    return TensorFact(name=name, dtype=dtype, shape=sizes, file=file, begin=start + begin, end=start + end)
-
-
-def _fills(dtype: str, shape: tuple[int, ...], size: int) -> bool:
-    """Return whether a tensor takes `size` bytes; True for an unknown dtype."""
-    item = ITEM_BYTES.get(dtype)
-    return item is None or size == item * math.prod(shape)
-
-
-def _natural(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"invalid size {value!r}")
-    return value
+    return 8 + length, [TensorFact(**asdict(entry), file=name) for entry in entries]
 
 
 def _digest_head(file: BinaryIO, digest: hashlib._Hash) -> None:
