@@ -286,7 +286,6 @@ class SqlQueue:
             return tuple(map(plan_from_json, connection.scalars(query)))
 
     def _change(self, plan_id: str, while_: PlanState, **values: object) -> None:
-        """Change the plan if it is in the state `while_`."""
         change = update(PLANS).where(PLANS.c.id == plan_id, PLANS.c.state == while_).values(values)
         with transaction(self._engine) as connection:
             connection.execute(change)
@@ -298,7 +297,6 @@ class SqlQueue:
             return connection.execute(change).rowcount == 1
 
     def _is_done(self, hold: Hold) -> bool:
-        """Return whether this claim has already stored a record."""
         done = PLANS.c.state.in_([PlanState.FINISHED, PlanState.ACKNOWLEDGED])
         with transaction(self._engine) as connection:
             return connection.scalar(select(PLANS.c.id).where(done, _is_of(hold))) is not None

@@ -59,8 +59,6 @@ def read_results(paths: Sequence[Path], asked: ImportRequest, *, progress: Calla
 
 @dataclass(kw_only=True)
 class _Reading:
-    """State of one import."""
-
     asked: ImportRequest
     progress: Callable[[str], None]
     sheets: list[Sheet] = field(default_factory=list)
@@ -70,7 +68,6 @@ class _Reading:
     """Folder -> its files with samples, by the time of their evaluation and by task."""
 
     def read(self, named: Path) -> None:
-        """Read a file or a folder of `paths`."""
         if named.is_file():
             self._read_named(named)
             return

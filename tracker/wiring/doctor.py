@@ -164,7 +164,6 @@ def _stores(project: Project) -> Iterator[Finding]:
 
 
 def _checked(subject: str, check: Callable[[], str], level: Level = Level.ERROR) -> Finding:
-    """Return what a check returned or raised."""
     try:
         return ok(subject, check())
     except TrackerError as failure:

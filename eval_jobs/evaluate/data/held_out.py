@@ -61,7 +61,6 @@ def _text(value: object) -> str:
 
 
 def _said_by(turns: Sequence[object], roles: Sequence[str]) -> str:
-    """Return the first message of one of the roles."""
     for turn in turns:
         if isinstance(turn, Mapping) and turn.get("role", turn.get("from")) in roles:
             return _text(turn.get("content", turn.get("value")))

@@ -108,7 +108,6 @@ def _subset(row: Mapping[str, object]) -> str:
 
 
 def _choices(row: Mapping[str, object]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the choices' texts and their labels."""
     given, labels = _given_choices(row)
     if not isinstance(given, list) or not isinstance(labels, list | str):
         raise ValueError("`choices` must be a list")  # noqa: TRY004 - the row is wrong, not the call

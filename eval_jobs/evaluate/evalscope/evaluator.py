@@ -171,7 +171,6 @@ class EvalScopeEvaluator:
         return _with_durations(outcomes, asking_s, time.monotonic() - started_s)
 
     def _replies(self, request: Message, progress: ShowProgress, *, offline: bool) -> Generator[Message, None, None]:
-        """Yield the outcome of each task as it ends."""
         counts = SampleCounts([task["benchmark"] for task in request["tasks"]])
         finished = False
         try:
@@ -195,7 +194,6 @@ class EvalScopeEvaluator:
         return child
 
     def _startable_child(self, *, offline: bool, key: str) -> ChildProcess:
-        """Return the running child, or start one."""
         # The hub's client reads its offline switch once, on import: with local data only, the child never uses the hub.
         # And a child has only the key of its own endpoint.
         child = self._child

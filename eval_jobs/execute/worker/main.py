@@ -252,7 +252,6 @@ def _open_queue(options: WorkerOptions, clock: Clock, interrupts: Interrupts) ->
 
 
 def _shown(sign: SignOfLife, show: Note) -> Note:
-    """Return a callback that shows the current activity and renews the heartbeat."""
 
     def both(line: str) -> None:
         sign.give(line)

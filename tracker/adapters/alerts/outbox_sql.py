@@ -163,7 +163,6 @@ class AlertOutbox:
 
 
 def _warn_of(state: ChannelState) -> None:
-    """Log that alerts are pending for a channel, and why."""
     if state.is_silenced:
         return  # silenced on purpose
     count = count_text(state.waiting, "alert")
@@ -176,7 +175,6 @@ def _warn_of(state: ChannelState) -> None:
 
 
 def _queue(connection: Connection, channel: str, alert: Alert) -> None:
-    """Queue the alert if it is news for the channel; see `is_news`."""
     states = select(OUTBOX.c.state).where(OUTBOX.c.channel == channel, OUTBOX.c.fingerprint == alert.fingerprint)
     last = connection.scalar(states.order_by(OUTBOX.c.id.desc()).limit(1))
     if not is_news(alert, None if last is None else AlertState(last)):

@@ -181,7 +181,6 @@ class ChannelSender:
             return tuple(from_json(Silence, text) for text in connection.scalars(lasting))
 
     def _put_off(self, put_off: Mapping[int, tuple[float, DeliveryStatus]]) -> None:
-        """Postpone rows, each until its own time."""
         alike: defaultdict[tuple[float, DeliveryStatus], list[int]] = defaultdict(list)
         for id_, until in put_off.items():
             alike[until].append(id_)

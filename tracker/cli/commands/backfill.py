@@ -39,8 +39,6 @@ _ORDERS = {FillOrder.OLDEST: "oldest first", FillOrder.NEWEST: "newest first", F
 
 @dataclass(frozen=True, kw_only=True)
 class _Asked:
-    """Arguments of the command line."""
-
     folder: Path | None
     run_name: str | None
     order: str
@@ -100,8 +98,6 @@ def command(asked: _Asked) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Job:
-    """A backfill, and the lead under which it runs."""
-
     project: Project
     places: tuple[CheckpointLocation, ...]
     """In evaluation order."""
@@ -250,8 +246,6 @@ def _first_of_runs(world: World, project: Project, places: Sequence[CheckpointLo
 
 
 class _Progress:
-    """Progress of the backfill, and the estimated time left."""
-
     def __init__(self, job: _Job, source: InTurn) -> None:
         self._job = job
         self._source = source

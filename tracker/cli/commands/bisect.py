@@ -35,8 +35,6 @@ LOOK_S = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class _Asked:
-    """Arguments of the command line."""
-
     run: str
     benchmark: str
     config_path: Path

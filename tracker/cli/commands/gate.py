@@ -44,8 +44,6 @@ _WIDTH = 120
 
 @dataclass(frozen=True, kw_only=True)
 class _Asked:
-    """Arguments of the command line."""
-
     candidate: str | None
     baseline: str | None
     config_path: Path

@@ -55,8 +55,6 @@ class ImportSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class _Asked:
-    """Arguments of the command line."""
-
     paths: tuple[Path, ...]
     run_id: str | None
     step: int | None

@@ -42,8 +42,6 @@ def length_of(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 
 @dataclass(frozen=True, kw_only=True)
 class _Asked:
-    """Arguments of the command line."""
-
     name: str | None
     kind: str | None
     subset: str | None

@@ -93,7 +93,6 @@ class _Events(logging.Handler):
         self._console = console
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print one line."""
         style = "yellow" if record.levelno >= logging.WARNING else "dim"
         self._console.print(Text(one_line(record.getMessage()), style), soft_wrap=True)
 

@@ -203,7 +203,6 @@ def _left(view: Overview) -> Iterable[Text]:
 
 
 def _since(verdict: Verdict) -> Text:
-    """Return the onset of a loss, if known."""
     if verdict.lost_since is None:
         return Text("")
     was = "had been lost " if verdict.word is VerdictWord.RECOVERED else ""
@@ -321,7 +320,6 @@ def _repeated(verdict: Verdict) -> str:
 
 
 def _onset(verdict: Verdict) -> str:
-    """Return the onset of an open loss."""
     is_worse = verdict.word in WORSE and verdict.lost_since is not None
     if is_worse:
         return f"; lost since step {verdict.lost_since}"

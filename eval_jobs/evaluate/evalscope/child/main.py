@@ -90,8 +90,6 @@ def carry_out_request(request: Message, send: Send) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Shared:
-    """Objects shared by the benchmarks of one request."""
-
     api: StrictAPI
     pool: SharedPool
     loading: threading.Lock
@@ -183,7 +181,6 @@ def _check_complete(journal: Journal, lost: Sequence[Place]) -> None:
 
 
 def _explained(error: BaseException, task: Message, journal: Journal) -> TrackerError:
-    """Return the tracker's error for an error of EvalScope."""
     name, stage, text = journal.name, journal.stage, f"{type(error).__name__}: {error}"
     if isinstance(error, OSError) and (is_full(error) or (stage == "evaluating" and is_storage_error(error))):
         return storage_error(Path(journal.folder), error)

@@ -78,7 +78,6 @@ def _run_command(command: Path) -> None:
 
 
 def _explained(error: BaseException, task: Message) -> TrackerError:
-    """Return the tracker's error for an error of the harness."""
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, OSError) and is_full(error):
         return storage_error(Path(task["task"]["work_dir"]), error)

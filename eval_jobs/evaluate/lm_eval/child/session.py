@@ -156,7 +156,6 @@ class Session:
                 self.journal.step(answered=error is None)
 
     def _ask_one(self, item: tuple[str, Json]) -> Json:
-        """Send one request, in a thread of the pool."""
         _, body = item
         try:
             reply = self._breaker.ask(lambda: self._send(body))

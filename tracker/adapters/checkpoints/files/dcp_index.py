@@ -101,7 +101,6 @@ class _Record:
         self.state = state
 
     def get(self, name: str) -> Any:  # noqa: ANN401 - it holds what the file says; the caller checks
-        """Return an attribute, or None if it is missing."""
         if isinstance(self.state, dict):
             return self.state.get(name)
         return None
