@@ -16,7 +16,6 @@ from eval_jobs.errors import ProbeError
 from eval_jobs.host.local_http import ERRORS, request
 from eval_jobs.probe.client_process import ClientEnded, ClientProcess
 from eval_jobs.probe.latency import Measurement, summarize
-from eval_jobs.probe.metrics import requests_in_flight
 from eval_jobs.probe.wire import REPLY, REQUEST, ClientRequest
 from eval_jobs.types import Endpoint, ProbeLoad, ProbeResult
 
@@ -29,6 +28,8 @@ MAX_WAITED = 0.1
 IDLE_POLL_S = 0.1
 _TOKENIZER = re.compile(r"tokenizer.*|vocab.*|merges\.txt|added_tokens\.json|special_tokens_map\.json|.*\.tiktoken")
 METRICS_TIMEOUT_S = 5.0
+GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting")
+"""Of vLLM's /metrics: requests in flight."""
 
 
 class LatencyProber:
@@ -160,6 +161,22 @@ def tokenizer_digest(folder: str) -> str:
     if paths:
         return digest.hexdigest()
     return ""
+
+
+def requests_in_flight(text: str) -> int:
+    """Return the number of running and waiting requests of all engines, from Prometheus text; 0 without the gauges."""
+    return round(sum(_value(line) for line in text.splitlines() if _gauge(line) in GAUGES))
+
+
+def _gauge(line: str) -> str:
+    return line.partition("{")[0].partition(" ")[0]
+
+
+def _value(line: str) -> float:
+    try:
+        return float(line.rpartition("}")[2].split()[0 if "}" in line else 1])
+    except (ValueError, IndexError):
+        return 0.0
 
 
 def _check(load: ProbeLoad) -> None:

@@ -5,8 +5,7 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from eval_jobs.probe.metrics import GAUGES, requests_in_flight
-from eval_jobs.probe.prober import LatencyProber
+from eval_jobs.probe.prober import GAUGES, LatencyProber, requests_in_flight
 from eval_jobs.types import Endpoint, ProbeLoad
 
 pytestmark = pytest.mark.vllm

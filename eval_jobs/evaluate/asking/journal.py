@@ -41,7 +41,7 @@ class Journal:
         self.folder = Path(request["task"]["work_dir"])
         self.repeats = int(request["repeats"])
         self.part = request.get("part")
-        """Which rows are evaluated, for `parts.rows_of_part`; None: all."""
+        """Which rows are evaluated, for `task_config.rows_of_part`; None: all."""
         self.left_out = 0
         """Number of questions of the benchmark that are not evaluated."""
         self.stage = "configuring"

@@ -7,12 +7,13 @@ which covers the data.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from eval_jobs.evaluate.common.parts import part_to_json
+from eval_jobs.evaluate.common.parse import planned_sample
 from eval_jobs.identity import benchmark_fingerprint
-from eval_jobs.types import Benchmark, Endpoint, EngineKind, Suite
+from eval_jobs.screening import Question, screen_of
+from eval_jobs.types import Benchmark, Endpoint, EngineKind, Screen, ScreenPart, Suite
 
 MODEL_ID = "model"
 """Part of the names of EvalScope's folders; constant, because a run's folder belongs to one plan."""
@@ -96,6 +97,23 @@ def benchmark_task(
         **part_to_json(suite.part),
         "task": task_config(benchmark, suite, endpoint, folder=folder, data=data),
     }
+
+
+def part_to_json(part: ScreenPart | None) -> dict[str, object]:
+    """Return a suite's part as an entry of a task; {} if everything is evaluated."""
+    if part is None:
+        return {}
+    return {"part": {"samples": part.screen.samples, "share": part.screen.share, "is_rest": part.is_rest}}
+
+
+def rows_of_part(rows: Sequence[Json], part: Mapping[str, object] | None) -> Sequence[Json]:
+    """Return the planned rows in a part from `part_to_json`; the repeats of a question stay together."""
+    if part is None:
+        return rows
+    planned = [planned_sample(row) for row in rows]
+    screen = Screen(samples=int(str(part["samples"])), share=float(str(part["share"])))
+    chosen = screen_of((Question(key=p.key, subset=p.subset, cluster=p.cluster) for p in planned), screen)
+    return [row for row, p in zip(rows, planned, strict=True) if (p.key in chosen) is not part["is_rest"]]
 
 
 def task_config(benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, folder: str, data: LocalData | None) -> Json:

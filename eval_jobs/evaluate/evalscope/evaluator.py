@@ -24,7 +24,7 @@ from eval_jobs.evaluate.asking.retry_policy import RetryPolicy
 from eval_jobs.evaluate.common.child_process import ChildProcess
 from eval_jobs.evaluate.common.outputs import Outputs
 from eval_jobs.evaluate.common.parse import metric_name, token_sum
-from eval_jobs.evaluate.common.plan_folders import forget_plan, kept_plans, lock_path
+from eval_jobs.evaluate.common.plan_folders import ChildEvaluator, lock_path
 from eval_jobs.evaluate.common.protocol import Message, error_of
 from eval_jobs.evaluate.common.task_config import (
     Json,
@@ -37,11 +37,10 @@ from eval_jobs.evaluate.common.task_config import (
 )
 from eval_jobs.evaluate.data.dataset_cache import open_cached_dataset
 from eval_jobs.evaluate.data.known_benchmarks import check_name
-from eval_jobs.evaluate.evalscope.sample_counts import SampleCounts
 from eval_jobs.host.plan_lock import WAITS, held
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.ports import ShowProgress
-from eval_jobs.records.progress import Progress, Stage
+from eval_jobs.records.progress import BenchmarkCount, Progress, Stage
 from eval_jobs.types import Benchmark, Endpoint, EvalResult, Suite
 
 log = logging.getLogger(__name__)
@@ -50,7 +49,7 @@ MIN_SILENCE_S = 900.0
 """Seconds without a message after which a child counts as hung; loading and scoring send none while they run."""
 
 
-class EvalScopeEvaluator:
+class EvalScopeEvaluator(ChildEvaluator):
     """`eval_jobs.ports.Evaluator`. Everything it writes is below `work_dir`."""
 
     def __init__(
@@ -69,11 +68,10 @@ class EvalScopeEvaluator:
             retry_policy: pauses before requests are sent again.
             log_name: name of the child's log; the default contains the PID of this process.
         """
-        self.work_dir = work_dir.absolute()
+        super().__init__(work_dir)
         self._retry_policy = retry_policy or RetryPolicy()
         self._log_name = log_name or f"evaluator-{os.getpid()}.log"
         self._python = python
-        self._child: ChildProcess | None = None
         self._lock = threading.Lock()
 
     @property
@@ -115,20 +113,6 @@ class EvalScopeEvaluator:
         except TrackerError as error:
             outcomes |= dict.fromkeys((task.benchmark.name for task in tasks), error)
         return tuple(outcomes[benchmark.name] for benchmark in suite.benchmarks)
-
-    def kept(self) -> tuple[str, ...]:
-        """Return the plans that have a folder; see the port."""
-        return kept_plans(self.work_dir)
-
-    def forget(self, plan_id: str) -> None:
-        """Delete the files of a plan, unless another process works on it; see the port."""
-        forget_plan(self.work_dir, plan_id)
-
-    def close(self) -> None:
-        """Stop the child. Calling it twice is harmless; evaluating again starts a new one."""
-        child, self._child = self._child, None
-        if child is not None:
-            child.stop()
 
     @property
     def _log_path(self) -> Path:
@@ -202,6 +186,32 @@ class EvalScopeEvaluator:
         if self._child is None:
             self._child = ChildProcess(self._python, self.work_dir, self._log_path, offline=offline, key=key)
         return self._child
+
+
+class SampleCounts:
+    """Number of finished samples, over all benchmarks of one evaluation, which run at the same time."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = tuple(names)
+        self._counts: dict[str, BenchmarkCount] = {}
+
+    @property
+    def loading(self) -> Progress:
+        """Progress before the first request."""
+        return Progress(stage=Stage.EVALUATING, benchmarks=self._names, note="loading")
+
+    def after(self, message: Message) -> Progress:
+        """Return the progress after a message of one benchmark; benchmarks not loaded yet are not counted."""
+        count = BenchmarkCount(benchmark=message["benchmark"], done=message["done"], total=message["total"])
+        self._counts[count.benchmark] = count
+        counts = tuple(self._counts[name] for name in self._names if name in self._counts)
+        return Progress(
+            stage=Stage.EVALUATING,
+            benchmarks=self._names,
+            done=sum(one.done for one in counts),
+            total=sum(one.total for one in counts),
+            counts=counts,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from eval_jobs.errors import ConfigError, TrackerError
 from eval_jobs.evaluate.asking.retry_policy import RetryPolicy
 from eval_jobs.evaluate.common.child_process import ChildProcess
-from eval_jobs.evaluate.common.plan_folders import forget_plan, kept_plans, lock_path
+from eval_jobs.evaluate.common.plan_folders import ChildEvaluator, lock_path
 from eval_jobs.evaluate.common.protocol import Message, error_of
 from eval_jobs.evaluate.common.task_config import evaluate_request, run_folder
 from eval_jobs.evaluate.lm_eval.command import OUT, check_settings, child_task
@@ -34,7 +34,7 @@ MIN_SILENCE_S = 1800.0
 """Seconds without a message after which a child counts as hung; loading and scoring send none."""
 
 
-class LmEvalEvaluator:
+class LmEvalEvaluator(ChildEvaluator):
     """`eval_jobs.ports.Evaluator`. Everything it writes is below `work_dir`."""
 
     def __init__(self, work_dir: Path, *, log_name: str, retry_policy: RetryPolicy | None = None) -> None:
@@ -45,10 +45,9 @@ class LmEvalEvaluator:
             log_name: name of the log of its processes, which identifies orphans.
             retry_policy: pauses before requests are sent again.
         """
-        self.work_dir = work_dir.absolute()
+        super().__init__(work_dir)
         self._log_path = self.work_dir / "logs" / log_name
         self._retry_policy = retry_policy or RetryPolicy()
-        self._child: ChildProcess | None = None
 
     def prepare(self, suite: Suite, *, api_key_env: str) -> None:
         """Do nothing: the harness can only start once the endpoint exists."""
@@ -66,20 +65,6 @@ class LmEvalEvaluator:
             except TrackerError as error:
                 outcomes.append(error)
         return tuple(outcomes)
-
-    def kept(self) -> tuple[str, ...]:
-        """Return the plans that have a folder; see the port."""
-        return kept_plans(self.work_dir)
-
-    def forget(self, plan_id: str) -> None:
-        """Delete the files of a plan; see the port."""
-        forget_plan(self.work_dir, plan_id)
-
-    def close(self) -> None:
-        """Stop the running child and everything it started. Calling it twice is harmless."""
-        child, self._child = self._child, None
-        if child is not None:
-            child.stop()
 
     def _evaluate_one(self, task: _Task, plan_id: str, progress: ShowProgress) -> EvalResult:
         """Run the harness to its end, and read its files.

@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from eval_jobs.host.cpu_placement import run_first, waited_for_cpu_s
 from eval_jobs.host.secrets import masked
 from eval_jobs.probe.client import ask
-from eval_jobs.probe.client.arrivals import arrivals_s
-from eval_jobs.probe.client.prompts import LONG_WORDS, SHORT_WORDS, calibrate, word_prompt
+from eval_jobs.probe.client.prompts import LONG_WORDS, SHORT_WORDS, arrivals_s, calibrate, word_prompt
 from eval_jobs.probe.latency import Measurement, Timeline
 from eval_jobs.probe.wire import REPLY, REQUEST, ClientReply, ClientRequest
 from eval_jobs.types import ProbeLoad

@@ -1,4 +1,4 @@
-"""Distinct random prompts of about a given length in tokens, made of common words. Pure.
+"""Distinct random prompts of about a given length in tokens, made of common words, and when to send them. Pure.
 
 Text, not token ids: clients send text, and tokenization is part of the time to first token (2 ms of 10 for a tiny
 model). Prompts differ within the first few tokens, so that a prefix cache cannot replace computation.
@@ -9,6 +9,7 @@ short prompts; if the server can count tokens, each prompt is then cut to the ex
 
 import random
 from dataclasses import dataclass
+from itertools import accumulate
 
 SHORT_WORDS = 8
 LONG_WORDS = 24
@@ -56,3 +57,19 @@ def word_prompt(words: int, *, seed: str, index: int) -> str:
     """Return a prompt of random words; another `index` gives another prompt."""
     generator = random.Random(f"{seed}-{index}")  # noqa: S311 - traffic, not secrets
     return " ".join(generator.choices(WORDS, k=words))
+
+
+def arrivals_s(count: int, rate: float, *, seed: int) -> tuple[float, ...]:
+    """Return the times, in seconds from the start, at which `count` independent requests arrive.
+
+    Gaps are exponential, as in `vllm bench serve --request-rate`, and as there scaled so that the last request is sent
+    at `count / rate`: with a few dozen requests, chance alone would change the rate by a fifth.
+
+    Args:
+        count: number of requests.
+        rate: requests per second on average; above 0.
+        seed: the same seed gives the same times.
+    """
+    chance = random.Random(seed)  # noqa: S311 - no secret
+    times = list(accumulate(chance.expovariate(rate) for _ in range(count)))
+    return tuple(time_s * (count / rate) / times[-1] for time_s in times)

@@ -22,7 +22,7 @@ from eval_jobs.evaluate.asking.failures import FailureKind, classify_failure, de
 from eval_jobs.evaluate.asking.journal import Failure, Journal
 from eval_jobs.evaluate.asking.shared_pool import SharedPool
 from eval_jobs.evaluate.common.answer_check import BadAnswer
-from eval_jobs.evaluate.common.parts import rows_of_part
+from eval_jobs.evaluate.common.task_config import rows_of_part
 from eval_jobs.evaluate.data.known_benchmarks import code_refusal, runs_code
 from eval_jobs.evaluate.evalscope.child.model_api import StrictAPI
 from eval_jobs.host.storage import is_storage_error

@@ -1,4 +1,4 @@
-from eval_jobs.probe.metrics import requests_in_flight
+from eval_jobs.probe.prober import requests_in_flight
 
 PAGE = """\
 # HELP vllm:num_requests_running Number of requests in model execution batches.

@@ -1,4 +1,4 @@
-from eval_jobs.evaluate.evalscope.sample_counts import SampleCounts
+from eval_jobs.evaluate.evalscope.evaluator import SampleCounts
 from eval_jobs.records.progress import progress_text
 
 

@@ -2,7 +2,7 @@ import statistics
 
 import pytest
 
-from eval_jobs.probe.client.arrivals import arrivals_s
+from eval_jobs.probe.client.prompts import arrivals_s
 
 
 def test_requests_arrive_at_the_rate_at_random_times_that_a_seed_decides() -> None:
