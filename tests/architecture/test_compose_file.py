@@ -16,7 +16,8 @@ import yaml
 
 from tests.containers import interpolated
 from tests.requires import PROJECT
-from tracker.cli.commands import health, watch, worker
+from tracker.cli.commands.to_operate import health
+from tracker.cli.commands.to_watch import watch, worker
 from tracker.config import load_config
 from tracker.wiring.project import Project
 

@@ -25,7 +25,7 @@ from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts
 from tracker.adapters.checkpoints.folder.once import pin_folder
 from tracker.adapters.checkpoints.pins.hold import hold
 from tracker.adapters.checkpoints.pins.manifest import read_pin
-from tracker.cli.commands.init import command as init
+from tracker.cli.commands.to_set_up.init import command as init
 from tracker.domain.checkpoints.completeness import Complete, assess
 from tracker.domain.checkpoints.listing import Listing
 from tracker.domain.checkpoints.pin import Pin

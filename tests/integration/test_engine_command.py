@@ -9,7 +9,7 @@ from tests.fakes.serving_worker import start_worker, wait_for_line
 from tests.warm_engines import Bench, bench, work_dir
 
 __all__ = ["bench", "work_dir"]
-from tracker.cli.commands.engine import NOTHING_PROVED, NOTHING_RUNS, command
+from tracker.cli.commands.to_operate.engine import NOTHING_PROVED, NOTHING_RUNS, command
 
 
 def shown(work_dir: Path, *options: str) -> str:

@@ -15,7 +15,7 @@ from tests.records import FORGETTING_TOML, forgetting_run
 from tracker.adapters.mlflow.samples import NOT_KEPT, SAMPLES_KEY_TAG, WrittenPage, write_pages
 from tracker.adapters.mlflow.store import MlflowStore
 from tracker.api.opening import open_project
-from tracker.cli.commands.compare import command
+from tracker.cli.commands.to_inspect.compare import command
 from tracker.domain.compare.sample_pages import SamplePage, sample_pages
 from tracker.domain.tracking.batch import tracking_batch
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 WATCH = """
 import sys
-from tracker.cli.commands.watch import command
+from tracker.cli.commands.to_watch.watch import command
 command.main(["--config", sys.argv[1], "--until-idle", "--workers", "0"], standalone_mode=False)
 import pyarrow
 print(*sorted({"evalscope", "openai", "torch", "vllm"} & set(sys.modules)), pyarrow.default_memory_pool().backend_name)

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tests.requires import PROJECT
-from tracker.cli.commands.gate import command
+from tracker.cli.commands.to_decide.gate import command
 
 ACTION: dict[str, Any] = yaml.safe_load((PROJECT / ".github/actions/gate/action.yml").read_text(encoding="utf-8"))
 GITHUB: dict[Any, Any] = yaml.safe_load((PROJECT / "docs/ci/github-gate.yml").read_text(encoding="utf-8"))

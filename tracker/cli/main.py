@@ -71,9 +71,9 @@ REPORT = "report"
 
 def module_of(command: str) -> str:
     """Return the module that defines a command."""
-    if command == "import":
-        return "tracker.cli.commands.import_results"
-    return f"tracker.cli.commands.{command}"
+    group = next(title for title, commands in GROUPS.items() if command in commands)
+    name = "import_results" if command == "import" else command
+    return f"tracker.cli.commands.to_{group.lower().replace(' ', '_')}.{name}"
 
 
 class _PipeBroken(Exception):

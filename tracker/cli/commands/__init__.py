@@ -1,1 +1,1 @@
-"""One module per command."""
+"""One module per command, in the groups of `tracker --help`."""

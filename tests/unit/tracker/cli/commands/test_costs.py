@@ -7,7 +7,7 @@ from rich.console import Console
 from eval_jobs.identity import rest_plan, screen_plan
 from eval_jobs.types import Cost, EvalRecord, Screen
 from tests.records import forgetting_run
-from tracker.cli.commands.costs import costs_table
+from tracker.cli.commands.to_inspect.costs import costs_table
 from tracker.domain.overview.costs import run_costs
 
 RUN = forgetting_run(checkpoints=3, samples=10)
