@@ -150,10 +150,7 @@ def second_pass(suite: Suite) -> Suite:
 def sample_key(subset: str, messages: Iterable[tuple[str, str]], target: object) -> str:
     """Return the content key that pairs one question across checkpoints, independent of its position.
 
-    Args:
-        subset: name of the subset.
-        messages: (role, text) of the prompt: system and user turns only.
-        target: the expected answer.
+    `messages`: (role, text) of the prompt: system and user turns only.
     """
     return content_hash([subset, [list(m) for m in messages], target])
 

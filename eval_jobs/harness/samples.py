@@ -26,11 +26,7 @@ _LOST = "evaluated, but missing from the samples file"
 def samples_of_task(rows: Sequence[Row], *, metric: str, through: str, filters: int) -> tuple[SampleScore, ...] | str:
     """Return the samples of one metric through one filter, or why they cannot be used.
 
-    Args:
-        rows: of the task's file.
-        metric: name of the metric.
-        through: name of the filter; empty in files of versions without filters.
-        filters: how many filters the metric was reported for.
+    `through`: the filter, empty in files of versions without filters; `filters`: how many the metric was reported for.
     """
     if filters > 1 and not all("filter" in row for row in rows):
         return "the samples do not record their filter"

@@ -24,13 +24,7 @@ def request(
 ) -> tuple[int, bytes]:
     """Return status and body of the response.
 
-    Args:
-        method: GET or POST.
-        place: host and port.
-        path: path of the route.
-        timeout_s: for each socket operation.
-        headers: additional headers.
-        body: request body.
+    `place`: host and port; `timeout_s`: for each socket operation.
 
     Raises:
         OSError, http.client.HTTPException: see `ERRORS`.

@@ -27,10 +27,7 @@ def storage_error(folder: Path, error: OSError) -> StoreError:
 def write_error(error: OSError, what: str, *, hint: str) -> StoreError:
     """Return the error for a failed file operation.
 
-    Args:
-        error: the error of the operating system.
-        what: the failed operation and its file.
-        hint: the hint of the error, unless the disk is full.
+    `what`: the failed operation and its file; `hint` applies unless the disk is full.
     """
     text = f"{what}: {error.strerror or error}"
     if is_full(error):

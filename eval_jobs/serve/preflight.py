@@ -61,10 +61,7 @@ def local_model(name: str) -> Path | None:
 def read_model(folder: Path, *, weights_bytes: int, base: Path | None = None) -> ModelFacts:
     """Return the facts about a complete checkpoint, as far as its files are readable.
 
-    Args:
-        folder: of the checkpoint.
-        weights_bytes: size of its weight files.
-        base: base model of an adapter, or folder with the configuration of a checkpoint without one.
+    `base`: base model of an adapter, or folder with the configuration of a checkpoint without one.
     """
     model = folder if base is None else base
     tokenizer = next((place for place in (folder, model) if has_tokenizer(place)), None)

@@ -20,10 +20,7 @@ class ReadyGate:
     ) -> None:
         """Hold checkpoints until `examine` finds no error.
 
-        Args:
-            examine: returns the findings about the settings and a complete checkpoint.
-            clock: times repeated checks.
-            must_be_ready: raise errors instead of waiting for other settings.
+        With `must_be_ready`, errors are raised instead of waiting for other settings.
         """
         self._examine = examine
         self._clock = clock

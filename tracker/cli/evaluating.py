@@ -63,11 +63,7 @@ def check_ready(
 def evaluate_now(project: Project, checkpoint: str, console: Console, *, run_id: str | None = None) -> EvaluatedOnce:
     """Pin a checkpoint, evaluate it with everything that the project measures, and return records with reports.
 
-    Args:
-        project: stores the results in its history.
-        checkpoint: a folder, or s3://bucket/prefix.
-        console: shows the progress.
-        run_id: run that it is counted to; default: the run that its location belongs to.
+    `checkpoint`: a folder, or s3://bucket/prefix; `run_id`: run that it is counted to, by default that of its location.
 
     Raises:
         CheckpointError: it cannot be pinned.

@@ -22,9 +22,7 @@ File = TypeVar("File", bound=Section)
 def read_text(path: Path, *, hint: str) -> str:
     """Return what is in the file.
 
-    Args:
-        path: the file.
-        hint: what to do when there is none.
+    `hint`: what to do when there is none.
 
     Raises:
         ConfigError: it is missing or cannot be read.

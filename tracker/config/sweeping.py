@@ -205,10 +205,7 @@ class ScheduleSection(Section):
     def to_sweep(self, suite: Suite, serve: ServeSpec, own: tuple[Benchmark, ...]) -> Sweep:
         """Return the record for the use case.
 
-        Args:
-            suite: what is measured at every checkpoint.
-            serve: how checkpoints are served.
-            own: the records of `[[schedule.benchmark]]`.
+        `own`: the records of `[[schedule.benchmark]]`.
         """
         benchmarks = suite.benchmarks
         if self.benchmarks is not None or own:

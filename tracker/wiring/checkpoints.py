@@ -79,10 +79,7 @@ def held_at(checkpoint: str, pins_dir: Path) -> Checkpoint | None:
 def pin_named(config: Config, checkpoint: str, run_id: str | None = None) -> Checkpoint:
     """Pin one checkpoint by its location: a folder, s3://bucket/prefix, or one of our pins.
 
-    Args:
-        config: of the project.
-        checkpoint: its location.
-        run_id: run that it belongs to; default: `run_id_of` it.
+    `run_id`: run that it belongs to; default: `run_id_of` it.
 
     Raises:
         CheckpointError: it is not a complete checkpoint.

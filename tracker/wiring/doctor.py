@@ -41,10 +41,8 @@ LOCAL_ENGINES = (EngineKind.VLLM, EngineKind.SGLANG)
 def examine(project: Project, checkpoint: str | None = None, *, has_engine: bool = True) -> tuple[Finding, ...]:
     """Return all findings, within seconds; nothing is started, downloaded or written.
 
-    Args:
-        project: to be checked.
-        checkpoint: folder to be evaluated; default: the newest complete checkpoint of the run.
-        has_engine: whether engines run on this machine; otherwise its environment says nothing.
+    `checkpoint`: a folder; default: the newest complete checkpoint of the run. Without `has_engine`, no engine runs
+    here, and the environment says nothing.
     """
     examination = _Examination(project.config, checkpoint, has_engine=has_engine)
     parts = (examination.measurements, lambda: tuple(_stores(project)))

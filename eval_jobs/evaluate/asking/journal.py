@@ -59,9 +59,7 @@ class Journal:
     def plan(self, rows: Rows, *, made_by: dict[str, object]) -> None:
         """Write every question to the plan before any request is sent.
 
-        Args:
-            rows: see `parse`.
-            made_by: version of the harness and of the benchmark.
+        `rows`: see `parse`; `made_by`: version of the harness and of the benchmark.
 
         Raises:
             PlanChanged: the folder has another plan, or one of another version.

@@ -62,11 +62,7 @@ class EvalScopeEvaluator(ChildEvaluator):
     ) -> None:
         """Create the evaluator; the child starts with `prepare` or the first evaluation.
 
-        Args:
-            work_dir: for data, unfinished evaluations, caches and logs.
-            python: the interpreter of the child.
-            retry_policy: pauses before requests are sent again.
-            log_name: name of the child's log; the default contains the PID of this process.
+        `python`: interpreter of the child; `log_name`: of its log, by default with the PID of this process.
         """
         super().__init__(work_dir)
         self._retry_policy = retry_policy or RetryPolicy()

@@ -40,10 +40,7 @@ class LmEvalEvaluator(ChildEvaluator):
     def __init__(self, work_dir: Path, *, log_name: str, retry_policy: RetryPolicy | None = None) -> None:
         """Create the evaluator.
 
-        Args:
-            work_dir: for unfinished evaluations, caches and logs.
-            log_name: name of the log of its processes, which identifies orphans.
-            retry_policy: pauses before requests are sent again.
+        `log_name`: of the log of its processes, which identifies orphans.
         """
         super().__init__(work_dir)
         self._log_path = self.work_dir / "logs" / log_name

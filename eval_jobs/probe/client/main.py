@@ -59,9 +59,7 @@ KnownPrompts = dict[tuple[str, ProbeLoad], Sequence[str]]
 async def measure(request: ClientRequest, known: KnownPrompts) -> Measurement:
     """Warm up the endpoint, put the load on it and return the timelines.
 
-    Args:
-        request: what to measure.
-        known: prompts of earlier measurements; new ones for our own vLLM are added.
+    `known`: prompts of earlier measurements; new ones for our own vLLM are added.
 
     Raises:
         CannotMeasureError: the endpoint gave no valid response, or the API key is not set.

@@ -65,10 +65,7 @@ def arrivals_s(count: int, rate: float, *, seed: int) -> tuple[float, ...]:
     Gaps are exponential, as in `vllm bench serve --request-rate`, and as there scaled so that the last request is sent
     at `count / rate`: with a few dozen requests, chance alone would change the rate by a fifth.
 
-    Args:
-        count: number of requests.
-        rate: requests per second on average; above 0.
-        seed: the same seed gives the same times.
+    `rate`: requests per second on average; above 0. The same seed gives the same times.
     """
     chance = random.Random(seed)  # noqa: S311 - no secret
     times = list(accumulate(chance.expovariate(rate) for _ in range(count)))

@@ -37,11 +37,7 @@ def canary_prompts(vocab_size: int, max_model_len: int) -> tuple[tuple[int, ...]
 def ask_canaries(port: int, model: str, *, vocab_size: int, timeout_s: float = CANARY_TIMEOUT_S) -> tuple[Canary, ...]:
     """Send all canaries to the engine on `port` of this machine, one after another.
 
-    Args:
-        port: of our own engine.
-        model: name that it is served under.
-        vocab_size: `Fingerprint.vocab_size`.
-        timeout_s: for each response.
+    `vocab_size`: see `Fingerprint.vocab_size`; `timeout_s`: for each response.
 
     Raises:
         CanaryFailed: the engine does not respond, or a response is too short or contains NaN or Inf.

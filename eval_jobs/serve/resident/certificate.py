@@ -95,11 +95,7 @@ def compare_answers(
 ) -> Proof:
     """Compare the outputs of the running engine with those after a cold start. Pure.
 
-    Args:
-        kind: what the proof covers.
-        warm: the outputs of the running engine, or why there are none.
-        cold: the outputs after a cold start, at least one.
-        tried: when and with which checkpoint.
+    `warm`: outputs of the running engine, or why there are none; `cold`: at least one.
     """
     return Proof(
         kind=kind,

@@ -58,12 +58,8 @@ def choose_strategy(
 ) -> LoadStrategy:
     """Return how to load `order`.
 
-    Args:
-        order: what is to be served.
-        resident: the running engine, if there is one.
-        launch: `launch_fingerprint` of the engine that a cold start would create.
-        proofs: folder of the certificates.
-        failures: number of failed loads in this process, by id of their kind.
+    `launch`: of the engine that a cold start would create; `failures`: failed loads in this process, by id of their
+    kind.
     """
     if resident is None:
         return _cold("no engine was running")

@@ -49,11 +49,8 @@ def swap(port: int, checkpoint: Checkpoint, resident: Fingerprint, *, timeout_s:
 
     The caller must have checked that this kind of model may be swapped (`fingerprint.never_swapped`, a certificate).
 
-    Args:
-        port: of our own engine, started with `extension_args` and `extension_environment`.
-        checkpoint: a full checkpoint; the loaded bytes must have its digest.
-        resident: fingerprint of what the engine holds.
-        timeout_s: separate limit for checking, for waiting until requests have finished, and for loading.
+    The engine was started with `extension_args` and `extension_environment`. `timeout_s`: separate limit for checking,
+    for waiting until requests have finished, and for loading.
 
     Raises:
         SwapRefused: nothing was changed; the engine serves what it did before.

@@ -19,10 +19,7 @@ from eval_jobs.types import Canary
 def ask_canaries(port: int, *, vocab_size: int, digest: str) -> tuple[Canary, ...]:
     """Send all canaries to the engine on `port` of this machine, one after another.
 
-    Args:
-        port: of our own engine.
-        vocab_size: `Fingerprint.vocab_size`.
-        digest: of the checkpoint that must respond; versions that report one in each response must report this one.
+    Versions that report a digest in each response must report `digest`, that of the checkpoint.
 
     Raises:
         CanaryFailed: no response, or one that comes from other weights, is too short or contains NaN or Inf.

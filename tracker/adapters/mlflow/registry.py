@@ -40,10 +40,7 @@ class RegisteredCheckpoint:
 def registered_checkpoint(settings: TrackingSettings, reference: str, runs: Collection[str]) -> RegisteredCheckpoint:
     """Return the checkpoint that `reference` refers to.
 
-    Args:
-        settings: of the project.
-        reference: `models:/NAME@ALIAS` or `models:/NAME/VERSION`.
-        runs: candidates for its run.
+    `reference`: `models:/NAME@ALIAS` or `models:/NAME/VERSION`; `runs`: candidates for its run.
 
     Raises:
         ConfigError: the reference is invalid, there is no such version, or it was not made from a tracked checkpoint.

@@ -40,9 +40,7 @@ class InTurn:
     def __init__(self, places: Sequence[FilledPlace], queue: QueueStatus) -> None:
         """Create the source without pinning anything.
 
-        Args:
-            places: in the order in which they are evaluated.
-            queue: its waiting plans delay the next checkpoint.
+        `places` are in evaluation order; waiting plans of `queue` delay the next one.
         """
         self._left = list(places)
         self._runs = {place.run_id for place in places}
@@ -128,10 +126,7 @@ def notify_of_lasting(world: World, run_ids: Iterable[str]) -> None:
 def is_measured(checkpoint: Checkpoint, records: Sequence[EvalRecord], measurement: MeasurementPlan) -> bool:
     """Return whether a checkpoint was measured with the current settings, in full or in part.
 
-    Args:
-        checkpoint: identified by the digest of its weights.
-        records: of its run, without samples.
-        measurement: the current settings.
+    `records` are those of its run, without samples.
     """
     serving = serve_settings(measurement.serve)
     known = {

@@ -68,10 +68,7 @@ def calibration_estimate(
 ) -> CalibrationEstimate | None:
     """Return the cost of a calibration, estimated from the newest of `records` that measured the same; None: unknown.
 
-    Args:
-        plan: the calibration.
-        records: of its run, without samples.
-        read: returns a record with its samples.
+    `records` are without samples; `read` returns a record with them.
     """
     alike = [record for record in records if _asked(record.plan) == _asked(plan)]
     newest = max(alike, key=lambda record: record.finished_at, default=None)

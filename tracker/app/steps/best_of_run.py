@@ -11,10 +11,7 @@ from tracker.ports import RecordStore
 def best_of_run(run_id: str, history: RecordStore, benchmark: str | None = None) -> Best | None:
     """Return the best checkpoint that a rewind did not discard; None: none has a score on everything that counts.
 
-    Args:
-        run_id: name of the run.
-        history: holds its records.
-        benchmark: None: the mean over its suite.
+    `benchmark` None: by the mean over its suite.
 
     Raises:
         StoreError: samples of the run are missing or damaged.

@@ -39,12 +39,7 @@ def scheduled_plans(
 ) -> tuple[EvalPlan, ...]:
     """Return the first plans of a checkpoint: `plans`, or their screens. An earlier choice is kept.
 
-    Args:
-        plans: full plans of one checkpoint.
-        screening: the settings.
-        queue: holds the plans that were added before.
-        schedule: of the checkpoint's run; the choice is added to it.
-        keep: evaluate the checkpoint in full in any case.
+    The choice is added to `schedule`, that of the run; `keep`: evaluate the checkpoint in full in any case.
     """
     step = plans[0].checkpoint.step
     screens = tuple(screen_plan(plan, screening.screen) for plan in plans)
@@ -73,11 +68,7 @@ def plans_of_rest(
 ) -> tuple[EvalPlan, ...]:
     """Return the plans of what screens left out: of this checkpoint, or of those that it is compared with.
 
-    Args:
-        record: the reviewed record.
-        report: its verdicts.
-        records: of the run, without samples.
-        given_up: `uri` of checkpoints whose weights were deleted.
+    `records` of the run are without samples; `given_up`: `uri` of checkpoints whose weights were deleted.
     """
     own = to_ask_whole(report)
     if is_screen(record.plan):

@@ -28,10 +28,7 @@ def gate_annotations(report: GateReport) -> str:
 def command(kind: str, title: str, message: str) -> str:
     """Return one workflow command, always one line.
 
-    Args:
-        kind: `error`, `warning` or `notice`.
-        title: of one line.
-        message: may have several lines.
+    `kind` is `error`, `warning` or `notice`; the message may have several lines.
     """
     return f"::{kind} title={_data(title).replace(':', '%3A').replace(',', '%2C')}::{_data(message)}"
 

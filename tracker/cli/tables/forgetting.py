@@ -30,9 +30,7 @@ from tracker.domain.records.display import (
 def ledger_tables(ledger: RunLedger, *, subsets: int) -> RenderableType:
     """Return the summary, what remained of each phase, and lost samples.
 
-    Args:
-        ledger: with texts of samples if they were kept.
-        subsets: number of subsets to show per benchmark.
+    `subsets`: number of subsets to show per benchmark.
     """
     remarks = [Text(note, "dim") for benchmark in ledger.benchmarks for note in notes(benchmark)]
     if not ledger.steps:

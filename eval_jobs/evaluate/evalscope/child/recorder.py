@@ -36,11 +36,7 @@ class Recorder(DefaultEvaluator):  # type: ignore[misc]
     ) -> None:
         """Prepare the evaluation without loading data.
 
-        Args:
-            task: configuration of one benchmark; its model is a `StrictAPI`.
-            journal: records progress and failures.
-            pool: threads that send requests and score.
-            on_loaded: called when all data are loaded, before any request is sent.
+        `on_loaded` is called when all data are loaded, before any request is sent.
         """
         benchmark = registry.get_benchmark(task.datasets[0], task)
         if benchmark.benchmark_meta.sandbox_config or runs_code(benchmark.name):  # however it got here

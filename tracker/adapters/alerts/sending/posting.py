@@ -64,12 +64,7 @@ def post(
 ) -> Reply:
     """Send `body` and return the response, which has a 2xx status. Redirects are not followed: they could leak the key.
 
-    Args:
-        target: the channel.
-        body: of the request.
-        url: of the request, if it differs from the channel's URL.
-        headers: of the request.
-        auth: of the request; None: none.
+    `url` replaces that of the channel.
 
     Raises:
         ChannelUnreachable: no complete response in time, or status 408, 425, 429 or 5xx.

@@ -65,9 +65,7 @@ def places_in(
 def facts_of_folder(folder: Path, root: Path | None = None) -> Facts | None:
     """Return the file system's facts about a folder, or None if it does not exist.
 
-    Args:
-        folder: the folder to read.
-        root: links to files outside of it are marked; None: links are followed anywhere.
+    Links to files outside of `root` are marked; None: links are followed anywhere.
 
     Raises:
         OSError: the file server is unavailable, so the folder may still exist.

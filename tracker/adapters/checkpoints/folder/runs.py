@@ -48,9 +48,7 @@ class FoundFolder:
 def find_runs(folder: Path, project: Path | None = None) -> FoundFolder:
     """Describe an output folder, with or without checkpoints.
 
-    Args:
-        folder: of the trainer.
-        project: folder of the configuration, which may have data in it or in its sub-folders.
+    `project`: folder of the configuration, which may have data in it or in its sub-folders.
 
     Raises:
         CheckpointNotFound: the folder does not exist or cannot be listed.

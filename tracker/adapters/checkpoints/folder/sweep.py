@@ -43,9 +43,7 @@ class Folders:
     def sweep(self, now: datetime, *, is_full: bool) -> bool:
         """Scan every folder once and hold complete checkpoints; return whether something changed.
 
-        Args:
-            now: the current time.
-            is_full: also list finished folders, instead of only checking whether their entries changed.
+        `is_full`: also list finished folders, instead of only checking whether their entries changed.
         """
         self.outage.begin_look()
         places = self._places()

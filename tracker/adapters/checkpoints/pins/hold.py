@@ -48,12 +48,8 @@ def hold(
 ) -> Pin | None:
     """Hold a complete folder; return None if it was changed or deleted meanwhile.
 
-    Args:
-        place: the trainer's folder.
-        facts: of the folder when it was found complete.
-        complete: which files to hold.
-        pins_dir: folder of all pins.
-        copy_weights: do not link, because this trainer overwrites weights in place.
+    `facts` are those of the folder when it was found complete. `copy_weights`: do not link, because this trainer
+    overwrites weights in place.
 
     Raises:
         DiskFull, StoreError: nothing can be written to `pins_dir`, or the trainer's files may not be read.
@@ -82,12 +78,7 @@ def new_hold(run_id: str, pins_dir: Path) -> Path:
 def seal(place: Site, facts: Facts, complete: Complete, folder: Path, linked: Set[str] = frozenset()) -> Pin | None:
     """Make a pin of the files in `folder`; return None if they do not match `facts`.
 
-    Args:
-        place: the checkpoint.
-        facts: of the checkpoint when it was found complete.
-        complete: which files are held.
-        folder: our folder, which holds them and nothing else.
-        linked: names of the files that are hard links to the trainer's files.
+    `folder` holds these files and nothing else; `linked` names those that are hard links to the trainer's files.
 
     Raises:
         OSError: the folder cannot be read or written.

@@ -69,10 +69,7 @@ class Publisher:
     def publish(self, pin: Pin, now: datetime, *, final: Callable[[], Pin] | None = None) -> None:
         """Publish a due hold; an unusable checkpoint becomes a gap, and a storage error postpones it.
 
-        Args:
-            pin: the hold.
-            now: the current time.
-            final: returns the hold to publish instead, or raises as publishing does.
+        `final` returns the hold to publish instead, or raises as publishing does.
         """
         try:
             checkpoint = publish(pin if final is None else final())
