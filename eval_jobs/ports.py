@@ -58,6 +58,7 @@ class Engine(Protocol):
 
         Raises:
             PortTaken, ServerDied, StartTimeout, WrongModel, EndpointUnreachable: each names the log to read.
+                `ServerDied` also when the context ends, if the engine died in it and nothing else was raised.
             ConfigError, CheckpointNotFound, CheckpointUnreadable, DiskFull: nothing was started.
         """
 

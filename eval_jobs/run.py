@@ -12,8 +12,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TypeVar
 
-from eval_jobs.errors import EvaluateError, TrackerError
+from eval_jobs.errors import EndpointFailed, EvaluateError, EvaluatorDied, ProbeError, TrackerError
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.ports import Clock, Engine, Evaluator, Note, Prober, ShowProgress
 from eval_jobs.records.progress import Progress, Stage
@@ -39,6 +40,11 @@ from eval_jobs.types import (
     SampleStatus,
 )
 
+_CONSEQUENCES = (EndpointFailed.code, EvaluatorDied.code, ProbeError.code)
+"""Errors of a measurement whose engine has died."""
+
+Found = TypeVar("Found", Outcome, ProbeOutcome)
+
 Blocks = tuple[ProbeOutcome, ProbeOutcome, ProbeOutcome, ProbeOutcome]
 """Outcomes of one load in the order candidate, reference, reference, candidate."""
 
@@ -59,6 +65,7 @@ def run_plan(plan: EvalPlan, *, tools: Tools, progress: ShowProgress) -> EvalRec
     spending = Spending(tools.clock, tools.engine)
     loading = noted(Stage.LOADING, progress)
     loading("loading the checkpoint")
+    is_measured = False  # until then, an error is one of starting the engine, later one of its end
     is_ours = plan.serve.engine is not EngineKind.REMOTE  # no key is needed then
     tools.evaluator.prepare(plan.suite, api_key_env="" if is_ours else plan.serve.api_key_env)
     try:
@@ -67,10 +74,14 @@ def run_plan(plan: EvalPlan, *, tools: Tools, progress: ShowProgress) -> EvalRec
             outcomes = evaluate_all(plan, endpoint, tools.evaluator, progress)
             spending.end(Stage.EVALUATING)
             probes = probe_all(plan, endpoint, tools.prober, progress)
+            is_measured = True
     except TrackerError as error:
-        spending.end(Stage.LOADING)
-        failed = record_of_failure(plan, error, started_at=started_at, finished_at=tools.clock.now())
-        return replace(failed, cost=spending.cost((), None))
+        if not is_measured:
+            spending.end(Stage.LOADING)
+            failed = record_of_failure(plan, error, started_at=started_at, finished_at=tools.clock.now())
+            return replace(failed, cost=spending.cost((), None))
+        outcomes = tuple(_because(error, outcome) for outcome in outcomes)
+        probes = tuple(_because(error, probe) for probe in probes)
     reference_probes = probe_reference(plan, probes, tools=tools, progress=progress)
     spending.end(Stage.PROBING)
     return EvalRecord(
@@ -215,6 +226,16 @@ def _is_plausible(sample: SampleScore) -> bool:
 def _pairs(candidate: ProbeResult, reference: ProbeResult) -> list[tuple[RequestTiming, RequestTiming]]:
     other = {timing.position: timing for timing in reference.requests}
     return [(timing, other[timing.position]) for timing in candidate.requests if timing.position in other]
+
+
+def _because(died: TrackerError, found: Found) -> Found:
+    """Return a failure with the end of the engine as its reason, if it is a consequence of that; else `found`.
+
+    It stays retryable: a new engine may live longer.
+    """
+    if isinstance(found, BenchmarkFailure | ProbeFailure) and found.code in _CONSEQUENCES:
+        return replace(found, code=died.code, message=died.message, hint=died.hint)
+    return found
 
 
 def _benchmark_failure(benchmark: Benchmark, plan: EvalPlan, error: TrackerError) -> BenchmarkFailure:

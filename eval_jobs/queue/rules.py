@@ -10,11 +10,12 @@ A plan is set aside when its workers repeatedly disappear in the middle of it, w
 
 from datetime import datetime, timedelta
 from enum import StrEnum
+from textwrap import shorten
 
 from eval_jobs.backoff import Backoff
-from eval_jobs.errors import PlanPoisoned
+from eval_jobs.errors import PlanPoisoned, ServerDied
 from eval_jobs.queue_types import Backlog, Claim, Hold
-from eval_jobs.records.progress import progress_text
+from eval_jobs.records.progress import MAX_TEXT_CHARS, progress_text
 from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, ProbeFailure
 
 LEASE_S = 60.0
@@ -22,8 +23,8 @@ BEAT_S = 2.0
 """Also the update interval of the shown progress."""
 MAX_ATTEMPTS = 4
 """Attempts at a plan with a benchmark that failed with a retryable error."""
-MAX_PROBE_ATTEMPTS = 2
-"""Attempts at a plan of which only a latency could not be measured."""
+FEW_ATTEMPTS = 2
+"""Attempts at a plan of which only a latency could not be measured, or whose engine died of an error of its own."""
 MAX_CRASHES = 3
 MAX_STALLED = 30
 """The probability that random kills hit one plan so many times in a row is negligible."""
@@ -31,6 +32,7 @@ MAX_REVIVALS = 3
 """How often in total a plan that was set aside is retried automatically; manual retries are not limited."""
 FIRST_RETRY_DELAY_S = 10.0
 MAX_LEASE_S = 600.0
+SHORT_REASON_CHARS = 60
 SHOWN = 20
 """Maximum number of waiting plans in `QueueState`."""
 FIRST_PLACE = -(2**62)
@@ -82,9 +84,26 @@ def should_retry(record: EvalRecord, claim: Claim) -> bool:
 
     One retryable failure is enough: the evaluator reuses the answers that it has kept, and without a retry the results
     that an engine failure interrupted would be missing permanently. A latency that could not be measured, with all
-    scores present, justifies one more start of the engine.
+    scores present, justifies one more start of the engine, and so does an engine that named an error when it died.
     """
-    return tries(claim) < (MAX_ATTEMPTS if may_pass(record) else MAX_PROBE_ATTEMPTS if lacks_latency(record) else 1)
+    passing = {one.code for one in record.outcomes if isinstance(one, BenchmarkFailure) and one.retryable}
+    if passing - {ServerDied.code}:
+        return tries(claim) < MAX_ATTEMPTS
+    if passing or lacks_latency(record):
+        return tries(claim) < FEW_ATTEMPTS
+    return False
+
+
+def retry_note(record: EvalRecord, claim: Claim, now: datetime) -> str:
+    """Return when and why a plan is tried again, as one line that fits into `Progress.note`, and which log to read."""
+    found = (*record.outcomes, *record.probes, *record.reference_probes)
+    failures = [one for one in found if isinstance(one, BenchmarkFailure | ProbeFailure)]
+    first = next((one for one in failures if isinstance(one, BenchmarkFailure) and one.retryable), failures[0])
+    at = now + timedelta(seconds=retry_delay_s(tries(claim)))
+    when = f"attempt {tries(claim) + 1} at {at:%H:%M:%S} UTC"
+    where = f"log: {record.engine.log}" if record.engine is not None and record.engine.log else first.hint
+    width = max(SHORT_REASON_CHARS, MAX_TEXT_CHARS - len(when) - len(where) - 4)
+    return f"{when}: {shorten(f'{first.code}: {first.message}', width, placeholder='...')}; {where}"
 
 
 def may_pass(record: EvalRecord) -> bool:

@@ -19,6 +19,8 @@ class EngineEnvironment:
     """Fraction of this memory that no process uses; of several GPUs the lowest. None: unknown."""
     compute_capability: tuple[int, int] | None = None
     """The lowest of these GPUs, such as (9, 0). None: unknown, or no GPU."""
+    head_sizes: tuple[int, ...] = ()
+    """Sizes of attention heads that the engine computes on a CPU. Empty: unknown, or a GPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +38,8 @@ class ModelFacts:
     tokenizer: str
     """Folder of the tokenizer. Empty: there is none."""
     has_chat_template: bool
+    head_size: int | None = None
+    """Size of an attention head. None: unknown, or a kind of attention for which `EngineEnvironment` has no sizes."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ Progress(stage=Stage.LOADING, note="starting the engine (3 s)")
 from dataclasses import dataclass
 from enum import StrEnum
 
-MAX_TEXT_CHARS = 200
+MAX_TEXT_CHARS = 300
 MAX_NAMES_CHARS = 60
 PASSES = ("", "first pass: ", "second pass: ")
 

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -41,6 +41,7 @@ def read_environment(spec: ServeSpec) -> EngineEnvironment:
         on_cpu=on_cpu,
         memory_bytes=memory.total if on_cpu else _memory_bytes(gpus),
         free_share=memory.available / memory.total if on_cpu else _free_share(gpus),
+        head_sizes=_head_sizes(folders.get("vllm", ())) if on_cpu else (),
         compute_capability=min((gpu.compute_capability for gpu in gpus if gpu.compute_capability), default=None),
     )
 
@@ -76,6 +77,7 @@ def read_model(folder: Path, *, weights_bytes: int, base: Path | None = None) ->
         max_length=_max_length(config),
         tokenizer=str(tokenizer) if tokenizer else "",
         has_chat_template=tokenizer is not None and _has_chat_template(tokenizer),
+        head_size=_head_size(config),
     )
 
 
@@ -90,6 +92,10 @@ _LENGTHS = (
     *("max_sequence_length", "max_seq_length", "seq_len"),
 )
 """Keys of config.json from which vLLM derives the maximum length (vllm/config/model.py)."""
+_CPU_ATTENTION = "v1/attention/backends/cpu_attn.py"
+_HEAD_SIZES = re.compile(r"def get_supported_head_sizes\(cls\)[^\n]*\n\s+return \[([\d, ]+)\]")
+_UNLISTED_HEAD_SIZE = 48
+"""vLLM 0.32 does not list it, but its kernels compute it; every other size outside the list fails in them."""
 
 
 def _package_folders(python: str, names: tuple[str, ...]) -> Mapping[str, list[str]]:
@@ -124,6 +130,27 @@ def _version(folders: Mapping[str, list[str]], package: str) -> str:
                 return found.group(1)
         return "unknown"
     return ""
+
+
+def _head_sizes(folders: Sequence[str]) -> tuple[int, ...]:
+    """Return the sizes that vLLM's attention on a CPU lists in its own source; () if this version has no such list."""
+    for path in (Path(folder) / _CPU_ATTENTION for folder in folders):
+        found = _HEAD_SIZES.search(path.read_text(encoding="utf-8")) if path.is_file() else None
+        if found:
+            return tuple(sorted({_UNLISTED_HEAD_SIZE, *map(int, found.group(1).split(","))}))
+    return ()
+
+
+def _head_size(config: Mapping[str, object]) -> int | None:
+    """Return it as vLLM derives it (vllm/transformers_utils/model_arch_config_convertor.py); None with latent heads."""
+    if config.get("kv_lora_rank"):
+        return None
+    width = config.get("hidden_size", config.get("n_embd"))
+    heads = config.get("num_attention_heads", config.get("n_head"))
+    if not isinstance(width, int) or not isinstance(heads, int) or heads < 1:
+        return None
+    stated = config.get("head_dim")
+    return stated if isinstance(stated, int) and stated > 0 else width // heads
 
 
 def _gpus() -> tuple[Gpu, ...]:

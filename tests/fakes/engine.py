@@ -22,6 +22,8 @@ class FakeEngine:
         self.served_steps: list[int] = []
         self.serving_step: int | None = None
         self.cpu_s: float | None = None
+        self.died: TrackerError | None = None
+        """What is raised at the end of a service."""
         self.rested = 0
         self.closed = False
 
@@ -37,6 +39,8 @@ class FakeEngine:
             yield self.endpoint
         finally:
             self.serving_step = None
+        if self.died is not None:
+            raise self.died
 
     def rest(self) -> None:
         """Note it."""

@@ -6,13 +6,15 @@ beside another configuration, show as they do in vLLM.
 
 Modes: `nan`, `alike` (all weights answer the same), `scrambled`, `stuck`, `other-model`, `remembers` (its prompts),
 `sleepless`, `sleeps-on`, `no-adapters`, `adapter-rewritten` (by somebody, right before it is read), `no-version`,
-`swap-dies`, `swap-fails`, `swap-changes-nothing`, `no-label` (as vLLM 0.20 to 0.26).
+`swap-dies`, `swap-fails`, `swap-changes-nothing`, `no-label` (as vLLM 0.20 to 0.26), `core-dies` (and the API server
+lives on), `core-killed` (without a word of its own), `refuses` (every request, with 500).
 """
 
 import argparse
 import hashlib
 import json
 import os
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,6 +24,10 @@ from urllib.parse import parse_qs
 Reply = tuple[int, object]
 
 DROPPED = "what lies in memory that nobody has written to"
+HEAD_SIZE = "RuntimeError: Unsupported CPU attention configuration: head_dim=16"
+DEAD = (
+    "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root"
+)
 TAGS = frozenset({"weights", "kv_cache"})
 MAX_PAUSE_S = 120.0
 
@@ -96,12 +102,23 @@ class Model:
         self.asked.append(body["model"])
         if self.mode == "stuck":
             threading.Event().wait()
+        if self.mode in ("core-dies", "core-killed", "refuses"):
+            return self._refuse()
         if not self._awake.wait(MAX_PAUSE_S):
             return 500, {"error": {"message": "paused for ever"}}
         if self.mode == "nan" and "logprobs" in body:
             return 400, {"error": {"message": "Out of range float values are not JSON compliant"}}
         prompts = body["prompt"] if isinstance(body["prompt"][0], list) else [body["prompt"]]
         return 200, {"choices": [self._choice(row, prompt, body) for row, prompt in enumerate(prompts)]}
+
+    def _refuse(self) -> Reply:
+        lines = [f"(Worker pid=1) WorkerProc hit an exception.\n(Worker pid=1) {HEAD_SIZE}"] * (
+            self.mode == "core-dies"
+        )
+        lines += [f"(APIServer pid=1) {DEAD}"] * (self.mode != "refuses")
+        sys.stderr.writelines(f"{line}\n" for line in lines)
+        sys.stderr.flush()
+        return 500, {"error": {"message": "EngineCore encountered an issue.", "code": 500}}
 
     def _choice(self, row: int, prompt: list[int], body: Mapping[str, Any]) -> dict[str, object]:
         adapter = self._adapters.get(body["model"], "")

@@ -48,6 +48,7 @@ from eval_jobs.queue.rules import (
     may_pass,
     poisoned,
     retry_delay_s,
+    retry_note,
     should_retry,
     tries,
 )
@@ -159,7 +160,8 @@ def carry_out(claim: Claim, worker: Worker) -> None:
                 if again:
                     worker.tools.engine.close()  # the engine may be the cause: the next attempt gets a new one
                     # Held while waiting, so that no other worker uses up the attempts on a restarting server.
-                    why = f"some measurements failed; waiting before attempt {tries(claim) + 1}"
+                    why = retry_note(record, claim, clock.now())
+                    log.warning("plan %s: %s", claim.plan.id, why)
                     heartbeat.show(Progress(stage=Stage.EVALUATING, note=why))
                     clock.sleep(retry_delay_s(tries(claim)))
         except Stopped:

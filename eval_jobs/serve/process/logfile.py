@@ -1,7 +1,8 @@
 """Finds in an engine's log why it exited. Pure.
 
 vLLM logs the actual reason first and a summary last ("Engine core initialization failed. See root cause above."), each
-line with a prefix, so the last line alone does not show the reason.
+line with a prefix, so the last line alone does not show the reason. When it dies while serving, a process of the engine
+logs the reason, and then the API server an EngineDeadError for every request.
 """
 
 import re
@@ -11,11 +12,18 @@ _PREFIX = re.compile(
     r"^(?:\x1b\[[0-9;]*m|\((?:[A-Za-z]+_?\S*) pid=\d+\)|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d"
     r"|\[[\w./]+:\d+\]|\s)+"
 )
-_EXCEPTION = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception)(?:: .*)?$")
+_EXCEPTION = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception)(?:: .*)?$|^Fatal Python error: .+")
 _USAGE = re.compile(r"^\S+: error: .+")
 _NO_MODULE = re.compile(r"^\S+: (?:No module named|Error while finding module specification) .+")
 _PYDANTIC_TAIL = re.compile(r" \[type=\w+, input_value=.*$")
-_SUMMARY = re.compile(r"See root cause above|See stack trace for root cause")
+_SUMMARY = re.compile(
+    r"See root cause above|stack trace (?:\(?above\)? )?for (?:the )?root cause|EngineDeadError|Executor failed\."
+)
+_DEAD = re.compile(r"^(?:\w+\.)*EngineDeadError\b")
+_FATAL = re.compile(r"hit an exception|encountered a fatal error|Fatal Python error")
+"""In the line before the traceback of what ends a running engine."""
+_API_SERVER = re.compile(r"^(?:\x1b\[[0-9;]*m)*\(APIServer ")
+_HANDLED = "During handling of the above exception"
 
 _INSTALL = (
     "install it there (pip install 'checkpoint-tracker[vllm]') or point serve.python at an environment that has it"
@@ -30,6 +38,7 @@ _GPU_MEMORY = (
 )
 _BATCH_INVARIANT = "this model has no batch-invariant kernels: export VLLM_BATCH_INVARIANT=0"
 _SETTINGS = "fix the settings in [serve]"
+OTHER_HEAD_SIZE = "serve it on a GPU, or train a model with another head size"
 _ADVICE = (
     ("No module named 'vllm'", _INSTALL),
     ("No module named 'sglang'", "point serve.python at an environment that has SGLang"),
@@ -40,6 +49,7 @@ _ADVICE = (
     ("batch_invariant", _BATCH_INVARIANT),
     ("VLLM_BATCH_INVARIANT", _BATCH_INVARIANT),
     ("CUDA out of memory", _GPU_MEMORY),
+    ("Unsupported CPU attention configuration", OTHER_HEAD_SIZE),
     ("requested memory for kv", "free memory, or lower the environment variable VLLM_CPU_KVCACHE_SPACE"),
     ("Available memory on node", "lower serve.gpu_memory_utilization (on a CPU: fraction of system memory)"),
     (
@@ -62,6 +72,26 @@ def last_error(text: str) -> str:
         return reasons[-1][:REASON_CHARS]
     if lines:
         return lines[-1][:REASON_CHARS]
+    return ""
+
+
+def is_dead(text: str) -> bool:
+    """Return whether the API server reported that the engine behind it is dead: it may still respond for a while."""
+    lines = (line for line in text.splitlines() if "EngineDeadError" in line)
+    return any(_DEAD.match(without_prefixes(line)) for line in lines)
+
+
+def cause_of_death(text: str) -> str:
+    """Return the first error that ended a running engine; "" if its log has none, as after a kill.
+
+    Lines of the API server are ignored: they report rejected requests and the consequences.
+    """
+    lines = [without_prefixes(line) for line in text.splitlines() if not _API_SERVER.match(line)]
+    lines = [line for line in lines if line]
+    begin = next((i for i, line in enumerate(lines) if _FATAL.search(line)), len(lines))
+    for i, line in enumerate(lines[begin:], begin):
+        if _names_reason(line) and not "".join(lines[i + 1 : i + 2]).startswith(_HANDLED):
+            return _with_detail(lines, i)[:REASON_CHARS]
     return ""
 
 

@@ -1,9 +1,10 @@
-"""Waits until a started engine serves its model, or raises an error with the reason if it never will.
+"""Waits until a started engine serves its model, or raises an error with the reason if it never will; why it died.
 
 A response on the port proves nothing: another server may have taken the port while ours was importing. So the process
 is watched, and /v1/models must list the random name that is unique to this start.
 """
 
+import signal
 from pathlib import Path
 
 from eval_jobs.errors import PortTaken, ServeError, ServerDied, ServerKilled, StartTimeout, WrongModel
@@ -16,7 +17,8 @@ from eval_jobs.serve.process.lifecycle import EngineProcess
 
 POLL_S = 0.25
 PROGRESS_EVERY_S = 2.0
-LOG_TAIL_BYTES = 256_000
+LOG_TAIL_BYTES = 4_000_000
+"""An engine that dies logs a traceback of 5 kB for every request in flight."""
 UNKNOWN_VERSION = "unknown"
 
 
@@ -38,6 +40,21 @@ def wait_until_ready(engine: EngineProcess, launch: Launch, clock: Clock, *, tim
             progress(f"starting the engine ({waited_s:.0f} s)")
             shown_s = waited_s
         clock.sleep(POLL_S)
+
+
+def death(engine: EngineProcess, what: str) -> ServerDied | None:
+    """Return why a running engine died while serving `what`, None if it did not.
+
+    Its API server may still run. Without an error in the log, another process has killed a part of it.
+    """
+    code, text = engine.exit_code(), _tail(engine.log)
+    if code is None and not logfile.is_dead(text):
+        return None
+    reason = logfile.cause_of_death(text)
+    kind = ServerDied if reason or (code or 0) > 0 else ServerKilled
+    words = exit_words(code) if code else "a process was killed"
+    advice = logfile.advice(reason, -signal.SIGKILL if kind is ServerKilled else 0)
+    return kind(f"the engine died ({reason or words}) while serving {what}", hint=f"{advice}read its log {engine.log}")
 
 
 def engine_version(port: int) -> str:

@@ -11,6 +11,7 @@ on the rest of the batch, and on whether its prompt was in the cache.
 """
 
 import math
+from http import HTTPStatus
 
 from eval_jobs.errors import CanaryFailed
 from eval_jobs.serve.process.control import EngineReply, get, post_to_engine
@@ -84,8 +85,9 @@ def _asked(port: int, model: str, prompt: tuple[int, ...], timeout_s: float) -> 
     reply = post_to_engine(port, "/v1/completions", body, timeout_s=timeout_s)
     if reply.is_ok:
         return read_canary(prompt, reply.body)
-    # The body of such a response would contain NaN, which JSON cannot represent.
-    raise failed(NOT_FINITE if "not JSON compliant" in reply.text else reply_words(reply))
+    if "not JSON compliant" in reply.text:  # the body would contain NaN, which JSON cannot represent
+        raise failed(NOT_FINITE)
+    raise rejected(reply)
 
 
 def max_model_len(reply: EngineReply) -> int:
@@ -105,9 +107,15 @@ def reply_words(reply: EngineReply) -> str:
     return reply.text
 
 
-def failed(why: str) -> CanaryFailed:
+def rejected(reply: EngineReply) -> CanaryFailed:
+    """Return the error for a reply that is no answer; context `is_server_error` if every request would fail so."""
+    return failed(reply_words(reply), is_server_error=reply.status >= HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def failed(why: str, *, is_server_error: bool = False) -> CanaryFailed:
     """Return the error of an engine that fails on the fixed prompts."""
     return CanaryFailed(
         f"the engine failed on the fixed prompts: {why}",
         hint="if it fails again after the restart, check the training loss before this step",
+        is_server_error=is_server_error,
     )

@@ -13,7 +13,7 @@ from eval_jobs.ports import Clock, Note
 from eval_jobs.serve.process import lifecycle as process
 from eval_jobs.serve.process.launch import LAUNCHERS, RUNTIME_ADAPTERS, Launch, command, environment
 from eval_jobs.serve.process.port import choose_port
-from eval_jobs.serve.process.readiness import engine_version, wait_until_ready
+from eval_jobs.serve.process.readiness import death, engine_version, wait_until_ready
 from eval_jobs.serve.resident.launch_fingerprint import LaunchFingerprint, launch_fingerprint
 from eval_jobs.serve.resident.loaded import Base, Loaded, Resident, folder_state
 from eval_jobs.serve.resident.order import Order, runs_on_cpu
@@ -46,7 +46,7 @@ class ColdStarts:
         """Start an engine on `order` in place of the running one, and return it when it is ready.
 
         Raises:
-            PortTaken, ServerDied, StartTimeout, WrongModel: the hint names the log to read, if there is one.
+            PortTaken, ServerDied, StartTimeout, WrongModel, CanaryFailed: the hint names the log to read.
             CheckpointUnreadable: the weights are not those that were pinned.
             ConfigError, DiskFull: nothing was started.
         """
@@ -179,9 +179,18 @@ def cache_folder(environment: Mapping[str, str], work_dir: Path) -> Path:
 
 
 def _answers(resident: Resident, model: str) -> tuple[Canary, ...]:
-    """Return the canaries, () on failure: a checkpoint that gives NaN is served, and its samples show the problem."""
+    """Return the canaries, () on failure: a checkpoint that gives NaN is served, and its samples show the problem.
+
+    Raises:
+        ServerDied, CanaryFailed: the engine died, or responds with a server error: no sample would be answered.
+    """
     try:
         return resident.ask_canaries(model)
     except CanaryFailed as error:
+        died = death(resident.process, resident.order.checkpoint.uri)
+        if died is not None:
+            raise died from error
+        if error.context["is_server_error"]:
+            raise CanaryFailed(error.message, hint=f"read the engine log {resident.process.log}") from error
         log.warning("step %d: %s", resident.order.checkpoint.step, error.message)
         return ()

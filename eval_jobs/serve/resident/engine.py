@@ -20,12 +20,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from eval_jobs.errors import CanaryFailed, SwapFailed, SwapRefused
+from eval_jobs.errors import CanaryFailed, ServerDied, SwapFailed, SwapRefused
 from eval_jobs.host.machine import device_name, machine_id
 from eval_jobs.identity import content_hash
 from eval_jobs.ports import Clock, Note
 from eval_jobs.serve.process import lifecycle as process
 from eval_jobs.serve.process.launch import HOST
+from eval_jobs.serve.process.readiness import death
 from eval_jobs.serve.resident.certificate import (
     CertificateScope,
     Tried,
@@ -65,7 +66,11 @@ class ResidentEngine:
 
     @contextmanager
     def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Note) -> Iterator[Endpoint]:
-        """Load `checkpoint` into the running engine, or start one on it. It keeps running after the context ends."""
+        """Load `checkpoint` into the running engine, or start one on it. It keeps running after the context ends.
+
+        Raises:
+            ServerDied: also at the end of the context, if the engine died in it.
+        """
         process.reap(self._starts.folder, self._clock)
         order = take_order(checkpoint, spec)
         try:
@@ -76,7 +81,9 @@ class ResidentEngine:
         try:
             yield endpoint
         finally:
-            self._end_service(order)
+            died = self._end_service(order)
+        if died is not None:
+            raise died
 
     def rest(self) -> None:
         """Apply `serve.between`, and stop an engine that was idle for too long."""
@@ -148,17 +155,19 @@ class ResidentEngine:
             client_niceness=resident.client_niceness,
         )
 
-    def _end_service(self, order: Order) -> None:
+    def _end_service(self, order: Order) -> ServerDied | None:
+        """Return why the engine died, None if it is kept for the next checkpoint."""
         resident = self._resident
         if resident is None:
-            return
-        gone = resident.why_gone()
-        if gone:
-            log.warning("%s while serving step %d, log: %s", gone, order.checkpoint.step, resident.process.log)
+            return None
+        died = death(resident.process, order.checkpoint.uri)
+        if died is not None:
+            log.warning("step %d: %s", order.checkpoint.step, died)
             self.close()
-            return
+            return died
         resident.idle_since_s = self._clock.monotonic_s()
         resident.take_note("idle")
+        return None
 
     def _cold(self, order: Order, reason: str, progress: Note) -> Resident:
         self._resident = None

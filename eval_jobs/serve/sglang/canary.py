@@ -11,7 +11,7 @@ from eval_jobs.serve.resident.canary import (
     canary_prompts,
     failed,
     max_model_len,
-    reply_words,
+    rejected,
 )
 from eval_jobs.types import Canary
 
@@ -58,5 +58,5 @@ def _asked(port: int, prompt: tuple[int, ...], digest: str) -> Canary:
     body = {"input_ids": list(prompt), "sampling_params": sampling, "return_logprob": True}
     reply = post_to_engine(port, "/generate", body, timeout_s=CANARY_TIMEOUT_S)
     if not reply.is_ok:
-        raise failed(reply_words(reply))
+        raise rejected(reply)
     return read_canary(prompt, reply.body, digest)

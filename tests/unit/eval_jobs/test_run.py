@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from eval_jobs.errors import (
+    BadData,
     ConfigError,
     DiskFull,
     EndpointFailed,
@@ -131,6 +132,35 @@ def test_a_probe_that_fails_keeps_the_scores(plan: EvalPlan, error: TrackerError
     assert all(isinstance(o, EvalResult) for o in record.outcomes)
     assert isinstance(record.probes[0], ProbeFailure)
     assert record.probes[0].code == error.code
+
+
+def test_what_failed_because_the_engine_died_has_its_death_as_the_reason_and_the_rest_stays(plan: EvalPlan) -> None:
+    def answer(question: str) -> str:
+        if question.startswith("sums"):
+            raise EndpointFailed("Connection refused", hint="read its log")
+        return last_word(question)
+
+    engine, prober = FakeEngine(ENDPOINT), FakeProber(failure=ProbeError("no answer", hint="look"))
+    engine.died = ServerDied("the engine died (RuntimeError: head_dim=16)", hint="read /engine.log")
+    record = run_plan(plan, tools=tools(engine, FakeEvaluator(answer), prober), progress=say_nothing)
+    failed, scored = record.outcomes
+    assert isinstance(failed, BenchmarkFailure)
+    assert isinstance(scored, EvalResult)
+    assert isinstance(record.probes[0], ProbeFailure)
+    for failure in (failed, record.probes[0]):
+        assert (failure.code, failure.message, failure.hint) == ("E-SERVE-DIED", engine.died.message, engine.died.hint)
+    assert failed.retryable
+    assert record.engine == ENDPOINT.info
+
+
+def test_a_fault_of_the_data_stays_one_when_the_engine_dies(plan: EvalPlan) -> None:
+    def answer(question: str) -> str:
+        raise BadData(f"no answer to {question}", hint="correct it")
+
+    engine = FakeEngine(ENDPOINT)
+    engine.died = ServerDied("it died", hint="read /engine.log")
+    record = run_plan(plan, tools=tools(engine, FakeEvaluator(answer)), progress=say_nothing)
+    assert {one.code for one in record.outcomes if isinstance(one, BenchmarkFailure)} == {"E-EVAL-DATA"}
 
 
 def test_the_engine_serves_only_while_it_is_needed(plan: EvalPlan) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from eval_jobs.evaluate.common.task_config import max_tokens
 from eval_jobs.evaluate.lm_eval.command import is_chat
 from eval_jobs.records.preflight import EngineEnvironment, ModelFacts, PromptLengths
+from eval_jobs.serve.process.logfile import OTHER_HEAD_SIZE
 from eval_jobs.serve.process.versions import why_untested
 from eval_jobs.types import Benchmark, EngineKind, ServeSpec, Suite
 from tracker.domain.readiness.finding import Finding, error, ok, warning
@@ -154,6 +155,12 @@ def _device_findings(model: ModelFacts, found: EngineEnvironment, spec: ServeSpe
     dtype = model.dtype if spec.dtype == "auto" else spec.dtype
     if dtype == "bfloat16" and lacks_bfloat16(found):
         yield error(MODEL, "its dtype is bfloat16, which this GPU does not support", 'set serve.dtype = "float16"')
+    if found.head_sizes and model.head_size is not None and model.head_size not in found.head_sizes:
+        # The kernels of an untested version may compute more than its list states.
+        raising = warning if why_untested(found.version) else error
+        sizes = ", ".join(map(str, found.head_sizes))
+        message = f"its attention heads have size {model.head_size}; vLLM {found.version} on a CPU supports {sizes}"
+        yield raising(MODEL, message, OTHER_HEAD_SIZE)
 
 
 def _needed_bytes(model: ModelFacts, spec: ServeSpec) -> int:

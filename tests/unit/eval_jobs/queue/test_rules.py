@@ -3,6 +3,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from eval_jobs.errors import ServerDied, ServerKilled
 from eval_jobs.identity import sweep_plan
 from eval_jobs.queue.rules import (
     MAX_ATTEMPTS,
@@ -15,11 +16,12 @@ from eval_jobs.queue.rules import (
     place_of,
     poisoned,
     retry_delay_s,
+    retry_note,
     should_retry,
     tries,
 )
 from eval_jobs.queue_types import Backlog, Claim, Crash
-from eval_jobs.records.progress import Progress, Stage
+from eval_jobs.records.progress import MAX_TEXT_CHARS, Progress, Stage
 from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, ProbeFailure, SweepCell
 from tests.contract.queues import plan_at
 from tests.records import forgetting_run
@@ -55,6 +57,28 @@ def test_a_latency_that_is_missing_beside_all_scores_is_tried_once_more() -> Non
     assert [should_retry(no_latency, claim(n)) for n in (1, 2)] == [True, False]
     assert not should_retry(replace(no_latency, outcomes=failed(RECORD, [False]).outcomes), claim())
     assert not should_retry(RECORD, claim())
+
+
+def test_an_engine_that_died_of_an_error_gets_one_more_start_and_one_that_was_killed_as_many_as_others() -> None:
+    (failure,) = failed(RECORD, [True]).outcomes
+    assert isinstance(failure, BenchmarkFailure)
+    died, killed = (replace(failure, code=error.code) for error in (ServerDied, ServerKilled))
+    for outcomes, tried in (((died, died), 2), ((killed,), 4), ((died, killed), 4)):
+        record = replace(RECORD, outcomes=outcomes)
+        assert [should_retry(record, claim(n)) for n in range(1, 6)] == [n < tried for n in range(1, 6)]
+
+
+def test_before_the_next_attempt_its_time_the_reason_and_the_log_are_shown() -> None:
+    lasting, passing = failed(RECORD, [False, True]).outcomes
+    assert isinstance(passing, BenchmarkFailure)
+    assert RECORD.engine is not None
+    why = replace(passing, code="E-SERVE-DIED", message=f"the engine died (RuntimeError: no) {'x ' * 300}", hint="ask")
+    record = replace(RECORD, outcomes=(lasting, why), engine=replace(RECORD.engine, log="/logs/engine-1.log"))
+    note = retry_note(record, claim(2), NOW)
+    assert note.startswith("attempt 3 at 12:00:30 UTC: E-SERVE-DIED: the engine died (RuntimeError: no) x x")
+    assert note.endswith("x...; log: /logs/engine-1.log")
+    assert len(note) <= MAX_TEXT_CHARS
+    assert retry_note(replace(record, engine=None), claim(2), NOW).endswith("...; ask")
 
 
 def test_one_failure_that_may_pass_is_enough_beside_scores_and_lasting_failures() -> None:

@@ -9,11 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from eval_jobs.records.preflight import EngineEnvironment, ModelFacts
+from eval_jobs.serve.preflight import read_environment, read_model
+from eval_jobs.serve.resident.order import runs_on_cpu
+from eval_jobs.types import ServeSpec
 from tests.commands import run_tracker
 from tests.json_output import result_of
 from tests.requires import requires_vllm
 from tests.tiny_model import write_checkpoint, write_lora
 from tracker.config import parse_config
+from tracker.domain.readiness.checks import model_findings
 from tracker.domain.readiness.finding import Finding, Level
 from tracker.wiring.doctor import examine
 from tracker.wiring.project import Project
@@ -135,6 +140,63 @@ def test_each_fault_is_one_finding_with_a_hint(
     assert len(findings) == 1
     assert re.search(message, findings[0].message)
     assert findings[0].hint
+
+
+@pytest.mark.parametrize(
+    ("config", "head_size"),
+    [
+        ({"hidden_size": 64, "num_attention_heads": 4}, 16),
+        ({"hidden_size": 64, "num_attention_heads": 4, "head_dim": None}, 16),
+        ({"hidden_size": 64, "num_attention_heads": 2, "head_dim": 16}, 16),
+        ({"n_embd": 32, "n_head": 4}, 8),
+        ({"text_config": {"hidden_size": 128, "num_attention_heads": 1}}, 128),
+        ({"hidden_size": 64, "num_attention_heads": 2, "kv_lora_rank": 8}, None),
+        ({"hidden_size": 64}, None),
+    ],
+)
+def test_the_size_of_an_attention_head_is_derived_as_vllm_does(
+    tmp_path: Path, config: dict[str, object], head_size: int | None
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert read_model(tmp_path, weights_bytes=1).head_size == head_size
+
+
+def test_the_head_sizes_of_a_cpu_come_from_the_installed_vllm(folder: Path) -> None:
+    requires_vllm()
+    sizes = read_environment(ServeSpec()).head_sizes
+    if not runs_on_cpu():
+        assert sizes == ()
+        return
+    assert {32, 48, 64, 128} <= set(sizes)
+    assert 16 not in sizes
+    path = folder / "out" / "checkpoint-100" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"head_dim": 16}))
+    (message,) = [words for subject, level, words in troubles(folder) if (subject, level) == ("model", "error")]
+    assert re.fullmatch(
+        rf"its attention heads have size 16; vLLM \S+ on a CPU supports {', '.join(map(str, sizes))}", message
+    )
+
+
+@pytest.mark.parametrize(
+    ("head_size", "sizes", "version", "levels"),
+    [
+        (16, (32, 64), "0.32.0", [Level.ERROR]),
+        (16, (32, 64), "99.0.0", [Level.WARNING]),
+        (16, (), "0.32.0", []),
+        (32, (32, 64), "0.32.0", []),
+        (None, (32, 64), "0.32.0", []),
+    ],
+)
+def test_a_head_size_is_refused_only_where_a_tested_vllm_is_known_to_refuse_it(
+    head_size: int | None, sizes: tuple[int, ...], version: str, levels: list[Level]
+) -> None:
+    model = ModelFacts(
+        where="/m", weights_bytes=1, dtype="", max_length=9, tokenizer="/m", has_chat_template=True, head_size=head_size
+    )
+    engine = EngineEnvironment(python="p", version=version, torch="2", on_cpu=True, memory_bytes=9, head_sizes=sizes)
+    findings = [one for one in model_findings(model, engine, ServeSpec(), ()) if "heads" in one.message]
+    assert [one.level for one in findings] == levels
+    assert all(one.hint for one in findings)
 
 
 def test_data_of_a_hub_is_in_the_cache_or_needs_the_hub(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

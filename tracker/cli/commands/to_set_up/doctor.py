@@ -1,4 +1,4 @@
-"""`tracker doctor`: check everything that can be known before an evaluation."""
+"""`tracker doctor`: check settings, engine, model, benchmarks and stores before an evaluation."""
 
 from pathlib import Path
 

@@ -87,7 +87,7 @@ def test_answered_samples_are_added_up_over_passes_and_benchmarks(said: tuple[Pr
         (sums(3, pass_number=2), "second pass: sums 3/9"),
         (Progress(stage=Stage.EVALUATING, benchmarks=("a" * 100,), note="loading"), f"{'a' * 100}: loading"),
         (sums(3, benchmarks=tuple(f"benchmark {n}" for n in range(12))), "12 benchmarks 3/9"),
-        (Progress(stage=Stage.LOADING, note="a\x1eb\n" + "c" * 300), "a b " + "c" * 196),
+        (Progress(stage=Stage.LOADING, note="a\x1eb\n" + "c" * 400), "a b " + "c" * 296),
     ],
 )
 def test_progress_is_one_short_line(progress: Progress | None, text: str) -> None:

@@ -228,13 +228,18 @@ def test_a_plan_that_has_nothing_to_say_for_long_is_shown_again_and_again(bench:
     assert many.is_set()
 
 
-def test_a_failure_that_may_pass_is_tried_four_times_with_growing_waits(bench: Bench) -> None:
+def test_a_failure_that_may_pass_is_tried_four_times_with_growing_waits(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
     bench.evaluator.script = raising(REFUSED)
     bench.add(0)
-    bench.run()
+    with caplog.at_level("WARNING"):
+        bench.run()
     (record,) = bench.queue.finished()
     assert {failure.code for failure in failures(record)} == {"E-EVAL-ENDPOINT"}
     assert len(bench.engine.served_steps) == 4
+    notes = [line for line in caplog.messages if f"UTC: E-EVAL-ENDPOINT: {REFUSED.message}" in line]
+    assert [number for number in (2, 3, 4) if f"attempt {number} at " in notes[number - 2]] == [2, 3, 4]
     assert [s for s in bench.clock.slept if s not in (IDLE_S,)] == [10.0, 30.0, 90.0]
 
 

@@ -3,7 +3,15 @@
 import pytest
 
 from eval_jobs.host.unforeseen import exit_words
-from eval_jobs.serve.process.logfile import REASON_CHARS, advice, lacks_module, last_error, without_prefixes
+from eval_jobs.serve.process.logfile import (
+    REASON_CHARS,
+    advice,
+    cause_of_death,
+    is_dead,
+    lacks_module,
+    last_error,
+    without_prefixes,
+)
 
 WORKER_FAILED = """\
 (APIServer pid=23085) WARNING 11-20 12:25:06 [system_utils.py:255] Found ulimit of 20000 and failed with error limit
@@ -60,6 +68,56 @@ NO_VLLM = """\
 """
 
 
+HEAD_SIZE = "RuntimeError: Unsupported CPU attention configuration: head_dim=16 isa=2 kv_cache_idx=0"
+
+DEAD = """\
+(APIServer pid=667) ERROR 11-24 03:47:08 [async_llm.py:906] vllm.v1.engine.exceptions.EngineDeadError: EngineCore \
+encountered an issue. See stack trace (above) for the root cause.
+"""
+
+DIED = f"""\
+(EngineCore pid=692) ImportError: an optional library is not installed
+(APIServer pid=667) ERROR 11-24 03:47:07 [error.py:1] ValueError: the request of a sample is too long
+(Worker pid=706) ERROR 11-24 03:47:08 [multiproc_executor.py:1063] WorkerProc hit an exception.
+(Worker pid=706) ERROR 11-24 03:47:08 [multiproc_executor.py:1063] Traceback (most recent call last):
+(Worker pid=706) ERROR 11-24 03:47:08 [multiproc_executor.py:1063]     return fn(*args, **kwargs)
+(Worker pid=706) ERROR 11-24 03:47:08 [multiproc_executor.py:1063] {HEAD_SIZE}
+(Worker pid=707) ERROR 11-24 03:47:08 [multiproc_executor.py:1063] RuntimeError: the other worker is gone
+(EngineCore pid=692) ERROR 11-24 03:47:08 [core.py:1512] EngineCore encountered a fatal error.
+(EngineCore pid=692) ERROR 11-24 03:47:08 [core.py:1512] RuntimeError: Worker failed with error 'Unsupported CPU \
+attention configuration: head_dim=16', please check the stack trace above for the root cause
+{DEAD}asyncio.exceptions.CancelledError
+"""
+
+CRASHED = "(EngineCore pid=1) Fatal Python error: Segmentation fault\n" + DEAD
+KILLED = f"""\
+(EngineCore pid=692) ERROR 11-24 03:47:08 [executor.py:316] Worker proc VllmWorker-0 died unexpectedly (exit code: -9)
+(EngineCore pid=692) ERROR 11-24 03:47:08 [core.py:1512] EngineCore encountered a fatal error.
+(EngineCore pid=692) ERROR 11-24 03:47:08 [core.py:1512] RuntimeError: Executor failed.
+{DEAD}"""
+WRAPPED = "EngineCore encountered a fatal error.\nKeyError: 'a'\n\n" + CHAINED.partition("\n\n")[2] + DEAD
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (DIED, HEAD_SIZE),
+        (CRASHED, "Fatal Python error: Segmentation fault"),
+        (WRAPPED, "OSError: It looks like the config file at '/pins/100/config.json' is not a valid JSON file."),
+        (KILLED, ""),
+        (DEAD, ""),
+    ],
+    ids=["worker", "crash", "handled", "killed worker", "killed engine"],
+)
+def test_the_first_cause_of_a_death_is_quoted_and_none_of_its_consequences(text: str, cause: str) -> None:
+    assert is_dead(text)
+    assert cause_of_death(text) == cause
+
+
+def test_an_engine_is_not_dead_because_a_text_names_the_error() -> None:
+    assert not is_dead("INFO 11-24 03:47:08 [a.py:1] prompt: what is an EngineDeadError?\nValueError: a bad request\n")
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -103,6 +161,7 @@ def test_known_causes_come_with_what_to_do() -> None:
     on_a_cpu = "ValueError: Available memory on node 0 (1.2/7.8 GiB) on "
     assert "serve.gpu_memory_utilization" in advice(on_a_cpu + "startup is below what the worker asks for", 1)
     assert "KVCACHE" in advice(on_a_cpu + "kv cache allocation is less than requested memory for kv (4.0 GiB).", 1)
+    assert "another head size" in advice(HEAD_SIZE, 0)
     assert "settings in [serve]" in advice("entry.py: error: unrecognized arguments: --nonsense", 2)
     assert advice(WORKER_FAILED, 1) == ""
 
