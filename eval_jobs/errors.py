@@ -113,7 +113,7 @@ class PortTaken(ServeError):
 
 
 class ServerDied(ServeError):
-    """The engine exited while starting or serving."""
+    """The engine exited while starting or serving. Fix the quoted cause."""
 
     code = "E-SERVE-DIED"
 
@@ -185,7 +185,7 @@ class BadData(EvaluateError):
 
 
 class EndpointFailed(EvaluateError):
-    """Requests failed or timed out while samples were evaluated."""
+    """Requests failed or timed out while samples were evaluated. Check the server's log."""
 
     code = "E-EVAL-ENDPOINT"
     retryable = True

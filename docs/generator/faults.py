@@ -47,6 +47,7 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
     "Engines and endpoints": (
         "tests/integration/test_endpoint_faults.py",
         "tests/integration/test_engine_process.py",
+        "tests/integration/test_engine_death.py",
         "tests/integration/test_warm_engine.py",
         "tests/integration/test_warm_adapters.py",
         "tests/integration/test_warm_proofs.py",

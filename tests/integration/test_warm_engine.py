@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from eval_jobs.errors import CheckpointNotFound, CheckpointUnreadable, ServeError, ServerDied
+from eval_jobs.errors import CheckpointNotFound, CheckpointUnreadable
 from eval_jobs.serve.process import control
 from eval_jobs.serve.process import lifecycle as process
 from eval_jobs.serve.resident import cold
 from eval_jobs.serve.resident import loaded as resident
 from eval_jobs.serve.resident.vllm import VllmEngine
-from eval_jobs.types import Between, Checkpoint, ServeSpec, SwapPolicy
-from tests.contract.engine_rules import nothing_to_show
+from eval_jobs.types import Between, ServeSpec, SwapPolicy
 from tests.fakes.vllm_stand_in import write_interpreter
 from tests.integration.left_behind import record_of, wait_for_end, writers
 from tests.tiny_model import write_checkpoint
@@ -274,45 +273,6 @@ def test_an_engine_that_died_while_it_was_idle_is_replaced(bench: Bench, work_di
     info = bench.serve(bench.full(3))
     assert info.load_method == "cold"
     assert info.load_reason == "the engine exited unexpectedly (killed by SIGKILL)"
-
-
-@pytest.mark.parametrize(
-    ("mode", "error", "words"),
-    [
-        ("core-dies", "E-SERVE-DIED", "the engine died (RuntimeError: Unsupported CPU attention configuration: head_"),
-        ("core-killed", "E-SERVE-KILLED", "the engine died (a process was killed) while serving"),
-        ("refuses", "E-SERVE-CANARY", "HTTP 500"),
-    ],
-)
-def test_what_answers_no_fixed_prompt_is_not_served_and_the_log_is_named(
-    bench: Bench, work_dir: Path, mode: str, error: str, words: str
-) -> None:
-    with pytest.raises(ServeError) as caught:
-        bench.serve(bench.full(1), args=("--stand-in", mode))
-    (engine_log,) = work_dir.glob("engines/*.log")
-    assert (caught.value.code, bench.endpoints) == (error, [])
-    assert words in caught.value.message
-    assert str(engine_log) in caught.value.hint
-
-
-@pytest.mark.parametrize("mode", ["core-dies", "core-killed"])
-def test_an_engine_that_dies_while_it_serves_is_reported_at_the_end_unless_there_was_another_error(
-    bench: Bench, mode: str
-) -> None:
-    def ask(checkpoint: Checkpoint, error: Exception | None) -> None:
-        with bench.engine.serving(checkpoint, bench.spec, progress=nothing_to_show) as endpoint:
-            bench.endpoints.append(endpoint)
-            bench.set_mode(mode)
-            body = {"model": endpoint.model, "prompt": [0], "max_tokens": 1}
-            control.post_to_engine(int(endpoint.base_url.split(":")[-1][:-3]), "/v1/completions", body, timeout_s=5.0)
-            if error is not None:
-                raise error
-
-    with pytest.raises(ServerDied, match="RuntimeError: Unsupp" if mode == "core-dies" else "a process was killed"):
-        ask(bench.full(1), None)
-    with pytest.raises(LookupError, match="ours"):
-        ask(bench.full(1), LookupError("ours"))
-    assert bench.serve(bench.full(2)).load_method == "cold"
 
 
 def test_an_engine_that_froze_while_it_was_idle_is_replaced(

@@ -11,7 +11,6 @@ on the rest of the batch, and on whether its prompt was in the cache.
 """
 
 import math
-from http import HTTPStatus
 
 from eval_jobs.errors import CanaryFailed
 from eval_jobs.serve.process.control import EngineReply, get, post_to_engine
@@ -109,7 +108,7 @@ def reply_words(reply: EngineReply) -> str:
 
 def rejected(reply: EngineReply) -> CanaryFailed:
     """Return the error for a reply that is no answer; context `is_server_error` if every request would fail so."""
-    return failed(reply_words(reply), is_server_error=reply.status >= HTTPStatus.INTERNAL_SERVER_ERROR)
+    return failed(reply_words(reply), is_server_error=reply.status >= 500)
 
 
 def failed(why: str, *, is_server_error: bool = False) -> CanaryFailed:

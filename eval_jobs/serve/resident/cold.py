@@ -190,7 +190,7 @@ def _answers(resident: Resident, model: str) -> tuple[Canary, ...]:
         died = death(resident.process, resident.order.checkpoint.uri)
         if died is not None:
             raise died from error
-        if error.context["is_server_error"]:
+        if error.context.get("is_server_error"):
             raise CanaryFailed(error.message, hint=f"read the engine log {resident.process.log}") from error
         log.warning("step %d: %s", resident.order.checkpoint.step, error.message)
         return ()

@@ -66,11 +66,7 @@ class ResidentEngine:
 
     @contextmanager
     def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Note) -> Iterator[Endpoint]:
-        """Load `checkpoint` into the running engine, or start one on it. It keeps running after the context ends.
-
-        Raises:
-            ServerDied: also at the end of the context, if the engine died in it.
-        """
+        """Load `checkpoint` into the running engine, or start one on it. It keeps running after the context ends."""
         process.reap(self._starts.folder, self._clock)
         order = take_order(checkpoint, spec)
         try:
