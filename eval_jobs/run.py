@@ -229,10 +229,7 @@ def _pairs(candidate: ProbeResult, reference: ProbeResult) -> list[tuple[Request
 
 
 def _because(died: TrackerError, found: Found) -> Found:
-    """Return a failure with the end of the engine as its reason, if it is a consequence of that; else `found`.
-
-    It stays retryable: a new engine may live longer.
-    """
+    """Return a consequence of the engine's end with that as its reason, still retryable, anything else unchanged."""
     if isinstance(found, BenchmarkFailure | ProbeFailure) and found.code in _CONSEQUENCES:
         return replace(found, code=died.code, message=died.message, hint=died.hint)
     return found

@@ -86,8 +86,7 @@ def cause_of_death(text: str) -> str:
 
     Lines of the API server are ignored: they report rejected requests and the consequences.
     """
-    lines = [without_prefixes(line) for line in text.splitlines() if not _API_SERVER.match(line)]
-    lines = [line for line in lines if line]
+    lines = list(filter(None, (without_prefixes(one) for one in text.splitlines() if not _API_SERVER.match(one))))
     begin = next((i for i, line in enumerate(lines) if _FATAL.search(line)), len(lines))
     for i, line in enumerate(lines[begin:], begin):
         if _names_reason(line) and not "".join(lines[i + 1 : i + 2]).startswith(_HANDLED):

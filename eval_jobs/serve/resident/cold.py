@@ -181,8 +181,7 @@ def cache_folder(environment: Mapping[str, str], work_dir: Path) -> Path:
 def _answers(resident: Resident, model: str) -> tuple[Canary, ...]:
     """Return the canaries, () on failure: a checkpoint that gives NaN is served, and its samples show the problem.
 
-    Raises:
-        ServerDied, CanaryFailed: the engine died, or responds with a server error: no sample would be answered.
+    But an engine that died, or responds with a server error, would answer no sample: that is raised.
     """
     try:
         return resident.ask_canaries(model)
