@@ -31,7 +31,15 @@ from dashboards.views.tables import (
 )
 from eval_jobs.types import BenchmarkFailure
 from tracker.domain.calibration.repetition_text import is_unfit, unfit_text
-from tracker.domain.overview.run import WORSE, Overview, Standing, decisive_comparison, overview, standings
+from tracker.domain.overview.run import (
+    WORSE,
+    Overview,
+    Standing,
+    decisive_comparison,
+    evaluated_text,
+    overview,
+    standings,
+)
 from tracker.domain.records.display import count_text, one_line, score_text, signed_text, steps_text
 from tracker.domain.records.subjects import baseline_text
 from tracker.domain.records.types import Baseline, Comparison, Verdict, VerdictWord
@@ -145,7 +153,8 @@ def interval_text(verdict: Verdict) -> str:
 
 def _facts(data: RunData, view: Overview) -> Iterator[str]:
     span = f", {steps_text(view.steps)}" if view.steps else ""
-    yield f"{count_text(len(view.steps), 'checkpoint')} evaluated{span}"
+    scored = len({step for (step, _), verdict in view.verdicts.items() if verdict.score is not None})
+    yield f"{evaluated_text(scored, len(view.steps) - scored)}{span}"
     yield count_text(len(view.benchmarks), "benchmark")
     if view.gaps:
         yield f"{count_text(len(view.gaps), 'checkpoint')} not evaluated"

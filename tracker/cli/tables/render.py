@@ -18,10 +18,11 @@ from rich.text import Text
 
 from tracker.domain.calibration.repetition_text import is_unfit, short_text, unfit_text
 from tracker.domain.overview.costs import cost_text
-from tracker.domain.overview.run import SYMBOLS, WORSE, Overview, headline, overview
+from tracker.domain.overview.run import SYMBOLS, WORSE, Overview, has_score, headline, overview
 from tracker.domain.records.calibration import Repetition
 from tracker.domain.records.display import clean, count_text, one_line, percent_text, score_text, shortened
 from tracker.domain.records.reason_text import latency_reason_text, reason_text
+from tracker.domain.records.reasons import Failed
 from tracker.domain.records.subjects import subject_text
 from tracker.domain.records.types import Gap, LatencyVerdict, Report, Verdict, VerdictWord
 from tracker.domain.verdicts.screening import mean_text, savings_of, savings_text
@@ -70,7 +71,8 @@ def report_lines(report: Report, title: str = "") -> tuple[Text, ...]:
     `title` names the checkpoint; default: its step.
     """
     cost = f"  {cost_text(report.cost)}" if report.cost is not None else ""
-    head = Text.assemble((f"{'evaluated':>9} ", "dim"), title or f"step {report.step}", (cost, "dim"))
+    word = ("evaluated", "dim") if has_score(report.verdicts) else ("   failed", "red")
+    head = Text.assemble(word, " ", title or f"step {report.step}", (cost, "dim"))
     verdicts = (*report.verdicts, *report.findings)
     width = max((len(_subject(v)) for v in verdicts), default=0)
     lines = [
@@ -168,12 +170,27 @@ class _HistoryView:
             yield from _compact_tables(shown, options.max_width)
             yield _legend(shown)
         yield from _answered_legend(shown)
+        yield from _missing(shown)
         if (savings := savings_of(view.verdicts.values())) is not None:
             yield Text(savings_text(savings), style="dim")
         yield from _findings(view)
         yield from _left(view)
         yield Text("")
         yield Text(f"{headline(view)}.", style="bold")
+
+
+def _missing(view: Overview) -> Iterable[Text]:
+    """Yield why results are missing, one line for each error, with its newest case."""
+    found: dict[str, list[tuple[int, Verdict]]] = {}
+    for step in reversed(view.steps):
+        for verdict in filter(None, (view.at(step, name) for name in view.benchmarks)):
+            if verdict.word is VerdictWord.MISSING and verdict.reason is not None:
+                code = verdict.reason.error if isinstance(verdict.reason, Failed) else verdict.reason.code
+                found.setdefault(code, []).append((step, verdict))
+    for (step, newest), *others in found.values():
+        more = f" and {len(others)} more" if others else ""
+        where = f"{newest.benchmark} at step {step}{more}"
+        yield Text(one_line(f"missing: {where}: {reason_text(newest)}"), style=STYLES[VerdictWord.MISSING])
 
 
 def _findings(view: Overview) -> Iterable[RenderableType]:

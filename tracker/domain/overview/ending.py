@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from eval_jobs.errors import ExitCode
+from tracker.domain.overview.run import evaluated_text, has_score
 from tracker.domain.records.display import count_text
 from tracker.domain.records.types import Gap, Report, Verdict, VerdictWord
 
@@ -23,8 +24,10 @@ class Totals:
 
     judged: int = 0
     """Checkpoints with a result of every benchmark."""
+    unscored: int = 0
+    """Checkpoints without any score."""
     failed: int = 0
-    """Checkpoints of which a benchmark has no result at all."""
+    """Other checkpoints of which a benchmark has no result at all."""
     uncovered: int = 0
     """Other checkpoints of which a benchmark has too few scores."""
     left_out: int = 0
@@ -61,7 +64,7 @@ def totals_of(found: Collection[RunStep], reports: Iterable[Report], gaps: Itera
         newest = {verdict.benchmark: verdict for verdict in report.verdicts}
         verdicts.setdefault((report.run_id, report.step), {}).update(newest)
     known_gaps = {(gap.run_id, gap.step) for gap in gaps}
-    counts = dict.fromkeys(("judged", "failed", "uncovered", "left_out"), 0)
+    counts = dict.fromkeys(("judged", "unscored", "failed", "uncovered", "left_out"), 0)
     for checkpoint in found:
         if checkpoint not in verdicts and checkpoint in known_gaps:
             counts["left_out"] += 1
@@ -92,8 +95,8 @@ def sweep_ending(*, missing: int, unsent: int, note: str) -> Ending:
 
 def _result(verdicts: dict[str, Verdict] | None) -> str:
     """Return the count that a checkpoint adds to; None: it has no verdicts, although it was found."""
-    if verdicts is None:
-        return "failed"
+    if verdicts is None or not has_score(verdicts.values()):
+        return "unscored"
     missing = [verdict for verdict in verdicts.values() if verdict.word is VerdictWord.MISSING]
     if not missing:
         return "judged"
@@ -105,7 +108,11 @@ def _result(verdicts: dict[str, Verdict] | None) -> str:
 def _cause(totals: Totals) -> tuple[ExitCode, str]:
     """Return the exit code, and the hint for the most serious cause."""
     causes = (
-        (totals.failed, ExitCode.BROKEN, "remove the cause, shown above, and run the same command again"),
+        (
+            totals.unscored + totals.failed,
+            ExitCode.BROKEN,
+            "remove the cause, shown above, and run the same command again",
+        ),
         (totals.unsent, ExitCode.BROKEN, SEND),
         (totals.rejected, ExitCode.BROKEN, "see `tracker alerts list`; the next `tracker watch` sends them again"),
         (totals.pending_alerts, ExitCode.BROKEN, "see `tracker alerts list`; the next `tracker watch` sends them"),
@@ -118,12 +125,12 @@ def _cause(totals: Totals) -> tuple[ExitCode, str]:
 
 def _parts(totals: Totals) -> Iterator[str]:
     evaluated = totals.judged + totals.failed + totals.uncovered
-    if not (evaluated or totals.left_out):
+    if not (evaluated or totals.unscored or totals.left_out):
         yield "no checkpoint found"
     else:
-        yield f"{count_text(evaluated, 'checkpoint')} evaluated, {totals.left_out} not evaluated"
+        yield f"{evaluated_text(evaluated, totals.unscored)}, {totals.left_out} not evaluated"
     if totals.failed:
-        yield f"{count_text(totals.failed, 'checkpoint')} without a result"
+        yield f"{count_text(totals.failed, 'checkpoint')} with a missing result"
     if totals.uncovered:
         yield f"{count_text(totals.uncovered, 'checkpoint')} with too few scores"
     if totals.unsent:

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from eval_jobs.types import EvalRecord, EvalResult
 from tracker.domain.records.branches import branches_of
-from tracker.domain.records.types import Report, Verdict
+from tracker.domain.records.types import Report, Verdict, VerdictWord
 
 
 def outline_of(report: Report) -> Report:
-    """Return a report with only the word, score, coverage, onset and screening of each benchmark."""
+    """Return a report with only the word, score, coverage, onset and screening of each benchmark, and why one is missing."""
     verdicts = tuple(_outline(v) for v in report.verdicts)
     return replace(report, verdicts=verdicts, findings=(), incidents=(), latency=(), cost=None)
 
@@ -44,7 +44,7 @@ def _outline(verdict: Verdict) -> Verdict:
     return Verdict(
         benchmark=verdict.benchmark,
         word=verdict.word,
-        reason=None,
+        reason=verdict.reason if verdict.word is VerdictWord.MISSING else None,
         score=verdict.score,
         stderr=None,
         coverage=verdict.coverage,

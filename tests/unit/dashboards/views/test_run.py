@@ -37,6 +37,19 @@ def test_a_run_of_one_checkpoint_is_told_in_the_singular() -> None:
     assert build_view(run_data(one)).heading.facts == ("1 checkpoint evaluated, step 100", "3 benchmarks")
 
 
+def test_checkpoints_without_any_score_do_not_count_as_evaluated() -> None:
+    failed = [
+        replace(report, verdicts=tuple(replace(v, word=VerdictWord.MISSING, score=None) for v in report.verdicts))
+        for report in RUN.reports[:3]
+    ]
+    for reports, said in (
+        (failed, "3 checkpoints, none with a score, steps 100 to 300"),
+        ([*RUN.reports[:2], failed[2]], "2 checkpoints evaluated, 1 without a score, steps 100 to 300"),
+    ):
+        run = RecordedRun(run_id=RUN.run_id, records=RUN.records[:3], reports=tuple(reports))
+        assert build_view(run_data(run)).heading.facts[0] == said
+
+
 def test_each_benchmark_says_what_it_fell_from_or_rose_from() -> None:
     assert [(t.benchmark, t.badge.word, t.score, t.note) for t in VIEW.tiles] == [
         ("facts", "forgotten", "0.037", "was 0.912 at step 600"),

@@ -11,7 +11,7 @@ from tracker.cli.tables.render import STYLES, gaps_table, history_table, report_
 from tracker.domain.compare.view import RunNoise, compare_records
 from tracker.domain.records.outlines import outlined
 from tracker.domain.records.reasons import Failed
-from tracker.domain.records.types import Policy, VerdictWord
+from tracker.domain.records.types import Policy, Report, VerdictWord
 
 RUN = forgetting_run()
 
@@ -43,6 +43,8 @@ step   facts                      sums                    reversal
  900   0.062 ▼▼ forgotten         0.113 ▼▼ forgotten      0.963 ~  inconclusive
 1000   0.037 ▼▼ forgotten         0.037 ▼▼ forgotten      0.988 ~  inconclusive
 (percentages): share of samples with a score, if below 100 %
+missing: sums at step 300: no result: the server went away after 31 of 80
+samples of checkpoint 300 (E-EVAL-ENDPOINT)
 
 facts and sums were forgotten after step 600; reversal improved.
 """
@@ -192,6 +194,30 @@ def test_many_findings_are_counted() -> None:
 
 def test_a_failed_benchmark_has_a_reason_and_no_score() -> None:
     assert "sums          -  ?  missing  no result: the server went away" in shown(*report_lines(RUN.reports[2]))
+
+
+def test_a_history_says_why_results_are_missing_one_line_for_each_error() -> None:
+    def failed(step: int, code: str) -> Report:
+        gone = Failed(message=f"broken at {step}", error=code)
+        missing = (
+            replace(v, word=VerdictWord.MISSING, score=None, coverage=0, reason=gone) for v in RUN.reports[0].verdicts
+        )
+        return replace(RUN.reports[0], step=step, plan_id=str(step), verdicts=tuple(missing))
+
+    reports = (failed(100, "E-A"), failed(200, "E-B"), failed(300, "E-A"))
+    text = shown(history_table(outlined(reports)), width=120)
+    assert [line for line in text.splitlines() if line.startswith("missing: ")] == [
+        "missing: facts at step 300 and 5 more: no result: broken at 300 (E-A)",
+        "missing: facts at step 200 and 2 more: no result: broken at 200 (E-B)",
+    ]
+    assert "broken" not in shown(history_table(RUN.reports[3:]))
+
+
+def test_a_checkpoint_without_a_score_is_called_failed() -> None:
+    newest = RUN.reports[-1]
+    none = tuple(replace(v, word=VerdictWord.MISSING, score=None) for v in newest.verdicts)
+    assert shown(*report_lines(replace(newest, verdicts=none))).startswith("   failed step 1000")
+    assert shown(*report_lines(replace(newest, verdicts=(none[0], *newest.verdicts[1:])))).startswith("evaluated step")
 
 
 def test_a_comparison_shows_both_scores_and_samples_that_changed() -> None:

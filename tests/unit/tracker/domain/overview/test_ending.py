@@ -17,7 +17,7 @@ DONE = Totals(judged=2)
 
 def report(step: int, coverage: float, word: VerdictWord = VerdictWord.MISSING, *, again: int = 0) -> Report:
     verdict = Verdict(
-        benchmark="facts", word=word, reason=None, score=None, stderr=None, coverage=coverage, alpha_test=0
+        benchmark="facts", word=word, reason=None, score=coverage or None, stderr=None, coverage=coverage, alpha_test=0
     )
     at = NOW.replace(hour=again)
     plan = f"{step} {again}"
@@ -36,6 +36,13 @@ def gap(step: int) -> Gap:
         (DONE, ExitCode.OK, "2 checkpoints evaluated, 0 not evaluated", ""),
         (Totals(), ExitCode.UNKNOWN, "no checkpoint found", "watch.pattern"),
         (Totals(left_out=3), ExitCode.UNKNOWN, "0 checkpoints evaluated, 3 not evaluated", "tracker history"),
+        (
+            Totals(unscored=3),
+            ExitCode.BROKEN,
+            "3 checkpoints, none with a score, 0 not evaluated",
+            "same command again",
+        ),
+        (replace(DONE, unscored=1), ExitCode.BROKEN, "2 checkpoints evaluated, 1 without a score", "same command"),
         (replace(DONE, uncovered=1), ExitCode.UNKNOWN, "; 1 checkpoint with too few scores", "above"),
         (replace(DONE, failed=1, unsent=4), ExitCode.BROKEN, "; 4 results pending for MLflow", "same command again"),
         (replace(DONE, unsent=1, left_out=1), ExitCode.BROKEN, "; 1 result pending for MLflow", "tracking.uri"),
@@ -62,7 +69,7 @@ def test_every_checkpoint_that_was_found_counts_once_with_its_newest_result() ->
         report(900, 0.0),
     ]
     totals = totals_of(found, reports, [gap(400), gap(500), gap(800)])
-    assert totals == Totals(judged=2, failed=2, uncovered=1, left_out=1), "600 was found, and nothing came of it"
+    assert totals == Totals(judged=2, unscored=2, uncovered=1, left_out=1), "600 was found, and nothing came of it"
 
 
 @pytest.mark.parametrize(

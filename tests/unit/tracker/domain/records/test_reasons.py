@@ -28,7 +28,7 @@ from tracker.domain.records.reasons import (
     ShortHistory,
     TooEarly,
 )
-from tracker.domain.records.types import Report
+from tracker.domain.records.types import Report, VerdictWord
 
 REPORT = judged_run().reports[-1]
 REASONS: tuple[Reason, ...] = (
@@ -96,5 +96,9 @@ def test_what_a_script_reads_has_the_sentence_the_code_and_the_numbers() -> None
     assert document["findings"][0]["reason_fields"] == {"before": 0.51, "now": 0.4, "margin": 0.01, "in_a_row": 3}
 
 
-def test_an_outline_has_no_reason_and_says_none() -> None:
-    assert {reason_text(verdict) for verdict in outline_of(REPORT).verdicts} == {""}
+def test_an_outline_has_only_the_reason_of_what_is_missing() -> None:
+    outline = outline_of(REPORT)
+    assert {v.word for v in outline.verdicts if reason_text(v)} <= {VerdictWord.MISSING}
+    missing = replace(REPORT.verdicts[0], word=VerdictWord.MISSING, reason=Failed(message="gone", error="E-X"))
+    (kept,) = outline_of(replace(REPORT, verdicts=(missing,))).verdicts
+    assert reason_text(kept) == "no result: gone (E-X)"
