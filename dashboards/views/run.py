@@ -31,16 +31,8 @@ from dashboards.views.tables import (
 )
 from eval_jobs.types import BenchmarkFailure
 from tracker.domain.calibration.repetition_text import is_unfit, unfit_text
-from tracker.domain.overview.run import (
-    WORSE,
-    Overview,
-    Standing,
-    decisive_comparison,
-    evaluated_text,
-    overview,
-    standings,
-)
-from tracker.domain.records.display import count_text, one_line, score_text, signed_text, steps_text
+from tracker.domain.overview.run import WORSE, Overview, Standing, decisive_comparison, overview, standings
+from tracker.domain.records.display import count_text, evaluated_text, one_line, score_text, signed_text, steps_text
 from tracker.domain.records.subjects import baseline_text
 from tracker.domain.records.types import Baseline, Comparison, Verdict, VerdictWord
 from tracker.domain.verdicts.screening import mean_text, savings_of, savings_text

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from eval_jobs.errors import ExitCode
-from tracker.domain.overview.run import evaluated_text, has_score
-from tracker.domain.records.display import count_text
+from tracker.domain.overview.run import has_score
+from tracker.domain.records.display import count_text, evaluated_text
 from tracker.domain.records.types import Gap, Report, Verdict, VerdictWord
 
 SEND = "check the MLflow store of tracking.uri; the next `tracker watch` sends them"
@@ -107,12 +107,9 @@ def _result(verdicts: dict[str, Verdict] | None) -> str:
 
 def _cause(totals: Totals) -> tuple[ExitCode, str]:
     """Return the exit code, and the hint for the most serious cause."""
+    failed = totals.unscored + totals.failed
     causes = (
-        (
-            totals.unscored + totals.failed,
-            ExitCode.BROKEN,
-            "remove the cause, shown above, and run the same command again",
-        ),
+        (failed, ExitCode.BROKEN, "remove the cause, shown above, and run the same command again"),
         (totals.unsent, ExitCode.BROKEN, SEND),
         (totals.rejected, ExitCode.BROKEN, "see `tracker alerts list`; the next `tracker watch` sends them again"),
         (totals.pending_alerts, ExitCode.BROKEN, "see `tracker alerts list`; the next `tracker watch` sends them"),

@@ -156,14 +156,6 @@ def has_score(verdicts: Iterable[Verdict]) -> bool:
     return any(verdict.score is not None for verdict in verdicts)
 
 
-def evaluated_text(scored: int, unscored: int) -> str:
-    """Return `3 checkpoints evaluated`, `2 checkpoints evaluated, 1 without a score` or `3 checkpoints, none with ...`."""
-    if unscored and not scored:
-        return f"{count_text(unscored, 'checkpoint')}, none with a score"
-    without = f", {unscored} without a score" if unscored else ""
-    return f"{count_text(scored, 'checkpoint')} evaluated{without}"
-
-
 def skipped_text(skipped: Sequence[Gap]) -> str:
     """Return one line with the skipped checkpoints and the reason."""
     steps = sorted(gap.step for gap in skipped)

@@ -145,6 +145,14 @@ def count_text(count: int, noun: str) -> str:
     return f"{count} {noun}s"
 
 
+def evaluated_text(scored: int, unscored: int) -> str:
+    """Return `2 checkpoints evaluated, 1 without a score`, or `3 checkpoints, none with a score`."""
+    if unscored and not scored:
+        return f"{count_text(unscored, 'checkpoint')}, none with a score"
+    without = f", {unscored} without a score" if unscored else ""
+    return f"{count_text(scored, 'checkpoint')} evaluated{without}"
+
+
 def _fixed(value: float) -> str:
     if abs(value) < 10:
         return f"{value:.3f}"
