@@ -14,7 +14,7 @@ from eval_jobs.ports import Launcher, QueueStatus
 from eval_jobs.records.progress import progress_text
 from tracker.app.commands.once import EvaluatedOnce, evaluate_once
 from tracker.cli.tables.findings import findings_table
-from tracker.domain.overview.ending import Ending, RunStep, ending, totals_of
+from tracker.domain.overview.ending import Ending, RunStep, Totals, ending, totals_of
 from tracker.domain.readiness.finding import Finding, Level, demand_ready, errors_in
 from tracker.domain.readiness.surroundings import CHECKPOINTS
 from tracker.domain.records.types import Gap, Report
@@ -97,16 +97,20 @@ def has_watcher(project: Project) -> bool:
 
 def ending_of(project: Project, found: Collection[RunStep], *, unsent: int) -> Ending:
     """Return how a command ends that was to judge the checkpoints in `found`; `unsent` results wait for MLflow."""
+    states = [one for one in project.alerting.channels() if one.is_configured and not one.is_silenced]
+    pending = sum(one.waiting for one in states)
+    rejected = len(project.tracking.set_aside())
+    return ending(replace(totals_in(project, found), unsent=unsent, rejected=rejected, pending_alerts=pending))
+
+
+def totals_in(project: Project, found: Collection[RunStep]) -> Totals:
+    """Return what the history says about the checkpoints in `found`."""
     reports: list[Report] = []
     gaps: list[Gap] = []
     for run_id in sorted({run_id for run_id, _ in found}):
         reports += project.history.outlines(run_id)
         gaps += project.history.gaps(run_id)
-    states = [one for one in project.alerting.channels() if one.is_configured and not one.is_silenced]
-    pending = sum(one.waiting for one in states)
-    rejected = len(project.tracking.set_aside())
-    totals = totals_of(found, reports, gaps)
-    return ending(replace(totals, unsent=unsent, rejected=rejected, pending_alerts=pending))
+    return totals_of(found, reports, gaps)
 
 
 def local_workers(project: Project, count: int, config_path: Path) -> Launcher:

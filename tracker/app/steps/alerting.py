@@ -16,6 +16,8 @@ from tracker.ports import AlertSender, AlertStore, RecordStore
 log = logging.getLogger(__name__)
 
 QUESTION_CHARS = 120
+_ONLY_LOGGED = frozenset((AlertKind.OVERDUE, AlertKind.STUCK, AlertKind.UNSENT))
+"""Commands print the causes of the other kinds themselves: verdicts, gaps and noise."""
 _LOOKED_AT = 100
 """Samples with the largest loss that are searched; those of one subset are among them."""
 
@@ -48,8 +50,10 @@ class AlertDispatcher:
             return
         self.alerting.publish(to_send)
         for alert in to_send:
-            level = logging.WARNING if alert.state is AlertState.FIRING else logging.INFO
-            log.log(level, "%s: %s: %s", alert.state, alert.run_id, alert.message)
+            is_warning = alert.kind in _ONLY_LOGGED and alert.state is AlertState.FIRING
+            log.log(
+                logging.WARNING if is_news else logging.INFO, "%s: %s: %s", alert.state, alert.run_id, alert.message
+            )
             self.alerts.append_alert(alert)  # after the outbox: a repeat after a crash in between queues nothing twice
 
     def _with_questions(self, alert: Alert, record: EvalRecord) -> Alert:

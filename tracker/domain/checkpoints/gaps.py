@@ -24,17 +24,11 @@ class Gaps:
         self._joined: dict[str, int] = {}
         """Per run: the first watched step; no gap is inferred up to it."""
         self._places: dict[str, Site] = {}
-        self._unreported: list[Gap] = []
         self._is_first_look = True
 
     def found(self) -> tuple[Gap, ...]:
         """Return all gaps, by run and step."""
         return tuple(sorted(self._gaps.values(), key=lambda g: (g.run_id, g.step, g.code)))
-
-    def unreported(self) -> tuple[Gap, ...]:
-        """Return the gaps that were added since the last call, for the log."""
-        unreported, self._unreported = tuple(self._unreported), []
-        return unreported
 
     def add(self, place: Site, error: CheckpointError, now: datetime) -> None:
         """Add a gap that an error explains."""
@@ -81,7 +75,7 @@ class Gaps:
     def _add(self, place: Site, *, code: str, message: str, hint: str, now: datetime) -> None:
         if (place.uri, code) in self._gaps:
             return
-        gap = Gap(
+        self._gaps[place.uri, code] = Gap(
             run_id=place.run_id,
             step=place.step,
             source_uri=place.uri,
@@ -91,8 +85,6 @@ class Gaps:
             seen_at=now,
             is_inferred=isinstance(place, _Missed),
         )
-        self._gaps[place.uri, code] = gap
-        self._unreported.append(gap)
 
 
 def unsettled(found: Iterable[Gap], known: Iterable[Gap], records: Iterable[EvalRecord]) -> Iterator[Gap]:

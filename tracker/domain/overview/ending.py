@@ -39,6 +39,11 @@ class Totals:
     pending_alerts: int = 0
     """Alerts that wait for a channel; silenced ones do not count."""
 
+    @property
+    def evaluated(self) -> int:
+        """Checkpoints with a score."""
+        return self.judged + self.failed + self.uncovered
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
@@ -77,6 +82,13 @@ def ending(totals: Totals) -> Ending:
     """Return how a command ends: exit code 0 only if every checkpoint was judged and everything was delivered."""
     code, hint = _cause(totals)
     return Ending(code=code, text="; ".join(_parts(totals)), hint=hint)
+
+
+def known_text(totals: Totals, *, is_last: bool) -> str:
+    """Return how many checkpoints were evaluated earlier, if nothing is to do; `is_last`: no newer ones are awaited."""
+    found = totals.evaluated + totals.unscored + totals.left_out
+    then = "nothing to do" if is_last else "waiting for new ones"
+    return f"{totals.evaluated} of {count_text(found, 'checkpoint')} already evaluated; {then}"
 
 
 def sweep_ending(*, missing: int, unsent: int, note: str) -> Ending:
@@ -121,11 +133,10 @@ def _cause(totals: Totals) -> tuple[ExitCode, str]:
 
 
 def _parts(totals: Totals) -> Iterator[str]:
-    evaluated = totals.judged + totals.failed + totals.uncovered
-    if not (evaluated or totals.unscored or totals.left_out):
+    if not (totals.evaluated or totals.unscored or totals.left_out):
         yield "no checkpoint found"
     else:
-        yield f"{evaluated_text(evaluated, totals.unscored)}, {totals.left_out} not evaluated"
+        yield f"{evaluated_text(totals.evaluated, totals.unscored)}, {totals.left_out} not evaluated"
     if totals.failed:
         yield f"{count_text(totals.failed, 'checkpoint')} with a missing result"
     if totals.uncovered:

@@ -12,7 +12,7 @@ from tracker.domain.records.types import Report, Verdict, VerdictWord
 
 
 def outline_of(report: Report) -> Report:
-    """Return a report with only word, score, coverage, onset and screening of each benchmark, and why one is missing."""
+    """Return a report with word, score, coverage, onset and screening of each benchmark, and why one is missing."""
     verdicts = tuple(_outline(v) for v in report.verdicts)
     return replace(report, verdicts=verdicts, findings=(), incidents=(), latency=(), cost=None)
 

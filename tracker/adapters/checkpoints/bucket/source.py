@@ -21,7 +21,7 @@ from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.bucket.client import Bucket
 from tracker.adapters.checkpoints.bucket.fetch import Fetcher, SourceClosed
 from tracker.adapters.checkpoints.bucket.listing import Prefix, Reader, facts_of_listing, group
-from tracker.adapters.checkpoints.pins.publisher import Complaints, Publisher, SteadyClock, log_gaps
+from tracker.adapters.checkpoints.pins.publisher import Complaints, Publisher, SteadyClock
 from tracker.adapters.checkpoints.pins.recovery import find_pins
 from tracker.domain.checkpoints.buckets import late_files
 from tracker.domain.checkpoints.completeness import Complete
@@ -212,7 +212,6 @@ class BucketSource:
             self._wake.set()
 
     def _report_gaps(self) -> None:
-        log_gaps(self._watchlist)
         self._gaps = self._watchlist.gaps.found()
 
     def _went_away(self, error: ConfigError | StoreUnavailable, now: datetime) -> None:

@@ -20,7 +20,7 @@ from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.consolidate.consolidator import Consolidations, Consolidator
 from tracker.adapters.checkpoints.folder.hints import Hints
 from tracker.adapters.checkpoints.folder.sweep import Folders, remove_pins
-from tracker.adapters.checkpoints.pins.publisher import Publisher, SteadyClock, log_gaps
+from tracker.adapters.checkpoints.pins.publisher import Publisher, SteadyClock
 from tracker.adapters.checkpoints.pins.recovery import find_pins
 from tracker.domain.checkpoints.watching import WatchOptions
 from tracker.domain.records.types import Gap
@@ -97,7 +97,6 @@ class FilesystemSource:
         with self._lock:
             if not self._folders.outage.is_on:
                 self._folders.watchlist.give_up(self._clock.now())
-                log_gaps(self._folders.watchlist)
 
     def wait(self, timeout_s: float) -> None:
         """Return after `timeout_s`, or earlier when something may have changed on disk or a hold has settled."""

@@ -12,7 +12,7 @@ from eval_jobs.errors import StoreError
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, places_in, read_listing
 from tracker.adapters.checkpoints.folder.outage import Outage
 from tracker.adapters.checkpoints.pins.hold import hold, remove_folder
-from tracker.adapters.checkpoints.pins.publisher import Complaints, log_gaps
+from tracker.adapters.checkpoints.pins.publisher import Complaints
 from tracker.domain.checkpoints.completeness import Complete
 from tracker.domain.checkpoints.lifecycle import Watched
 from tracker.domain.checkpoints.listing import Facts
@@ -62,7 +62,6 @@ class Folders:
         for one in self.watchlist.overdue(now):
             self.watchlist.add_gap(one, now)
         self.watchlist.gaps.add_missed(now)
-        log_gaps(self.watchlist)
         return is_new or before != self.watchlist.news()
 
     def _places(self) -> tuple[CheckpointLocation, ...] | None:

@@ -76,7 +76,6 @@ class Publisher:
         except CheckpointError as error:
             with self._watchlist_lock:
                 self._watchlist.gaps.add(pin, error, now)
-                log_gaps(self._watchlist)
             if not isinstance(error, ConsolidationFailed):
                 remove_folder(Path(pin.folder))
         except StoreError as error:
@@ -100,9 +99,3 @@ class Publisher:
         is_first = key not in self._returned
         self._returned.add(key)
         return is_first
-
-
-def log_gaps(watchlist: Watchlist) -> None:
-    """Log the new gaps."""
-    for gap in watchlist.gaps.unreported():
-        log.warning("%s step %d is not evaluated: %s (hint: %s)", gap.run_id, gap.step, gap.message, gap.hint)

@@ -25,14 +25,14 @@ from tracker.app.leading import LeadLost, LedSource, stand_by
 from tracker.app.readiness import ReadyGate
 from tracker.app.world import Tick, WatchState
 from tracker.cli import interrupts
-from tracker.cli.evaluating import check_ready, ending_of, findings_of
+from tracker.cli.evaluating import check_ready, ending_of, findings_of, totals_in
 from tracker.cli.log_text import log_with
 from tracker.cli.options import config_option, workers_option
 from tracker.cli.tables.watch_display import WatchDisplay
 from tracker.config import Config
 from tracker.domain.checkpoints.buckets import PASSED_S
 from tracker.domain.checkpoints.watching import Leader
-from tracker.domain.overview.ending import RunStep
+from tracker.domain.overview.ending import RunStep, known_text
 from tracker.ports import Lead
 from tracker.wiring.alerting import channels_of
 from tracker.wiring.project import Project
@@ -162,7 +162,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
                 quiet_s=_quiet_s(project.config),
                 is_superseded=session.is_superseded,
             ),
-            show=partial(_show, display),
+            show=partial(_show, display, session),
         )
     except LeadLost:
         workers.stop()
@@ -173,10 +173,14 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
     return session.project is project
 
 
-def _show(display: WatchDisplay, passed: Tick, state: QueueState) -> None:
+def _show(display: WatchDisplay, session: _Session, passed: Tick, state: QueueState) -> None:
     display.show(passed, state)
     if passed.reports:
         give_back()
+    elif passed.checkpoints and not (state.waiting or state.running):
+        found = {(checkpoint.run_id, checkpoint.step) for checkpoint in passed.checkpoints}
+        if (totals := totals_in(session.project, found)).evaluated:  # else they wait until evaluations can begin
+            display.show_event("idle", known_text(totals, is_last=session.must_be_ready))
 
 
 def _training_ended(pid: int | None, *, until_idle: bool) -> Callable[[], bool]:

@@ -3,6 +3,8 @@
 from collections.abc import Collection
 from dataclasses import replace
 
+import pytest
+
 from eval_jobs.errors import StoreError
 from eval_jobs.types import EvalRecord, EvalResult, SampleScore
 from tests import alerts
@@ -88,6 +90,14 @@ def test_samples_that_are_gone_keep_nobody_from_being_told() -> None:
     history = Damaged()
     assert told(loss(), history=history) == ()
     assert [alert_subject_text(a.subject) for a in history.open_alerts(RUN.run_id)] == ["facts"]
+
+
+@pytest.mark.parametrize("kind", AlertKind)
+def test_only_alerts_whose_cause_no_command_prints_are_warnings_in_the_log(
+    kind: AlertKind, caplog: pytest.LogCaptureFixture
+) -> None:
+    told(loss(kind=kind))
+    assert len(caplog.records) == (kind in {AlertKind.OVERDUE, AlertKind.STUCK, AlertKind.UNSENT})
 
 
 def verdict(baseline: Baseline = Baseline.PEAK) -> Verdict:

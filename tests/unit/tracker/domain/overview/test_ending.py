@@ -7,7 +7,7 @@ import pytest
 
 from eval_jobs.errors import ExitCode
 from tests.records import checkpoint_of
-from tracker.domain.overview.ending import Totals, ending, sweep_ending, totals_of
+from tracker.domain.overview.ending import Totals, ending, known_text, sweep_ending, totals_of
 from tracker.domain.overview.run import blind_spots, open_gaps, overview
 from tracker.domain.records.types import Gap, Report, Verdict, VerdictWord
 
@@ -70,6 +70,12 @@ def test_every_checkpoint_that_was_found_counts_once_with_its_newest_result() ->
     ]
     totals = totals_of(found, reports, [gap(400), gap(500), gap(800)])
     assert totals == Totals(judged=2, unscored=2, uncovered=1, left_out=1), "600 was found, and nothing came of it"
+
+
+def test_checkpoints_of_an_earlier_start_are_counted() -> None:
+    assert known_text(Totals(judged=3), is_last=False) == "3 of 3 checkpoints already evaluated; waiting for new ones"
+    some = Totals(judged=1, uncovered=1, unscored=1, left_out=1)
+    assert known_text(some, is_last=True) == "2 of 4 checkpoints already evaluated; nothing to do"
 
 
 @pytest.mark.parametrize(
