@@ -51,9 +51,8 @@ class AlertDispatcher:
         self.alerting.publish(to_send)
         for alert in to_send:
             is_warning = alert.kind in _ONLY_LOGGED and alert.state is AlertState.FIRING
-            log.log(
-                logging.WARNING if is_news else logging.INFO, "%s: %s: %s", alert.state, alert.run_id, alert.message
-            )
+            level = logging.WARNING if is_warning else logging.INFO
+            log.log(level, "%s: %s: %s", alert.state, alert.run_id, alert.message)
             self.alerts.append_alert(alert)  # after the outbox: a repeat after a crash in between queues nothing twice
 
     def _with_questions(self, alert: Alert, record: EvalRecord) -> Alert:

@@ -7,7 +7,6 @@ Holding must not wait for anything: a trainer that keeps two checkpoints deletes
 Hashing, which takes seconds for large weights, runs only in the caller's thread.
 """
 
-import logging
 import math
 import os
 import threading
@@ -24,8 +23,6 @@ from tracker.adapters.checkpoints.pins.publisher import Publisher, SteadyClock
 from tracker.adapters.checkpoints.pins.recovery import find_pins
 from tracker.domain.checkpoints.watching import WatchOptions
 from tracker.domain.records.types import Gap
-
-log = logging.getLogger(__name__)
 
 QUICK_S = 1.5
 """Seconds between two quick scans without events: of folder entries, not of the files of finished checkpoints.

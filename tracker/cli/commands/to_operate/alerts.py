@@ -152,7 +152,7 @@ def alerts_view(view: AlertsView) -> RenderableType:
     shown: list[RenderableType] = [_table(view.open) if view.open else Text("no open alerts")]
     shown += [Text(f"{one_line(spot)} (see `tracker history`)", style="yellow") for spot in view.blind_spots]
     shown += [_channel_line(state) for state in view.channels] or [
-        Text('no channel configured: alerts are only logged (see "Get alerts" in the documentation)', style="dim")
+        Text('no channel configured: alerts are only listed here (see "Get alerts" in the documentation)', style="dim")
     ]
     shown += [_silence_line(silence) for silence in view.silences]
     return Group(*shown)
