@@ -8,7 +8,7 @@ python="${PYTHON:-python3}"
     echo "setup: $python is $("$python" --version 2>&1); Python 3.11 or newer is needed (set PYTHON=/path/to/python3.11)" >&2
     exit 2
 }
-echo "setup: making .venv (about 3 GB; a minute when packages are cached, several when not)"
+echo "setup: making .venv (4.4 GB; a minute when packages are cached, several when not)"
 [ -x .venv/bin/pip ] || "$python" -m venv .venv || {
     echo "setup: python -m venv failed; on Debian and Ubuntu install the package python3-venv" >&2
     exit 2
@@ -31,4 +31,4 @@ fi
 .venv/bin/uv pip install "$@" --quiet -r requirements/cpu.lock
 .venv/bin/uv pip install --python .venv/bin/python --quiet --no-deps --no-build-isolation -e .
 touch .venv/.ready
-echo "setup: done"
+echo "setup: done; for the command tracker: source .venv/bin/activate"

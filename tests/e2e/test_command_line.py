@@ -126,7 +126,7 @@ def test_run_evaluates_one_checkpoint_and_its_code_says_that_something_was_lost(
 def test_accept_ends_the_loss_and_makes_its_level_the_new_normal(project: Path) -> None:
     assert "sums" in tracker(project, "accept", "latest", "summs", "--reason", "x", code=2)
     assert "reason is empty" in tracker(project, "accept", "latest", "sums", "--reason", " ", code=2)
-    said = tracker(project, "accept", f"out@{NEXT}", "sums", "--reason", "sums are not needed any more")
+    said = tracker(project, "accept", f"{project.name}@{NEXT}", "sums", "--reason", "sums are not needed any more")
     assert f"before step {NEXT}" in said
     accepted = json.loads(tracker(project, "accept", str(NEXT), "sums", "--reason", "not needed", "--json"))["result"]
     assert (accepted["from_step"], accepted["reason"]) == (NEXT, "not needed")

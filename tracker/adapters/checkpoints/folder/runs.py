@@ -1,5 +1,6 @@
 """Content of a training output folder, for `tracker init`: runs, checkpoints, logs, data. Only reads."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -59,7 +60,7 @@ def find_runs(folder: Path, project: Path | None = None) -> FoundFolder:
     except OSError as error:
         raise CheckpointNotFound(
             f"cannot list {folder}: {error.strerror}",
-            hint="pass the trainer's output folder, which contains the checkpoint folders, such as checkpoint-100",
+            hint="pass the trainer's output folder, with checkpoint folders such as checkpoint-100, or an empty one",
         ) from error
     by_run: dict[str, list[CheckpointLocation]] = {}
     for place in places:
@@ -73,6 +74,15 @@ def find_runs(folder: Path, project: Path | None = None) -> FoundFolder:
         data=tuple(path for path in jsonl if not is_training_data(path.name)),
         training_data=tuple(path for path in jsonl if is_training_data(path.name)),
     )
+
+
+def run_below(folder: Path) -> Path | None:
+    """Return a folder with checkpoints two levels below `folder`, where `find_runs` does not look; None without one."""
+    for child in islice((one for one in sorted(folder.glob("[!.]*")) if one.is_dir()), MAX_FILES):
+        with suppress(OSError):
+            for place in _places(child)[1]:
+                return Path(place.path).parent
+    return None
 
 
 def _jsonl_files(folder: Path, project: Path) -> frozenset[Path]:

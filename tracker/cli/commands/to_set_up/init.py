@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -16,11 +17,11 @@ from eval_jobs.host.storage import write_error
 from eval_jobs.records.preflight import EngineEnvironment, ModelFacts
 from eval_jobs.serve.preflight import local_model, read_environment, read_model
 from eval_jobs.types import Benchmark, ServeSpec
-from tracker.adapters.checkpoints.folder.runs import FoundFolder, FoundRun, find_runs
+from tracker.adapters.checkpoints.folder.runs import FoundFolder, FoundRun, find_runs, run_below
 from tracker.cli.options import config_option
 from tracker.cli.settings_text import Values, commented_toml
 from tracker.domain.checkpoints.listing import RawKind
-from tracker.domain.readiness.proposal import longest_tokens, serve_values, suite_values
+from tracker.domain.readiness.proposal import longest_tokens, run_name, serve_values, suite_values
 from tracker.domain.records.display import count_text, one_line
 
 HUB_BENCHMARK = {"benchmark": "gsm8k", "limit": 100}
@@ -32,9 +33,11 @@ HELD_OUT = "held-out.jsonl"
 @click.argument("folder", type=click.Path(path_type=Path))
 @config_option
 @click.option("--data", multiple=True, type=click.Path(path_type=Path), help="JSONL file with questions; repeatable.")
-@click.option("--name", help="Name of the run. Default: the folder's name.")
+@click.option("--name", help="Name of the run. Default: the folder's, or its parent's if generic, such as output.")
 @click.option("--force", is_flag=True, help="Overwrite an existing configuration.")
-@click.option("--yes", is_flag=True, help="Without questions, accept those of the training data, or a download.")
+@click.option(
+    "--yes", is_flag=True, help="Accept questions of the training data or a download, and a FOLDER above the run's."
+)
 def command(
     *, folder: Path, config_path: Path, data: tuple[Path, ...], name: str | None, force: bool, yes: bool
 ) -> None:
@@ -46,13 +49,15 @@ def command(
     if config_path.exists() and not force:
         raise ConfigError(f"{config_path} already exists", hint="use --force to overwrite it, or --config FILE")
     found = find_runs(folder, config_path.absolute().parent)
+    if not (found.runs or yes):
+        _demand_no_run_below(found.path, config_path)
     refused: list[str] = []
     given = tuple(_benchmark(path, config_path) for path in data) or _guessed(found, config_path, refused)
     benchmarks = given or (_offered(found, config_path, refused, is_accepted=yes),)
     model, engine = _model(found), _engine()
     longest = _longest(benchmarks, model, config_path)
     chosen: dict[str, Values] = {
-        "run": {"name": name or found.path.name, "output_dir": _relative(found.path, config_path)},
+        "run": {"name": name or run_name(found.path), "output_dir": _relative(found.path, config_path)},
         "watch": {"pattern": found.pattern, "backlog": "newest"},
         "serve": serve_values(model, engine, longest),
         "suite": suite_values(model, longest),
@@ -68,6 +73,17 @@ _RAW = {
     RawKind.DCP: "torch.distributed.checkpoint shards",
     RawKind.ZERO: "DeepSpeed ZeRO shards",
 }
+
+
+def _demand_no_run_below(folder: Path, config_path: Path) -> None:
+    """Raise ConfigError if `folder` has no checkpoint, but a folder deeper down does."""
+    below = run_below(folder)
+    if below is not None:
+        name = shlex.quote(_relative(below, config_path))
+        raise ConfigError(
+            f"no checkpoint in {folder}, but in {below}",
+            hint=f"run `tracker init {name}`, or pass --yes if the trainer will write to {folder} itself",
+        )
 
 
 def _benchmark(path: Path, config_path: Path) -> Values:
@@ -174,6 +190,9 @@ def _explain(found: FoundFolder, config_path: Path, benchmarks: tuple[Values, ..
     lines = [f"found  {one_line(_described(run))}" for run in found.runs]
     if not found.runs:
         lines.append(f"found  no checkpoint in {found.path} yet")
+        if any(not entry.name.startswith(".") for entry in found.path.iterdir()):
+            hint = "if it is not the trainer's output folder, run `tracker init FOLDER --force` with that one"
+            lines.append(f"       warning: it holds other files (hint: {hint})")
     for path in found.training_data:
         name = one_line(_relative(path, config_path))
         lines.append(f"skips  {name}: name suggests training data; --data FILE uses it")

@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from eval_jobs.records.preflight import EngineEnvironment, ModelFacts
 from tests.commands import run_tracker, tracker
 from tests.requires import requires_vllm
 from tests.tiny_model import write_checkpoint
-from tracker.domain.readiness.proposal import serve_values, suite_values
+from tracker.domain.readiness.proposal import run_name, serve_values, suite_values
 
 CHAT = {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2="}]}
 ANSWERED = {"messages": [*CHAT["messages"], {"role": "assistant", "content": "4"}]}
@@ -90,6 +90,19 @@ def test_questions_of_training_rows(row: dict[str, object], expected: tuple[str,
     assert question_of(row) == expected
 
 
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("/work/my-sft", "my-sft"),
+        ("/work/capitals/outputs", "capitals"),
+        ("/work/capitals/Checkpoints/out", "capitals"),
+        ("/outputs", "outputs"),
+    ],
+)
+def test_a_run_is_not_named_like_every_output_folder(folder: str, name: str) -> None:
+    assert run_name(PurePath(folder)) == name
+
+
 def settings(folder: Path) -> dict[str, Any]:
     return tomllib.loads((folder / "tracker.toml").read_text())
 
@@ -120,6 +133,25 @@ def test_a_download_or_training_questions_need_a_yes(tmp_path: Path) -> None:
     )
 
 
+def test_a_folder_without_checkpoints_is_used_unless_the_run_is_further_down(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "work" / "capitals" / "outputs" / "checkpoint-100")
+    (tmp_path / "facts.jsonl").write_text('{"question": "2+2=", "answer": 4}\n')
+    refused = run_tracker(tmp_path, "init", "work")
+    assert (refused.returncode, "`tracker init work/capitals/outputs`" in refused.stderr) == (2, True), refused.stderr
+    assert not (tmp_path / "tracker.toml").exists()
+    assert "holds other files (hint: " in tracker(tmp_path, "init", "work", "--yes")
+    exists = run_tracker(tmp_path, "init", "work/capitals/outputs")
+    assert (exists.returncode, "use --force to overwrite it" in exists.stderr) == (2, True)
+
+    (tmp_path / "new").mkdir()
+    said = tracker(tmp_path, "init", "new", "--force")
+    assert f"found  no checkpoint in {tmp_path}/new yet" in said
+    assert "other files" not in said
+    assert settings(tmp_path)["run"]["name"] == "new"
+    tracker(tmp_path, "init", "work/capitals/outputs", "--force")
+    assert settings(tmp_path)["run"]["name"] == "capitals"
+
+
 def test_what_init_writes_for_a_base_model_passes_the_doctor(tmp_path: Path) -> None:
     requires_vllm()
     saved = write_checkpoint(tmp_path / "out" / "checkpoint-100")
@@ -133,5 +165,6 @@ def test_what_init_writes_for_a_base_model_passes_the_doctor(tmp_path: Path) -> 
     found = settings(tmp_path)
     assert found["serve"]["args"][0] == "--chat-template"
     assert found["suite"] == {"max_tokens": 512 - 400 - 16}
+    assert "max_tokens = 96  # context length" in (tmp_path / "tracker.toml").read_text()
     assert found["tracking"] == {"uri": f"sqlite:///{tmp_path}/out/mlflow.db"}
     assert "0 errors" in tracker(tmp_path, "doctor")
