@@ -140,7 +140,9 @@ def test_accept_ends_the_loss_and_makes_its_level_the_new_normal(project: Path) 
 
 def test_a_second_watch_has_nothing_to_do(project: Path, server: OpenAIServer) -> None:
     before = len(server.requests)
-    assert "evaluated step" not in tracker(project, "watch", "--until-idle")
+    said = tracker(project, "watch", "--until-idle")
+    assert "evaluated step" not in said
+    assert "checkpoints already evaluated; nothing to do" in said
     assert len(server.requests) == before
 
 

@@ -36,7 +36,7 @@ HELD_OUT = "held-out.jsonl"
 @click.option("--name", help="Name of the run. Default: the folder's, or its parent's if generic, such as output.")
 @click.option("--force", is_flag=True, help="Overwrite an existing configuration.")
 @click.option(
-    "--yes", is_flag=True, help="Accept questions of the training data or a download, and a FOLDER above the run's."
+    "--yes", is_flag=True, help="Accept questions of the training data or a download, or a FOLDER above the run."
 )
 def command(
     *, folder: Path, config_path: Path, data: tuple[Path, ...], name: str | None, force: bool, yes: bool
