@@ -31,7 +31,7 @@ OFFERED: Mapping[str, Values] = {
     "alerts.channel": {"name": "team", "kind": "slack", "url_env": "SLACK_URL"},
 }
 """Settings that a new file shows as comments, with an example of a value."""
-_WHY = {("suite", "max_tokens"): "  # context length of the model, less the longest question"}
+_WHY = {"max_tokens": "  # context length of the model, less the longest question"}
 """Comments on values that `tracker init` computes."""
 
 
@@ -57,7 +57,11 @@ def commented_toml(chosen: Mapping[str, tuple[Values, ...]]) -> str:
         given, offered = chosen.get(table.name, ()), OFFERED.get(table.name, {})
         for index, values in enumerate(given or ({},) if offered or given else ()):
             off = "" if given or not table.is_one_of_several else "# "
-            lines += ["", f"{off}{table.head}", *(_setting(table.name, *item) for item in values.items())]
+            lines += [
+                "",
+                f"{off}{table.head}",
+                *(f"{key} = {toml_text(one)}{_WHY.get(key, '')}" for key, one in values.items()),
+            ]
             if index == 0:
                 lines += _offers(table.section, {key: offered[key] for key in offered if key not in values})
     return "\n".join(lines) + "\n"
@@ -103,10 +107,6 @@ def toml_text(value: object) -> str:
     if isinstance(value, PurePath):
         value = str(value)
     return json.dumps(value, ensure_ascii=False)
-
-
-def _setting(table: str, key: str, value: object) -> str:
-    return f"{key} = {toml_text(value)}{_WHY.get((table, key), '')}"
 
 
 _ASIDE = re.compile(r"^\w+: | \([^)]*\)|, such as .*")

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from tracker.domain.calibration.repetition_text import is_unfit, short_text, unfit_text
 from tracker.domain.overview.costs import cost_text
-from tracker.domain.overview.run import SYMBOLS, WORSE, Overview, has_score, headline, overview
+from tracker.domain.overview.run import SYMBOLS, WORSE, Overview, headline, overview
 from tracker.domain.records.calibration import Repetition
 from tracker.domain.records.display import clean, count_text, one_line, percent_text, score_text, shortened
 from tracker.domain.records.reason_text import latency_reason_text, reason_text
@@ -71,7 +71,8 @@ def report_lines(report: Report, title: str = "") -> tuple[Text, ...]:
     `title` names the checkpoint; default: its step.
     """
     cost = f"  {cost_text(report.cost)}" if report.cost is not None else ""
-    word = ("evaluated", "dim") if has_score(report.verdicts) else ("   failed", "red")
+    is_scored = any(verdict.score is not None for verdict in report.verdicts)
+    word = ("evaluated", "dim") if is_scored else ("   failed", "red")
     head = Text.assemble(word, " ", title or f"step {report.step}", (cost, "dim"))
     verdicts = (*report.verdicts, *report.findings)
     width = max((len(_subject(v)) for v in verdicts), default=0)

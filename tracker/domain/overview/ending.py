@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from eval_jobs.errors import ExitCode
-from tracker.domain.overview.run import has_score
 from tracker.domain.records.display import count_text, evaluated_text
 from tracker.domain.records.types import Gap, Report, Verdict, VerdictWord
 
@@ -107,7 +106,7 @@ def sweep_ending(*, missing: int, unsent: int, note: str) -> Ending:
 
 def _result(verdicts: dict[str, Verdict] | None) -> str:
     """Return the count that a checkpoint adds to; None: it has no verdicts, although it was found."""
-    if verdicts is None or not has_score(verdicts.values()):
+    if verdicts is None or all(verdict.score is None for verdict in verdicts.values()):
         return "unscored"
     missing = [verdict for verdict in verdicts.values() if verdict.word is VerdictWord.MISSING]
     if not missing:

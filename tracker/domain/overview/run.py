@@ -151,11 +151,6 @@ def open_gaps(reports: Iterable[Report], gaps: Iterable[Gap]) -> tuple[Gap, ...]
     return tuple(g for g in gaps if g.code != CheckpointSkipped.code or g.step not in evaluated)
 
 
-def has_score(verdicts: Iterable[Verdict]) -> bool:
-    """Return whether any of the verdicts on a checkpoint has a score."""
-    return any(verdict.score is not None for verdict in verdicts)
-
-
 def skipped_text(skipped: Sequence[Gap]) -> str:
     """Return one line with the skipped checkpoints and the reason."""
     steps = sorted(gap.step for gap in skipped)

@@ -1,5 +1,6 @@
 """Facts about engine, model and questions -> settings that `tracker init` writes. Pure."""
 
+import re
 from collections.abc import Sequence
 from pathlib import PurePath
 
@@ -10,16 +11,14 @@ from tracker.domain.readiness import checks
 LONG_TOKENS = 8192
 """Longer models are served with this length, unless a question needs more: an engine reserves memory for it."""
 
-GENERIC_NAMES = frozenset(
-    ("outputs", "output", "out", "checkpoints", "ckpts", "ckpt", "runs", "run", "results", "models", "model")
-)
+GENERIC_NAME = re.compile("(output|checkpoint|ckpt|run|result|model)s?|out", re.IGNORECASE)
 """Names of folders that do not tell runs apart."""
 
 
 def run_name(folder: PurePath) -> str:
     """Return the name of the run in an absolute folder: its own, or that of the next folder above that is specific."""
     names = (place.name for place in (folder, *folder.parents))
-    return next((name for name in names if name and name.lower() not in GENERIC_NAMES), folder.name)
+    return next((name for name in names if name and not GENERIC_NAME.fullmatch(name)), folder.name)
 
 
 def serve_values(model: ModelFacts | None, found: EngineEnvironment | None, longest: int) -> dict[str, object]:

@@ -81,7 +81,7 @@ class BucketSource:
         with self._looking:
             if self._outage is None:
                 self._watchlist.give_up(self._clock.now())
-            self._report_gaps()
+            self._gaps = self._watchlist.gaps.found()
 
     def wait(self, timeout_s: float) -> None:
         """Return after `timeout_s`, or earlier when a checkpoint has been published."""
@@ -111,7 +111,7 @@ class BucketSource:
             else:
                 self._came_back()
             finally:
-                self._report_gaps()
+                self._gaps = self._watchlist.gaps.found()
 
     def _start(self, now: datetime) -> None:
         uri = self._bucket.location.uri
@@ -210,9 +210,6 @@ class BucketSource:
         while (pin := self._watchlist.next_due(now, {})) is not None:
             self._publisher.publish(pin, now)
             self._wake.set()
-
-    def _report_gaps(self) -> None:
-        self._gaps = self._watchlist.gaps.found()
 
     def _went_away(self, error: ConfigError | StoreUnavailable, now: datetime) -> None:
         """Log an outage once. A ConfigError needs action by the user, so the source is then not behind."""

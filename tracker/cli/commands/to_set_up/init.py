@@ -33,11 +33,9 @@ HELD_OUT = "held-out.jsonl"
 @click.argument("folder", type=click.Path(path_type=Path))
 @config_option
 @click.option("--data", multiple=True, type=click.Path(path_type=Path), help="JSONL file with questions; repeatable.")
-@click.option("--name", help="Name of the run. Default: the folder's, or its parent's if generic, such as output.")
+@click.option("--name", help="Name of the run. Default: the folder's, or its parent's if generic.")
 @click.option("--force", is_flag=True, help="Overwrite an existing configuration.")
-@click.option(
-    "--yes", is_flag=True, help="Accept questions of the training data or a download, or a FOLDER above the run."
-)
+@click.option("--yes", is_flag=True, help="Accept questions of training data or a download, or a FOLDER above a run.")
 def command(
     *, folder: Path, config_path: Path, data: tuple[Path, ...], name: str | None, force: bool, yes: bool
 ) -> None:
@@ -190,7 +188,7 @@ def _explain(found: FoundFolder, config_path: Path, benchmarks: tuple[Values, ..
     lines = [f"found  {one_line(_described(run))}" for run in found.runs]
     if not found.runs:
         lines.append(f"found  no checkpoint in {found.path} yet")
-        if any(not entry.name.startswith(".") for entry in found.path.iterdir()):
+        if any(found.path.glob("[!.]*")):
             hint = "if it is not the trainer's output folder, run `tracker init FOLDER --force` with that one"
             lines.append(f"       warning: it holds other files (hint: {hint})")
     for path in found.training_data:
