@@ -57,11 +57,8 @@ def commented_toml(chosen: Mapping[str, tuple[Values, ...]]) -> str:
         given, offered = chosen.get(table.name, ()), OFFERED.get(table.name, {})
         for index, values in enumerate(given or ({},) if offered or given else ()):
             off = "" if given or not table.is_one_of_several else "# "
-            lines += [
-                "",
-                f"{off}{table.head}",
-                *(f"{key} = {toml_text(one)}{_WHY.get(key, '')}" for key, one in values.items()),
-            ]
+            lines += ["", f"{off}{table.head}"]
+            lines += [f"{key} = {toml_text(value)}{_WHY.get(key, '')}" for key, value in values.items()]
             if index == 0:
                 lines += _offers(table.section, {key: offered[key] for key in offered if key not in values})
     return "\n".join(lines) + "\n"

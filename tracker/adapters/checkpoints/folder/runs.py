@@ -1,5 +1,6 @@
 """Content of a training output folder, for `tracker init`: runs, checkpoints, logs, data. Only reads."""
 
+import shlex
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -76,13 +77,14 @@ def find_runs(folder: Path, project: Path | None = None) -> FoundFolder:
     )
 
 
-def run_below(folder: Path) -> Path | None:
-    """Return a folder with checkpoints two levels below `folder`, where `find_runs` does not look; None without one."""
+def demand_no_run_below(folder: Path) -> None:
+    """Raise CheckpointNotFound if a folder two levels below, where `find_runs` does not look, has checkpoints."""
     for child in islice((one for one in sorted(folder.glob("[!.]*")) if one.is_dir()), MAX_FILES):
         with suppress(OSError):
             for place in _places(child)[1]:
-                return Path(place.path).parent
-    return None
+                run = Path(place.path).parent
+                hint = f"run `tracker init {shlex.quote(str(run))}`, or use --yes if the trainer will write to {folder}"
+                raise CheckpointNotFound(f"no checkpoint in {folder}, but in {run}", hint=hint)
 
 
 def _jsonl_files(folder: Path, project: Path) -> frozenset[Path]:

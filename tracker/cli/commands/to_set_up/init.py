@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 import sys
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from eval_jobs.host.storage import write_error
 from eval_jobs.records.preflight import EngineEnvironment, ModelFacts
 from eval_jobs.serve.preflight import local_model, read_environment, read_model
 from eval_jobs.types import Benchmark, ServeSpec
-from tracker.adapters.checkpoints.folder.runs import FoundFolder, FoundRun, find_runs, run_below
+from tracker.adapters.checkpoints.folder.runs import FoundFolder, FoundRun, demand_no_run_below, find_runs
 from tracker.cli.options import config_option
 from tracker.cli.settings_text import Values, commented_toml
 from tracker.domain.checkpoints.listing import RawKind
@@ -48,7 +47,7 @@ def command(
         raise ConfigError(f"{config_path} already exists", hint="use --force to overwrite it, or --config FILE")
     found = find_runs(folder, config_path.absolute().parent)
     if not (found.runs or yes):
-        _demand_no_run_below(found.path, config_path)
+        demand_no_run_below(found.path)
     refused: list[str] = []
     given = tuple(_benchmark(path, config_path) for path in data) or _guessed(found, config_path, refused)
     benchmarks = given or (_offered(found, config_path, refused, is_accepted=yes),)
@@ -71,17 +70,6 @@ _RAW = {
     RawKind.DCP: "torch.distributed.checkpoint shards",
     RawKind.ZERO: "DeepSpeed ZeRO shards",
 }
-
-
-def _demand_no_run_below(folder: Path, config_path: Path) -> None:
-    """Raise ConfigError if `folder` has no checkpoint, but a folder deeper down does."""
-    below = run_below(folder)
-    if below is not None:
-        name = shlex.quote(_relative(below, config_path))
-        raise ConfigError(
-            f"no checkpoint in {folder}, but in {below}",
-            hint=f"run `tracker init {name}`, or pass --yes if the trainer will write to {folder} itself",
-        )
 
 
 def _benchmark(path: Path, config_path: Path) -> Values:
