@@ -137,9 +137,8 @@ def test_a_folder_without_checkpoints_is_used_unless_the_run_is_further_down(tmp
     write_checkpoint(tmp_path / "work" / "capitals" / "outputs" / "checkpoint-100")
     (tmp_path / "facts.jsonl").write_text('{"question": "2+2=", "answer": 4}\n')
     refused = run_tracker(tmp_path, "init", "work")
-    assert (refused.returncode, f"tracker init {tmp_path}/work/capitals/outputs`" in refused.stderr) == (2, True), (
-        refused.stderr
-    )
+    assert refused.returncode == 2
+    assert f"`tracker init {tmp_path}/work/capitals/outputs`" in refused.stderr
     assert not (tmp_path / "tracker.toml").exists()
     assert "holds other files (hint: " in tracker(tmp_path, "init", "work", "--yes")
     exists = run_tracker(tmp_path, "init", "work/capitals/outputs")
