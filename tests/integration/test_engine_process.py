@@ -125,11 +125,16 @@ def test_processes_that_ignore_sigterm_are_stopped_too(
 def test_an_engine_that_ends_while_it_serves_is_reported_with_its_log(
     engine: VllmEngine, checkpoint: Checkpoint, spec: ServeSpec, work_dir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING), engine.serving(checkpoint, spec, progress=nothing_to_show) as endpoint:
-        with pytest.raises(OSError, match="closed connection"):
-            get(endpoint, "/die")
-        wait_for_end(record_of(work_dir))
-    assert endpoint.info.log in caplog.text
+    def serve_and_die() -> None:
+        with engine.serving(checkpoint, spec, progress=nothing_to_show) as endpoint:
+            with pytest.raises(OSError, match="closed connection"):
+                get(endpoint, "/die")
+            wait_for_end(record_of(work_dir))
+
+    with caplog.at_level(logging.WARNING), pytest.raises(ServerDied, match="exit code 3") as error:
+        serve_and_die()
+    assert_names_the_log(error.value, work_dir)
+    assert error.value.message in caplog.text
 
 
 # --- a service that cannot work
