@@ -8,6 +8,7 @@ from types import MappingProxyType
 from dashboards.charts.figures import Figure
 from dashboards.charts.run import latency_figures, load_texts, margin_text, score_figures
 from dashboards.data.run import RunData
+from dashboards.views import tables
 from dashboards.views.conclusions import ConclusionsView, finding_rows, loss_rows
 from dashboards.views.evidence import evidence
 from dashboards.views.heading import GlanceRow, Heading, advice_text, glance, heading
@@ -17,18 +18,6 @@ from dashboards.views.measured import MeasuredView, asked_texts, measured
 from dashboards.views.samples.lost import Loss, changed_pairs, losses_of
 from dashboards.views.samples.packed import PageSamples, packed_samples
 from dashboards.views.sweeps import SweepView, sweep_views
-from dashboards.views.tables import (
-    Badge,
-    CostTable,
-    LatencyRow,
-    Trouble,
-    VerdictTable,
-    badge,
-    cost_table,
-    latency_rows,
-    troubles,
-    verdict_table,
-)
 from eval_jobs.types import BenchmarkFailure
 from tracker.domain.calibration.repetition_text import is_unfit, unfit_text
 from tracker.domain.overview.run import WORSE, Overview, Standing, decisive_comparison, overview, standings
@@ -45,7 +34,7 @@ class Tile:
     """Newest state of one benchmark."""
 
     benchmark: str
-    badge: Badge
+    badge: tables.Badge
     score: str
     interval: str
     """Interval of the score; empty if unknown."""
@@ -80,7 +69,7 @@ class LatencyView:
 
     figures: tuple[Figure, ...]
     loads: tuple[str, ...]
-    rows: tuple[LatencyRow, ...]
+    rows: tuple[tables.LatencyRow, ...]
     verdicts: LatencyVerdicts | None
 
 
@@ -92,13 +81,13 @@ class RunView:
     glance: tuple[GlanceRow, ...]
     tiles: tuple[Tile, ...]
     curves: CurvesView
-    table: VerdictTable
+    table: tables.VerdictTable
     conclusions: ConclusionsView
     forgetting: ForgettingView
     latency: LatencyView
     sweeps: tuple[SweepView, ...]
-    costs: CostTable | None
-    troubles: tuple[Trouble, ...]
+    costs: tables.CostTable | None
+    troubles: tuple[tables.Trouble, ...]
     measured: MeasuredView
 
 
@@ -116,7 +105,7 @@ def build_view(data: RunData, pages: Mapping[int, str] = MappingProxyType({})) -
             figures=score_figures(data, view),
             phases=tuple(f"{one_line(phase.name)} from step {phase.from_step}" for phase in data.training.phases),
         ),
-        table=verdict_table(view, found, pages),
+        table=tables.verdict_table(view, found, pages),
         conclusions=ConclusionsView(
             findings=finding_rows(view),
             incidents=loss_rows(known.incidents, known.acceptances),
@@ -126,12 +115,12 @@ def build_view(data: RunData, pages: Mapping[int, str] = MappingProxyType({})) -
         latency=LatencyView(
             figures=latency_figures(data, view),
             loads=load_texts(data.records),
-            rows=latency_rows(data.records),
+            rows=tables.latency_rows(data.records),
             verdicts=latency_verdicts(known.reports),
         ),
         sweeps=sweep_views(data.boards),
-        costs=cost_table(data.costs),
-        troubles=troubles(data.records, known.gaps),
+        costs=tables.cost_table(data.costs),
+        troubles=tables.troubles(data.records, known.gaps),
         measured=measured(data),
     )
 
@@ -195,7 +184,7 @@ def _tile(view: Overview, standing: Standing) -> Tile:
         sure = f"{signed_text(doubted.delta)}, 95 % CI {low} to {high}"
     return Tile(
         benchmark=one_line(standing.benchmark),
-        badge=badge(standing.word),
+        badge=tables.badge(standing.word),
         score=mean_text(newest),
         interval=interval_text(newest),
         note=_note(standing, verdicts, doubted),

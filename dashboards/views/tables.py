@@ -6,14 +6,7 @@ from dataclasses import dataclass
 from eval_jobs.types import BenchmarkFailure, Cost, EvalRecord, Percentiles, ProbeFailure, ProbeOutcome
 from tracker.domain.overview.costs import CostOfStep, RunCosts, cost_text
 from tracker.domain.overview.run import SYMBOLS, Overview, Standing
-from tracker.domain.records.display import (
-    NOTHING,
-    duration_text,
-    names_text,
-    one_line,
-    percent_text,
-    tokens_text,
-)
+from tracker.domain.records import display
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import Gap, Verdict, VerdictWord
 from tracker.domain.verdicts.screening import mean_text
@@ -128,7 +121,7 @@ def coverage_text(verdict: Verdict) -> str:
     """Return the share of samples with a score; empty if all have one, or if there is no mean score."""
     if verdict.score is None or verdict.coverage >= 1:
         return ""
-    return percent_text(verdict.coverage)
+    return display.percent_text(verdict.coverage)
 
 
 def verdict_table(view: Overview, found: Sequence[Standing], pages: Mapping[int, str]) -> VerdictTable:
@@ -138,14 +131,16 @@ def verdict_table(view: Overview, found: Sequence[Standing], pages: Mapping[int,
         names = tuple(standing.benchmark for standing in found)
     rows = []
     for gap in view.gaps:
-        rows.append(VerdictRow(step=gap.step, cells=(), gap=f"{one_line(gap.message)} ({one_line(gap.code)})"))
+        rows.append(
+            VerdictRow(step=gap.step, cells=(), gap=f"{display.one_line(gap.message)} ({display.one_line(gap.code)})")
+        )
     for step in view.steps:
         cells = (_cell(view.at(step, name)) for name in names)
         rows.append(VerdictRow(step=step, cells=tuple(cells), page=pages.get(step, "")))
     rows.sort(key=lambda row: row.step)
     used = {verdict.word for verdict in view.verdicts.values()}
     return VerdictTable(
-        benchmarks=tuple(map(one_line, names)),
+        benchmarks=tuple(map(display.one_line, names)),
         earlier=tuple(rows[:-RECENT_ROWS]),
         recent=tuple(rows[-RECENT_ROWS:]),
         wide=wide,
@@ -194,7 +189,7 @@ def _cell(verdict: Verdict | None) -> VerdictCell:
         badge=badge(verdict.word),
         score=mean_text(verdict),
         coverage=coverage_text(verdict),
-        reason="" if verdict.word in _CALM else one_line(reason_text(verdict)),
+        reason="" if verdict.word in _CALM else display.one_line(reason_text(verdict)),
     )
 
 
@@ -202,11 +197,11 @@ def _cell(verdict: Verdict | None) -> VerdictCell:
 
 
 def _latency(step: int, probe: ProbeOutcome) -> LatencyRow:
-    name = one_line(probe.load.name)
+    name = display.one_line(probe.load.name)
     if isinstance(probe, ProbeFailure):
-        failure = f"{one_line(probe.message)} ({one_line(probe.code)})"
+        failure = f"{display.one_line(probe.message)} ({display.one_line(probe.code)})"
         return LatencyRow(step=step, load=name, numbers=(), requests="", failure=failure)
-    speed = f"{probe.output_tokens_per_s:.0f}" if probe.completed else NOTHING
+    speed = f"{probe.output_tokens_per_s:.0f}" if probe.completed else display.NOTHING
     return LatencyRow(
         step=step,
         load=name,
@@ -222,23 +217,23 @@ def _cost(one: CostOfStep) -> CostRow:
     return CostRow(
         step=one.step,
         asked=one.asked.value,
-        times=tuple(map(duration_text, (cost.wall_s, cost.loading_s, cost.evaluating_s, cost.probing_s))),
-        tokens=tokens_text(sum(known) if known else None),
+        times=tuple(map(display.duration_text, (cost.wall_s, cost.loading_s, cost.evaluating_s, cost.probing_s))),
+        tokens=display.tokens_text(sum(known) if known else None),
         computed=_computed(cost),
     )
 
 
 def _computed(cost: Cost) -> str:
     if cost.gpu_s is not None:
-        return f"{duration_text(cost.gpu_s)} GPU"
+        return f"{display.duration_text(cost.gpu_s)} GPU"
     if cost.cpu_s is not None:
-        return f"{duration_text(cost.cpu_s)} CPU"
-    return NOTHING
+        return f"{display.duration_text(cost.cpu_s)} CPU"
+    return display.NOTHING
 
 
 def _p50_p95(percentiles: Percentiles | None) -> tuple[str, str]:
     if percentiles is None:
-        return NOTHING, NOTHING
+        return display.NOTHING, display.NOTHING
     return f"{percentiles.p50:.1f}", f"{percentiles.p95:.1f}"
 
 
@@ -252,5 +247,5 @@ def _failures(record: EvalRecord) -> Iterator[tuple[str, tuple[str, str, str]]]:
 
 
 def _trouble(step: int, what: list[str], cause: tuple[str, str, str]) -> Trouble:
-    message, code, hint = map(one_line, cause)
-    return Trouble(step=step, what=names_text(what), why=message, code=code, hint=hint)
+    message, code, hint = map(display.one_line, cause)
+    return Trouble(step=step, what=display.names_text(what), why=message, code=code, hint=hint)

@@ -28,13 +28,8 @@ from sqlalchemy import (
     update,
 )
 
-from eval_jobs.codec import (
-    plan_from_json,
-    plan_to_json,
-    progress_to_json,
-    record_from_bytes,
-    record_to_bytes,
-)
+from eval_jobs import codec
+from eval_jobs.queue import rules
 from eval_jobs.queue.database_sql import belongs_to, insert_into, transaction
 from eval_jobs.queue.migrate_sql import QUEUE_TABLES, bring_up_to_date
 from eval_jobs.queue.plans_sql import (
@@ -46,24 +41,13 @@ from eval_jobs.queue.plans_sql import (
     unfinished_of,
     waiting_of,
 )
-from eval_jobs.queue.rules import (
-    FIRST_PLACE_OF_SWEEPS,
-    MAX_LEASE_S,
-    MAX_REVIVALS,
-    ON_ITS_WAY,
-    SHOWN,
-    PlanState,
-    may_skip,
-    place_of,
-    was_poisoned,
-)
 from eval_jobs.queue_types import Backlog, Claim, Hold, HoldEnd, QueueState
 from eval_jobs.records.progress import Progress, shown_line
 from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord
 
-_WAITS = PLANS.c.state == PlanState.WAITING
-_RUNS = PLANS.c.state == PlanState.RUNNING
-_UNCLAIMED = {"state": PlanState.WAITING, "worker": "", "note": "", "progress": "", "lease_until": None}
+_WAITS = PLANS.c.state == rules.PlanState.WAITING
+_RUNS = PLANS.c.state == rules.PlanState.RUNNING
+_UNCLAIMED = {"state": rules.PlanState.WAITING, "worker": "", "note": "", "progress": "", "lease_until": None}
 """Column values of a plan that waits."""
 
 
@@ -85,10 +69,10 @@ class SqlQueue:
 
     def add(self, plan: EvalPlan, *, now: datetime, backlog: Backlog = Backlog.OLDEST, keep: bool = False) -> bool:
         """Add a plan; see `ports.Queue`."""
-        skippable = may_skip(backlog, keep=keep)
+        skippable = rules.may_skip(backlog, keep=keep)
         turn = {
-            "plan": plan_to_json(plan),
-            "place": place_of(plan, backlog, keep=keep),
+            "plan": codec.plan_to_json(plan),
+            "place": rules.place_of(plan, backlog, keep=keep),
             "may_skip": skippable,
         }
         what = {"id": plan.id, "run_id": plan.checkpoint.run_id, "step": plan.checkpoint.step, "added_at": now}
@@ -97,9 +81,13 @@ class SqlQueue:
             insert = insert_into(connection, PLANS).values({**_NEW, **turn, **what}).on_conflict_do_nothing()
             if connection.execute(insert.returning(PLANS.c.id)).first() is not None:
                 return True
-            states = [PlanState.WAITING] if skippable else [PlanState.WAITING, PlanState.SKIPPED, PlanState.LEFT_OUT]
+            states = (
+                [rules.PlanState.WAITING]
+                if skippable
+                else [rules.PlanState.WAITING, rules.PlanState.SKIPPED, rules.PlanState.LEFT_OUT]
+            )
             known = update(PLANS).where(PLANS.c.id == plan.id, PLANS.c.state.in_(states))
-            connection.execute(known.values(turn | {"state": PlanState.WAITING}))
+            connection.execute(known.values(turn | {"state": rules.PlanState.WAITING}))
         return False
 
     def skip(self, run_id: str, *, max_waiting: int) -> int:
@@ -109,17 +97,17 @@ class SqlQueue:
             select(PLANS.c.place).where(of_run).distinct().order_by(PLANS.c.place).offset(max_waiting).limit(1)
         )
         surplus = select(PLANS.c.id).where(of_run, PLANS.c.place >= first_surplus.scalar_subquery(), PLANS.c.may_skip)
-        change = _locked(surplus, _WAITS, state=PlanState.SKIPPED)
+        change = _locked(surplus, _WAITS, state=rules.PlanState.SKIPPED)
         with transaction(self._engine) as connection:
             return connection.execute(change).rowcount
 
     def skipped(self) -> tuple[EvalPlan, ...]:
         """Return skipped plans that are not left out yet; see `ports.Queue`."""
-        return self._plans_in(PlanState.SKIPPED)
+        return self._plans_in(rules.PlanState.SKIPPED)
 
     def waiting(self) -> tuple[EvalPlan, ...]:
         """Return all waiting plans; see `ports.Queue`."""
-        return self._plans_in(PlanState.WAITING)
+        return self._plans_in(rules.PlanState.WAITING)
 
     def withdraw(self, plan_id: str) -> bool:
         """Remove a waiting plan; see `ports.Queue`."""
@@ -128,7 +116,7 @@ class SqlQueue:
 
     def leave_out(self, plan_id: str) -> None:
         """Mark a skipped plan as recorded; see `ports.Queue`."""
-        self._change(plan_id, PlanState.SKIPPED, state=PlanState.LEFT_OUT)
+        self._change(plan_id, rules.PlanState.SKIPPED, state=rules.PlanState.LEFT_OUT)
 
     def claim(
         self, *, worker: str, now: datetime, lease_until: datetime, except_runs: Collection[str] = ()
@@ -140,7 +128,7 @@ class SqlQueue:
             if run_id is None:
                 return None
             taken = {
-                "state": PlanState.RUNNING,
+                "state": rules.PlanState.RUNNING,
                 "worker": worker,
                 "attempt": PLANS.c.attempt + 1,
                 "note": "",
@@ -153,7 +141,7 @@ class SqlQueue:
             row = connection.execute(take).one_or_none()
             if row is None:  # on PostgreSQL: another worker is claiming it
                 return None
-            plan = plan_from_json(row.plan)
+            plan = codec.plan_from_json(row.plan)
         return Claim(
             plan=plan,
             worker=worker,
@@ -170,7 +158,7 @@ class SqlQueue:
         """Extend the lease and store the progress; see `ports.Queue`."""
         most = case((PLANS.c.answered < answered, answered), else_=PLANS.c.answered)
         return self._change_held(
-            claim.hold, lease_until=lease_until, progress=progress_to_json(progress), answered=most
+            claim.hold, lease_until=lease_until, progress=codec.progress_to_json(progress), answered=most
         )
 
     def finish(self, claim: Claim, record: EvalRecord, *, now: datetime) -> bool:
@@ -178,10 +166,10 @@ class SqlQueue:
         failed = any(isinstance(outcome, BenchmarkFailure) for outcome in record.outcomes)
         stored = self._change_held(
             claim.hold,
-            state=PlanState.FINISHED,
-            record=record_to_bytes(record),
+            state=rules.PlanState.FINISHED,
+            record=codec.record_to_bytes(record),
             failed=failed,
-            poisoned=was_poisoned(record),
+            poisoned=rules.was_poisoned(record),
             finished_at=now,
         )
         return stored or self._is_done(claim.hold)
@@ -213,42 +201,42 @@ class SqlQueue:
 
     def done(self, plan_ids: Collection[str]) -> frozenset[str]:
         """Return which plans are done; see `ports.Queue`."""
-        states = (PlanState.FINISHED, PlanState.ACKNOWLEDGED)
+        states = (rules.PlanState.FINISHED, rules.PlanState.ACKNOWLEDGED)
         query = select(PLANS.c.id).where(PLANS.c.id.in_(plan_ids), PLANS.c.state.in_(states), PLANS.c.failed.is_(False))
         with transaction(self._engine) as connection:
             return frozenset(connection.scalars(query))
 
     def finished(self) -> tuple[EvalRecord, ...]:
         """Return records that are not acknowledged yet; see `ports.Queue`."""
-        query = select(PLANS.c.record).where(PLANS.c.state == PlanState.FINISHED, self._mine)
+        query = select(PLANS.c.record).where(PLANS.c.state == rules.PlanState.FINISHED, self._mine)
         with transaction(self._engine) as connection:
             blobs = connection.scalars(query.order_by(PLANS.c.step, PLANS.c.id)).all()
-        return tuple(record_from_bytes(blob) for blob in blobs if blob is not None)
+        return tuple(codec.record_from_bytes(blob) for blob in blobs if blob is not None)
 
     def acknowledge(self, plan_id: str) -> None:
         """Mark a finished plan as taken over; see `ports.Queue`."""
         # The record is now in the history; keeping it here too would double the size of the database.
-        self._change(plan_id, PlanState.FINISHED, state=PlanState.ACKNOWLEDGED, record=None)
+        self._change(plan_id, rules.PlanState.FINISHED, state=rules.PlanState.ACKNOWLEDGED, record=None)
 
     def revive(self, *, given_up: Collection[str] = ()) -> int:
         """Requeue failed plans; see `ports.Queue`."""
-        has_failed = and_(PLANS.c.state == PlanState.ACKNOWLEDGED, PLANS.c.failed.is_(True))
-        allowed = or_(PLANS.c.poisoned.is_(False), PLANS.c.revived < MAX_REVIVALS)
+        has_failed = and_(PLANS.c.state == rules.PlanState.ACKNOWLEDGED, PLANS.c.failed.is_(True))
+        allowed = or_(PLANS.c.poisoned.is_(False), PLANS.c.revived < rules.MAX_REVIVALS)
         revived = case((PLANS.c.poisoned.is_(True), PLANS.c.revived + 1), else_=PLANS.c.revived)
         anew = {"attempt": 0, "lost": 0, "crashes": "", "stalled": 0, "poisoned": False, "revived": revived}
         failed = and_(has_failed, allowed, self._mine)
         with transaction(self._engine) as connection:
             plans = connection.scalars(select(PLANS.c.plan).where(failed)).all() if given_up else ()
-            useless = [plan.id for plan in map(plan_from_json, plans) if plan.checkpoint.uri in given_up]
+            useless = [plan.id for plan in map(codec.plan_from_json, plans) if plan.checkpoint.uri in given_up]
             again = update(PLANS).where(failed, PLANS.c.id.not_in(useless))
             return connection.execute(again.values(_UNCLAIMED | anew | {"failed": None, "finished_at": None})).rowcount
 
     def open_steps(self, run_id: str, *, sweeps: bool = True) -> frozenset[int]:
         """Return the steps with open plans; see `ports.Queue`."""
-        open_states = (PlanState.WAITING, PlanState.RUNNING, PlanState.FINISHED)
+        open_states = (rules.PlanState.WAITING, rules.PlanState.RUNNING, rules.PlanState.FINISHED)
         query = select(PLANS.c.step).where(PLANS.c.state.in_(open_states), PLANS.c.run_id == run_id)
         if not sweeps:
-            query = query.where(PLANS.c.place < FIRST_PLACE_OF_SWEEPS)
+            query = query.where(PLANS.c.place < rules.FIRST_PLACE_OF_SWEEPS)
         with transaction(self._engine) as connection:
             return frozenset(connection.scalars(query))
 
@@ -256,7 +244,7 @@ class SqlQueue:
         """Return the open plans; see `ports.Queue`."""
         numbers = (
             select(PLANS.c.state, PLANS.c.run_id, func.count().label("plans"))
-            .where(PLANS.c.state.in_(ON_ITS_WAY), self._mine)
+            .where(PLANS.c.state.in_(rules.ON_ITS_WAY), self._mine)
             .group_by(PLANS.c.state, PLANS.c.run_id)
         )
         columns = (PLANS.c.plan, PLANS.c.worker, PLANS.c.progress, PLANS.c.claimed_at)
@@ -266,8 +254,8 @@ class SqlQueue:
                 PLANS.c.id, PLANS.c.run_id, PLANS.c.step, PLANS.c.place, PLANS.c.claimed_at, _NEWEST_NOTE.label("note")
             )
             .where(_WAITS, self._mine)
-            .order_by(PLANS.c.place >= FIRST_PLACE_OF_SWEEPS, PLANS.c.run_id, PLANS.c.place, PLANS.c.id)
-            .limit(SHOWN)
+            .order_by(PLANS.c.place >= rules.FIRST_PLACE_OF_SWEEPS, PLANS.c.run_id, PLANS.c.place, PLANS.c.id)
+            .limit(rules.SHOWN)
         )
         with transaction(self._engine) as connection:
             counted = connection.execute(numbers).all()
@@ -276,16 +264,16 @@ class SqlQueue:
         return QueueState(
             waiting=tuple(map(waiting_of, shown)),
             running=tuple(running_of(row) for row in rows),
-            counts={state: sum(row.plans for row in counted if row.state == state) for state in ON_ITS_WAY},
+            counts={state: sum(row.plans for row in counted if row.state == state) for state in rules.ON_ITS_WAY},
             unfinished=unfinished_of(counted),
         )
 
-    def _plans_in(self, state: PlanState) -> tuple[EvalPlan, ...]:
+    def _plans_in(self, state: rules.PlanState) -> tuple[EvalPlan, ...]:
         query = select(PLANS.c.plan).where(PLANS.c.state == state, self._mine).order_by(PLANS.c.step, PLANS.c.id)
         with transaction(self._engine) as connection:
-            return tuple(map(plan_from_json, connection.scalars(query)))
+            return tuple(map(codec.plan_from_json, connection.scalars(query)))
 
-    def _change(self, plan_id: str, while_: PlanState, **values: object) -> None:
+    def _change(self, plan_id: str, while_: rules.PlanState, **values: object) -> None:
         change = update(PLANS).where(PLANS.c.id == plan_id, PLANS.c.state == while_).values(values)
         with transaction(self._engine) as connection:
             connection.execute(change)
@@ -297,13 +285,13 @@ class SqlQueue:
             return connection.execute(change).rowcount == 1
 
     def _is_done(self, hold: Hold) -> bool:
-        done = PLANS.c.state.in_([PlanState.FINISHED, PlanState.ACKNOWLEDGED])
+        done = PLANS.c.state.in_([rules.PlanState.FINISHED, rules.PlanState.ACKNOWLEDGED])
         with transaction(self._engine) as connection:
             return connection.scalar(select(PLANS.c.id).where(done, _is_of(hold))) is not None
 
 
 _NEW = {
-    "state": PlanState.WAITING,
+    "state": rules.PlanState.WAITING,
     "worker": "",
     "note": "",
     "progress": "",
@@ -347,7 +335,7 @@ def _next_of(run_id: str) -> ScalarSelect[str]:
 
 def _end_leases(connection: Connection, now: datetime, lease_until: datetime) -> None:
     """Requeue plans with an expired lease; shorten leases that were granted before the clock was set back."""
-    too_long = and_(_RUNS, PLANS.c.lease_until > now + timedelta(seconds=MAX_LEASE_S))
+    too_long = and_(_RUNS, PLANS.c.lease_until > now + timedelta(seconds=rules.MAX_LEASE_S))
     connection.execute(_locked(select(PLANS.c.id).where(too_long), too_long, lease_until=lease_until))
     run_out = and_(_RUNS, PLANS.c.lease_until <= now)
     connection.execute(_locked(select(PLANS.c.id).where(run_out), run_out, **_lost(crashed=True)))

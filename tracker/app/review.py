@@ -14,15 +14,9 @@ from tracker.domain.overview.costs import with_cost_so_far
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.types import Policy, Report
 from tracker.domain.scores.series import series_key
+from tracker.domain.verdicts import out_of_order
 from tracker.domain.verdicts.candidates import RunContext
 from tracker.domain.verdicts.judge import judge
-from tracker.domain.verdicts.out_of_order import (
-    VerdictChange,
-    changed_verdicts,
-    overtaken_by,
-    rejudged,
-    words_by_benchmark,
-)
 from tracker.domain.verdicts.rewind import left_behind, scores_of_newest
 from tracker.ports import RunHistory
 
@@ -34,7 +28,7 @@ class Reviewed:
     """What a record led to."""
 
     report: Report
-    changes: tuple[VerdictChange, ...] = ()
+    changes: tuple[out_of_order.VerdictChange, ...] = ()
     """Verdicts of later checkpoints that became other ones."""
 
 
@@ -53,7 +47,7 @@ def review(world: World, record: EvalRecord, now: datetime) -> Reviewed:
     ask_rest(world, record, report, run_context, now)
     world.tracking.publish(with_cost_so_far(record, run_context.records), report, left_behind(record, run_context))
     update_aliases(world, record, run_context)
-    later = overtaken_by(record, run_context.records)
+    later = out_of_order.overtaken_by(record, run_context.records)
     world.dispatcher.dispatch(alerts_for(report, world.history.open_alerts(run_id), later), record)
     return Reviewed(report=report, changes=rejudge(world, later, run_context, now))
 
@@ -83,12 +77,12 @@ def ask_rest(world: World, record: EvalRecord, report: Report, run_context: RunC
 
 def rejudge(
     world: World, later: Sequence[EvalRecord], run_context: RunContext, now: datetime
-) -> tuple[VerdictChange, ...]:
+) -> tuple[out_of_order.VerdictChange, ...]:
     """Recompute the verdicts of checkpoints whose past has changed, and return those that became other ones.
 
     A loss that the newest checkpoint now shows raises an alert.
     """
-    changes: list[VerdictChange] = []
+    changes: list[out_of_order.VerdictChange] = []
     if not later:
         return ()
     run_id = later[0].plan.checkpoint.run_id
@@ -97,12 +91,12 @@ def rejudge(
         before = world.history.report(record.plan.id)
         if before is None:
             continue  # its own review is still to come
-        report = rejudged(before, judge(record, scores, run_context, world.policy, now=now))
+        report = out_of_order.rejudged(before, judge(record, scores, run_context, world.policy, now=now))
         for incident in report.incidents:
             world.history.append_incident(incident)
         ask_rest(world, record, report, run_context, now)
-        changes.extend(changed_verdicts(before, report))
-        has_changed = words_by_benchmark(report) != words_by_benchmark(before)
+        changes.extend(out_of_order.changed_verdicts(before, report))
+        has_changed = out_of_order.words_by_benchmark(report) != out_of_order.words_by_benchmark(before)
         if has_changed and (full := world.history.record(record.plan.id)) is not None:
             world.tracking.publish(
                 with_cost_so_far(full, run_context.records), report, left_behind(record, run_context)

@@ -21,20 +21,12 @@ from pathlib import Path
 
 from eval_jobs.errors import EndpointFailed, EvaluatorDied, TrackerError
 from eval_jobs.evaluate.asking.retry_policy import RetryPolicy
+from eval_jobs.evaluate.common import task_config
 from eval_jobs.evaluate.common.child_process import ChildProcess
 from eval_jobs.evaluate.common.outputs import Outputs
 from eval_jobs.evaluate.common.parse import metric_name, token_sum
 from eval_jobs.evaluate.common.plan_folders import ChildEvaluator, lock_path
 from eval_jobs.evaluate.common.protocol import Message, error_of
-from eval_jobs.evaluate.common.task_config import (
-    Json,
-    LocalData,
-    benchmark_task,
-    evalscope_name,
-    evaluate_request,
-    max_tokens,
-    run_folder,
-)
 from eval_jobs.evaluate.data.dataset_cache import open_cached_dataset
 from eval_jobs.evaluate.data.known_benchmarks import check_name
 from eval_jobs.host.plan_lock import WAITS, held
@@ -122,9 +114,9 @@ class EvalScopeEvaluator(ChildEvaluator):
         check_name(benchmark.adapter)
         _check_key(endpoint)
         cached = open_cached_dataset(benchmark, self.work_dir / "data")
-        data = None if cached is None else LocalData(folder=str(cached.folder), subsets=cached.subsets)
-        folder = self.work_dir / "runs" / run_folder(benchmark, suite, plan_id)
-        message = benchmark_task(benchmark, suite, endpoint, folder=str(folder), data=data)
+        data = None if cached is None else task_config.LocalData(folder=str(cached.folder), subsets=cached.subsets)
+        folder = self.work_dir / "runs" / task_config.run_folder(benchmark, suite, plan_id)
+        message = task_config.benchmark_task(benchmark, suite, endpoint, folder=str(folder), data=data)
         fingerprint = benchmark_fingerprint(benchmark, suite)
         return _Task(benchmark=benchmark, fingerprint=fingerprint, folder=folder, data=data, json=message)
 
@@ -133,8 +125,8 @@ class EvalScopeEvaluator(ChildEvaluator):
     ) -> dict[str, EvalResult | TrackerError]:
         """Run all tasks in the child; if it dies, tasks that have finished keep their results."""
         # Benchmarks with the longest answers begin first, in the order of the suite among equals.
-        in_order = sorted(tasks, key=lambda task: -max_tokens(task.benchmark, suite))
-        request = evaluate_request(suite, endpoint, [task.json for task in in_order])
+        in_order = sorted(tasks, key=lambda task: -task_config.max_tokens(task.benchmark, suite))
+        request = task_config.evaluate_request(suite, endpoint, [task.json for task in in_order])
         request["retry_policy"] = asdict(self._retry_policy)
         outcomes: dict[str, EvalResult | TrackerError] = {}
         asking_s: dict[str, float] = {}
@@ -215,14 +207,14 @@ class _Task:
     benchmark: Benchmark
     fingerprint: str
     folder: Path
-    data: LocalData | None
-    json: Json
+    data: task_config.LocalData | None
+    json: task_config.Json
 
 
 def _outcome(task: _Task, reply: Message, *, logs: str) -> EvalResult | TrackerError:
     if reply["type"] != "result":
         return error_of(_with_path_of_user(reply, task.data, task.benchmark), logs=logs)
-    outputs = Outputs(task.folder, evalscope_name(task.benchmark))
+    outputs = Outputs(task.folder, task_config.evalscope_name(task.benchmark))
     try:
         _check_planned(outputs, reply["planned"], logs=logs)
     except EvaluatorDied as error:
@@ -253,7 +245,7 @@ def _with_durations(
     }
 
 
-def _with_path_of_user(reply: Message, data: LocalData | None, benchmark: Benchmark) -> Message:
+def _with_path_of_user(reply: Message, data: task_config.LocalData | None, benchmark: Benchmark) -> Message:
     """Replace the path of the copy in a message by that of the user's data."""
     if data is None or benchmark.data is None:
         return reply

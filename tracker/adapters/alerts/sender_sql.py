@@ -16,14 +16,7 @@ from eval_jobs.queue.database_sql import belongs_to, transaction
 from tracker.adapters.alerts.tables_sql import OUTBOX, SILENCES
 from tracker.adapters.database.codec import from_json
 from tracker.adapters.database.lock_sql import named_lock
-from tracker.domain.alerts.delivery import (
-    DeliveryStatus,
-    QueuedAlert,
-    by_checkpoint,
-    message_of,
-    next_turn,
-    without_causes,
-)
+from tracker.domain.alerts import delivery
 from tracker.domain.alerts.pace import Pace
 from tracker.domain.records.alerts import Alert, AlertState, Silence
 from tracker.ports import Notifier
@@ -93,36 +86,36 @@ class ChannelSender:
         now = self._clock.now()
         if self._pace.rests(now):
             return
-        turn = next_turn(self._rows(OUTBOX.c.sent.is_(False)), self._silences(now), now)
+        turn = delivery.next_turn(self._rows(OUTBOX.c.sent.is_(False)), self._silences(now), now)
         self._put_off(turn.put_off)
         self._update(turn.dropped, sent=True)
         refused: set[str] = set()
         for group in turn.groups:
-            fit = without_causes(group, refused)
+            fit = delivery.without_causes(group, refused)
             if not fit or self._send(fit):
                 continue
             if self._pace.rests(self._clock.now()):
                 return
             refused |= {one.alert.fingerprint for one in fit}
 
-    def _send(self, group: Sequence[QueuedAlert]) -> bool:
+    def _send(self, group: Sequence[delivery.QueuedAlert]) -> bool:
         """Send one message and store the outcome; return whether the channel accepted it."""
         try:
-            self._channel.notify(message_of(group, self._link))
+            self._channel.notify(delivery.message_of(group, self._link))
         except Exception as error:  # noqa: BLE001 - a channel may come from another package
             self._wait(group, error)
             return False
-        self._update([one.id for one in group], sent=True, status=DeliveryStatus.WAITING, last_error="")
+        self._update([one.id for one in group], sent=True, status=delivery.DeliveryStatus.WAITING, last_error="")
         if self._pace.is_in_trouble:
             log.warning("channel %s accepts alerts again", self._channel.name)
         self._pace = replace(self._pace, is_in_trouble=False)
         return True
 
-    def _wait(self, group: Sequence[QueuedAlert], error: Exception) -> None:
+    def _wait(self, group: Sequence[delivery.QueuedAlert], error: Exception) -> None:
         attempts = max(one.attempts for one in group) + 1
         self._pace, retry = self._pace.after_failure(error, attempts, self._clock.now())
         trouble, until_s = str(error) if isinstance(error, TrackerError) else error_text(error), retry.at.timestamp()
-        failed = {"status": DeliveryStatus.FAILED, "last_error": trouble}
+        failed = {"status": delivery.DeliveryStatus.FAILED, "last_error": trouble}
         self._update([one.id for one in group], attempts=attempts, retry_at_s=until_s, **failed)
         if retry.is_for_all:
             self._let_rest_until(until_s)
@@ -145,19 +138,19 @@ class ChannelSender:
         if not self._pace.repeats(now):
             return
         self._pace = replace(self._pace, repeated_at=now)
-        for group in by_checkpoint(self._standing()):
+        for group in delivery.by_checkpoint(self._standing()):
             try:
-                self._channel.notify(message_of(group, self._link))
+                self._channel.notify(delivery.message_of(group, self._link))
             except TrackerError as error:
                 log.debug("alerts to %s not repeated: %s", self._channel.name, error)
                 return
 
-    def _standing(self) -> tuple[QueuedAlert, ...]:
+    def _standing(self) -> tuple[delivery.QueuedAlert, ...]:
         newest = select(func.max(OUTBOX.c.id)).where(self._is_ours()).group_by(OUTBOX.c.fingerprint)
         is_firing = and_(OUTBOX.c.state == AlertState.FIRING, OUTBOX.c.sent.is_(True))
         return self._rows(and_(is_firing, OUTBOX.c.id.in_(newest)))
 
-    def _rows(self, condition: ColumnElement[bool]) -> tuple[QueuedAlert, ...]:
+    def _rows(self, condition: ColumnElement[bool]) -> tuple[delivery.QueuedAlert, ...]:
         columns = tuple(OUTBOX.c[name] for name in ("id", "alert", "attempts", "retry_at_s", "status"))
         query = select(*columns).where(self._is_ours(), condition).order_by(OUTBOX.c.id)
         with transaction(self._engine) as connection:
@@ -172,7 +165,9 @@ class ChannelSender:
                 self._unreadable.add(row.id)
                 continue
             tried = {"attempts": row.attempts, "retry_at_s": row.retry_at_s}
-            found.append(QueuedAlert(id=row.id, alert=alert, status=DeliveryStatus(row.status), **tried))
+            found.append(
+                delivery.QueuedAlert(id=row.id, alert=alert, status=delivery.DeliveryStatus(row.status), **tried)
+            )
         return tuple(found)
 
     def _silences(self, now: datetime) -> tuple[Silence, ...]:
@@ -180,8 +175,8 @@ class ChannelSender:
         with transaction(self._engine) as connection:
             return tuple(from_json(Silence, text) for text in connection.scalars(lasting))
 
-    def _put_off(self, put_off: Mapping[int, tuple[float, DeliveryStatus]]) -> None:
-        alike: defaultdict[tuple[float, DeliveryStatus], list[int]] = defaultdict(list)
+    def _put_off(self, put_off: Mapping[int, tuple[float, delivery.DeliveryStatus]]) -> None:
+        alike: defaultdict[tuple[float, delivery.DeliveryStatus], list[int]] = defaultdict(list)
         for id_, until in put_off.items():
             alike[until].append(id_)
         for (until_s, status), ids in alike.items():

@@ -17,33 +17,17 @@ from mlflow.entities import LoggedModel, LoggedModelOutput, Metric, Run, RunTag
 
 from eval_jobs.errors import TrackerError
 from tracker.adapters.database.codec import to_json
+from tracker.adapters.mlflow import runs
 from tracker.adapters.mlflow.address import check_reachable, public
 from tracker.adapters.mlflow.champions import own_registered_name, send_champions
 from tracker.adapters.mlflow.client import connect
 from tracker.adapters.mlflow.errors_sql import mapped_mlflow_errors
 from tracker.adapters.mlflow.facts import send_facts
 from tracker.adapters.mlflow.models import write_model
-from tracker.adapters.mlflow.runs import (
-    KIND_TAG,
-    TrackedRun,
-    TrackingSettings,
-    existing_run,
-    find_or_create_run,
-    run_key,
-    samples_experiment,
-)
 from tracker.adapters.mlflow.sweeps import dataset_input, send_sweep
 from tracker.adapters.mlflow.view import VIEW_TAG, note_links, view_state
 from tracker.adapters.samples.table_parquet import write_samples
-from tracker.domain.records.tracking import (
-    ChampionBatch,
-    CurveBatch,
-    FactsBatch,
-    SweepBatch,
-    TrackedVerdict,
-    TrackingBatch,
-    TrackingItem,
-)
+from tracker.domain.records import tracking
 from tracker.domain.tracking.batch import timestamp_ms, verdict_tags
 from tracker.domain.tracking.verdict_note import merge, read_newest, render, with_section, write_newest
 
@@ -56,12 +40,14 @@ KIND = "custom_model_development"
 class MlflowStore:
     """`tracker.ports.TrackingSink` on MLflow; connects when the first item is sent."""
 
-    def __init__(self, settings: TrackingSettings, *, open_client: Callable[[str], MlflowClient] = connect) -> None:
+    def __init__(
+        self, settings: runs.TrackingSettings, *, open_client: Callable[[str], MlflowClient] = connect
+    ) -> None:
         self._settings = settings
         self._open_client = open_client
         self._client: MlflowClient | None = None
 
-    def send(self, item: TrackingItem) -> None:
+    def send(self, item: tracking.TrackingItem) -> None:
         """Write all of `item`; see `ports.TrackingSink`.
 
         Raises:
@@ -71,14 +57,14 @@ class MlflowStore:
         try:
             with mapped_mlflow_errors(public(self._settings.uri)):
                 client = self._connected()
-                run = find_or_create_run(client, self._settings, item)
-                if isinstance(item, SweepBatch):
-                    send_sweep(client, run, item, run_key(self._settings, item.checkpoint.run_id))
-                elif isinstance(item, ChampionBatch):
+                run = runs.find_or_create_run(client, self._settings, item)
+                if isinstance(item, tracking.SweepBatch):
+                    send_sweep(client, run, item, runs.run_key(self._settings, item.checkpoint.run_id))
+                elif isinstance(item, tracking.ChampionBatch):
                     if self._settings.has_aliases:
-                        send_champions(client, run, item, run_key(self._settings, item.checkpoint.run_id))
-                elif isinstance(item, TrackingBatch):
-                    key = run_key(self._settings, item.checkpoint.run_id)
+                        send_champions(client, run, item, runs.run_key(self._settings, item.checkpoint.run_id))
+                elif isinstance(item, tracking.TrackingBatch):
+                    key = runs.run_key(self._settings, item.checkpoint.run_id)
                     links = _links(client, self._settings, run.experiment_id, item.checkpoint.run_id)
                     _send_batch(client, run, item, key, links)
                 elif not run.joined:
@@ -99,38 +85,40 @@ class MlflowStore:
         return self._client
 
 
-def refresh_note(client: MlflowClient, settings: TrackingSettings, run_id: str) -> None:
+def refresh_note(client: MlflowClient, settings: runs.TrackingSettings, run_id: str) -> None:
     """Update the links in the description of a training run, if it has one.
 
     Raises:
         ConfigError, MlflowException: as `runs.existing_run`.
     """
-    run = existing_run(client, settings, run_id)
+    run = runs.existing_run(client, settings, run_id)
     newest = read_newest(run.data.tags.get(NEWEST_TAG, "")) if run is not None else ()
     if run is not None and newest:
         note = _note(run.data.tags, _links(client, settings, run.info.experiment_id, run_id), newest)
         client.set_tag(run.info.run_id, NOTE_TAG, note)
 
 
-def _links(client: MlflowClient, settings: TrackingSettings, experiment_id: str, run_id: str) -> str:
-    name = own_registered_name(client, run_id, run_key(settings, run_id)) if settings.has_aliases else ""
-    samples = client.get_experiment_by_name(samples_experiment(settings))
+def _links(client: MlflowClient, settings: runs.TrackingSettings, experiment_id: str, run_id: str) -> str:
+    name = own_registered_name(client, run_id, runs.run_key(settings, run_id)) if settings.has_aliases else ""
+    samples = client.get_experiment_by_name(runs.samples_experiment(settings))
     return note_links(experiment_id, name, samples.experiment_id if samples is not None else "")
 
 
-def _note(tags: Mapping[str, str], links: str, newest: tuple[TrackedVerdict, ...]) -> str:
+def _note(tags: Mapping[str, str], links: str, newest: tuple[tracking.TrackedVerdict, ...]) -> str:
     return with_section(tags.get(NOTE_TAG, ""), f"{links}\n\n{render(newest)}")
 
 
-def _send_training(client: MlflowClient, run: TrackedRun, item: CurveBatch | FactsBatch) -> None:
-    if isinstance(item, FactsBatch):
+def _send_training(client: MlflowClient, run: runs.TrackedRun, item: tracking.CurveBatch | tracking.FactsBatch) -> None:
+    if isinstance(item, tracking.FactsBatch):
         send_facts(client, run, item)
         return
     client.log_batch(run.run_id, metrics=[Metric(p.key, p.value, p.timestamp_ms, p.step) for p in item.points])
     _refresh_view(client, run)
 
 
-def _send_batch(client: MlflowClient, run: TrackedRun, batch: TrackingBatch, key: str, links: str) -> None:
+def _send_batch(
+    client: MlflowClient, run: runs.TrackedRun, batch: tracking.TrackingBatch, key: str, links: str
+) -> None:
     client.log_inputs(run.run_id, datasets=[dataset_input(d) for d in batch.datasets])
     model = write_model(client, run, batch, key)
     _upload(client, run, batch)
@@ -140,7 +128,7 @@ def _send_batch(client: MlflowClient, run: TrackedRun, batch: TrackingBatch, key
     _refresh_view(client, run)
 
 
-def _upload(client: MlflowClient, run: TrackedRun, batch: TrackingBatch) -> None:
+def _upload(client: MlflowClient, run: runs.TrackedRun, batch: tracking.TrackingBatch) -> None:
     """Write one file per benchmark and the report; an existing file is replaced with an equal one."""
     with tempfile.TemporaryDirectory(prefix="tracker-mlflow-") as name:
         folder = Path(name)
@@ -153,13 +141,15 @@ def _upload(client: MlflowClient, run: TrackedRun, batch: TrackingBatch) -> None
             client.log_artifact(run.run_id, str(file), str(file.parent.relative_to(folder)))
 
 
-def _link_model(client: MlflowClient, run: TrackedRun, known: Run, model: LoggedModel, step: int) -> None:
+def _link_model(client: MlflowClient, run: runs.TrackedRun, known: Run, model: LoggedModel, step: int) -> None:
     """List the model among the run's outputs, unless it is listed: MLflow refuses duplicates."""
     if model.model_id not in {output.model_id for output in known.outputs.model_outputs}:
         client.log_outputs(run.run_id, [LoggedModelOutput(model.model_id, step)])
 
 
-def _refresh_run(client: MlflowClient, run: TrackedRun, known: Run, batch: TrackingBatch, links: str) -> None:
+def _refresh_run(
+    client: MlflowClient, run: runs.TrackedRun, known: Run, batch: tracking.TrackingBatch, links: str
+) -> None:
     """Update the run's tags and note to the newest verdicts, in whatever order checkpoints arrive."""
     tags = known.data.tags
     newest = merge(read_newest(tags.get(NEWEST_TAG, "")), batch.verdicts, batch.left)
@@ -173,9 +163,9 @@ def _refresh_run(client: MlflowClient, run: TrackedRun, known: Run, batch: Track
         client.set_terminated(run.run_id, "FINISHED", ended_ms)
 
 
-def _refresh_view(client: MlflowClient, run: TrackedRun) -> None:
+def _refresh_view(client: MlflowClient, run: runs.TrackedRun) -> None:
     tags = client.get_experiment(run.experiment_id).tags
     state = view_state(client.get_run(run.run_id).data.metrics, tags.get(VIEW_TAG))
-    for tag, value in ((VIEW_TAG, state), (KIND_TAG, tags.get(KIND_TAG) or KIND)):
+    for tag, value in ((VIEW_TAG, state), (runs.KIND_TAG, tags.get(runs.KIND_TAG) or KIND)):
         if tags.get(tag) != value:
             client.set_experiment_tag(run.experiment_id, tag, value)

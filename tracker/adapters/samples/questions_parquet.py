@@ -18,15 +18,7 @@ import pyarrow.parquet as pq
 from eval_jobs.errors import StoreError
 from eval_jobs.identity import DIGEST_CHARS
 from eval_jobs.types import SampleScore
-from tracker.adapters.samples.files_parquet import (
-    field_of,
-    parquet_bytes,
-    reading,
-    repeated,
-    shared_texts,
-    text_array,
-    write_whole,
-)
+from tracker.adapters.samples import files_parquet
 from tracker.domain.scores.sample_columns import Questions, object_array
 
 FOLDER = "questions"
@@ -47,8 +39,8 @@ class StoredQuestions:
 
 def asked_of(samples: Sequence[SampleScore]) -> StoredQuestions:
     """Return the questions of `samples`, in their order."""
-    columns = {name: text_array(field_of(samples, name)) for name in _TEXTS}
-    columns["repeat"] = pa.array(field_of(samples, "repeat"), pa.int32())
+    columns = {name: files_parquet.text_array(files_parquet.field_of(samples, name)) for name in _TEXTS}
+    columns["repeat"] = pa.array(files_parquet.field_of(samples, "repeat"), pa.int32())
     return StoredQuestions(digest=_digest(columns), columns=columns)
 
 
@@ -75,7 +67,7 @@ class QuestionFiles:
         path = self.path(asked.digest)
         if asked.digest not in self._whole or not path.exists():
             if not _is_whole(path):  # concurrent processes write the same bytes
-                write_whole(path.parent, {path.name: _file_of(asked)})
+                files_parquet.write_whole(path.parent, {path.name: _file_of(asked)})
             self._whole.add(asked.digest)
 
     def read(self, digest: str) -> Questions:
@@ -85,12 +77,12 @@ class QuestionFiles:
             StoreError: it is missing or damaged.
         """
         if digest not in self._read:
-            with reading(self.path(digest)), pq.ParquetFile(self.path(digest)) as file:
+            with files_parquet.reading(self.path(digest)), pq.ParquetFile(self.path(digest)) as file:
                 table = file.read(columns=list(_READ), use_threads=False)
                 self._read[digest] = Questions(
                     sample_ids=object_array(table.column("sample_id").to_pylist()),
-                    subsets=shared_texts(table.column("subset")),  # few distinct texts for many samples
-                    cluster_ids=shared_texts(table.column("cluster_id")),
+                    subsets=files_parquet.shared_texts(table.column("subset")),  # few distinct texts for many samples
+                    cluster_ids=files_parquet.shared_texts(table.column("cluster_id")),
                 )
         return self._read[digest]
 
@@ -100,7 +92,7 @@ class QuestionFiles:
         Raises:
             StoreError: it is missing or damaged.
         """
-        with reading(self.path(digest)), pq.ParquetFile(self.path(digest)) as file:
+        with files_parquet.reading(self.path(digest)), pq.ParquetFile(self.path(digest)) as file:
             table = file.read(columns=list(_ALL), use_threads=False)
             return {name: table.column(name).to_pylist() for name in _ALL}
 
@@ -125,18 +117,18 @@ def _digest(columns: Mapping[str, Any]) -> str:
 def _file_of(asked: StoredQuestions) -> bytes:
     n = len(asked.columns["repeat"])
     columns = {
-        "questions": repeated([asked.digest], [n]),
+        "questions": files_parquet.repeated([asked.digest], [n]),
         "position": pa.array(np.arange(n, dtype=np.int32)),
         **{name: asked.columns[name] for name in _ALL},
     }
     few = ("questions", "subset", "repeat", "cluster_id", "target")
-    return parquet_bytes(pa.table(columns), few, {"position": "DELTA_BINARY_PACKED"})
+    return files_parquet.parquet_bytes(pa.table(columns), few, {"position": "DELTA_BINARY_PACKED"})
 
 
 def _is_whole(path: Path) -> bool:
     """Return whether the file exists and its end, which is written last, can be read."""
     try:
-        with reading(path):
+        with files_parquet.reading(path):
             pq.read_metadata(path)
     except StoreError:
         return False

@@ -36,16 +36,7 @@ from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.adapters.database.lock_sql import sender_lock
 from tracker.adapters.database.tables import TRACKER_TABLES
 from tracker.adapters.tracking.tables_sql import ITEMS, POINTS, VALUES
-from tracker.domain.records.tracking import (
-    Champion,
-    ChampionBatch,
-    FactsBatch,
-    RejectedItem,
-    TrackedMetric,
-    TrackingBatch,
-    TrackingItem,
-    TrainerFacts,
-)
+from tracker.domain.records import tracking
 from tracker.domain.records.types import CurvePoint, Report
 from tracker.domain.tracking.batch import curve_batch, sweep_batch, tracking_batch
 from tracker.domain.tracking.ordering import checkpoint_key, delays, is_replaced, waits_for
@@ -64,7 +55,7 @@ MAX_REFUSALS = 5
 _MAX_REASON_CHARS = 500
 _WORDS_CHARS = 12
 
-_ITEM: TypeAdapter[TrackingItem] = TypeAdapter(TrackingItem)
+_ITEM: TypeAdapter[tracking.TrackingItem] = TypeAdapter(tracking.TrackingItem)
 
 
 _Row = Row[int, str, bytes, int, float]
@@ -108,12 +99,12 @@ class OutboxTracking:
                 part = curve_batch(checkpoint, new[start : start + POINTS_PER_ITEM])
                 _queue(connection, f"curves:{content_hash(_as_json(part).decode())}", part)
 
-    def publish_facts(self, checkpoint: Checkpoint, facts: TrainerFacts) -> None:
+    def publish_facts(self, checkpoint: Checkpoint, facts: tracking.TrainerFacts) -> None:
         """Queue what is new about the training; see `ports.Tracking`."""
-        if facts != TrainerFacts():
+        if facts != tracking.TrainerFacts():
             key = f"facts:{content_hash([checkpoint.run_id, facts.name, dict(facts.params), dict(facts.tags)])}"
             with transaction(self._engine) as connection:
-                _queue(connection, key, FactsBatch(checkpoint=checkpoint, facts=facts))
+                _queue(connection, key, tracking.FactsBatch(checkpoint=checkpoint, facts=facts))
 
     def publish_sweep(self, record: EvalRecord) -> None:
         """Queue the result of a sweep's plan; see `ports.Tracking`."""
@@ -121,7 +112,7 @@ class OutboxTracking:
         with transaction(self._engine) as connection:
             _queue(connection, key, sweep_batch(record))
 
-    def publish_champions(self, checkpoint: Checkpoint, champions: Sequence[Champion]) -> None:
+    def publish_champions(self, checkpoint: Checkpoint, champions: Sequence[tracking.Champion]) -> None:
         """Queue the aliases of a run if they have moved; see `ports.Tracking`."""
         of_run = f"champions:{content_hash(checkpoint.run_id)[:_WORDS_CHARS]}:"
         with transaction(self._engine) as connection:
@@ -132,7 +123,9 @@ class OutboxTracking:
             keys = connection.scalars(query).all()
             # Aliases may move away and back: the last item counts.
             if named and not (keys and keys[-1].startswith(said)):
-                _queue(connection, f"{said}:{len(keys)}", ChampionBatch(checkpoint=checkpoint, champions=named))
+                _queue(
+                    connection, f"{said}:{len(keys)}", tracking.ChampionBatch(checkpoint=checkpoint, champions=named)
+                )
 
     def flush(self) -> int:
         """Send what is queued, oldest first, within `FLUSH_BUDGET_S`; see `ports.Tracking`."""
@@ -147,12 +140,14 @@ class OutboxTracking:
                     self._send_until(started + timedelta(seconds=FLUSH_BUDGET_S))
         return self._waiting()
 
-    def set_aside(self) -> tuple[RejectedItem, ...]:
+    def set_aside(self) -> tuple[tracking.RejectedItem, ...]:
         """Return what the store rejected, oldest first; see `ports.Tracking`."""
         columns = (ITEMS.c.run_id, ITEMS.c.reason)
         query = select(*columns).where(self._of_run(), _IS_REJECTED).order_by(ITEMS.c.id)
         with transaction(self._engine) as connection:
-            return tuple(RejectedItem(run_id=row.run_id, reason=row.reason) for row in connection.execute(query))
+            return tuple(
+                tracking.RejectedItem(run_id=row.run_id, reason=row.reason) for row in connection.execute(query)
+            )
 
     def close(self) -> None:
         """Release connections; see `ports.Tracking`."""
@@ -198,7 +193,7 @@ class OutboxTracking:
         with transaction(self._engine) as connection:
             return connection.execute(query).one_or_none()
 
-    def _mark_sent(self, item_id: int, item: TrackingItem) -> None:
+    def _mark_sent(self, item_id: int, item: tracking.TrackingItem) -> None:
         # The key stays, so that the same item is never queued again; the body is in the store now.
         done = update(ITEMS).values(sent=True, body=None)
         of_run = ITEMS.c.run_id == item.checkpoint.run_id
@@ -206,7 +201,7 @@ class OutboxTracking:
         with transaction(self._engine) as connection:
             replaced = [row.id for row in connection.execute(rejected) if _is_replaced(row.body, item)]
             connection.execute(done.where(ITEMS.c.id.in_([item_id, *replaced])))
-            if isinstance(item, TrackingBatch):  # its model may be what an alias lacked
+            if isinstance(item, tracking.TrackingBatch):  # its model may be what an alias lacked
                 connection.execute(_once_more(of_run & ITEMS.c.key.startswith("champions:")))
 
     def _postpone(self, row: _Row, now: datetime, error: StoreError) -> None:
@@ -259,7 +254,7 @@ def _once_more(which: ColumnElement[bool]) -> Update:
     return update(ITEMS).where(is_aside, which).values(refused=MAX_REFUSALS - 1, retry_at_s=0.0)
 
 
-def _is_replaced(body: bytes, newer: TrackingItem) -> bool:
+def _is_replaced(body: bytes, newer: tracking.TrackingItem) -> bool:
     try:
         return is_replaced(_read(body), newer)
     except StoreError:
@@ -282,7 +277,7 @@ def _record_key(connection: Connection, record: EvalRecord, report: Report) -> s
     return f"{said}:{len(keys)}"
 
 
-def _queue(connection: Connection, key: str, item: TrackingItem) -> bool:
+def _queue(connection: Connection, key: str, item: tracking.TrackingItem) -> bool:
     """Queue the item and return True; return False if its key is known."""
     body = zlib.compress(_as_json(item), level=3)
     run_id = item.checkpoint.run_id
@@ -291,26 +286,26 @@ def _queue(connection: Connection, key: str, item: TrackingItem) -> bool:
     return connection.execute(insert.returning(ITEMS.c.id)).first() is not None
 
 
-def _newer_than_queued(connection: Connection, batch: TrackingBatch) -> TrackingBatch:
+def _newer_than_queued(connection: Connection, batch: tracking.TrackingBatch) -> tracking.TrackingBatch:
     """Return the batch with the times that the module's docstring defines."""
     known = VALUES.c.checkpoint == checkpoint_key(batch.checkpoint)
     query = select(VALUES.c.key, VALUES.c.value, VALUES.c.timestamp_ms).where(known)
     queued = {row.key: (row.value, row.timestamp_ms) for row in connection.execute(query)}
 
-    def timed(metric: TrackedMetric) -> TrackedMetric:
+    def timed(metric: tracking.TrackedMetric) -> tracking.TrackedMetric:
         value, time_ms = queued.get(metric.key, (metric.value, metric.timestamp_ms))
         return replace(metric, timestamp_ms=time_ms + (metric.value != value))
 
     return replace(batch, metrics=tuple(map(timed, batch.metrics)))
 
 
-def _was_queued(connection: Connection, champion: Champion) -> bool:
+def _was_queued(connection: Connection, champion: tracking.Champion) -> bool:
     """Return whether the checkpoint was queued for the store: results from before the store was configured were not."""
     known = VALUES.c.checkpoint == checkpoint_key(champion.checkpoint)
     return connection.scalar(select(VALUES.c.key).where(known).limit(1)) is not None
 
 
-def _remember_values(connection: Connection, batch: TrackingBatch) -> None:
+def _remember_values(connection: Connection, batch: tracking.TrackingBatch) -> None:
     rows = [
         {
             "checkpoint": checkpoint_key(batch.checkpoint),
@@ -337,11 +332,11 @@ def _remember(connection: Connection, run_id: str, points: set[tuple[str, int, f
     return {(row.key, row.step, row.value) for row in stored}
 
 
-def _as_json(item: TrackingItem) -> bytes:
+def _as_json(item: tracking.TrackingItem) -> bytes:
     return _ITEM.dump_json(item)
 
 
-def _read(body: bytes) -> TrackingItem:
+def _read(body: bytes) -> tracking.TrackingItem:
     try:
         return _ITEM.validate_json(zlib.decompress(body))
     except (zlib.error, ValidationError) as error:

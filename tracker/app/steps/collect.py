@@ -11,19 +11,7 @@ from dataclasses import dataclass
 from eval_jobs.errors import CheckpointSkipped
 from eval_jobs.ports import QueueStatus
 from eval_jobs.records.run_scope import is_of
-from tracker.domain.best.retention import (
-    BASELINE,
-    FIRST,
-    REFERENCE,
-    UNFINISHED,
-    Identity,
-    KeepPolicy,
-    RetentionDecision,
-    best_checkpoints,
-    decide_retention,
-    identity_of,
-    merged,
-)
+from tracker.domain.best import retention
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.types import Pinned
 from tracker.domain.verdicts.rewind import scores_of_newest
@@ -41,7 +29,7 @@ class Keeping:
     records: RecordStore
     texts: TextStore
     gaps: GapStore
-    policy: KeepPolicy
+    policy: retention.KeepPolicy
     baseline: Pinned | None = None
 
 
@@ -51,7 +39,7 @@ class StoredItem:
 
     kind: str
     """`pin` or `answers`."""
-    choice: RetentionDecision
+    choice: retention.RetentionDecision
     own_bytes: int
     """Bytes that deleting it frees."""
     is_deleted: bool
@@ -67,11 +55,13 @@ def collect(keeping: Keeping, *, dry_run: bool = False) -> tuple[StoredItem, ...
 
 def _collect_pins(keeping: Keeping, *, dry_run: bool) -> list[StoredItem]:
     pins = {
-        identity_of(pin.checkpoint): pin for pin in keeping.pins.held() if is_of(pin.checkpoint.run_id, keeping.run)
+        retention.identity_of(pin.checkpoint): pin
+        for pin in keeping.pins.held()
+        if is_of(pin.checkpoint.run_id, keeping.run)
     }
     reasons = _reasons(keeping, pins)
     items = []
-    for choice in decide_retention(pins, keep=keeping.policy.pins, reasons=reasons):
+    for choice in retention.decide_retention(pins, keep=keeping.policy.pins, reasons=reasons):
         pin = pins[choice.checkpoint]
         goes = not choice.reasons and (dry_run or keeping.pins.release(pin))
         items.append(StoredItem(kind="pin", choice=choice, own_bytes=pin.own_bytes, is_deleted=goes))
@@ -90,11 +80,11 @@ def _collect_texts(keeping: Keeping, *, dry_run: bool) -> list[StoredItem]:
 
 def _texts_of(keeping: Keeping, run_id: str, *, dry_run: bool) -> Iterator[StoredItem]:
     sizes = keeping.texts.texts(run_id)
-    plans: dict[Identity, list[str]] = {}
+    plans: dict[retention.Identity, list[str]] = {}
     for record in keeping.records.records(run_id):
         if record.plan.id in sizes:
-            plans.setdefault(identity_of(record.plan.checkpoint), []).append(record.plan.id)
-    for choice in decide_retention(plans, keep=keeping.policy.samples, reasons=_reasons(keeping, plans)):
+            plans.setdefault(retention.identity_of(record.plan.checkpoint), []).append(record.plan.id)
+    for choice in retention.decide_retention(plans, keep=keeping.policy.samples, reasons=_reasons(keeping, plans)):
         goes = not choice.reasons
         of_checkpoint = plans[choice.checkpoint]
         if goes and not dry_run:
@@ -104,32 +94,34 @@ def _texts_of(keeping: Keeping, run_id: str, *, dry_run: bool) -> Iterator[Store
         yield StoredItem(kind="answers", choice=choice, own_bytes=own_bytes, is_deleted=goes)
 
 
-def _reasons(keeping: Keeping, held: Iterable[Identity]) -> Mapping[Identity, Sequence[str]]:
-    by_run: dict[str, list[Identity]] = {}
+def _reasons(keeping: Keeping, held: Iterable[retention.Identity]) -> Mapping[retention.Identity, Sequence[str]]:
+    by_run: dict[str, list[retention.Identity]] = {}
     for checkpoint in held:
         by_run.setdefault(checkpoint.run_id, []).append(checkpoint)
-    return merged(*(_standing(keeping, run_id, of_run) for run_id, of_run in by_run.items()))
+    return retention.merged(*(_standing(keeping, run_id, of_run) for run_id, of_run in by_run.items()))
 
 
-def _standing(keeping: Keeping, run_id: str, held: Sequence[Identity]) -> Mapping[Identity, tuple[str, ...]]:
+def _standing(
+    keeping: Keeping, run_id: str, held: Sequence[retention.Identity]
+) -> Mapping[retention.Identity, tuple[str, ...]]:
     """Return the reasons to keep checkpoints of a run: from its results, and evaluations that are still to come."""
     plans = [record.plan for record in keeping.records.records(run_id)]
-    measured = {identity_of(plan.checkpoint) for plan in plans}
-    references = {identity_of(plan.reference) for plan in plans if plan.reference is not None}
+    measured = {retention.identity_of(plan.checkpoint) for plan in plans}
+    references = {retention.identity_of(plan.reference) for plan in plans if plan.reference is not None}
     first = min(checkpoint.step for checkpoint in (*measured, *held))
     branches = branches_of(plan.checkpoint for plan in plans)
-    return merged(
-        dict.fromkeys(_unfinished(keeping, run_id, held, measured), (UNFINISHED,)),
-        {c: (FIRST,) for c in held if c.step == first},
-        dict.fromkeys(references, (REFERENCE,)),
-        {c: (BASELINE,) for c in held if keeping.baseline == Pinned(run_id=c.run_id, step=c.step)},
-        best_checkpoints(scores_of_newest(keeping.records.scores(run_id), branches)),
+    return retention.merged(
+        dict.fromkeys(_unfinished(keeping, run_id, held, measured), (retention.UNFINISHED,)),
+        {c: (retention.FIRST,) for c in held if c.step == first},
+        dict.fromkeys(references, (retention.REFERENCE,)),
+        {c: (retention.BASELINE,) for c in held if keeping.baseline == Pinned(run_id=c.run_id, step=c.step)},
+        retention.best_checkpoints(scores_of_newest(keeping.records.scores(run_id), branches)),
     )
 
 
 def _unfinished(
-    keeping: Keeping, run_id: str, held: Iterable[Identity], measured: Collection[Identity]
-) -> Iterator[Identity]:
+    keeping: Keeping, run_id: str, held: Iterable[retention.Identity], measured: Collection[retention.Identity]
+) -> Iterator[retention.Identity]:
     on_their_way = keeping.queue.open_steps(run_id)
     skipped = {gap.step for gap in keeping.gaps.gaps(run_id) if gap.code == CheckpointSkipped.code}
     for checkpoint in held:

@@ -7,18 +7,7 @@ from dataclasses import dataclass
 from tracker.domain.compare.view import Example, Side
 from tracker.domain.gate.rules import LatencyLimit
 from tracker.domain.gate.types import BenchmarkCheck, GateReport, GateWord
-from tracker.domain.records.display import (
-    clean,
-    count_text,
-    names_text,
-    one_line,
-    p_text,
-    p_value_text,
-    percent_text,
-    score_text,
-    shortened,
-    signed_text,
-)
+from tracker.domain.records import display
 
 GATE_SYMBOLS: Mapping[GateWord, str] = {
     GateWord.REGRESSION: "▼",
@@ -88,8 +77,8 @@ def deciding_text(report: GateReport) -> str:
             return "nothing was measured and no check is required"
         return "every check is advisory (required = false)"
     if report.word is GateWord.PASS:
-        return f"passed {count_text(len(required), 'required check')}"
-    return f"decided by {names_text([check.name for check in required if check.word is report.word])}"
+        return f"passed {display.count_text(len(required), 'required check')}"
+    return f"decided by {display.names_text([check.name for check in required if check.word is report.word])}"
 
 
 def changed_lines(report: GateReport) -> tuple[str, ...]:
@@ -99,7 +88,7 @@ def changed_lines(report: GateReport) -> tuple[str, ...]:
 
 def alpha_text(report: GateReport) -> str:
     """Return the error rate of a REGRESSION, as text."""
-    return f"family-wise error rate {p_text(report.alpha)} over the required benchmarks (Holm correction)"
+    return f"family-wise error rate {display.p_text(report.alpha)} over the required benchmarks (Holm correction)"
 
 
 def scores_text(check: BenchmarkCheck) -> str:
@@ -107,7 +96,7 @@ def scores_text(check: BenchmarkCheck) -> str:
     one = check.compared
     if one is None:
         return ""
-    return f"{score_text(one.before.mean)} → {score_text(one.after.mean)}"
+    return f"{display.score_text(one.before.mean)} → {display.score_text(one.after.mean)}"
 
 
 def answered_text(check: BenchmarkCheck) -> str:
@@ -118,7 +107,7 @@ def answered_text(check: BenchmarkCheck) -> str:
     before, after = one.before.coverage, one.after.coverage
     if before == after == 1:
         return f"n = {one.comparison.n_common}"
-    return f"{percent_text(min(before, after))} of {one.after.planned}"
+    return f"{display.percent_text(min(before, after))} of {one.after.planned}"
 
 
 def gate_change_text(check: BenchmarkCheck) -> str:
@@ -126,7 +115,7 @@ def gate_change_text(check: BenchmarkCheck) -> str:
     if check.compared is None:
         return ""
     change = check.compared.comparison
-    return f"{signed_text(change.delta)} [{signed_text(change.ci_low)}, {signed_text(change.ci_high)}]"
+    return f"{display.signed_text(change.delta)} [{display.signed_text(change.ci_low)}, {display.signed_text(change.ci_high)}]"
 
 
 def level_text(check: BenchmarkCheck) -> str:
@@ -138,7 +127,7 @@ def short_level_text(check: BenchmarkCheck) -> str:
     """Return the same for a column whose heading contains `one-sided`."""
     if check.compared is None:
         return ""
-    return f"{p_value_text(check.compared.comparison.p_worse)}, level {p_text(check.alpha_test)}"
+    return f"{display.p_value_text(check.compared.comparison.p_worse)}, level {display.p_text(check.alpha_test)}"
 
 
 def lost_and_gained_text(check: BenchmarkCheck) -> str:
@@ -170,7 +159,9 @@ def sample_lines(example: Example) -> Iterable[str]:
         "after": example.answer_after,
     }
     for name, text in parts.items():
-        shown = "(not kept)" if text is None else shortened(clean(text).strip(), QUOTED_CHARS) or "(empty)"
+        shown = (
+            "(not kept)" if text is None else display.shortened(display.clean(text).strip(), QUOTED_CHARS) or "(empty)"
+        )
         yield f"{name}: {shown}"
 
 
@@ -181,14 +172,14 @@ def no_command(document: str) -> str:
 
 def name_text(name: str) -> str:
     """Return an untrusted name, cleaned, on one line and of bounded length."""
-    return shortened(one_line(name), NAME_CHARS) or "(no name)"
+    return display.shortened(display.one_line(name), NAME_CHARS) or "(no name)"
 
 
 def short_reason(reason: str) -> str:
     """Return a reason, which may quote error messages, cleaned, on one line and of bounded length."""
-    return shortened(one_line(reason), REASON_CHARS)
+    return display.shortened(display.one_line(reason), REASON_CHARS)
 
 
 def _side(side: Side, *, with_digest: bool) -> str:
-    digest = f":{one_line(side.digest)[:_DIGEST_SHOWN]}" if with_digest else ""
+    digest = f":{display.one_line(side.digest)[:_DIGEST_SHOWN]}" if with_digest else ""
     return f"{name_text(side.run_id)}@{side.step}{digest}"

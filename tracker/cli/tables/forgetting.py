@@ -7,15 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tracker.cli.tables.render import plain_table, quoted, run_title, sample_grid
+from tracker.domain.forgetting import wording
 from tracker.domain.forgetting.sample_lives import Flow
 from tracker.domain.forgetting.types import BenchmarkLedger, LedgerRow, LostSample, RunLedger
-from tracker.domain.forgetting.wording import (
-    chance_text,
-    events_text,
-    notes,
-    transfer_sentences,
-    whole_text,
-)
 from tracker.domain.records.display import (
     NOTHING,
     count_text,
@@ -32,7 +26,7 @@ def ledger_tables(ledger: RunLedger, *, subsets: int) -> RenderableType:
 
     `subsets`: number of subsets to show per benchmark.
     """
-    remarks = [Text(note, "dim") for benchmark in ledger.benchmarks for note in notes(benchmark)]
+    remarks = [Text(note, "dim") for benchmark in ledger.benchmarks for note in wording.notes(benchmark)]
     if not ledger.steps:
         return Group(Text(f"{one_line(ledger.run_id)}: not enough scores yet"), *remarks)
     parts: list[RenderableType] = [
@@ -40,7 +34,7 @@ def ledger_tables(ledger: RunLedger, *, subsets: int) -> RenderableType:
         _summary(ledger.benchmarks, subsets),
         *remarks,
     ]
-    transfers = transfer_sentences(ledger)
+    transfers = wording.transfer_sentences(ledger)
     parts += [Text(""), *map(Text, transfers)] if transfers else []
     for benchmark in ledger.benchmarks:
         parts += _lost(benchmark)
@@ -84,7 +78,7 @@ def _cells(row: LedgerRow) -> tuple[Text | str, ...]:
 def _flow_cells(flow: Flow | None) -> tuple[str, str, str]:
     if flow is None:
         return NOTHING, NOTHING, NOTHING
-    return str(flow.lost), whole_text(flow.net_lost), chance_text(flow.expected_false)
+    return str(flow.lost), wording.whole_text(flow.net_lost), wording.chance_text(flow.expected_false)
 
 
 # --- private: samples
@@ -97,7 +91,7 @@ def _lost(benchmark: BenchmarkLedger) -> Iterator[RenderableType]:
     yield Text("")
     yield Text.assemble(
         (f"{one_line(benchmark.benchmark)}: {count_text(flow.lost, 'lost sample')}", "bold red"),
-        f" ({chance_text(flow.expected_false)} expected by chance), mostly correct at steps "
+        f" ({wording.chance_text(flow.expected_false)} expected by chance), mostly correct at steps "
         f"{span_text(window.before_steps)} and mostly incorrect at steps {span_text(window.after_steps)}",
     )
     for sample in benchmark.details:
@@ -107,7 +101,7 @@ def _lost(benchmark: BenchmarkLedger) -> Iterator[RenderableType]:
 
 
 def _sample_grid(sample: LostSample, before: int, after: int) -> Table:
-    texts, life = sample.texts, Text(events_text(sample.events), "dim")
+    texts, life = sample.texts, Text(wording.events_text(sample.events), "dim")
     if texts is None:
         missing = Text(f"{one_line(sample.sample_id)} (text not kept)")
         return sample_grid([("sample", missing), ("history", life)])

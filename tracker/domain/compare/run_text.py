@@ -6,15 +6,7 @@ from dataclasses import dataclass
 from eval_jobs.types import Cost
 from tracker.domain.compare.run_pairs import PairedDifference, ScoreAt
 from tracker.domain.compare.runs import BenchmarkOfRuns, By, RunComparison, RunSummary, SideBySide
-from tracker.domain.records.display import (
-    NOTHING,
-    duration_text,
-    one_line,
-    score_text,
-    signed_text,
-    span_text,
-    tokens_text,
-)
+from tracker.domain.records import display
 
 SCOPE = (
     "Each difference is paired over the same samples; up is better. Its 95 % CI covers the choice of the samples, not "
@@ -45,7 +37,7 @@ def summary_rows(runs: Sequence[RunSummary]) -> tuple[tuple[str, tuple[str, ...]
     rows: dict[str, list[str]] = {}
     for at, run in enumerate(runs):
         for name, text in _facts(run):
-            rows.setdefault(name, [NOTHING] * len(runs))[at] = text
+            rows.setdefault(name, [display.NOTHING] * len(runs))[at] = text
     return tuple((name, tuple(cells)) for name, cells in rows.items())
 
 
@@ -56,7 +48,7 @@ def checkpoint_rows(pairs: Sequence[BenchmarkOfRuns], by: By = By.STEP) -> tuple
         for row in pair.rows:
             rows.setdefault(_place(row, by), [_NO_SCORES] * len(pairs))[at] = row
     if by is By.TOKENS:
-        return tuple(_row(tokens_text(round(place)), rows[place], has_steps=False) for place in sorted(rows))
+        return tuple(_row(display.tokens_text(round(place)), rows[place], has_steps=False) for place in sorted(rows))
     return tuple(_row(str(place), rows[place]) for place in sorted(rows))
 
 
@@ -71,14 +63,14 @@ def total_rows(pairs: Sequence[BenchmarkOfRuns]) -> tuple[Row, Row]:
 
 def remarks(found: RunComparison) -> Iterator[str]:
     """Yield what cannot be compared, and why."""
-    b = one_line(found.b.run_id)
+    b = display.one_line(found.b.run_id)
     for refused in found.refused:
-        yield f"cannot compare {one_line(refused.benchmark)}: {one_line('; '.join(refused.reasons))}"
+        yield f"cannot compare {display.one_line(refused.benchmark)}: {display.one_line('; '.join(refused.reasons))}"
     for one in found.benchmarks:
         if one.mean is None:
-            yield f"cannot pair {one_line(one.benchmark)}: no equal checkpoints by {found.by} in {b}"
+            yield f"cannot pair {display.one_line(one.benchmark)}: no equal checkpoints by {found.by} in {b}"
     if not found.is_latency_alike:
-        runs = f"{one_line(found.a.run_id)} and {b}"
+        runs = f"{display.one_line(found.a.run_id)} and {b}"
         yield f"cannot compare latency: {runs} differ in loads, machine, engine or serving settings"
 
 
@@ -89,13 +81,13 @@ _NO_SCORES = SideBySide(a=None, b=None, difference=None)
 def _facts(run: RunSummary) -> Iterator[tuple[str, str]]:
     yield "checkpoints", str(len(run.steps))
     if run.steps:
-        yield "steps", span_text(run.steps)
+        yield "steps", display.span_text(run.steps)
     if run.best_step is not None:
         yield "best checkpoint", f"step {run.best_step}"
     for one in run.latency:
         for name, time_ms in (("TTFT", one.ttft_ms), ("TPOT", one.tpot_ms)):
             if time_ms is not None:
-                yield f"{name} median, load {one_line(one.load)}", f"{time_ms:.1f} ms"
+                yield f"{name} median, load {display.one_line(one.load)}", f"{time_ms:.1f} ms"
     if run.cost is not None:
         yield from _cost_facts(run.cost)
 
@@ -103,10 +95,10 @@ def _facts(run: RunSummary) -> Iterator[tuple[str, str]]:
 def _cost_facts(cost: Cost) -> Iterator[tuple[str, str]]:
     for name, seconds in (("evaluation time", cost.wall_s), ("GPU time", cost.gpu_s), ("CPU time", cost.cpu_s)):
         if seconds is not None:
-            yield name, duration_text(seconds)
+            yield name, display.duration_text(seconds)
     for name, count in (("tokens in", cost.input_tokens), ("tokens out", cost.output_tokens)):
         if count is not None:
-            yield name, tokens_text(count)
+            yield name, display.tokens_text(count)
 
 
 def _place(row: SideBySide, by: By) -> float:
@@ -129,14 +121,14 @@ def _row(name: str, at: Sequence[SideBySide], *, has_steps: bool = True) -> Row:
 
 def _score(one: ScoreAt | None, *, has_step: bool) -> Cell:
     if one is None:
-        return Cell(text=NOTHING)
+        return Cell(text=display.NOTHING)
     if has_step:
-        return Cell(text=score_text(one.score))
-    return Cell(text=score_text(one.score), note=f"step {one.step}")
+        return Cell(text=display.score_text(one.score))
+    return Cell(text=display.score_text(one.score), note=f"step {one.step}")
 
 
 def _difference(found: PairedDifference | None) -> Cell:
     if found is None:
-        return Cell(text=NOTHING)
-    interval = f"{signed_text(found.ci_low)} to {signed_text(found.ci_high)}"
-    return Cell(text=signed_text(found.delta), note=interval)
+        return Cell(text=display.NOTHING)
+    interval = f"{display.signed_text(found.ci_low)} to {display.signed_text(found.ci_high)}"
+    return Cell(text=display.signed_text(found.delta), note=interval)

@@ -4,31 +4,22 @@ reason_text(verdict)            # 0.93 at step 400 -> 0.02; lost 182 of 200 samp
 latency_reason_text(verdict)    # 8.3 % slower (95 % CI +7.1 % to +9.5 %) than the reference, step 100
 """
 
-from tracker.domain.records import reasons
+from tracker.domain.records import reasons, types
 from tracker.domain.records.display import count_text, p_text, p_value_text, score_text, steps_text
-from tracker.domain.records.types import (
-    Baseline,
-    Comparison,
-    LatencyMethod,
-    LatencyVerdict,
-    Measure,
-    Verdict,
-    VerdictWord,
-)
 
 
-def reason_text(verdict: Verdict) -> str:
+def reason_text(verdict: types.Verdict) -> str:
     """Return what changed, compared with which checkpoints and by how many samples, or why this is unknown."""
     if verdict.reason is None:
         return ""
     text, part = _text(verdict, verdict.reason), verdict.screened
     if part is None:
         return text
-    then = ", a full evaluation follows" if verdict.word is VerdictWord.SUSPECT else ""
+    then = ", a full evaluation follows" if verdict.word is types.VerdictWord.SUSPECT else ""
     return f"{text}; screened on {part.asked} of {part.asked + part.left_out} samples{then}"
 
 
-def latency_reason_text(verdict: LatencyVerdict) -> str:
+def latency_reason_text(verdict: types.LatencyVerdict) -> str:
     """Return how the times compare, or why this is unknown."""
     if verdict.reason is None:
         return ""
@@ -57,19 +48,19 @@ _SETTINGS = {
     "concurrency": "concurrency (requests in flight)",
 }
 
-_BASELINES = {Baseline.PEAK: " (peak)", Baseline.PINNED: " (pinned baseline)"}
+_BASELINES = {types.Baseline.PEAK: " (peak)", types.Baseline.PINNED: " (pinned baseline)"}
 
 _PAIR = 2
 """Up to this number of steps, a sample that was right at most of them was right at all of them."""
 
 _MEASURES = {
-    Measure.SCORE: "",
-    Measure.OUTPUT_LENGTH: "output length (share of the token limit): ",
-    Measure.COMPLETENESS: "share of truncated answers: ",
+    types.Measure.SCORE: "",
+    types.Measure.OUTPUT_LENGTH: "output length (share of the token limit): ",
+    types.Measure.COMPLETENESS: "share of truncated answers: ",
 }
 
 
-def _text(verdict: Verdict, reason: reasons.Reason) -> str:
+def _text(verdict: types.Verdict, reason: reasons.Reason) -> str:
     match reason:
         case reasons.Compared():
             return _compared(verdict, reason)
@@ -84,7 +75,7 @@ def _text(verdict: Verdict, reason: reasons.Reason) -> str:
 
 
 def _without_tests(
-    verdict: Verdict, reason: reasons.Failed | reasons.NothingEarlier | reasons.TooEarly | reasons.NotOfAScore
+    verdict: types.Verdict, reason: reasons.Failed | reasons.NothingEarlier | reasons.TooEarly | reasons.NotOfAScore
 ) -> str:
     match reason:
         case reasons.Failed():
@@ -96,7 +87,7 @@ def _without_tests(
     return reason.problem
 
 
-def _too_few(verdict: Verdict, reason: reasons.FewScores | reasons.FewInCommon | reasons.FewSamples) -> str:
+def _too_few(verdict: types.Verdict, reason: reasons.FewScores | reasons.FewInCommon | reasons.FewSamples) -> str:
     if isinstance(reason, reasons.FewSamples):
         return f"too few samples: {reason.samples} scored on both sides, {reason.needed} required"
     if isinstance(reason, reasons.FewInCommon):
@@ -111,26 +102,26 @@ def _too_few(verdict: Verdict, reason: reasons.FewScores | reasons.FewInCommon |
     return text
 
 
-def _compared(verdict: Verdict, reason: reasons.Compared) -> str:
+def _compared(verdict: types.Verdict, reason: reasons.Compared) -> str:
     deciding = verdict.comparisons[0]
     change = f"{_MEASURES[verdict.measure]}{_change(deciding, reason)}"
-    if verdict.word is VerdictWord.EQUIVALENT:
+    if verdict.word is types.VerdictWord.EQUIVALENT:
         return f"{change}: equivalent within ±{reason.margin:.2g}"
-    if verdict.word is VerdictWord.INCONCLUSIVE:
+    if verdict.word is types.VerdictWord.INCONCLUSIVE:
         seen = "" if verdict.mde is None else f"; minimum detectable loss {verdict.mde:.2g}"
         return f"{change}: not significant (n = {deciding.n_common}){seen}"
-    counted = f"{change}; {_flips(deciding)}" if verdict.measure is Measure.SCORE else change
-    if verdict.word is VerdictWord.FORGOTTEN:
+    counted = f"{change}; {_flips(deciding)}" if verdict.measure is types.Measure.SCORE else change
+    if verdict.word is types.VerdictWord.FORGOTTEN:
         return f"{counted}; worse than the peak at {reason.in_a_row} checkpoints in a row"
-    if verdict.word is VerdictWord.RECOVERED:
+    if verdict.word is types.VerdictWord.RECOVERED:
         return f"{counted}; recovered at {reason.in_a_row} checkpoints in a row"
-    if verdict.word is VerdictWord.SUSPECT:
+    if verdict.word is types.VerdictWord.SUSPECT:
         p = p_value_text(deciding.p_worse)
         return f"{counted}: may be worse ({p}), not significant at the run's significance level"
     return counted
 
 
-def _change(deciding: Comparison, reason: reasons.Compared) -> str:
+def _change(deciding: types.Comparison, reason: reasons.Compared) -> str:
     digits = 2 if abs(reason.now - reason.before) >= 0.05 else 3
     together = _together(len(deciding.pooled_steps))
     base = f"{steps_text(deciding.baseline_steps)}{_BASELINES.get(deciding.baseline, '')}"
@@ -143,21 +134,21 @@ def _together(pooled: int) -> str:
     return ""
 
 
-def _flips(comparison: Comparison) -> str:
+def _flips(comparison: types.Comparison) -> str:
     """Return lost and gained counts, with the baseline of a loss: while scores rise, few are right at most steps."""
     most = " (correct in most of those steps)" if len(comparison.baseline_steps) > _PAIR and comparison.n_lost else ""
     return f"lost {comparison.n_lost} of {comparison.n_common} samples{most}, gained {comparison.n_gained}"
 
 
 def _compared_means(reason: reasons.ComparedMeans) -> str:
-    base = steps_text(reason.baseline_steps) + (_BASELINES[Baseline.PEAK] if reason.is_peak else "")
+    base = steps_text(reason.baseline_steps) + (_BASELINES[types.Baseline.PEAK] if reason.is_peak else "")
     change = f"{score_text(reason.before)} at {base} -> {score_text(reason.now)}{_together(reason.pooled)}"
     interval = f"95 % CI of the change {reason.ci_low:+.3f} to {reason.ci_high:+.3f}, {p_value_text(reason.p)}"
     chance = "; never above chance" if reason.never_above_chance else ""
     return f"{change}; {interval}, means only (no samples){chance}"
 
 
-def _latency_text(verdict: LatencyVerdict, reason: reasons.LatencyReason) -> str:
+def _latency_text(verdict: types.LatencyVerdict, reason: reasons.LatencyReason) -> str:
     match reason:
         case reasons.AgainstReference():
             return _against_reference(verdict, reason)
@@ -178,10 +169,10 @@ def _short_history(earlier: int, needed: int) -> str:
     return f"{count_text(earlier, 'comparable earlier checkpoint')}, {needed} required without a reference"
 
 
-def _few_requests(verdict: LatencyVerdict, needed: int) -> str:
+def _few_requests(verdict: types.LatencyVerdict, needed: int) -> str:
     """Return how many requests there are and how to get enough."""
     requests = verdict.requests
-    if verdict.method is LatencyMethod.HISTORY:
+    if verdict.method is types.LatencyMethod.HISTORY:
         return f"{requests} requests timed, {needed} required: raise probe.requests to {needed} or fix failing requests"
     if requests >= needed:
         half = "from one half of the load, because too many requests of the other half failed"
@@ -190,25 +181,25 @@ def _few_requests(verdict: LatencyVerdict, needed: int) -> str:
     return f"{requests} pairs of requests timed, {needed} required: {more}"
 
 
-def _against_reference(verdict: LatencyVerdict, reason: reasons.AgainstReference) -> str:
+def _against_reference(verdict: types.LatencyVerdict, reason: reasons.AgainstReference) -> str:
     averaged = f", averaged over the newest {verdict.sessions} checkpoints" if verdict.sessions > 1 else ""
     text = f"{_latency_change(verdict)} than the reference, step {verdict.reference_step}{averaged}"
     if verdict.learned_from < reason.learning:
         known = f"{verdict.learned_from} of {reason.learning} checkpoints"
         return f"{text}: noise between engine starts not known yet ({known})"
-    if verdict.word is VerdictWord.SUSPECT and verdict.p_slower is not None:
+    if verdict.word is types.VerdictWord.SUSPECT and verdict.p_slower is not None:
         return f"{text}: {p_value_text(verdict.p_slower)}, not significant at level {p_text(verdict.alpha_test)}"
     return text + _unseen(verdict)
 
 
-def _against_history(verdict: LatencyVerdict, reason: reasons.AgainstHistory) -> str:
+def _against_history(verdict: types.LatencyVerdict, reason: reasons.AgainstHistory) -> str:
     text = f"{_latency_change(verdict)} than the {reason.checkpoints} checkpoints before it"
-    if verdict.word is VerdictWord.SUSPECT:
+    if verdict.word is types.VerdictWord.SUSPECT:
         return f"{text}; possibly caused by the machine: set probe.reference to rule that out"
     return text + _unseen(verdict)
 
 
-def _latency_change(verdict: LatencyVerdict) -> str:
+def _latency_change(verdict: types.LatencyVerdict) -> str:
     ratio, low, high = verdict.ratio or 1.0, verdict.ci_low or 1.0, verdict.ci_high or 1.0
     word = "slower" if ratio >= 1 else "faster"
     return f"{abs(100 * (ratio - 1)):.1f} % {word} (95 % CI {_percent(low)} to {_percent(high)})"
@@ -219,7 +210,7 @@ def _percent(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.1f} %"
 
 
-def _unseen(verdict: LatencyVerdict) -> str:
-    if verdict.word is not VerdictWord.INCONCLUSIVE:
+def _unseen(verdict: types.LatencyVerdict) -> str:
+    if verdict.word is not types.VerdictWord.INCONCLUSIVE:
         return ""
     return f": not significant; minimum detectable slowdown {_percent(verdict.detectable or 1.0)}"

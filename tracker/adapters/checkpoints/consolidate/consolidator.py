@@ -23,14 +23,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from eval_jobs.errors import (
-    CheckpointError,
-    CheckpointUnreadable,
-    CheckpointUnsafe,
-    ConsolidationFailed,
-    DiskFull,
-    StoreError,
-)
+from eval_jobs import errors
 from eval_jobs.host.secrets import without_secrets
 from eval_jobs.host.storage import NO_SPACE
 from eval_jobs.host.unforeseen import exit_words
@@ -107,7 +100,7 @@ class Consolidator:
     def _demand_room(self, pin: Pin) -> None:
         needed, free = self.needed.get(pin.folder, 0), shutil.disk_usage(pin.folder).free
         if free < needed:
-            raise DiskFull(
+            raise errors.DiskFull(
                 f"cannot convert {pin.source} to safetensors: {needed >> 20} MiB required",
                 hint=f"free disk space in {pin.folder}; the conversion is retried",
             )
@@ -279,7 +272,7 @@ def _finished(pin: Pin, files: list[str]) -> Pin:
     held = weights + tuple(sorted(small))
     facts = facts_of_folder(folder)
     if facts is None:
-        raise StoreError(f"the pin {folder} of {pin.source} was deleted", hint="do not modify the pins folder")
+        raise errors.StoreError(f"the pin {folder} of {pin.source} was deleted", hint="do not modify the pins folder")
     done = replace(
         pin,
         complete=replace(raw, weights=weights, held=held, raw=None, raw_folder="", config_from=""),
@@ -305,24 +298,24 @@ def _drop_raw(pin: Pin) -> None:
 # --- private: what went wrong
 
 
-def _error(pin: Pin, answer: Answer, log_path: Path) -> CheckpointError | StoreError:
+def _error(pin: Pin, answer: Answer, log_path: Path) -> errors.CheckpointError | errors.StoreError:
     kind, text = answer["kind"], answer["message"]
     what = f"cannot convert {pin.source} to safetensors: {text}"
     again = f"see {log_path}; the conversion is retried at the next start"
     if kind == "disk":
-        return DiskFull(what, hint="free disk space; the conversion is retried")
+        return errors.DiskFull(what, hint="free disk space; the conversion is retried")
     if kind == "unsafe":
         hint = PICKLE_HINT if pin.complete.raw is RawKind.ZERO else "save the checkpoint as safetensors"
-        return CheckpointUnsafe(f"cannot read {pin.source} without running code: {text}", hint=hint)
+        return errors.CheckpointUnsafe(f"cannot read {pin.source} without running code: {text}", hint=hint)
     if kind == "unreadable":
-        return CheckpointUnreadable(what, hint=f"save the checkpoint again; see {log_path}")
+        return errors.CheckpointUnreadable(what, hint=f"save the checkpoint again; see {log_path}")
     if kind == "missing":
-        return ConsolidationFailed(
+        return errors.ConsolidationFailed(
             what, hint=f"set watch.python to a Python with torch 2.6 or later and, for ZeRO, DeepSpeed; {again}"
         )
     if kind == "memory":
-        return ConsolidationFailed(what, hint=f"check `dmesg` for an out-of-memory kill; {again}")
-    return ConsolidationFailed(what, hint=again)
+        return errors.ConsolidationFailed(what, hint=f"check `dmesg` for an out-of-memory kill; {again}")
+    return errors.ConsolidationFailed(what, hint=again)
 
 
 def _how(code: int) -> str:

@@ -14,17 +14,7 @@ from pathlib import Path
 from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable
 from tracker.adapters.checkpoints.files.raw_files import read_raw
 from tracker.adapters.checkpoints.files.safetensors_file import read_header
-from tracker.domain.checkpoints.listing import (
-    DOCUMENTS,
-    Broken,
-    Document,
-    Facts,
-    FileFact,
-    Header,
-    Listing,
-    is_state_folder,
-    step_of,
-)
+from tracker.domain.checkpoints import listing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +52,7 @@ def places_in(
     return tuple(sorted(found, key=lambda p: (p.step, p.run_id, p.path)))
 
 
-def facts_of_folder(folder: Path, root: Path | None = None) -> Facts | None:
+def facts_of_folder(folder: Path, root: Path | None = None) -> listing.Facts | None:
     """Return the file system's facts about a folder, or None if it does not exist.
 
     Links to files outside of `root` are marked; None: links are followed anywhere.
@@ -78,8 +68,8 @@ def facts_of_folder(folder: Path, root: Path | None = None) -> Facts | None:
         return None
     except OSError as error:
         _demand_present(error)
-        return Facts(path=str(folder), mtime_ns=0, files=(), problem=error.strerror or str(error))
-    files: list[FileFact] = []
+        return listing.Facts(path=str(folder), mtime_ns=0, files=(), problem=error.strerror or str(error))
+    files: list[listing.FileFact] = []
     folders, newest_folder_ns = [], 0
     for entry in listed:
         # A temporary file may have been renamed since the listing; it then counts as absent.
@@ -93,7 +83,7 @@ def facts_of_folder(folder: Path, root: Path | None = None) -> Facts | None:
                 files.append(_file_fact(entry, status, root))
         except OSError as error:
             _demand_present(error)
-    return Facts(
+    return listing.Facts(
         path=str(folder),
         mtime_ns=mtime_ns,
         files=tuple(sorted(files, key=lambda f: f.name)),
@@ -102,7 +92,7 @@ def facts_of_folder(folder: Path, root: Path | None = None) -> Facts | None:
     )
 
 
-def read_listing(facts: Facts, step: int | None, *, config_from: str = "") -> Listing:
+def read_listing(facts: listing.Facts, step: int | None, *, config_from: str = "") -> listing.Listing:
     """Return the facts with the content of the files that decide on completeness.
 
     Args:
@@ -111,37 +101,37 @@ def read_listing(facts: Facts, step: int | None, *, config_from: str = "") -> Li
         config_from: folder with the configuration of checkpoints that hold none; empty: the parent may have one.
     """
     folder = Path(facts.path)
-    headers: dict[str, Header | Broken] = {}
-    documents: dict[str, Document | Broken] = {}
+    headers: dict[str, listing.Header | listing.Broken] = {}
+    documents: dict[str, listing.Document | listing.Broken] = {}
     for fact in facts.files:
         if fact.outside:
             continue
         if fact.name.endswith(".safetensors"):
             headers[fact.name] = _header(folder / fact.name)
-        elif fact.name in DOCUMENTS:
+        elif fact.name in listing.DOCUMENTS:
             documents[fact.name] = read_document(folder / fact.name)
     raw = read_raw(facts, config_from, read_document)
-    return Listing(facts=facts, step=step, headers=headers, documents=documents, raw=raw)
+    return listing.Listing(facts=facts, step=step, headers=headers, documents=documents, raw=raw)
 
 
-def read_document(path: Path) -> Document | Broken:
+def read_document(path: Path) -> listing.Document | listing.Broken:
     """Return the JSON object in a file, or why there is none."""
     try:
         content = path.read_bytes()
     except OSError as error:
         _demand_present(error)
-        return Broken(code=CheckpointIncomplete.code, text=f"cannot be read: {error.strerror}")
+        return listing.Broken(code=CheckpointIncomplete.code, text=f"cannot be read: {error.strerror}")
     return parse_document(content)
 
 
-def parse_document(content: bytes) -> Document | Broken:
+def parse_document(content: bytes) -> listing.Document | listing.Broken:
     """Return the JSON object in `content`, or why there is none."""
     try:
         document = json.loads(content)
     except (ValueError, RecursionError) as error:
-        return Broken(code=CheckpointUnreadable.code, text=f"is not valid JSON: {error}")
+        return listing.Broken(code=CheckpointUnreadable.code, text=f"is not valid JSON: {error}")
     if not isinstance(document, dict):
-        return Broken(code=CheckpointUnreadable.code, text="is not a JSON object")
+        return listing.Broken(code=CheckpointUnreadable.code, text="is not a JSON object")
     return document
 
 
@@ -177,7 +167,7 @@ def _places_below(folder: Path, run_id: str, pattern: str) -> Iterator[Checkpoin
 
 @lru_cache(maxsize=1 << 16)  # the same thousands of names are checked every second
 def _place(run_id: str, path: str, name: str, pattern: str) -> CheckpointLocation | None:
-    step = step_of(name, pattern)
+    step = listing.step_of(name, pattern)
     if step is None:
         return None
     return CheckpointLocation(run_id=run_id, step=step, path=Path(path))
@@ -196,9 +186,9 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _state_files(folder: os.DirEntry[str], root: Path | None) -> Iterator[FileFact]:
+def _state_files(folder: os.DirEntry[str], root: Path | None) -> Iterator[listing.FileFact]:
     """Return the files of a sub-folder with a sharded training state, named relative to the checkpoint."""
-    if is_state_folder(folder.name):
+    if listing.is_state_folder(folder.name):
         with os.scandir(folder) as entries:
             for entry in entries:
                 if entry.is_file():
@@ -206,19 +196,19 @@ def _state_files(folder: os.DirEntry[str], root: Path | None) -> Iterator[FileFa
                     yield replace(fact, name=f"{folder.name}/{entry.name}")
 
 
-def _file_fact(entry: os.DirEntry[str], status: os.stat_result, root: Path | None) -> FileFact:
+def _file_fact(entry: os.DirEntry[str], status: os.stat_result, root: Path | None) -> listing.FileFact:
     is_outside = root is not None and entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(root)
     return _known_fact(entry.name, status.st_size, status.st_mtime_ns, status.st_ino, is_outside)
 
 
 @lru_cache(maxsize=1 << 17)  # every scan finds the same facts of a finished checkpoint: one object, fast to compare
-def _known_fact(name: str, size: int, mtime_ns: int, inode: int, outside: bool) -> FileFact:  # noqa: FBT001 - private
-    return FileFact(name=name, size=size, mtime_ns=mtime_ns, inode=inode, outside=outside)
+def _known_fact(name: str, size: int, mtime_ns: int, inode: int, outside: bool) -> listing.FileFact:  # noqa: FBT001 - private
+    return listing.FileFact(name=name, size=size, mtime_ns=mtime_ns, inode=inode, outside=outside)
 
 
-def _header(path: Path) -> Header | Broken:
+def _header(path: Path) -> listing.Header | listing.Broken:
     try:
         return read_header(path)
     except OSError as error:
         _demand_present(error)
-        return Broken(code=CheckpointIncomplete.code, text=f"cannot be read: {error.strerror}")
+        return listing.Broken(code=CheckpointIncomplete.code, text=f"cannot be read: {error.strerror}")

@@ -14,15 +14,7 @@ from eval_jobs.queue_types import QueueState
 from eval_jobs.records.progress import progress_text
 from eval_jobs.types import EvalPlan, EvalRecord
 from tracker.api.opening import open_project
-from tracker.app.steps.sweeps import (
-    SweepService,
-    begin_by_hand,
-    carry_on,
-    check_size,
-    own_answers,
-    select_checkpoints,
-    take_sweep_result,
-)
+from tracker.app.steps import sweeps
 from tracker.cli import interrupts
 from tracker.cli.evaluating import check_ready, has_watcher, local_workers
 from tracker.cli.json_output import json_option, print_json
@@ -75,7 +67,7 @@ def run(*, name: str, config_path: Path, dry_run: bool, workers: int, as_json: b
         return ExitCode.OK
     is_watched = has_watcher(project)
     check_ready(project, console, has_engine=workers > 0 and not is_watched)
-    turn = _open_turn(service, name) or begin_by_hand(service, sweep, clock.now())
+    turn = _open_turn(service, name) or sweeps.begin_by_hand(service, sweep, clock.now())
     whose = "evaluated by `tracker watch`" if is_watched else "Ctrl-C stops; run the same command again to continue"
     print_line(console, "workers" if is_watched else "note", whose)
     turn = _carried_out(turn, service, local_workers(project, 0 if is_watched else workers, config_path), console)
@@ -129,7 +121,7 @@ def show(*, name: str, config_path: Path, as_json: bool) -> None:
     _print(Console(), board)
 
 
-def _sweep(service: SweepService, name: str) -> Sweep:
+def _sweep(service: sweeps.SweepService, name: str) -> Sweep:
     if name in service.sweeps:
         return service.sweeps[name]
     close = difflib.get_close_matches(name, service.sweeps, n=1)
@@ -139,14 +131,14 @@ def _sweep(service: SweepService, name: str) -> Sweep:
     raise ConfigError(f"no sweep named {name!r}", hint=known)
 
 
-def _open_turn(service: SweepService, name: str) -> Turn | None:
+def _open_turn(service: sweeps.SweepService, name: str) -> Turn | None:
     """Return the on-demand run of a sweep that has not ended; None: there is none."""
     return next((turn for turn in service.store.open_turns() if turn.sweep == name and turn.by_hand), None)
 
 
-def _say_what_comes(console: Console, service: SweepService, sweep: Sweep) -> None:
-    choice = select_checkpoints(service, sweep)
-    check_size(sweep, len(choice.checkpoints))
+def _say_what_comes(console: Console, service: sweeps.SweepService, sweep: Sweep) -> None:
+    choice = sweeps.select_checkpoints(service, sweep)
+    sweeps.check_size(sweep, len(choice.checkpoints))
     plans = plans_of(sweep, choice.checkpoints, run=service.run, due_at=SystemClock().now())
     targets = dict.fromkeys(plan.sweep.target for plan in plans if plan.sweep is not None)
     print_line(console, "sweep", f"{sweep.name}: {', '.join(targets) or 'no targets'}")
@@ -154,7 +146,7 @@ def _say_what_comes(console: Console, service: SweepService, sweep: Sweep) -> No
         print_line(console, "missing", missing)
     if plans:
         asked = service.store.answered([plan.id for plan in plans])
-        own = own_answers(service, plans)
+        own = sweeps.own_answers(service, plans)
         print_line(console, "cost", estimate_text(estimate_of(plans, _records(service), asked, own)))
 
 
@@ -167,7 +159,7 @@ def _say_who_is_away(console: Console, project: Project, sweep: Sweep) -> None:
             print_line(console, "offline", f"{other.name}: {error.message} (hint: {error.hint}); workers still try it")
 
 
-def _records(service: SweepService) -> list[EvalRecord]:
+def _records(service: sweeps.SweepService) -> list[EvalRecord]:
     """Return records to estimate durations from: those of the run, and of every sweep's newest finished run."""
     records = list(service.records.records(service.run))
     for name in service.sweeps:
@@ -178,7 +170,7 @@ def _records(service: SweepService) -> list[EvalRecord]:
     return records
 
 
-def _carried_out(turn: Turn, service: SweepService, local: Launcher, console: Console) -> Turn:
+def _carried_out(turn: Turn, service: sweeps.SweepService, local: Launcher, console: Console) -> Turn:
     """Wait until the sweep run has ended, and return it; any worker may evaluate its plans."""
     clock = SystemClock()
     try:
@@ -188,8 +180,8 @@ def _carried_out(turn: Turn, service: SweepService, local: Launcher, console: Co
                 local.check()
                 for record in service.queue.finished():
                     if record.plan.sweep is not None:  # if a watcher runs, either process may take it first
-                        take_sweep_result(record, service)
-                carry_on(service, clock.now())
+                        sweeps.take_sweep_result(record, service)
+                sweeps.carry_on(service, clock.now())
                 turn = next(t for t in service.store.turns(turn.sweep) if t.due_at == turn.due_at)
                 status.update(Text(_progress(turn, service), style="dim"))
                 clock.sleep(LOOK_S)
@@ -198,7 +190,7 @@ def _carried_out(turn: Turn, service: SweepService, local: Launcher, console: Co
     return turn
 
 
-def _progress(turn: Turn, service: SweepService) -> str:
+def _progress(turn: Turn, service: sweeps.SweepService) -> str:
     if turn.state is TurnState.DUE:
         return "waiting for another sweep run to finish"
     ids = [plan.id for plan in turn.plans]
