@@ -5,7 +5,19 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, replace
 
-from eval_jobs import types
+from eval_jobs.types import (
+    Benchmark,
+    Checkpoint,
+    EngineKind,
+    EvalPlan,
+    ProbeLoad,
+    Program,
+    Screen,
+    ScreenPart,
+    ServeSpec,
+    Suite,
+    SweepCell,
+)
 
 SCORING_VERSION = 1
 """Raised whenever our own prompts, scorers or status rules change what a sample's score can be."""
@@ -24,7 +36,7 @@ def content_hash(value: object) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:DIGEST_CHARS]
 
 
-def score_settings(benchmark: types.Benchmark, suite: types.Suite) -> Mapping[str, object]:
+def score_settings(benchmark: Benchmark, suite: Suite) -> Mapping[str, object]:
     """Return all settings that can change this benchmark's scores, by name, so that differences can be named."""
     settings: dict[str, object] = asdict(benchmark)
     # The path of the data does not matter; its digest does.
@@ -39,14 +51,14 @@ def score_settings(benchmark: types.Benchmark, suite: types.Suite) -> Mapping[st
     return settings | generation | {"concurrency": suite.concurrency, "scoring_version": SCORING_VERSION}
 
 
-def benchmark_fingerprint(benchmark: types.Benchmark, suite: types.Suite) -> str:
+def benchmark_fingerprint(benchmark: Benchmark, suite: Suite) -> str:
     """Return the hash of `score_settings`: results are comparable only when it is equal."""
     return content_hash(score_settings(benchmark, suite))
 
 
-def serve_settings(serve: types.ServeSpec) -> Mapping[str, object]:
+def serve_settings(serve: ServeSpec) -> Mapping[str, object]:
     """Return all serving settings that can change a score, by name: no addresses, interpreters or timeouts."""
-    if serve.engine is types.EngineKind.REMOTE:
+    if serve.engine is EngineKind.REMOTE:
         return {"engine": serve.engine, "model": serve.model}
     settings = {
         "engine": serve.engine,
@@ -58,18 +70,18 @@ def serve_settings(serve: types.ServeSpec) -> Mapping[str, object]:
     return settings | _program_settings("engine", serve.program)
 
 
-def suite_fingerprint(suite: types.Suite) -> str:
+def suite_fingerprint(suite: Suite) -> str:
     """Return a hash over all benchmarks of the suite, independent of their order."""
     return content_hash(sorted(benchmark_fingerprint(b, suite) for b in suite.benchmarks))
 
 
 def make_plan(
-    checkpoint: types.Checkpoint,
-    suite: types.Suite,
-    serve: types.ServeSpec,
-    loads: Iterable[types.ProbeLoad],
-    reference: types.Checkpoint | None = None,
-) -> types.EvalPlan:
+    checkpoint: Checkpoint,
+    suite: Suite,
+    serve: ServeSpec,
+    loads: Iterable[ProbeLoad],
+    reference: Checkpoint | None = None,
+) -> EvalPlan:
     """Build a plan; its ID depends on what is served, the suite's content and the settings, not on paths or times.
 
     Nor on the latency reference: no score depends on it, and it changes if a lower step of the run appears late.
@@ -89,16 +101,16 @@ def make_plan(
             *([asdict(suite.part)] if suite.part is not None else []),
         ]
     )
-    return types.EvalPlan(id=plan_id, checkpoint=checkpoint, suite=suite, serve=serve, loads=loads, reference=reference)
+    return EvalPlan(id=plan_id, checkpoint=checkpoint, suite=suite, serve=serve, loads=loads, reference=reference)
 
 
-def screen_plan(whole: types.EvalPlan, screen: types.Screen) -> types.EvalPlan:
+def screen_plan(whole: EvalPlan, screen: Screen) -> EvalPlan:
     """Build the plan that evaluates the screen of each benchmark of `whole`, with the same checkpoint and settings."""
-    suite = replace(whole.suite, part=types.ScreenPart(screen=screen))
+    suite = replace(whole.suite, part=ScreenPart(screen=screen))
     return make_plan(whole.checkpoint, suite, whole.serve, whole.loads, whole.reference)
 
 
-def rest_plan(screen: types.EvalPlan, benchmarks: Collection[str]) -> types.EvalPlan:
+def rest_plan(screen: EvalPlan, benchmarks: Collection[str]) -> EvalPlan:
     """Build the plan for the samples outside the screens of some benchmarks; latency was measured with the screens."""
     if screen.suite.part is None:
         raise ValueError(f"plan {screen.id} is not a screen")
@@ -111,9 +123,7 @@ def rest_plan(screen: types.EvalPlan, benchmarks: Collection[str]) -> types.Eval
     return replace(plan, id=content_hash([plan.id, "rest of", screen.id]))
 
 
-def calibration_plan(
-    checkpoint: types.Checkpoint, suite: types.Suite, serve: types.ServeSpec, number: int
-) -> types.EvalPlan:
+def calibration_plan(checkpoint: Checkpoint, suite: Suite, serve: ServeSpec, number: int) -> EvalPlan:
     """Build the plan of calibration `number`, from 1: two passes over the suite, separate from all other evaluations.
 
     No answer is shared with the checkpoint's ordinary plan, with an earlier calibration, or between its own passes.
@@ -122,12 +132,12 @@ def calibration_plan(
     return replace(plan, id=content_hash([plan.id, "calibration", number]), calibration=number)
 
 
-def sweep_plan(plan: types.EvalPlan, cell: types.SweepCell) -> types.EvalPlan:
+def sweep_plan(plan: EvalPlan, cell: SweepCell) -> EvalPlan:
     """Build the plan of a sweep with the content of `plan`, separate from other evaluations of the checkpoint."""
     return replace(plan, id=content_hash([plan.id, "sweep", asdict(cell)]), sweep=cell)
 
 
-def second_pass(suite: types.Suite) -> types.Suite:
+def second_pass(suite: Suite) -> Suite:
     """Return the suite of a calibration's second pass: the same suite with another seed.
 
     Greedy decoding uses no seed. With a temperature, the same seed would draw the same answers again and hide sampling
@@ -156,7 +166,7 @@ def numbered(keys: Iterable[str]) -> tuple[str, ...]:
     return tuple(result)
 
 
-def _program_settings(kind: str, program: types.Program | None) -> dict[str, object]:
+def _program_settings(kind: str, program: Program | None) -> dict[str, object]:
     """Return the settings of `program` that can change a score; empty for the default program (None)."""
     if program is None:
         return {}

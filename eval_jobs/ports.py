@@ -8,10 +8,20 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Protocol
 
-from eval_jobs import types
 from eval_jobs.errors import TrackerError
 from eval_jobs.queue_types import Backlog, Claim, Hold, HoldEnd, QueueState
 from eval_jobs.records.progress import Progress
+from eval_jobs.types import (
+    Checkpoint,
+    Endpoint,
+    EvalPlan,
+    EvalRecord,
+    EvalResult,
+    ProbeLoad,
+    ProbeResult,
+    ServeSpec,
+    Suite,
+)
 
 Note = Callable[[str], None]
 """Callback with one short line of text to display. It must return quickly and never raise.
@@ -38,9 +48,7 @@ class Clock(Protocol):
 class Engine(Protocol):
     """Serves checkpoints, one at a time. An engine may stay warm between two checkpoints."""
 
-    def serving(
-        self, checkpoint: types.Checkpoint, spec: types.ServeSpec, *, progress: Note
-    ) -> AbstractContextManager[types.Endpoint]:
+    def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Note) -> AbstractContextManager[Endpoint]:
         """Serve `checkpoint` while the context is open.
 
         On entry, the endpoint is verified to serve this checkpoint and nothing else. The adapter chooses between a
@@ -73,15 +81,15 @@ class Engine(Protocol):
 class Evaluator(Protocol):
     """Scores the benchmarks of a suite against an endpoint."""
 
-    def prepare(self, suite: types.Suite, *, api_key_env: str) -> None:
+    def prepare(self, suite: Suite, *, api_key_env: str) -> None:
         """Start slow preparations for `suite` in the background and return immediately.
 
         Optional; called while the engine loads. It never raises: `evaluate` reports all errors.
         """
 
     def evaluate(
-        self, suite: types.Suite, endpoint: types.Endpoint, *, plan_id: str, progress: ShowProgress
-    ) -> tuple[types.EvalResult | TrackerError, ...]:
+        self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: ShowProgress
+    ) -> tuple[EvalResult | TrackerError, ...]:
         """Score every sample of every benchmark; return one outcome for each benchmark, in their order.
 
         Across all benchmarks, at most `suite.concurrency` requests are in flight, and exactly as many until fewer
@@ -108,7 +116,7 @@ class Evaluator(Protocol):
 class Prober(Protocol):
     """Measures latency."""
 
-    def probe(self, endpoint: types.Endpoint, load: types.ProbeLoad) -> types.ProbeResult:
+    def probe(self, endpoint: Endpoint, load: ProbeLoad) -> ProbeResult:
         """Send `load` to the endpoint after a warm-up and time it, from a separate process.
 
         Failed requests are counted and excluded from percentiles.
@@ -141,9 +149,7 @@ class Launcher(Protocol):
 class PlanQueue(Protocol):
     """Adds plans, and skips plans if too many wait."""
 
-    def add(
-        self, plan: types.EvalPlan, *, now: datetime, backlog: Backlog = Backlog.OLDEST, keep: bool = False
-    ) -> bool:
+    def add(self, plan: EvalPlan, *, now: datetime, backlog: Backlog = Backlog.OLDEST, keep: bool = False) -> bool:
         """Add a plan; return False if its ID is already known.
 
         `backlog` sets its order among the plans of its run. With `keep` it is never skipped, and it comes first unless
@@ -163,13 +169,13 @@ class PlanQueue(Protocol):
         A checkpoint is skipped with all its waiting plans. Plans that may not be skipped count, but stay.
         """
 
-    def skipped(self) -> tuple[types.EvalPlan, ...]:
+    def skipped(self) -> tuple[EvalPlan, ...]:
         """Return skipped plans that are not left out yet, lowest step first, ties by plan ID."""
 
     def leave_out(self, plan_id: str) -> None:
         """Mark a skipped plan as recorded by the watcher. Repeating it is harmless; other states do not change."""
 
-    def waiting(self) -> tuple[types.EvalPlan, ...]:
+    def waiting(self) -> tuple[EvalPlan, ...]:
         """Return all waiting plans, lowest step first, ties by plan ID."""
 
     def withdraw(self, plan_id: str) -> bool:
@@ -207,7 +213,7 @@ class ClaimQueue(Protocol):
         consecutive lost workers.
         """
 
-    def finish(self, claim: Claim, record: types.EvalRecord, *, now: datetime) -> bool:
+    def finish(self, claim: Claim, record: EvalRecord, *, now: datetime) -> bool:
         """Store the outcome; return False and store nothing if the claim is no longer this worker's.
 
         A repeated call stores nothing new and returns True: the first reply may have been lost.
@@ -240,7 +246,7 @@ class HoldRegistry(Protocol):
 class ResultQueue(Protocol):
     """Finished records, which the watcher takes over."""
 
-    def finished(self) -> tuple[types.EvalRecord, ...]:
+    def finished(self) -> tuple[EvalRecord, ...]:
         """Return records not yet acknowledged, lowest step first, ties by plan id."""
 
     def acknowledge(self, plan_id: str) -> None:

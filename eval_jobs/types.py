@@ -9,9 +9,20 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
-from eval_jobs.records import probe
 from eval_jobs.records.bounds import Bounds
 from eval_jobs.records.imported import Aggregate
+from eval_jobs.records.probe import (
+    LoadSettings,
+    Percentiles,
+    ProbeFailure,
+    ProbeLoad,
+    ProbeOutcome,
+    ProbeResult,
+    ReferenceOutcome,
+    ReferenceProbe,
+    RequestSettings,
+    RequestTiming,
+)
 from eval_jobs.records.program import Program
 from eval_jobs.records.serve import Between, EngineKind, OnlyWhen, ServeSettings, ServeSpec, SwapPolicy
 from eval_jobs.records.sweep import SweepCell
@@ -184,7 +195,7 @@ class EvalPlan:
     checkpoint: Checkpoint
     suite: Suite
     serve: ServeSpec
-    loads: tuple[probe.ProbeLoad, ...] = ()
+    loads: tuple[ProbeLoad, ...] = ()
     reference: Checkpoint | None = None
     """Checkpoint whose latency is the reference, interleaved on the same engine. None: no reference."""
     calibration: int = 0
@@ -355,12 +366,12 @@ class EvalRecord:
     plan: EvalPlan
     outcomes: tuple[Outcome, ...]
     """In the order of the benchmarks. In a calibration: all of the first pass, then all of the second."""
-    probes: tuple[probe.ProbeOutcome, ...]
+    probes: tuple[ProbeOutcome, ...]
     engine: EngineInfo | None
     """None: no engine could be started."""
     started_at: datetime
     finished_at: datetime
-    reference_probes: tuple[probe.ReferenceOutcome, ...] = ()
+    reference_probes: tuple[ReferenceOutcome, ...] = ()
     """One for each load of a plan with a reference."""
     cost: Cost | None = None
     """None: imported results, or the plan failed before its cost was measured."""

@@ -6,9 +6,22 @@ from pathlib import Path
 
 from pydantic import Field, field_validator, model_validator
 
-from eval_jobs import types
 from eval_jobs.errors import ConfigError
 from eval_jobs.execute.worker.hours import hours_of
+from eval_jobs.types import (
+    AskingSettings,
+    Benchmark,
+    BenchmarkSettings,
+    Between,
+    EngineKind,
+    Generation,
+    LoadSettings,
+    OnlyWhen,
+    ProbeLoad,
+    Screen,
+    ServeSettings,
+    ServeSpec,
+)
 from tracker.config.programs import Options, anchored_options, checked_name, program_of
 from tracker.config.section import Section, record_of, without_key
 from tracker.domain.verdicts.screening import Screening
@@ -31,7 +44,7 @@ FIRST = "first"
 _MEMORY_SHARE = "--gpu-memory-utilization"
 
 
-class OnlyWhenSection(Section, types.OnlyWhen):
+class OnlyWhenSection(Section, OnlyWhen):
     """Conditions for starting an evaluation. Once started, it finishes. `tracker evaluate` and `gate` ignore them."""
 
     @model_validator(mode="after")
@@ -39,17 +52,17 @@ class OnlyWhenSection(Section, types.OnlyWhen):
         if self.hours and not self.time_zone:
             raise ValueError('hours requires time_zone, such as "Europe/Berlin"')
         try:
-            hours_of(record_of(types.OnlyWhen, self))
+            hours_of(record_of(OnlyWhen, self))
         except ConfigError as error:
             raise ValueError(f"{error.message}: {error.hint}") from error
         return self
 
 
-class ServeSection(Section, types.ServeSettings):
+class ServeSection(Section, ServeSettings):
     """The inference engine that serves checkpoints during evaluation."""
 
     leading = ("engine", "options")
-    engine: types.EngineKind | str = Field(default=types.EngineKind.VLLM, union_mode="left_to_right")
+    engine: EngineKind | str = Field(default=EngineKind.VLLM, union_mode="left_to_right")
     """`vllm`: a local vLLM process. `sglang`: a local SGLang process; the vllm settings below apply to it too
     (experimental). `remote`: an existing OpenAI-compatible server. Or the name of a plugin engine."""
     options: Options = Field(default={})
@@ -66,16 +79,16 @@ class ServeSection(Section, types.ServeSettings):
 
     @field_validator("engine")
     @classmethod
-    def _may_be_a_name(cls, value: types.EngineKind | str) -> types.EngineKind | str:
-        if value is types.EngineKind.PLUGIN:
+    def _may_be_a_name(cls, value: EngineKind | str) -> EngineKind | str:
+        if value is EngineKind.PLUGIN:
             raise ValueError("use the name of the plugin engine")
-        if isinstance(value, types.EngineKind):
+        if isinstance(value, EngineKind):
             return value
         return checked_name(value)
 
     @model_validator(mode="after")
     def _options_are_for_others(self) -> ServeSection:
-        if self.options and isinstance(self.engine, types.EngineKind):
+        if self.options and isinstance(self.engine, EngineKind):
             raise ValueError(f"{self.engine} is a built-in engine: remove options")
         return self
 
@@ -86,23 +99,23 @@ class ServeSection(Section, types.ServeSettings):
 
     @model_validator(mode="after")
     def _remote_needs_an_address(self) -> ServeSection:
-        if self.engine is types.EngineKind.REMOTE and not self.base_url:
+        if self.engine is EngineKind.REMOTE and not self.base_url:
             raise ValueError('engine = "remote" requires base_url, such as "http://127.0.0.1:8000/v1"')
         return self
 
     @model_validator(mode="after")
     def _sglang_does_not_sleep(self) -> ServeSection:
-        if self.engine is types.EngineKind.SGLANG and self.between is types.Between.SLEEP:
+        if self.engine is EngineKind.SGLANG and self.between is Between.SLEEP:
             raise ValueError('between = "sleep" requires vLLM: with engine = "sglang" use "stay" or "stop"')
         return self
 
-    def to_spec(self) -> types.ServeSpec:
+    def to_spec(self) -> ServeSpec:
         """Return the record for the engine; of one of another package without its version."""
-        only_when = record_of(types.OnlyWhen, self.only_when)
-        if isinstance(self.engine, types.EngineKind):
-            return record_of(types.ServeSpec, self, only_when=only_when)
+        only_when = record_of(OnlyWhen, self.only_when)
+        if isinstance(self.engine, EngineKind):
+            return record_of(ServeSpec, self, only_when=only_when)
         program = program_of(self.engine, self.options)
-        return record_of(types.ServeSpec, self, engine=types.EngineKind.PLUGIN, program=program, only_when=only_when)
+        return record_of(ServeSpec, self, engine=EngineKind.PLUGIN, program=program, only_when=only_when)
 
     def anchored(self, folder: Path) -> ServeSection:
         """Return it with relative paths counted from `folder`."""
@@ -132,11 +145,11 @@ class ScreenSection(Section):
         """Return the record for the watcher; None: everything is asked at every checkpoint."""
         if not self.samples and not self.share:
             return None
-        screen = types.Screen(samples=max(self.samples or USUAL_SCREEN, SMALLEST_SCREEN), share=self.share)
+        screen = Screen(samples=max(self.samples or USUAL_SCREEN, SMALLEST_SCREEN), share=self.share)
         return Screening(screen=screen, every=self.every, first=self.first)
 
 
-class SuiteSection(Section, types.AskingSettings, types.Generation):
+class SuiteSection(Section, AskingSettings, Generation):
     """Settings shared by all benchmarks. Changing any but the timeout and `lm_eval` starts a new series of results."""
 
     leading = ("name", "concurrency", "request_timeout_s")
@@ -148,7 +161,7 @@ class SuiteSection(Section, types.AskingSettings, types.Generation):
     `/envs/lm-eval/bin/lm_eval`, or a name to search for in the tracker's environment and in PATH."""
 
 
-class BenchmarkSection(Section, types.BenchmarkSettings):
+class BenchmarkSection(Section, BenchmarkSettings):
     """One benchmark. Two lines are enough: `benchmark = "exact"` and `data = "my.jsonl"`."""
 
     leading = ("benchmark", "data", "evaluator", "options", "name")
@@ -202,10 +215,10 @@ class BenchmarkSection(Section, types.BenchmarkSettings):
             return 0.0
         return self.chance
 
-    def to_benchmark(self, *, data_digest: str) -> types.Benchmark:
+    def to_benchmark(self, *, data_digest: str) -> Benchmark:
         """Return the record for the evaluator."""
         return record_of(
-            types.Benchmark,
+            Benchmark,
             self,
             name=self.resolved_name(),
             adapter=self.benchmark,
@@ -220,7 +233,7 @@ class BenchmarkSection(Section, types.BenchmarkSettings):
         return self.model_copy(update={"data": self.data and folder / self.data, "options": options})
 
 
-class ProbeSection(Section, types.LoadSettings):
+class ProbeSection(Section, LoadSettings):
     """Latency measurement at every checkpoint."""
 
     leading = ("enabled", "requests", "concurrency")
@@ -232,8 +245,8 @@ class ProbeSection(Section, types.LoadSettings):
     percentiles >= 100 (each is sent twice). Empty: each checkpoint is compared with earlier ones, and verdicts are
     `suspect` at most."""
 
-    def to_loads(self) -> tuple[types.ProbeLoad, ...]:
+    def to_loads(self) -> tuple[ProbeLoad, ...]:
         """Return the loads, none when the probe is off."""
         if self.enabled:
-            return (record_of(types.ProbeLoad, self),)
+            return (record_of(ProbeLoad, self),)
         return ()

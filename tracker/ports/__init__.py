@@ -3,9 +3,20 @@
 A use case depends on the narrowest port that it needs. One adapter may implement several ports.
 """
 
-from tracker.ports import history
 from tracker.ports.alerts import Alerting, AlertSender, ChannelRegistry, Notifier, SilenceStore
 from tracker.ports.checkpoints import CheckpointSource, CurveReader, HeldPin, Pins
+from tracker.ports.history import (
+    AlertStore,
+    CalibrationStore,
+    GapStore,
+    History,
+    IncidentStore,
+    MeasurementStore,
+    RecordStore,
+    ReportStore,
+    RunHistory,
+    TextStore,
+)
 from tracker.ports.sweeps import SweepLease, SweepResults, Sweeps, TurnStore
 from tracker.ports.tracking import Tracking, TrackingSink
 from tracker.ports.watching import Lead, RequestQueue, WatchedQueue

@@ -115,7 +115,8 @@ def gate_change_text(check: BenchmarkCheck) -> str:
     if check.compared is None:
         return ""
     change = check.compared.comparison
-    return f"{display.signed_text(change.delta)} [{display.signed_text(change.ci_low)}, {display.signed_text(change.ci_high)}]"
+    delta, low, high = map(display.signed_text, (change.delta, change.ci_low, change.ci_high))
+    return f"{delta} [{low}, {high}]"
 
 
 def level_text(check: BenchmarkCheck) -> str:

@@ -15,18 +15,26 @@ from eval_jobs.types import EvalRecord
 from tracker.domain.alerts.evidence import alert_evidence_of, comparing, evidence_of_latency, looking
 from tracker.domain.calibration.noise import repetition
 from tracker.domain.calibration.repetition_text import is_unfit, repetition_text, unfit_text
-from tracker.domain.records import types
 from tracker.domain.records.alerts import Alert, AlertKind, AlertState, AlertSubject, SubjectKind
 from tracker.domain.records.calibration import Calibration, Fitness, Repetition
 from tracker.domain.records.reason_text import latency_reason_text, reason_text
 from tracker.domain.records.subjects import alert_subject_text
+from tracker.domain.records.types import (
+    Acceptance,
+    Closing,
+    Gap,
+    Incident,
+    LatencyVerdict,
+    Measure,
+    Report,
+    Verdict,
+    VerdictWord,
+)
 
 CHECKPOINT = AlertSubject(kind=SubjectKind.CHECKPOINT)
 
 
-def alerts_for(
-    report: types.Report, open_alerts: Sequence[Alert], later: Iterable[EvalRecord] = ()
-) -> tuple[Alert, ...]:
+def alerts_for(report: Report, open_alerts: Sequence[Alert], later: Iterable[EvalRecord] = ()) -> tuple[Alert, ...]:
     """Return the alerts of a report that begin or end: losses, missing results, latency, and gaps that were filled.
 
     One loss is one alert, however many checkpoints show it. Reports of steps before an alert's step never resolve it.
@@ -38,12 +46,12 @@ def alerts_for(
     return _news_of(found, report, open_alerts)
 
 
-def loss_alerts(report: types.Report, open_alerts: Sequence[Alert]) -> tuple[Alert, ...]:
+def loss_alerts(report: Report, open_alerts: Sequence[Alert]) -> tuple[Alert, ...]:
     """Return the alerts of losses only, for a report that was recomputed; the others were sent before."""
     return _news_of(_of_losses(report), report, open_alerts)
 
 
-def alert_of_acceptance(incident: types.Incident, acceptance: types.Acceptance) -> Alert:
+def alert_of_acceptance(incident: Incident, acceptance: Acceptance) -> Alert:
     """Return the resolved alert of an incident that was accepted."""
     return Alert(
         fingerprint=_fingerprint_of(incident),
@@ -57,7 +65,7 @@ def alert_of_acceptance(incident: types.Incident, acceptance: types.Acceptance) 
     )
 
 
-def alert_of_gap(gap: types.Gap) -> Alert:
+def alert_of_gap(gap: Gap) -> Alert:
     """Return the alert of a checkpoint that will not be evaluated."""
     return Alert(
         fingerprint=content_hash([gap.run_id, "checkpoint", gap.step, gap.code]),
@@ -89,11 +97,11 @@ _MEDIAN = 0.5
 _MARGIN = 1.05
 
 
-def _is_no_slower(verdict: types.LatencyVerdict) -> bool:
+def _is_no_slower(verdict: LatencyVerdict) -> bool:
     return verdict.ci_high is not None and verdict.ci_high < _MARGIN
 
 
-def _of_gaps(report: types.Report, open_alerts: Iterable[Alert]) -> Iterator[Alert]:
+def _of_gaps(report: Report, open_alerts: Iterable[Alert]) -> Iterator[Alert]:
     """Resolve alerts of a checkpoint that was reported as a gap: it was finished late or evaluated on demand."""
     for alert in open_alerts:
         if alert.kind is AlertKind.CHECKPOINT and alert.step == report.step:
@@ -101,14 +109,14 @@ def _of_gaps(report: types.Report, open_alerts: Iterable[Alert]) -> Iterator[Ale
             yield replace(alert, state=AlertState.RESOLVED, message=message, raised_at=report.created_at)
 
 
-def _of_losses(report: types.Report) -> Iterator[Alert]:
+def _of_losses(report: Report) -> Iterator[Alert]:
     verdicts = {(v.benchmark, v.subset, v.measure): v for v in (*report.verdicts, *report.findings)}
     for incident in report.incidents:
-        if incident.measure is types.Measure.OUTPUT_LENGTH:
+        if incident.measure is Measure.OUTPUT_LENGTH:
             continue  # longer answers are shown, but only the score tells whether they are worse
         subject = _subject_of(incident)
         verdict = verdicts.get((incident.benchmark, incident.subset, incident.measure))
-        is_left = incident.closed_by is types.Closing.SUPERSEDED
+        is_left = incident.closed_by is Closing.SUPERSEDED
         yield Alert(
             fingerprint=_fingerprint_of(incident),
             run_id=report.run_id,
@@ -124,19 +132,19 @@ def _of_losses(report: types.Report) -> Iterator[Alert]:
         )
 
 
-def _what_became_of(incident: types.Incident, verdict: types.Verdict | None, step: int) -> str:
-    if incident.closed_by is types.Closing.SUPERSEDED:
+def _what_became_of(incident: Incident, verdict: Verdict | None, step: int) -> str:
+    if incident.closed_by is Closing.SUPERSEDED:
         return f": loss discarded, training restarted from a step before {incident.closed_step}"
     if verdict is None:
         return ": loss reopened, training restarted from a step before the recovery"
     return f" {verdict.word} at step {step}: {reason_text(verdict)}"
 
 
-def _of_latency(report: types.Report) -> Iterator[Alert]:
+def _of_latency(report: Report) -> Iterator[Alert]:
     """Yield one alert per load: firing if any quantile is slower, resolved once every median is shown not to be."""
     for load in dict.fromkeys(v.load for v in report.latency):
         verdicts = [v for v in report.latency if v.load == load]
-        slower = [v for v in verdicts if v.word is types.VerdictWord.REGRESSED]
+        slower = [v for v in verdicts if v.word is VerdictWord.REGRESSED]
         if not slower and not all(_is_no_slower(v) for v in verdicts if v.quantile == _MEDIAN):
             continue
         named = (f"{v.metric.upper()} p{v.quantile * 100:.0f} {latency_reason_text(v)}" for v in slower)
@@ -155,7 +163,7 @@ def _of_latency(report: types.Report) -> Iterator[Alert]:
         )
 
 
-def _subject_of(incident: types.Incident) -> AlertSubject:
+def _subject_of(incident: Incident) -> AlertSubject:
     return AlertSubject(
         kind=SubjectKind.BENCHMARK, name=incident.benchmark, subset=incident.subset, measure=incident.measure
     )
@@ -177,14 +185,14 @@ def _of_repetition(found: Repetition) -> Alert:
     )
 
 
-def _is_missing(verdict: types.Verdict) -> bool:
-    return verdict.word is types.VerdictWord.MISSING
+def _is_missing(verdict: Verdict) -> bool:
+    return verdict.word is VerdictWord.MISSING
 
 
-def _of_blind_spot(report: types.Report, verdict: types.Verdict) -> Alert:
+def _of_blind_spot(report: Report, verdict: Verdict) -> Alert:
     missing, said = _is_missing(verdict), reason_text(verdict)
     return Alert(
-        fingerprint=content_hash([report.run_id, verdict.benchmark, types.VerdictWord.MISSING]),
+        fingerprint=content_hash([report.run_id, verdict.benchmark, VerdictWord.MISSING]),
         run_id=report.run_id,
         step=report.step,
         kind=AlertKind.MISSING,
@@ -196,7 +204,7 @@ def _of_blind_spot(report: types.Report, verdict: types.Verdict) -> Alert:
     )
 
 
-def _news_of(found: Iterable[Alert], report: types.Report, open_alerts: Sequence[Alert]) -> tuple[Alert, ...]:
+def _news_of(found: Iterable[Alert], report: Report, open_alerts: Sequence[Alert]) -> tuple[Alert, ...]:
     firing = {a.fingerprint: a for a in open_alerts if a.state is AlertState.FIRING and a.run_id == report.run_id}
     return tuple(alert for alert in found if _is_news(alert, firing.get(alert.fingerprint)))
 
@@ -207,6 +215,6 @@ def _is_news(alert: Alert, known: Alert | None) -> bool:
     return known is not None and known.step <= alert.step
 
 
-def _fingerprint_of(incident: types.Incident) -> str:
+def _fingerprint_of(incident: Incident) -> str:
     subject = [incident.suite, incident.benchmark, incident.subset, incident.measure]
     return content_hash([incident.run_id, *subject, incident.opened_step])

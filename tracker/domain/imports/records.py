@@ -9,10 +9,20 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from itertools import chain
 
-from eval_jobs import types
 from eval_jobs.errors import BadData
 from eval_jobs.harness.known_tasks import chance_of_task
 from eval_jobs.identity import content_hash, make_plan
+from eval_jobs.types import (
+    Checkpoint,
+    CheckpointFormat,
+    EngineInfo,
+    EngineKind,
+    EvalPlan,
+    EvalRecord,
+    ProbeResult,
+    ServeSpec,
+    Suite,
+)
 from tracker.domain.imports.steps import model_name_without_step
 from tracker.domain.imports.types import ImportedBenchmark, LeftOut, Sheet
 from tracker.domain.records.imported import IMPORTED, stands_for_import
@@ -30,7 +40,7 @@ class ImportTarget:
 class ImportedCheckpoint:
     """One imported checkpoint."""
 
-    record: types.EvalRecord
+    record: EvalRecord
     sources: tuple[str, ...]
     """Files with results of it."""
     left_out: tuple[LeftOut, ...] = ()
@@ -58,7 +68,7 @@ def known_chances(checkpoints: Iterable[ImportedCheckpoint]) -> dict[str, float]
     return chances
 
 
-def models_of(records: Iterable[types.EvalRecord]) -> dict[str, frozenset[int]]:
+def models_of(records: Iterable[EvalRecord]) -> dict[str, frozenset[int]]:
     """Return the steps of every model in imported records, by model name without its step; {} unless there are several.
 
     If every name occurs once, the names identify checkpoints, not models: the result is {}.
@@ -84,7 +94,7 @@ def _checkpoint(sheets: Sequence[Sheet], target: ImportTarget) -> ImportedCheckp
     probes, engine, others = _probes(ordered)
     plan = _plan(ordered, target, measured, probes)
     times = [sheet.measured_at for sheet in ordered]
-    record = types.EvalRecord(
+    record = EvalRecord(
         plan=plan,
         outcomes=tuple(one.outcome for one in measured),
         probes=probes,
@@ -100,26 +110,23 @@ def _checkpoint(sheets: Sequence[Sheet], target: ImportTarget) -> ImportedCheckp
 
 
 def _plan(
-    sheets: Sequence[Sheet],
-    target: ImportTarget,
-    measured: Sequence[ImportedBenchmark],
-    probes: Sequence[types.ProbeResult],
-) -> types.EvalPlan:
-    suite = types.Suite(name=target.suite, benchmarks=tuple(one.benchmark for one in measured))
+    sheets: Sequence[Sheet], target: ImportTarget, measured: Sequence[ImportedBenchmark], probes: Sequence[ProbeResult]
+) -> EvalPlan:
+    suite = Suite(name=target.suite, benchmarks=tuple(one.benchmark for one in measured))
     checkpoint = _imported_checkpoint(sheets[0], target, min(sheet.measured_at for sheet in sheets))
     loads = sorted((probe.load for probe in probes), key=lambda load: load.name)
-    return make_plan(checkpoint, suite, types.ServeSpec(engine=types.EngineKind.REMOTE), loads)
+    return make_plan(checkpoint, suite, ServeSpec(engine=EngineKind.REMOTE), loads)
 
 
-def _imported_checkpoint(sheet: Sheet, target: ImportTarget, ready_at: datetime) -> types.Checkpoint:
+def _imported_checkpoint(sheet: Sheet, target: ImportTarget, ready_at: datetime) -> Checkpoint:
     model = (sheet.model or target.run_id).rstrip("/").rpartition("/")[2]
     place = f"{IMPORTED}:{model}/checkpoint-{sheet.step}"
-    return types.Checkpoint(
+    return Checkpoint(
         run_id=target.run_id,
         step=sheet.step,
         uri=place,
         source_uri=place,
-        format=types.CheckpointFormat.FULL,
+        format=CheckpointFormat.FULL,
         digest=content_hash([IMPORTED, target.run_id, sheet.step]),
         ready_at=ready_at,
     )
@@ -144,9 +151,9 @@ def _measured(sheets: Sequence[Sheet]) -> tuple[tuple[ImportedBenchmark, ...], l
     return tuple(one for _, one in found.values()), replaced
 
 
-def _probes(sheets: Sequence[Sheet]) -> tuple[tuple[types.ProbeResult, ...], types.EngineInfo, list[LeftOut]]:
+def _probes(sheets: Sequence[Sheet]) -> tuple[tuple[ProbeResult, ...], EngineInfo, list[LeftOut]]:
     """Return the probes, each load once, their engine, and what was left out; a checkpoint has one engine."""
-    found: dict[str, tuple[Sheet, types.ProbeResult]] = {}
+    found: dict[str, tuple[Sheet, ProbeResult]] = {}
     left_out: list[LeftOut] = []
     serving = [sheet for sheet in sheets if sheet.probes]
     engine = _engine(serving or sheets[:1])
@@ -159,7 +166,7 @@ def _probes(sheets: Sequence[Sheet]) -> tuple[tuple[types.ProbeResult, ...], typ
     return tuple(probe for _, probe in found.values()), engine, left_out
 
 
-def _engine(serving: Sequence[Sheet]) -> types.EngineInfo:
+def _engine(serving: Sequence[Sheet]) -> EngineInfo:
     engine = serving[0].engine
     for sheet in serving:
         if engine != sheet.engine:

@@ -10,8 +10,16 @@ from functools import lru_cache
 
 import numpy as np
 
-from eval_jobs import types
 from eval_jobs.identity import content_hash, serve_settings
+from eval_jobs.types import (
+    EvalRecord,
+    Percentiles,
+    ProbeLoad,
+    ProbeResult,
+    ReferenceOutcome,
+    ReferenceProbe,
+    RequestTiming,
+)
 from tracker.domain.latency.statistics import LatencyContrast, block_starts, paired_contrast
 from tracker.domain.records.types import LatencyMetric
 from tracker.domain.scores.matrix import FloatArray
@@ -30,14 +38,14 @@ class PairedBlock:
     reference: FloatArray
 
 
-def earlier_records(record: types.EvalRecord, records: Sequence[types.EvalRecord]) -> tuple[types.EvalRecord, ...]:
+def earlier_records(record: EvalRecord, records: Sequence[EvalRecord]) -> tuple[EvalRecord, ...]:
     """Return those of the same run with a lower step, in order: a late checkpoint is compared with its own past."""
     run_id, step = record.plan.checkpoint.run_id, record.plan.checkpoint.step
     found = (r for r in records if r.plan.checkpoint.run_id == run_id and r.plan.checkpoint.step < step)
     return tuple(sorted(found, key=lambda r: (r.plan.checkpoint.step, r.finished_at, r.plan.id)))
 
 
-def series_of(record: types.EvalRecord) -> str:
+def series_of(record: EvalRecord) -> str:
     """Return the hash of the series except load and reference; records with equal hashes may be compared."""
     engine, serve = record.engine, record.plan.serve
     where = None if engine is None else [engine.name, engine.version, engine.machine]
@@ -46,32 +54,32 @@ def series_of(record: types.EvalRecord) -> str:
     return content_hash([where, serve_settings(serve), paces])
 
 
-def probe_of(record: types.EvalRecord, load: types.ProbeLoad) -> types.ProbeResult | None:
+def probe_of(record: EvalRecord, load: ProbeLoad) -> ProbeResult | None:
     """Return the result under exactly this load, or None."""
-    return next((p for p in record.probes if p.load == load and isinstance(p, types.ProbeResult)), None)
+    return next((p for p in record.probes if p.load == load and isinstance(p, ProbeResult)), None)
 
 
-def reference_outcome_of(record: types.EvalRecord, load: types.ProbeLoad) -> types.ReferenceOutcome | None:
+def reference_outcome_of(record: EvalRecord, load: ProbeLoad) -> ReferenceOutcome | None:
     """Return the comparison under exactly this load, also a failed one; None if none was requested."""
     return next((p for p in record.reference_probes if p.load == load), None)
 
 
-def reference_probe_of(record: types.EvalRecord, like: types.ReferenceProbe) -> types.ReferenceProbe | None:
+def reference_probe_of(record: EvalRecord, like: ReferenceProbe) -> ReferenceProbe | None:
     """Return the comparison with the same reference under the same load, or None."""
     found = reference_outcome_of(record, like.load)
-    if not isinstance(found, types.ReferenceProbe) or found.reference_digest != like.reference_digest:
+    if not isinstance(found, ReferenceProbe) or found.reference_digest != like.reference_digest:
         return None
     return found
 
 
-def paired_blocks(probe: types.ReferenceProbe, metric: LatencyMetric) -> tuple[PairedBlock, PairedBlock]:
+def paired_blocks(probe: ReferenceProbe, metric: LatencyMetric) -> tuple[PairedBlock, PairedBlock]:
     """Return the times of both blocks in milliseconds, for pairs with a time on both sides."""
     pairs = list(zip(probe.candidate, probe.reference, strict=True))
     return _block(pairs[: probe.first_pairs], metric), _block(pairs[probe.first_pairs :], metric)
 
 
 @lru_cache(maxsize=1024)
-def contrasts_of(probe: types.ReferenceProbe, plan_id: str) -> Mapping[Key, LatencyContrast]:
+def contrasts_of(probe: ReferenceProbe, plan_id: str) -> Mapping[Key, LatencyContrast]:
     """Return every contrast with enough requests. `plan_id` seeds the draws, so a record always gives the same result.
 
     Cached, because every later checkpoint of the run needs it again.
@@ -96,7 +104,7 @@ def has_enough(blocks: tuple[PairedBlock, PairedBlock], needed: int) -> bool:
     return sum(sizes) >= needed and min(sizes) >= needed // 4
 
 
-def time_of(timing: types.RequestTiming, metric: LatencyMetric) -> float | None:
+def time_of(timing: RequestTiming, metric: LatencyMetric) -> float | None:
     """Return one time of a request in milliseconds; None if it has none."""
     if metric is LatencyMetric.TTFT:
         return timing.ttft_ms
@@ -105,7 +113,7 @@ def time_of(timing: types.RequestTiming, metric: LatencyMetric) -> float | None:
     return timing.e2e_ms
 
 
-def percentiles_of(probe: types.ProbeResult, metric: LatencyMetric) -> types.Percentiles | None:
+def percentiles_of(probe: ProbeResult, metric: LatencyMetric) -> Percentiles | None:
     """Return the percentiles of a load in milliseconds; None if nothing was timed."""
     if metric is LatencyMetric.TTFT:
         return probe.ttft_ms
@@ -114,7 +122,7 @@ def percentiles_of(probe: types.ProbeResult, metric: LatencyMetric) -> types.Per
     return probe.e2e_ms
 
 
-def quantile_of(probe: types.ProbeResult, metric: LatencyMetric, quantile: float) -> float | None:
+def quantile_of(probe: ProbeResult, metric: LatencyMetric, quantile: float) -> float | None:
     """Return a quantile of a load in milliseconds; None if nothing was timed."""
     found = percentiles_of(probe, metric)
     if found is None:
@@ -122,7 +130,7 @@ def quantile_of(probe: types.ProbeResult, metric: LatencyMetric, quantile: float
     return (found.p50 if quantile == 0.5 else found.p95) or None
 
 
-def _block(pairs: Sequence[tuple[types.RequestTiming, types.RequestTiming]], metric: LatencyMetric) -> PairedBlock:
+def _block(pairs: Sequence[tuple[RequestTiming, RequestTiming]], metric: LatencyMetric) -> PairedBlock:
     values = [(time_of(candidate, metric), time_of(reference, metric)) for candidate, reference in pairs]
     known = np.array([(c, r) for c, r in values if c and r], dtype=np.float64).reshape(-1, 2)
     return PairedBlock(candidate=known[:, 0], reference=known[:, 1])

@@ -12,7 +12,16 @@ from statistics import fmean
 
 import numpy as np
 
-from eval_jobs import types
+from eval_jobs.types import (
+    EvalPlan,
+    EvalRecord,
+    EvalResult,
+    Outcome,
+    ProbeFailure,
+    ProbeLoad,
+    ProbeOutcome,
+    ProbeResult,
+)
 from tracker.domain.calibration.noise import share_interval
 from tracker.domain.records.display import signed_text
 from tracker.domain.scores.matrix import FloatArray
@@ -72,8 +81,8 @@ class LoadCurve:
     """Latency of one target, by increasing load."""
 
     target: str
-    probes: tuple[types.ProbeResult, ...]
-    failures: tuple[types.ProbeFailure, ...] = ()
+    probes: tuple[ProbeResult, ...]
+    failures: tuple[ProbeFailure, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +102,7 @@ class Board:
     note: str = ""
 
 
-def board_of(turn: Turn, records: Mapping[str, types.EvalRecord]) -> Board:
+def board_of(turn: Turn, records: Mapping[str, EvalRecord]) -> Board:
     """Return the results of a sweep run; `records` have samples, those of other sweep runs are ignored."""
     scored = [plan for plan in turn.plans if plan.suite.benchmarks]
     # Not the best one: it is best partly by chance, so all others would seem worse than they are.
@@ -123,9 +132,9 @@ def missing_results(board: Board) -> int:
     return board.unanswered + scores + sum(len(curve.failures) for curve in board.curves)
 
 
-def without_texts(record: types.EvalRecord) -> types.EvalRecord:
+def without_texts(record: EvalRecord) -> EvalRecord:
     """Return a record as stored for boards: with scores, without prompts, targets and answers."""
-    outcomes = tuple(_without_texts(o) if isinstance(o, types.EvalResult) else o for o in record.outcomes)
+    outcomes = tuple(_without_texts(o) if isinstance(o, EvalResult) else o for o in record.outcomes)
     return replace(record, outcomes=outcomes)
 
 
@@ -134,7 +143,7 @@ def variant_text(variant: Iterable[tuple[str, str]]) -> str:
     return ", ".join(f"{axis} {value}" for axis, value in variant) or "suite defaults"
 
 
-def load_size_text(load: types.ProbeLoad) -> str:
+def load_size_text(load: ProbeLoad) -> str:
     """Return the size of a load."""
     if load.request_rate is None:
         return f"concurrency {load.concurrency}"
@@ -156,12 +165,12 @@ def first_text(board: Board) -> str:
     return row.target
 
 
-def _without_texts(result: types.EvalResult) -> types.EvalResult:
+def _without_texts(result: EvalResult) -> EvalResult:
     bare = tuple(replace(s, prompt="", target="", answer="", detail="") for s in result.samples)
     return replace(result, samples=bare, has_texts=False)
 
 
-def _row(plan: types.EvalPlan, record: types.EvalRecord | None, first: types.EvalRecord | None) -> BoardRow:
+def _row(plan: EvalPlan, record: EvalRecord | None, first: EvalRecord | None) -> BoardRow:
     target, variant = ("", ()) if plan.sweep is None else (plan.sweep.target, plan.sweep.variant)
     others = {} if first is None or first is record else {o.benchmark: o for o in first.outcomes}
     scores: list[BoardScore] = []
@@ -181,16 +190,16 @@ def _rank(row: BoardRow) -> tuple[bool, float, str, tuple[tuple[str, str], ...]]
     return row.mean is None, 0.0 if row.mean is None else -row.mean, row.target, row.variant
 
 
-def _up(score: BoardScore, outcome: types.Outcome) -> float | None:
-    if score.mean is None or not isinstance(outcome, types.EvalResult):
+def _up(score: BoardScore, outcome: Outcome) -> float | None:
+    if score.mean is None or not isinstance(outcome, EvalResult):
         return None
     if outcome.higher_is_better:
         return score.mean
     return 1 - score.mean
 
 
-def _score(outcome: types.Outcome) -> BoardScore:
-    if not isinstance(outcome, types.EvalResult):
+def _score(outcome: Outcome) -> BoardScore:
+    if not isinstance(outcome, EvalResult):
         return BoardScore(benchmark=outcome.benchmark, mean=None, failure=f"{outcome.code}: {outcome.message}")
     summary = summarise(outcome)
     values = np.array([one.score for one in sample_means(outcome).values()], dtype=np.float64)
@@ -206,8 +215,8 @@ def _score(outcome: types.Outcome) -> BoardScore:
     )
 
 
-def _change(outcome: types.Outcome, first: types.Outcome | None) -> ScoreDifference | None:
-    if not isinstance(outcome, types.EvalResult) or not isinstance(first, types.EvalResult):
+def _change(outcome: Outcome, first: Outcome | None) -> ScoreDifference | None:
+    if not isinstance(outcome, EvalResult) or not isinstance(first, EvalResult):
         return None
     # A sweep varies settings on purpose, so they may differ; the questions may not.
     pairing = pair(replace(outcome, fingerprint=first.fingerprint), first)
@@ -250,8 +259,8 @@ def _is_counted(values: FloatArray, groups: int, stderr: float | None) -> bool:
     return groups == values.size and bool(np.isin(values, (0.0, 1.0)).all())
 
 
-def _curve(plan: types.EvalPlan, record: types.EvalRecord) -> LoadCurve:
-    timed = [p for p in record.probes if isinstance(p, types.ProbeResult) and p.completed]
+def _curve(plan: EvalPlan, record: EvalRecord) -> LoadCurve:
+    timed = [p for p in record.probes if isinstance(p, ProbeResult) and p.completed]
     return LoadCurve(
         target="" if plan.sweep is None else plan.sweep.target,
         probes=tuple(sorted(timed, key=_load_rank)),
@@ -259,12 +268,12 @@ def _curve(plan: types.EvalPlan, record: types.EvalRecord) -> LoadCurve:
     )
 
 
-def _load_rank(probe: types.ProbeResult) -> tuple[bool, float]:
+def _load_rank(probe: ProbeResult) -> tuple[bool, float]:
     load = probe.load
     return load.request_rate is not None, load.request_rate or float(load.concurrency)
 
 
-def _failure(probe: types.ProbeOutcome) -> types.ProbeFailure:
-    if isinstance(probe, types.ProbeFailure):
+def _failure(probe: ProbeOutcome) -> ProbeFailure:
+    if isinstance(probe, ProbeFailure):
         return probe
-    return types.ProbeFailure(load=probe.load, code="", message=f"no request completed: {probe.first_error}", hint="")
+    return ProbeFailure(load=probe.load, code="", message=f"no request completed: {probe.first_error}", hint="")

@@ -10,9 +10,18 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import product
 
-from eval_jobs import types
 from eval_jobs.identity import content_hash, make_plan, sweep_plan
 from eval_jobs.records.run_scope import is_of
+from eval_jobs.types import (
+    Benchmark,
+    Checkpoint,
+    CheckpointFormat,
+    EvalPlan,
+    ProbeLoad,
+    ServeSpec,
+    Suite,
+    SweepCell,
+)
 from tracker.domain.sweeps.types import OtherModel, Setting, Sweep
 
 GENERATION_AXES = ("temperature", "top_p", "top_k", "seed")
@@ -33,7 +42,7 @@ def variants(axes: Mapping[str, Sequence[Setting]]) -> Iterator[Variant]:
     return (dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
 
 
-def suite_of(suite: types.Suite, variant: Variant, prompts: Mapping[str, str]) -> types.Suite:
+def suite_of(suite: Suite, variant: Variant, prompts: Mapping[str, str]) -> Suite:
     """Return the suite with the settings of `variant`; `prompts` are the prompt templates by name."""
     generation = {axis: variant[axis] for axis in (*GENERATION_AXES, MAX_TOKENS) if axis in variant}
     return replace(
@@ -44,16 +53,14 @@ def suite_of(suite: types.Suite, variant: Variant, prompts: Mapping[str, str]) -
     )
 
 
-def different_benchmarks(sweep: Sweep) -> tuple[types.Benchmark, ...]:
+def different_benchmarks(sweep: Sweep) -> tuple[Benchmark, ...]:
     """Return every benchmark in all its variants, to check them before any evaluation."""
     axes = {axis: values for axis, values in sweep.axes.items() if axis in {FEW_SHOT, PROMPT}}
     suites = (suite_of(sweep.suite, variant, sweep.prompts) for variant in variants(axes))
     return tuple(dict.fromkeys(benchmark for suite in suites for benchmark in suite.benchmarks))
 
 
-def plans_of(
-    sweep: Sweep, checkpoints: Sequence[types.Checkpoint], *, run: str, due_at: datetime
-) -> tuple[types.EvalPlan, ...]:
+def plans_of(sweep: Sweep, checkpoints: Sequence[Checkpoint], *, run: str, due_at: datetime) -> tuple[EvalPlan, ...]:
     """Return the plans of a sweep run: checkpoints in order, then endpoints.
 
     The first plan of each has the loads. An endpoint may later serve another model under the same name, so it is
@@ -62,35 +69,33 @@ def plans_of(
     """
     turn = due_at.astimezone(UTC).isoformat(timespec="seconds")
     own = turn if sweep.again else ""
-    plans: list[types.EvalPlan] = []
+    plans: list[EvalPlan] = []
     for checkpoint in checkpoints:
         name = f"{checkpoint.run_id}@{checkpoint.step}"
         ours = checkpoint if is_of(checkpoint.run_id, run) else replace(checkpoint, run_id=run)
-        plans += _plans_at(sweep, ours, sweep.serve, types.SweepCell(sweep=sweep.name, target=name, turn=own))
+        plans += _plans_at(sweep, ours, sweep.serve, SweepCell(sweep=sweep.name, target=name, turn=own))
     for other in sweep.endpoints:
-        cell = types.SweepCell(sweep=sweep.name, target=other.name, turn=turn)
+        cell = SweepCell(sweep=sweep.name, target=other.name, turn=turn)
         plans += _plans_at(sweep, stand_in(other, run, due_at), other.serve, cell)
     return tuple(plans)
 
 
-def stand_in(other: OtherModel, run_id: str, asked_at: datetime) -> types.Checkpoint:
+def stand_in(other: OtherModel, run_id: str, asked_at: datetime) -> Checkpoint:
     """Return a placeholder checkpoint for the plans of an external model, without any files."""
     serve = other.serve
-    return types.Checkpoint(
+    return Checkpoint(
         run_id=run_id,
         step=0,
         uri="",
         source_uri=serve.base_url,
-        format=types.CheckpointFormat.FULL,
+        format=CheckpointFormat.FULL,
         digest=content_hash(["endpoint", serve.base_url, serve.model]),
         ready_at=asked_at,
     )
 
 
-def _plans_at(
-    sweep: Sweep, checkpoint: types.Checkpoint, serve: types.ServeSpec, cell: types.SweepCell
-) -> Iterator[types.EvalPlan]:
-    loads: tuple[types.ProbeLoad, ...] = sweep.loads
+def _plans_at(sweep: Sweep, checkpoint: Checkpoint, serve: ServeSpec, cell: SweepCell) -> Iterator[EvalPlan]:
+    loads: tuple[ProbeLoad, ...] = sweep.loads
     for variant in variants(sweep.axes):
         suite = suite_of(sweep.suite, variant, sweep.prompts)
         named = tuple(
@@ -100,7 +105,7 @@ def _plans_at(
         loads = ()
 
 
-def _benchmark_of(benchmark: types.Benchmark, variant: Variant, prompts: Mapping[str, str]) -> types.Benchmark:
+def _benchmark_of(benchmark: Benchmark, variant: Variant, prompts: Mapping[str, str]) -> Benchmark:
     changed = benchmark
     if MAX_TOKENS in variant:
         changed = replace(changed, max_tokens=None)

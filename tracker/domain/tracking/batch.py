@@ -12,8 +12,16 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 
-from eval_jobs import types
 from eval_jobs.identity import benchmark_fingerprint, suite_fingerprint
+from eval_jobs.types import (
+    BenchmarkFailure,
+    Checkpoint,
+    Cost,
+    EvalRecord,
+    EvalResult,
+    ProbeFailure,
+    ProbeResult,
+)
 from tracker.domain.records import tracking
 from tracker.domain.records.display import one_line
 from tracker.domain.records.metric_keys import metric_key, unique_keys
@@ -29,9 +37,7 @@ PERCENTILE_FIELDS = ("p50", "p95")
 LATENCY_FIELDS = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")
 
 
-def tracking_batch(
-    record: types.EvalRecord, report: Report, left: Iterable[types.Checkpoint] = ()
-) -> tracking.TrackingBatch:
+def tracking_batch(record: EvalRecord, report: Report, left: Iterable[Checkpoint] = ()) -> tracking.TrackingBatch:
     """Return what `record` and its verdicts add to the tracking store.
 
     `left` are the checkpoints of the run that training left behind when it went back.
@@ -63,7 +69,7 @@ def tracking_batch(
     )
 
 
-def curve_batch(checkpoint: types.Checkpoint, points: Sequence[CurvePoint]) -> tracking.CurveBatch:
+def curve_batch(checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> tracking.CurveBatch:
     """Return `points` with times: one millisecond per step, relative to the checkpoint's own time.
 
     The trainer's log has no times. This keeps the points in order on a time axis, and makes the branch of a rewound
@@ -78,7 +84,7 @@ def curve_batch(checkpoint: types.Checkpoint, points: Sequence[CurvePoint]) -> t
     return tracking.CurveBatch(checkpoint=checkpoint, points=tuple(_finite(metrics)))
 
 
-def sweep_batch(record: types.EvalRecord) -> tracking.SweepBatch:
+def sweep_batch(record: EvalRecord) -> tracking.SweepBatch:
     """Return what the record of a sweep's plan adds: none of it is a point of the training run.
 
     Its metrics have the same names as those of a checkpoint, so that both can be compared.
@@ -106,7 +112,7 @@ def sweep_batch(record: types.EvalRecord) -> tracking.SweepBatch:
     )
 
 
-def timestamp_ms(checkpoint: types.Checkpoint) -> int:
+def timestamp_ms(checkpoint: Checkpoint) -> int:
     """Return when the checkpoint was ready, as Unix time in milliseconds."""
     return int(checkpoint.ready_at.timestamp() * 1000)
 
@@ -127,7 +133,7 @@ def urgency(verdict: tracking.TrackedVerdict) -> tuple[int, str]:
 # --- private: metrics
 
 
-def _metrics(record: types.EvalRecord, keys: Mapping[str, str]) -> Iterator[tracking.TrackedMetric]:
+def _metrics(record: EvalRecord, keys: Mapping[str, str]) -> Iterator[tracking.TrackedMetric]:
     checkpoint = record.plan.checkpoint
     # A screening has separate keys: its rest adds other values at the same step, and a store never deletes points.
     part = "screen_" if is_screen(record.plan) else ""
@@ -142,8 +148,8 @@ def _metrics(record: types.EvalRecord, keys: Mapping[str, str]) -> Iterator[trac
         yield _metric(checkpoint, f"{part}cost/{name}", value)
 
 
-def _scores(outcome: types.EvalResult | types.BenchmarkFailure, *, is_of_part: bool) -> Iterator[tuple[str, float]]:
-    if isinstance(outcome, types.BenchmarkFailure):
+def _scores(outcome: EvalResult | BenchmarkFailure, *, is_of_part: bool) -> Iterator[tuple[str, float]]:
+    if isinstance(outcome, BenchmarkFailure):
         yield "screen_coverage" if is_of_part else "coverage", 0.0
         return
     summary = summarise(outcome)
@@ -157,16 +163,16 @@ def _scores(outcome: types.EvalResult | types.BenchmarkFailure, *, is_of_part: b
         yield "truncated", summary.truncated / summary.planned
 
 
-def _timings(record: types.EvalRecord) -> Iterator[tuple[str, float]]:
+def _timings(record: EvalRecord) -> Iterator[tuple[str, float]]:
     loads = unique_keys(load.name for load in record.plan.loads)
     for probe in record.probes:
         section = f"perf/{loads[probe.load.name]}" if len(loads) > 1 else "perf"
-        if isinstance(probe, types.ProbeResult):
+        if isinstance(probe, ProbeResult):
             for name, value in _latencies(probe):
                 yield f"{section}/{name}", value
 
 
-def _latencies(probe: types.ProbeResult) -> Iterator[tuple[str, float]]:
+def _latencies(probe: ProbeResult) -> Iterator[tuple[str, float]]:
     for latency in LATENCY_FIELDS:
         percentiles = getattr(probe, latency)
         if percentiles is not None:
@@ -177,7 +183,7 @@ def _latencies(probe: types.ProbeResult) -> Iterator[tuple[str, float]]:
     yield "failed_requests", float(probe.failed)
 
 
-def _cost(cost: types.Cost | None) -> Iterator[tuple[str, float]]:
+def _cost(cost: Cost | None) -> Iterator[tuple[str, float]]:
     if cost is None:
         return
     yield "wall_s", cost.wall_s
@@ -186,7 +192,7 @@ def _cost(cost: types.Cost | None) -> Iterator[tuple[str, float]]:
             yield name, float(value)
 
 
-def _metric(checkpoint: types.Checkpoint, key: str, value: float, *, dataset: str = "") -> tracking.TrackedMetric:
+def _metric(checkpoint: Checkpoint, key: str, value: float, *, dataset: str = "") -> tracking.TrackedMetric:
     return tracking.TrackedMetric(
         key=key, value=value, step=checkpoint.step, timestamp_ms=timestamp_ms(checkpoint), dataset=dataset
     )
@@ -200,7 +206,7 @@ def _finite(metrics: Iterable[tracking.TrackedMetric]) -> Iterator[tracking.Trac
 # --- private: everything else
 
 
-def _datasets(record: types.EvalRecord) -> Iterator[tracking.TrackedDataset]:
+def _datasets(record: EvalRecord) -> Iterator[tracking.TrackedDataset]:
     suite = record.plan.suite
     for benchmark in suite.benchmarks:
         yield tracking.TrackedDataset(
@@ -210,7 +216,7 @@ def _datasets(record: types.EvalRecord) -> Iterator[tracking.TrackedDataset]:
         )
 
 
-def _params(record: types.EvalRecord) -> dict[str, str]:
+def _params(record: EvalRecord) -> dict[str, str]:
     checkpoint = record.plan.checkpoint
     return {
         "step": str(checkpoint.step),
@@ -221,24 +227,24 @@ def _params(record: types.EvalRecord) -> dict[str, str]:
     } | ({} if checkpoint.base_model is None else {"base_model": checkpoint.base_model})
 
 
-def _tags(record: types.EvalRecord, keys: Mapping[str, str]) -> dict[str, str]:
+def _tags(record: EvalRecord, keys: Mapping[str, str]) -> dict[str, str]:
     tags = {"tracker.suite": suite_fingerprint(record.plan.suite)}
     if record.engine is not None:
         tags["tracker.engine"] = f"{record.engine.name} {record.engine.version} ({record.engine.load_method})"
     for outcome in record.outcomes:
-        if isinstance(outcome, types.BenchmarkFailure):
+        if isinstance(outcome, BenchmarkFailure):
             tags[f"failed/{keys[outcome.benchmark]}"] = _why(outcome)
     for probe in record.probes:
-        if not isinstance(probe, types.ProbeResult):
+        if not isinstance(probe, ProbeResult):
             tags[f"failed/probe-{metric_key(probe.load.name)}"] = _why(probe)
     return tags
 
 
-def _why(failure: types.BenchmarkFailure | types.ProbeFailure) -> str:
+def _why(failure: BenchmarkFailure | ProbeFailure) -> str:
     return one_line(f"{failure.code}: {failure.message}")[:MAX_TAG_CHARS]
 
 
-def _tracked_verdict(verdict: Verdict, key: str, checkpoint: types.Checkpoint) -> tracking.TrackedVerdict:
+def _tracked_verdict(verdict: Verdict, key: str, checkpoint: Checkpoint) -> tracking.TrackedVerdict:
     against = next(iter(verdict.comparisons), None)
     return tracking.TrackedVerdict(
         benchmark=verdict.benchmark,
