@@ -14,6 +14,7 @@ from eval_jobs.ports import Launcher, QueueStatus
 from eval_jobs.records.progress import progress_text
 from tracker.app.commands.once import EvaluatedOnce, evaluate_once
 from tracker.cli.tables.findings import findings_table
+from tracker.cli.tables.progress_bars import LiveProgress
 from tracker.domain.overview.ending import Ending, RunStep, Totals, ending, totals_of
 from tracker.domain.readiness.finding import Finding, Level, demand_ready, errors_in
 from tracker.domain.readiness.surroundings import CHECKPOINTS
@@ -78,8 +79,11 @@ def evaluate_now(project: Project, checkpoint: str, console: Console, *, run_id:
         pinned = replace(pinned, run_id=run_id)
     tools = make_tools(project.config.run.work_dir)
     try:
-        with project.pins.in_use(pinned), console.status("starting") as status:
-            return evaluate_once(pinned, world, tools=tools, progress=lambda now: status.update(progress_text(now)))
+        with project.pins.in_use(pinned), LiveProgress(console, "starting", SystemClock().monotonic_s) as live:
+            step = f"step {pinned.step}"
+            return evaluate_once(
+                pinned, world, tools=tools, progress=lambda now: live.show(progress_text(now), [(step, now)])
+            )
     finally:
         tools.evaluator.close()
         tools.engine.close()

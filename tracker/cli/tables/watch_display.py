@@ -4,9 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-from rich.console import Console, Group
-from rich.live import Live
-from rich.spinner import Spinner
+from rich.console import Console
 from rich.text import Text
 
 from eval_jobs.queue_types import QueueState
@@ -14,7 +12,7 @@ from eval_jobs.records.progress import progress_text
 from eval_jobs.types import EngineKind, EvalPlan
 from tracker.app.world import MeasurementPlan, Tick
 from tracker.cli.tables.calibration import repetitions
-from tracker.cli.tables.progress_bars import ProgressBars
+from tracker.cli.tables.progress_bars import LiveProgress
 from tracker.cli.tables.render import print_line, report_lines, unfit_lines
 from tracker.cli.tables.sweep import turn_change_text
 from tracker.config import Config
@@ -28,8 +26,6 @@ from tracker.domain.records.types import Report
 
 _MAX_WAITING = 5
 """Maximum pending steps named in the live line."""
-_LINE_S = 30.0
-"""Seconds between two lines with the progress where there is no live line."""
 
 
 class WatchDisplay:
@@ -42,26 +38,19 @@ class WatchDisplay:
         self.unsent = 0
         """Results that wait for MLflow, as of the last pass."""
         self._is_paused = False
-        self._monotonic_s = monotonic_s
-        self._line_at_s = monotonic_s()
-        self._spinner = Spinner("dots", text="scanning for checkpoints")
-        self._bars = ProgressBars(monotonic_s)
-        shown = Group(self._bars, self._spinner)
-        self._live = Live(shown, console=console, transient=True) if console.is_terminal else None
+        self._progress = LiveProgress(console, "scanning for checkpoints", monotonic_s)
 
     def __enter__(self) -> Self:
-        if self._live is not None:
-            self._live.start()
+        self._progress.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        if self._live is not None:
-            self._live.stop()
+    def __exit__(self, *error: object) -> None:
+        self._progress.__exit__(*error)
 
     def stands_by(self, leader: Leader | None) -> None:
         """Print once which process leads, and that this process is its standby."""
         run = self._config.run.name
-        self._spinner.update(text=Text(f"standby for run {run}", style="dim"))
+        self._progress.show(f"standby for run {run}", is_busy=False)
         if leader is not None and leader != self._leader:
             self._line("standby", f"{leader.sentence(run)}; this process takes over when it stops")
             self._leader = leader
@@ -105,20 +94,13 @@ class WatchDisplay:
         for turn in passed.turns:
             self._line("sweep", f"{turn.sweep}  {turn_change_text(turn)}")
         self.unsent = passed.unsent
-        self._bars.update(state.running, lambda one: self._of_plan(one.plan))
         self._pauses(_why_waiting(state), is_busy=bool(state.running))
-        self._progress(self._status(passed, state), is_busy=bool(state.running))
+        running = [(self._of_plan(one.plan), one.progress) for one in state.running]
+        self._progress.show(self._status(passed, state), running, is_busy=bool(running))
 
     def farewell(self, end: Ending) -> None:
         """Print what was done, and what to do if something is left."""
         self._line("done", end.line, style="red" if end.code else "dim")
-
-    def _progress(self, status: Text, *, is_busy: bool) -> None:
-        """Update the live line; without one, print the progress now and then."""
-        self._spinner.update(text=status)
-        if self._live is None and is_busy and self._monotonic_s() - self._line_at_s >= _LINE_S:
-            self._line("progress", status.plain)
-            self._line_at_s = self._monotonic_s()
 
     def _pauses(self, why: str, *, is_busy: bool) -> None:
         """Print once that workers wait although plans are pending; the live line always shows it."""
@@ -169,7 +151,7 @@ class WatchDisplay:
         for gap in passed.gaps:
             self._line("gap", f"{self._at(gap.run_id, gap.step)}  {gap.message} (hint: {gap.hint})", style="red")
 
-    def _status(self, passed: Tick, state: QueueState) -> Text:
+    def _status(self, passed: Tick, state: QueueState) -> str:
         parts = []
         for running in state.running:
             parts.append(f"{self._of_plan(running.plan)}: {progress_text(running.progress)}")
@@ -181,7 +163,7 @@ class WatchDisplay:
             parts.append(f"{count_text(passed.rejected, 'result')} rejected by MLflow (see `tracker alerts list`)")
         if passed.pending_alerts:
             parts.append(f"{count_text(passed.pending_alerts, 'alert')} pending")
-        return Text(one_line(" | ".join(parts)) or "scanning for checkpoints", style="dim")
+        return " | ".join(parts) or "scanning for checkpoints"
 
     def _waiting(self, state: QueueState) -> str:
         first = state.waiting[:_MAX_WAITING]

@@ -52,7 +52,8 @@ def test_the_live_line_shows_text_of_a_worker_escaped(hostile: str, tmp_path: Pa
     said = Progress(stage=Stage.LOADING, note=hostile)
     running = Running(plan=RUN.records[0].plan, worker="w", progress=said, since=datetime(2026, 3, 14, tzinfo=UTC))
     display = WatchDisplay(Console(), parse_config(CONFIG, tmp_path / "tracker.toml"), float)
-    assert not (CONTROLS | {"\n"}) & set(display._status(NOTHING, QueueState(running=(running,))).plain)
+    display.show(NOTHING, QueueState(running=(running,)))
+    assert not (CONTROLS | {"\n"}) & set(str(display._progress._spinner.text))
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from eval_jobs.errors import CheckpointSkipped, ExitCode, TrackerError
 from eval_jobs.host.clock import SystemClock
-from eval_jobs.ports import Clock, Launcher
+from eval_jobs.ports import Clock
 from eval_jobs.types import Checkpoint
 from tracker.api.opening import open_project
 from tracker.api.references import known_run
@@ -22,6 +22,7 @@ from tracker.cli import interrupts
 from tracker.cli.evaluating import local_workers
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import COUNT, asked_as, config_option, workers_option
+from tracker.cli.tables.progress_bars import LiveProgress
 from tracker.domain.compare.bisection import Search, most_evaluations
 from tracker.domain.compare.lost_between import Ends, LostBetween, remarks_on, sentence_of
 from tracker.domain.records.display import one_line, p_value_text, signed_text
@@ -85,11 +86,21 @@ def _searched(project: Project, lost: Lost, asked: _Asked, console: Console) -> 
     local = local_workers(project, asked.workers if is_ours else 0, asked.config_path)
     world = replace(project.world(), wake_workers=local.nudge)
     try:
-        with console.status("searching") as status:
-            waiting = partial(_wait, world, local, clock, beside=None if is_ours else lead)
-            turn = SearchStep(
-                clock=clock, evaluated=waiting, show=lambda search, step: status.update(Text(_progress(search, step)))
-            )
+        with LiveProgress(console, "searching", clock.monotonic_s) as live:
+            text = ""
+
+            def begin(search: Search, step: int) -> None:
+                nonlocal text
+                text = _progress(search, step)
+
+            def meanwhile() -> None:
+                interrupts.check()
+                local.check()
+                running = world.queue.state().running
+                live.show(text, [(f"step {one.plan.checkpoint.step}", one.progress) for one in running])
+
+            waiting = partial(_wait, world, meanwhile, clock, beside=None if is_ours else lead)
+            turn = SearchStep(clock=clock, evaluated=waiting, show=begin)
             places = {**places_of(project, lost.run_id), **(_unseen(world, clock, project) if is_ours else {})}
             return bisect(world, lost, places, turn)
     finally:
@@ -128,7 +139,9 @@ def _itself(checkpoint: Checkpoint) -> Checkpoint:
     return checkpoint
 
 
-def _wait(world: World, local: Launcher, clock: Clock, checkpoint: Checkpoint, *, beside: Lead | None) -> None:
+def _wait(
+    world: World, meanwhile: Callable[[], None], clock: Clock, checkpoint: Checkpoint, *, beside: Lead | None
+) -> None:
     """Wait for a verdict; `beside`: lead of the watcher that computes it, None: this process computes it."""
     run_id, step, state = checkpoint.run_id, checkpoint.step, WatchState()
     while True:
@@ -141,8 +154,7 @@ def _wait(world: World, local: Launcher, clock: Clock, checkpoint: Checkpoint, *
         if beside is not None and beside.take(clock.now()):
             what = f"the watcher stopped before step {step} was evaluated"
             raise TrackerError(what, hint="run the same command again to continue")
-        interrupts.check()
-        local.check()
+        meanwhile()
         clock.sleep(LOOK_S)
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.text import Text
 
 from eval_jobs.errors import ConfigError, ExitCode, Incomparable, StoreError
 from eval_jobs.host.clock import SystemClock
@@ -23,11 +22,12 @@ from tracker.cli.evaluating import has_watcher, local_workers
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import config_option, workers_option
 from tracker.cli.tables.calibration import calibration_table, repetitions
+from tracker.cli.tables.progress_bars import LiveProgress
 from tracker.cli.tables.render import print_line
 from tracker.domain.best.retention import identity_of
 from tracker.domain.checkpoints.buckets import SCHEME
 from tracker.domain.records.calibration import Calibration, Fitness, Repetition
-from tracker.domain.records.display import duration_text, names_text, one_line
+from tracker.domain.records.display import duration_text, names_text
 from tracker.wiring.checkpoints import pin_named
 from tracker.wiring.programs import serve_of
 from tracker.wiring.project import Project
@@ -138,12 +138,14 @@ def _estimate_text(expected: CalibrationEstimate | None) -> str:
 
 def _carried_out(plan: EvalPlan, context: CalibrationContext, local: Launcher, console: Console) -> Calibration:
     try:
-        with console.status("waiting for a worker") as status:
+        with LiveProgress(console, "waiting for a worker", SystemClock().monotonic_s) as live:
+            title = f"step {plan.checkpoint.step}"
 
             def meanwhile(state: QueueState) -> None:
                 interrupts.check()
                 local.check()
-                status.update(Text(_progress(plan, state), style="dim"))
+                own = [(title, one.progress) for one in state.running if one.plan.id == plan.id]
+                live.show(_progress(plan, state), own)
 
             return run_calibration(plan, context, clock=SystemClock(), meanwhile=meanwhile)
     except KeyboardInterrupt:
@@ -160,7 +162,7 @@ def _carried_out(plan: EvalPlan, context: CalibrationContext, local: Launcher, c
 def _progress(plan: EvalPlan, state: QueueState) -> str:
     for running in state.running:
         if running.plan.id == plan.id:
-            return one_line(progress_text(running.progress)) or "starting"
+            return progress_text(running.progress) or "starting"
     if not state.running:
         return "waiting for a worker"
     busy = names_text([f"step {running.plan.checkpoint.step}" for running in state.running])

@@ -5,24 +5,22 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.text import Text
 
 from eval_jobs.errors import ConfigError, ExitCode, TrackerError
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.ports import Launcher
-from eval_jobs.queue_types import QueueState
 from eval_jobs.records.progress import progress_text
-from eval_jobs.types import EvalPlan, EvalRecord
+from eval_jobs.types import EvalRecord
 from tracker.api.opening import open_project
 from tracker.app.steps import sweeps
 from tracker.cli import interrupts
 from tracker.cli.evaluating import check_ready, has_watcher, local_workers
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import config_option, workers_option
+from tracker.cli.tables.progress_bars import LiveProgress, Titled
 from tracker.cli.tables.render import print_line
 from tracker.cli.tables.sweep import ListedSweep, board_lines, list_table, listed, turn_text
 from tracker.domain.overview.ending import sweep_ending
-from tracker.domain.records.display import one_line
 from tracker.domain.sweeps.board import Board, board_of, missing_results
 from tracker.domain.sweeps.estimate import estimate_of, estimate_text
 from tracker.domain.sweeps.matrix import plans_of
@@ -174,7 +172,7 @@ def _carried_out(turn: Turn, service: sweeps.SweepService, local: Launcher, cons
     """Wait until the sweep run has ended, and return it; any worker may evaluate its plans."""
     clock = SystemClock()
     try:
-        with console.status("waiting for a worker") as status:
+        with LiveProgress(console, "waiting for a worker", clock.monotonic_s) as live:
             while turn.state in OPEN:
                 interrupts.check()
                 local.check()
@@ -183,27 +181,23 @@ def _carried_out(turn: Turn, service: sweeps.SweepService, local: Launcher, cons
                         sweeps.take_sweep_result(record, service)
                 sweeps.carry_on(service, clock.now())
                 turn = next(t for t in service.store.turns(turn.sweep) if t.due_at == turn.due_at)
-                status.update(Text(_progress(turn, service), style="dim"))
+                text, running = _progress(turn, service)
+                live.show(text, running)
                 clock.sleep(LOOK_S)
     finally:
         local.stop()
     return turn
 
 
-def _progress(turn: Turn, service: sweeps.SweepService) -> str:
+def _progress(turn: Turn, service: sweeps.SweepService) -> tuple[str, list[Titled]]:
+    """Return how many plans of a sweep run are evaluated, and those that run now, by target."""
     if turn.state is TurnState.DUE:
-        return "waiting for another sweep run to finish"
+        return "waiting for another sweep run to finish", []
     ids = [plan.id for plan in turn.plans]
-    state = service.queue.state()
-    return f"evaluations: {len(service.store.answered(ids))} of {len(ids)}{_at_work(state, turn.plans)}"
-
-
-def _at_work(state: QueueState, plans: tuple[EvalPlan, ...]) -> str:
-    own, text = {plan.id for plan in plans}, ""
-    for one in state.running:
-        if one.plan.sweep is not None and one.plan.id in own:
-            text += f" | {one.plan.sweep.target}: {progress_text(one.progress)}"
-    return one_line(text)
+    own = [one for one in service.queue.state().running if one.plan.id in ids]
+    running = [(one.plan.sweep.target, one.progress) for one in own if one.plan.sweep is not None]
+    text = f"evaluations: {len(service.store.answered(ids))} of {len(ids)}"
+    return " | ".join((text, *(f"{target}: {progress_text(now)}" for target, now in running))), running
 
 
 def _ended(console: Console, board: Board, unsent: int) -> int:

@@ -38,7 +38,7 @@ def display_of(
 def bars_of(display: WatchDisplay) -> list[str]:
     """Return the lines of bars, as a terminal of 80 columns shows them."""
     stream = io.StringIO()
-    Console(file=stream, width=80, force_terminal=True, color_system=None).print(display._bars)
+    Console(file=stream, width=80, force_terminal=True, color_system=None).print(display._progress._bars)
     return [line.rstrip() for line in stream.getvalue().splitlines() if line.strip()]
 
 
