@@ -26,7 +26,7 @@ Key = tuple[int, str]
 
 PASSING = re.compile(r"^(?:work(?:/|$)|tracker\.db|mlflow\.db|mlartifacts|samples|pins|mlflow-server\.log)")
 """What may lie in a state folder."""
-TOLD = re.compile(r"WARNING: firing: chaos: (.*)$")
+TOLD = re.compile(r".* tracker\.app\.steps\.alerting: firing: chaos: (.*)$")
 
 
 @dataclass(frozen=True, kw_only=True)

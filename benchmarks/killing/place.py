@@ -198,7 +198,7 @@ class Place:
 
     def _keep_tracker(self, name: str, *words: str) -> subprocess.Popen[bytes]:
         path = os.pathsep.join((str(Path(__file__).parent / "site"), str(REPOSITORY)))
-        return self._keep(name, [str(TRACKER), *words], PYTHONPATH=path)
+        return self._keep(name, [str(TRACKER), "--debug", *words], PYTHONPATH=path)
 
     def _keep(
         self, name: str, command: Sequence[str], *, cwd: Path | None = None, **environment: str

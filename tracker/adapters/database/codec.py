@@ -10,6 +10,7 @@ from eval_jobs.codec import from_document, to_document
 from eval_jobs.types import Checkpoint, CheckpointFormat
 from tracker.domain.records.alerts import Alert, Silence
 from tracker.domain.records.calibration import Calibration
+from tracker.domain.records.reasons import Reason
 from tracker.domain.records.types import Acceptance, Gap, Incident, Report, Screened, Verdict, VerdictWord
 from tracker.domain.sweeps.types import Turn
 
@@ -18,6 +19,7 @@ Kind = TypeVar("Kind", Report, Incident, Acceptance, Calibration, Gap, Alert, Si
 
 _KINDS: tuple[type[Document], ...] = (Report, Incident, Acceptance, Calibration, Gap, Alert, Silence, Turn)
 _ADAPTERS: dict[type[Document], TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in _KINDS}
+_REASON: TypeAdapter[Reason | None] = TypeAdapter(Reason | None)
 
 
 def to_json(value: Document) -> str:
@@ -42,7 +44,8 @@ def outline_to_json(report: Report) -> str:
     """Return the outline of a report (`tracker.domain.records.outlines`) as a short JSON document in ASCII."""
     body = [[v.benchmark, v.word, v.score, v.coverage, v.lost_since, *_part(v.screened)] for v in report.verdicts]
     of = {name: getattr(report.checkpoint, name) for name in _OF_CHECKPOINT}
-    return to_document({"value": body, "of": [*(of | {"ready_at": report.checkpoint.ready_at.isoformat()}).values()]})
+    of |= {"ready_at": report.checkpoint.ready_at.isoformat()}
+    return to_document({"value": body, "of": [*of.values()], "missing": _reasons(report.verdicts)})
 
 
 def outline_from_json(text: str, *, plan_id: str, created_at: datetime) -> Report:
@@ -65,26 +68,33 @@ def _part(screened: Screened | None) -> list[object]:
     return [[getattr(screened, name) for name in _OF_SCREEN]]
 
 
+def _reasons(verdicts: Sequence[Verdict]) -> dict[str, object]:
+    """Return why results are missing: position of the verdict -> reason."""
+    missing = ((str(i), v.reason) for i, v in enumerate(verdicts) if v.word is VerdictWord.MISSING)
+    return {position: _REASON.dump_python(reason) for position, reason in missing}
+
+
 def _outline(document: Mapping[str, Any], plan_id: str, created_at: datetime) -> Report:
     of = dict(zip(_OF_CHECKPOINT, document["of"], strict=True))
     of |= {"format": CheckpointFormat(of["format"]), "ready_at": datetime.fromisoformat(of["ready_at"])}
     checkpoint = Checkpoint(**of)
+    missing = document.get("missing", {})  # older versions stored no reasons
     return Report(
         run_id=checkpoint.run_id,
         step=checkpoint.step,
         plan_id=plan_id,
-        verdicts=tuple(_outlined(row) for row in document["value"]),
+        verdicts=tuple(_outlined(row, missing.get(str(i))) for i, row in enumerate(document["value"])),
         checkpoint=checkpoint,
         created_at=created_at,
     )
 
 
-def _outlined(row: Sequence[Any]) -> Verdict:
+def _outlined(row: Sequence[Any], reason: Mapping[str, Any] | None) -> Verdict:
     benchmark, word, score, coverage, lost_since, *part = row
     return Verdict(
         benchmark=benchmark,
         word=_WORDS[word],
-        reason=None,
+        reason=_REASON.validate_python(reason) if reason else None,
         score=score,
         stderr=None,
         coverage=coverage,

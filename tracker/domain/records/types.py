@@ -195,7 +195,7 @@ class Verdict:
     measure: Measure = Measure.SCORE
     word: VerdictWord
     reason: Reason | None
-    """Formatted by `records.reason_text.reason_text`; None in an outline."""
+    """Formatted by `records.reason_text.reason_text`; None in an outline unless the result is missing."""
     score: float | None
     """Mean over scored samples, as the benchmark reports it; for a subset or another measure, its own mean."""
     stderr: float | None
