@@ -365,7 +365,7 @@ def _gap(run_id: str, step: int) -> Gap:
         step=step,
         source_uri=f"/out/checkpoint-{step}",
         code="E-CKPT-VANISHED",
-        message=f"/out/checkpoint-{step} was deleted before it could be pinned",
+        message="it was deleted before it could be pinned",
         hint="raise save_total_limit, or lower watch.interval_s",
         seen_at=START + timedelta(seconds=step),
     )

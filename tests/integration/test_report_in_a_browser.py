@@ -92,7 +92,7 @@ def test_the_report_shows_finding_table_and_charts_and_loads_nothing(page: Page,
         page,
         "facts and sums were forgotten after step 600; reversal improved.",
         "▼▼ forgotten",
-        "not evaluated: /out/checkpoint-550 was deleted before it could be pinned",
+        "not evaluated: it was deleted before it could be pinned",
         "62 of 80 samples lost",
         "Time to first token (TTFT), ms",
     )

@@ -109,10 +109,10 @@ class _Examination:
             self._found.append(ok(CHECKPOINTS, f"those of {run.output_dir} are checked when they are evaluated"))
             return None
         folder = Path(run.output_dir)
-        entries = [entry.name for entry in folder.iterdir() if entry.is_dir()] if folder.is_dir() else None
-        places = () if entries is None else places_in(folder, run_name="", pattern=options.pattern, skip=run.state_dir)
+        is_folder = {entry.name: entry.is_dir() for entry in folder.iterdir()} if folder.is_dir() else None
+        places = places_in(folder, run_name="", pattern=options.pattern, skip=run.state_dir) if is_folder else ()
         if not places:
-            self._found.append(empty_finding(str(folder), options.pattern, entries))
+            self._found.append(empty_finding(str(folder), options.pattern, is_folder))
             return None
         newest, complete = newest_assessed(places, options)
         self._note_problem(newest, is_wanted=False)

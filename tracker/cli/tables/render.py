@@ -7,7 +7,7 @@ console.print(*report_lines(report), sep="\n")
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, groupby
 
 from rich import box
 from rich.cells import cell_len
@@ -99,7 +99,7 @@ def unfit_lines(found: Iterable[Repetition | None]) -> Iterable[Text]:
 
 
 def gaps_table(gaps: Sequence[Gap], *, last: int = 0) -> RenderableType:
-    """Return the checkpoints that were not evaluated, each with the reason and hint.
+    """Return the checkpoints that were not evaluated, with reasons and hints: a row for each series of equal ones.
 
     Args:
         gaps: ordered by step.
@@ -110,8 +110,10 @@ def gaps_table(gaps: Sequence[Gap], *, last: int = 0) -> RenderableType:
     table.add_column("not evaluated", justify="right", no_wrap=True)
     table.add_column("reason", overflow="fold")
     table.add_column("hint", style="dim", overflow="fold")
-    for gap in shown:
-        table.add_row(str(gap.step), Text(f"{one_line(gap.message)} [{gap.code}]"), Text(one_line(gap.hint)))
+    for (code, message, hint), series in groupby(shown, key=lambda gap: (gap.code, gap.message, gap.hint)):
+        steps = [gap.step for gap in series]
+        which = f"{steps[0]} to {steps[-1]} ({len(steps)})" if len(steps) > 1 else str(steps[0])
+        table.add_row(which, Text(f"{one_line(message)} [{code}]"), Text(one_line(hint)))
     return Group("", *_earlier(len(gaps) - len(shown), "checkpoint"), table)
 
 

@@ -36,13 +36,11 @@ class Gaps:
 
     def add_unusable(self, place: Site, readiness: NotYet | Rejected, now: datetime) -> None:
         """Add a folder that stays unusable."""
-        message = f"{place.uri}: {readiness.reason}"
-        self._add(place, code=readiness.code, message=message, hint=readiness.hint, now=now)
+        self._add(place, code=readiness.code, message=readiness.reason, hint=readiness.hint, now=now)
 
-    def add_vanished(self, place: Site, what: str, now: datetime) -> None:
+    def add_vanished(self, place: Site, message: str, now: datetime) -> None:
         """Add a folder that was deleted, unless it has another gap already."""
         if not any(uri == place.uri for uri, _ in self._gaps):
-            message = f"{place.uri} {what}"
             self._add(place, code=CheckpointVanished.code, message=message, hint=ROTATION_HINT, now=now)
 
     def add_missed(self, now: datetime) -> None:
@@ -55,7 +53,7 @@ class Gaps:
                 if step > self._joined[run_id]:
                     uri = self._places[run_id].uri.rstrip("0123456789") + str(step)
                     place = _Missed(run_id=run_id, step=step, uri=uri)
-                    self.add_vanished(place, "was expected from the save interval but never seen", now)
+                    self.add_vanished(place, "it was expected from the save interval but never seen", now)
         self._is_first_look = False
 
     def remember_step(self, place: Site, save_every: int | None, *, was_watched: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 import fnmatch
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -198,6 +198,11 @@ def is_state_folder(name: str) -> bool:
 def is_temporary(name: str) -> bool:
     """Return whether a file of this name is temporary and will be renamed."""
     return name.startswith(".tmp") or name.endswith((".tmp", ".part", ".partial", ".incomplete"))
+
+
+def single_files(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the files of whole models among `names`, such as ckpt.pt: a form that no engine here loads."""
+    return tuple(sorted(name for name in names if name.endswith((".pt", ".pth", ".ckpt", ".gguf"))))
 
 
 def has_lost_entry(facts: Facts) -> bool:

@@ -134,7 +134,7 @@ class Watchlist:
             one = self._watched.pop(uri)
             ended = self._ended(one)
             if one.pin is None or ended:
-                reason = f"was deleted before it could be {self._done}: {self._loss(one)}"
+                reason = f"it was deleted before it could be {self._done}: {self._loss(one)}"
                 self.gaps.add_vanished(one.site, reason, now)
             useless += ended
         return tuple(useless)

@@ -1,8 +1,9 @@
 """Facts about checkpoint folders, hubs and disks -> findings. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from eval_jobs.records.preflight import HubState
+from tracker.domain.checkpoints.listing import single_files
 from tracker.domain.checkpoints.unusable import NotYet, Rejected
 from tracker.domain.readiness.finding import Finding, error, ok, warning
 from tracker.domain.records.display import bytes_text, names_text
@@ -20,18 +21,24 @@ def problem_finding(folder: str, problem: NotYet | Rejected, *, is_wanted: bool)
     return warning(CHECKPOINTS, message, problem.hint)
 
 
-def empty_finding(folder: str, pattern: str, entries: Sequence[str] | None) -> Finding:
+def empty_finding(folder: str, pattern: str, is_folder: Mapping[str, bool] | None) -> Finding:
     """Return the finding about an output folder without checkpoints.
 
-    `entries` are the names of its sub-folders; None: it does not exist.
+    `is_folder` has the names of what is in it; None: it does not exist.
     """
     hint = "start the training, or correct run.output_dir"
-    if entries is None:
+    if is_folder is None:
         return warning(CHECKPOINTS, f"{folder} does not exist yet", hint)
-    if not entries:
+    models = single_files(is_folder)
+    if models:
+        message = f"no checkpoint folder in {folder}, but {names_text(models)}: such files cannot be evaluated"
+        return warning(CHECKPOINTS, message, "write each checkpoint with `save_pretrained`, and its tokenizer too")
+    others = sorted(name for name in is_folder if is_folder[name])
+    if not others:
         return warning(CHECKPOINTS, f"no checkpoint in {folder} yet", hint)
-    message = f"no folder matches {pattern} in {folder}; it contains {names_text(sorted(entries))}"
-    return warning(CHECKPOINTS, message, "set watch.pattern to the names of the checkpoint folders")
+    message = f"no folder matches {pattern} in {folder}; it contains {names_text(others)}"
+    hint = "set watch.pattern to the names of the checkpoint folders, or correct run.output_dir"
+    return warning(CHECKPOINTS, message, hint)
 
 
 def hub_finding(subject: str, state: HubState) -> Finding:

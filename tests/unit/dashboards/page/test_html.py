@@ -241,7 +241,7 @@ def test_latency_that_was_judged_without_a_measurement_is_shown() -> None:
 
 def test_a_gap_is_a_row_that_says_why() -> None:
     assert (
-        '<tr class="gap"><th scope="row" class="step">550</th><td colspan="3">not evaluated: /out/checkpoint-550 was'
+        '<tr class="gap"><th scope="row" class="step">550</th><td colspan="3">not evaluated: it was'
         " deleted before it could be pinned (E-CKPT-VANISHED)</td></tr>"
     ) in html_of(run_data(RUN))
 

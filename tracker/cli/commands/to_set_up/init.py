@@ -21,6 +21,7 @@ from tracker.cli.options import config_option
 from tracker.cli.settings_text import Values, commented_toml
 from tracker.domain.checkpoints.listing import RawKind
 from tracker.domain.readiness.proposal import longest_tokens, run_name, serve_values, suite_values
+from tracker.domain.readiness.surroundings import empty_finding
 from tracker.domain.records.display import count_text, one_line
 
 HUB_BENCHMARK = {"benchmark": "gsm8k", "limit": 100}
@@ -175,10 +176,9 @@ def _write(path: Path, text: str) -> None:
 def _explain(found: FoundFolder, config_path: Path, benchmarks: tuple[Values, ...]) -> None:
     lines = [f"found  {one_line(_described(run))}" for run in found.runs]
     if not found.runs:
-        lines.append(f"found  no checkpoint in {found.path} yet")
-        if any(found.path.glob("[!.]*")):
-            hint = "if it is not the trainer's output folder, run `tracker init FOLDER --force` with that one"
-            lines.append(f"       warning: it holds other files (hint: {hint})")
+        is_folder = {entry.name: entry.is_dir() for entry in found.path.glob("[!.]*")}
+        finding = empty_finding(str(found.path), found.pattern, is_folder)
+        lines += [f"found  {finding.message}", f"       hint: {finding.hint}"]
     for path in found.training_data:
         name = one_line(_relative(path, config_path))
         lines.append(f"skips  {name}: name suggests training data; --data FILE uses it")

@@ -140,14 +140,20 @@ def test_a_folder_without_checkpoints_is_used_unless_the_run_is_further_down(tmp
     assert refused.returncode == 2
     assert f"`tracker init {tmp_path}/work/capitals/outputs`" in refused.stderr
     assert not (tmp_path / "tracker.toml").exists()
-    assert "holds other files (hint: " in tracker(tmp_path, "init", "work", "--yes")
+    said = tracker(tmp_path, "init", "work", "--yes")
+    assert f"found  no folder matches checkpoint-* in {tmp_path}/work; it contains capitals\n" in said
+    assert "hint: set watch.pattern" in said
     exists = run_tracker(tmp_path, "init", "work/capitals/outputs")
     assert (exists.returncode, "use --force to overwrite it" in exists.stderr) == (2, True)
 
     (tmp_path / "new").mkdir()
     said = tracker(tmp_path, "init", "new", "--force")
     assert f"found  no checkpoint in {tmp_path}/new yet" in said
-    assert "other files" not in said
+    for name in ("ckpt_500.pt", "ckpt_1000.pt"):
+        (tmp_path / "new" / name).write_bytes(b"torch")
+    expected = f"no checkpoint folder in {tmp_path}/new, but ckpt_1000.pt and ckpt_500.pt: such files cannot be"
+    assert f"found  {expected} evaluated\n       hint: write" in tracker(tmp_path, "init", "new", "--force")
+    assert expected.replace(" ", "") in "".join(run_tracker(tmp_path, "doctor").stdout.split())
     assert settings(tmp_path)["run"]["name"] == "new"
     tracker(tmp_path, "init", "work/capitals/outputs", "--force")
     assert settings(tmp_path)["run"]["name"] == "capitals"

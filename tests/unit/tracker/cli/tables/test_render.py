@@ -1,4 +1,5 @@
 import io
+import re
 from dataclasses import replace
 
 import pytest
@@ -145,11 +146,13 @@ def test_gaps_say_why_and_what_to_do() -> None:
 
 not evaluated   reason                           hint
 ────────────────────────────────────────────────────────────────────────────────
-          550   /out/checkpoint-550 was          raise save_total_limit, or
-                deleted before it could be       lower watch.interval_s
-                pinned [E-CKPT-VANISHED]
+          550   it was deleted before it could   raise save_total_limit, or
+                be pinned [E-CKPT-VANISHED]      lower watch.interval_s
 """
     )
+    several = [replace(RUN.gaps[0], step=step) for step in (550, 650, 750)]
+    text = shown(gaps_table([*several, replace(RUN.gaps[0], step=850, message="another reason")]))
+    assert re.findall(r"^ *(\d.*?)   ", text, re.MULTILINE) == ["550 to 750 (3)", "850"]
 
 
 def test_a_report_has_one_line_per_benchmark() -> None:

@@ -249,7 +249,7 @@ def test_a_gap_becomes_an_alert_about_the_checkpoint() -> None:
         step=550,
         source_uri="/out/checkpoint-550",
         code="E-CKPT-VANISHED",
-        message="/out/checkpoint-550 was deleted before it could be pinned",
+        message="it was deleted before it could be pinned",
         hint="raise save_total_limit",
         seen_at=NOW,
     )
@@ -262,8 +262,7 @@ def test_a_gap_becomes_an_alert_about_the_checkpoint() -> None:
         NOW,
     )
     assert alert.message == (
-        "checkpoint 550 will not be evaluated: /out/checkpoint-550 was deleted before it could be pinned"
-        " (hint: raise save_total_limit)"
+        "checkpoint 550 will not be evaluated: it was deleted before it could be pinned (hint: raise save_total_limit)"
     )
 
 
