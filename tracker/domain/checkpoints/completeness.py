@@ -29,6 +29,7 @@ from tracker.domain.checkpoints.listing import (
     Facts,
     Listing,
     RawKind,
+    base_model_of,
     has_lost_entry,
     is_temporary,
 )
@@ -229,7 +230,7 @@ def _check_config(listing: Listing, layout: _Layout, _: Habits) -> Objection:
         return _not_yet(f"{layout.config} is missing")
     if isinstance(document, Broken):
         return _not_yet(f"{layout.config} {document.text}", code=document.code)
-    if layout.format is CheckpointFormat.LORA and not _base_model(document):
+    if layout.format is CheckpointFormat.LORA and not base_model_of(document):
         return Rejected(
             code=CheckpointUnreadable.code,
             reason=f"missing base_model_name_or_path in {ADAPTER_CONFIG}",
@@ -300,7 +301,7 @@ def _complete(listing: Listing, layout: _Layout, habits: Habits) -> Complete:
     is_lora = layout.format is CheckpointFormat.LORA
     return Complete(
         format=layout.format,
-        base_model=_base_model(config) if is_lora and isinstance(config, Mapping) else None,
+        base_model=(listing.base_folder or base_model_of(config)) if is_lora else None,
         weights=layout.weights,
         held=_held(listing.facts, layout),
         step=step,
@@ -355,10 +356,3 @@ def _save_every(state: Document) -> int | None:
     if not isinstance(save_steps, int) or save_steps < 1 or state.get("best_global_step") == step:
         return None
     return save_steps
-
-
-def _base_model(document: Document) -> str:
-    base = document.get("base_model_name_or_path")
-    if isinstance(base, str):
-        return base
-    return ""

@@ -173,6 +173,16 @@ class Listing:
     documents: Mapping[str, Document | Broken] = field(default_factory=dict)
     """Content of the `DOCUMENTS` that exist."""
     raw: RawFacts = RawFacts()
+    base_folder: str = ""
+    """Absolute path of an adapter's base model if the document has a relative one that exists."""
+
+
+def base_model_of(document: Document | Broken | None) -> str:
+    """Return the base model in an adapter's configuration: a path or a name; empty: none."""
+    base = document.get("base_model_name_or_path") if isinstance(document, Mapping) else None
+    if isinstance(base, str):
+        return base
+    return ""
 
 
 def step_of(name: str, pattern: str) -> int | None:

@@ -84,8 +84,12 @@ def base_finding(base: str, adapter: str, *, is_path: bool, is_offline: bool) ->
         hint = "restore it, or correct base_model_name_or_path in adapter_config.json"
         return error(MODEL, f"no base model at {base}, required by {adapter}", hint)
     if is_offline:
-        hint = f"run `hf download {base}`, or export HF_HUB_OFFLINE=0 to let the engine download it"
-        return error(MODEL, f"the base model {base} of {adapter} is not in the Hugging Face cache", hint)
+        hint = (
+            f"run `hf download {base}`, or export HF_HUB_OFFLINE=0 to let the engine download it; "
+            "if it is a folder, write its absolute path into adapter_config.json"
+        )
+        message = f"the base model {base} of {adapter} is not in the Hugging Face cache, nor in a folder above it"
+        return error(MODEL, message, hint)
     return ok(MODEL, f"{adapter}: the engine downloads the base model {base}")
 
 

@@ -111,7 +111,21 @@ def read_listing(facts: listing.Facts, step: int | None, *, config_from: str = "
         elif fact.name in listing.DOCUMENTS:
             documents[fact.name] = read_document(folder / fact.name)
     raw = read_raw(facts, config_from, read_document)
-    return listing.Listing(facts=facts, step=step, headers=headers, documents=documents, raw=raw)
+    base = _base_folder(folder, listing.base_model_of(documents.get(listing.ADAPTER_CONFIG)))
+    return listing.Listing(facts=facts, step=step, headers=headers, documents=documents, raw=raw, base_folder=base)
+
+
+def _base_folder(folder: Path, base: str) -> str:
+    """Return the model folder that the relative path `base` means; empty: none, or more than one.
+
+    It is relative to the trainer's working folder, which is usually above its output folder.
+    """
+    if not base or Path(base).is_absolute():
+        return ""
+    places = {(parent / base).resolve() for parent in folder.parents if (parent / base / listing.CONFIG).is_file()}
+    if len(places) != 1:
+        return ""
+    return str(places.pop())
 
 
 def read_document(path: Path) -> listing.Document | listing.Broken:

@@ -59,7 +59,8 @@ def _base_notes(pin: Pin) -> tuple[str, ...]:
         return ()
     if base.startswith("."):
         raise CheckpointUnreadable(
-            f"{pin.source} references its base model {base} by a path relative to the trainer's folder",
+            f"{pin.source} references its base model {base} by a path relative to the trainer's folder, "
+            "and not exactly one folder above it has that model",
             hint="set base_model_name_or_path in adapter_config.json to its absolute path",
         )
     return (f"base model {base} is not an absolute path: the engine looks for it in the Hugging Face cache",)
