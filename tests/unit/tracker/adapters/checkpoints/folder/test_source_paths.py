@@ -71,17 +71,13 @@ def adapter(out: Path, base: str) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("base", "is_found"), [("../base", True), ("base", True), ("./other", False), ("../twice", False), ("..", False)]
-)
-def test_a_relative_base_model_is_the_only_folder_of_that_name_above_the_checkpoint(
-    base: str, is_found: bool, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("base", ["../base", "base", "./other", "../twice", ".."])
+def test_a_relative_base_model_is_the_only_folder_of_that_name_above_the_checkpoint(base: str, tmp_path: Path) -> None:
     project = tmp_path / "project"
     for place in (tmp_path / "twice", project / "twice"):
         write_checkpoint(place)
     folder = adapter(project / "out", base)
-    if is_found:
+    if base.endswith("base"):
         pinned = pin_folder(folder, run_id="run", pins_dir=tmp_path / "pins")
         assert pinned.base_model == str(project / "base")
         return
