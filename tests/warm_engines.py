@@ -60,6 +60,7 @@ class Bench:
         if not base_folder.exists():
             write_checkpoint(base_folder, seed=len(base))
         folder = write_lora(base_folder, self.folder / f"adapter-{seed}-{base}-{rank}", rank=rank, seed=seed)
+        (folder / ".pin.json").write_text(f'{{"step": {100 * seed}}}')  # as in every pin, and never the same
         return checkpoint_record(folder, step=100 * seed, base=base_folder)
 
     def serve(self, checkpoint: Checkpoint, **settings: Any) -> EngineInfo:

@@ -16,7 +16,7 @@ from eval_jobs.serve.process.checkpoint_files import lora_rank, require_folders,
 from eval_jobs.serve.process.launch import BATCH_INVARIANT, gpus_of, refuse_reserved
 from eval_jobs.serve.process.sglang_launch import DETERMINISTIC
 from eval_jobs.serve.weights.digest_check import ADAPTER_WEIGHTS
-from eval_jobs.serve.weights.fingerprint import NOTES, SERVED_SUFFIXES, Fingerprint, fingerprint_of
+from eval_jobs.serve.weights.fingerprint import Fingerprint, fingerprint_of, is_served
 from eval_jobs.serve.worker_extension.tracker_worker.weight_files import BadWeights, TensorEntry, read_entries
 from eval_jobs.types import Checkpoint, CheckpointFormat, EngineKind, ServeSpec
 
@@ -171,8 +171,7 @@ def _adapter(checkpoint: Checkpoint) -> Adapter:
 
 def _served(folder: Path) -> list[Path]:
     """Return the files saved with an adapter that an engine reads at its start."""
-    not_served = NOTES | {ADAPTER_CONFIG}
-    return sorted(p for p in folder.iterdir() if p.name.endswith(SERVED_SUFFIXES) and p.name not in not_served)
+    return sorted(path for path in folder.iterdir() if is_served(path.name) and path.name != ADAPTER_CONFIG)
 
 
 def _unreadable(what: Path, error: Exception) -> CheckpointUnreadable:

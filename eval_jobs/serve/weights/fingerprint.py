@@ -54,6 +54,11 @@ _HYBRID_TENSOR = re.compile(r"\.(?:A_log|dt_bias|conv1d|x_proj|dt_proj|time_mix)
 _HEADS = re.compile(r"(?:^|\.)(?:lm_head|embed_out|output|output_layer)\.weight$")
 
 
+def is_served(name: str) -> bool:
+    """Return whether an engine may read the file `name` beside the weights; hidden ones are the tracker's own."""
+    return name.endswith(SERVED_SUFFIXES) and name not in NOTES and not name.startswith(".")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Fingerprint:
     """Content of one model folder, without the values of its weights."""
@@ -159,8 +164,8 @@ def _config(folder: Path) -> dict[str, object]:
 
 def _files(folder: Path, config: Mapping[str, object]) -> dict[str, str]:
     paths = [*folder.iterdir(), *folder.glob("additional_chat_templates/*")]
-    served = (p for p in paths if p.name.endswith(SERVED_SUFFIXES) and p.name not in NOTES and p.name[0] != ".")
-    digests = {str(path.relative_to(folder)): _sha256(path.read_bytes()) for path in served if path.is_file()}
+    served = (path for path in paths if is_served(path.name) and path.is_file())
+    digests = {str(path.relative_to(folder)): _sha256(path.read_bytes()) for path in served}
     return digests | {CONFIG: _sha256(json.dumps(_normalised(config), sort_keys=True).encode())}
 
 
