@@ -10,7 +10,7 @@ from pathlib import Path
 
 from eval_jobs.errors import BadData
 from eval_jobs.evaluate.data.row_files import read_rows
-from eval_jobs.evaluate.data.rows import ANSWER_KEYS, QUESTION_KEYS
+from eval_jobs.evaluate.data.rows import ANSWER_KEYS, QUESTION_KEYS, instruction_of
 
 MAX_QUESTIONS = 200
 MAX_ROWS = 50_000
@@ -41,8 +41,7 @@ def question_of(row: Mapping[str, object]) -> tuple[str, str]:
         if isinstance(turns, list):
             return _said_by(turns, ("user", "human")), _said_by(turns, ("assistant", "gpt"))
     if "instruction" in row:
-        parts = (_text(row["instruction"]), _text(row.get("input")))
-        return "\n".join(part for part in parts if part), _first_text(row, ANSWER_KEYS)
+        return instruction_of(row), _first_text(row, ANSWER_KEYS)
     return _first_text(row, QUESTION_KEYS), _first_text(row, (*ANSWER_KEYS, "completion"))
 
 

@@ -60,13 +60,25 @@ def choice_item(row: Mapping[str, object]) -> Item:
 
 def _item(row: Mapping[str, object], targets: tuple[str, ...], choices: tuple[str, ...] = ()) -> Item:
     return Item(
-        question=_text(_one_of(row, QUESTION_KEYS, "question"), "question"),
+        question=_text(_question(row), "question"),
         targets=targets,
         choices=choices,
         subset=_subset(row),
         cluster=_label(row, "cluster"),
         id=_label(row, "id"),
     )
+
+
+def instruction_of(row: Mapping[str, object]) -> str:
+    """Return `instruction` and, if it has text, `input` on a line of its own, as trainers join the two."""
+    parts = (row.get("instruction"), row.get("input"))
+    return "\n".join(part.strip() for part in parts if isinstance(part, str) and part.strip())
+
+
+def _question(row: Mapping[str, object]) -> object:
+    if "instruction" in row and row.keys().isdisjoint(("question", "query", "prompt")):
+        return instruction_of(row)
+    return _one_of(row, QUESTION_KEYS, "question")
 
 
 def _one_of(row: Mapping[str, object], keys: Sequence[str], what: str) -> object:

@@ -154,7 +154,7 @@ class WatchDisplay:
     def _status(self, passed: Tick, state: QueueState) -> str:
         parts = []
         for running in state.running:
-            parts.append(f"{self._of_plan(running.plan)}: {progress_text(running.progress)}")
+            parts.append(f"{self._of_plan(running.plan)}: {progress_text(running.progress) or 'starting'}")
         if state.waiting:
             parts.append(self._waiting(state))
         if passed.unsent:

@@ -34,7 +34,7 @@ _STEP_NAMES = re.compile(r"(?:checkpoint|ckpt|step|global_?step|iter|iteration)[
 _TRAINING_LOG = re.compile(
     r"(?<![a-z])(?:train(?:er)?)?_?(?:log(?:s|ging|ger|_history)?|metrics?)(?![a-z])", re.IGNORECASE
 )
-_TRAINING_DATA = re.compile(r"(?<![a-z])(?:pre)?train(?:ing)?(?![a-z])", re.IGNORECASE)
+_TRAINING_DATA = re.compile(r"(?<![a-z])(?:pre)?train(?:ing)?(?![a-z])|训练", re.IGNORECASE)
 
 
 class Site(Protocol):

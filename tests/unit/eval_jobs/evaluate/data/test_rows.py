@@ -10,6 +10,12 @@ def test_every_accepted_key_means_the_same(question: str, answer: str) -> None:
     assert (item.question, item.targets, item.subset) == ("2+2=", ("4",), "default")
 
 
+def test_an_instruction_is_joined_with_its_input() -> None:
+    for given, question in (("", "Add."), ("2, 2", "Add.\n2, 2")):
+        assert exact_item({"instruction": "Add.", "input": given, "output": "4"}).question == question
+    assert exact_item({"instruction": "Be brief.", "question": "2+2=", "answer": "4"}).question == "2+2="
+
+
 def test_optional_keys_are_kept_as_text() -> None:
     item = exact_item({"question": "q", "answer": "a", "id": 7, "subset": "easy", "cluster": "p1", "other": None})
     assert (item.id, item.subset, item.cluster) == ("7", "easy", "p1")

@@ -57,5 +57,5 @@ def test_data_is_no_training_log(name: str) -> None:
 
 
 def test_training_data_is_known_by_name() -> None:
-    assert all(map(is_training_data, ("train.jsonl", "my_train_split.jsonl", "Training.jsonl")))
+    assert all(map(is_training_data, ("train.jsonl", "my_train_split.jsonl", "Training.jsonl", "训练集.jsonl")))
     assert not any(map(is_training_data, ("trains.jsonl", "strained.jsonl", "train_log.jsonl")))
