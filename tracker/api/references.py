@@ -39,25 +39,24 @@ def is_reference(name: str) -> bool:
 
 
 def known_run(history: RecordStore, run: str) -> str:
-    """Return `run` if the history contains it.
+    """Return the run of the history with this name, or with this last part of its name if only one has it.
 
     Raises:
-        ConfigError: it does not.
+        ConfigError: there is none.
     """
-    if run not in history.runs():
-        raise ConfigError(f"no run {run!r}", hint=f"known runs: {', '.join(history.runs()) or 'none yet'}")
-    return run
+    return _named(history.runs(), run)
 
 
 def known_runs(history: RecordStore, runs: Sequence[str]) -> tuple[str, ...]:
-    """Return `runs` if the history contains each, and none is named twice.
+    """Return the runs of the history with these names.
 
     Raises:
-        ConfigError: it does not, or one is.
+        ConfigError: one is unknown, or two are the same.
     """
-    if len(set(runs)) < len(runs):
+    known = tuple(known_run(history, run) for run in runs)
+    if len(set(known)) < len(known):
         raise ConfigError("a run cannot be compared with itself", hint="pass the names of different runs")
-    return tuple(known_run(history, run) for run in runs)
+    return known
 
 
 def named_checkpoint(project: Project, name: str) -> Report:
@@ -100,10 +99,10 @@ def choose_run(known: Sequence[str], named: str | None, *, own: str) -> str:
     """
     if not known:
         raise ConfigError("no evaluated checkpoints yet", hint="evaluate checkpoints with `tracker watch`")
-    if named is not None and named not in known:
-        raise ConfigError(f"no run {named!r}", hint=f"known runs: {', '.join(known)}")
-    if named is not None or own in known:
-        return named or own
+    if named is not None:
+        return _named(known, named)
+    if own in known:
+        return own
     if len(known) == 1:
         return known[0]
     raise ConfigError("missing RUN: the project has several runs", hint=f"pass one of them: {', '.join(known)}")
@@ -170,9 +169,24 @@ def _registered(project: Project, name: str, outlines: Outlines) -> Report:
         if same:
             return same[0]
     what = f"{name} is step {found.step} of a run outside this project's history"
-    raise ConfigError(what, hint=f"known runs: {', '.join(project.history.runs()) or 'none yet'}")
+    raise ConfigError(what, hint=_hint(project.history.runs()))
 
 
 def _newest_first(reports: Sequence[Report]) -> list[Report]:
     left = {checkpoint.digest for checkpoint, _ in overview(reports).left}
     return sorted(reports, key=lambda r: (r.checkpoint.digest not in left, r.step, r.created_at), reverse=True)
+
+
+def _named(known: Sequence[str], name: str) -> str:
+    if name in known:
+        return name
+    same = [run for run in known if run.endswith(f"/{name}")]
+    if len(same) != 1:
+        raise ConfigError(f"no run {name!r}", hint=_hint(known))
+    return same[0]
+
+
+def _hint(known: Sequence[str]) -> str:
+    if not known:
+        return "evaluate checkpoints with `tracker watch`"
+    return f"known runs: {', '.join(known)}"

@@ -11,7 +11,7 @@ from tracker.domain.readiness import checks
 LONG_TOKENS = 8192
 """Longer models are served with this length, unless a question needs more: an engine reserves memory for it."""
 
-GENERIC_NAME = re.compile("(output|checkpoint|ckpt|run|result|model)s?|out", re.IGNORECASE)
+GENERIC_NAME = re.compile("(output|checkpoint|ckpt|run|result|model)s?|out|输出", re.IGNORECASE)
 """Names of folders that do not tell runs apart."""
 
 

@@ -10,6 +10,12 @@ def test_the_projects_own_run_is_the_default() -> None:
     assert choose_run(("a",), None, own="b") == "a"
 
 
+def test_the_last_part_of_a_name_is_enough_if_one_run_has_it() -> None:
+    assert choose_run(("p/seed-1", "p/seed-2"), "seed-2", own="p") == "p/seed-2"
+    with pytest.raises(ConfigError, match="no run 'seed-1'"):
+        choose_run(("p/seed-1", "q/seed-1"), "seed-1", own="p")
+
+
 @pytest.mark.parametrize(
     ("known", "named", "message"),
     [

@@ -45,7 +45,9 @@ def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> 
     console = Console()
     if not runs:
         console.print("no results yet: run `tracker watch` to evaluate checkpoints")
-    for name in runs:
+    for number, name in enumerate(runs):
+        if number > 0:
+            console.print()
         _show_run(console, history, name, last=last, min_effect=policy.min_effect)
 
 
