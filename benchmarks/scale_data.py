@@ -29,8 +29,8 @@ from eval_jobs.types import (
     ServeSpec,
     Suite,
 )
+from tracker.adapters.database.tables import RECORDS
 from tracker.adapters.history.store_sql import SqlHistory
-from tracker.adapters.history.tables_sql import RECORDS
 from tracker.adapters.samples.packed_parquet import PackedSamples, SampleFiles, pack
 from tracker.domain.records.types import Policy, Report
 from tracker.domain.scores.run_scores import scores_of

@@ -7,11 +7,7 @@ from collections.abc import Iterator
 from sqlalchemy import MetaData, Table
 
 from eval_jobs.queue import plans_sql
-from tracker.adapters.alerts import tables_sql as alerts
-from tracker.adapters.database import lead_sql
-from tracker.adapters.history import sweeps_sql
-from tracker.adapters.history import tables_sql as history
-from tracker.adapters.tracking import tables_sql
+from tracker.adapters.database import tables
 
 HEAD = """# Database tables
 
@@ -20,22 +16,24 @@ The tracker keeps its state in SQLite (`tracker.db` in the state folder) or in P
 Read these tables for your own dashboards, but do not write to them. Columns may be added in any version.
 """
 
-STORES: tuple[tuple[str, MetaData], ...] = (
-    ("Plans and workers", plans_sql.METADATA),
-    ("Results", history.METADATA),
-    ("Sweeps", sweeps_sql.METADATA),
-    ("Pending MLflow writes", tables_sql.METADATA),
-    ("Alerts", alerts.METADATA),
-    ("Active watcher", lead_sql.METADATA),
+STORES: tuple[tuple[str, MetaData, str], ...] = (
+    ("Plans and workers", plans_sql.METADATA, "eval_"),
+    ("Results", tables.METADATA, "history_"),
+    ("Sweeps", tables.METADATA, "sweep_"),
+    ("Pending MLflow writes", tables.METADATA, "outbox_"),
+    ("Alerts", tables.METADATA, "alert_"),
+    ("Active watcher", tables.METADATA, "watch_"),
 )
+"""Title, tables, and the beginning of the names under it."""
 
 
 def tables_page() -> str:
     """Return docs/reference/tables.md."""
     lines = [HEAD]
-    for title, metadata in STORES:
+    for title, metadata, prefix in STORES:
+        own = [table for table in metadata.sorted_tables if table.name.startswith(prefix)]
         lines += [f"## {title}\n", "| table | columns (key in bold) |", "|---|---|"]
-        lines += [f"| `{table.name}` | {', '.join(_columns(table))} |" for table in metadata.sorted_tables]
+        lines += [f"| `{table.name}` | {', '.join(_columns(table))} |" for table in own]
         lines.append("")
     return "\n".join(lines)
 

@@ -1,13 +1,12 @@
-"""Migrates the tables of a database to the version of this code whenever the database is opened.
+"""Creates the tables of a database, or migrates them to the version of this code, whenever the database is opened.
 
     bring_up_to_date(engine, QUEUE_TABLES)
 
-Each package has its own history: numbered scripts in a folder `versions`, and a table in the database with the version
-of the last one that ran. All scripts run in one exclusive transaction. Of two processes that start together, one does
-the work, and a process that is killed in the middle leaves the old tables.
+A new database gets the tables as the code defines them. Others run the scripts in a folder `versions` that are newer
+than the version stored in the database. Both happen in one exclusive transaction: of two processes that start
+together, one does the work, and a process that is killed in the middle leaves the old tables.
 
-To change a table, add a script `v0002_what.py` to the folder and make the same change in the `Table`; a test compares
-the two.
+To change a table, change the `Table` and add a script for alembic to the folder, such as `v0003_what.py`.
 """
 
 import logging
@@ -17,10 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Select, String, column, func, inspect, select, table
+from sqlalchemy import Column, Connection, Engine, MetaData, Select, String, Table, func, inspect, select
 
 from eval_jobs.errors import SchemaTooNew
 from eval_jobs.queue.database_sql import mapped_database_errors
+from eval_jobs.queue.plans_sql import METADATA
 
 log = logging.getLogger(__name__)
 
@@ -37,14 +37,23 @@ class TableHistory:
     folder: Path
     """Contains the folder `versions` with the scripts."""
     version_table: str
+    metadata: MetaData
+    """The tables in their newest version."""
 
     @property
     def versions(self) -> tuple[str, ...]:
         """All versions in this code, oldest first, such as `0001`."""
         return tuple(sorted(path.stem[1:5] for path in (self.folder / "versions").glob("v[0-9]*.py")))
 
+    @property
+    def stored_version(self) -> Table:
+        """The table in which alembic keeps the version."""
+        return Table(self.version_table, MetaData(), Column("version_num", String(32), primary_key=True))
 
-QUEUE_TABLES = TableHistory(name="queue", folder=Path(__file__).parent, version_table="eval_jobs_version")
+
+QUEUE_TABLES = TableHistory(
+    name="queue", folder=Path(__file__).parent, version_table="eval_jobs_version", metadata=METADATA
+)
 
 
 def bring_up_to_date(engine: Engine, history: TableHistory) -> None:
@@ -61,11 +70,11 @@ def bring_up_to_date(engine: Engine, history: TableHistory) -> None:
         if _is_newest(connection, history):  # checked again: another process may have been first
             return
         before = _version(connection, history)
-        from eval_jobs.queue.steps_sql import carry_out_missing  # deferred: slow to import, rarely needed
-
-        carry_out_missing(connection, folder=history.folder, version_table=history.version_table)
-    if before:
-        log.warning("migrated the %s tables from version %s to %s", history.name, before, history.versions[-1])
+        if not before:
+            _create(connection, history)
+            return
+        _run_missing_scripts(connection, history)
+    log.warning("migrated the %s tables from version %s to %s", history.name, before, history.versions[-1])
 
 
 def _is_newest(connection: Connection, history: TableHistory) -> bool:
@@ -83,8 +92,31 @@ def _version(connection: Connection, history: TableHistory) -> str:
     """Return the version of the tables; empty if no script has ever run."""
     if not inspect(connection).has_table(history.version_table):
         return ""
-    stored: Select[str] = select(column("version_num", String)).select_from(table(history.version_table))
+    stored: Select[str] = select(history.stored_version.c.version_num)
     return connection.scalar(stored) or ""
+
+
+def _create(connection: Connection, history: TableHistory) -> None:
+    history.metadata.create_all(connection)
+    history.stored_version.create(connection)
+    connection.execute(history.stored_version.insert().values(version_num=history.versions[-1]))
+
+
+def _run_missing_scripts(connection: Connection, history: TableHistory) -> None:
+    from alembic.operations import Operations  # deferred: slow to import, rarely needed
+    from alembic.runtime.migration import MigrationContext, MigrationStep, RevisionStep
+    from alembic.script import ScriptDirectory
+
+    scripts = ScriptDirectory(history.folder)
+
+    def missing(carried_out: str | tuple[str, ...], _: MigrationContext) -> list[RevisionStep]:
+        newest_first = scripts.iterate_revisions("head", carried_out, implicit_base=True)
+        steps = [MigrationStep.upgrade_from_script(scripts.revision_map, script) for script in newest_first]
+        return steps[::-1]
+
+    context = MigrationContext.configure(connection, opts={"fn": missing, "version_table": history.version_table})
+    with Operations.context(context):
+        context.run_migrations()
 
 
 @contextmanager

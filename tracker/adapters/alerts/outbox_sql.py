@@ -18,9 +18,8 @@ from eval_jobs.ports import Clock
 from eval_jobs.queue.database_sql import belongs_to, insert_into, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from tracker.adapters.alerts.sender_sql import ChannelSender
-from tracker.adapters.alerts.tables_sql import OUTBOX, SILENCES
 from tracker.adapters.database.codec import from_json, to_json
-from tracker.adapters.database.tables import TRACKER_TABLES
+from tracker.adapters.database.tables import DELIVERIES, SILENCES, TRACKER_TABLES
 from tracker.domain.alerts.delivery import BY_SILENCE, Delivery, DeliveryStatus, channel_state, is_news
 from tracker.domain.records.alerts import Alert, AlertState, ChannelState, Silence
 from tracker.domain.records.display import count_text
@@ -67,9 +66,9 @@ class AlertOutbox:
         """Start sending due alerts on every channel; see `ports.Alerting`."""
         if not self._senders:
             return 0
-        due = select(OUTBOX.c.channel, func.count().label("n"), func.min(OUTBOX.c.retry_at_s).label("at"))
+        due = select(DELIVERIES.c.channel, func.count().label("n"), func.min(DELIVERIES.c.retry_at_s).label("at"))
         with transaction(self._engine) as connection:
-            rows = connection.execute(due.where(self._is_waiting()).group_by(OUTBOX.c.channel)).all()
+            rows = connection.execute(due.where(self._is_waiting()).group_by(DELIVERIES.c.channel)).all()
         now = self._clock.now()
         first_due_s = {row.channel: row.at for row in rows}
         for name, sender in self._senders.items():
@@ -95,9 +94,9 @@ class AlertOutbox:
     def channels(self) -> tuple[ChannelState, ...]:
         """Return the state of every channel; see `ports.Alerting`."""
         query = (
-            select(OUTBOX.c.channel, OUTBOX.c.status, OUTBOX.c.last_error)
+            select(DELIVERIES.c.channel, DELIVERIES.c.status, DELIVERIES.c.last_error)
             .where(self._is_waiting())
-            .order_by(OUTBOX.c.id)
+            .order_by(DELIVERIES.c.id)
         )
         waiting: dict[str, list[Delivery]] = {name: [] for name in self._senders}
         with transaction(self._engine) as connection:
@@ -109,26 +108,26 @@ class AlertOutbox:
 
     def hand_over(self, old: str, new: str) -> tuple[Alert, ...]:
         """Move the alerts of channel `old` to channel `new`; see `ports.Alerting`."""
-        is_known = select(OUTBOX.c.fingerprint).where(OUTBOX.c.channel == new)
-        known = OUTBOX.c.fingerprint.in_(is_known.scalar_subquery())
-        newest = select(func.max(OUTBOX.c.id)).where(self._is_of(old)).group_by(OUTBOX.c.fingerprint)
-        firing = select(OUTBOX.c.alert).where(OUTBOX.c.id.in_(newest), OUTBOX.c.state == AlertState.FIRING)
+        is_known = select(DELIVERIES.c.fingerprint).where(DELIVERIES.c.channel == new)
+        known = DELIVERIES.c.fingerprint.in_(is_known.scalar_subquery())
+        newest = select(func.max(DELIVERIES.c.id)).where(self._is_of(old)).group_by(DELIVERIES.c.fingerprint)
+        firing = select(DELIVERIES.c.alert).where(DELIVERIES.c.id.in_(newest), DELIVERIES.c.state == AlertState.FIRING)
         with transaction(self._engine) as connection:
-            connection.execute(delete(OUTBOX).where(self._is_of(old), known))
-            texts = connection.scalars(firing.order_by(OUTBOX.c.id)).all()
+            connection.execute(delete(DELIVERIES).where(self._is_of(old), known))
+            texts = connection.scalars(firing.order_by(DELIVERIES.c.id)).all()
             # Reset to not attempted: the failures of the old channel do not concern the new one.
-            waits = and_(OUTBOX.c.sent.is_(False), OUTBOX.c.status.not_in(BY_SILENCE))
-            status = case((waits, DeliveryStatus.WAITING), else_=OUTBOX.c.status)
+            waits = and_(DELIVERIES.c.sent.is_(False), DELIVERIES.c.status.not_in(BY_SILENCE))
+            status = case((waits, DeliveryStatus.WAITING), else_=DELIVERIES.c.status)
             anew = {"status": status, "last_error": "", "attempts": 0, "retry_at_s": 0.0}
-            connection.execute(update(OUTBOX).where(self._is_of(old)).values(channel=new, **anew))
+            connection.execute(update(DELIVERIES).where(self._is_of(old)).values(channel=new, **anew))
         return tuple(from_json(Alert, text) for text in texts)
 
     def give_up(self, channel: str) -> int:
         """Delete all alerts of a channel; see `ports.Alerting`."""
-        count = select(func.count()).where(self._is_of(channel), OUTBOX.c.sent.is_(False))
+        count = select(func.count()).where(self._is_of(channel), DELIVERIES.c.sent.is_(False))
         with transaction(self._engine) as connection:
             waiting = connection.scalar(count) or 0
-            connection.execute(delete(OUTBOX).where(self._is_of(channel)))
+            connection.execute(delete(DELIVERIES).where(self._is_of(channel)))
         return waiting
 
     def silence(self, silence: Silence) -> None:
@@ -144,7 +143,7 @@ class AlertOutbox:
             changed = {name: insert.excluded[name] for name in ("ends_at", "silence")}
             connection.execute(insert.on_conflict_do_update(index_elements=["id"], set_=changed))
             # The silence may now end earlier, so all waiting alerts are checked again.
-            connection.execute(update(OUTBOX).where(self._is_waiting()).values(retry_at_s=0.0))
+            connection.execute(update(DELIVERIES).where(self._is_waiting()).values(retry_at_s=0.0))
 
     def silences(self) -> tuple[Silence, ...]:
         """Return the silences that have not ended; see `ports.Alerting`."""
@@ -156,10 +155,10 @@ class AlertOutbox:
         return tuple(from_json(Silence, text) for text in texts)
 
     def _is_of(self, channel: str) -> ColumnElement[bool]:
-        return and_(OUTBOX.c.channel == channel, belongs_to(OUTBOX.c.run_id, self._run))
+        return and_(DELIVERIES.c.channel == channel, belongs_to(DELIVERIES.c.run_id, self._run))
 
     def _is_waiting(self) -> ColumnElement[bool]:
-        return and_(OUTBOX.c.sent.is_(False), belongs_to(OUTBOX.c.run_id, self._run))
+        return and_(DELIVERIES.c.sent.is_(False), belongs_to(DELIVERIES.c.run_id, self._run))
 
 
 def _warn_of(state: ChannelState) -> None:
@@ -175,8 +174,10 @@ def _warn_of(state: ChannelState) -> None:
 
 
 def _queue(connection: Connection, channel: str, alert: Alert) -> None:
-    states = select(OUTBOX.c.state).where(OUTBOX.c.channel == channel, OUTBOX.c.fingerprint == alert.fingerprint)
-    last = connection.scalar(states.order_by(OUTBOX.c.id.desc()).limit(1))
+    states = select(DELIVERIES.c.state).where(
+        DELIVERIES.c.channel == channel, DELIVERIES.c.fingerprint == alert.fingerprint
+    )
+    last = connection.scalar(states.order_by(DELIVERIES.c.id.desc()).limit(1))
     if not is_news(alert, None if last is None else AlertState(last)):
         return
     row = {
@@ -192,4 +193,4 @@ def _queue(connection: Connection, channel: str, alert: Alert) -> None:
         "status": DeliveryStatus.WAITING,
         "last_error": "",
     }
-    connection.execute(insert_into(connection, OUTBOX).values(row))
+    connection.execute(insert_into(connection, DELIVERIES).values(row))

@@ -13,9 +13,9 @@ from eval_jobs.errors import StoreError, TrackerError
 from eval_jobs.host.unforeseen import error_text, report_unforeseen
 from eval_jobs.ports import Clock
 from eval_jobs.queue.database_sql import belongs_to, transaction
-from tracker.adapters.alerts.tables_sql import OUTBOX, SILENCES
 from tracker.adapters.database.codec import from_json
 from tracker.adapters.database.lock_sql import named_lock
+from tracker.adapters.database.tables import DELIVERIES, SILENCES
 from tracker.domain.alerts import delivery
 from tracker.domain.alerts.pace import Pace
 from tracker.domain.records.alerts import Alert, AlertState, Silence
@@ -86,7 +86,7 @@ class ChannelSender:
         now = self._clock.now()
         if self._pace.rests(now):
             return
-        turn = delivery.next_turn(self._rows(OUTBOX.c.sent.is_(False)), self._silences(now), now)
+        turn = delivery.next_turn(self._rows(DELIVERIES.c.sent.is_(False)), self._silences(now), now)
         self._put_off(turn.put_off)
         self._update(turn.dropped, sent=True)
         refused: set[str] = set()
@@ -128,9 +128,9 @@ class ChannelSender:
         )
 
     def _let_rest_until(self, until_s: float) -> None:
-        earlier = and_(self._is_ours(), OUTBOX.c.sent.is_(False), OUTBOX.c.retry_at_s < until_s)
+        earlier = and_(self._is_ours(), DELIVERIES.c.sent.is_(False), DELIVERIES.c.retry_at_s < until_s)
         with transaction(self._engine) as connection:
-            connection.execute(update(OUTBOX).where(earlier).values(retry_at_s=until_s))
+            connection.execute(update(DELIVERIES).where(earlier).values(retry_at_s=until_s))
 
     def _repeat(self) -> None:
         """Resend the firing alerts that the service has accepted; the outbox does not change."""
@@ -146,13 +146,13 @@ class ChannelSender:
                 return
 
     def _standing(self) -> tuple[delivery.QueuedAlert, ...]:
-        newest = select(func.max(OUTBOX.c.id)).where(self._is_ours()).group_by(OUTBOX.c.fingerprint)
-        is_firing = and_(OUTBOX.c.state == AlertState.FIRING, OUTBOX.c.sent.is_(True))
-        return self._rows(and_(is_firing, OUTBOX.c.id.in_(newest)))
+        newest = select(func.max(DELIVERIES.c.id)).where(self._is_ours()).group_by(DELIVERIES.c.fingerprint)
+        is_firing = and_(DELIVERIES.c.state == AlertState.FIRING, DELIVERIES.c.sent.is_(True))
+        return self._rows(and_(is_firing, DELIVERIES.c.id.in_(newest)))
 
     def _rows(self, condition: ColumnElement[bool]) -> tuple[delivery.QueuedAlert, ...]:
-        columns = tuple(OUTBOX.c[name] for name in ("id", "alert", "attempts", "retry_at_s", "status"))
-        query = select(*columns).where(self._is_ours(), condition).order_by(OUTBOX.c.id)
+        columns = tuple(DELIVERIES.c[name] for name in ("id", "alert", "attempts", "retry_at_s", "status"))
+        query = select(*columns).where(self._is_ours(), condition).order_by(DELIVERIES.c.id)
         with transaction(self._engine) as connection:
             rows = connection.execute(query).all()
         found = []
@@ -184,9 +184,9 @@ class ChannelSender:
 
     def _update(self, ids: Sequence[int], **values: str | float | bool) -> None:
         for begin in range(0, len(ids), MAX_IDS):
-            change = update(OUTBOX).where(OUTBOX.c.id.in_(ids[begin : begin + MAX_IDS])).values(values)
+            change = update(DELIVERIES).where(DELIVERIES.c.id.in_(ids[begin : begin + MAX_IDS])).values(values)
             with transaction(self._engine) as connection:
                 connection.execute(change)
 
     def _is_ours(self) -> ColumnElement[bool]:
-        return and_(OUTBOX.c.channel == self._channel.name, belongs_to(OUTBOX.c.run_id, self._run))
+        return and_(DELIVERIES.c.channel == self._channel.name, belongs_to(DELIVERIES.c.run_id, self._run))

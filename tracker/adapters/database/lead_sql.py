@@ -4,28 +4,15 @@ import os
 import socket
 from datetime import datetime
 
-from sqlalchemy import Column, Connection, Engine, Integer, MetaData, Table, Text, select
+from sqlalchemy import Connection, Engine, select
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.queue.database_sql import put_row, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
-from eval_jobs.queue.plans_sql import UtcText
 from eval_jobs.records.run_scope import is_of
 from tracker.adapters.database.lock_sql import named_lock
-from tracker.adapters.database.tables import TRACKER_TABLES
+from tracker.adapters.database.tables import LEADERS, TRACKER_TABLES
 from tracker.domain.checkpoints.watching import Leader
-
-METADATA = MetaData()
-LEADERS = Table(
-    "watch_leaders",
-    METADATA,
-    Column("run_id", Text, primary_key=True),
-    Column("host", Text, nullable=False),
-    Column("pid", Integer, nullable=False),
-    Column("since", UtcText, nullable=False),
-    Column("output_dir", Text, nullable=False),
-)
-"""The last leader of each run. Only the lock shows whether it still leads."""
 
 
 class SqlLead:

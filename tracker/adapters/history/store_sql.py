@@ -19,8 +19,7 @@ from eval_jobs.queue.database_sql import belongs_to, insert_into, put_row, trans
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from eval_jobs.types import EvalRecord, EvalResult
 from tracker.adapters.database.codec import from_json, outline_from_json, outline_to_json, to_json
-from tracker.adapters.database.tables import TRACKER_TABLES
-from tracker.adapters.history.tables_sql import (
+from tracker.adapters.database.tables import (
     ACCEPTANCES,
     ALERTS,
     CALIBRATIONS,
@@ -29,6 +28,7 @@ from tracker.adapters.history.tables_sql import (
     OUTLINES,
     RECORDS,
     REPORTS,
+    TRACKER_TABLES,
 )
 from tracker.adapters.samples.kept_scores import KeptScores, StoredRecord
 from tracker.adapters.samples.packed_parquet import NO_SAMPLES, SampleFiles, pack

@@ -8,45 +8,10 @@ import sqlalchemy as sa
 from eval_jobs.codec import record_from_bytes, record_to_bytes
 from eval_jobs.queue.database_sql import insert_into, put_row, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
-from eval_jobs.queue.plans_sql import UtcText
 from eval_jobs.types import EvalRecord
 from tracker.adapters.database.codec import from_json, to_json
-from tracker.adapters.database.tables import TRACKER_TABLES
+from tracker.adapters.database.tables import LEASES, LOOKS, RESULTS, TRACKER_TABLES, TURNS
 from tracker.domain.sweeps.types import OPEN, TimetablePosition, Turn, TurnState
-
-METADATA = sa.MetaData()
-TURNS = sa.Table(
-    "sweep_turns",
-    METADATA,
-    sa.Column("run_id", sa.Text, primary_key=True),
-    sa.Column("sweep", sa.Text, primary_key=True),
-    sa.Column("due_at", UtcText, primary_key=True),
-    sa.Column("state", sa.String(16), nullable=False),
-    sa.Column("turn", sa.Text, nullable=False),
-    sa.Index("sweep_turns_by_state", "run_id", "state", "due_at"),
-)
-LOOKS = sa.Table(
-    "sweep_looks",
-    METADATA,
-    sa.Column("run_id", sa.Text, primary_key=True),
-    sa.Column("sweep", sa.Text, primary_key=True),
-    sa.Column("until", UtcText, nullable=False),
-    sa.Column("timetable", sa.Text, nullable=False),
-)
-LEASES = sa.Table(
-    "sweep_leases",
-    METADATA,
-    sa.Column("run_id", sa.Text, primary_key=True),
-    sa.Column("holder", sa.Text, nullable=False),
-    sa.Column("lease_until", UtcText, nullable=False),
-)
-RESULTS = sa.Table(
-    "sweep_results",
-    METADATA,
-    sa.Column("plan_id", sa.String(64), primary_key=True),
-    sa.Column("finished_at", UtcText, nullable=False),
-    sa.Column("record", sa.LargeBinary, nullable=False),
-)
 
 IDS_AT_ONCE = 500
 """Plan ids in one statement; SQLite limits the number of values."""

@@ -34,8 +34,7 @@ from eval_jobs.queue.database_sql import belongs_to, insert_into, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.adapters.database.lock_sql import sender_lock
-from tracker.adapters.database.tables import TRACKER_TABLES
-from tracker.adapters.tracking.tables_sql import ITEMS, POINTS, VALUES
+from tracker.adapters.database.tables import ITEMS, POINTS, TRACKER_TABLES, VALUES
 from tracker.domain.records import tracking
 from tracker.domain.records.types import CurvePoint, Report
 from tracker.domain.tracking.batch import curve_batch, sweep_batch, tracking_batch

@@ -16,8 +16,8 @@ from tests.fakes.alerting import FakeChannel
 from tests.fakes.clock import FakeClock
 from tracker.adapters.alerts.outbox_sql import AlertOutbox
 from tracker.adapters.alerts.sender_sql import ChannelSender
-from tracker.adapters.alerts.tables_sql import OUTBOX
 from tracker.adapters.database.lock_sql import named_lock
+from tracker.adapters.database.tables import DELIVERIES
 from tracker.domain.records.alerts import AlertMessage, Silence, SubjectKind
 from tracker.domain.records.subjects import alert_subject_text
 
@@ -159,7 +159,7 @@ def test_an_unreadable_alert_is_logged_once_and_does_not_block_others(
     outbox = AlertOutbox(engine, (channel,), clock, run=RUN)
     outbox.publish([alert("sums", 100)])
     with engine.begin() as connection:
-        connection.execute(update(OUTBOX).values(alert="{"))
+        connection.execute(update(DELIVERIES).values(alert="{"))
     outbox.publish([alert("facts", 200)])
     with caplog.at_level(logging.WARNING):
         for _ in range(3):

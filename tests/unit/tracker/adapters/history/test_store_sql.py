@@ -17,8 +17,8 @@ from eval_jobs.types import EvalRecord, EvalResult
 from tests.records import RUN, forgetting_run, without_samples
 from tests.score_tables import table_of, table_of_records
 from tracker.adapters.database.codec import from_json, to_json
+from tracker.adapters.database.tables import INCIDENTS
 from tracker.adapters.history.store_sql import SqlHistory
-from tracker.adapters.history.tables_sql import INCIDENTS
 from tracker.adapters.samples.packed_parquet import SampleFiles, StoredSamples
 from tracker.domain.records.types import Closing, Gap, Incident, Report
 from tracker.domain.scores.sample_columns import SampleColumns
@@ -124,11 +124,10 @@ def test_reading_goes_on_with_what_replaced_a_record_meanwhile(
 
 KILLED_WHILE_REPLACING = """
 import os, pathlib, signal, sys
-import eval_jobs.queue.steps_sql
 from eval_jobs.queue.database_sql import open_database, transaction
 from tests.unit.tracker.adapters.history.test_store_sql import RECORDS, shorter
 from tracker.adapters.history.store_sql import SqlHistory
-from tracker.adapters.history.tables_sql import INCIDENTS
+from tracker.adapters.database.tables import INCIDENTS
 
 calls, last = 0, 0
 
