@@ -35,6 +35,7 @@ WRONG_PASSWORD = "canary-wrong-password-03e9"  # noqa: S105 - of nobody
 STORE = "canary-mlflow-91ce"
 BASIC = base64.b64encode(f"me:{STORE}".encode()).decode()
 CANARIES = tuple(canary.encode() for canary in (KEY, DATABASE, WRONG_PASSWORD, STORE, BASIC))
+REPEATS = 8
 CHILDREN = ("eval_jobs.evaluate.evalscope.child.main", "eval_jobs.probe.client.main")
 
 CONFIG = """
@@ -121,6 +122,8 @@ class Sampler(threading.Thread):
         self.command_lines: set[bytes] = set()
         self.environments: dict[str, bytes] = {}
         self.ended = threading.Event()
+        self.repeated = threading.Semaphore(0)
+        """Counts requests of `repeats` since the last of `refuses`."""
 
     def run(self) -> None:
         while not self.ended.wait(0.1):
@@ -140,8 +143,13 @@ class Sampler(threading.Thread):
                 continue
 
     def answer(self, request: Request) -> Reply:
-        """Look while the child that asks waits for its answer, then answer."""
+        """Look while the child that asks waits for its answer, then answer; a refused key ends what is left to ask."""
         self.look()
+        if request.prompt.startswith("repeat"):
+            self.repeated.release()
+        elif request.prompt.startswith("who"):
+            for _ in range(REPEATS):
+                self.repeated.acquire(timeout=60)
         return answer(request)
 
 
@@ -199,7 +207,7 @@ class Site:
         self.folder = folder
         self.server = server
         self.database = database
-        rows = [*(f"repeat {n}" for n in range(8)), "refuse 1"]
+        rows = [*(f"repeat {n}" for n in range(REPEATS)), "refuse 1"]
         for name, questions in (("repeats", rows), ("refuses", ["who am I"])):
             lines = [json.dumps({"question": question, "answer": "x"}) for question in questions]
             (folder / f"{name}.jsonl").write_text("\n".join(lines))
