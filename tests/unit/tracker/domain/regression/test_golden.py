@@ -10,11 +10,11 @@ import pytest
 
 from tests.requires import PROJECT, shared_data
 from tests.unit.tracker.domain.regression import oracle
-from tests.unit.tracker.domain.regression.tables import matrix_of, table_of, track_of
+from tests.unit.tracker.domain.regression.tables import evidence_at, matrix_of, table_of, track_of
 from tracker.domain.records.types import Baseline
 from tracker.domain.regression.blocks import Blocks, second_difference_weights
 from tracker.domain.regression.budget import DEFAULT, PLAIN, Design
-from tracker.domain.regression.detector import ErrorBudget, Evidence, evidence_at
+from tracker.domain.regression.detector import ErrorBudget, Evidence
 from tracker.domain.regression.jitter import Jitter, SecondDifferences, _raw, estimate_jitter
 from tracker.domain.regression.pooled_test import PooledTest, pooled_test
 from tracker.domain.scores.matrix import Contrast, FloatArray
