@@ -18,7 +18,6 @@ class CheckpointData:
     """Run data limited to this checkpoint: one record, one report, and the record's samples in `texts`."""
     before: EvalRecord | None = None
     """Record of the previous checkpoint on its branch, without samples; None: it is the first."""
-    report_before: Report | None = None
     means: tuple[Report, ...] = ()
     """Outlines of the run: the score of every benchmark at every step."""
     views: tuple[ComparisonView, ...] = ()

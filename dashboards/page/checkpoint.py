@@ -45,7 +45,6 @@ def collect_checkpoint(
     return CheckpointData(
         own=_own(record, judged, whole, sources, now),
         before=before,
-        report_before=None if before is None else history.report(before.plan.id),
         means=history.outlines(report.run_id),
         views=tuple(_views(judged, whole, path, sources, noise)),
         titles=_titles(whole, known, sources),
