@@ -148,7 +148,7 @@ def blocks_text(text: MessageText, markup: Markup, room: Room) -> list[str]:
 def block(entry: AlertLines, markup: Markup, *, is_short: bool = False) -> str:
     """Return one entry as lines: headline and sentence; unless `is_short`, also facts, command and lost questions."""
     escape = markup.escape
-    lines = [markup.bold(escape(f"{alert_state_text(entry.state)}: {entry.headline}"))]
+    lines = [markup.bold(escape(f"{entry.state.value.capitalize()}: {entry.headline}"))]
     if is_short:
         return markup.line_end.join([*lines, escape(cut(entry.sentence, MAX_SHORT_CHARS))])
     lines.append(escape(entry.sentence))
@@ -158,11 +158,6 @@ def block(entry: AlertLines, markup: Markup, *, is_short: bool = False) -> str:
     if entry.lost:  # last: in Markdown, lines after a quotation belong to it
         lines += [markup.bold(escape(LOST)), *(markup.quote(escape(question)) for question in entry.lost)]
     return markup.line_end.join(lines)
-
-
-def alert_state_text(state: AlertState) -> str:
-    """Return `Firing` or `Resolved`."""
-    return state.value.capitalize()
 
 
 def line_of(text: str, limit: int) -> str:
