@@ -88,12 +88,12 @@ def asked_twice(first: EvalResult, second: EvalResult) -> AskedTwice | None:
     )
 
 
-def share_interval(count: float, n: int, level: float = LEVEL) -> tuple[float, float]:
-    """Return the limits of the interval of Clopper and Pearson for a share of `count` of `n`, n >= 1.
+def share_interval(count: float, n: int) -> tuple[float, float]:
+    """Return the limits of the 95 % interval of Clopper and Pearson for a share of `count` of `n`, n >= 1.
 
     `count` may be a sum of values between 0 and 1.
     """
-    tail = (1 - level) / 2
+    tail = (1 - LEVEL) / 2
     low = float(betaincinv(count, n - count + 1, tail)) if count > 0 else 0.0
     high = float(betaincinv(count + 1, n - count, 1 - tail)) if count < n else 1.0
     return low, high
@@ -103,12 +103,13 @@ def noise_of(asked: AskedTwice) -> DecodingNoise:
     """Return the noise of one evaluation's mean score due to decoding alone."""
     n, unit = asked.samples, max(1.0, asked.largest)
     low, high = share_interval(min(asked.squares / unit**2, float(n)), n)
-    noise = DecodingNoise(
-        sd=math.sqrt(asked.squares / 2) / n, low=unit * math.sqrt(low / (2 * n)), high=unit * math.sqrt(high / (2 * n))
-    )
     # A whole pass shifted: the variance estimated from a single difference is half of its square.
     moved = abs(shift_of(asked)) / math.sqrt(2)
-    return DecodingNoise(sd=max(noise.sd, moved), low=noise.low, high=max(noise.high, moved))
+    return DecodingNoise(
+        sd=max(math.sqrt(asked.squares / 2) / n, moved),
+        low=unit * math.sqrt(low / (2 * n)),
+        high=max(unit * math.sqrt(high / (2 * n)), moved),
+    )
 
 
 def shift_of(asked: AskedTwice) -> float:
