@@ -177,15 +177,6 @@ def mde(spread: Spread, alpha: float, power: float = 0.8) -> float:
     return (t_quantile(power, spread.df) - t_quantile(alpha, spread.df)) * spread.stderr
 
 
-def samples_needed(effect: float, changed_rate: float, alpha: float, power: float = 0.8) -> int:
-    """Return how many 0/1 samples find a true change of `effect` if a share `changed_rate` flips either way.
-
-    n = (z_alpha + z_power)^2 * changed_rate / effect^2, from the variance of a paired difference (Miller 2024).
-    """
-    z = t_quantile(power, math.inf) - t_quantile(alpha, math.inf)
-    return math.ceil(z * z * changed_rate / effect**2)
-
-
 def t_cdf(x: float, df: float) -> float:
     """Return P(T <= x) of the t distribution; the normal one for infinite `df`."""
     if math.isinf(df):
