@@ -207,10 +207,9 @@ def _standing(benchmark: str, verdicts: Sequence[tuple[int, Verdict]]) -> Standi
 def _best_steps(verdict: Verdict) -> tuple[int, ...]:
     comparison = decisive_comparison(verdict) if verdict.word in WORSE else None
     # A pinned checkpoint may belong to another run, whose steps mean something else.
-    is_own = comparison is not None and comparison.baseline is not Baseline.PINNED
-    if comparison is not None and is_own:
-        return comparison.baseline_steps
-    return ()
+    if comparison is None or comparison.baseline is Baseline.PINNED:
+        return ()
+    return comparison.baseline_steps
 
 
 def _last_good(verdicts: Sequence[tuple[int, Verdict]], best_steps: Sequence[int]) -> int | None:
