@@ -55,7 +55,7 @@ _ILLEGAL = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 
 
 def _case(check: words.GateCheck, name: str) -> ET.Element:
-    case = ET.Element("testcase", classname=f"gate.{_kind(check)}", name=name)
+    case = ET.Element("testcase", classname=f"gate.{check.kind}", name=name)
     evidence = tuple(_numbers(check))
     tag = _tag(check)
     if tag is None:
@@ -65,12 +65,6 @@ def _case(check: words.GateCheck, name: str) -> ET.Element:
     attributes = {"message": message} if tag == "skipped" else {"message": message, "type": str(check.word)}
     ET.SubElement(case, tag, attributes).text = _legal("\n".join([message, *evidence, *_samples(check)]))
     return case
-
-
-def _kind(check: words.GateCheck) -> str:
-    if check.required:
-        return "required"
-    return "advisory"
 
 
 def _tag(check: words.GateCheck) -> str | None:

@@ -52,7 +52,6 @@ _CHANGES_SHOWN = 10
 
 
 def _row(check: words.GateCheck) -> str:
-    kind = "required" if check.required else "advisory"
     word = f"{words.GATE_SYMBOLS[check.word]} **{check.word}**"
     one, numbers = check.compared, ("", "", "")
     if one is not None:
@@ -61,7 +60,7 @@ def _row(check: words.GateCheck) -> str:
             _two_lines(words.gate_change_text(one), words.level_text(one, check.alpha_test)),
             words.lost_and_gained_text(one),
         )
-    return _line([f"<b>{escaped(check.name)}</b>", kind, word, *numbers, escaped(check.reason)])
+    return _line([f"<b>{escaped(check.name)}</b>", check.kind, word, *numbers, escaped(check.reason)])
 
 
 def _two_lines(text: str, below: str) -> str:

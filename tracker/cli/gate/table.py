@@ -72,7 +72,7 @@ class _Checks:
 
 
 def _stacked(check: words.GateCheck) -> Iterable[RenderableType]:
-    yield Text.assemble(f"{check.name} ({'required' if check.required else 'advisory'}): ", _word(check.word))
+    yield Text.assemble(f"{check.name} ({check.kind}): ", _word(check.word))
     yield Padding(Text(check.reason), (0, 0, 0, 2))
     one = check.compared
     if one is not None:
@@ -93,12 +93,9 @@ def _table(checks: Iterable[words.GateCheck], *, is_wide: bool) -> Table:
         table.add_column("reason", overflow="fold")
     for check in checks:
         why = (Text(check.reason),) if is_wide else ()
-        table.add_row(_name(check), *_numbers(check), _word(check.word), *why)
+        named = Text.assemble(check.name, (f"\n{check.kind}", "dim"))
+        table.add_row(named, *_numbers(check), _word(check.word), *why)
     return table
-
-
-def _name(check: words.GateCheck) -> Text:
-    return Text.assemble(check.name, ("\nrequired" if check.required else "\nadvisory", "dim"))
 
 
 def _numbers(check: words.GateCheck) -> tuple[RenderableType, ...]:

@@ -38,6 +38,11 @@ class GateCheck:
     alpha_test: float = 0.0
     """Level of the test in `compared`."""
 
+    @property
+    def kind(self) -> str:
+        """`required` or `advisory`."""
+        return "required" if self.required else "advisory"
+
 
 def checks_of(report: GateReport) -> tuple[GateCheck, ...]:
     """Return all checks, benchmarks first; names and reasons are cleaned, on one line and of bounded length."""
