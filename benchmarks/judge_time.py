@@ -32,7 +32,7 @@ from eval_jobs.types import (
 )
 from tracker.domain.records.types import Measure, Policy
 from tracker.domain.scores.run_scores import RunScores, scores_of, with_record
-from tracker.domain.scores.sample_columns import STATUSES, Questions, SampleColumns, make_columns, object_array
+from tracker.domain.scores.sample_columns import STATUSES, Questions, SampleColumns, object_array, split_columns
 from tracker.domain.verdicts.candidates import RunContext
 from tracker.domain.verdicts.judge import judge
 
@@ -98,11 +98,13 @@ def records_of(series: Series, *, with_subsets: bool) -> list[tuple[EvalRecord, 
     for t in range(len(series.benchmarks[0].scores)):
         plan = plan_of(1000 * (t + 1))
         columns = {
-            name: make_columns(
-                questions=asked,
-                statuses=np.full(b.groups.size, STATUSES.index(SampleStatus.SCORED)),
-                scores=b.scores[t].astype(np.float64),
-                output_tokens=rng.integers(1, 256, b.groups.size).astype(np.float64),
+            name: next(
+                split_columns(
+                    [(asked, slice(None))],
+                    statuses=np.full(b.groups.size, STATUSES.index(SampleStatus.SCORED)),
+                    scores=b.scores[t].astype(np.float64),
+                    output_tokens=rng.integers(1, 256, b.groups.size).astype(np.float64),
+                )
             )
             for name, asked, b in zip(NAMES, questions, series.benchmarks, strict=True)
         }

@@ -16,7 +16,7 @@ from tracker.domain.records.grouping import Grouping, grouping_of
 from tracker.domain.records.types import Policy
 from tracker.domain.regression.budget import DEFAULT as WEIGHTED
 from tracker.domain.regression.budget import ONE_SIZE, PLAIN, SCORE_SHARE
-from tracker.domain.regression.detector import ErrorBudget, Evidence, Track, evidence_at
+from tracker.domain.regression.detector import ErrorBudget, Evidence, Track, evidence_of, jitter_of
 from tracker.domain.regression.subsets import subset_evidence
 from tracker.domain.scores.matrix import ScoreMatrix, empty_matrix, inserted
 
@@ -48,7 +48,9 @@ class Engine:
         matrices = self.matrices(view)
         if design not in self._tests:
             tracks = [_track(matrix) for matrix in matrices]
-            self._tests[design] = evidence_at(tracks, replace(self.level, design=DESIGNS[design]))
+            level = replace(self.level, design=DESIGNS[design])
+            jitters = jitter_of(tracks)
+            self._tests[design] = tuple(evidence_of(t, j, level) for t, j in zip(tracks, jitters, strict=True))
         return self._tests[design]
 
 

@@ -1,17 +1,15 @@
 """Distributions of times -> inline SVG: the share of requests that were faster than a time. Pure.
 
-svg = draw_ecdf(Ecdf(ident="ttft", title="TTFT, ms", description="...", curves=(curve,)), width=330)
-
 At the same share, the curve further left is faster.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from dashboards.charts.figures import Frame, ticks
-from dashboards.charts.svg import text, value_axis
+from dashboards.charts.svg import begin_chart, number_axis, panel_title, value_axis
 
 HEIGHT = 190
 PLOT = 140
@@ -52,29 +50,16 @@ class Ecdf:
 def draw_ecdf(figure: Ecdf, *, width: int) -> str:
     """Return the figure as an `<svg>` element that is `width` units wide and scales with its container."""
     low, high = _range(figure.curves)
-    frame = Frame(
-        left=LEFT,
-        right=width - RIGHT,
-        top=TOP,
-        bottom=TOP + PLOT,
-        low=0.0,
-        high=100.0,
-        x_min=0,
-        x_max=1,
-        labelled=False,
-    )
-    ident = text(figure.ident)
-    return "".join(
-        [
-            f'<svg class="chart" viewBox="0 0 {width} {HEIGHT}" width="{width}" height="{HEIGHT}" role="img"',
-            f' aria-labelledby="{ident}-t {ident}-d"><title id="{ident}-t">{text(figure.title)}</title>',
-            f'<desc id="{ident}-d">{text(figure.description)}</desc>',
-            f'<text class="ptitle" x="{LEFT}" y="{TOP - 9}">{text(figure.title)}</text>',
-            *_axes(frame, low, high),
-            *(_curve(curve, frame, low, high) for curve in reversed(figure.curves)),
-            "</svg>",
-        ]
-    )
+    right, bottom = width - RIGHT, TOP + PLOT
+    frame = Frame(left=LEFT, right=right, top=TOP, bottom=bottom, high=100.0, x_min=low, x_max=high)
+    parts = [
+        begin_chart(figure.ident, figure.title, figure.description, width=width, height=HEIGHT),
+        panel_title(figure.title, left=LEFT, top=TOP),
+        *value_axis(frame, SHARES, unit=" %"),
+        *number_axis(frame, ticks(low, high, at_most=5)),
+        *(_curve(curve, frame) for curve in reversed(figure.curves)),
+    ]
+    return "".join([*parts, "</svg>"])
 
 
 def legend_line(slot: int, *, dashed: bool) -> str:
@@ -93,23 +78,16 @@ def _range(curves: Sequence[Curve]) -> tuple[float, float]:
     return max(0.0, low - margin), high + margin
 
 
-def _axes(frame: Frame, low: float, high: float) -> Iterator[str]:
-    yield from value_axis(frame, SHARES, unit=" %")
-    for time in ticks(low, high, at_most=5):
-        x = frame.x((time - low) / (high - low))
-        yield f'<text class="tick" text-anchor="middle" x="{x:.1f}" y="{frame.bottom}" dy="16">{time:g}</text>'
-
-
-def _curve(curve: Curve, frame: Frame, low: float, high: float) -> str:
+def _curve(curve: Curve, frame: Frame) -> str:
     count = len(curve.values)
     if count > MAX_POINTS:
         shares = np.linspace(0.0, 100.0, MAX_POINTS)
         times = np.percentile(curve.values, shares)
     else:
         shares, times = np.arange(1, count + 1) * 100.0 / count, np.asarray(curve.values)
-    shown = times <= high
+    shown = times <= frame.x_max
     steps = (
-        f"H{frame.x((time - low) / (high - low)):.1f}V{frame.y(share):.1f}"
+        f"H{frame.x(time):.1f}V{frame.y(share):.1f}"
         for share, time in zip(shares[shown].tolist(), times[shown].tolist(), strict=True)
     )
     dashed = " dashed" if curve.slot else ""

@@ -98,15 +98,15 @@ class Frame:
     right: float
     top: float
     bottom: float
-    low: float
+    low: float = 0.0
     high: float
-    x_min: int
+    x_min: float = 0.0
     x_max: float
-    labelled: bool
+    labelled: bool = False
     """Whether labels fit at the ends of lines."""
 
     def x(self, step: float) -> float:
-        """Return the horizontal position of a step; a single step is centred."""
+        """Return the horizontal position of a step or another value; if there is only one, it is centred."""
         if self.x_max == self.x_min:
             return (self.left + self.right) / 2
         return self.left + (step - self.x_min) / (self.x_max - self.x_min) * (self.right - self.left)

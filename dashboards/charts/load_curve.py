@@ -1,7 +1,5 @@
 """How latency grows with throughput: what was timed -> inline SVG. Pure.
 
-svg = draw_curve(curve_chart("nightly", curves), width=960)
-
 Each target is a line and each load a point: x is output tokens per second, y is latency. As in `svg`, there is no
 script. A point names its load in a tooltip; the table next to the chart contains all values.
 """
@@ -10,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dashboards.charts.figures import Frame, ticks
-from dashboards.charts.svg import MARKERS, legend_mark, marker, text, value_axis
+from dashboards.charts.svg import MARKERS, begin_chart, legend_mark, marker, number_axis, panel_title, text, value_axis
 from eval_jobs.types import Percentiles, ProbeResult
 from tracker.domain.records.display import one_line
 from tracker.domain.sweeps.board import LoadCurve, load_size_text
@@ -50,16 +48,10 @@ def curve_chart(ident: str, curves: Sequence[LoadCurve]) -> CurveChart | None:
 def draw_curve(chart: CurveChart, *, width: int) -> str:
     """Return the chart as an `<svg>` element that is `width` units wide and scales down with its container."""
     height = (PANEL_HEIGHT + TOP + BOTTOM) * len(_PANELS)
-    ident = f"{chart.ident}-{width}"
-    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
-    parts = [
-        f'<svg class="chart" {size} role="img" aria-labelledby="{ident}-t {ident}-d">',
-        f'<title id="{ident}-t">{TITLE}</title>',
-        f'<desc id="{ident}-d">{text("; ".join(_described(chart)))}</desc>',
-    ]
+    parts = [begin_chart(f"{chart.ident}-{width}", TITLE, "; ".join(_described(chart)), width=width, height=height)]
     for index, (title, times) in enumerate(_PANELS):
         top = TOP + index * (PANEL_HEIGHT + TOP + BOTTOM)
-        parts.append(f'<text class="ptitle" x="{LEFT}" y="{top - 9:.1f}">{text(title)}</text>')
+        parts.append(panel_title(title, left=LEFT, top=top))
         parts += _panel([_points(curve, times) for curve in chart.curves], top=top, right=width - RIGHT)
     return "".join([*parts, "</svg>"])
 
@@ -90,13 +82,9 @@ def _panel(lines: Sequence[Sequence[_Point]], *, top: float, right: float) -> It
     fastest = max((rate for line in lines for rate, _, _ in line), default=0.0) * 1.05 or 1.0
     slowest = max((time for line in lines for _, time, _ in line), default=0.0) * 1.1 or 1.0
     bottom = top + PANEL_HEIGHT
-    frame = Frame(
-        left=LEFT, right=right, top=top, bottom=bottom, low=0.0, high=slowest, x_min=0, x_max=fastest, labelled=False
-    )
+    frame = Frame(left=LEFT, right=right, top=top, bottom=bottom, high=slowest, x_max=fastest)
     yield from value_axis(frame, ticks(0.0, slowest, at_most=5))
-    for rate in ticks(0.0, fastest, at_most=max(3, int((right - LEFT) // 90))):
-        x = f"{frame.x(rate):.1f}"
-        yield f'<text class="tick" text-anchor="middle" x="{x}" y="{bottom:.1f}" dy="14">{rate:g}</text>'
+    yield from number_axis(frame, ticks(0.0, fastest, at_most=max(3, int((right - LEFT) // 90))))
     name = "output tokens per second"
     yield f'<text class="tick" text-anchor="end" x="{right:.1f}" y="{bottom:.1f}" dy="28">{name}</text>'
     for slot, line in enumerate(lines):

@@ -1,7 +1,5 @@
 """Figures -> inline SVG. Pure.
 
-svg = draw(Figure(ident="scores", title="Scores", description="...", panels=(panel,), x_min=100, x_max=1000), width=960)
-
 No script: colours come from the page's CSS variables, so the same SVG works in dark, light and print, and tooltips are
 CSS too. All text is cleaned and escaped here.
 """
@@ -34,11 +32,8 @@ def draw(figure: figures.Figure, *, width: int) -> str:
     """Return the figure as an `<svg>` element that is `width` units wide and scales down with its container."""
     places = figures.frames(figure, width)
     height = int(places[-1].bottom) + figures.lane_height(figure.panels[-1]) + figures.AXIS_HEIGHT
-    ident = f"{figure.ident}-{width}"
-    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
     parts = [
-        f'<svg class="chart" {size} role="img" aria-labelledby="{ident}-t {ident}-d">',
-        f'<title id="{ident}-t">{text(figure.title)}</title><desc id="{ident}-d">{text(figure.description)}</desc>',
+        begin_chart(f"{figure.ident}-{width}", figure.title, figure.description, width=width, height=height),
         *_phase_marks(figure, places),
     ]
     for panel, frame in zip(figure.panels, places, strict=True):
@@ -49,6 +44,27 @@ def draw(figure: figures.Figure, *, width: int) -> str:
     return "".join([*parts, "</svg>"])
 
 
+def begin_chart(ident: str, title: str, description: str, *, width: int, height: int) -> str:
+    """Return the start of an `<svg>` element, with its title and its text alternative."""
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    return (
+        f'<svg class="chart" {size} role="img" aria-labelledby="{ident}-t {ident}-d">'
+        f'<title id="{ident}-t">{text(title)}</title><desc id="{ident}-d">{text(description)}</desc>'
+    )
+
+
+def panel_title(title: str, *, left: float, top: float) -> str:
+    """Return the title above a panel that begins at (left, top)."""
+    return f'<text class="ptitle" x="{_n(left)}" y="{_n(top - 9)}">{text(title)}</text>'
+
+
+def number_axis(frame: figures.Frame, values: Iterable[float]) -> Iterator[str]:
+    """Yield a tick label below the frame for each value."""
+    for value in values:
+        x, y = _n(frame.x(value)), _n(frame.bottom)
+        yield f'<text class="tick" text-anchor="middle" x="{x}" y="{y}" dy="14">{value:g}</text>'
+
+
 def legend_mark(slot: int) -> str:
     """Return a small SVG of a line of this slot for an HTML legend."""
     return (
@@ -57,9 +73,9 @@ def legend_mark(slot: int) -> str:
     )
 
 
-def marker(slot: int, x: float, y: float, radius: float = 4.0) -> str:
+def marker(slot: int, x: float, y: float) -> str:
     """Return the marker of a slot as an SVG element."""
-    return f'<path class="m s{_slot(slot)}" d="{_shape(MARKERS[_slot(slot)], x, y, radius)}"/>'
+    return f'<path class="m s{_slot(slot)}" d="{_shape(MARKERS[_slot(slot)], x, y, 4)}"/>'
 
 
 def text(value: str) -> str:
@@ -84,7 +100,7 @@ def _slot(slot: int) -> int:
 
 def _panel(panel: figures.Panel, frame: figures.Frame) -> Iterator[str]:
     title = _cut(panel.title, int((frame.right - frame.left) / TITLE_CHAR_WIDTH))
-    yield f'<text class="ptitle" x="{frame.left}" y="{_n(frame.top - 9)}">{text(title)}</text>'
+    yield panel_title(title, left=frame.left, top=frame.top)
     yield from value_axis(frame, figures.ticks(panel.low, panel.high, at_most=6 if panel.height > 150 else 5))
     for line in panel.lines:
         yield from _band(line, frame)

@@ -18,7 +18,6 @@ class CheckpointData:
     """Run data limited to this checkpoint: one record, one report, and the record's samples in `texts`."""
     before: EvalRecord | None = None
     """Record of the previous checkpoint on its branch, without samples; None: it is the first."""
-    report_before: Report | None = None
     means: tuple[Report, ...] = ()
     """Outlines of the run: the score of every benchmark at every step."""
     views: tuple[ComparisonView, ...] = ()
@@ -73,11 +72,3 @@ def best_comparison(verdict: Verdict, step: int) -> Comparison | None:
     """Return the comparison with the best block of earlier checkpoints, preferably that of the candidate alone."""
     found = [c for c in verdict.comparisons if c.baseline is Baseline.PEAK]
     return next((c for c in found if c.pooled_steps == (step,)), next(iter(found), None))
-
-
-def best_step(verdict: Verdict, step: int) -> int | None:
-    """Return the newest step of the best block; None: there is none."""
-    found = best_comparison(verdict, step)
-    if found is None:
-        return None
-    return found.baseline_steps[-1]

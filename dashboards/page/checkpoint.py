@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from dashboards.data.checkpoint import CheckpointData, best_step, own_record, path_to
+from dashboards.data.checkpoint import CheckpointData, best_comparison, own_record, path_to
 from dashboards.data.run import Conclusions, RunData, newest_repetitions, only
 from eval_jobs.ports import QueueStatus
 from eval_jobs.types import EvalRecord
@@ -45,7 +45,6 @@ def collect_checkpoint(
     return CheckpointData(
         own=_own(record, judged, whole, sources, now),
         before=before,
-        report_before=None if before is None else history.report(before.plan.id),
         means=history.outlines(report.run_id),
         views=tuple(_views(judged, whole, path, sources, noise)),
         titles=_titles(whole, known, sources),
@@ -89,9 +88,9 @@ def _wanted(
     by_step = {record.plan.checkpoint.step: record for record in others}
     wanted: dict[int, list[str]] = {}
     for verdict in report.verdicts:
-        step = best_step(verdict, report.step)
-        if step in by_step:
-            wanted.setdefault(step, []).append(verdict.benchmark)
+        best = best_comparison(verdict, report.step)
+        if best is not None and best.baseline_steps[-1] in by_step:
+            wanted.setdefault(best.baseline_steps[-1], []).append(verdict.benchmark)
     for step, benchmarks in wanted.items():
         yield by_step[step], benchmarks
 

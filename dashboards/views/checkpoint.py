@@ -13,7 +13,7 @@ from dashboards.views.heading import Heading, advice_text, heading
 from dashboards.views.latency_verdicts import LatencyVerdicts, latency_verdicts
 from dashboards.views.measured import MeasuredView, asked_texts, measured
 from dashboards.views.run import interval_text
-from dashboards.views.samples.changes import Changed, changes_of, pairs_of
+from dashboards.views.samples.changes import Changed, changed_samples, pairs_of
 from dashboards.views.samples.packed import PageSamples, packed_samples
 from dashboards.views.served import ServedView, served
 from dashboards.views.tables import Badge, Trouble, badge, coverage_text, troubles
@@ -121,7 +121,9 @@ def build_checkpoint_view(data: CheckpointData) -> CheckpointView:
             incidents=loss_rows(own.conclusions.incidents, ()),
             evidence=evidence(view, found, own.repetitions),
         ),
-        changes=ChangesView(listed=changes_of(pairs), packed=packed_samples(pairs, asked_texts(data.record))),
+        changes=ChangesView(
+            listed=tuple(map(changed_samples, pairs)), packed=packed_samples(pairs, asked_texts(data.record))
+        ),
         latency=SpreadsView(
             spreads=load_spreads(data.record, data.before),
             loads=load_texts(own.records),

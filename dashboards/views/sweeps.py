@@ -5,12 +5,8 @@ from dataclasses import dataclass
 from itertools import chain
 
 from dashboards.charts.load_curve import CurveChart, curve_chart
-from eval_jobs.types import Percentiles
-from tracker.domain.records.display import NOTHING, count_text, one_line, percent_text, score_text
-from tracker.domain.sweeps.board import Board, BoardRow, BoardScore, first_text, load_size_text, signed_interval_text
-
-WHOLE = 0.995
-"""Coverage from which it is not mentioned."""
+from tracker.domain.records.display import NOTHING, count_text, one_line, score_text
+from tracker.domain.sweeps.board import Board, BoardRow, BoardScore, change_text, first_text, load_size_text, times_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,11 +84,11 @@ def _view(board: Board, ident: str) -> SweepView:
 
 
 def _rank(row: BoardRow, axes: Sequence[str], benchmarks: Sequence[str]) -> RankRow:
-    settings, scores = dict(row.variant), {score.benchmark: score for score in row.scores}
+    settings = dict(row.variant)
     return RankRow(
         target=one_line(row.target),
         settings=tuple(one_line(settings.get(axis, NOTHING)) for axis in axes),
-        scores=tuple(_cell(scores.get(name)) for name in benchmarks),
+        scores=tuple(_cell(row.score_of(name)) for name in benchmarks),
         mean=score_text(row.mean),
     )
 
@@ -105,8 +101,8 @@ def _cell(score: BoardScore | None) -> ScoreCell:
     return ScoreCell(
         score=score_text(score.mean),
         interval="" if score.low is None else f"{score_text(score.low)} to {score_text(score.high)}",
-        change="" if score.change is None else signed_interval_text(score.change),
-        note="" if score.coverage >= WHOLE else f"{percent_text(score.coverage)} scored",
+        change="" if score.change is None else change_text(score.change),
+        note=score.partly,
     )
 
 
@@ -118,16 +114,10 @@ def _loads(board: Board) -> Iterator[LoadRow]:
                 load=load_size_text(probe.load),
                 requests_per_s=f"{probe.requests_per_s:.2f}",
                 tokens_per_s=f"{probe.output_tokens_per_s:.1f}",
-                ttft=_ms(probe.ttft_ms),
-                tpot=_ms(probe.tpot_ms),
+                ttft=times_text(probe.ttft_ms),
+                tpot=times_text(probe.tpot_ms),
                 failed=str(probe.failed),
             )
         for failure in curve.failures:
             load, why = load_size_text(failure.load), one_line(failure.message)
             yield LoadRow(target=one_line(curve.target), load=load, failed=why)
-
-
-def _ms(percentiles: Percentiles | None) -> str:
-    if percentiles is None:
-        return NOTHING
-    return f"{percentiles.p50:.1f} / {percentiles.p95:.1f}"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from tracker.cli.settings_text import SettingsTable, first_paragraph, meanings, plain_settings, tables, toml_text
+from tracker.cli.settings_text import SettingsTable, meanings, section_of, tables, toml_text
 from tracker.config.section import Section
 
 HEAD = """# Settings
@@ -34,11 +34,18 @@ def settings_page() -> str:
     return "\n".join(lines)
 
 
+def plain_settings(section: type[Section]) -> Iterator[tuple[str, FieldInfo]]:
+    """Yield the settings of a table that are not tables themselves."""
+    fields = ((key, section.model_fields[key]) for key in section.listed())
+    return ((key, field) for key, field in fields if section_of(field) is None)
+
+
 # --- private
 
 
 def _table(table: SettingsTable) -> Iterator[str]:
-    yield f"{first_paragraph(table.section)}\n"
+    paragraph, _, _ = (table.section.__doc__ or "").partition("\n\n")
+    yield f"{' '.join(paragraph.split())}\n"
     known = meanings(table.section)
     for key, field in plain_settings(table.section):
         yield f"`{key}` ({_default(field)})\n:   {known[key]}\n"

@@ -11,11 +11,12 @@ import textstat
 from pydantic import ValidationError
 
 from docs.generator.__main__ import DOCS, generated
+from docs.generator.settings import plain_settings
 from docs.generator.texts import texts_of
 from eval_jobs.errors import TrackerError
 from tests.requires import PROJECT
 from tracker.cli.main import COMMANDS
-from tracker.cli.settings_text import plain_settings, tables
+from tracker.cli.settings_text import tables
 from tracker.config import Config
 
 DECISIONS = DOCS / "decisions"

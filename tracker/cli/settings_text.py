@@ -67,7 +67,7 @@ def commented_toml(chosen: Mapping[str, tuple[Values, ...]]) -> str:
 def tables(model: type[Section] = Config, prefix: str = "", *, is_inside: bool = False) -> Iterator[SettingsTable]:
     """Yield every table with its full name; a nested table follows its parent, and is repeatable if that is."""
     for key, field in model.model_fields.items():
-        section = _section_of(field)
+        section = section_of(field)
         if section is not None:
             name = f"{prefix}{key}"
             kind = get_origin(field.annotation)
@@ -77,12 +77,6 @@ def tables(model: type[Section] = Config, prefix: str = "", *, is_inside: bool =
             yield from tables(section, f"{name}.", is_inside=is_one_of_several)
 
 
-def plain_settings(section: type[Section]) -> Iterator[tuple[str, FieldInfo]]:
-    """Yield the settings of a table that are not tables themselves."""
-    fields = ((key, section.model_fields[key]) for key in section.listed())
-    return ((key, field) for key, field in fields if _section_of(field) is None)
-
-
 def meanings(section: type[Section]) -> dict[str, str]:
     """Return what every setting means: its description, or the docstring below its declaration."""
     found = {key: field.description or "" for key, field in section.model_fields.items()}
@@ -90,11 +84,6 @@ def meanings(section: type[Section]) -> dict[str, str]:
         for key, text in _texts_below(declaring.__module__).get(declaring.__name__, {}).items():
             found[key] = found.get(key) or text
     return found
-
-
-def first_paragraph(section: type[Section]) -> str:
-    """Return the first paragraph of a table's docstring."""
-    return " ".join((section.__doc__ or "").split("\n\n", maxsplit=1)[0].split())
 
 
 def toml_text(value: object) -> str:
@@ -122,7 +111,8 @@ def _texts_below(module: str) -> dict[str, dict[str, str]]:
     return found
 
 
-def _section_of(field: FieldInfo) -> type[Section] | None:
+def section_of(field: FieldInfo) -> type[Section] | None:
+    """Return the section that a setting holds; None: it is no table."""
     candidates = (field.annotation, *get_args(field.annotation))
     return next((c for c in candidates if isinstance(c, type) and issubclass(c, Section)), None)
 

@@ -77,11 +77,6 @@ def pairs_of(views: Sequence[ComparisonView], order: Sequence[str]) -> tuple[Pai
     return tuple(sorted(found, key=lambda one: (place.get(one.compared.benchmark, len(place)), one.is_best)))
 
 
-def changes_of(pairs: Sequence[Pair]) -> tuple[Changed, ...]:
-    """Return what changed in each pair, with the first samples."""
-    return tuple(map(_changed, pairs))
-
-
 def heading_at(score: float, step: int, *, is_better: bool) -> str:
     """Return `✓ Correct at step 600`; the score instead of a word unless it is 0 or 1."""
     word = score_text(score)
@@ -90,7 +85,8 @@ def heading_at(score: float, step: int, *, is_better: bool) -> str:
     return f"{'✓' if is_better else '✗'} {word} at step {step}"
 
 
-def _changed(pair: Pair) -> Changed:
+def changed_samples(pair: Pair) -> Changed:
+    """Return what changed in a pair, with the first samples."""
     one = pair.compared
     return Changed(
         benchmark=one_line(one.benchmark),

@@ -50,9 +50,9 @@ def _title(check: words.GateCheck) -> str:
 
 def _message(check: words.GateCheck) -> Iterable[str]:
     yield check.reason
-    one = check.benchmark
-    if one is not None and one.compared is not None:
-        change = f"change (95 % CI) {words.gate_change_text(one)}, {words.level_text(one)}"
+    one = check.compared
+    if one is not None:
+        change = f"change (95 % CI) {words.gate_change_text(one)}, {words.level_text(one, check.alpha_test)}"
         yield f"scores {words.scores_text(one)}, {change}"
 
 

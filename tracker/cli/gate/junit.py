@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from tracker.cli.gate import text as words
-from tracker.domain.gate.types import BenchmarkCheck, GateReport, GateWord
+from tracker.domain.gate.types import GateReport, GateWord
 from tracker.domain.records.display import REPLACEMENT, clean
 
 
@@ -55,23 +55,16 @@ _ILLEGAL = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 
 
 def _case(check: words.GateCheck, name: str) -> ET.Element:
-    case = ET.Element("testcase", classname=f"gate.{_kind(check)}", name=name)
-    evidence = tuple(_numbers(check.benchmark))
+    case = ET.Element("testcase", classname=f"gate.{check.kind}", name=name)
+    evidence = tuple(_numbers(check))
     tag = _tag(check)
     if tag is None:
         ET.SubElement(case, "system-out").text = _legal("\n".join([check.reason, *evidence]))
         return case
     message = _legal(check.reason if check.required else f"advisory, {check.word}: {check.reason}")
     attributes = {"message": message} if tag == "skipped" else {"message": message, "type": str(check.word)}
-    samples = () if check.benchmark is None else tuple(_samples(check.benchmark))
-    ET.SubElement(case, tag, attributes).text = _legal("\n".join([message, *evidence, *samples]))
+    ET.SubElement(case, tag, attributes).text = _legal("\n".join([message, *evidence, *_samples(check)]))
     return case
-
-
-def _kind(check: words.GateCheck) -> str:
-    if check.required:
-        return "required"
-    return "advisory"
 
 
 def _tag(check: words.GateCheck) -> str | None:
@@ -84,14 +77,15 @@ def _tag(check: words.GateCheck) -> str | None:
     return "error"
 
 
-def _numbers(check: BenchmarkCheck | None) -> Iterable[str]:
-    if check is not None and check.compared is not None:
-        yield f"scores: {words.scores_text(check)} ({words.answered_text(check)})"
-        yield f"change, 95 % CI: {words.gate_change_text(check)} ({words.level_text(check)})"
-        yield f"lost/gained: {words.lost_and_gained_text(check)}"
+def _numbers(check: words.GateCheck) -> Iterable[str]:
+    one = check.compared
+    if one is not None:
+        yield f"scores: {words.scores_text(one)} ({words.answered_text(one)})"
+        yield f"change, 95 % CI: {words.gate_change_text(one)} ({words.level_text(one, check.alpha_test)})"
+        yield f"lost/gained: {words.lost_and_gained_text(one)}"
 
 
-def _samples(check: BenchmarkCheck) -> Iterable[str]:
+def _samples(check: words.GateCheck) -> Iterable[str]:
     for example in words.loss_examples(check):
         yield "\nlost:"
         yield from words.sample_lines(example)

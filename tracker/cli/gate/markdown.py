@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from tracker.cli.gate import text as words
 from tracker.domain.calibration.repetition_text import is_unfit, not_calibrated_text, repetition_text, unfit_text
-from tracker.domain.gate.types import BenchmarkCheck, GateReport, GateWord
+from tracker.domain.gate.types import GateReport, GateWord
 from tracker.domain.records.display import one_line
 
 MAX_BYTES = 60_000
@@ -32,7 +32,7 @@ def gate_markdown(report: GateReport) -> str:
     rows = _fitting([_row(check) for check in checks], _TABLE_BYTES - _size(head))
     table = "".join([_line(_HEAD), _line(["---"] * len(_HEAD)), *rows, _left_out(len(checks) - len(rows), "checks")])
     text = f"{head}{table}\n{_notes(report)}"
-    samples = [block for check in report.benchmarks for block in _samples(check)]
+    samples = [block for check in words.checks_of(report) for block in _samples(check)]
     shown = _fitting(samples, MAX_BYTES - _size(text) - _ROOM_FOR_COUNTS)
     return "".join([text, *shown, _left_out(len(samples) - len(shown), "benchmarks with lost samples")])
 
@@ -52,29 +52,19 @@ _CHANGES_SHOWN = 10
 
 
 def _row(check: words.GateCheck) -> str:
-    kind = "required" if check.required else "advisory"
     word = f"{words.GATE_SYMBOLS[check.word]} **{check.word}**"
-    one = check.benchmark
-    numbers = (
-        ("", "", "")
-        if one is None
-        else (
+    one, numbers = check.compared, ("", "", "")
+    if one is not None:
+        numbers = (
             _two_lines(words.scores_text(one), words.answered_text(one)),
-            _changed(one),
+            _two_lines(words.gate_change_text(one), words.level_text(one, check.alpha_test)),
             words.lost_and_gained_text(one),
         )
-    )
-    return _line([f"<b>{escaped(check.name)}</b>", kind, word, *numbers, escaped(check.reason)])
-
-
-def _changed(check: BenchmarkCheck) -> str:
-    return _two_lines(words.gate_change_text(check), words.level_text(check))
+    return _line([f"<b>{escaped(check.name)}</b>", check.kind, word, *numbers, escaped(check.reason)])
 
 
 def _two_lines(text: str, below: str) -> str:
-    if text:
-        return f"{escaped(text)}<br><sub>{escaped(below)}</sub>"
-    return ""
+    return f"{escaped(text)}<br><sub>{escaped(below)}</sub>"
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -98,18 +88,18 @@ def _notes(report: GateReport) -> str:
     return "".join([f"- {escaped(words.alpha_text(report))}\n", *shown, left_out, "\n"])
 
 
-def _samples(check: BenchmarkCheck) -> Iterable[str]:
+def _samples(check: words.GateCheck) -> Iterable[str]:
     """Yield the lost samples of one benchmark in a collapsed block."""
-    examples = words.loss_examples(check)
-    if not examples:
+    examples, one = words.loss_examples(check), check.compared
+    if one is None or not examples:
         return
-    name, count = escaped(words.name_text(check.benchmark)), str(len(examples))
-    of = "" if check.compared is None else f" of {check.compared.comparison.n_lost}"
+    counts = f"{len(examples)} of {one.comparison.n_lost}"
     # In an HTML block everything up to </pre> is literal, even blank lines; the escaped texts cannot contain that tag.
     texts = "\n\n".join(
         words.no_command("\n".join(map(html.escape, words.sample_lines(example)))) for example in examples
     )
-    yield f"<details>\n<summary>{name}: {count}{of} lost samples</summary>\n\n<pre>\n{texts}\n</pre>\n\n</details>\n\n"
+    head = f"<summary>{escaped(check.name)}: {counts} lost samples</summary>"
+    yield f"<details>\n{head}\n\n<pre>\n{texts}\n</pre>\n\n</details>\n\n"
 
 
 def _fitting(parts: Sequence[str], room: int) -> Sequence[str]:

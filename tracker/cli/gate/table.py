@@ -11,7 +11,7 @@ from rich.text import Text
 from tracker.cli.gate import text as words
 from tracker.cli.tables.comparison import example_grid, repetition_lines
 from tracker.cli.tables.render import plain_table
-from tracker.domain.gate.types import BenchmarkCheck, GateReport, GateWord
+from tracker.domain.gate.types import GateReport, GateWord
 
 GATE_STYLES: Mapping[GateWord, str] = {
     GateWord.REGRESSION: "bold red",
@@ -35,7 +35,7 @@ def gate_table(report: GateReport) -> RenderableType:
         for check in report.benchmarks
         if check.compared is not None
     ]
-    lost = (line for check in report.benchmarks for line in _lost(check))
+    lost = (line for check in words.checks_of(report) for line in _lost(check))
     return Group(
         head,
         *(Text(line) for line in words.changed_lines(report)),
@@ -72,13 +72,13 @@ class _Checks:
 
 
 def _stacked(check: words.GateCheck) -> Iterable[RenderableType]:
-    yield Text.assemble(f"{check.name} ({'required' if check.required else 'advisory'}): ", _word(check.word))
+    yield Text.assemble(f"{check.name} ({check.kind}): ", _word(check.word))
     yield Padding(Text(check.reason), (0, 0, 0, 2))
-    one = check.benchmark
-    if one is not None and one.compared is not None:
+    one = check.compared
+    if one is not None:
         for numbers in (
             f"{words.scores_text(one)}, {words.answered_text(one)}",
-            f"{words.gate_change_text(one)}, {words.level_text(one)}",
+            f"{words.gate_change_text(one)}, {words.level_text(one, check.alpha_test)}",
         ):
             yield Padding(Text(numbers, style="dim"), (0, 0, 0, 2))
 
@@ -93,25 +93,20 @@ def _table(checks: Iterable[words.GateCheck], *, is_wide: bool) -> Table:
         table.add_column("reason", overflow="fold")
     for check in checks:
         why = (Text(check.reason),) if is_wide else ()
-        table.add_row(_name(check), *_numbers(check.benchmark), _word(check.word), *why)
+        named = Text.assemble(check.name, (f"\n{check.kind}", "dim"))
+        table.add_row(named, *_numbers(check), _word(check.word), *why)
     return table
 
 
-def _name(check: words.GateCheck) -> Text:
-    return Text.assemble(check.name, ("\nrequired" if check.required else "\nadvisory", "dim"))
-
-
-def _numbers(check: BenchmarkCheck | None) -> tuple[RenderableType, ...]:
-    if check is None or check.compared is None:
-        return "", "", ""
+def _numbers(check: words.GateCheck) -> tuple[RenderableType, ...]:
     one = check.compared
-    is_partial = min(one.before.coverage, one.after.coverage) < 1
+    if one is None:
+        return "", "", ""
+    style = "bold yellow" if min(one.before.coverage, one.after.coverage) < 1 else "dim"
     return (
-        Text.assemble(
-            f"{words.scores_text(check)}\n", (words.answered_text(check), "bold yellow" if is_partial else "dim")
-        ),
-        Text.assemble(f"{words.gate_change_text(check)}\n", (words.short_level_text(check), "dim")),
-        words.lost_and_gained_text(check),
+        Text.assemble(f"{words.scores_text(one)}\n", (words.answered_text(one), style)),
+        Text.assemble(f"{words.gate_change_text(one)}\n", (words.short_level_text(one, check.alpha_test), "dim")),
+        words.lost_and_gained_text(one),
     )
 
 
@@ -119,9 +114,9 @@ def _word(word: GateWord) -> Text:
     return Text(f"{words.GATE_SYMBOLS[word]} {word}", style=GATE_STYLES[word])
 
 
-def _lost(check: BenchmarkCheck) -> Iterable[RenderableType]:
+def _lost(check: words.GateCheck) -> Iterable[RenderableType]:
     for number, example in enumerate(words.loss_examples(check)):
         yield Text("")
         if number == 0:
-            yield Text(f"{words.name_text(check.benchmark)}, lost samples:", style="bold red")
+            yield Text(f"{check.name}, lost samples:", style="bold red")
         yield example_grid(example)

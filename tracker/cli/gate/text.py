@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tracker.domain.compare.view import Example, Side
+from tracker.domain.compare.view import ComparedBenchmark, Example, Side
 from tracker.domain.gate.rules import LatencyLimit
-from tracker.domain.gate.types import BenchmarkCheck, GateReport, GateWord
+from tracker.domain.gate.types import GateReport, GateWord
 from tracker.domain.records import display
 
 GATE_SYMBOLS: Mapping[GateWord, str] = {
@@ -33,8 +33,15 @@ class GateCheck:
     required: bool
     word: GateWord
     reason: str
-    benchmark: BenchmarkCheck | None
-    """None: a latency limit."""
+    compared: ComparedBenchmark | None = None
+    """None: a latency limit, or nothing could be compared."""
+    alpha_test: float = 0.0
+    """Level of the test in `compared`."""
+
+    @property
+    def kind(self) -> str:
+        """`required` or `advisory`."""
+        return "required" if self.required else "advisory"
 
 
 def checks_of(report: GateReport) -> tuple[GateCheck, ...]:
@@ -45,7 +52,8 @@ def checks_of(report: GateReport) -> tuple[GateCheck, ...]:
             required=check.required,
             word=check.word,
             reason=short_reason(check.reason),
-            benchmark=check,
+            compared=check.compared,
+            alpha_test=check.alpha_test,
         )
         for check in report.benchmarks
     )
@@ -55,7 +63,6 @@ def checks_of(report: GateReport) -> tuple[GateCheck, ...]:
             required=check.limit.required,
             word=check.word,
             reason=short_reason(check.reason),
-            benchmark=None,
         )
         for check in report.latency
     )
@@ -91,51 +98,39 @@ def alpha_text(report: GateReport) -> str:
     return f"family-wise error rate {display.p_text(report.alpha)} over the required benchmarks (Holm correction)"
 
 
-def scores_text(check: BenchmarkCheck) -> str:
-    """Return `0.900 → 0.840`, baseline first; empty if nothing could be compared."""
-    one = check.compared
-    if one is None:
-        return ""
+def scores_text(one: ComparedBenchmark) -> str:
+    """Return `0.900 → 0.840`, baseline first."""
     return f"{display.score_text(one.before.mean)} → {display.score_text(one.after.mean)}"
 
 
-def answered_text(check: BenchmarkCheck) -> str:
+def answered_text(one: ComparedBenchmark) -> str:
     """Return `n = 1000`, or `97 % of 1000` if not all samples have a score on both sides."""
-    one = check.compared
-    if one is None:
-        return ""
     before, after = one.before.coverage, one.after.coverage
     if before == after == 1:
         return f"n = {one.comparison.n_common}"
     return f"{display.percent_text(min(before, after))} of {one.after.planned}"
 
 
-def gate_change_text(check: BenchmarkCheck) -> str:
+def gate_change_text(one: ComparedBenchmark) -> str:
     """Return the change with its 95 % interval; positive is better."""
-    if check.compared is None:
-        return ""
-    change = check.compared.comparison
+    change = one.comparison
     delta, low, high = map(display.signed_text, (change.delta, change.ci_low, change.ci_high))
     return f"{delta} [{low}, {high}]"
 
 
-def level_text(check: BenchmarkCheck) -> str:
+def level_text(one: ComparedBenchmark, alpha_test: float) -> str:
     """Return the p-value that decides, and the level that it is compared with."""
-    return f"one-sided {short}" if (short := short_level_text(check)) else ""
+    return f"one-sided {short_level_text(one, alpha_test)}"
 
 
-def short_level_text(check: BenchmarkCheck) -> str:
+def short_level_text(one: ComparedBenchmark, alpha_test: float) -> str:
     """Return the same for a column whose heading contains `one-sided`."""
-    if check.compared is None:
-        return ""
-    return f"{display.p_value_text(check.compared.comparison.p_worse)}, level {display.p_text(check.alpha_test)}"
+    return f"{display.p_value_text(one.comparison.p_worse)}, level {display.p_text(alpha_test)}"
 
 
-def lost_and_gained_text(check: BenchmarkCheck) -> str:
+def lost_and_gained_text(one: ComparedBenchmark) -> str:
     """Return `60/2`: samples lost and gained."""
-    if check.compared is None:
-        return ""
-    return f"{check.compared.comparison.n_lost}/{check.compared.comparison.n_gained}"
+    return f"{one.comparison.n_lost}/{one.comparison.n_gained}"
 
 
 def limit_text(limit: LatencyLimit) -> str:
@@ -143,10 +138,9 @@ def limit_text(limit: LatencyLimit) -> str:
     return f"{limit.metric} p{limit.quantile * 100:g}, load {name_text(limit.load)}"
 
 
-def loss_examples(check: BenchmarkCheck) -> tuple[Example, ...]:
+def loss_examples(check: GateCheck) -> tuple[Example, ...]:
     """Return lost samples of a regression; empty for any other result."""
-    is_loss = check.word is GateWord.REGRESSION and check.compared is not None
-    if is_loss and check.compared is not None:
+    if check.word is GateWord.REGRESSION and check.compared is not None:
         return check.compared.lost
     return ()
 

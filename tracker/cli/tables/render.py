@@ -1,12 +1,7 @@
-r"""Records -> terminal output (rich). Pure: the caller's Console determines width and colour.
-
-console.print(history_table(reports))     # steps x benchmarks, and the finding in one sentence
-console.print(*report_lines(report), sep="\n")
-"""
+"""Records -> terminal output (rich). Pure: the caller's Console determines width and colour."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import accumulate, groupby
 
 from rich import box
@@ -165,9 +160,8 @@ class _HistoryView:
         yield run_title(self.reports[0].run_id, view.steps)
         shown = replace(view, steps=view.steps[-self.last :])
         yield from _earlier(len(view.steps) - len(shown.steps), "step")
-        width = partial(_width, console=console, options=options)
         full = _table(shown, view.benchmarks, _full_cell)
-        if width(full) <= options.max_width:
+        if Measurement.get(console, options.update(max_width=100_000), full).maximum <= options.max_width:
             yield full
         else:
             yield from _compact_tables(shown, options.max_width)
@@ -233,10 +227,6 @@ def _earlier(count: int, what: str) -> Iterable[Text]:
     """Yield the number of omitted lines, and how to see them."""
     if count:
         yield Text(f"\u2026 {count:,} earlier {what}{'s' if count > 1 else ''}: --last 0 shows all", style="dim")
-
-
-def _width(table: Table, *, console: Console, options: ConsoleOptions) -> int:
-    return Measurement.get(console, options.update(max_width=100_000), table).maximum
 
 
 def _compact_tables(view: Overview, room: int) -> Iterable[RenderableType]:

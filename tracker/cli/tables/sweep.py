@@ -9,15 +9,12 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from eval_jobs.types import Percentiles, ProbeResult
+from eval_jobs.types import ProbeResult
 from tracker.cli.tables.render import plain_table
-from tracker.domain.records.display import NOTHING, count_text, one_line, percent_text, score_text
-from tracker.domain.sweeps.board import Board, BoardRow, BoardScore, first_text, load_size_text, signed_interval_text
+from tracker.domain.records.display import NOTHING, count_text, one_line, score_text
+from tracker.domain.sweeps.board import Board, BoardScore, change_text, first_text, load_size_text, times_text
 from tracker.domain.sweeps.cron import next_time
 from tracker.domain.sweeps.types import Sweep, Turn, TurnState
-
-WHOLE = 0.995
-"""Coverage from which it is not mentioned."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,17 +91,11 @@ def score_table(board: Board) -> Table:
     for row in board.rows:
         values = dict(row.variant)
         names = [row.target, *(values.get(axis, NOTHING) for axis in axes)]
-        cells = [*map(Text, map(one_line, names)), *map(_score, score_cells(row, board.benchmarks))]
+        cells = [*map(Text, map(one_line, names)), *(_score(row.score_of(name)) for name in board.benchmarks)]
         if has_mean:
             cells.append(Text(score_text(row.mean), "bold"))
         table.add_row(*cells)
     return table
-
-
-def score_cells(row: BoardRow, benchmarks: Sequence[str]) -> tuple[BoardScore | None, ...]:
-    """Return a row's scores in the order of `benchmarks`; None: not evaluated yet."""
-    by_name = {score.benchmark: score for score in row.scores}
-    return tuple(by_name.get(name) for name in benchmarks)
 
 
 def turn_state_text(board: Board) -> str:
@@ -168,10 +159,10 @@ def _score(score: BoardScore | None) -> Text:
     text = Text(score_text(score.mean))
     if score.low is not None and score.high is not None:
         text.append(f" {score.low:.2f}-{score.high:.2f}", "dim")
-    if score.coverage < WHOLE:
-        text.append(f" {percent_text(score.coverage)} scored", "yellow")
+    if score.partly:
+        text.append(f" {score.partly}", "yellow")
     if score.change is not None:
-        text.append(f"\n{signed_interval_text(score.change)}")
+        text.append(f"\n{change_text(score.change)}")
     return text
 
 
@@ -181,14 +172,9 @@ def _load_table(probes: Sequence[ProbeResult]) -> Table:
         table.add_column(name, justify="left" if name == "load" else "right", no_wrap=True)
     for probe in probes:
         rates = (f"{probe.requests_per_s:.2f}", f"{probe.output_tokens_per_s:.1f}")
-        table.add_row(load_size_text(probe.load), *rates, _ms(probe.ttft_ms), _ms(probe.tpot_ms), str(probe.failed))
+        times = (times_text(probe.ttft_ms), times_text(probe.tpot_ms))
+        table.add_row(load_size_text(probe.load), *rates, *times, str(probe.failed))
     return table
-
-
-def _ms(percentiles: Percentiles | None) -> str:
-    if percentiles is None:
-        return NOTHING
-    return f"{percentiles.p50:.1f} / {percentiles.p95:.1f}"
 
 
 def _remarks(board: Board) -> Iterator[str]:

@@ -52,47 +52,47 @@ class WatchDisplay:
         run = self._config.run.name
         self._progress.show(f"standby for run {run}", is_busy=False)
         if leader is not None and leader != self._leader:
-            self._line("standby", f"{leader.sentence(run)}; this process takes over when it stops")
+            self.event("standby", f"{leader.sentence(run)}; this process takes over when it stops")
             self._leader = leader
 
     def has_no_worker(self, config_path: Path) -> None:
         """Print how to start a worker, because this process starts none."""
         folder = self._config.run.state_dir
-        self._line("workers", f"none here; run `tracker worker --config {config_path}` on a machine that has {folder}")
+        self.event("workers", f"none here; run `tracker worker --config {config_path}` on a machine that has {folder}")
 
     def welcome(self, config: Config, measurement: MeasurementPlan) -> None:
         """Print what is watched and how it is measured; from now on with these settings."""
         self._config = config
         names = ", ".join(b.name for suite in measurement.suites for b in suite.benchmarks)
-        self._line("watching", f"{config.run.output_dir} for {config.watch.pattern}")
-        self._line("scoring", f"{names} with {measurement.serve.engine_name}")
+        self.event("watching", f"{config.run.output_dir} for {config.watch.pattern}")
+        self.event("scoring", f"{names} with {measurement.serve.engine_name}")
         if measurement.serve.trust_remote_code and measurement.serve.engine is not EngineKind.REMOTE:
             what = "executing Python code from checkpoints (serve.trust_remote_code)"
-            self._line("warning", what, style="yellow")
+            self.event("warning", what, style="yellow")
         if config.watch.allow_pickle:
             what = "unpickling weights, which can execute code (watch.allow_pickle)"
-            self._line("warning", what, style="yellow")
-        self._line("state", f"{config.run.state_dir} (Ctrl-C stops; the next start continues)")
+            self.event("warning", what, style="yellow")
+        self.event("state", f"{config.run.state_dir} (Ctrl-C stops; the next start continues)")
 
-    def show_event(self, word: str, text: str) -> None:
+    def event(self, word: str, text: str, style: str = "dim") -> None:
         """Print one event."""
-        self._line(word, text)
+        print_line(self._console, word, text, style)
 
     def show(self, passed: Tick, state: QueueState) -> None:
         """Print what is new in this pass and update the live line."""
         self._found(passed)
         for run_id in dict.fromkeys(gap.run_id for gap in passed.skipped):
             gaps = [gap for gap in passed.skipped if gap.run_id == run_id]
-            self._line("skipped", f"{self._of_run(run_id)}{skipped_text(gaps)}", style="yellow")
+            self.event("skipped", f"{self._of_run(run_id)}{skipped_text(gaps)}", style="yellow")
         for report in passed.reports:
             self._judged(report, state)
         for change in passed.changes:
             at = self._at(change.run_id, change.step)
-            self._line("changed", f"{at}  {one_line(change.benchmark)}: {change.before} → {change.after}", style="")
+            self.event("changed", f"{at}  {one_line(change.benchmark)}: {change.before} → {change.after}", style="")
         for calibration in passed.calibrations:
             self._calibrated(calibration)
         for turn in passed.turns:
-            self._line("sweep", f"{turn.sweep}  {turn_change_text(turn)}")
+            self.event("sweep", f"{turn.sweep}  {turn_change_text(turn)}")
         self.unsent = passed.unsent
         self._pauses(_why_waiting(state), is_busy=bool(state.running))
         running = [(self._of_plan(one.plan), one.progress) for one in state.running]
@@ -100,12 +100,12 @@ class WatchDisplay:
 
     def farewell(self, end: Ending) -> None:
         """Print what was done, and what to do if something is left."""
-        self._line("done", end.line, style="red" if end.code else "dim")
+        self.event("done", end.line, style="red" if end.code else "dim")
 
     def _pauses(self, why: str, *, is_busy: bool) -> None:
         """Print once that workers wait although plans are pending; the live line always shows it."""
         if why and not self._is_paused and not is_busy:
-            self._line("paused", why)
+            self.event("paused", why)
         # When a worker checks again, it holds the plan for a moment: that is not the end of the pause.
         self._is_paused = bool(why) or (self._is_paused and not is_busy)
 
@@ -114,7 +114,7 @@ class WatchDisplay:
         found = repetitions(calibration, self._config.policy.min_effect)
         failed = [failure.benchmark for failure in calibration.failures]
         said = (repetitions_text(found), f"no result: {names_text(failed)}" if failed else "")
-        self._line("noise", f"{self._of_plan(calibration.plan)}  {'; '.join(text for text in said if text)}")
+        self.event("noise", f"{self._of_plan(calibration.plan)}  {'; '.join(text for text in said if text)}")
         for line in unfit_lines(found):
             self._console.print(Text.assemble(" " * 10, line), soft_wrap=True)
 
@@ -140,16 +140,16 @@ class WatchDisplay:
             which = (
                 f"step {earlier[0]}" if len(earlier) == 1 else f"{len(earlier)} earlier steps, from {earlier[0]} on,"
             )
-            self._line("", f"provisional: {which} not evaluated yet")
+            self.event("", f"provisional: {which} not evaluated yet")
 
     def _found(self, passed: Tick) -> None:
         for checkpoint in passed.checkpoints:
-            self._line("found", f"{self._at(checkpoint.run_id, checkpoint.step)}  {checkpoint.source_uri}")
+            self.event("found", f"{self._at(checkpoint.run_id, checkpoint.step)}  {checkpoint.source_uri}")
         for checkpoint in passed.branches:
             at = self._at(checkpoint.run_id, checkpoint.step)
-            self._line("restart", f"training began again before {at}: a new branch", style="yellow")
+            self.event("restart", f"training began again before {at}: a new branch", style="yellow")
         for gap in passed.gaps:
-            self._line("gap", f"{self._at(gap.run_id, gap.step)}  {gap.message} (hint: {gap.hint})", style="red")
+            self.event("gap", f"{self._at(gap.run_id, gap.step)}  {gap.message} (hint: {gap.hint})", style="red")
 
     def _status(self, passed: Tick, state: QueueState) -> str:
         parts = []
@@ -174,9 +174,6 @@ class WatchDisplay:
         if why := _why_waiting(state):
             return f"{text}; {why}"
         return text
-
-    def _line(self, word: str, text: str, style: str = "dim") -> None:
-        print_line(self._console, word, text, style)
 
 
 def _why_waiting(state: QueueState) -> str:

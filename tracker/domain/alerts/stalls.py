@@ -170,13 +170,10 @@ def over(alert: Alert, now: datetime, *, is_training: bool) -> Alert:
 
 def ends_of_unknown(run: str, step: int, now: datetime) -> tuple[Alert, Alert]:
     """Return resolved alerts for those that a killed process may have queued and not stored."""
-    stuck = _stuck(run, step, "", now)
-    late = replace(stuck, fingerprint=_cause(run, AlertKind.OVERDUE), kind=AlertKind.OVERDUE, subject=CHECKPOINT)
     why = "raised by a watcher that was killed; it is raised again if the problem persists"
-    return (
-        replace(stuck, state=AlertState.RESOLVED, message=why),
-        replace(late, state=AlertState.RESOLVED, message=why),
-    )
+    stuck = replace(_stuck(run, step, why, now), state=AlertState.RESOLVED)
+    late = replace(stuck, fingerprint=_cause(run, AlertKind.OVERDUE), kind=AlertKind.OVERDUE, subject=CHECKPOINT)
+    return stuck, late
 
 
 def _cause(run: str, kind: AlertKind) -> str:

@@ -3,10 +3,6 @@
 The sentence itself is `Alert.message`, worded where the alert is raised (`rules`, `stalls`). The reason of a verdict in
 it is from `records.reason_text`.
 
-    text = message_text(message)
-    text.title                    # run-a step 600: sums regressed (and 2 more)
-    blocks = blocks_text(text, MARKUP, Room(total=4096, size=bytes_long))
-
 Names, questions and messages are untrusted text: here they become single lines of bounded length, and each channel's
 markup escapes them.
 """
@@ -54,6 +50,7 @@ class MessageText:
     """A whole message, as single lines of unescaped text."""
 
     title: str
+    """`run-a step 600: sums regressed (and 2 more)`."""
     is_firing: bool
     entries: tuple[AlertLines, ...]
     link: str
@@ -148,7 +145,7 @@ def blocks_text(text: MessageText, markup: Markup, room: Room) -> list[str]:
 def block(entry: AlertLines, markup: Markup, *, is_short: bool = False) -> str:
     """Return one entry as lines: headline and sentence; unless `is_short`, also facts, command and lost questions."""
     escape = markup.escape
-    lines = [markup.bold(escape(f"{alert_state_text(entry.state)}: {entry.headline}"))]
+    lines = [markup.bold(escape(f"{entry.state.value.capitalize()}: {entry.headline}"))]
     if is_short:
         return markup.line_end.join([*lines, escape(cut(entry.sentence, MAX_SHORT_CHARS))])
     lines.append(escape(entry.sentence))
@@ -158,11 +155,6 @@ def block(entry: AlertLines, markup: Markup, *, is_short: bool = False) -> str:
     if entry.lost:  # last: in Markdown, lines after a quotation belong to it
         lines += [markup.bold(escape(LOST)), *(markup.quote(escape(question)) for question in entry.lost)]
     return markup.line_end.join(lines)
-
-
-def alert_state_text(state: AlertState) -> str:
-    """Return `Firing` or `Resolved`."""
-    return state.value.capitalize()
 
 
 def line_of(text: str, limit: int) -> str:

@@ -1,9 +1,5 @@
 """What repeating an evaluation changes: one checkpoint evaluated twice, for each benchmark. Pure.
 
-    calibration = calibration_of(record, min_coverage=0.95)       # the record of a plan with `calibration`
-    found = repetition_of(calibrations, measured, benchmark, min_effect=0.01)   # None: never calibrated
-    fitness(asked, min_effect)                                    # FIT, UNFIT or UNSURE
-
 For n samples with scores x and y in the two passes, let d = y - x. The variance of a sample's score is E d^2 / 2, and
 that of the mean of n samples is `noise`^2 = sum d^2 / (2 n^2): the noise of one evaluation by decoding alone. The
 standard deviation of the difference of two evaluations, a verdict's delta, is sqrt(2) times larger.
@@ -88,12 +84,12 @@ def asked_twice(first: EvalResult, second: EvalResult) -> AskedTwice | None:
     )
 
 
-def share_interval(count: float, n: int, level: float = LEVEL) -> tuple[float, float]:
-    """Return the limits of the interval of Clopper and Pearson for a share of `count` of `n`, n >= 1.
+def share_interval(count: float, n: int) -> tuple[float, float]:
+    """Return the limits of the 95 % interval of Clopper and Pearson for a share of `count` of `n`, n >= 1.
 
     `count` may be a sum of values between 0 and 1.
     """
-    tail = (1 - level) / 2
+    tail = (1 - LEVEL) / 2
     low = float(betaincinv(count, n - count + 1, tail)) if count > 0 else 0.0
     high = float(betaincinv(count + 1, n - count, 1 - tail)) if count < n else 1.0
     return low, high
@@ -103,12 +99,13 @@ def noise_of(asked: AskedTwice) -> DecodingNoise:
     """Return the noise of one evaluation's mean score due to decoding alone."""
     n, unit = asked.samples, max(1.0, asked.largest)
     low, high = share_interval(min(asked.squares / unit**2, float(n)), n)
-    noise = DecodingNoise(
-        sd=math.sqrt(asked.squares / 2) / n, low=unit * math.sqrt(low / (2 * n)), high=unit * math.sqrt(high / (2 * n))
-    )
     # A whole pass shifted: the variance estimated from a single difference is half of its square.
     moved = abs(shift_of(asked)) / math.sqrt(2)
-    return DecodingNoise(sd=max(noise.sd, moved), low=noise.low, high=max(noise.high, moved))
+    return DecodingNoise(
+        sd=max(math.sqrt(asked.squares / 2) / n, moved),
+        low=unit * math.sqrt(low / (2 * n)),
+        high=max(unit * math.sqrt(high / (2 * n)), moved),
+    )
 
 
 def shift_of(asked: AskedTwice) -> float:

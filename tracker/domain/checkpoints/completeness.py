@@ -127,20 +127,16 @@ def _layout(listing: Listing, *, allow_pickle: bool) -> _Layout | NotYet | Rejec
     is_full = not names.isdisjoint((SINGLE, INDEX))
     has_safetensors = is_full or ADAPTER in names or any(map(_SHARD.match, names))
     raw = None if has_safetensors else find_raw(listing, allow_pickle=allow_pickle)
+    if isinstance(raw, RawLayout):
+        config = ADAPTER_CONFIG if raw.format is CheckpointFormat.LORA else CONFIG
+        return _Layout(format=raw.format, weights=raw.weights, config=config, raw=raw)
     if raw is not None:
-        return _of_raw(raw)
+        return raw
     if ADAPTER in names or (ADAPTER_CONFIG in names and not is_full):
         return _Layout(format=CheckpointFormat.LORA, weights=(ADAPTER,), config=ADAPTER_CONFIG)
     if is_full:
         return _full(listing, names)
     return _without_weights(listing.facts, names)
-
-
-def _of_raw(raw: RawLayout | NotYet | Rejected) -> _Layout | NotYet | Rejected:
-    if not isinstance(raw, RawLayout):
-        return raw
-    config = ADAPTER_CONFIG if raw.format is CheckpointFormat.LORA else CONFIG
-    return _Layout(format=raw.format, weights=raw.weights, config=config, raw=raw)
 
 
 def _full(listing: Listing, names: frozenset[str]) -> _Layout | NotYet | Rejected:

@@ -1,10 +1,4 @@
-"""Input and result of a bisection: scores of one benchmark of a run, on the samples they share. Pure.
-
-ends = ends_of(series, rows, incidents, wanted)        # a good step and a bad one; raises Incomparable without a loss
-search = search_of(series, rows, ends, steps)         # `bisection.Search`
-found = lost_between(series, search, evaluated=3)
-sentence_of(found)       # "sums: lost between step 300 and step 400 (3 of 12 checkpoints evaluated)"
-"""
+"""Input and result of a bisection: scores of one benchmark of a run, on the samples they share. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -184,10 +178,9 @@ def _check_lost(series: BenchmarkSeries, rows: IntArray, good: int, bad: int) ->
         test = _test(series, _sides(series, search.border()), up_to=good)
         if test.p_worse(len(search.looks) - 1) < SURE_P:
             return
-    if series.higher_is_better:
-        shown = f"{first:.3g} at step {good}, {last:.3g} at step {bad}"
-    else:
-        shown = f"{1 - first:.3g} at step {good}, {1 - last:.3g} at step {bad}"
+    if not series.higher_is_better:
+        first, last = 1 - first, 1 - last
+    shown = f"{first:.3g} at step {good}, {last:.3g} at step {bad}"
     raise Incomparable(f"no significant loss in {name}: {shown}", hint="choose other steps with --good and --bad")
 
 

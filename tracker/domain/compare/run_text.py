@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from eval_jobs.types import Cost
 from tracker.domain.compare.run_pairs import PairedDifference, ScoreAt
-from tracker.domain.compare.runs import BenchmarkOfRuns, By, RunComparison, RunSummary, SideBySide
+from tracker.domain.compare.runs import BenchmarkOfRuns, By, RunComparison, RunSummary, SideBySide, place_of
 from tracker.domain.records import display
 
 SCOPE = (
@@ -103,11 +103,7 @@ def _cost_facts(cost: Cost) -> Iterator[tuple[str, str]]:
 
 def _place(row: SideBySide, by: By) -> float:
     known = row.a or row.b
-    if known is None:
-        return 0
-    if by is By.STEP:
-        return known.step
-    return known.tokens or 0
+    return 0 if known is None else place_of(known, by)
 
 
 def _row(name: str, at: Sequence[SideBySide], *, has_steps: bool = True) -> Row:

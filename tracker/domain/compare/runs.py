@@ -1,8 +1,5 @@
 """Two runs side by side, step by step: scores, paired differences, best checkpoints, latency and cost. Pure.
 
-    found = compare_runs(old, new, min_coverage=0.95)                    # at equal steps
-    found = compare_runs(old, new, min_coverage=0.95, by=By.TOKENS)      # at equal numbers of training tokens
-
 A difference is B minus A over the same samples; up is better. Its interval covers the choice of the samples, but not
 the noise of training: with another seed both curves differ.
 """
@@ -239,15 +236,17 @@ def _matched(of_a: Sequence[ScoreAt], of_b: Sequence[ScoreAt], by: By) -> list[t
 
 def _is_alone(left: Sequence[ScoreAt], other: ScoreAt, by: By) -> bool:
     """Return whether the first of `left` is too far before `other`, or the second is nearer to it."""
-    gap = _place(other, by) - _place(left[0], by)
+    place = place_of(other, by)
+    gap = place - place_of(left[0], by)
     if gap <= 0:
         return False
-    if gap > EQUAL_WITHIN[by] * _place(other, by):
+    if gap > EQUAL_WITHIN[by] * place:
         return True
-    return len(left) > 1 and abs(_place(left[1], by) - _place(other, by)) < gap
+    return len(left) > 1 and abs(place_of(left[1], by) - place) < gap
 
 
-def _place(one: ScoreAt, by: By) -> float:
+def place_of(one: ScoreAt, by: By) -> float:
+    """Return the step of a checkpoint, or its number of training tokens."""
     if by is By.TOKENS:
         return one.tokens or 0.0
     return one.step

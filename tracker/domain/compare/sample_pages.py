@@ -168,7 +168,8 @@ def _pages(pair: _Pair) -> Iterable[SamplePage]:
 def _page(pair: _Pair, choice: SampleFilter, samples: Sequence[str], chosen_from: int) -> SamplePage:
     first, second = pair.checkpoints
     scores = {s.score for s in (*pair.before.samples, *pair.after.samples) if has_score(s)}
-    is_right_or_wrong = pair.after.higher_is_better and scores <= {0.0, 1.0} and not _has_repeats(pair.after)
+    has_repeats = any(sample.repeat for sample in pair.after.samples)
+    is_right_or_wrong = pair.after.higher_is_better and scores <= {0.0, 1.0} and not has_repeats
     titles = _titles(pair.after, samples)
     before, after = (
         _sheet(checkpoint, other, result, choice, _rows(result, titles), is_right_or_wrong=is_right_or_wrong)
@@ -177,10 +178,6 @@ def _page(pair: _Pair, choice: SampleFilter, samples: Sequence[str], chosen_from
     return SamplePage(
         benchmark=pair.after.benchmark, choice=choice, before=before, after=after, chosen_from=chosen_from
     )
-
-
-def _has_repeats(result: EvalResult) -> bool:
-    return any(sample.repeat for sample in result.samples)
 
 
 def _sheet(

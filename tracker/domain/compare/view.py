@@ -148,13 +148,12 @@ def compare_what_can_be(
     alpha_test = policy.alpha / max(1, len(possible))
     compared = []
     for one in possible:
-        lost, gained = _examples(one, examples)
         jitter = noise.jitters.get(series_key(after.plan, one.after))
         repetition = repetition_of(
             noise.calibrations, measured_by(after), one.after.benchmark, min_effect=policy.min_effect
         )
-        found = _compared(replace(one, jitter=jitter, repetition=repetition), alpha_test, policy)
-        compared.append(replace(found, lost=lost, gained=gained))
+        known = replace(one, jitter=jitter, repetition=repetition)
+        compared.append(_compared(known, alpha_test, policy, examples))
     return ComparisonView(before=_side(before), after=_side(after), benchmarks=tuple(compared), refused=refused)
 
 
@@ -246,13 +245,14 @@ def _side(record: EvalRecord) -> Side:
     )
 
 
-def _compared(possible: _Possible, alpha_test: float, policy: Policy) -> ComparedBenchmark:
+def _compared(possible: _Possible, alpha_test: float, policy: Policy, examples: int | None) -> ComparedBenchmark:
     pairing, result = possible.pairing, possible.after
     test = paired_test(pairing.candidate, pairing.baseline, pairing.clusters)
     pooled = _pooled(test, possible)
     comparison = _comparison(possible, test, pooled)
     equivalence_p = tost_p(test.spread, policy.equivalence_margin)
     with_jitter = min(1.0, 2 * min(comparison.p_worse, comparison.p_better))
+    lost, gained = _examples(possible, examples)
     return ComparedBenchmark(
         benchmark=result.benchmark,
         metric=result.metric,
@@ -266,8 +266,8 @@ def _compared(possible: _Possible, alpha_test: float, policy: Policy) -> Compare
         spread_of_run=_widened(test, pooled),
         word=word_of_pair(comparison, equivalence_p, alpha_test, thresholds_of(policy)),
         repetition=possible.repetition,
-        lost=(),
-        gained=(),
+        lost=lost,
+        gained=gained,
     )
 
 

@@ -119,8 +119,10 @@ def tokens_text(count: int | None) -> str:
     return f"{size:.1f} G"
 
 
-def duration_text(seconds: float) -> str:
+def duration_text(seconds: float | None) -> str:
     """Return a duration in a suitable unit."""
+    if seconds is None:
+        return NOTHING
     if seconds < 60:
         return f"{seconds:.1f} s"
     if seconds < 3600:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tracker.domain.records.alerts import AlertSubject, Silence, SubjectKind
-from tracker.domain.records.display import steps_text
+from tracker.domain.records.display import one_line, steps_text
 from tracker.domain.records.types import Baseline, Measure
 
 
@@ -25,13 +25,12 @@ def alert_subject_text(subject: AlertSubject) -> str:
 
 
 def silenced_text(silence: Silence) -> str:
-    """Return what a silence covers: `mmlu`, `mmlu / anatomy`, `latency, load default` or `queue`."""
-    if silence.kind is SubjectKind.BENCHMARK:
-        return subject_text(silence.name, "" if silence.subset == "*" else silence.subset, Measure.SCORE)
-    is_named = silence.kind is SubjectKind.LATENCY and silence.name != "*"
-    if is_named:
-        return f"latency, load {silence.name}"
-    return silence.kind
+    """Return what a silence covers: `mmlu of run-a`, `mmlu / anatomy of run-a` or `queue of run-a`, on one line."""
+    what: str = silence.kind
+    if silence.name != "*" or silence.kind is SubjectKind.BENCHMARK:
+        subset = "" if silence.subset == "*" else silence.subset
+        what = alert_subject_text(AlertSubject(kind=silence.kind, name=silence.name, subset=subset))
+    return one_line(f"{what} of {silence.run_id}")
 
 
 def baseline_text(baseline: Baseline, steps: Sequence[int]) -> str:

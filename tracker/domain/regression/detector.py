@@ -1,9 +1,5 @@
 """All tests of one checkpoint: every benchmark, the newest 1, 2, 4 and 8 checkpoints against two baseline blocks. Pure.
 
-    tracks = [Track(scores=matrix, rows=rows_up_to_the_candidate), ...]     # all benchmarks of the suite
-    for found in evidence_at(tracks, ErrorBudget(alpha=0.05, planned=100, benchmarks=20)):  # one tuple per benchmark
-        any(e.is_loss(min_effect) for e in found)
-
 The method was chosen by the simulations of benchmarks/verdicts/RESULTS.md: pooled paired contrasts against a recent and
 a peak block, the item variance of the same contrast before the new block, a jitter term estimated from the run itself,
 a t tail, and a level shared over the planned run.
@@ -140,11 +136,6 @@ def jitter_of(tracks: Sequence[Track]) -> tuple[Jitter, ...]:
     return estimate_jitter([_second_differences(track) for track in tracks])
 
 
-def evidence_at(tracks: Sequence[Track], level: ErrorBudget) -> tuple[tuple[Evidence, ...], ...]:
-    """Return the tests of every benchmark at its candidate; () for one with fewer than two earlier checkpoints."""
-    return tuple(evidence_of(track, jitter, level) for track, jitter in zip(tracks, jitter_of(tracks), strict=True))
-
-
 def blocks_test(scores: Scores, new: IntArray, base: IntArray, jitter: Jitter) -> PooledTest:
     """Return the test of rows `new` against rows `base`; its delta is new minus base, up is better."""
     weights = Blocks(baseline=Baseline.GIVEN, new=new, base=base).weights(scores.means.size)
@@ -161,7 +152,7 @@ def level_test(scores: Scores, rows: IntArray, level: float, jitter: Jitter) -> 
 
 
 def evidence_of(track: Track, jitter: Jitter, level: ErrorBudget) -> tuple[Evidence, ...]:
-    """Return the tests of one benchmark at its candidate, the smallest m first."""
+    """Return the tests of one benchmark at its candidate, the smallest m first; () with fewer than two earlier ones."""
     return evidence_on(track, tuple(_blocks(track, peak_width(level.planned, track.rows.size))), jitter, level)
 
 

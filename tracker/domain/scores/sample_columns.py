@@ -1,8 +1,4 @@
-"""The samples of one result as columns, for memory and speed: without one object per sample. Pure.
-
-columns = columns_of(result.samples)     # or straight from a file
-means = averaged(columns)                # one row per sample, repeats averaged; NaN if nothing was scored
-"""
+"""The samples of one result as columns, for memory and speed: without one object per sample. Pure."""
 
 from __future__ import annotations
 
@@ -107,27 +103,18 @@ class SampleColumns:
 
 def columns_of(samples: Sequence[SampleScore]) -> SampleColumns:
     """Return samples as columns."""
-    return make_columns(
-        questions=Questions(
-            sample_ids=object_array([s.sample_id for s in samples]),
-            subsets=object_array([s.subset for s in samples]),
-            cluster_ids=object_array([s.cluster_id for s in samples]),
-        ),
+    questions = Questions(
+        sample_ids=object_array([s.sample_id for s in samples]),
+        subsets=object_array([s.subset for s in samples]),
+        cluster_ids=object_array([s.cluster_id for s in samples]),
+    )
+    found = split_columns(
+        [(questions, slice(None))],
         statuses=np.array([STATUSES.index(s.status) for s in samples], dtype=np.int8),
         scores=np.array([_number(s.score) for s in samples], dtype=np.float64),
         output_tokens=np.array([_number(s.output_tokens) for s in samples], dtype=np.float64),
     )
-
-
-def make_columns(
-    *, questions: Questions, statuses: StatusArray, scores: FloatArray, output_tokens: FloatArray
-) -> SampleColumns:
-    """Return columns from raw ones: statuses as positions in `STATUSES`, numbers with NaN for none.
-
-    An answer counts if it was scored (or truncated and scored) and its score is a usable number.
-    """
-    one = [(questions, slice(None))]
-    return next(split_columns(one, statuses=statuses, scores=scores, output_tokens=output_tokens))
+    return next(found)
 
 
 def split_columns(
@@ -137,8 +124,10 @@ def split_columns(
     scores: FloatArray,
     output_tokens: FloatArray | None,
 ) -> Iterator[SampleColumns]:
-    """Yield the columns of several results, as `make_columns` of each; the raw ones hold them one after another.
+    """Yield the columns of several results from raw ones, which hold them one after another.
 
+    Statuses are positions in `STATUSES`, numbers are NaN for none. An answer counts if it was scored (or truncated and
+    scored) and its score is a usable number.
     Without `output_tokens` there are only scores: the other columns would take most of the time.
     """
     was_truncated = statuses == STATUSES.index(SampleStatus.TRUNCATED)

@@ -1,11 +1,5 @@
 """Paired statistics of two checkpoints: tests, intervals, equivalence, power. Pure.
 
-    test = paired_test(candidate, baseline, clusters)   # chooses the test; one-sided p both ways
-    interval(test.spread)                               # 95 % interval of the true change
-    mean_interval(mean, stderr, units)                  # 95 % interval of one score
-    tost_p(test.spread, margin=0.02)                    # p below .05: within the margin
-    mde(test.spread, alpha=1e-5)                        # smallest true change that it finds
-
 Scores must be oriented so that higher is better. `delta` is candidate minus baseline.
 Sources: Fagerland, Lydersen and Laake 2013 (mid-p McNemar); Bonett and Price 2012 (interval of paired proportions);
 Miller 2024, arXiv 2411.00640 (paired and clustered standard errors of evaluations); Schuirmann 1987 (TOST).
@@ -175,15 +169,6 @@ def mde(spread: Spread, alpha: float, power: float = 0.8) -> float:
     (z_alpha + z_power) * stderr, with quantiles of t where the degrees of freedom are finite.
     """
     return (t_quantile(power, spread.df) - t_quantile(alpha, spread.df)) * spread.stderr
-
-
-def samples_needed(effect: float, changed_rate: float, alpha: float, power: float = 0.8) -> int:
-    """Return how many 0/1 samples find a true change of `effect` if a share `changed_rate` flips either way.
-
-    n = (z_alpha + z_power)^2 * changed_rate / effect^2, from the variance of a paired difference (Miller 2024).
-    """
-    z = t_quantile(power, math.inf) - t_quantile(alpha, math.inf)
-    return math.ceil(z * z * changed_rate / effect**2)
 
 
 def t_cdf(x: float, df: float) -> float:

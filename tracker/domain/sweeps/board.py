@@ -1,9 +1,4 @@
-"""Results of a sweep run: scores of every target and variant, and latency by load. Pure.
-
-board = board_of(turn, records)
-board.rows         # best mean first; rows without a score last
-board.curves       # for each target, the latency under each load
-"""
+"""Results of a sweep run: scores of every target and variant, and latency by load. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -17,13 +12,14 @@ from eval_jobs.types import (
     EvalRecord,
     EvalResult,
     Outcome,
+    Percentiles,
     ProbeFailure,
     ProbeLoad,
     ProbeOutcome,
     ProbeResult,
 )
 from tracker.domain.calibration.noise import share_interval
-from tracker.domain.records.display import signed_text
+from tracker.domain.records.display import NOTHING, percent_text, signed_text
 from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.scores.pairing import pair
 from tracker.domain.scores.statistics import Spread, interval, paired_test
@@ -62,6 +58,11 @@ class BoardScore:
     change: ScoreDifference | None = None
     """None for the first row itself, and if the questions are not the same, as with another prompt."""
 
+    @property
+    def partly(self) -> str:
+        """`97 % scored`; empty if almost all questions have a score."""
+        return "" if self.coverage >= 0.995 else f"{percent_text(self.coverage)} scored"
+
 
 @dataclass(frozen=True, kw_only=True)
 class BoardRow:
@@ -74,6 +75,10 @@ class BoardRow:
     """In the order of the suite; () until evaluated."""
     mean: float | None
     """Unweighted mean over all benchmarks, of 1 - score if lower is better; None if one has no score."""
+
+    def score_of(self, benchmark: str) -> BoardScore | None:
+        """Return the score of a benchmark; None: not evaluated yet."""
+        return next((score for score in self.scores if score.benchmark == benchmark), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +155,14 @@ def load_size_text(load: ProbeLoad) -> str:
     return f"{load.request_rate:g} requests/s"
 
 
-def signed_interval_text(change: ScoreDifference) -> str:
+def times_text(times: Percentiles | None) -> str:
+    """Return median and 95th percentile in ms, such as `12.3 / 45.6`."""
+    if times is None:
+        return NOTHING
+    return f"{times.p50:.1f} / {times.p95:.1f}"
+
+
+def change_text(change: ScoreDifference) -> str:
     """Return the difference and its interval, each with its sign."""
     return f"{signed_text(change.delta)}, {signed_text(change.low)} to {signed_text(change.high)}"
 

@@ -291,8 +291,6 @@ def _whole(series: BenchmarkSeries, rows: IntArray) -> IntArray:
 
 
 def _repetition(context: JudgingContext, series: BenchmarkSeries) -> Repetition | None:
-    if not context.run_context.calibrations:
-        return None
     measured = measured_by(context.record)
     return repetition_of(
         context.run_context.calibrations, measured, series.key.benchmark, min_effect=context.policy.min_effect

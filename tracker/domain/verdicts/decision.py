@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tracker.domain.records.types import Baseline, Incident, Measure, VerdictWord
+from tracker.domain.records.types import Incident, Measure, VerdictWord
 from tracker.domain.regression.blocks import peak_blocks, peak_width
 from tracker.domain.regression.detector import Evidence, blocks_test, level_test
 from tracker.domain.regression.pooled_test import PooledTest
 from tracker.domain.scores.suspicion import without_proof
 from tracker.domain.verdicts.hypothesis import (
     Hypothesis,
+    against_peak,
     gains,
     is_equivalent,
     is_suspicious,
@@ -145,14 +146,10 @@ def _deciding(word: VerdictWord, evidence: Sequence[Evidence], hypothesis: Hypot
     if word is VerdictWord.SUSPECT:
         return strongest_of(suspects(evidence, hypothesis.thresholds))
     if word is VerdictWord.RECOVERED:
-        return (_against_peak(evidence) or evidence)[0]
+        return (against_peak(evidence) or evidence)[0]
     found = losses(evidence, hypothesis.thresholds)
     if word is VerdictWord.FORGOTTEN:
-        return strongest_of(_against_peak(found) or found)
+        return strongest_of(against_peak(found) or found)
     if word is VerdictWord.REGRESSED:
         return strongest_of(found)
     return evidence[0]
-
-
-def _against_peak(evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:
-    return tuple(e for e in evidence if e.blocks.baseline is Baseline.PEAK)

@@ -52,7 +52,7 @@ def untested(hypothesis: Hypothesis, candidate: Candidate, word: VerdictWord, re
         benchmark=hypothesis.subject.benchmark,
         word=word,
         reason=reason,
-        score=own_mean(hypothesis, candidate, hypothesis.track.rows[-1:]),
+        score=_as_measured(float(hypothesis.matrix.means[hypothesis.track.rows[-1]]), hypothesis, candidate),
         stderr=stderr,
         units=units,
         coverage=float(candidate.series.coverage[candidate.row]),
@@ -61,20 +61,16 @@ def untested(hypothesis: Hypothesis, candidate: Candidate, word: VerdictWord, re
     )
 
 
-def own_mean(hypothesis: Hypothesis, candidate: Candidate, rows: IntArray) -> float:
-    """Return the mean of the checkpoints at `rows` in the measure's own direction."""
-    return _as_measured(float(hypothesis.matrix.means[rows].mean()), hypothesis, candidate)
-
-
 _IN_A_ROW = {VerdictWord.FORGOTTEN: FORGOTTEN_AFTER, VerdictWord.RECOVERED: RECOVERED_AFTER}
 
 
 def _compared(hypothesis: Hypothesis, candidate: Candidate, rows: IntArray) -> float:
-    """Return `own_mean` over samples evaluated at all checkpoints: means of different samples differ anyway."""
+    """Return the mean of checkpoints over the samples evaluated at all: means of different samples differ anyway."""
     return _as_measured(float(hypothesis.track.scores.means[rows].mean()), hypothesis, candidate)
 
 
 def _as_measured(mean: float, hypothesis: Hypothesis, candidate: Candidate) -> float:
+    """Return a mean in the measure's own direction."""
     as_is = candidate.series.higher_is_better and hypothesis.subject.measure is Measure.SCORE
     if as_is:
         return mean

@@ -18,10 +18,11 @@ from tracker.domain.verdicts.candidates import (
     has_subsets,
     hypothesis_of,
     on_whole_checkpoints,
+    thresholds_of,
 )
 from tracker.domain.verdicts.decision import Decision, comparable, decide
 from tracker.domain.verdicts.evidence import verdict_of
-from tracker.domain.verdicts.hypothesis import Hypothesis, Thresholds, losses
+from tracker.domain.verdicts.hypothesis import Hypothesis, losses
 from tracker.domain.verdicts.incidents import counting, incidents_at, open_of
 
 _FOUND = (VerdictWord.REGRESSED, VerdictWord.FORGOTTEN, VerdictWord.RECOVERED)
@@ -79,9 +80,7 @@ def _of_subsets(context: JudgingContext, candidate: Candidate) -> Iterator[Judge
         benchmarks=context.benchmarks,
         design=ONE_SIZE,
     )
-    thresholds = Thresholds(
-        min_effect=context.policy.subset_min_effect, equivalence_margin=context.policy.equivalence_margin
-    )
+    thresholds = replace(thresholds_of(context.policy), min_effect=context.policy.subset_min_effect)
     scores = candidate.series.matrix(Measure.SCORE)
     followed = {e.subset for e in context.run_context.incidents if e.benchmark == candidate.subject.benchmark}
     for name, tests in subset_evidence(scores, candidate.track, grouping, level, followed).items():
@@ -90,17 +89,17 @@ def _of_subsets(context: JudgingContext, candidate: Candidate) -> Iterator[Judge
         if not known and not losses(comparable(tests, MIN_SAMPLES), thresholds):
             continue
         own = _own_track(candidate, known)
+        matrix = columns_of_matrix(scores, np.flatnonzero(grouping.index == grouping.names.index(name)))
         hypothesis = Hypothesis(
             subject=subject,
-            matrix=columns_of_matrix(scores, np.flatnonzero(grouping.index == grouping.names.index(name))),
-            track=own,
+            matrix=matrix,
+            track=replace(own, scores=matrix),
             steps=candidate.steps,
             jitter=tests[0].jitter,
             level=replace(level, benchmarks=level.benchmarks * len(grouping.names)),
             thresholds=thresholds,
             digest=context.digest,
         )
-        hypothesis = replace(hypothesis, track=replace(own, scores=hypothesis.matrix))
         own_tests = subset_evidence(scores, own, grouping, level, {name}).get(name, ()) if known else tests
         evidence = comparable(own_tests, MIN_SAMPLES)
         if evidence:

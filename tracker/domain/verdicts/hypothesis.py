@@ -5,7 +5,7 @@ The rules for `suspect` are in `scores.suspicion`; `decision.decide_screened` de
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tracker.domain.records.types import Baseline, Comparison, Measure, VerdictWord
@@ -70,13 +70,17 @@ def losses(evidence: Sequence[Evidence], thresholds: Thresholds) -> tuple[Eviden
     return tuple(e for e in evidence if e.is_loss(thresholds.min_effect))
 
 
+def against_peak(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
+    """Return the tests against the best block of earlier checkpoints."""
+    return tuple(e for e in evidence if e.blocks.baseline is Baseline.PEAK)
+
+
 def gains(evidence: Sequence[Evidence], thresholds: Thresholds) -> tuple[Evidence, ...]:
     """Return the tests with a significant gain, against the peak if there is one.
 
     Better than the checkpoints just before but still below the peak is no improvement.
     """
-    peak = [e for e in evidence if e.blocks.baseline is Baseline.PEAK]
-    return tuple(e for e in peak or evidence if e.is_gain(thresholds.min_effect))
+    return tuple(e for e in against_peak(evidence) or evidence if e.is_gain(thresholds.min_effect))
 
 
 def suspects(evidence: Sequence[Evidence], thresholds: Thresholds) -> tuple[Evidence, ...]:

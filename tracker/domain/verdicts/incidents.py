@@ -11,7 +11,7 @@ import numpy as np
 from tracker.domain.records.types import Acceptance, Baseline, Closing, Incident
 from tracker.domain.regression.blocks import BLOCK, Blocks
 from tracker.domain.regression.detector import Evidence, evidence_on
-from tracker.domain.verdicts.hypothesis import Hypothesis, Subject, losses, strongest_of
+from tracker.domain.verdicts.hypothesis import Hypothesis, Subject, against_peak, losses, strongest_of
 
 FORGOTTEN_AFTER = 3
 """Number of checkpoints in a row, including the candidate, that must be below the peak."""
@@ -132,15 +132,13 @@ def _was_lost(known: Iterable[Incident], step: int) -> bool:
 
 
 def _below_peak(hypothesis: Hypothesis, back: int) -> tuple[Evidence, ...]:
-    found = losses(hypothesis.evidence(back), hypothesis.thresholds)
-    return tuple(e for e in found if e.blocks.baseline is Baseline.PEAK)
+    return against_peak(losses(hypothesis.evidence(back), hypothesis.thresholds))
 
 
 def _is_back(hypothesis: Hypothesis, incident: Incident, back: int) -> bool:
     """Return whether the checkpoint is not clearly below any baseline that showed the loss."""
     evidence, steps = hypothesis.evidence(back), hypothesis.steps
-    peak = [e for e in evidence if e.blocks.baseline is Baseline.PEAK]
-    peak = [e for e in peak if steps[int(e.blocks.base[-1])] < incident.onset_step]
+    peak = [e for e in against_peak(evidence) if steps[int(e.blocks.base[-1])] < incident.onset_step]
     pinned = [e for e in evidence if e.blocks.baseline is Baseline.PINNED]
     groups = [g for g in (peak or _against_before(hypothesis, incident, back), pinned) if g]
     return bool(groups) and all(map(_is_unseen, groups))

@@ -13,7 +13,7 @@ from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import COUNT, config_option
 from tracker.cli.tables.render import plain_table
 from tracker.domain.overview.costs import Asked, RunCosts, cost_headline, run_costs
-from tracker.domain.records.display import NOTHING, duration_text, one_line, tokens_text
+from tracker.domain.records.display import duration_text, one_line, tokens_text
 
 
 @click.command("costs")
@@ -59,11 +59,5 @@ def costs_table(costs: RunCosts, *, last: int) -> Table:
             cells.append(row.asked)
         cells += map(duration_text, (cost.loading_s, cost.evaluating_s, cost.probing_s))
         cells += map(tokens_text, (cost.input_tokens, cost.output_tokens))
-        table.add_row(*cells, _time_text(cost.gpu_s), _time_text(cost.cpu_s))
+        table.add_row(*cells, *map(duration_text, (cost.gpu_s, cost.cpu_s)))
     return table
-
-
-def _time_text(seconds: float | None) -> str:
-    if seconds is None:
-        return NOTHING
-    return duration_text(seconds)

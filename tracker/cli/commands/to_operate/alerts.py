@@ -237,7 +237,5 @@ def _channel_line(state: ChannelState) -> Text:
 
 
 def _silence_line(silence: Silence) -> Text:
-    what = f"{one_line(silenced_text(silence))} of {one_line(silence.run_id)}"
-    return Text(
-        f"silenced until {silence.ends_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC: {what} ({one_line(silence.reason)})"
-    )
+    until = f"{silence.ends_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    return Text(f"silenced until {until}: {silenced_text(silence)} ({one_line(silence.reason)})")

@@ -85,21 +85,17 @@ def command(asked: _Asked) -> None:
     if asked.as_json:
         print_json(silence)
     elif asked.end:
-        click.echo(f"no longer silenced: {_what(silence)}")
+        click.echo(f"no longer silenced: {silenced_text(silence)}")
     else:
         until = f"{silence.ends_at:%Y-%m-%d %H:%M} UTC"
-        click.echo(f"silenced until {until}: {_what(silence)}")
+        click.echo(f"silenced until {until}: {silenced_text(silence)}")
         _say_what_is_unknown(project, silence)
-
-
-def _what(silence: Silence) -> str:
-    return f"{one_line(silenced_text(silence))} of {one_line(silence.run_id)}"
 
 
 def _check_silenced(silence: Silence, silences: Sequence[Silence]) -> None:
     if silence.id not in [known.id for known in silences]:
-        known = ", ".join(map(_what, silences)) or "nothing"
-        raise ConfigError(f"{_what(silence)} is not silenced", hint=f"silenced: {known}")
+        known = ", ".join(map(silenced_text, silences)) or "nothing"
+        raise ConfigError(f"{silenced_text(silence)} is not silenced", hint=f"silenced: {known}")
 
 
 def _say_what_is_unknown(project: Project, silence: Silence) -> None:

@@ -169,7 +169,7 @@ def _fill(job: _Job, display: WatchDisplay) -> None:
     to_do = tuple(_to_do(project, world, job.places))
     source = InTurn(to_do, world.queue)
     progress = _Progress(job, source)
-    display.show_event("backfill", progress.beginning(len(job.places) - len(to_do)))
+    display.event("backfill", progress.beginning(len(job.places) - len(to_do)))
     local = project.workers(asked.workers, on_news=source.wake)
     world = replace(world, source=LedSource(source, job.lead), wake_workers=local.nudge)
     past = quiet(world)
@@ -180,7 +180,7 @@ def _fill(job: _Job, display: WatchDisplay) -> None:
     def show(passed: Tick, state: QueueState) -> None:
         display.show(passed, state)
         if passed.reports:
-            display.show_event("progress", progress.text(world, passed.reports))
+            display.event("progress", progress.text(world, passed.reports))
 
     try:
         stop = StopRule(training_ended=lambda: True, quiet_s=0.0)

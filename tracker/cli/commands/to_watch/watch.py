@@ -180,7 +180,7 @@ def _show(display: WatchDisplay, session: _Session, passed: Tick, state: QueueSt
     elif passed.checkpoints and not (state.waiting or state.running):
         found = {(checkpoint.run_id, checkpoint.step) for checkpoint in passed.checkpoints}
         if (totals := totals_in(session.project, found)).evaluated:  # else they wait until evaluations can begin
-            display.show_event("idle", known_text(totals, is_last=session.must_be_ready))
+            display.event("idle", known_text(totals, is_last=session.must_be_ready))
 
 
 def _training_ended(pid: int | None, *, until_idle: bool) -> Callable[[], bool]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tracker.domain.regression.detector import Track
+from tracker.domain.regression.detector import ErrorBudget, Evidence, Track, evidence_of, jitter_of
 from tracker.domain.scores.matrix import FloatArray, ScoreMatrix, empty_matrix, inserted
 
 
@@ -19,6 +19,11 @@ def matrix_of(table: FloatArray) -> ScoreMatrix:
 def track_of(table: FloatArray) -> Track:
     """All checkpoints count; the last one is the candidate."""
     return Track(scores=matrix_of(table), rows=np.arange(len(table)))
+
+
+def evidence_at(tracks: Sequence[Track], level: ErrorBudget) -> tuple[tuple[Evidence, ...], ...]:
+    """Return the tests of every benchmark of a suite at its candidate."""
+    return tuple(evidence_of(track, jitter, level) for track, jitter in zip(tracks, jitter_of(tracks), strict=True))
 
 
 def table_of(rows: Sequence[str]) -> FloatArray:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.tracker.domain.regression.tables import flipping, matrix_of, track_of
+from tests.unit.tracker.domain.regression.tables import evidence_at, flipping, matrix_of, track_of
 from tracker.domain.records.types import Baseline
-from tracker.domain.regression.detector import ErrorBudget, Evidence, Track, evidence_at, evidence_of, jitter_of
+from tracker.domain.regression.detector import ErrorBudget, Evidence, Track, evidence_of, jitter_of
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.scores.matrix import FloatArray, empty_matrix, inserted
 

@@ -10,15 +10,15 @@ import pytest
 
 from tests.requires import PROJECT, shared_data
 from tests.unit.tracker.domain.regression import oracle
-from tests.unit.tracker.domain.regression.tables import matrix_of, table_of, track_of
+from tests.unit.tracker.domain.regression.tables import evidence_at, matrix_of, table_of, track_of
 from tracker.domain.records.types import Baseline
 from tracker.domain.regression.blocks import Blocks, second_difference_weights
 from tracker.domain.regression.budget import DEFAULT, PLAIN, Design
-from tracker.domain.regression.detector import ErrorBudget, Evidence, evidence_at
+from tracker.domain.regression.detector import ErrorBudget, Evidence
 from tracker.domain.regression.jitter import Jitter, SecondDifferences, _raw, estimate_jitter
 from tracker.domain.regression.pooled_test import PooledTest, pooled_test
 from tracker.domain.scores.matrix import Contrast, FloatArray
-from tracker.domain.scores.statistics import Spread, mde, paired_test, samples_needed, t_cdf, tost_p
+from tracker.domain.scores.statistics import Spread, mde, paired_test, t_cdf, t_quantile, tost_p
 from tracker.domain.verdicts.hypothesis import Thresholds, word_of
 
 GOLDEN: dict[str, Any] = json.loads((PROJECT / "tests" / "golden" / "verdicts.json").read_text(encoding="utf-8"))
@@ -253,7 +253,8 @@ def check_verdict(given: Any, expect: Any) -> None:
 def check_samples(given: Any, expect: Any) -> None:
     # Pooling divides the part of the flips that each side of the difference contributes.
     rate = given["flip_total"] / 2 * (1 / given["m"] + 1 / given["W"])
-    assert samples_needed(given["drop"], rate, given["alpha"], given["power"]) == expect["n"]
+    z = t_quantile(given["power"], math.inf) - t_quantile(given["alpha"], math.inf)
+    assert math.ceil(z * z * rate / given["drop"] ** 2) == expect["n"]
 
 
 CHECKS = {
