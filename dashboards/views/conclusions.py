@@ -1,4 +1,8 @@
-"""Verdicts on a page: evidence for the newest ones, findings besides the scores, incidents. Pure."""
+"""Verdicts on a page: evidence for the newest ones, findings besides the scores, incidents. Pure.
+
+rows = finding_rows(view)                      # one for each subject, the newest first
+rows = loss_rows(incidents, acceptances)        # open incidents first, then the newest first
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

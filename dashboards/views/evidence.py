@@ -1,4 +1,7 @@
-"""Evidence for verdicts: comparisons -> rows of text. Pure."""
+"""Evidence for verdicts: comparisons -> rows of text. Pure.
+
+cases = evidence(view, found)         # the newest verdict on each benchmark, most urgent first
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,8 @@
-"""The top of a page: a one-sentence finding, facts, advice, and a summary at a glance. Pure."""
+"""The top of a page: a one-sentence finding, facts, advice, and a summary at a glance. Pure.
+
+steps = advice_text("sft", found, best)     # commands: compare, show the best checkpoint, accept the level
+rows = glance(data.conclusions)             # best checkpoint, open incidents, open alerts
+"""
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,9 @@
-"""What a channel sends next: in order, grouped by checkpoint, respecting silences. `pace` decides when. Pure."""
+"""What a channel sends next: in order, grouped by checkpoint, respecting silences. `pace` decides when. Pure.
+
+turn = next_turn(waiting, silences, now)
+for group in turn.groups:
+    message = message_of(group, link)
+"""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass

@@ -1,4 +1,8 @@
-"""The subsets of a benchmark as separate units: the same tests on fewer samples. Pure."""
+"""The subsets of a benchmark as separate units: the same tests on fewer samples. Pure.
+
+for name, columns, unit in subset_units(subsets, whole, matrix):
+    forgetting_of(unit)
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -1,4 +1,8 @@
-"""The samples of one result as columns, for memory and speed: without one object per sample. Pure."""
+"""The samples of one result as columns, for memory and speed: without one object per sample. Pure.
+
+columns = columns_of(result.samples)     # or straight from a file
+means = averaged(columns)                # one row per sample, repeats averaged; NaN if nothing was scored
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Mean, standard error and coverage of one benchmark, from its samples. Pure."""
+"""Mean, standard error and coverage of one benchmark, from its samples. Pure.
+
+summary = summarise(result)     # summary.mean is None if nothing was scored
+"""
 
 import math
 from collections.abc import Iterable

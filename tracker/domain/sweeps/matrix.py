@@ -1,4 +1,8 @@
-"""From a sweep to plans: every combination of its settings, at every checkpoint and endpoint. Pure."""
+"""From a sweep to plans: every combination of its settings, at every checkpoint and endpoint. Pure.
+
+variants({"temperature": (0.0, 0.7), "prompt": ("plain", "cot")})      # four
+plans_of(sweep, checkpoints, due_at)
+"""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

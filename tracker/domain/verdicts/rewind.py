@@ -1,4 +1,8 @@
-"""Rewinds: each checkpoint is compared with its own branch, and incidents end or reopen. Pure."""
+"""Rewinds: each checkpoint is compared with its own branch, and incidents end or reopen. Pure.
+
+context = context_of(record, scores, run_context, policy)  # scores, records and incidents of its branch only
+rewound(run_context, branches)                             # incidents that a rewind ends or reopens
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
