@@ -75,9 +75,9 @@ def test_an_evaluator_that_does_not_notice_the_death_of_its_worker_is_ended_at_t
         assert parent.stdout is not None
         child = psutil.Process(int(parent.stdout.readline().split()[1]))
         child.suspend()
+        eventually(lambda: child.status() == psutil.STATUS_STOPPED)  # it must be on a core to see the signal
         parent.kill()
     assert reap_orphans(tmp_path / "elsewhere") == ()
-    eventually(lambda: child.status() == psutil.STATUS_STOPPED)  # it must be on a core to see the signal
     (name,) = reap_orphans(tmp_path)
     assert name.startswith(f"evaluator-{parent.pid}-")
     gone, alive = psutil.wait_procs([child], timeout=PATIENCE_S)
