@@ -95,20 +95,13 @@ def max_model_len(reply: EngineReply) -> int:
     lengths = [model.get("max_model_len") for model in models or () if isinstance(model, dict)]
     known = [length for length in lengths if isinstance(length, int)]
     if not known:
-        raise failed(f"no max_model_len in /v1/models ({reply_words(reply)})")
+        raise failed(f"no max_model_len in /v1/models ({reply.words})")
     return min(known)
-
-
-def reply_words(reply: EngineReply) -> str:
-    """Return a reply without a canary, in words."""
-    if reply.status:
-        return f"HTTP {reply.status}: {reply.text}"
-    return reply.text
 
 
 def rejected(reply: EngineReply) -> CanaryFailed:
     """Return the error for a reply that is no answer; context `is_server_error` if every request would fail so."""
-    return failed(reply_words(reply), is_server_error=reply.status >= 500)
+    return failed(reply.words, is_server_error=reply.status >= 500)
 
 
 def failed(why: str, *, is_server_error: bool = False) -> CanaryFailed:
