@@ -59,11 +59,16 @@ def read_canary(prompt: tuple[int, ...], body: object) -> Canary:
         logprobs = tuple(map(float, choice["logprobs"]["token_logprobs"]))
     except (KeyError, TypeError, ValueError) as error:
         raise failed(f"a response lacks tokens or log probabilities ({error!r})") from error
-    if not all(map(math.isfinite, logprobs)):
+    return checked_canary(Canary(prompt=prompt, tokens=tokens, logprobs=logprobs))
+
+
+def checked_canary(canary: Canary) -> Canary:
+    """Return `canary`; raise CanaryFailed if it is too short, or contains NaN or Inf. Pure."""
+    if not all(map(math.isfinite, canary.logprobs)):
         raise failed(NOT_FINITE)
-    if len(tokens) != ANSWER_TOKENS or len(logprobs) != ANSWER_TOKENS:
-        raise failed(f"a response has {len(tokens)} tokens (expected {ANSWER_TOKENS})")
-    return Canary(prompt=prompt, tokens=tokens, logprobs=logprobs)
+    if len(canary.tokens) != ANSWER_TOKENS or len(canary.logprobs) != ANSWER_TOKENS:
+        raise failed(f"a response has {len(canary.tokens)} tokens (expected {ANSWER_TOKENS})")
+    return canary
 
 
 NOT_FINITE = "a token probability is NaN or Inf: the weights have diverged or were loaded incorrectly"

@@ -84,8 +84,12 @@ def _swapped(resident: Resident, order: Order, strategy: LoadStrategy) -> Loaded
     if resident.asleep:
         wake(port, "kv_cache")
     resident.asleep = 0
-    model = resident.launch.name
-    return Loaded(checkpoint=order.checkpoint, model=model, method=strategy.method, certificate=strategy.certificate)
+    return Loaded(
+        checkpoint=order.checkpoint,
+        model=resident.launch.name,
+        method=strategy.method,
+        certificate=strategy.certificate,
+    )
 
 
 def _adapter(resident: Resident, order: Order, strategy: LoadStrategy) -> Loaded:
