@@ -25,9 +25,10 @@ MAX_CONNECTIONS = 1000
 
 
 def http_client(timeout_s: float, limiter: ConcurrencyLimiter, *, secret: str = "") -> httpx.Client:
-    """Return a client whose responses must be complete `timeout_s` after their headers, with `secret` masked in them.
+    """Return a client whose responses must be complete `timeout_s` after their headers.
 
-    Every POST request takes a slot of `limiter`; after a failure the slot stays taken until its thread releases it.
+    It sends the key `secret`, and masks it in responses. Every POST request takes a slot of `limiter`; after a failure
+    the slot stays taken until its thread releases it.
 
     The timeout of an HTTP library counts from one byte to the next. A server that sends a byte now and then, or that
     never stops sending, would keep a request open forever. A server that repeats the key, in an error or in an answer,
@@ -76,6 +77,7 @@ class _Client(httpx.Client):
         super().__init__(
             verify=_certificates(),
             timeout=timeout_s,
+            headers={"Authorization": f"Bearer {secret}"} if secret else None,
             limits=httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS),
             follow_redirects=True,
             event_hooks={"response": [limit]},

@@ -17,8 +17,8 @@ from eval_jobs.evaluate.asking.failures import (
     pause_s,
 )
 from eval_jobs.evaluate.asking.limiter import ConcurrencyLimiter, StopFlag
-from eval_jobs.evaluate.asking.retry_policy import RetryPolicy
 from eval_jobs.evaluate.common.answer_check import is_overflow
+from eval_jobs.evaluate.common.protocol import RetryPolicy
 from tests.fakes.openai_server import context_overflow
 
 POLICY = RetryPolicy()
