@@ -108,7 +108,7 @@ def parsed_gpus(table: str) -> tuple[Gpu, ...]:
             free_bytes=_bytes(row[5]),
         )
         for row in rows
-        if _is_row(row)
+        if len(row) == 6 and row[0].isdecimal()
     )
 
 
@@ -138,10 +138,6 @@ def _is_called(gpu: Gpu, name: str) -> bool:
     if name.isdecimal():
         return gpu.index == int(name)
     return len(name) > len("GPU-") and gpu.uuid.startswith(name)
-
-
-def _is_row(row: Sequence[str]) -> bool:
-    return len(row) == 6 and row[0].isdecimal()
 
 
 def _bytes(mebibytes: str) -> int | None:

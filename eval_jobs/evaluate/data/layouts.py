@@ -165,11 +165,8 @@ def _truthful_qa(row: Row, _: PurePath) -> Row:
             "mc1_targets": _mc_targets(row["mc1_targets"]),
             "mc2_targets": _mc_targets(row["mc2_targets"]),
         }
-    best, right, wrong = (
-        str(row["Best Answer"]).strip(),
-        _listed(row["Correct Answers"]),
-        _listed(row["Incorrect Answers"]),
-    )
+    best = str(row["Best Answer"]).strip()
+    right, wrong = _listed(row["Correct Answers"]), _listed(row["Incorrect Answers"])
     if not best or not wrong:
         raise ValueError("`Best Answer` or `Incorrect Answers` is empty")
     return {
