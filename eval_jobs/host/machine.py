@@ -57,4 +57,6 @@ def _found(path: Path, pattern: str) -> str:
     except OSError:
         return ""
     found = re.search(pattern, text, flags=re.MULTILINE)
-    return found.group(1) if found else ""
+    if found:
+        return found.group(1)
+    return ""

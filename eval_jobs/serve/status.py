@@ -55,8 +55,9 @@ def engine_status(work_dir: Path) -> EngineStatus:
 
 
 def _resident(engine: RunningEngine) -> KeptEngine:
-    said = parsed_json(engine.note.encode())
-    note = said if isinstance(said, dict) else {}  # empty before the worker's first note
+    note = parsed_json(engine.note.encode())
+    if not isinstance(note, dict):  # before the worker's first note
+        note = {}
     held = note.get("checkpoints")
     port = note.get("port")
     return KeptEngine(

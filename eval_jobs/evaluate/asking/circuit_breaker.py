@@ -1,8 +1,5 @@
 """Circuit breaker for every request: it retries if that may help, and stops if the server fails.
 
-    breaker = CircuitBreaker(is_alive=..., limiter=ConcurrencyLimiter(8))
-    output = breaker.ask(lambda: client.create(...))
-
 A rejected sample (400) fails alone. A server that is unreachable, overloaded for long, or rejects the key or the model
 stops all benchmarks: stored answers are kept, and a retry requests the rest. After any other failure (500, a timeout,
 an interrupted or unreadable response) the server is probed. After `limit` of them in a row it must answer a control
@@ -43,23 +40,23 @@ class CircuitBreaker:
         *,
         is_alive: Callable[[], bool],
         limiter: ConcurrencyLimiter,
+        retry_policy: RetryPolicy,
         own_engine: bool = False,
-        retry_policy: RetryPolicy | None = None,
     ) -> None:
         """Create a breaker that lets requests through.
 
         Args:
             is_alive: returns whether the server responds at all.
             limiter: limits requests in flight; after as many failures in a row a control is sent. The breaker stops it.
-            own_engine: it has no key, so a rejected key means that another server has its address.
             retry_policy: pauses before a request is sent again.
+            own_engine: it has no key, so a rejected key means that another server has its address.
         """
         self._is_alive = is_alive
         self._own_engine = own_engine
         self._limiter = limiter
         self._limit = max(MIN_IN_A_ROW, limiter.limit)
         self._lock = threading.Lock()
-        self._retry_policy = retry_policy or RetryPolicy()
+        self._retry_policy = retry_policy
         self._stopped = limiter.stopped
         self.error: EndpointFailed | EndpointRefused | None = None
         """Why no more requests are sent; None while they are."""

@@ -63,11 +63,11 @@ class ModelClient(httpx.Client):
     would bring it into files, databases and reports.
     """
 
-    def __init__(self, timeout_s: float, limiter: ConcurrencyLimiter, *, secret: str = "") -> None:
+    def __init__(self, timeout_s: float, limiter: ConcurrencyLimiter, *, secret: str) -> None:
         super().__init__(
             verify=_certificates(),
             timeout=timeout_s,
-            headers={"Authorization": f"Bearer {secret}"} if secret else None,
+            headers={"Authorization": f"Bearer {secret}"},
             limits=httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS),
             follow_redirects=True,
             event_hooks={"response": [self._limit]},

@@ -90,5 +90,7 @@ def _document(name: str) -> dict[str, Any]:
     if spec is None or spec.origin is None:
         return {}
     path = Path(spec.origin).parent / "benchmarks" / name
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found

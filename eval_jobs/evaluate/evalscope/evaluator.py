@@ -1,8 +1,5 @@
 """`Evaluator` with EvalScope, in one long-running child process.
 
-evaluator = EvalScopeEvaluator(state / "evaluations")
-outcomes = evaluator.evaluate(suite, endpoint, plan_id=plan.id, progress=print)
-
 benchmark + data -> copy of the data (dataset_cache) -> request (task_config) -> child -> files in the run's folder
 -> scores (parse)
 """

@@ -1,9 +1,5 @@
 """Checks whether a plan may begin now, by its setting `serve.only_when`.
 
-    window = ExecutionWindow(clock)
-    window.paused_runs()                 # their plans should not be claimed
-    window.reason(plan)                  # "" or: waiting until 20:00 Europe/Berlin (...)
-
 The engine that a worker keeps between two plans is idle while the worker waits, so the GPU load at that time belongs to
 other processes. For the same reason, readings from before and during a plan are discarded.
 """
@@ -92,7 +88,9 @@ class ExecutionWindow:
         now_s = self._clock.monotonic_s()
         self._read(now_s)
         average = average_pct(self._loads, now_s=now_s, over_s=only_when.gpu_over_s)
-        return average is not None and average < only_when.gpu_below_pct
+        if average is None:
+            return False
+        return average < only_when.gpu_below_pct
 
     def _read(self, now_s: float) -> None:
         since_s = now_s - self._loads[-1].at_s if self._loads else GAP_S + 1

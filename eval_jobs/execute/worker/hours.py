@@ -1,10 +1,5 @@
 """Conditions for a worker to begin with a checkpoint: hours of the day and GPU utilization. Pure.
 
-    hours = hours_of(spec.only_when)          # None: at any hour
-    hours.has(now)                            # 20:00-07:00 includes midnight
-    hours.next_opening(now)                   # for display
-    average_pct(loads, now_s=..., over_s=5)   # None: not known yet
-
 Hours are local wall-clock time. When the clock is set back in autumn, they occur twice; hours that it skips in spring
 do not occur that night. Only the start is restricted: a plan that runs when the hours end continues.
 """

@@ -47,7 +47,9 @@ class EngineReply:
     @property
     def words(self) -> str:
         """The response in words."""
-        return f"HTTP {self.status}: {self.text}" if self.status else self.text
+        if self.status:
+            return f"HTTP {self.status}: {self.text}"
+        return self.text
 
 
 def post_to_engine(port: int, path: str, body: Mapping[str, object] | None = None, *, timeout_s: float) -> EngineReply:

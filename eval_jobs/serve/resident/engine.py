@@ -218,14 +218,16 @@ class ResidentEngine:
     def _compared(self, kind: CertificateScope, attempt: _Attempt, cold: Resident, took_s: float) -> str:
         """Compare with the cold start, store the proof, and return the result in words."""
         loaded = cold.newest()
-        checkpoint, warm = loaded.checkpoint, attempt.canaries
+        checkpoint, differed = loaded.checkpoint, attempt.doubt
+        if attempt.canaries:
+            differed = first_difference(attempt.canaries, loaded.canaries)
         proof = Proof(
             kind=kind,
             date=self._clock.now(),
             checkpoint=f"{checkpoint.run_id} step {checkpoint.step} ({checkpoint.digest[:12]})",
             canaries=canaries_digest(loaded.canaries),
             took_s=took_s,
-            differed=first_difference(warm, loaded.canaries) if warm else attempt.doubt,
+            differed=differed,
         )
         store(self._proofs, proof)
         if proof.is_certificate:

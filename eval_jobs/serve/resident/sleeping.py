@@ -33,7 +33,11 @@ def wake(port: int, tag: str = "") -> None:
     Raises:
         SwapFailed: it does not wake up.
     """
-    reply = post_to_engine(port, f"/wake_up?tags={tag}" if tag else "/wake_up", timeout_s=TIMEOUT_S)
-    expected = "sleeping" if tag == "weights" else "awake"
+    path, expected = "/wake_up", "awake"
+    if tag:
+        path = f"/wake_up?tags={tag}"
+    if tag == "weights":
+        expected = "sleeping"
+    reply = post_to_engine(port, path, timeout_s=TIMEOUT_S)
     if not (reply.is_ok and isinstance(reply.body, dict) and reply.body.get("status") == expected):
         raise SwapFailed(f"cannot wake the engine: {reply.text}", hint="restarting it")

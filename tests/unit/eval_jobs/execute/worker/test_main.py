@@ -134,13 +134,9 @@ class Bench:
         self.engine = FakeEngine(ENDPOINT)
         self.interrupts = interrupts
         tools = Tools(engine=self.engine, evaluator=self.evaluator, prober=FakeProber(), clock=self.clock)
+        claims = ClaimFilter(window=ExecutionWindow(self.clock))
         self.worker = Worker(
-            name="a",
-            queue=self.queue,
-            tools=tools,
-            interrupts=interrupts,
-            claim_filter=ClaimFilter(window=ExecutionWindow(self.clock)),
-            lease_s=LEASE_S,
+            name="a", queue=self.queue, tools=tools, interrupts=interrupts, claim_filter=claims, lease_s=LEASE_S
         )
 
     def add(self, *plans: int) -> None:
