@@ -54,7 +54,7 @@ def measure(port: int, load: ProbeLoad) -> None:
     prober.probe(
         endpoint, ProbeLoad(requests=1, output_tokens=2, warmup_requests=0)
     )  # the client is there from here on
-    client = psutil.Process(prober.client_pid)
+    client = psutil.Process(prober.client.pid if prober.client else None)
     before = client.cpu_times()
     result = prober.probe(endpoint, load)
     after = client.cpu_times()

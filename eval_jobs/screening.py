@@ -1,7 +1,5 @@
 """Chooses the screen of a benchmark: the samples that are evaluated first. Pure.
 
-keys = screen_of(questions, Screen(samples=200, share=0.1))
-
 The choice depends only on the content of the questions. It is the same on every machine and in any order, and a larger
 screen contains nearly all of a smaller one. Subsets are represented in proportion. A cluster is included completely or
 not at all: several questions on one passage give little more information than one.

@@ -1,11 +1,4 @@
-"""Adds up the cost of one plan: time by stage, tokens, GPU or CPU seconds.
-
-spending = Spending(clock, engine)
-...                                     # the checkpoint is loaded
-spending.end(Stage.LOADING)
-...
-cost = spending.cost(outcomes, endpoint.info)
-"""
+"""Adds up the cost of one plan: time by stage, tokens, GPU or CPU seconds."""
 
 from collections.abc import Iterable
 from typing import TypeVar

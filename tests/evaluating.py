@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from eval_jobs.errors import TrackerError
-from eval_jobs.evaluate.asking.retry_policy import RetryPolicy
+from eval_jobs.evaluate.common.protocol import RetryPolicy
 from eval_jobs.evaluate.data.files import read_data_digest
 from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
 from eval_jobs.ports import Evaluator, ShowProgress

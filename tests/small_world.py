@@ -25,6 +25,8 @@ from pydantic import TypeAdapter
 from benchmarks.killing.inside import Bomb, arm, watch_lines
 from eval_jobs.errors import EndpointFailed, StoreError, TrackerError
 from eval_jobs.execute.nudge import Nudged
+from eval_jobs.execute.worker.claiming import ClaimFilter
+from eval_jobs.execute.worker.execution_window import ExecutionWindow
 from eval_jobs.execute.worker.interrupts import Interrupts, Stopped
 from eval_jobs.execute.worker.main import IDLE_S, Worker, work
 from eval_jobs.ports import Note, ShowProgress
@@ -199,7 +201,14 @@ def _live(home: Path, number: int) -> None:
         clock.interrupts.install()
         ask_twice(queue, world.history, RUN, clock.now())
         with suppress(Stopped):
-            worker = Worker(name=f"w{number}", queue=queue, tools=tools, interrupts=clock.interrupts, lease_s=LEASE_S)
+            worker = Worker(
+                name=f"w{number}",
+                queue=queue,
+                tools=tools,
+                interrupts=clock.interrupts,
+                claim_filter=ClaimFilter(window=ExecutionWindow(clock)),
+                lease_s=LEASE_S,
+            )
             work(replace(worker, nudged=_Nudged(clock)))
 
     for pinned in (Pinned(run_id="another", step=10), None):

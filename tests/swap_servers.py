@@ -22,7 +22,7 @@ from eval_jobs.serve.process import lifecycle as process
 from eval_jobs.serve.process.control import EngineReply, ask, get, post_to_engine, served_model_names
 from eval_jobs.serve.process.port import choose_port
 from eval_jobs.serve.resident.canary import ask_canaries
-from eval_jobs.serve.resident.swap import Swapped, extension_args, extension_environment, swap
+from eval_jobs.serve.resident.swap import extension_args, extension_environment, swap
 from eval_jobs.serve.weights.fingerprint import Fingerprint, fingerprint_of
 from eval_jobs.serve.worker_extension.tracker_worker.weight_files import layout_digest
 from eval_jobs.types import Canary, Checkpoint
@@ -63,14 +63,12 @@ class SwapServer:
         except CanaryFailed:
             return None
 
-    def swap(self, folder: Path) -> Swapped:
+    def swap(self, folder: Path) -> None:
         """Swap as the engine does, the digest taken from the folder now."""
-        return self.swap_record(record_of(folder))
+        self.swap_record(record_of(folder))
 
-    def swap_record(self, checkpoint: Checkpoint) -> Swapped:
-        swapped = swap(self.port, checkpoint, self.resident, timeout_s=SWAP_TIMEOUT_S)
-        self.resident = swapped.fingerprint
-        return swapped
+    def swap_record(self, checkpoint: Checkpoint) -> None:
+        self.resident = swap(self.port, checkpoint, self.resident, timeout_s=SWAP_TIMEOUT_S)
 
     def plain_reload(self, folder: Path) -> EngineReply:
         """Reload as vLLM itself offers it, between a pause and a resume."""

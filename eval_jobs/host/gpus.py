@@ -10,7 +10,7 @@ order, which CUDA follows with CUDA_DEVICE_ORDER=PCI_BUS_ID; UUIDs are unambiguo
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
@@ -44,13 +44,13 @@ class Gpu:
     """Memory that no process uses. None: not reported."""
 
 
-def busiest_gpu_pct(environment: Mapping[str, str] | None = None) -> float:
+def busiest_gpu_pct() -> float:
     """Return the utilization of the busiest GPU that an engine would use here, in percent.
 
     Raises:
         ConfigError: it cannot be determined on this machine.
     """
-    visible = (os.environ if environment is None else environment).get(VISIBLE_DEVICES)
+    visible = os.environ.get(VISIBLE_DEVICES)
     gpus = visible_gpus(read_gpus(), visible)
     if not gpus:
         raise ConfigError(
@@ -108,7 +108,7 @@ def parsed_gpus(table: str) -> tuple[Gpu, ...]:
             free_bytes=_bytes(row[5]),
         )
         for row in rows
-        if _is_row(row)
+        if len(row) == 6 and row[0].isdecimal()
     )
 
 
@@ -138,10 +138,6 @@ def _is_called(gpu: Gpu, name: str) -> bool:
     if name.isdecimal():
         return gpu.index == int(name)
     return len(name) > len("GPU-") and gpu.uuid.startswith(name)
-
-
-def _is_row(row: Sequence[str]) -> bool:
-    return len(row) == 6 and row[0].isdecimal()
 
 
 def _bytes(mebibytes: str) -> int | None:

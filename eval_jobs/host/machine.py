@@ -41,23 +41,22 @@ _HEAD_BYTES = 4096
 
 
 def _field(path: Path, name: str) -> str:
-    found = re.search(rf"^{name}\s*:\s*(.*?)\s*$", _text(path), flags=re.MULTILINE)
-    if found:
-        return found.group(1)
-    return ""
+    return _found(path, rf"^{name}\s*:\s*(.*?)\s*$")
 
 
 def _driver_version(path: Path) -> str:
     """Return the number in a line such as `NVRM version: NVIDIA UNIX ... Kernel Module  550.54.15  Tue Mar ...`."""
-    found = re.search(r"^NVRM version:.*?\s(\d+(?:\.\d+)+)\s", _text(path), flags=re.MULTILINE)
+    return _found(path, r"^NVRM version:.*?\s(\d+(?:\.\d+)+)\s")
+
+
+def _found(path: Path, pattern: str) -> str:
+    """Return the group of `pattern` in the first line of a file that matches; "" if there is none."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            text = file.read(_HEAD_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
+    found = re.search(pattern, text, flags=re.MULTILINE)
     if found:
         return found.group(1)
     return ""
-
-
-def _text(path: Path) -> str:
-    try:
-        with path.open("rb", buffering=0) as file:
-            return file.read(_HEAD_BYTES).decode(errors="replace")
-    except OSError:
-        return ""

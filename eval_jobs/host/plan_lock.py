@@ -1,8 +1,5 @@
 """A lock for one evaluation at a time in a plan's folder, across processes.
 
-with held(runs / "plan.lock", on_wait=...):     # waits until it is free
-    ...
-
 Two processes can get the same plan: `tracker evaluate` next to a watcher, or a worker that sleeps past its lease. Both
 would write, and the first to finish would delete files the other needs. The kernel releases locks of dead processes.
 """

@@ -1,6 +1,8 @@
 """Classifies errors of the file system. Only this module decides whether the disk is full."""
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from eval_jobs.errors import DiskFull, StoreError
@@ -22,6 +24,15 @@ def is_storage_error(error: Exception) -> bool:
 def storage_error(folder: Path, error: OSError) -> StoreError:
     """Return the error for a folder of the tracker that cannot be written."""
     return write_error(error, f"cannot write to {folder}", hint="check the folder's permissions and its disk")
+
+
+@contextmanager
+def mapped_storage_errors(folder: Path) -> Iterator[None]:
+    """Convert an OSError about files of the tracker in `folder` into DiskFull or StoreError."""
+    try:
+        yield
+    except OSError as error:
+        raise storage_error(folder, error) from error
 
 
 def write_error(error: OSError, what: str, *, hint: str) -> StoreError:

@@ -1,8 +1,5 @@
 """The client process (client/main.py), kept between measurements: starting one can take longer than a load.
 
-client = ClientProcess(keep_secret="GATEWAY_KEY")
-reply = client.ask(request, timeout_s=900.0)     # one line each way
-
 It ends with its owner: when the owner is garbage-collected, closes it, or is killed.
 """
 

@@ -5,6 +5,7 @@ import logging
 import math
 import re
 import time
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from threading import Event
@@ -32,38 +33,21 @@ GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 """Of vLLM's /metrics: requests in flight."""
 
 
+@dataclass(kw_only=True, eq=False)
 class LatencyProber:
     """`eval_jobs.ports.Prober`; keeps only its client process between calls."""
 
-    def __init__(
-        self,
-        *,
-        timeout_s: float = 900.0,
-        request_timeout_s: float = 120.0,
-        idle_timeout_s: float = 30.0,
-        keep_client_s: float = 60.0,
-    ) -> None:
-        """Set the limits.
-
-        Args:
-            timeout_s: for one whole load, including the warm-up.
-            request_timeout_s: for one response; a slower one counts as failed.
-            idle_timeout_s: how long to wait for a busy server before the probe fails.
-            keep_client_s: how long the client is kept after its last measurement.
-        """
-        self._timeout_s = timeout_s
-        self._request_timeout_s = request_timeout_s
-        self._idle_timeout_s = idle_timeout_s
-        self._keep_client_s = keep_client_s
-        self._client: ClientProcess | None = None
-        self._used_s = 0.0
-
-    @property
-    def client_pid(self) -> int | None:
-        """Process id of the client, None if there is none."""
-        if self._client is None:
-            return None
-        return self._client.pid
+    timeout_s: float = 900.0
+    """For one whole load, including the warm-up."""
+    request_timeout_s: float = 120.0
+    """For one response; a slower one counts as failed."""
+    idle_timeout_s: float = 30.0
+    """How long to wait for a busy server before the probe fails."""
+    keep_client_s: float = 60.0
+    """How long the client is kept after its last measurement."""
+    client: ClientProcess | None = field(default=None, init=False)
+    """None: it is not running."""
+    _used_s: float = field(default=0.0, init=False)
 
     def probe(self, endpoint: Endpoint, load: ProbeLoad) -> ProbeResult:
         """Measure the latency under `load`; see `ports.Prober`."""
@@ -76,7 +60,7 @@ class LatencyProber:
             api_key_env=endpoint.api_key_env,
             vllm=endpoint.info.name == VLLM,
             load=load,
-            request_timeout_s=self._request_timeout_s,
+            request_timeout_s=self.request_timeout_s,
             tokenizer=tokenizer_digest(endpoint.tokenizer),
         )
         out = self._run_client(request, endpoint)
@@ -97,12 +81,12 @@ class LatencyProber:
 
     def rest(self) -> None:
         """End the client if nothing was measured for `keep_client_s`: it takes 30 MB, and 1 s to start."""
-        if self._client is not None and time.monotonic() - self._used_s >= self._keep_client_s:
+        if self.client is not None and time.monotonic() - self._used_s >= self.keep_client_s:
             self.close()
 
     def close(self) -> None:
         """End the client. Calling it twice is harmless; the next probe starts a new one."""
-        client, self._client = self._client, None
+        client, self.client = self.client, None
         if client is not None:
             client.close()
 
@@ -110,7 +94,7 @@ class LatencyProber:
         """Wait until the server has finished the requests of others, which would distort the figures."""
         waited_s = 0.0
         while (busy := _in_flight(endpoint)) > 0:
-            if waited_s >= self._idle_timeout_s:
+            if waited_s >= self.idle_timeout_s:
                 raise ProbeError(
                     f"the server at {endpoint.base_url} is busy: {busy} requests in flight after {waited_s:.0f} s",
                     hint="stop its other clients, or read " + (endpoint.info.log or "its log"),
@@ -122,12 +106,11 @@ class LatencyProber:
         """Return the reply of the client; None if a signal killed it, which is not the fault of the server."""
         has_replied = False
         try:
-            reply = self._running_client(endpoint.api_key_env).ask(
-                REQUEST.dump_json(request), timeout_s=self._timeout_s
-            )
+            client = self._running_client(endpoint.api_key_env)
+            reply = client.ask(REQUEST.dump_json(request), timeout_s=self.timeout_s)
             has_replied = True
         except TimeoutError as error:
-            what = f"load {request.load.name} did not finish within {self._timeout_s:g} s"
+            what = f"load {request.load.name} did not finish within {self.timeout_s:g} s"
             raise _failure(endpoint, what) from error
         except ClientEnded as error:
             if error.is_killed:
@@ -141,11 +124,11 @@ class LatencyProber:
         return reply
 
     def _running_client(self, keep_secret: str) -> ClientProcess:
-        if self._client is not None and self._client.keep_secret != keep_secret:
+        if self.client is not None and self.client.keep_secret != keep_secret:
             self.close()
-        if self._client is None:
-            self._client = ClientProcess(keep_secret=keep_secret)
-        return self._client
+        if self.client is None:
+            self.client = ClientProcess(keep_secret=keep_secret)
+        return self.client
 
 
 def tokenizer_digest(folder: str) -> str:

@@ -60,7 +60,9 @@ def open_database(url: str, *, password: str = "", silence_s: float = SILENCE_S)
     try:
         address = make_url(checked)
         if address.get_backend_name() != "sqlite":
-            return _open_postgres(_with_password(address, password), silence_s)
+            if password:
+                address = address.set(password=password)
+            return _open_postgres(address, silence_s)
         engine = create_engine(address)
     except ImportError as error:
         raise ConfigError(
@@ -129,7 +131,8 @@ def _open_postgres(address: URL, silence_s: float) -> Engine:
     from eval_jobs.queue.patience_sql import PatientConnection  # deferred: the driver is optional
 
     # No limit on connections: a thread that holds a lock for a long time must not block other threads.
-    engine = create_engine(address, pool_pre_ping=True, max_overflow=-1, connect_args=_options(address))
+    options = {name: value for name, value in POSTGRES_OPTIONS.items() if name not in address.query}
+    engine = create_engine(address, pool_pre_ping=True, max_overflow=-1, connect_args=options)
 
     def connect(_dialect: object, _record: object, args: Any, options: Any) -> PatientConnection:  # noqa: ANN401
         connection = PatientConnection.connect(*args, **options)
@@ -138,16 +141,6 @@ def _open_postgres(address: URL, silence_s: float) -> Engine:
 
     event.listen(engine, "do_connect", connect)
     return engine
-
-
-def _with_password(address: URL, password: str) -> URL:
-    if password:
-        return address.set(password=password)
-    return address
-
-
-def _options(address: URL) -> dict[str, str | int]:
-    return {name: value for name, value in POSTGRES_OPTIONS.items() if name not in address.query}
 
 
 def _prepare_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:

@@ -122,9 +122,9 @@ def tries(claim: Claim) -> int:
     return claim.attempt - claim.lost
 
 
-def retry_delay_s(tried: int, first_s: float = FIRST_RETRY_DELAY_S) -> float:
-    """Return the seconds to wait after failed attempt number `tried`: 10 s, 30 s, 90 s by default."""
-    return Backoff(first_s=first_s, factor=3.0).wait_s(tried)
+def retry_delay_s(tried: int) -> float:
+    """Return the seconds to wait after failed attempt number `tried`: 10 s, 30 s, 90 s."""
+    return Backoff(first_s=FIRST_RETRY_DELAY_S, factor=3.0).wait_s(tried)
 
 
 def is_worn_out(claim: Claim) -> bool:

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -182,15 +182,10 @@ def _max_length(config: Mapping[str, object]) -> int | None:
 
 
 def _has_chat_template(tokenizer: Path) -> bool:
-    if any(_template_files(tokenizer)):
+    names = ("chat_template.jinja", "chat_template.json", "additional_chat_templates")
+    if any((tokenizer / name).exists() for name in names):
         return True
     return bool(_document(tokenizer / "tokenizer_config.json").get("chat_template"))
-
-
-def _template_files(tokenizer: Path) -> Iterator[Path]:
-    for name in ("chat_template.jinja", "chat_template.json", "additional_chat_templates"):
-        if (tokenizer / name).exists():
-            yield tokenizer / name
 
 
 def _document(path: Path) -> dict[str, object]:

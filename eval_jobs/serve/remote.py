@@ -8,7 +8,7 @@ The model name in /v1/models is the only check, so a name with `{step}` is a str
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import openai
 
@@ -96,7 +96,11 @@ def checked_base_url(base_url: str) -> str:
     Raises:
         ConfigError: it is not an http(s) URL, or it contains a user name, a password or a query.
     """
-    parts = _split(base_url)
+    try:
+        parts = urlsplit(base_url)
+        _ = parts.port  # parsed on access: an invalid port raises only here
+    except ValueError as error:
+        raise ConfigError(f"invalid serve.base_url: {error}", hint='write it as "http://host:8000/v1"') from error
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ConfigError(
             f"serve.base_url is not an http(s) URL: {base_url!r}", hint='write it as "http://host:8000/v1", with /v1'
@@ -133,15 +137,6 @@ def chosen_model(wanted: str, offered: tuple[str, ...], *, url: str) -> str:
         return offered[0]
     hint = "set serve.model to one of them" if offered else "load a model on that server"
     raise WrongModel(f"{url} serves {len(offered)} models: {listed}", hint=hint)
-
-
-def _split(base_url: str) -> SplitResult:
-    try:
-        parts = urlsplit(base_url)
-        _ = parts.port  # parsed on access: an invalid port raises only here
-    except ValueError as error:
-        raise ConfigError(f"invalid serve.base_url: {error}", hint='write it as "http://host:8000/v1"') from error
-    return parts
 
 
 def _key(variable: str) -> str:

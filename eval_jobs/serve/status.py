@@ -1,10 +1,10 @@
 """Status of the engines in a work folder, and which ways of loading weights are certified. Reads files only."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from eval_jobs.host import proc
+from eval_jobs.host.local_http import parsed_json
 from eval_jobs.serve.process.lifecycle import RunningEngine, running_engines
 from eval_jobs.serve.resident.certificate import Proof, every_proof
 
@@ -55,7 +55,9 @@ def engine_status(work_dir: Path) -> EngineStatus:
 
 
 def _resident(engine: RunningEngine) -> KeptEngine:
-    note = _note(engine.note)
+    note = parsed_json(engine.note.encode())
+    if not isinstance(note, dict):  # before the worker's first note
+        note = {}
     held = note.get("checkpoints")
     port = note.get("port")
     return KeptEngine(
@@ -69,14 +71,3 @@ def _resident(engine: RunningEngine) -> KeptEngine:
         worker_pid=engine.record.owner_pid,
         log=engine.record.log,
     )
-
-
-def _note(text: str) -> dict[str, object]:
-    """Return the worker's last note, {} before the first one."""
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return {}
-    if isinstance(found, dict):
-        return found
-    return {}

@@ -240,10 +240,10 @@ def test_a_module_in_the_users_folder_is_not_taken_for_a_known_one(tmp_path: Pat
     workers = LocalWorkers(1, f"sqlite:///{tmp_path}/tracker.db", tmp_path / "work")
     with contextlib.chdir(tmp_path):
         workers.check()
-    log = tmp_path / "work" / f"worker-{workers.pids[0]}.log"
+    log = tmp_path / "work" / f"worker-{workers._workers[0].process.pid}.log"
     try:
         for _ in range(int(PATIENCE_S / 0.05)):
-            if log.is_file() or not is_running(workers.pids[0]):
+            if log.is_file() or not is_running(workers._workers[0].process.pid):
                 break
             threading.Event().wait(0.05)
         assert log.is_file(), (tmp_path / "work" / "worker-start.log").read_text()
@@ -256,7 +256,7 @@ def test_a_worker_ends_with_the_process_that_started_it(site: Site) -> None:
     program = (
         "import sys, threading; from pathlib import Path; from eval_jobs.execute.launch.local import LocalWorkers\n"
         f"workers = LocalWorkers(1, {site.url!r}, Path({str(site.work_dir)!r})); workers.check()\n"
-        "print(workers.pids[0], flush=True); threading.Event().wait()"
+        "print(workers._workers[0].process.pid, flush=True); threading.Event().wait()"
     )
     parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, start_new_session=True)
     site.started.append(parent)
@@ -315,7 +315,7 @@ def test_the_password_of_the_queue_is_not_on_the_command_line(tmp_path: Path) ->
     workers = LocalWorkers(1, "postgresql+psycopg://me:secret@127.0.0.1:9/tracker", tmp_path / "work")
     workers.check()
     try:
-        (pid,) = workers.pids
+        pid = workers._workers[0].process.pid
         assert "secret" not in " ".join(psutil.Process(pid).cmdline())
     finally:
         workers.stop()

@@ -14,10 +14,11 @@ import psutil
 import pytest
 
 from eval_jobs.evaluate.data.files import read_data_digest
+from eval_jobs.execute.worker.claiming import ClaimFilter
+from eval_jobs.execute.worker.execution_window import ExecutionWindow
 from eval_jobs.execute.worker.interrupts import Interrupts
 from eval_jobs.execute.worker.main import Worker, carry_out, make_tools
 from eval_jobs.host import proc
-from eval_jobs.host.clock import SystemClock
 from eval_jobs.identity import make_plan
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.sql_queue import SqlQueue
@@ -35,13 +36,14 @@ def a_plan_whose_engine_is_killed(series: Series, checkpoint: Checkpoint, victim
     queue = SqlQueue(open_database(f"sqlite:///{folder}/tracker.db"))
     now = datetime.now(UTC)
     queue.add(_plan(checkpoint, folder), now=now)
-    tools = replace(make_tools(folder / "work", SystemClock()), engine=series.engine)
+    tools = replace(make_tools(folder / "work"), engine=series.engine)
     claim = queue.claim(worker="w", now=now, lease_until=now + timedelta(hours=1))
     assert claim is not None
     leader = psutil.Process(series.resident.process.pid)
     killer = threading.Thread(target=_kill_in_the_middle, args=(leader, victim, folder / "work"))
     killer.start()
-    carry_out(claim, Worker(name="w", queue=queue, tools=tools, interrupts=Interrupts()))
+    claim_filter = ClaimFilter(window=ExecutionWindow(tools.clock))
+    carry_out(claim, Worker(name="w", queue=queue, tools=tools, interrupts=Interrupts(), claim_filter=claim_filter))
     killer.join()
     tools.evaluator.close()
     series.engine.close()

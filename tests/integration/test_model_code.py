@@ -12,7 +12,7 @@ import pytest
 from eval_jobs.errors import EvaluateError
 from eval_jobs.evaluate.common.child_process import ChildProcess
 from eval_jobs.evaluate.common.protocol import Message, error_of
-from eval_jobs.evaluate.common.task_config import LocalData, benchmark_task, evaluate_request
+from eval_jobs.evaluate.common.task_config import benchmark_task, evaluate_request
 from eval_jobs.evaluate.data.dataset_cache import open_cached_dataset
 from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
 from eval_jobs.types import Benchmark, Endpoint
@@ -78,9 +78,7 @@ def test_the_evaluator_itself_runs_no_code_when_it_is_asked_to(data: Path, tmp_p
 
 def request_for(benchmark: Benchmark, endpoint: Endpoint, folder: Path) -> Message:
     """Return what the evaluator's child would be asked for a benchmark that nobody has looked at."""
-    suite, cached = suite_of(benchmark), open_cached_dataset(benchmark, folder / "cached")
-    assert cached is not None
-    data = LocalData(folder=str(cached.folder), subsets=cached.subsets)
+    suite, data = suite_of(benchmark), open_cached_dataset(benchmark, folder / "cached")
     task = benchmark_task(benchmark, suite, endpoint, folder=str(folder / "run"), data=data)
     return evaluate_request(suite, endpoint, [task]) | {"retry_policy": asdict(AT_ONCE)}
 

@@ -16,7 +16,7 @@ from eval_jobs.serve.process.control import post_to_engine
 from eval_jobs.serve.resident.canary import ask_canaries
 from eval_jobs.serve.resident.certificate import every_proof
 from eval_jobs.serve.resident.order import runs_on_cpu
-from eval_jobs.serve.resident.sleeping import DROP_WEIGHTS, fall_asleep, wake_cache, wake_weights
+from eval_jobs.serve.resident.sleeping import DROP_WEIGHTS, fall_asleep, wake
 from eval_jobs.serve.resident.swap import swap
 from tests.alertmanagers import eventually
 from tests.integration.killed_engines import a_plan_whose_engine_is_killed, decoys, shared_memory
@@ -94,9 +94,9 @@ def test_the_halves_of_a_waking_around_a_swap_are_taken_by_the_real_server(plain
         fall_asleep(port, DROP_WEIGHTS)
         resident.asleep = DROP_WEIGHTS
         assert resident.why_silent() == ""
-        wake_weights(port)
+        wake(port, "weights")
         swap(port, third, resident.model, timeout_s=60)
-        wake_cache(port)
+        wake(port, "kv_cache")
         resident.asleep = 0
         assert ask_all(endpoint, PROMPTS) == plain.answers[2]
         swap(port, second, resident.model, timeout_s=60)

@@ -1,8 +1,5 @@
 """Circuit breaker for every request: it retries if that may help, and stops if the server fails.
 
-    breaker = CircuitBreaker(is_alive=..., limiter=ConcurrencyLimiter(8))
-    output = breaker.ask(lambda: client.create(...))
-
 A rejected sample (400) fails alone. A server that is unreachable, overloaded for long, or rejects the key or the model
 stops all benchmarks: stored answers are kept, and a retry requests the rest. After any other failure (500, a timeout,
 an interrupted or unreadable response) the server is probed. After `limit` of them in a row it must answer a control
@@ -17,7 +14,7 @@ from typing import TypeVar
 from eval_jobs.errors import EndpointFailed, EndpointRefused
 from eval_jobs.evaluate.asking.failures import FailureKind, classify_failure, describe, pause_s, retry_after_of
 from eval_jobs.evaluate.asking.limiter import ConcurrencyLimiter
-from eval_jobs.evaluate.asking.retry_policy import RetryPolicy
+from eval_jobs.evaluate.common.protocol import RetryPolicy
 
 log = logging.getLogger(__name__)
 
@@ -43,35 +40,31 @@ class CircuitBreaker:
         *,
         is_alive: Callable[[], bool],
         limiter: ConcurrencyLimiter,
+        retry_policy: RetryPolicy,
         own_engine: bool = False,
-        retry_policy: RetryPolicy | None = None,
     ) -> None:
         """Create a breaker that lets requests through.
 
         Args:
             is_alive: returns whether the server responds at all.
             limiter: limits requests in flight; after as many failures in a row a control is sent. The breaker stops it.
-            own_engine: it has no key, so a rejected key means that another server has its address.
             retry_policy: pauses before a request is sent again.
+            own_engine: it has no key, so a rejected key means that another server has its address.
         """
         self._is_alive = is_alive
         self._own_engine = own_engine
         self._limiter = limiter
         self._limit = max(MIN_IN_A_ROW, limiter.limit)
         self._lock = threading.Lock()
-        self._retry_policy = retry_policy or RetryPolicy()
+        self._retry_policy = retry_policy
         self._stopped = limiter.stopped
-        self._error: EndpointFailed | EndpointRefused | None = None
+        self.error: EndpointFailed | EndpointRefused | None = None
+        """Why no more requests are sent; None while they are."""
         self._in_a_row = 0
         self._answered = 0
         self._answered_before: Callable[[], object] | None = None
         self.control: Callable[[], object] | None = None
         """Sends a control request; used until the breaker has seen a request succeed, which it then repeats instead."""
-
-    @property
-    def error(self) -> EndpointFailed | EndpointRefused | None:
-        """Why no more requests are sent; None while they are."""
-        return self._error
 
     def ask(self, request: Callable[[], T]) -> T:
         """Send one request, and retry it if that may help.
@@ -111,8 +104,8 @@ class CircuitBreaker:
     def _wait_for_turn(self) -> None:
         """Wait while the server is busy; raise if no more requests are to be sent."""
         self._limiter.wait_for_peace()
-        if self._error is not None:
-            raise type(self._error)(self._error.message, hint=self._error.hint)
+        if self.error is not None:
+            raise type(self.error)(self.error.message, hint=self.error.hint)
 
     def _pause(self, pause: float, *, everybody: bool) -> None:
         if everybody:
@@ -158,7 +151,7 @@ class CircuitBreaker:
 
     def _trip(self, error: EndpointFailed | EndpointRefused) -> Exception:
         with self._lock:
-            self._error = self._error or error
-            reason = self._error
+            self.error = self.error or error
+            reason = self.error
         self._stopped.set()
         return type(reason)(reason.message, hint=reason.hint)

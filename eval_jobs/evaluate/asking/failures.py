@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 import httpx
 
 from eval_jobs.backoff import retry_after_s
-from eval_jobs.evaluate.asking.retry_policy import RetryPolicy
+from eval_jobs.evaluate.common.protocol import RetryPolicy
 
 MAX_RETRY_AFTER_S = 60.0
 

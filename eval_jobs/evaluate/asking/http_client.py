@@ -6,7 +6,7 @@ It also counts the requests in flight: every request to the model goes through i
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from ssl import SSLContext
 from typing import Any
@@ -22,23 +22,6 @@ log = logging.getLogger(__name__)
 ALIVE_TIMEOUT_S = 10.0
 MAX_ANSWER_BYTES = 64 * 2**20
 MAX_CONNECTIONS = 1000
-
-
-def http_client(timeout_s: float, limiter: ConcurrencyLimiter, *, secret: str = "") -> httpx.Client:
-    """Return a client whose responses must be complete `timeout_s` after their headers, with `secret` masked in them.
-
-    Every POST request takes a slot of `limiter`; after a failure the slot stays taken until its thread releases it.
-
-    The timeout of an HTTP library counts from one byte to the next. A server that sends a byte now and then, or that
-    never stops sending, would keep a request open forever. A server that repeats the key, in an error or in an answer,
-    would bring it into files, databases and reports.
-    """
-
-    def limit(response: httpx.Response) -> None:
-        if isinstance(response.stream, httpx.SyncByteStream):
-            response.stream = _Limited(response.stream, response.request, time.monotonic() + timeout_s)
-
-    return _Client(limiter, secret, timeout_s, limit)
 
 
 def api_key(variable: str) -> str:
@@ -69,21 +52,32 @@ def _certificates() -> SSLContext:
     return httpx.create_ssl_context()
 
 
-class _Client(httpx.Client):
-    def __init__(
-        self, limiter: ConcurrencyLimiter, secret: str, timeout_s: float, limit: Callable[[httpx.Response], None]
-    ) -> None:
+class ModelClient(httpx.Client):
+    """A client whose responses must be complete `timeout_s` after their headers.
+
+    It sends the key `secret`, and masks it in responses. Every POST request takes a slot of `limiter`; after a failure
+    the slot stays taken until its thread releases it.
+
+    The timeout of an HTTP library counts from one byte to the next. A server that sends a byte now and then, or that
+    never stops sending, would keep a request open forever. A server that repeats the key, in an error or in an answer,
+    would bring it into files, databases and reports.
+    """
+
+    def __init__(self, timeout_s: float, limiter: ConcurrencyLimiter, *, secret: str) -> None:
         super().__init__(
             verify=_certificates(),
             timeout=timeout_s,
+            headers={"Authorization": f"Bearer {secret}"},
             limits=httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS),
             follow_redirects=True,
-            event_hooks={"response": [limit]},
+            event_hooks={"response": [self._limit]},
         )
+        self._timeout_s = timeout_s
         self._limiter = limiter
         self._secret = secret
 
     def send(self, request: httpx.Request, **options: Any) -> httpx.Response:  # noqa: ANN401 - httpx's own
+        """Send a request, once there is a slot for it."""
         if request.method != "POST":
             return self._sent(request, **options)
         if not self._limiter.acquire():
@@ -92,6 +86,10 @@ class _Client(httpx.Client):
         if response.is_success:
             self._limiter.release()
         return response
+
+    def _limit(self, response: httpx.Response) -> None:
+        if isinstance(response.stream, httpx.SyncByteStream):
+            response.stream = _Limited(response.stream, response.request, time.monotonic() + self._timeout_s)
 
     def _sent(self, request: httpx.Request, **options: Any) -> httpx.Response:  # noqa: ANN401 - httpx's own
         response = super().send(request, **options)

@@ -11,7 +11,7 @@ from eval_jobs.evaluate.common.answer_check import is_overflow
 from eval_jobs.evaluate.common.outputs import failures
 from eval_jobs.evaluate.common.parse import Place
 from eval_jobs.evaluate.common.protocol import FAILURES_FILE, MADE_BY_FILE, PLANNED_FILE, Message
-from eval_jobs.host.storage import storage_error
+from eval_jobs.host.storage import mapped_storage_errors
 
 MAX_DOUBTFUL = 0.1
 """Largest share of newly unanswered samples for which the server may be at fault; above it the plan is retried."""
@@ -118,19 +118,9 @@ class Journal:
         return ""
 
     @property
-    def unanswered(self) -> list[str]:
-        """Reasons for missing answers, one per question."""
-        return [failure.detail for failure in self.failures.values() if not failure.answered]
-
-    @property
     def doubtful(self) -> set[Place]:
         """Questions without an answer for which the server may be at fault."""
         return {place for place, failure in self.failures.items() if failure.may_pass}
-
-    @property
-    def newly_doubtful(self) -> set[Place]:
-        """The doubtful questions that were not doubtful at the end of an earlier evaluation."""
-        return self.doubtful - self._doubted_before
 
     def finish(self) -> None:
         """Write the failures to the run's folder.
@@ -156,12 +146,12 @@ class Journal:
             EndpointFailed: too many answers are missing; `hint` applies if all of them are.
             DiskFull, StoreError: it cannot be written.
         """
-        details = self.unanswered
+        details = [failure.detail for failure in self.failures.values() if not failure.answered]
         if details and len(details) == self.planned and not any(map(is_overflow, details)):
             raise EndpointFailed(f"every request of `{self.name}` failed: {details[0]}", hint=hint)
         self.finish()
         # Retry once: in the next evaluation, perhaps of a restarted server, the same samples count as not answered.
-        reasons = [self.failures[place].detail for place in self.newly_doubtful]
+        reasons = [self.failures[place].detail for place in self.doubtful - self._doubted_before]
         if len(reasons) > MAX_DOUBTFUL * self.planned:
             raise EndpointFailed(
                 f"{len(self.doubtful)} of {self.planned} requests of `{self.name}` got no valid response: {reasons[0]}",
@@ -200,9 +190,7 @@ def _jsonl(rows: Rows) -> str:
 def _write(path: Path, text: str) -> None:
     """Write a file atomically: a kill in between leaves the old one."""
     temporary = path.with_suffix(".new")
-    try:
+    with mapped_storage_errors(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
-    except OSError as error:
-        raise storage_error(path.parent, error) from error

@@ -18,7 +18,7 @@ from eval_jobs.errors import EvaluatorDied
 from eval_jobs.evaluate.common.protocol import Message, decode, encode
 from eval_jobs.host.loopback import LOOPBACK
 from eval_jobs.host.secrets import HUB_TOKENS, without_secrets
-from eval_jobs.host.storage import storage_error
+from eval_jobs.host.storage import mapped_storage_errors
 from eval_jobs.host.unforeseen import exit_words
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,10 @@ class ChildProcess:
         """Name of the environment variable with the API key of the endpoint."""
         self.is_ready = False
         """Whether the child has sent `ready`."""
-        with _open_log(log_path) as log_file:
+        with mapped_storage_errors(log_path.parent):
+            log_path.parent.mkdir(parents=True, exist_ok=True)
+            log_file = log_path.open("ab")
+        with log_file:
             self._process = self._start([python, "-P", *program], work_dir, log_file)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._n_requests = 0
@@ -219,11 +222,3 @@ def child_environment(
     if root.name != "site-packages":  # a source tree may not be on the path of the child's interpreter
         result["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), environment.get("PYTHONPATH")]))
     return result
-
-
-def _open_log(path: Path) -> IO[bytes]:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("ab")
-    except OSError as error:
-        raise storage_error(path.parent, error) from error

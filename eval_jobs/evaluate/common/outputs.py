@@ -1,9 +1,4 @@
-"""Files of an evaluation in its folder, read by the child after a pass and by its parent at the end.
-
-outputs = Outputs(folder, "tracker_exact")
-outputs.lost_answers(known)     # planned, and neither answered nor in `known`
-outputs.samples()               # one score for every planned sample
-"""
+"""Files of an evaluation in its folder, read by the child after a pass and by its parent at the end."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -9,6 +9,7 @@ Samples are not sent: they are in the run's folder, from which an interrupted ev
 """
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from eval_jobs import errors
@@ -32,6 +33,18 @@ _ERRORS: dict[str, type[errors.TrackerError]] = {
         errors.DiskFull,
     )
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetryPolicy:
+    """Pauses in seconds before each retry, by kind of failure; after the last pause there is no retry."""
+
+    broken_s: tuple[float, ...] = (0.5, 1.5)
+    """After a broken connection or response."""
+    busy_s: tuple[float, ...] = (1.0, 4.0, 16.0)
+    """After a response that the server is busy."""
+    lost_s: tuple[float, ...] = (5.0, 20.0)
+    """Before each further pass over the samples without an answer, if the server responds."""
 
 
 def encode(message: Message) -> bytes:

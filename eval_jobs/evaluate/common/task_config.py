@@ -8,9 +8,9 @@ which covers the data.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from eval_jobs.evaluate.common.parse import planned_sample
+from eval_jobs.evaluate.data.layouts import CachedDataset
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.screening import Question, screen_of
 from eval_jobs.types import Benchmark, Endpoint, EngineKind, Screen, ScreenPart, Suite
@@ -24,15 +24,6 @@ OWN_NAMES = {"exact": "tracker_exact", "choice": "tracker_choice"}
 """Names under which the tracker's own adapters are registered with EvalScope."""
 
 Json = dict[str, object]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LocalData:
-    """A copy of the benchmark's data, which EvalScope may change."""
-
-    folder: str
-    subsets: tuple[str, ...]
-    """Subsets in the data; () if unknown."""
 
 
 def run_folder(benchmark: Benchmark, suite: Suite, plan_id: str) -> str:
@@ -88,7 +79,7 @@ def evaluate_request(suite: Suite, endpoint: Endpoint, tasks: Sequence[Json]) ->
 
 
 def benchmark_task(
-    benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, folder: str, data: LocalData | None
+    benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, folder: str, data: CachedDataset | None
 ) -> Json:
     """Return one task of a request."""
     return {
@@ -116,7 +107,9 @@ def rows_of_part(rows: Sequence[Json], part: Mapping[str, object] | None) -> Seq
     return [row for row, p in zip(rows, planned, strict=True) if (p.key in chosen) is not part["is_rest"]]
 
 
-def task_config(benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, folder: str, data: LocalData | None) -> Json:
+def task_config(
+    benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, folder: str, data: CachedDataset | None
+) -> Json:
     """Return the keyword arguments of `TaskConfig`, except the model."""
     name = evalscope_name(benchmark)
     return {
@@ -142,11 +135,11 @@ def task_config(benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, folde
     }
 
 
-def _dataset_args(benchmark: Benchmark, data: LocalData | None) -> Json:
+def _dataset_args(benchmark: Benchmark, data: CachedDataset | None) -> Json:
     args: Json = {}
     subsets: Sequence[str] = benchmark.subsets
     if data is not None:
-        args["local_path"] = data.folder
+        args["local_path"] = str(data.folder)
         subsets = subsets or data.subsets
     if subsets:
         args["subset_list"] = list(subsets)

@@ -10,15 +10,15 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from eval_jobs.errors import BadData
 from eval_jobs.evaluate.data.files import raw_layout, read_data_digest, read_items, read_parts, visible_files
 from eval_jobs.evaluate.data.known_benchmarks import OWN_ADAPTERS
-from eval_jobs.evaluate.data.layouts import DatasetSplit, Layout, readme, split_file_name
+from eval_jobs.evaluate.data.layouts import CachedDataset, DatasetSplit, Layout, readme, split_file_name
 from eval_jobs.evaluate.data.rows import Item
-from eval_jobs.host.storage import storage_error
+from eval_jobs.host.storage import mapped_storage_errors
 from eval_jobs.types import Benchmark
 
 CACHE_VERSION = 1
@@ -26,15 +26,6 @@ CACHE_VERSION = 1
 MANIFEST = "mirror.json"
 """Kept for compatibility with existing copies."""
 OWN_SPLIT = "test"
-
-
-@dataclass(frozen=True, kw_only=True)
-class CachedDataset:
-    """A finished copy."""
-
-    folder: Path
-    subsets: tuple[str, ...]
-    """Subsets that can be evaluated; () if only EvalScope can list them."""
 
 
 def open_cached_dataset(benchmark: Benchmark, folder: Path) -> CachedDataset | None:
@@ -64,7 +55,7 @@ def _check_unchanged(benchmark: Benchmark, digest: str) -> None:
 
 
 def _write(benchmark: Benchmark, final: Path) -> None:
-    try:
+    with mapped_storage_errors(final.parent):
         final.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=final.parent, prefix=".new-") as temporary:
             made = Path(temporary) / "copy"
@@ -73,8 +64,6 @@ def _write(benchmark: Benchmark, final: Path) -> None:
             subsets = _fill(benchmark, data)
             (made / MANIFEST).write_text(json.dumps({"subsets": subsets}), encoding="utf-8")
             _publish(made, final)
-    except OSError as error:
-        raise storage_error(final.parent, error) from error
 
 
 def _data_folder(parent: Path, final: Path) -> Path:

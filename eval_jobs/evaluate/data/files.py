@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 
 from eval_jobs.errors import BadData
 from eval_jobs.evaluate.data.known_benchmarks import CHOICE, EXACT, OWN_ADAPTERS, check_name, few_shot_of, subsets_of
-from eval_jobs.evaluate.data.layouts import LAYOUTS, DatasetSplit, Layout, Row, data_suffixes, evaluated
+from eval_jobs.evaluate.data.layouts import DATA_SUFFIXES, LAYOUTS, DatasetSplit, Layout, Row, evaluated
 from eval_jobs.evaluate.data.row_files import bad_row, read_rows
 from eval_jobs.evaluate.data.rows import Item, choice_item, exact_item
 from eval_jobs.types import Benchmark
@@ -197,7 +197,7 @@ def _raw_files(root: Path, layout: Layout) -> Mapping[Path, DatasetSplit]:
     found = {}
     for file in files:
         part = layout.part(file.relative_to(root) if root.is_dir() else PurePath(file.name))
-        if part is not None and file.suffix.lower() in data_suffixes():
+        if part is not None and file.suffix.lower() in DATA_SUFFIXES:
             found[file] = part
     return found
 

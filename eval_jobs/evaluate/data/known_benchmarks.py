@@ -43,13 +43,7 @@ def check_name(adapter: str) -> None:
 @cache
 def evalscope_names() -> frozenset[str]:
     """Return the names of EvalScope's benchmarks; empty if it is not installed in this environment."""
-    folder = _benchmarks_folder()
-    if folder is None:
-        return frozenset()
-    index = folder / "_index.json"
-    if index.is_file():
-        return frozenset(json.loads(index.read_text(encoding="utf-8")))
-    return frozenset()
+    return frozenset(_document("_index.json"))
 
 
 def runs_code(adapter: str) -> bool:
@@ -86,16 +80,17 @@ def few_shot_of(adapter: str) -> tuple[int, str]:
 
 @cache
 def _card(adapter: str) -> dict[str, Any]:
-    folder = _benchmarks_folder()
-    path = None if folder is None else folder / "_meta" / f"{adapter}.json"
-    if path is None or not path.is_file():
-        return {}
-    meta: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")).get("meta", {})
+    meta: dict[str, Any] = _document(f"_meta/{adapter}.json").get("meta", {})
     return meta
 
 
-def _benchmarks_folder() -> Path | None:
+def _document(name: str) -> dict[str, Any]:
+    """Return a JSON file in EvalScope's folder of benchmarks; {} if there is none, as without EvalScope."""
     spec = find_spec("evalscope")
     if spec is None or spec.origin is None:
-        return None
-    return Path(spec.origin).parent / "benchmarks"
+        return {}
+    path = Path(spec.origin).parent / "benchmarks" / name
+    if not path.is_file():
+        return {}
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found

@@ -5,11 +5,14 @@ so it is copied, row by row, into one JSONL file per config and split, and `read
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 Row = Mapping[str, object]
+
+DATA_SUFFIXES = (".jsonl", ".json", ".csv")
+"""Of data files in raw folders."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +39,15 @@ class Layout:
     header: tuple[str, ...] = ()
     """Columns of CSV files that have no header line."""
     configs_are_subsets: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class CachedDataset:
+    """A finished copy of a benchmark's data, which EvalScope may change (`dataset_cache`)."""
+
+    folder: Path
+    subsets: tuple[str, ...]
+    """Subsets that can be evaluated; () if only EvalScope can list them."""
 
 
 def readme(parts: Iterable[DatasetSplit]) -> str:
@@ -153,11 +165,8 @@ def _truthful_qa(row: Row, _: PurePath) -> Row:
             "mc1_targets": _mc_targets(row["mc1_targets"]),
             "mc2_targets": _mc_targets(row["mc2_targets"]),
         }
-    best, right, wrong = (
-        str(row["Best Answer"]).strip(),
-        _listed(row["Correct Answers"]),
-        _listed(row["Incorrect Answers"]),
-    )
+    best = str(row["Best Answer"]).strip()
+    right, wrong = _listed(row["Correct Answers"]), _listed(row["Incorrect Answers"])
     if not best or not wrong:
         raise ValueError("`Best Answer` or `Incorrect Answers` is empty")
     return {
@@ -273,8 +282,3 @@ LAYOUTS: Mapping[str, Layout] = {
         eval_split="val",
     ),
 }
-
-
-def data_suffixes() -> Sequence[str]:
-    """Return the suffixes of data files in raw folders."""
-    return (".jsonl", ".json", ".csv")

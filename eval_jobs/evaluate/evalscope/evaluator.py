@@ -1,8 +1,5 @@
 """`Evaluator` with EvalScope, in one long-running child process.
 
-evaluator = EvalScopeEvaluator(state / "evaluations")
-outcomes = evaluator.evaluate(suite, endpoint, plan_id=plan.id, progress=print)
-
 benchmark + data -> copy of the data (dataset_cache) -> request (task_config) -> child -> files in the run's folder
 -> scores (parse)
 """
@@ -20,16 +17,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from eval_jobs.errors import EndpointFailed, EvaluatorDied, TrackerError
-from eval_jobs.evaluate.asking.retry_policy import RetryPolicy
 from eval_jobs.evaluate.common import task_config
 from eval_jobs.evaluate.common.child_process import ChildProcess
 from eval_jobs.evaluate.common.outputs import Outputs
 from eval_jobs.evaluate.common.parse import metric_name, token_sum
-from eval_jobs.evaluate.common.plan_folders import ChildEvaluator, lock_path
-from eval_jobs.evaluate.common.protocol import Message, error_of
+from eval_jobs.evaluate.common.plan_folders import ChildEvaluator
+from eval_jobs.evaluate.common.protocol import Message, RetryPolicy, error_of
 from eval_jobs.evaluate.data.dataset_cache import open_cached_dataset
 from eval_jobs.evaluate.data.known_benchmarks import check_name
-from eval_jobs.host.plan_lock import WAITS, held
+from eval_jobs.evaluate.data.layouts import CachedDataset
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.ports import ShowProgress
 from eval_jobs.records.progress import BenchmarkCount, Progress, Stage
@@ -49,16 +45,11 @@ class EvalScopeEvaluator(ChildEvaluator):
         work_dir: Path,
         python: str = sys.executable,
         *,
-        retry_policy: RetryPolicy | None = None,
         log_name: str = "",
+        retry_policy: RetryPolicy | None = None,
     ) -> None:
-        """Create the evaluator; the child starts with `prepare` or the first evaluation.
-
-        `python`: interpreter of the child; `log_name`: of its log, by default with the PID of this process.
-        """
-        super().__init__(work_dir)
-        self._retry_policy = retry_policy or RetryPolicy()
-        self._log_name = log_name or f"evaluator-{os.getpid()}.log"
+        """Create the evaluator; its child, run by `python`, starts with `prepare` or the first evaluation."""
+        super().__init__(work_dir, log_name=log_name, retry_policy=retry_policy)
         self._python = python
         self._lock = threading.Lock()
 
@@ -93,28 +84,22 @@ class EvalScopeEvaluator(ChildEvaluator):
                 tasks.append(self._task(benchmark, suite, endpoint, plan_id))
             except TrackerError as error:
                 outcomes[benchmark.name] = error
-        waiting = Progress(stage=Stage.EVALUATING, note=WAITS)
         try:
             if tasks:
-                with held(lock_path(self.work_dir, plan_id), on_wait=lambda: progress(waiting)), self._lock:
+                with self.held(plan_id, progress), self._lock:
                     outcomes |= self._carry_out(tasks, suite, endpoint, progress)
         except TrackerError as error:
             outcomes |= dict.fromkeys((task.benchmark.name for task in tasks), error)
         return tuple(outcomes[benchmark.name] for benchmark in suite.benchmarks)
 
-    @property
-    def _log_path(self) -> Path:
-        return self.work_dir / "logs" / self._log_name
-
     def _logs(self, endpoint: Endpoint) -> str:
         server = f", server log: {endpoint.info.log}" if endpoint.info.log else ""
-        return f"evaluator log: {self._log_path}{server}"
+        return f"evaluator log: {self.log_path}{server}"
 
     def _task(self, benchmark: Benchmark, suite: Suite, endpoint: Endpoint, plan_id: str) -> _Task:
         check_name(benchmark.adapter)
         _check_key(endpoint)
-        cached = open_cached_dataset(benchmark, self.work_dir / "data")
-        data = None if cached is None else task_config.LocalData(folder=str(cached.folder), subsets=cached.subsets)
+        data = open_cached_dataset(benchmark, self.work_dir / "data")
         folder = self.work_dir / "runs" / task_config.run_folder(benchmark, suite, plan_id)
         message = task_config.benchmark_task(benchmark, suite, endpoint, folder=str(folder), data=data)
         fingerprint = benchmark_fingerprint(benchmark, suite)
@@ -127,7 +112,7 @@ class EvalScopeEvaluator(ChildEvaluator):
         # Benchmarks with the longest answers begin first, in the order of the suite among equals.
         in_order = sorted(tasks, key=lambda task: -task_config.max_tokens(task.benchmark, suite))
         request = task_config.evaluate_request(suite, endpoint, [task.json for task in in_order])
-        request["retry_policy"] = asdict(self._retry_policy)
+        request["retry_policy"] = asdict(self.retry_policy)
         outcomes: dict[str, EvalResult | TrackerError] = {}
         asking_s: dict[str, float] = {}
         started_s = time.monotonic()
@@ -172,7 +157,7 @@ class EvalScopeEvaluator(ChildEvaluator):
         if child is not None and not (child.is_running() and (child.offline, child.key) == (offline, key)):
             self.close()
         if self._child is None:
-            self._child = ChildProcess(self._python, self.work_dir, self._log_path, offline=offline, key=key)
+            self._child = ChildProcess(self._python, self.work_dir, self.log_path, offline=offline, key=key)
         return self._child
 
 
@@ -207,7 +192,7 @@ class _Task:
     benchmark: Benchmark
     fingerprint: str
     folder: Path
-    data: task_config.LocalData | None
+    data: CachedDataset | None
     json: task_config.Json
 
 
@@ -245,11 +230,11 @@ def _with_durations(
     }
 
 
-def _with_path_of_user(reply: Message, data: task_config.LocalData | None, benchmark: Benchmark) -> Message:
+def _with_path_of_user(reply: Message, data: CachedDataset | None, benchmark: Benchmark) -> Message:
     """Replace the path of the copy in a message by that of the user's data."""
     if data is None or benchmark.data is None:
         return reply
-    return reply | {"message": str(reply["message"]).replace(data.folder, benchmark.data)}
+    return reply | {"message": str(reply["message"]).replace(str(data.folder), benchmark.data)}
 
 
 def _check_planned(outputs: Outputs, planned: int, *, logs: str) -> None:

@@ -14,17 +14,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from eval_jobs.errors import ConfigError, TrackerError
-from eval_jobs.evaluate.asking.retry_policy import RetryPolicy
 from eval_jobs.evaluate.common.child_process import ChildProcess
-from eval_jobs.evaluate.common.plan_folders import ChildEvaluator, lock_path
+from eval_jobs.evaluate.common.plan_folders import ChildEvaluator
 from eval_jobs.evaluate.common.protocol import Message, error_of
 from eval_jobs.evaluate.common.task_config import evaluate_request, run_folder
 from eval_jobs.evaluate.lm_eval.command import OUT, check_settings, child_task
 from eval_jobs.evaluate.lm_eval.outcomes import Outcomes
 from eval_jobs.evaluate.lm_eval.place import installed_version, python_of
 from eval_jobs.evaluate.lm_eval.results import read_result
-from eval_jobs.host.plan_lock import WAITS, held
-from eval_jobs.host.storage import storage_error
+from eval_jobs.host.storage import mapped_storage_errors
 from eval_jobs.ports import ShowProgress
 from eval_jobs.records.progress import Progress, Stage, Unit
 from eval_jobs.types import Benchmark, Endpoint, EvalResult, Program, Suite
@@ -37,15 +35,6 @@ MIN_SILENCE_S = 1800.0
 class LmEvalEvaluator(ChildEvaluator):
     """`eval_jobs.ports.Evaluator`. Everything it writes is below `work_dir`."""
 
-    def __init__(self, work_dir: Path, *, log_name: str, retry_policy: RetryPolicy | None = None) -> None:
-        """Create the evaluator.
-
-        `log_name`: of the log of its processes, which identifies orphans.
-        """
-        super().__init__(work_dir)
-        self._log_path = self.work_dir / "logs" / log_name
-        self._retry_policy = retry_policy or RetryPolicy()
-
     def prepare(self, suite: Suite, *, api_key_env: str) -> None:
         """Do nothing: the harness can only start once the endpoint exists."""
 
@@ -54,10 +43,9 @@ class LmEvalEvaluator(ChildEvaluator):
     ) -> tuple[EvalResult | TrackerError, ...]:
         """Evaluate one benchmark after the other; see the port."""
         outcomes: list[EvalResult | TrackerError] = []
-        waiting = Progress(stage=Stage.EVALUATING, note=WAITS)
         for benchmark in suite.benchmarks:
             try:
-                with held(lock_path(self.work_dir, plan_id), on_wait=lambda: progress(waiting)):
+                with self.held(plan_id, progress):
                     outcomes.append(self._evaluate_one(_Task.of(benchmark, suite, endpoint), plan_id, progress))
             except TrackerError as error:
                 outcomes.append(error)
@@ -71,14 +59,12 @@ class LmEvalEvaluator(ChildEvaluator):
         """
         began_s = time.monotonic()
         folder = self.work_dir / "runs" / run_folder(task.benchmark, task.suite, plan_id)
-        try:
+        with mapped_storage_errors(folder):
             shutil.rmtree(folder / OUT, ignore_errors=True)  # of a run that ended early: only its responses are reused
             (folder / OUT).mkdir(parents=True)
-        except OSError as error:
-            raise storage_error(folder, error) from error
         reply = self._reply(task, folder, progress)
         if reply["type"] != "result":
-            raise error_of(reply, logs=f"evaluator log: {self._log_path}")
+            raise error_of(reply, logs=f"evaluator log: {self.log_path}")
         found = read_result(folder / OUT, task.benchmark, task.suite, Outcomes.read(folder))
         return replace(found, duration_s=time.monotonic() - began_s)
 
@@ -86,12 +72,12 @@ class LmEvalEvaluator(ChildEvaluator):
         """Run a child to its end; it has stopped when this returns or raises."""
         child_says = child_task(task.benchmark, task.suite, task.endpoint, folder=folder)
         request = evaluate_request(task.suite, task.endpoint, [child_says])
-        request["retry_policy"] = asdict(self._retry_policy)
+        request["retry_policy"] = asdict(self.retry_policy)
         progress(Progress(stage=Stage.EVALUATING, benchmarks=(task.benchmark.name,), note="loading"))
         self._child = child = ChildProcess(
             str(python_of(Path(task.program.command))),
             self.work_dir,
-            self._log_path,
+            self.log_path,
             offline=bool(child_says["offline"]),
             key=task.endpoint.api_key_env,
             program=(str(CHILD),),

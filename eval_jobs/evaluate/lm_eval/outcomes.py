@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from eval_jobs.evaluate.common.parse import Place, parse_lines
-from eval_jobs.host.storage import storage_error
+from eval_jobs.host.storage import mapped_storage_errors
 from eval_jobs.types import SampleStatus
 
 NOWHERE: Place = ("", -1)
@@ -40,7 +40,7 @@ class Outcomes:
         """Read the file of `write_outcomes`; empty if there is none."""
         path = folder / _FILE
         rows = parse_lines(path.read_text(encoding="utf-8").split("\n")) if path.is_file() else ()
-        return cls((_place_of(row), _outcome_of(row)) for row in rows)
+        return cls(map(_read, rows))
 
     def of(self, task: str, number: object) -> tuple[RequestOutcome, ...]:
         """Return the outcomes of the requests of one sample."""
@@ -69,23 +69,17 @@ def write_outcomes(folder: Path, rows: Iterable[tuple[Place, RequestOutcome]]) -
         DiskFull, StoreError: it cannot be written.
     """
     text = "".join(json.dumps({"place": place, **asdict(outcome)}) + "\n" for place, outcome in rows)
-    try:
+    with mapped_storage_errors(folder):
         (folder / _FILE).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise storage_error(folder, error) from error
 
 
-def _place_of(row: object) -> Place:
+def _read(row: object) -> tuple[Place, RequestOutcome]:
     assert isinstance(row, dict)  # noqa: S101 - our own child wrote it
     task, number = row["place"]
-    return str(task), int(number)
-
-
-def _outcome_of(row: object) -> RequestOutcome:
-    assert isinstance(row, dict)  # noqa: S101 - our own child wrote it
-    return RequestOutcome(
+    outcome = RequestOutcome(
         status=SampleStatus(row["status"]),
         detail=str(row["detail"]),
         output_tokens=row["output_tokens"],
         input_tokens=row["input_tokens"],
     )
+    return (str(task), int(number)), outcome

@@ -1,10 +1,4 @@
-"""Workers on this machine, as separate processes.
-
-workers = LocalWorkers(1, "sqlite:////state/tracker.db", Path("/state/work"))
-workers.check()     # regularly: starts missing workers, restarts dead ones
-workers.nudge()     # there may be something to do
-workers.stop()
-"""
+"""Workers on this machine, as separate processes."""
 
 import contextlib
 import logging
@@ -65,11 +59,6 @@ class LocalWorkers:
         """Whether any worker ever ran for `QUICK_DEATH_S`: then workers can run on this machine."""
         self._resting: set[int] = set()
         """Process IDs of dead workers whose restart is delayed."""
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """Process IDs of the workers."""
-        return tuple(worker.process.pid for worker in self._workers)
 
     def check(self) -> None:
         """Start missing workers and restart dead ones; after `MAX_QUICK_DEATHS`, restarts are delayed by `REST_S`.

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -54,27 +55,20 @@ class PinVisibility:
         return tuple(run_id for run_id, looked_at in self._unseen.items() if abs(now - looked_at) < last)
 
 
+@dataclass(frozen=True, kw_only=True)
 class ClaimFilter:
     """Filters plans by the visibility of their checkpoints and by their execution window."""
 
-    def __init__(self, *, visibility: PinVisibility | None, window: ExecutionWindow | None) -> None:
-        """Without `visibility`, every checkpoint counts as visible; without `window`, every plan may begin."""
-        self._visibility = visibility
-        self._window = window
-
-    @property
-    def shown(self) -> str:
-        """Why plans wait, in one line; "" if none is known to wait."""
-        if self._window is not None:
-            return self._window.shown
-        return ""
+    window: ExecutionWindow
+    visibility: PinVisibility | None = None
+    """None: every checkpoint counts as visible."""
 
     def choose(
         self, queue: ClaimQueue, claim_next: Callable[[Collection[str]], Claim | None], now: datetime
     ) -> Claim | None:
         """Claim a plan; plans that are not visible or have to wait are released, and their claim does not count."""
-        unseen = self._visibility.unseen(now) if self._visibility is not None else ()
-        paused = self._window.paused_runs() if self._window is not None else ()
+        unseen = self.visibility.unseen(now) if self.visibility is not None else ()
+        paused = self.window.paused_runs()
         refused: list[tuple[Claim, str]] = []
         try:
             for _ in range(LOOKED_AT):
@@ -89,8 +83,6 @@ class ClaimFilter:
 
     def _refusal(self, plan: EvalPlan, now: datetime) -> str | None:
         """Return why a plan is released, "" if there is nothing to show; None: it is carried out."""
-        if self._visibility is not None and not self._visibility.sees(plan, now):
+        if self.visibility is not None and not self.visibility.sees(plan, now):
             return ""
-        if self._window is not None:
-            return self._window.reason(plan) or None
-        return None
+        return self.window.reason(plan) or None

@@ -1,9 +1,5 @@
 """Checks whether a plan may begin now, by its setting `serve.only_when`.
 
-    window = ExecutionWindow(clock)
-    window.paused_runs()                 # their plans should not be claimed
-    window.reason(plan)                  # "" or: waiting until 20:00 Europe/Berlin (...)
-
 The engine that a worker keeps between two plans is idle while the worker waits, so the GPU load at that time belongs to
 other processes. For the same reason, readings from before and during a plan are discarded.
 """
@@ -13,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from eval_jobs.errors import ConfigError
-from eval_jobs.execute.worker.hours import Load, average_pct, hours_of, is_idle
+from eval_jobs.execute.worker.hours import Load, average_pct, hours_of
 from eval_jobs.host.gpus import busiest_gpu_pct
 from eval_jobs.ports import Clock
 from eval_jobs.types import EvalPlan, OnlyWhen
@@ -91,7 +87,10 @@ class ExecutionWindow:
             return True
         now_s = self._clock.monotonic_s()
         self._read(now_s)
-        return bool(is_idle(self._loads, now_s=now_s, only_when=only_when))
+        average = average_pct(self._loads, now_s=now_s, over_s=only_when.gpu_over_s)
+        if average is None:
+            return False
+        return average < only_when.gpu_below_pct
 
     def _read(self, now_s: float) -> None:
         since_s = now_s - self._loads[-1].at_s if self._loads else GAP_S + 1

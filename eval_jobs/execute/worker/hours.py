@@ -1,10 +1,5 @@
 """Conditions for a worker to begin with a checkpoint: hours of the day and GPU utilization. Pure.
 
-    hours = hours_of(spec.only_when)          # None: at any hour
-    hours.has(now)                            # 20:00-07:00 includes midnight
-    hours.next_opening(now)                   # for display
-    is_idle(loads, now_s=..., only_when=...)  # None: not known yet
-
 Hours are local wall-clock time. When the clock is set back in autumn, they occur twice; hours that it skips in spring
 do not occur that night. Only the start is restricted: a plan that runs when the hours end continues.
 """
@@ -77,24 +72,11 @@ def hours_of(only_when: OnlyWhen) -> Hours | None:
     return Hours(start=start, end=end, zone=_zone(only_when.time_zone))
 
 
-def is_idle(loads: Sequence[Load], *, now_s: float, only_when: OnlyWhen) -> bool | None:
-    """Return whether the average GPU utilization is low enough; None while there are too few readings.
-
-    Args:
-        loads: readings in order of time.
-        now_s: current time on the clock of the readings.
-        only_when: without its `gpu_below_pct`, the result is True.
-    """
-    if only_when.gpu_below_pct is None:
-        return True
-    average = average_pct(loads, now_s=now_s, over_s=only_when.gpu_over_s)
-    if average is None:
-        return None
-    return average < only_when.gpu_below_pct
-
-
 def average_pct(loads: Sequence[Load], *, now_s: float, over_s: float) -> float | None:
-    """Return the mean of the last `over_s` seconds; None while the readings cover less time or are too few."""
+    """Return the mean of the last `over_s` seconds; None while the readings cover less time or are too few.
+
+    `loads`: in order of time; `now_s`: current time on their clock.
+    """
     if not loads or now_s - loads[0].at_s < over_s:
         return None
     recent = [load.busy_pct for load in loads if now_s - load.at_s <= over_s]

@@ -75,9 +75,9 @@ class Worker:
     queue: Queue
     tools: Tools
     interrupts: Interrupts
-    lease_s: float = LEASE_S
-    claim_filter: ClaimFilter = field(default_factory=lambda: ClaimFilter(visibility=None, window=None))
+    claim_filter: ClaimFilter
     """Selects the plans for this worker, and when they may begin."""
+    lease_s: float = LEASE_S
     show: Note = log.debug
     """Called repeatedly with the current activity."""
     nudged: Nudged | None = None
@@ -100,9 +100,9 @@ class WorkerOptions:
     """Stdin and stdout are pipes to the process that started this one (see `nudge`)."""
 
 
-def make_tools(work_dir: Path, clock: Clock | None = None) -> Tools:
+def make_tools(work_dir: Path) -> Tools:
     """Return the real tools, which write only below `work_dir`, after ending processes of killed workers."""
-    clock = clock or SystemClock()
+    clock = SystemClock()
     reap_orphans(work_dir)
     return Tools(
         engine=EngineByKind(work_dir, clock),
@@ -272,7 +272,7 @@ def _next_claim(worker: Worker) -> Claim | None:
         lease_until = lease_end(now, worker.lease_s)
         claim_next = partial(worker.queue.claim, worker=worker.name, now=now, lease_until=lease_until)
         claim = worker.claim_filter.choose(worker.queue, lambda runs: claim_next(except_runs=runs), now)
-        worker.show(worker.claim_filter.shown or "waiting for plans")
+        worker.show(worker.claim_filter.window.shown or "waiting for plans")
     except StoreError as error:
         log.warning("queue not responding, retrying in %.0f s: %s", STORE_RETRY_S, error)
         claim, wait_s = None, STORE_RETRY_S

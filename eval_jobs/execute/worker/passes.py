@@ -1,7 +1,5 @@
 """Carries out a plan in one pass, or a calibration in two, which shows what repeating an evaluation changes.
 
-    record = run_asked(plan, tools=tools, progress=print)    # any plan; one with `calibration` is evaluated twice
-
 Each pass is a complete evaluation that starts with serving the checkpoint: an engine that already serves it at least
 clears its prefix cache. An interrupted pass continues with the missing samples. No answer of the first pass is reused
 in the second, because their seeds differ.

@@ -1,7 +1,6 @@
 """One streaming request to an OpenAI-compatible endpoint, timed. The only file that imports aiohttp."""
 
 import json
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -125,20 +124,6 @@ def open_session(base_url: str, *, api_key: str, request_timeout_s: float) -> Se
         trust_env=urlsplit(base_url).hostname not in LOOPBACK,
         headers={"Authorization": f"Bearer {api_key}"} if api_key else None,
     )
-
-
-def api_key_from(name: str) -> str:
-    """Return the key in environment variable `name`; "" without a name.
-
-    Raises:
-        ValueError: the variable is not set.
-    """
-    if not name:
-        return ""
-    key = os.environ.get(name, "")
-    if not key:
-        raise ValueError(f"the environment variable {name} with the API key is not set")
-    return key
 
 
 def reason(error: BaseException) -> str:

@@ -16,7 +16,6 @@ import secrets
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from eval_jobs.host.cpu_placement import run_first, waited_for_cpu_s
 from eval_jobs.host.secrets import masked
@@ -65,29 +64,21 @@ async def measure(request: ClientRequest, known: KnownPrompts) -> Measurement:
         CannotMeasureError: the endpoint gave no valid response, or the API key is not set.
     """
     load = request.load
-    try:
-        api_key = ask.api_key_from(request.api_key_env)
-    except ValueError as error:
-        raise CannotMeasureError(str(error)) from error
+    api_key = os.environ.get(request.api_key_env, "")
+    if request.api_key_env and not api_key:
+        raise CannotMeasureError(f"the environment variable {request.api_key_env} with the API key is not set")
     async with ask.open_session(
         request.base_url, api_key=api_key, request_timeout_s=request.request_timeout_s
     ) as session:
-        traffic = await _traffic(request, session, known)
-        await _run(traffic.asker, traffic.prompts[: load.warmup_requests], load)
+        asker, prompts = await _traffic(request, session, known)
+        await _run(asker, prompts[: load.warmup_requests], load)
         started_s, waited_s = time.perf_counter(), waited_for_cpu_s()
-        timelines = await _run(traffic.asker, traffic.prompts[load.warmup_requests :], load)
+        timelines = await _run(asker, prompts[load.warmup_requests :], load)
         return Measurement(
             timelines=timelines,
             duration_s=time.perf_counter() - started_s,
             client_waited_s=waited_for_cpu_s() - waited_s,
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Traffic:
-    asker: ask.Asker
-    prompts: Sequence[str]
-    """Warm-up first."""
 
 
 async def _reply(request: ClientRequest, known: KnownPrompts) -> ClientReply:
@@ -109,7 +100,7 @@ async def _end_with(prober_pid: int) -> None:
 
 
 async def _run(asker: ask.Asker, prompts: Sequence[str], load: ProbeLoad) -> tuple[Timeline, ...]:
-    """Send all prompts as the load specifies, and return their timelines in order of sending."""
+    """Send all prompts as the load specifies, and return their timelines in any order."""
     if load.request_rate is not None:
         return await _run_open(asker, prompts, arrivals_s(len(prompts), load.request_rate, seed=load.seed), load)
     waiting = iter(prompts)
@@ -119,7 +110,7 @@ async def _run(asker: ask.Asker, prompts: Sequence[str], load: ProbeLoad) -> tup
         return [await asker.ask(prompt, load.output_tokens) for prompt in waiting]
 
     parts = await asyncio.gather(*(worker() for _ in range(load.concurrency)))
-    return tuple(sorted((timeline for part in parts for timeline in part), key=lambda timeline: timeline.sent_s))
+    return tuple(timeline for part in parts for timeline in part)
 
 
 async def _run_open(
@@ -133,11 +124,13 @@ async def _run_open(
         return await asker.ask(prompt, load.output_tokens)
 
     timelines = await asyncio.gather(*(send(prompt, after_s) for prompt, after_s in zip(prompts, at_s, strict=True)))
-    return tuple(sorted(timelines, key=lambda timeline: timeline.sent_s))
+    return tuple(timelines)
 
 
-async def _traffic(request: ClientRequest, session: ask.Session, known: KnownPrompts) -> _Traffic:
-    """Find the first dialect that the endpoint supports."""
+async def _traffic(
+    request: ClientRequest, session: ask.Session, known: KnownPrompts
+) -> tuple[ask.Asker, Sequence[str]]:
+    """Find the first dialect that the endpoint supports; return its asker, and the prompts, warm-up first."""
     # A warm server must not use cache entries of an earlier probe: vLLM gets a new salt every time, so that the prompts
     # can stay the same; others, which do not support a salt, get new prompts.
     nonce = secrets.token_hex(8)
@@ -147,7 +140,7 @@ async def _traffic(request: ClientRequest, session: ask.Session, known: KnownPro
     for dialect in dialects:
         asker = ask.Asker(session=session, base_url=request.base_url, model=request.model, dialect=dialect)
         try:
-            return _Traffic(asker=asker, prompts=await _prompts_once(asker, request, seed, known))
+            return asker, await _prompts_once(asker, request, seed, known)
         except ask.FAILURES as error:
             refusals.append(f"{asker.url}: {ask.reason(error)}")
             if not (isinstance(error, ask.RequestRefused) and error.status in OTHER_DIALECT_MAY_HELP):
@@ -199,11 +192,8 @@ async def _cut(asker: ask.Asker, prompts: Sequence[str], tokens: int) -> Sequenc
 
     async def cut(prompt: str) -> str:
         async with turns:
-            return await cut_now(prompt)
-
-    async def cut_now(prompt: str) -> str:
-        ids = await _tokens(asker, prompt, special=False)
-        text = (await asker.call("/detokenize", {"tokens": ids[:keep]})).get("prompt")
+            ids = await _tokens(asker, prompt, special=False)
+            text = (await asker.call("/detokenize", {"tokens": ids[:keep]})).get("prompt")
         if not isinstance(text, str):
             raise ValueError("no prompt in the /detokenize response")  # noqa: TRY004 - one of FAILURES
         return text

@@ -1,8 +1,4 @@
-"""Parses the bytes of an OpenAI-compatible stream into events. Pure.
-
-for data in lines.feed(chunk):
-    event = read_event(data)
-"""
+"""Parses the bytes of an OpenAI-compatible stream into events. Pure."""
 
 import json
 from dataclasses import dataclass

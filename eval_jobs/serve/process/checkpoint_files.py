@@ -1,12 +1,12 @@
-"""Reads from a checkpoint's folder what serving needs: the tokenizer's folder, and an adapter's rank."""
+"""Reads from a checkpoint's folder what serving needs: the tokenizer's folder, and an adapter's configuration."""
 
 import json
 from pathlib import Path
 
 from eval_jobs.errors import CheckpointNotFound, CheckpointUnreadable
-from eval_jobs.serve.process.launch import rank_of
-from eval_jobs.types import Checkpoint, CheckpointFormat
+from eval_jobs.types import Checkpoint
 
+ADAPTER_CONFIG = "adapter_config.json"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
 
 
@@ -40,19 +40,17 @@ def tokenizer_folder(checkpoint: Checkpoint) -> str:
     return next((folder for folder in folders if folder and has_tokenizer(Path(folder))), "")
 
 
-def lora_rank(checkpoint: Checkpoint) -> int:
-    """Return the adapter's largest rank, 0 for a full checkpoint.
+def adapter_config(folder: Path) -> dict[str, object]:
+    """Return the content of adapter_config.json; {} if it is not a JSON object.
 
     Raises:
-        CheckpointUnreadable: adapter_config.json is missing, invalid or has no rank.
+        CheckpointUnreadable: it is missing or invalid.
     """
-    if checkpoint.format is not CheckpointFormat.LORA:
-        return 0
-    path = Path(checkpoint.uri) / "adapter_config.json"
+    path = folder / ADAPTER_CONFIG
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise CheckpointUnreadable(
             f"cannot read {path}: {error}", hint="the adapter is incomplete; evaluate another step"
         ) from error
-    return rank_of(config if isinstance(config, dict) else {}, where=str(path))
+    return config if isinstance(config, dict) else {}

@@ -38,6 +38,19 @@ class EngineReply:
         """Return whether the request succeeded."""
         return self.status == 200
 
+    @property
+    def is_done(self) -> bool:
+        """Return whether the engine did what was requested: the body of a success can still deny it."""
+        said_no = isinstance(self.body, dict) and self.body.get("success") is False
+        return self.is_ok and not said_no
+
+    @property
+    def words(self) -> str:
+        """The response in words."""
+        if self.status:
+            return f"HTTP {self.status}: {self.text}"
+        return self.text
+
 
 def post_to_engine(port: int, path: str, body: Mapping[str, object] | None = None, *, timeout_s: float) -> EngineReply:
     """POST `body` as JSON to our engine on `port` of this machine; never raises."""

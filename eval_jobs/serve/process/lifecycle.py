@@ -274,7 +274,9 @@ def _end(record: EngineRecord, pid_file: Path, clock: Clock, grace_s: float = ST
     if rest:
         log.error("cannot kill processes %s of an engine, log: %s", rest, record.log)
         return False
-    _clean_up(record, pid_file)
+    shutil.rmtree(record.tmp_dir, ignore_errors=True)
+    with suppress(OSError):
+        pid_file.unlink(missing_ok=True)
     return True
 
 
@@ -318,9 +320,3 @@ def _wait_until(condition: Callable[[], bool], seconds: float, clock: Clock) -> 
             return False
         clock.sleep(POLL_S)
     return True
-
-
-def _clean_up(record: EngineRecord, pid_file: Path) -> None:
-    shutil.rmtree(record.tmp_dir, ignore_errors=True)
-    with suppress(OSError):
-        pid_file.unlink(missing_ok=True)

@@ -59,11 +59,16 @@ def read_canary(prompt: tuple[int, ...], body: object) -> Canary:
         logprobs = tuple(map(float, choice["logprobs"]["token_logprobs"]))
     except (KeyError, TypeError, ValueError) as error:
         raise failed(f"a response lacks tokens or log probabilities ({error!r})") from error
-    if not all(map(math.isfinite, logprobs)):
+    return checked_canary(Canary(prompt=prompt, tokens=tokens, logprobs=logprobs))
+
+
+def checked_canary(canary: Canary) -> Canary:
+    """Return `canary`; raise CanaryFailed if it is too short, or contains NaN or Inf. Pure."""
+    if not all(map(math.isfinite, canary.logprobs)):
         raise failed(NOT_FINITE)
-    if len(tokens) != ANSWER_TOKENS or len(logprobs) != ANSWER_TOKENS:
-        raise failed(f"a response has {len(tokens)} tokens (expected {ANSWER_TOKENS})")
-    return Canary(prompt=prompt, tokens=tokens, logprobs=logprobs)
+    if len(canary.tokens) != ANSWER_TOKENS or len(canary.logprobs) != ANSWER_TOKENS:
+        raise failed(f"a response has {len(canary.tokens)} tokens (expected {ANSWER_TOKENS})")
+    return canary
 
 
 NOT_FINITE = "a token probability is NaN or Inf: the weights have diverged or were loaded incorrectly"
@@ -95,20 +100,13 @@ def max_model_len(reply: EngineReply) -> int:
     lengths = [model.get("max_model_len") for model in models or () if isinstance(model, dict)]
     known = [length for length in lengths if isinstance(length, int)]
     if not known:
-        raise failed(f"no max_model_len in /v1/models ({reply_words(reply)})")
+        raise failed(f"no max_model_len in /v1/models ({reply.words})")
     return min(known)
-
-
-def reply_words(reply: EngineReply) -> str:
-    """Return a reply without a canary, in words."""
-    if reply.status:
-        return f"HTTP {reply.status}: {reply.text}"
-    return reply.text
 
 
 def rejected(reply: EngineReply) -> CanaryFailed:
     """Return the error for a reply that is no answer; context `is_server_error` if every request would fail so."""
-    return failed(reply_words(reply), is_server_error=reply.status >= 500)
+    return failed(reply.words, is_server_error=reply.status >= 500)
 
 
 def failed(why: str, *, is_server_error: bool = False) -> CanaryFailed:

@@ -3,7 +3,7 @@
     kind = CertificateScope(way="swap", architecture="LlamaForCausalLM", ...)
     proof = find_certificate(folder, kind)              # None: not tested yet
     ...                                     # load the checkpoint, run the canaries, start cold, run them again
-    proof = compare_answers(kind, warm, cold, ...)
+    proof = Proof(kind=kind, differed=first_difference(warm, cold), ...)
     store(folder, proof)
 
 One JSON file for each kind below the work folder, written atomically; an unreadable file counts as missing. A
@@ -28,7 +28,7 @@ from eval_jobs.errors import StoreError, TrackerError
 from eval_jobs.identity import content_hash
 from eval_jobs.serve import worker_extension
 from eval_jobs.serve.process.lifecycle import mapped_os_errors
-from eval_jobs.types import Canary, Checkpoint
+from eval_jobs.types import Canary
 
 log = logging.getLogger(__name__)
 
@@ -83,37 +83,12 @@ class Proof:
     took_s: float
     """Seconds from the arrival of the checkpoint to the last output, including the cold start."""
     differed: str = ""
+    """How the outputs of the running engine differed, or why there were none."""
 
     @property
     def is_certificate(self) -> bool:
         """Return whether the outputs were identical."""
         return not self.differed
-
-
-def compare_answers(
-    kind: CertificateScope, warm: tuple[Canary, ...] | str, cold: tuple[Canary, ...], tried: Tried
-) -> Proof:
-    """Compare the outputs of the running engine with those after a cold start. Pure.
-
-    `warm`: outputs of the running engine, or why there are none; `cold`: at least one.
-    """
-    return Proof(
-        kind=kind,
-        date=tried.date,
-        checkpoint=f"{tried.checkpoint.run_id} step {tried.checkpoint.step} ({tried.checkpoint.digest[:12]})",
-        canaries=canaries_digest(cold),
-        took_s=tried.took_s,
-        differed=warm if isinstance(warm, str) else first_difference(warm, cold),
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tried:
-    """When and with which checkpoint a proof was made."""
-
-    checkpoint: Checkpoint
-    date: datetime
-    took_s: float
 
 
 def first_difference(warm: tuple[Canary, ...], cold: tuple[Canary, ...]) -> str:
@@ -146,24 +121,19 @@ def find_certificate(folder: Path, kind: CertificateScope) -> Proof | None:
 def store(folder: Path, proof: Proof) -> None:
     """Write the proof, replacing an earlier one of the same kind and result.
 
-    Raises:
-        DiskFull, ServeError: it cannot be written.
+    A failure is only logged: it costs another test with a later checkpoint.
     """
     path = folder / f"{proof.kind.id}{CERTIFICATE if proof.is_certificate else REFUSAL}"
     draft = path.with_suffix(f".{secrets.token_hex(4)}.draft")
-    with mapped_os_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            draft.write_text(to_document({"proof": _PROOF.dump_python(proof, mode="json")}, indent=1), encoding="ascii")
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
-
-
-def store_if_possible(folder: Path, proof: Proof) -> None:
-    """Store the proof; a failure is only logged: it costs another test with a later checkpoint."""
+    text = to_document({"proof": _PROOF.dump_python(proof, mode="json")}, indent=1)
     try:
-        store(folder, proof)
+        with mapped_os_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                draft.write_text(text, encoding="ascii")
+                draft.replace(path)
+            finally:
+                draft.unlink(missing_ok=True)
     except TrackerError as error:
         log.warning("cannot store the result of a weight swap check: %s", error)
 

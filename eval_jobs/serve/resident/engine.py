@@ -27,13 +27,7 @@ from eval_jobs.ports import Clock, Note
 from eval_jobs.serve.process import lifecycle as process
 from eval_jobs.serve.process.launch import HOST
 from eval_jobs.serve.process.readiness import death
-from eval_jobs.serve.resident.certificate import (
-    CertificateScope,
-    Tried,
-    compare_answers,
-    first_difference,
-    store_if_possible,
-)
+from eval_jobs.serve.resident.certificate import CertificateScope, Proof, canaries_digest, first_difference, store
 from eval_jobs.serve.resident.cold import ColdStarts
 from eval_jobs.serve.resident.loaded import Identity, Loaded, Resident, identity
 from eval_jobs.serve.resident.order import Order, is_without_effect, take_order
@@ -224,12 +218,21 @@ class ResidentEngine:
     def _compared(self, kind: CertificateScope, attempt: _Attempt, cold: Resident, took_s: float) -> str:
         """Compare with the cold start, store the proof, and return the result in words."""
         loaded = cold.newest()
-        tried = Tried(checkpoint=loaded.checkpoint, date=self._clock.now(), took_s=took_s)
-        proof = compare_answers(kind, attempt.canaries or attempt.doubt, loaded.canaries, tried)
-        store_if_possible(self._proofs, proof)
+        checkpoint, differed = loaded.checkpoint, attempt.doubt
+        if attempt.canaries:
+            differed = first_difference(attempt.canaries, loaded.canaries)
+        proof = Proof(
+            kind=kind,
+            date=self._clock.now(),
+            checkpoint=f"{checkpoint.run_id} step {checkpoint.step} ({checkpoint.digest[:12]})",
+            canaries=canaries_digest(loaded.canaries),
+            took_s=took_s,
+            differed=differed,
+        )
+        store(self._proofs, proof)
         if proof.is_certificate:
             return f"bit-identical to a cold start, now certified ({kind.id})"
-        log.error("step %d: weight swap changed the outputs: %s", loaded.checkpoint.step, proof.differed)
+        log.error("step %d: weight swap changed the outputs: %s", checkpoint.step, proof.differed)
         return f"differs from a cold start, now refused ({kind.id}): {proof.differed}"
 
     def _remember(self, resident: Resident, checkpoint: Checkpoint, canaries: tuple[Canary, ...]) -> None:

@@ -1,7 +1,6 @@
 """What an engine is to serve: everything that can be checked, and refused, before a process is started or changed."""
 
 import hashlib
-import json
 import os
 import shutil
 import sys
@@ -12,16 +11,13 @@ from typing import BinaryIO
 from eval_jobs.errors import CheckpointUnreadable, ConfigError
 from eval_jobs.host.gpus import VISIBLE_DEVICES, have_batch_invariance
 from eval_jobs.identity import content_hash
-from eval_jobs.serve.process.checkpoint_files import lora_rank, require_folders, tokenizer_folder
-from eval_jobs.serve.process.launch import BATCH_INVARIANT, gpus_of, refuse_reserved
+from eval_jobs.serve.process.checkpoint_files import ADAPTER_CONFIG, adapter_config, require_folders, tokenizer_folder
+from eval_jobs.serve.process.launch import BATCH_INVARIANT, gpus_of, rank_of, refuse_reserved
 from eval_jobs.serve.process.sglang_launch import DETERMINISTIC
 from eval_jobs.serve.weights.digest_check import ADAPTER_WEIGHTS
 from eval_jobs.serve.weights.fingerprint import Fingerprint, fingerprint_of, is_served
 from eval_jobs.serve.worker_extension.tracker_worker.weight_files import BadWeights, TensorEntry, read_entries
 from eval_jobs.types import Checkpoint, CheckpointFormat, EngineKind, ServeSpec
-
-ADAPTER_CONFIG = "adapter_config.json"
-
 
 ACCELERATORS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/accel", "/dev/accel0")
 """Device files of NVIDIA, AMD, WSL and others; if none exists, vLLM runs on the CPU."""
@@ -156,23 +152,18 @@ def _model(folder: Path) -> tuple[Fingerprint | None, str]:
 
 def _adapter(checkpoint: Checkpoint) -> Adapter:
     folder = Path(checkpoint.uri)
-    rank = lora_rank(checkpoint)
+    config = adapter_config(folder)
+    rank = rank_of(config, where=str(folder / ADAPTER_CONFIG))
     try:
-        config = json.loads((folder / ADAPTER_CONFIG).read_bytes())
+        # An engine reads these files at its start only.
+        others = sorted(path for path in folder.iterdir() if is_served(path.name) and path.name != ADAPTER_CONFIG)
         with (folder / ADAPTER_WEIGHTS).open("rb") as file:
             tensors = [[entry.name, entry.dtype, entry.shape] for entry in read_entries(file, ADAPTER_WEIGHTS)]
-        served = [[path.name, hashlib.sha256(path.read_bytes()).hexdigest()] for path in _served(folder)]
+        served = [[path.name, hashlib.sha256(path.read_bytes()).hexdigest()] for path in others]
     except (BadWeights, OSError, ValueError) as error:
-        raise _unreadable(folder, error) from error
+        raise CheckpointUnreadable(
+            f"cannot read {folder}: {error}", hint="the adapter is incomplete; evaluate another step"
+        ) from error
     # The location of the base is compared separately.
     layout = content_hash([sorted(tensors), {key: config[key] for key in config if key != "base_model_name_or_path"}])
     return Adapter(rank=rank, layout=layout, served=content_hash(served))
-
-
-def _served(folder: Path) -> list[Path]:
-    """Return the files saved with an adapter that an engine reads at its start."""
-    return sorted(path for path in folder.iterdir() if is_served(path.name) and path.name != ADAPTER_CONFIG)
-
-
-def _unreadable(what: Path, error: Exception) -> CheckpointUnreadable:
-    return CheckpointUnreadable(f"cannot read {what}: {error}", hint="the adapter is incomplete; evaluate another step")

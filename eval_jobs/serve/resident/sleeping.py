@@ -24,34 +24,20 @@ def fall_asleep(port: int, level: int) -> None:
         raise SwapFailed(f"cannot put the engine to sleep: {state.text}", hint="stopping it")
 
 
-def wake_weights(port: int) -> None:
-    """Allocate the memory of the weights again in an engine in level 2; its content is undefined.
+def wake(port: int, tag: str = "") -> None:
+    """Wake an engine in level 1 with its weights, or one in level 2 in two steps, named by their tags.
+
+    `weights` allocates their memory, whose content is undefined; then `kv_cache` wakes the rest. Without a tag, an
+    engine in level 2 would allocate the memory of the weights twice.
 
     Raises:
         SwapFailed: it does not wake up.
     """
-    _wake(port, "?tags=weights", "sleeping")
-
-
-def wake_cache(port: int) -> None:
-    """Wake the rest after `wake_weights`, by its tag: waking all would allocate the memory of the weights twice.
-
-    Raises:
-        SwapFailed: it does not wake up.
-    """
-    _wake(port, "?tags=kv_cache", "awake")
-
-
-def wake(port: int) -> None:
-    """Wake an engine in level 1, with its weights.
-
-    Raises:
-        SwapFailed: it does not wake up.
-    """
-    _wake(port, "", "awake")
-
-
-def _wake(port: int, query: str, expected: str) -> None:
-    reply = post_to_engine(port, f"/wake_up{query}", timeout_s=TIMEOUT_S)
+    path, expected = "/wake_up", "awake"
+    if tag:
+        path = f"/wake_up?tags={tag}"
+    if tag == "weights":
+        expected = "sleeping"
+    reply = post_to_engine(port, path, timeout_s=TIMEOUT_S)
     if not (reply.is_ok and isinstance(reply.body, dict) and reply.body.get("status") == expected):
         raise SwapFailed(f"cannot wake the engine: {reply.text}", hint="restarting it")

@@ -1,7 +1,6 @@
 """Loads the weights of another checkpoint into a running engine, and proves that they are the right ones.
 
-    swapped = swap(port, checkpoint, resident, timeout_s=60)
-    resident = swapped.fingerprint
+    resident = swap(port, checkpoint, resident, timeout_s=60)
 
     compare with the resident (our process)          SwapRefused: nothing was changed
     label routes: present?                           SwapRefused: nothing was changed
@@ -13,9 +12,7 @@ read. On every worker, the hash of the loaded bytes must be the checkpoint's dig
 """
 
 import os
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,24 +27,11 @@ STEP_TIMEOUT_S = 30.0
 """Timeout of the steps that move no weights."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Swapped:
-    """A verified swap."""
+def swap(port: int, checkpoint: Checkpoint, resident: Fingerprint | None, *, timeout_s: float) -> Fingerprint:
+    """Load `checkpoint` into the engine on `port`, which holds `resident`, and return what it holds now.
 
-    digest: str
-    """Hex SHA-256 of the loaded bytes, as `Checkpoint.digest`."""
-    tensors: int
-    repacked: tuple[str, ...]
-    """Modules whose second copy of the weights was rebuilt."""
-    took_s: float
-    fingerprint: Fingerprint
-    """Fingerprint of what the engine holds now."""
-
-
-def swap(port: int, checkpoint: Checkpoint, resident: Fingerprint, *, timeout_s: float) -> Swapped:
-    """Load `checkpoint` into the engine on `port`, which holds `resident`; requests in flight must finish soon.
-
-    The caller must have checked that this kind of model may be swapped (`fingerprint.never_swapped`, a certificate).
+    Requests in flight must finish soon. The caller must have checked that this kind of model may be swapped
+    (`fingerprint.never_swapped`, a certificate).
 
     The engine was started with `extension_args` and `extension_environment`. `timeout_s`: separate limit for checking,
     for waiting until requests have finished, and for loading.
@@ -56,22 +40,15 @@ def swap(port: int, checkpoint: Checkpoint, resident: Fingerprint, *, timeout_s:
         SwapRefused: nothing was changed; the engine serves what it did before.
         SwapFailed: the engine is unusable.
     """
-    started_s = time.monotonic()
-    fingerprint = _compared(Path(checkpoint.uri), resident)
+    fingerprint = compared(Path(checkpoint.uri), resident)
     _demand_label_routes(port)
     _check(port, checkpoint, fingerprint, timeout_s)
     _pause(port, timeout_s)
-    repacked = _load(port, checkpoint, len(fingerprint.tensors), timeout_s)
-    _demand(post_to_engine(port, "/reset_prefix_cache", timeout_s=STEP_TIMEOUT_S), "reset its prefix cache")
+    _load(port, checkpoint, len(fingerprint.tensors), timeout_s)
+    demand(post_to_engine(port, "/reset_prefix_cache", timeout_s=STEP_TIMEOUT_S), "reset its prefix cache")
     _label(port, checkpoint.digest)
-    _demand(post_to_engine(port, "/resume", timeout_s=STEP_TIMEOUT_S), "resume")
-    return Swapped(
-        digest=checkpoint.digest,
-        tensors=len(fingerprint.tensors),
-        repacked=repacked,
-        took_s=time.monotonic() - started_s,
-        fingerprint=fingerprint,
-    )
+    demand(post_to_engine(port, "/resume", timeout_s=STEP_TIMEOUT_S), "resume")
+    return fingerprint
 
 
 def extension_args() -> tuple[str, ...]:
@@ -90,14 +67,19 @@ def extension_environment(inherited: Mapping[str, str]) -> Mapping[str, str]:
     return {"VLLM_SERVER_DEV_MODE": "1", "PYTHONPATH": path, KEY_VARIABLE: KEY}
 
 
-def _compared(folder: Path, resident: Fingerprint) -> Fingerprint:
+def compared(folder: Path, resident: Fingerprint | None) -> Fingerprint:
+    """Return the fingerprint of a model that fits into an engine that holds `resident`.
+
+    Raises:
+        SwapRefused: it does not fit, or `resident` is not known.
+    """
     try:
         fingerprint = fingerprint_of(folder)
     except CheckpointUnreadable as error:
-        raise _refused(error.message) from error
-    reason = obstacle(resident, fingerprint)
+        raise refused(error.message) from error
+    reason = "the engine's weights are unknown" if resident is None else obstacle(resident, fingerprint)
     if reason:
-        raise _refused(f"{folder} does not match the model of the running engine: {reason}")
+        raise refused(f"{folder} does not match the model of the running engine: {reason}")
     return fingerprint
 
 
@@ -108,23 +90,23 @@ def _demand_label_routes(port: int) -> None:
     if reply.is_ok and held is not None:
         reply = post_to_engine(port, "/update_weight_version", {"new_version": held}, timeout_s=STEP_TIMEOUT_S)
     elif reply.is_ok:
-        raise _refused("the engine reports no weight version")
+        raise refused("the engine reports no weight version")
     if reply.status in (403, 404, 405):
-        raise _refused(f"this engine cannot label its weights (HTTP {reply.status}), as vLLM before 0.27")
-    _demand(reply, "label its weights")
+        raise refused(f"this engine cannot label its weights (HTTP {reply.status}), as vLLM before 0.27")
+    demand(reply, "label its weights")
 
 
 def _check(port: int, checkpoint: Checkpoint, fingerprint: Fingerprint, timeout_s: float) -> None:
     arguments = [checkpoint.uri, checkpoint.digest, layout_digest(fingerprint.tensors)]
     reply = post_to_engine(port, "/collective_rpc", {"method": "tracker_check", "args": arguments}, timeout_s=timeout_s)
     if reply.status in (403, 404):
-        raise _refused(f"the engine was started without swap support (HTTP {reply.status})")
+        raise refused(f"the engine was started without swap support (HTTP {reply.status})")
     for result in _results(reply, "check the weights"):
         reason = result.get("refused")
         if reason:
-            raise _refused(str(reason))
+            raise refused(str(reason))
         if reason is None:
-            raise _failed("check the weights", reply)
+            raise _cannot("check the weights", reply)
 
 
 def _pause(port: int, timeout_s: float) -> None:
@@ -132,51 +114,49 @@ def _pause(port: int, timeout_s: float) -> None:
     if reply.is_ok:
         return
     if post_to_engine(port, "/resume", timeout_s=STEP_TIMEOUT_S).is_ok:
-        raise _refused(f"the engine did not pause: {reply.text}")
-    raise _failed("pause", reply)
+        raise refused(f"the engine did not pause: {reply.text}")
+    raise _cannot("pause", reply)
 
 
-def _load(port: int, checkpoint: Checkpoint, tensors: int, timeout_s: float) -> tuple[str, ...]:
-    """Load the weights, and return the names of the repacked modules."""
+def _load(port: int, checkpoint: Checkpoint, tensors: int, timeout_s: float) -> None:
     reply = post_to_engine(port, "/collective_rpc", {"method": "tracker_load"}, timeout_s=timeout_s)
     results = _results(reply, "load the weights")
     if any((r.get("digest"), r.get("tensors")) != (checkpoint.digest, tensors) for r in results):
-        raise _failed("load the requested weights", reply)
-    return tuple(sorted({str(name) for result in results for name in result.get("repacked", ())}))
+        raise _cannot("load the requested weights", reply)
 
 
 def _label(port: int, digest: str) -> None:
     """Set the engine's weight version to the digest, and check that the engine reports it."""
-    _demand(
-        post_to_engine(port, "/update_weight_version", {"new_version": digest}, timeout_s=STEP_TIMEOUT_S),
-        "set its weight version",
-    )
+    reply = post_to_engine(port, "/update_weight_version", {"new_version": digest}, timeout_s=STEP_TIMEOUT_S)
+    demand(reply, "set its weight version")
     reply = get(port, "/weight_info", timeout_s=STEP_TIMEOUT_S)
     if not isinstance(reply.body, dict) or reply.body.get("weight_version") != digest:
-        raise _failed("report its weight version", reply)
+        raise _cannot("report its weight version", reply)
 
 
 def _results(reply: EngineReply, what: str) -> list[Mapping[str, Any]]:
     """Return the results of all workers, at least one."""
     results = reply.body.get("results") if reply.is_ok and isinstance(reply.body, dict) else None
     if not isinstance(results, list) or not results or not all(isinstance(result, dict) for result in results):
-        raise _failed(what, reply)
+        raise _cannot(what, reply)
     return results
 
 
-def _demand(reply: EngineReply, what: str) -> None:
-    said_no = isinstance(reply.body, dict) and reply.body.get("success") is False
-    if not reply.is_ok or said_no:
-        raise _failed(what, reply)
+def demand(reply: EngineReply, what: str) -> None:
+    """Raise SwapFailed unless the engine did `what` was requested."""
+    if not reply.is_done:
+        raise _cannot(what, reply)
 
 
-def _refused(reason: str) -> SwapRefused:
+def refused(reason: str) -> SwapRefused:
+    """Return the error of weights that were not touched."""
     return SwapRefused(f"weights not swapped: {reason}", hint="restarting the engine with them")
 
 
-def _failed(what: str, reply: EngineReply) -> SwapFailed:
-    said = f"HTTP {reply.status}: {reply.text}" if reply.status else reply.text
-    return SwapFailed(
-        f"the engine failed to {what} ({said})",
-        hint="engine state unknown; restarting it",
-    )
+def failed(reason: str) -> SwapFailed:
+    """Return the error of an engine that may hold anything now."""
+    return SwapFailed(reason, hint="engine state unknown; restarting it")
+
+
+def _cannot(what: str, reply: EngineReply) -> SwapFailed:
+    return failed(f"the engine failed to {what} ({reply.words})")

@@ -12,7 +12,7 @@ from eval_jobs.serve.process.control import post_to_engine
 from eval_jobs.serve.process.launch import KEPT_ADAPTERS
 from eval_jobs.serve.resident.loaded import Loaded, Resident, identity
 from eval_jobs.serve.resident.order import Order
-from eval_jobs.serve.resident.sleeping import DROP_WEIGHTS, wake, wake_cache, wake_weights
+from eval_jobs.serve.resident.sleeping import DROP_WEIGHTS, wake
 from eval_jobs.serve.resident.strategy import STAY, SWAP, LoadStrategy
 from eval_jobs.serve.resident.swap import STEP_TIMEOUT_S, swap
 from eval_jobs.serve.weights.digest_check import DigestCheck
@@ -71,23 +71,19 @@ def _begin_afresh(port: int) -> None:
     """
     for path in ("/pause?mode=wait", "/reset_prefix_cache", "/resume"):
         reply = post_to_engine(port, path, timeout_s=STEP_TIMEOUT_S)
-        said_no = isinstance(reply.body, dict) and reply.body.get("success") is False
-        if said_no or not reply.is_ok:
+        if not reply.is_done:
             raise SwapRefused(f"cannot reset the engine's prefix cache: {reply.text}", hint="restarting it")
 
 
 def _swapped(resident: Resident, order: Order, strategy: LoadStrategy) -> Loaded:
     port = resident.launch.port
-    if resident.model is None:
-        raise SwapRefused("the weights in the engine are unknown", hint="restarting it")
     if resident.asleep:
-        wake_weights(port)
+        wake(port, "weights")
     resident.loaded.clear()
-    swapped = swap(port, order.checkpoint, resident.model, timeout_s=order.spec.startup_timeout_s)
+    resident.model = swap(port, order.checkpoint, resident.model, timeout_s=order.spec.startup_timeout_s)
     if resident.asleep:
-        wake_cache(port)
+        wake(port, "kv_cache")
     resident.asleep = 0
-    resident.model = swapped.fingerprint
     return Loaded(
         checkpoint=order.checkpoint,
         model=resident.launch.name,

@@ -1,14 +1,13 @@
 """Sends the fixed prompts of `canary` to SGLang's own `/generate`, which returns tokens and log probabilities."""
 
-import math
 from collections.abc import Mapping
 
 from eval_jobs.serve.process.control import get, post_to_engine
 from eval_jobs.serve.resident.canary import (
     ANSWER_TOKENS,
     CANARY_TIMEOUT_S,
-    NOT_FINITE,
     canary_prompts,
+    checked_canary,
     failed,
     max_model_len,
     rejected,
@@ -46,11 +45,7 @@ def read_canary(prompt: tuple[int, ...], body: object, digest: str) -> Canary:
         raise failed(f"a response lacks tokens or log probabilities ({error!r})") from error
     if version != digest:
         raise failed(f"a response came from the weights {version!r} (expected {digest!r})")
-    if not all(map(math.isfinite, logprobs)):
-        raise failed(NOT_FINITE)
-    if len(tokens) != ANSWER_TOKENS:
-        raise failed(f"a response has {len(tokens)} tokens (expected {ANSWER_TOKENS})")
-    return Canary(prompt=prompt, tokens=tokens, logprobs=logprobs)
+    return checked_canary(Canary(prompt=prompt, tokens=tokens, logprobs=logprobs))
 
 
 def _asked(port: int, prompt: tuple[int, ...], digest: str) -> Canary:

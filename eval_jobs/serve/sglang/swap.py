@@ -14,18 +14,14 @@ differ from the previous ones, and its first outputs of this kind are compared w
 from collections.abc import Mapping
 from pathlib import Path
 
-from eval_jobs.errors import CheckpointUnreadable, SwapFailed, SwapRefused
-from eval_jobs.serve.process.control import EngineReply, get, post_to_engine, served_model_names
+from eval_jobs.serve.process.control import get, post_to_engine, served_model_names
 from eval_jobs.serve.process.readiness import UNKNOWN_VERSION
 from eval_jobs.serve.resident.loaded import Loaded, Resident, folder_state, identity
 from eval_jobs.serve.resident.order import Order
 from eval_jobs.serve.resident.strategy import STAY, LoadStrategy
+from eval_jobs.serve.resident.swap import STEP_TIMEOUT_S, compared, demand, failed, refused
 from eval_jobs.serve.weights.digest_check import demand_pinned_weights
-from eval_jobs.serve.weights.fingerprint import Fingerprint, fingerprint_of, obstacle
 from eval_jobs.types import Checkpoint
-
-STEP_TIMEOUT_S = 30.0
-"""Timeout of the steps that move no weights."""
 
 
 def load_into(resident: Resident, order: Order, strategy: LoadStrategy) -> Loaded:
@@ -40,12 +36,12 @@ def load_into(resident: Resident, order: Order, strategy: LoadStrategy) -> Loade
     if strategy.method == STAY:
         _flush(port)
         return resident.loaded[identity(checkpoint)]
-    fingerprint = _compared(Path(checkpoint.uri), resident)
+    fingerprint = compared(Path(checkpoint.uri), resident.model)
     demand_pinned_weights(checkpoint)
     before = folder_state(checkpoint.uri)
     _update(port, checkpoint, timeout_s=order.spec.startup_timeout_s)
     if folder_state(checkpoint.uri) != before:
-        raise _failed(f"{checkpoint.uri} changed while being loaded")
+        raise failed(f"{checkpoint.uri} changed while being loaded")
     _demand_served(port, checkpoint)
     model = _served_name(port, (resident.launch.name, checkpoint.uri))
     resident.loaded.clear()
@@ -74,44 +70,33 @@ def engine_version(port: int) -> str:
     return UNKNOWN_VERSION
 
 
-def _compared(folder: Path, resident: Resident) -> Fingerprint:
-    try:
-        fingerprint = fingerprint_of(folder)
-    except CheckpointUnreadable as error:
-        raise _refused(error.message) from error
-    reason = "the engine's weights are unknown" if resident.model is None else obstacle(resident.model, fingerprint)
-    if reason:
-        raise _refused(f"{folder} does not match the model of the running engine: {reason}")
-    return fingerprint
-
-
 def _update(port: int, checkpoint: Checkpoint, *, timeout_s: float) -> None:
     pause = post_to_engine(port, "/pause_generation", {"mode": "abort"}, timeout_s=STEP_TIMEOUT_S)
     if pause.status == 404:
-        raise _refused("this version of SGLang cannot be paused (HTTP 404)")
-    _demand(pause, "pause")
+        raise refused("this version of SGLang cannot be paused (HTTP 404)")
+    demand(pause, "pause")
     weights = {"model_path": checkpoint.uri, "weight_version": checkpoint.digest, "flush_cache": True}
     update = post_to_engine(port, "/update_weights_from_disk", weights, timeout_s=timeout_s)
     if update.status == 404:
-        _demand(post_to_engine(port, "/continue_generation", timeout_s=STEP_TIMEOUT_S), "continue")
-        raise _refused("this version of SGLang cannot update weights from a folder (HTTP 404)")
-    _demand(update, "update its weights")
+        demand(post_to_engine(port, "/continue_generation", timeout_s=STEP_TIMEOUT_S), "continue")
+        raise refused("this version of SGLang cannot update weights from a folder (HTTP 404)")
+    demand(update, "update its weights")
     if not isinstance(update.body, dict) or update.body.get("success") is not True:
-        raise _failed(f"the engine did not confirm the weight update: {update.text}")
+        raise failed(f"the engine did not confirm the weight update: {update.text}")
     _flush(port)
-    _demand(post_to_engine(port, "/continue_generation", timeout_s=STEP_TIMEOUT_S), "continue")
+    demand(post_to_engine(port, "/continue_generation", timeout_s=STEP_TIMEOUT_S), "continue")
 
 
 def _flush(port: int) -> None:
     """Empty the prefix cache: its entries were computed with other weights, or change how outputs are computed."""
-    _demand(post_to_engine(port, "/flush_cache", timeout_s=STEP_TIMEOUT_S), "flush its cache")
+    demand(post_to_engine(port, "/flush_cache", timeout_s=STEP_TIMEOUT_S), "flush its cache")
 
 
 def _demand_served(port: int, checkpoint: Checkpoint) -> None:
     info = model_info(port)
     for name, wanted in (("model_path", checkpoint.uri), ("weight_version", checkpoint.digest)):
         if info.get(name) != wanted:
-            raise _failed(f"after the update the engine reports {name} {info.get(name)!r} (expected {wanted!r})")
+            raise failed(f"after the update the engine reports {name} {info.get(name)!r} (expected {wanted!r})")
 
 
 def _served_name(port: int, expected: tuple[str, ...]) -> str:
@@ -119,20 +104,5 @@ def _served_name(port: int, expected: tuple[str, ...]) -> str:
     names = served_model_names(get(port, "/v1/models", timeout_s=STEP_TIMEOUT_S).body)
     found = [name for name in expected if name in names]
     if not found:
-        raise _failed(f"after the update the engine serves {', '.join(names) or 'no model'} (expected {expected[-1]})")
+        raise failed(f"after the update the engine serves {', '.join(names) or 'no model'} (expected {expected[-1]})")
     return found[0]
-
-
-def _demand(reply: EngineReply, what: str) -> None:
-    said_no = isinstance(reply.body, dict) and reply.body.get("success") is False
-    if said_no or not reply.is_ok:
-        said = f"HTTP {reply.status}: {reply.text}" if reply.status else reply.text
-        raise _failed(f"the engine failed to {what} ({said})")
-
-
-def _refused(reason: str) -> SwapRefused:
-    return SwapRefused(f"weights not swapped: {reason}", hint="restarting the engine with them")
-
-
-def _failed(reason: str) -> SwapFailed:
-    return SwapFailed(reason, hint="engine state unknown; restarting it")

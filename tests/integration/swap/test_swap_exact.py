@@ -30,9 +30,8 @@ def test_there_and_back_and_again_equals_cold_starts(
     for _ in range(3):
         on_a.swap(models / "b")
         assert on_a.canaries() == cold_b
-        swapped = on_a.swap(models / "a")
-        assert (swapped.digest, swapped.tensors) == (record_of(models / "a").digest, 21)
-        assert on_a.label() == swapped.digest
+        on_a.swap(models / "a")
+        assert on_a.label() == record_of(models / "a").digest
         assert on_a.canaries() == cold_a
 
 

@@ -10,11 +10,10 @@ from evalscope.api.model import GenerateConfig, ModelOutput
 from evalscope.models.openai_compatible import OpenAICompatibleAPI
 
 from eval_jobs.evaluate.asking.circuit_breaker import CircuitBreaker
-from eval_jobs.evaluate.asking.http_client import api_key, http_client, is_alive
+from eval_jobs.evaluate.asking.http_client import ModelClient, api_key, is_alive
 from eval_jobs.evaluate.asking.limiter import ConcurrencyLimiter
-from eval_jobs.evaluate.asking.retry_policy import RetryPolicy
 from eval_jobs.evaluate.common.answer_check import check_answer
-from eval_jobs.evaluate.common.protocol import Message
+from eval_jobs.evaluate.common.protocol import Message, RetryPolicy
 
 
 class StrictAPI(OpenAICompatibleAPI):  # type: ignore[misc]
@@ -26,8 +25,7 @@ class StrictAPI(OpenAICompatibleAPI):  # type: ignore[misc]
     def __init__(self, request: Message) -> None:
         key = api_key(request["api_key_env"])
         self.limiter = ConcurrencyLimiter(request["concurrency"])
-        self._http = http_client(request["timeout_s"], self.limiter, secret=key)
-        self._http.headers["Authorization"] = f"Bearer {key}"
+        self._http = ModelClient(request["timeout_s"], self.limiter, secret=key)
         super().__init__(
             model_name=request["model"],
             base_url=request["base_url"],
@@ -39,7 +37,7 @@ class StrictAPI(OpenAICompatibleAPI):  # type: ignore[misc]
         )
         own_engine = bool(request["own_engine"])
         self.breaker = CircuitBreaker(
-            is_alive=self._is_alive,
+            is_alive=lambda: is_alive(self._http, str(self.base_url).rstrip("/")),
             limiter=self.limiter,
             own_engine=own_engine,
             retry_policy=RetryPolicy(**request["retry_policy"]),
@@ -89,6 +87,3 @@ class StrictAPI(OpenAICompatibleAPI):  # type: ignore[misc]
                     raise
             else:
                 return
-
-    def _is_alive(self) -> bool:
-        return is_alive(self._http, str(self.base_url).rstrip("/"))

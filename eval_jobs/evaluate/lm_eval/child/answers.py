@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_jobs.evaluate.common.parse import parse_lines
-from eval_jobs.host.storage import storage_error
+from eval_jobs.host.storage import mapped_storage_errors
 
 Json = dict[str, Any]
 
@@ -40,9 +40,7 @@ class Answers:
         self._known[key] = body
 
     def _append(self, text: str) -> None:
-        try:
+        with mapped_storage_errors(self._path.parent):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(text)
-        except OSError as error:
-            raise storage_error(self._path.parent, error) from error

@@ -19,15 +19,14 @@ import httpx
 from eval_jobs.errors import EvaluateError
 from eval_jobs.evaluate.asking.circuit_breaker import CircuitBreaker, NoAnswer
 from eval_jobs.evaluate.asking.failures import StatusError
-from eval_jobs.evaluate.asking.http_client import http_client, is_alive
+from eval_jobs.evaluate.asking.http_client import ModelClient, is_alive
 from eval_jobs.evaluate.asking.journal import Failure, Journal
 from eval_jobs.evaluate.asking.limiter import ConcurrencyLimiter
 from eval_jobs.evaluate.asking.pipes import Send
-from eval_jobs.evaluate.asking.retry_policy import RetryPolicy
 from eval_jobs.evaluate.asking.shared_pool import SharedPool, n_threads
 from eval_jobs.evaluate.common.answer_check import CUT, FILTERED, check_answer
 from eval_jobs.evaluate.common.parse import Place
-from eval_jobs.evaluate.common.protocol import Message
+from eval_jobs.evaluate.common.protocol import Message, RetryPolicy
 from eval_jobs.evaluate.lm_eval.child.answers import Answers
 from eval_jobs.evaluate.lm_eval.child.likelihoods import asks_likelihoods, problem_of
 from eval_jobs.evaluate.lm_eval.outcomes import NOWHERE, RequestOutcome, write_outcomes
@@ -60,8 +59,7 @@ class Session:
         self._request = request
         self._sampling: Json = task["sampling"]
         self._limiter = ConcurrencyLimiter(request["concurrency"])
-        self._client = http_client(request["timeout_s"], self._limiter, secret=key)
-        self._client.headers["Authorization"] = f"Bearer {key}"
+        self._client = ModelClient(request["timeout_s"], self._limiter, secret=key)
         self._retry_policy = RetryPolicy(**request["retry_policy"])
         self._breaker = CircuitBreaker(
             is_alive=lambda: is_alive(self._client, request["base_url"]),

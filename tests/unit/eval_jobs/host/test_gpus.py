@@ -97,28 +97,32 @@ def test_the_gpus_are_those_that_cuda_would_show() -> None:
     assert {visible: [gpu.index for gpu in visible_gpus(GPUS, visible)] for visible in expected} == expected
 
 
-def test_the_busiest_of_the_workers_own_gpus_decides(smi: Path) -> None:
+def test_the_busiest_of_the_workers_own_gpus_decides(smi: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(smi, f"printf '{TABLE}'")
-    assert busiest_gpu_pct({"CUDA_VISIBLE_DEVICES": "0,1"}) == 97
-    assert busiest_gpu_pct({"CUDA_VISIBLE_DEVICES": "GPU-bbbbbbbb-2"}) == 3
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    assert busiest_gpu_pct() == 97
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-bbbbbbbb-2")
+    assert busiest_gpu_pct() == 3
 
 
-def test_a_gpu_that_does_not_tell_is_an_error_and_not_idle(smi: Path) -> None:
+def test_a_gpu_that_does_not_tell_is_an_error_and_not_idle(smi: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(smi, f"printf '{TABLE}'")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
     with pytest.raises(ConfigError, match="MIG"):
-        busiest_gpu_pct({"CUDA_VISIBLE_DEVICES": "2"})
+        busiest_gpu_pct()
 
 
-def test_no_gpu_at_all_is_an_error_and_not_idle(smi: Path) -> None:
+def test_no_gpu_at_all_is_an_error_and_not_idle(smi: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(smi, f"printf '{TABLE}'")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(ConfigError, match="no visible GPU"):
-        busiest_gpu_pct({"CUDA_VISIBLE_DEVICES": ""})
+        busiest_gpu_pct()
 
 
 @pytest.mark.usefixtures("smi")
 def test_without_nvml_and_nvidia_smi_the_error_says_what_to_install() -> None:
     with pytest.raises(ConfigError, match="nvidia-ml-py is not installed, and nvidia-smi is not installed") as caught:
-        busiest_gpu_pct({})
+        busiest_gpu_pct()
     assert "checkpoint-tracker[gpu]" in caught.value.hint
 
 
@@ -144,7 +148,7 @@ def test_nvml_without_a_driver_leaves_it_to_nvidia_smi(smi: Path, monkeypatch: p
 def test_nvml_that_knows_no_load_is_an_error_and_not_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", nvml(busy_pct=None))
     with pytest.raises(ConfigError, match="MIG"):
-        busiest_gpu_pct({})
+        busiest_gpu_pct()
 
 
 def test_batch_invariance_needs_capability_8_on_every_gpu(smi: Path) -> None:

@@ -17,8 +17,8 @@ from eval_jobs.evaluate.asking.failures import (
     pause_s,
 )
 from eval_jobs.evaluate.asking.limiter import ConcurrencyLimiter, StopFlag
-from eval_jobs.evaluate.asking.retry_policy import RetryPolicy
 from eval_jobs.evaluate.common.answer_check import is_overflow
+from eval_jobs.evaluate.common.protocol import RetryPolicy
 from tests.fakes.openai_server import context_overflow
 
 POLICY = RetryPolicy()
@@ -94,7 +94,10 @@ def lapse() -> Lapse:
 
 def breaker_of(lapse: Lapse, *, limit: int = 8, is_alive: bool = True, own_engine: bool = False) -> CircuitBreaker:
     return CircuitBreaker(
-        is_alive=lambda: is_alive, limiter=ConcurrencyLimiter(limit, stopped=lapse), own_engine=own_engine
+        is_alive=lambda: is_alive,
+        limiter=ConcurrencyLimiter(limit, stopped=lapse),
+        retry_policy=POLICY,
+        own_engine=own_engine,
     )
 
 
@@ -266,7 +269,8 @@ def test_a_server_that_is_busy_and_serves_nobody_trips_the_breaker(lapse: Lapse)
 
 def test_a_tripped_breaker_wakes_those_who_wait_for_their_next_try() -> None:
     stopped, in_flight = Noticed(), threading.Event()
-    breaker = CircuitBreaker(is_alive=lambda: True, limiter=ConcurrencyLimiter(8, stopped=stopped))
+    limiter = ConcurrencyLimiter(8, stopped=stopped)
+    breaker = CircuitBreaker(is_alive=lambda: True, limiter=limiter, retry_policy=POLICY)
 
     def refused_while_another_waits() -> str:
         in_flight.set()

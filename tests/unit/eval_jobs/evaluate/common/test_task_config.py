@@ -1,10 +1,12 @@
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eval_jobs.evaluate.common.task_config import LocalData, benchmark_task, evaluate_request, run_folder, task_config
+from eval_jobs.evaluate.common.task_config import benchmark_task, evaluate_request, run_folder, task_config
+from eval_jobs.evaluate.data.layouts import CachedDataset
 from eval_jobs.types import Benchmark, Endpoint, EngineInfo, EngineKind, Generation, Suite
 from tests.requires import PROJECT
 
@@ -36,7 +38,7 @@ ENDPOINT = Endpoint(
 
 
 def test_the_request_is_as_written_down() -> None:
-    data = LocalData(folder="/state/data/gsm8k-d1/data", subsets=("main",))
+    data = CachedDataset(folder=Path("/state/data/gsm8k-d1/data"), subsets=("main",))
     task = benchmark_task(BENCHMARK, SUITE, ENDPOINT, folder="/state/runs/x", data=data)
     request = evaluate_request(SUITE, ENDPOINT, [task])
     assert request == json.loads(GOLDEN.read_text(encoding="utf-8"))
@@ -74,7 +76,7 @@ def test_a_server_that_may_not_know_top_k_gets_it_only_when_it_is_wanted(top_k: 
 
 
 def test_the_users_subsets_win_over_those_in_the_data() -> None:
-    data = LocalData(folder="/f", subsets=("a", "b", "c"))
+    data = CachedDataset(folder=Path("/f"), subsets=("a", "b", "c"))
     benchmark = replace(BENCHMARK, subsets=("b",))
     task: dict[str, Any] = task_config(benchmark, SUITE, ENDPOINT, folder="/f", data=data)
     assert task["dataset_args"]["gsm8k"]["subset_list"] == ["b"]

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from eval_jobs.errors import BadData
-from eval_jobs.evaluate.data.dataset_cache import CachedDataset, open_cached_dataset
+from eval_jobs.evaluate.data.dataset_cache import open_cached_dataset
 from eval_jobs.evaluate.data.files import check_benchmark
+from eval_jobs.evaluate.data.layouts import CachedDataset
 from eval_jobs.types import Benchmark
 from tests.requires import shared_data
 

@@ -106,6 +106,10 @@ def test_a_busy_gpu_is_waited_for_and_an_idle_one_must_be_idle_for_a_while() -> 
     assert waiting.reason(plan(IDLE_GPU)) == "measuring GPU utilization for 5 s (serve.only_when.gpu_below_pct)"
     assert set(poll(clock, waiting, seconds=20)) == {(RUN,)}
     assert waiting.reason(plan(IDLE_GPU)) == ("waiting: GPU utilization is 97 % (serve.only_when.gpu_below_pct = 10)")
+    gpu.busy_pct = 10
+    assert set(poll(clock, waiting, seconds=12)) == {(RUN,)}, "below, not at"
+    gpu.busy_pct = 97
+    assert set(poll(clock, waiting, seconds=6)) == {(RUN,)}
     gpu.busy_pct = 0
     assert set(poll(clock, waiting, seconds=3)) == {(RUN,)}, "a moment of rest is none"
     assert poll(clock, waiting, seconds=6)[-1] == ()

@@ -4,7 +4,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from eval_jobs.errors import ConfigError
-from eval_jobs.execute.worker.hours import Hours, Load, average_pct, hours_of, is_idle
+from eval_jobs.execute.worker.hours import Hours, Load, average_pct, hours_of
 from eval_jobs.types import OnlyWhen
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -84,18 +84,14 @@ def loads(*busy_pct: float, every_s: float = 1.0) -> list[Load]:
 
 
 def test_too_short_a_look_at_the_gpu_says_nothing() -> None:
-    only_when = OnlyWhen(gpu_below_pct=10, gpu_over_s=5)
-    assert is_idle([], now_s=100, only_when=only_when) is None
-    assert is_idle(loads(0, 0, 0, 0), now_s=103, only_when=only_when) is None
-    assert is_idle(loads(0, 0, 0, 0, 0, 0), now_s=105, only_when=only_when) is True
-    assert is_idle([], now_s=0, only_when=OnlyWhen()) is True, "without a limit every GPU is idle enough"
+    assert average_pct([], now_s=100, over_s=5) is None
+    assert average_pct(loads(0, 0, 0, 0), now_s=103, over_s=5) is None
+    assert average_pct(loads(0, 0, 0, 0, 0, 0), now_s=105, over_s=5) == 0
 
 
 def test_the_average_decides_and_not_a_moment_of_rest() -> None:
-    only_when = OnlyWhen(gpu_below_pct=10, gpu_over_s=5)
-    assert is_idle(loads(90, 90, 0, 90, 90, 0), now_s=105, only_when=only_when) is False
-    assert is_idle(loads(0, 0, 20, 0, 0, 0), now_s=105, only_when=only_when) is True
-    assert is_idle(loads(10, 10, 10, 10, 10, 10), now_s=105, only_when=only_when) is False, "below, not at"
+    assert average_pct(loads(90, 90, 0, 90, 90, 0), now_s=105, over_s=5) == 60
+    assert average_pct(loads(0, 0, 18, 0, 0, 0), now_s=105, over_s=5) == 3
 
 
 def test_what_was_long_ago_is_no_part_of_the_average() -> None:

@@ -9,6 +9,8 @@ from datetime import timedelta
 import pytest
 
 from eval_jobs.errors import BadData, DiskFull, EndpointFailed, StoreError, TrackerError
+from eval_jobs.execute.worker.claiming import ClaimFilter
+from eval_jobs.execute.worker.execution_window import ExecutionWindow
 from eval_jobs.execute.worker.interrupts import WAKE_SIGNAL, Interrupts, Stopped
 from eval_jobs.execute.worker.main import IDLE_S, STORE_RETRY_S, Worker, work
 from eval_jobs.identity import benchmark_fingerprint
@@ -132,7 +134,10 @@ class Bench:
         self.engine = FakeEngine(ENDPOINT)
         self.interrupts = interrupts
         tools = Tools(engine=self.engine, evaluator=self.evaluator, prober=FakeProber(), clock=self.clock)
-        self.worker = Worker(name="a", queue=self.queue, tools=tools, interrupts=interrupts, lease_s=LEASE_S)
+        claims = ClaimFilter(window=ExecutionWindow(self.clock))
+        self.worker = Worker(
+            name="a", queue=self.queue, tools=tools, interrupts=interrupts, claim_filter=claims, lease_s=LEASE_S
+        )
 
     def add(self, *plans: int) -> None:
         for index in plans:

@@ -97,7 +97,7 @@ class Scene:
             tools=tools,
             interrupts=self._interrupts,
             lease_s=600.0,
-            claim_filter=ClaimFilter(visibility=None, window=ExecutionWindow(self.clock, lambda: self.busy_pct)),
+            claim_filter=ClaimFilter(window=ExecutionWindow(self.clock, lambda: self.busy_pct)),
             show=self.shown.append,
         )
         with pytest.raises(Stopped):

@@ -8,8 +8,8 @@ import pytest
 
 from eval_jobs.errors import ServeError, SwapFailed, SwapRefused
 from eval_jobs.serve.process.control import KEY, KEY_VARIABLE
-from eval_jobs.serve.resident.swap import Swapped, extension_args, extension_environment, swap
-from eval_jobs.serve.weights.fingerprint import fingerprint_of
+from eval_jobs.serve.resident.swap import extension_args, extension_environment, swap
+from eval_jobs.serve.weights.fingerprint import Fingerprint, fingerprint_of
 from eval_jobs.serve.worker_extension.tracker_worker.weight_files import layout_digest
 from tests.fakes.swap_engine import Said, SwapEngine
 from tests.swap_servers import record_of
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
     return write_checkpoint(tmp_path / "next", seed=1)
 
 
-def swapped(engine: SwapEngine, folder: Path, *, timeout_s: float = 60.0) -> Swapped:
+def swapped(engine: SwapEngine, folder: Path, *, timeout_s: float = 60.0) -> Fingerprint:
     return swap(engine.port, record_of(folder), fingerprint_of(folder), timeout_s=timeout_s)
 
 
@@ -38,9 +38,7 @@ def test_a_swap_asks_every_step_in_order_and_is_proved_by_the_digest(folder: Pat
     checkpoint, fingerprint = record_of(folder), fingerprint_of(folder)
     assert engine.checked == [[str(folder), checkpoint.digest, layout_digest(fingerprint.tensors)]]
     assert engine.label == checkpoint.digest
-    assert (result.digest, result.tensors, result.repacked) == (checkpoint.digest, 21, ("lm_head",))
-    assert result.fingerprint == fingerprint
-    assert result.took_s > 0
+    assert result == fingerprint
 
 
 def test_what_does_not_fit_is_refused_before_the_engine_is_asked_anything(folder: Path, tmp_path: Path) -> None:
