@@ -36,7 +36,7 @@ def read_text(path: Path, *, hint: str) -> str:
 
 
 def checked(model: type[File], text: str, path: Path) -> File:
-    """Return the settings that the text of a file holds; `path` is named in errors.
+    """Return the settings that the text of a file holds; `path` anchors relative paths and is named in errors.
 
     Raises:
         ConfigError: it is no TOML, or a setting is wrong; all wrong settings are named at once.
@@ -47,7 +47,7 @@ def checked(model: type[File], text: str, path: Path) -> File:
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}", hint="fix that line") from error
     try:
-        return model.model_validate(document)
+        return model.model_validate(document, context=path.absolute().parent)
     except ValidationError as error:
         problems = "; ".join(_sentence(model, detail) for detail in error.errors())
         raise ConfigError(f"{path}: {problems}", hint='see "Settings" in the documentation') from error
