@@ -33,8 +33,7 @@ from tracker.config import Config
 from tracker.ports import Alerting, Lead, Notifier, Pins, Tracking
 from tracker.wiring.checkpoints import open_source
 from tracker.wiring.mlflow import Mlflow
-from tracker.wiring.programs import measurement_of, serve_of, suite_with_versions
-from tracker.wiring.sweeps import sweeps_of
+from tracker.wiring.programs import measurement_of, serve_of, suite_with_versions, sweeps_of
 
 if TYPE_CHECKING:
     from tracker.app.steps.alerting import AlertDispatcher
@@ -97,7 +96,7 @@ class Project:
         return OutboxTracking(self.database, MlflowStore(self.mlflow.settings), run=self.config.run.name)
 
     def sweeps(self) -> dict[str, Sweep]:
-        """Return the sweeps of [[schedule]] by name; see `wiring.sweeps.sweeps_of`."""
+        """Return the sweeps of [[schedule]] by name; see `wiring.programs.sweeps_of`."""
         if self.config.schedule:
             return sweeps_of(self.config, self.suite(), serve_of(self.config))
         return {}
@@ -228,3 +227,17 @@ class Project:
         except OSError as error:
             what = f"cannot create the state folder {self.config.run.state_dir}"
             raise write_error(error, what, hint="set run.state_dir to another folder") from error
+
+
+def channels_of(config: Config) -> tuple[Notifier, ...]:
+    """Return the notification channels.
+
+    Raises:
+        ConfigError: a secret is missing, a URL is invalid, or a library is not installed.
+    """
+    settings = config.alerts.to_channels()
+    if not settings:
+        return ()
+    from tracker.adapters.alerts.opening import open_channels
+
+    return open_channels(settings, SystemClock())

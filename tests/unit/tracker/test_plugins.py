@@ -30,10 +30,9 @@ from tests.plugins import written
 from tests.requires import requires_package
 from tests.tiny_model import checkpoint_record, write_checkpoint
 from tracker.config import parse_config
-from tracker.wiring.alerting import channels_of
 from tracker.wiring.checkpoints import open_source
 from tracker.wiring.programs import serve_of
-from tracker.wiring.project import Project
+from tracker.wiring.project import Project, channels_of
 
 CONFIG = """
 [run]

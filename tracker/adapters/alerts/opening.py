@@ -1,6 +1,6 @@
 """Settings and secrets -> notification channels."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -61,7 +61,8 @@ def open_what_can_be(channels: Sequence[ChannelSettings], clock: Clock) -> tuple
     return tuple(_open_or_close(channel, clock) for channel in channels)
 
 
-_SERVICES: dict[ChannelKind | str, tuple[str, Callable[..., Notifier]]] = {
+_HttpChannel = Alertmanager | DingTalk | Feishu | Slack | Webhook | WeCom
+_SERVICES: dict[ChannelKind | str, tuple[str, type[_HttpChannel]]] = {
     ChannelKind.SLACK: ("Slack", Slack),
     ChannelKind.DINGTALK: ("DingTalk", DingTalk),
     ChannelKind.WECOM: ("WeCom", WeCom),
