@@ -50,16 +50,6 @@ def measurement_of(config: Config, suite: Suite) -> MeasurementPlan:
     )
 
 
-def suite_with_versions(suite: Suite, lm_eval: str) -> Suite:
-    """Return the suite with the versions of its evaluators; `lm_eval` is the command of lm-eval.
-
-    Raises:
-        ConfigError: there is no such evaluator.
-        BadData: the evaluator does not support a setting.
-    """
-    return replace(suite, benchmarks=tuple(benchmark_with_version(b, lm_eval) for b in suite.benchmarks))
-
-
 def sweeps_of(config: Config, suite: Suite, serve: ServeSpec) -> dict[str, Sweep]:
     """Return the sweeps by name, their local data read and checked.
 

@@ -26,7 +26,7 @@ from tracker.domain.sweeps.cron import look_of, next_time, started_look, turn_du
 from tracker.domain.sweeps.matrix import count_variants, plans_of
 from tracker.domain.sweeps.reuse import is_whole, own_answer, plan_without_scores, run_of_target, with_own_scores
 from tracker.domain.sweeps.selectors import newest_of_steps, selected_checkpoints
-from tracker.domain.sweeps.types import Pick, Selector, Sweep, Timetable, Turn, TurnState
+from tracker.domain.sweeps.types import Pick, Selector, Sweep, Turn, TurnState
 from tracker.ports import Pins, RecordStore, RequestQueue, Sweeps, Tracking
 
 log = logging.getLogger(__name__)
@@ -203,7 +203,7 @@ def _note_due(service: SweepService, sweep: Sweep, now: datetime) -> Iterable[Tu
         yield turn
     if turn is not None or look != known:
         service.store.remember(sweep.name, look_of(timetable, now))
-    service.seen.quiet[sweep.name] = now, _next(timetable, now)
+    service.seen.quiet[sweep.name] = now, next_time(timetable, now) or now + timedelta(days=1)
 
 
 def _is_quiet(service: SweepService, name: str, now: datetime) -> bool:
@@ -212,13 +212,6 @@ def _is_quiet(service: SweepService, name: str, now: datetime) -> bool:
         return False  # the clock was set back
     service.seen.quiet[name] = now, until
     return now < until
-
-
-def _next(timetable: Timetable, now: datetime) -> datetime:
-    found = next_time(timetable, now)
-    if found is None:
-        return now + timedelta(days=1)
-    return found
 
 
 def _next_due(service: SweepService) -> Turn | None:

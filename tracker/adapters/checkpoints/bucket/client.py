@@ -84,8 +84,8 @@ class Bucket:
         )
         self._fs.retries = 1  # botocore itself retries after 503, Retry-After and dropped connections
 
-    def objects(self, below: str = "") -> tuple[S3Object, ...]:
-        """Return every object whose key starts with the location's prefix and `below`, in the order of keys.
+    def objects(self) -> tuple[S3Object, ...]:
+        """Return every object whose key starts with the location's prefix, in the order of keys.
 
         Raises:
             ConfigError: the bucket does not exist, or the server refuses these credentials.
@@ -94,7 +94,7 @@ class Bucket:
         found: list[S3Object] = []
         more: dict[str, str] = {}
         while True:
-            page = self._page(Prefix=self.location.prefix + below, **more)
+            page = self._page(Prefix=self.location.prefix, **more)
             found += [_object(entry) for entry in page.get("Contents", ())]
             if not page.get("IsTruncated"):
                 return tuple(found)
@@ -114,16 +114,14 @@ class Bucket:
             raise self._mapped(error) from error
         return {entry["Key"]: entry["Initiated"] for entry in page.get("Uploads", ())}
 
-    def read(self, thing: S3Object, *, size: int, start: int = 0) -> bytes | None:
-        """Return up to `size` bytes from `start`; None if this version of the object no longer exists.
+    def read(self, thing: S3Object, *, size: int) -> bytes | None:
+        """Return the first `size` bytes; None if this version of the object no longer exists.
 
         Raises:
             ConfigError, StoreUnavailable: as `objects`.
         """
         parts: list[bytes] = []
-        stop = min(size, thing.size - start)
-        is_there = self.download(thing, start=start, stop=start + stop, take=parts.append)
-        if is_there:
+        if self.download(thing, start=0, stop=min(size, thing.size), take=parts.append):
             return b"".join(parts)
         return None
 
