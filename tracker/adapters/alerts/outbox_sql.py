@@ -68,8 +68,7 @@ class AlertOutbox:
         now = self._clock.now()
         first_due_s = {row.channel: row.at for row in rows}
         for name, sender in self._senders.items():
-            if sender.is_asked(now, first_due_s.get(name)):
-                sender.start()
+            sender.start(now, first_due_s.get(name))
         return sum(row.n for row in rows if row.channel in self._senders)
 
     def close(self) -> None:

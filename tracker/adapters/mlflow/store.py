@@ -55,13 +55,13 @@ class MlflowStore:
             with mapped_mlflow_errors(public(self._settings.uri)):
                 client = self._connected()
                 run = runs.find_or_create_run(client, self._settings, item)
+                key = runs.run_key(self._settings, item.checkpoint.run_id)
                 if isinstance(item, tracking.SweepBatch):
-                    send_sweep(client, run, item, runs.run_key(self._settings, item.checkpoint.run_id))
+                    send_sweep(client, run, item, key)
                 elif isinstance(item, tracking.ChampionBatch):
                     if self._settings.has_aliases:
-                        send_champions(client, run, item, runs.run_key(self._settings, item.checkpoint.run_id))
+                        send_champions(client, run, item, key)
                 elif isinstance(item, tracking.TrackingBatch):
-                    key = runs.run_key(self._settings, item.checkpoint.run_id)
                     links = _links(client, self._settings, run.experiment_id, item.checkpoint.run_id)
                     _send_batch(client, run, item, key, links)
                 elif not run.joined:

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Protocol
 
 from eval_jobs.errors import ConfigError, TrackingUnreachable
@@ -317,12 +318,7 @@ def _named(
 def _registered(
     service: SweepService, selector: Selector, held: Mapping[str, Sequence[Checkpoint]]
 ) -> tuple[Checkpoint, ...]:
-    wanted = service.registered(selector.text)
-    for of_run in held.values():
-        for checkpoint in of_run:
-            if (checkpoint.step, checkpoint.digest) == (wanted.step, wanted.digest):
-                return (checkpoint,)
-    return ()
+    return _equal_to(service.registered(selector.text), chain.from_iterable(held.values()))[:1]
 
 
 def _of_run(
@@ -342,5 +338,8 @@ def _best(service: SweepService, run: str, selector: Selector, held: Sequence[Ch
     if best is None:
         of = selector.benchmark or "all benchmarks of its suite"
         raise ConfigError(f"no checkpoint of {run} has a score for {of}", hint="evaluate one first")
-    wanted = best.checkpoint
+    return _equal_to(best.checkpoint, held)
+
+
+def _equal_to(wanted: Registered, held: Iterable[Checkpoint]) -> tuple[Checkpoint, ...]:
     return tuple(c for c in held if (c.step, c.digest) == (wanted.step, wanted.digest))
