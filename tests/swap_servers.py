@@ -27,7 +27,7 @@ from eval_jobs.serve.weights.fingerprint import Fingerprint, fingerprint_of
 from eval_jobs.serve.worker_extension.tracker_worker.weight_files import layout_digest
 from eval_jobs.types import Canary, Checkpoint
 from tests.tiny_model import checkpoint_record
-from tracker.adapters.checkpoints.files.safetensors_file import digest_weights
+from tracker.adapters.checkpoints.files.safetensors_file import read_weights
 
 START_TIMEOUT_S = 600.0
 SWAP_TIMEOUT_S = 60.0
@@ -118,7 +118,7 @@ class SwapServer:
 
 def record_of(folder: Path) -> Checkpoint:
     """Return the record of a checkpoint with the digest that a pin of it would have."""
-    return replace(checkpoint_record(folder), digest=digest_weights(sorted(folder.glob("*.safetensors"))))
+    return replace(checkpoint_record(folder), digest=read_weights(sorted(folder.glob("*.safetensors"))).digest)
 
 
 def layout_digest_of(folder: Path) -> str:

@@ -17,7 +17,7 @@ from benchmarks.killing.store import Store, read_store
 from benchmarks.killing.trainer import WEIGHTS, files_of, hash_of_weights, whole_saves
 from eval_jobs.queue_types import Hold
 from eval_jobs.types import EvalRecord, EvalResult, ProbeResult, SampleScore, SampleStatus
-from tracker.adapters.checkpoints.files.safetensors_file import digest_weights
+from tracker.adapters.checkpoints.files.safetensors_file import read_weights
 from tracker.config import load_config
 from tracker.domain.records.types import Report
 from tracker.wiring.project import Project
@@ -124,7 +124,7 @@ def expected_checkpoints(*, real: bool) -> Mapping[Key, str]:
         with tempfile.TemporaryDirectory() as name:
             path = Path(name) / WEIGHTS
             path.write_bytes(files_of(save.seed, real=real)[WEIGHTS])
-            found[save.step, digest_weights([path])] = hash_of_weights(save.seed, real=real)
+            found[save.step, read_weights([path]).digest] = hash_of_weights(save.seed, real=real)
     return found
 
 

@@ -13,7 +13,7 @@ from tests.unit.tracker.app.fake_world import FakeWorld
 from tests.unit.tracker.domain.judging import NOW
 from tests.unit.tracker.domain.verdicts.test_rewind import BAD, GOOD, again, first_try, tried
 from tracker.adapters.history.store_sql import SqlHistory
-from tracker.api.references import known_checkpoint
+from tracker.api import references
 from tracker.app.review import review
 from tracker.app.world import World
 from tracker.cli.tables.render import history_table
@@ -62,7 +62,7 @@ def test_the_newest_is_what_a_step_means_and_the_older_is_reachable(world: World
     reviewed(world, *first_try(), *again([1200, 1300], GOOD))
 
     def digest(name: str) -> str:
-        checkpoint = known_checkpoint(history, name, "run").checkpoint
+        checkpoint = references._checkpoint(history, name, "run", history.outlines).checkpoint
         assert checkpoint is not None
         return checkpoint.digest
 

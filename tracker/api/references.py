@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from eval_jobs.errors import ConfigError
 from tracker.domain.overview.run import overview
 from tracker.domain.records.types import Report
-from tracker.ports import RecordStore, RunHistory
+from tracker.ports import RecordStore
 
 if TYPE_CHECKING:
     from tracker.wiring.project import Project
@@ -80,15 +80,6 @@ def named_checkpoints(project: Project, names: Sequence[str]) -> tuple[Report, .
         else _checkpoint(project.history, name, project.config.run.name, outlines)
         for name in names
     )
-
-
-def known_checkpoint(history: RunHistory, name: str, default_run: str) -> Report:
-    """Return `named_checkpoint` of a name that does not need MLflow's registry.
-
-    Raises:
-        ConfigError: the name is invalid, or no evaluated checkpoint has it.
-    """
-    return _checkpoint(history, name, default_run, history.outlines)
 
 
 def choose_run(known: Sequence[str], named: str | None, *, own: str) -> str:

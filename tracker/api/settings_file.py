@@ -6,8 +6,7 @@ from pathlib import Path
 
 from eval_jobs.errors import TrackerError
 from tracker.config import Config
-from tracker.wiring.alerting import channels_of
-from tracker.wiring.project import Project
+from tracker.wiring.project import Project, channels_of
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,9 @@
 """Holds checkpoints back while every evaluation would fail; pinning continues."""
 
 import logging
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from eval_jobs.ports import Clock
 from eval_jobs.types import Checkpoint
@@ -12,22 +14,17 @@ log = logging.getLogger(__name__)
 RECHECK_S = 60.0
 
 
+@dataclass
 class ReadyGate:
     """Opens when a checkpoint was examined without errors, and then stays open."""
 
-    def __init__(
-        self, examine: Callable[[Checkpoint], tuple[Finding, ...]], clock: Clock, *, must_be_ready: bool
-    ) -> None:
-        """Hold checkpoints until `examine` finds no error.
-
-        With `must_be_ready`, errors are raised instead of waiting for other settings.
-        """
-        self._examine = examine
-        self._clock = clock
-        self._must_be_ready = must_be_ready
-        self._is_open = False
-        self._due_s = clock.monotonic_s()
-        self._errors: tuple[Finding, ...] = ()
+    examine: Callable[[Checkpoint], tuple[Finding, ...]]
+    clock: Clock
+    must_be_ready: bool
+    """Errors are raised instead of waiting for other settings."""
+    _is_open: bool = False
+    _due_s: float = -math.inf
+    _errors: tuple[Finding, ...] = ()
 
     def is_held(self, newest: Checkpoint) -> bool:
         """Return whether new checkpoints wait; `newest`: the last one found, since an old one may be broken.
@@ -35,13 +32,13 @@ class ReadyGate:
         Raises:
             ConfigError: evaluations would fail, and `must_be_ready` is set.
         """
-        if not self._is_open and self._clock.monotonic_s() >= self._due_s:
-            self._due_s = self._clock.monotonic_s() + RECHECK_S
-            self._take(errors_in(self._examine(newest)))
+        if not self._is_open and self.clock.monotonic_s() >= self._due_s:
+            self._due_s = self.clock.monotonic_s() + RECHECK_S
+            self._take(errors_in(self.examine(newest)))
         return not self._is_open
 
     def _take(self, errors: tuple[Finding, ...]) -> None:
-        if self._must_be_ready:
+        if self.must_be_ready:
             demand_ready(errors)
         if errors and errors != self._errors:
             for one in errors:

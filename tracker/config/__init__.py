@@ -1,8 +1,5 @@
 """tracker.toml -> a validated, frozen configuration -> the records that the use cases work with.
 
-    config = load_config(Path("tracker.toml"))
-    config.serve.to_spec()
-
 Paths in the file are relative to the file. Every setting is described once, here or in the record
 that holds it (`Section`); docs/reference/settings.md is made from that.
 """
@@ -23,7 +20,6 @@ from tracker.config.reading import checked, read_text
 from tracker.config.section import Section, named_twice, record_of
 from tracker.config.storing import KeepSection, StoreSection
 from tracker.config.sweeping import ScheduleSection
-from tracker.domain.checkpoints.buckets import SCHEME
 from tracker.domain.records.types import Phase, Policy
 
 __all__ = ["DEFAULT_NAME", "FIRST", "Config", "load_config", "load_gate_policy", "parse_config"]
@@ -126,25 +122,4 @@ def parse_config(text: str, path: Path) -> Config:
     """
     config = checked(Config, text, path)
     gate = config.gate.inheriting(config.policy)
-    return _anchored(config.model_copy(update={"gate": gate}), path.absolute().parent)
-
-
-def _anchored(config: Config, folder: Path) -> Config:
-    run = config.run.anchored(folder)
-    benchmarks = tuple(b.anchored(folder) for b in config.benchmark)
-    store = config.store
-    if store.password_file is not None:
-        store = store.model_copy(update={"password_file": folder / store.password_file})
-    tracking = config.tracking
-    if tracking.password_file is not None:
-        tracking = tracking.model_copy(update={"password_file": folder / tracking.password_file})
-    probe = config.probe
-    if probe.reference not in {"", FIRST} and not probe.reference.startswith(SCHEME):
-        probe = probe.model_copy(update={"reference": str(folder / probe.reference)})
-    watch = config.watch
-    if watch.config_from is not None:
-        watch = watch.model_copy(update={"config_from": folder / watch.config_from})
-    schedule = tuple(one.anchored(folder) for one in config.schedule)
-    changed = {"run": run, "watch": watch, "benchmark": benchmarks, "probe": probe, "schedule": schedule}
-    changed |= {"alerts": config.alerts.anchored(folder), "serve": config.serve.anchored(folder)}
-    return config.model_copy(update=changed | {"store": store, "tracking": tracking})
+    return config.model_copy(update={"gate": gate})

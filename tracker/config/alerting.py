@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field, field_validator, model_validator
 
-from tracker.config.programs import Options, anchored_options, checked_name, program_of
-from tracker.config.section import Section, named_twice, record_of, without_key
+from tracker.config.programs import MAY_BE_A_NAME, Options, program_of
+from tracker.config.section import AnchoredPath, Section, named_twice, record_of, without_key
 from tracker.domain.records.alerts import Patience
 from tracker.domain.records.channels import ChannelKind, ChannelSettings, MailRoute, MailSecurity, SecretSource
 
@@ -32,19 +32,19 @@ class ChannelSection(Section):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
     """Name of the channel in `tracker alerts`."""
-    kind: ChannelKind | str = Field(union_mode="left_to_right")
+    kind: Annotated[ChannelKind | str, MAY_BE_A_NAME] = Field(union_mode="left_to_right")
     """`slack`, `dingtalk`, `wecom`, `feishu`, `lark`, `webhook`, `email`, `alertmanager`, `apprise` or the name
     of a plugin channel."""
     url: str = ""
     """URL of a `webhook` or an `alertmanager`, without credentials."""
     url_env: str = ""
     """Environment variable that contains the URL."""
-    url_file: Path | None = None
+    url_file: AnchoredPath | None = None
     """File with the URL in its first line."""
     secret_env: str = ""
     """Environment variable that contains the signing key (`dingtalk`, `feishu`, `lark`, `webhook`), the
     password (`email`, `alertmanager` with `user`) or the bearer token (`alertmanager`)."""
-    secret_file: Path | None = None
+    secret_file: AnchoredPath | None = None
     """File with that secret in its first line."""
     user: str = ""
     """User name for the mail server or Alertmanager."""
@@ -76,13 +76,6 @@ class ChannelSection(Section):
         """Whether another package brings it."""
         return not isinstance(self.kind, ChannelKind)
 
-    @field_validator("kind")
-    @classmethod
-    def _may_be_a_name(cls, value: ChannelKind | str) -> ChannelKind | str:
-        if isinstance(value, ChannelKind):
-            return value
-        return checked_name(value)
-
     @model_validator(mode="after")
     def _has_options_of_its_own_or_none(self) -> ChannelSection:
         given = sorted(self.model_fields_set - {"name", "kind", "options"})
@@ -101,13 +94,10 @@ class ChannelSection(Section):
         return without_key(value, instead="use secret_env or secret_file for it, or url_env for the whole URL")
 
     @model_validator(mode="after")
-    def _a_mail_has_no_address(self) -> ChannelSection:
-        if self.is_mail and (self.url or self.url_env or self.url_file):
-            raise ValueError("an email channel has no url: set host, sender and recipients")
-        return self
-
-    @model_validator(mode="after")
     def _says_once_where_its_address_is(self) -> ChannelSection:
+        given = [bool(self.url), bool(self.url_env), self.url_file is not None].count(True)
+        if self.is_mail and given:
+            raise ValueError("an email channel has no url: set host, sender and recipients")
         if self.is_plugin or self.is_mail:
             return self
         if self.url and self.kind not in _MAY_BE_PLAIN:
@@ -115,22 +105,17 @@ class ChannelSection(Section):
                 f"the URL of {self.kind} is a secret: set url_env to an environment variable, "
                 "or url_file to a file that contains it"
             )
-        given = [bool(self.url), bool(self.url_env), self.url_file is not None].count(True)
         if given != 1:
             plain = "url, " if self.kind in _MAY_BE_PLAIN else ""
             raise ValueError(f"set exactly one of {plain}url_env and url_file")
         return self
 
     @model_validator(mode="after")
-    def _has_a_key_only_where_one_is_used(self) -> ChannelSection:
+    def _has_a_user_and_a_key_where_they_are_used(self) -> ChannelSection:
         if self.secret_env and self.secret_file is not None:
             raise ValueError("set secret_env or secret_file, not both")
         if self.has_secret and self.kind not in _TAKES_A_SECRET:
             raise ValueError(f"{self.kind} does not use a secret: remove secret_env and secret_file")
-        return self
-
-    @model_validator(mode="after")
-    def _has_a_user_and_a_password_together(self) -> ChannelSection:
         if self.user and self.kind not in _TAKES_A_USER:
             raise ValueError(f"{self.kind} does not use a user name: remove user")
         if self.user and not self.has_secret:
@@ -140,15 +125,11 @@ class ChannelSection(Section):
         return self
 
     @model_validator(mode="after")
-    def _is_a_mail_or_has_nothing_of_one(self) -> ChannelSection:
-        for name in _OF_MAIL:
-            if name in self.model_fields_set and not self.is_mail:
-                raise ValueError(f"{name} is only for email channels: remove it")
-        return self
-
-    @model_validator(mode="after")
-    def _a_mail_has_all_that_it_needs(self) -> ChannelSection:
+    def _has_what_a_mail_needs_or_nothing_of_it(self) -> ChannelSection:
         if not self.is_mail:
+            for name in _OF_MAIL:
+                if name in self.model_fields_set:
+                    raise ValueError(f"{name} is only for email channels: remove it")
             return self
         missing = [name for name in ("host", "sender", "recipients") if not getattr(self, name)]
         if missing:
@@ -160,12 +141,6 @@ class ChannelSection(Section):
             raise ValueError('with security = "none" the password is sent unencrypted: use starttls or tls')
         return self
 
-    def anchored(self, folder: Path) -> ChannelSection:
-        """Return it with its files in `folder`, unless they are absolute."""
-        files = {"url_file": self.url_file, "secret_file": self.secret_file}
-        found: dict[str, object] = {key: folder / file for key, file in files.items() if file is not None}
-        return self.model_copy(update=found | {"options": anchored_options(self.options, folder)})
-
     def variables(self) -> tuple[str, ...]:
         """Return the names of the environment variables that hold its address and keys."""
         own = (value for name, value in self.options.items() if name.endswith("_env") and isinstance(value, str))
@@ -175,20 +150,12 @@ class ChannelSection(Section):
         """Return the record for opening it."""
         mail = None
         if self.is_mail:
-            mail = MailRoute(
-                host=self.host,
-                port=self.port or _PORTS[self.security],
-                security=self.security,
-                sender=self.sender,
-                recipients=self.recipients,
-            )
-        return ChannelSettings(
-            name=self.name,
-            kind=self.kind,
-            url=self.url,
+            mail = record_of(MailRoute, self, port=self.port or _PORTS[self.security])
+        return record_of(
+            ChannelSettings,
+            self,
             url_place=SecretSource(variable=self.url_env, file=self.url_file),
             secret_place=SecretSource(variable=self.secret_env, file=self.secret_file),
-            user=self.user,
             mail=mail,
             program=program_of(self.kind, self.options) if self.is_plugin else None,
         )
@@ -217,10 +184,6 @@ class AlertsSection(Section, Patience):
         if twice := named_twice(channel.name for channel in value):
             raise ValueError(f"duplicate channel name {twice!r}: set a different name")
         return value
-
-    def anchored(self, folder: Path) -> AlertsSection:
-        """Return it with its files in `folder`, unless they are absolute."""
-        return self.model_copy(update={"channel": tuple(one.anchored(folder) for one in self.channel)})
 
     def to_patience(self) -> Patience:
         """Return the record for the stall monitor."""

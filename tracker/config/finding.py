@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.queue_types import Backlog
 from eval_jobs.records.program import Program
-from tracker.config.programs import Options, anchored_options, checked_name, program_of
-from tracker.config.section import Section, record_of
+from tracker.config.programs import Options, checked_name, program_of
+from tracker.config.section import AnchoredPath, Section, folder_of, record_of
 from tracker.domain.checkpoints.buckets import SCHEME, S3Access, parse_location
 from tracker.domain.checkpoints.watching import WatchOptions, WatchSettings
 
@@ -22,12 +22,19 @@ class RunSection(Section):
     """Name of the run in tables, reports and MLflow."""
     output_dir: str
     """Folder that the trainer writes checkpoints to, or s3://bucket/prefix. It does not need to exist yet."""
-    state_dir: Path = Path(".tracker")
+    state_dir: AnchoredPath = Field(default=Path(".tracker"), validate_default=True)
     """Folder for pins, results, logs and the default MLflow store."""
     source: str = ""
     """Checkpoint source from a plugin package. Empty: the built-in source for a folder or a bucket."""
     options: Options = Field(default={})
     """Settings of the plugin source."""
+
+    @field_validator("output_dir")
+    @classmethod
+    def _may_be_relative(cls, value: str, info: ValidationInfo) -> str:
+        if "://" in value:
+            return value
+        return str(folder_of(info) / value)
 
     @field_validator("source")
     @classmethod
@@ -73,13 +80,6 @@ class RunSection(Section):
             return program_of(self.source, self.options)
         return None
 
-    def anchored(self, folder: Path) -> RunSection:
-        """Return it with relative paths counted from `folder`."""
-        output_dir = self.output_dir if "://" in self.output_dir else str(folder / self.output_dir)
-        options = anchored_options(self.options, folder)
-        changed = {"output_dir": output_dir, "state_dir": folder / self.state_dir, "options": options}
-        return self.model_copy(update=changed)
-
 
 class S3Section(Section, S3Access):
     """Access to an S3 bucket. Credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from ~/.aws."""
@@ -107,7 +107,7 @@ class WatchSection(Section, WatchSettings):
     (newest first, skips none) or `oldest` (skips none). `tracker watch --until-idle` always uses `oldest`."""
     max_waiting: int = Field(default=20, gt=0)
     """Maximum number of pending checkpoints per run with backlog = "newest"."""
-    config_from: Path | None = None
+    config_from: AnchoredPath | None = None
     """Folder with config.json and tokenizer for checkpoints that lack them, such as FSDP sharded states."""
 
     def to_options(self) -> WatchOptions:

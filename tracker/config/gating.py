@@ -1,8 +1,5 @@
 """Tables of tracker.toml, or of a file of their own: what a gate demands of a candidate.
 
-    policy = load_gate_policy(Path("gate.toml"))      # [gate] tables alone
-    policy = load_config(Path("tracker.toml")).gate.to_policy()
-
 In tracker.toml the gate takes `min_effect` and `min_coverage` from `[policy]` where it has none of its own: which loss
 matters and how many scores are enough is a property of the benchmarks, and who has said it once expects `tracker gate`
 and the verdicts to agree. Its `alpha` is its own: that of `[policy]` is spent over a whole run, this one on one answer.
@@ -20,7 +17,7 @@ from pydantic import Field, field_validator, model_validator
 from eval_jobs.errors import ConfigError
 from tracker.config.judging import PolicySection
 from tracker.config.reading import checked, read_text
-from tracker.config.section import Section, named_twice, toml_key
+from tracker.config.section import Section, named_twice, record_of, toml_key
 from tracker.domain.gate.rules import QUANTILES, BenchmarkRule, GatePolicy, LatencyLimit
 from tracker.domain.records.types import LatencyMetric
 
@@ -43,11 +40,11 @@ class GateBenchmarkSection(Section):
 
     def to_rule(self, otherwise: BenchmarkRule) -> BenchmarkRule:
         """Return the record; what is not set here is as in `otherwise`."""
-        return BenchmarkRule(
-            required=self.required,
+        return record_of(
+            BenchmarkRule,
+            self,
             min_effect=otherwise.min_effect if self.min_effect is None else self.min_effect,
             min_coverage=otherwise.min_coverage if self.min_coverage is None else self.min_coverage,
-            floor=self.floor,
         )
 
 
@@ -67,13 +64,7 @@ class GateLatencySection(Section):
 
     def to_limit(self) -> LatencyLimit:
         """Return the record for the gate."""
-        return LatencyLimit(
-            metric=self.metric,
-            quantile=QUANTILES[self.quantile],
-            max_ms=self.max_ms,
-            load=self.load,
-            required=self.required,
-        )
+        return record_of(LatencyLimit, self, quantile=QUANTILES[self.quantile])
 
 
 class GateSection(Section):

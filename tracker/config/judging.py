@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import field_validator, model_validator
 
-from tracker.config.section import Section, record_of, without_key
+from tracker.config.section import AnchoredPath, Section, record_of, without_key
 from tracker.domain.records.types import USUAL_CHECKPOINTS, LatencyPolicy, Phase, Pinned, Policy, PolicySettings
 
 
@@ -50,7 +48,7 @@ class TrackingSection(Section):
     """ID of the trainer's MLflow run to write to. Default: the run that logged the same output folder."""
     username: str = ""
     """User name for the MLflow server, with `password_file`. Default: MLFLOW_TRACKING_USERNAME."""
-    password_file: Path | None = None
+    password_file: AnchoredPath | None = None
     """File with that user's password in its first line. Default: MLFLOW_TRACKING_PASSWORD."""
 
     aliases: bool = True

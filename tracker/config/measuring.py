@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.execute.worker.hours import hours_of
@@ -22,8 +22,9 @@ from eval_jobs.types import (
     ServeSettings,
     ServeSpec,
 )
-from tracker.config.programs import Options, anchored_options, checked_name, program_of
-from tracker.config.section import Section, record_of, without_key
+from tracker.config.programs import MAY_BE_A_NAME, Options, program_of
+from tracker.config.section import AnchoredPath, Section, folder_of, record_of, without_key
+from tracker.domain.checkpoints.buckets import SCHEME
 from tracker.domain.verdicts.screening import Screening
 
 EXACT = "exact"
@@ -62,7 +63,7 @@ class ServeSection(Section, ServeSettings):
     """The inference engine that serves checkpoints during evaluation."""
 
     leading = ("engine", "options")
-    engine: EngineKind | str = Field(default=EngineKind.VLLM, union_mode="left_to_right")
+    engine: Annotated[EngineKind | str, MAY_BE_A_NAME] = Field(default=EngineKind.VLLM, union_mode="left_to_right")
     """`vllm`: a local vLLM process. `sglang`: a local SGLang process; the vllm settings below apply to it too
     (experimental). `remote`: an existing OpenAI-compatible server. Or the name of a plugin engine."""
     options: Options = Field(default={})
@@ -79,12 +80,10 @@ class ServeSection(Section, ServeSettings):
 
     @field_validator("engine")
     @classmethod
-    def _may_be_a_name(cls, value: EngineKind | str) -> EngineKind | str:
+    def _names_the_plugin(cls, value: EngineKind | str) -> EngineKind | str:
         if value is EngineKind.PLUGIN:
             raise ValueError("use the name of the plugin engine")
-        if isinstance(value, EngineKind):
-            return value
-        return checked_name(value)
+        return value
 
     @model_validator(mode="after")
     def _options_are_for_others(self) -> ServeSection:
@@ -116,10 +115,6 @@ class ServeSection(Section, ServeSettings):
             return record_of(ServeSpec, self, only_when=only_when)
         program = program_of(self.engine, self.options)
         return record_of(ServeSpec, self, engine=EngineKind.PLUGIN, program=program, only_when=only_when)
-
-    def anchored(self, folder: Path) -> ServeSection:
-        """Return it with relative paths counted from `folder`."""
-        return self.model_copy(update={"options": anchored_options(self.options, folder)})
 
 
 class ScreenSection(Section):
@@ -167,9 +162,9 @@ class BenchmarkSection(Section, BenchmarkSettings):
     leading = ("benchmark", "data", "evaluator", "options", "name")
     benchmark: str = Field(min_length=1)
     """`exact` (exact match), `choice` (multiple choice) or the name of an EvalScope benchmark, such as `gsm8k`."""
-    data: Path | None = None
+    data: AnchoredPath | None = None
     """JSONL file for `exact` and `choice`; folder with a local copy of the data for other benchmarks."""
-    evaluator: str = EVALSCOPE
+    evaluator: Annotated[str, MAY_BE_A_NAME] = EVALSCOPE
     """`evalscope`, `lm-eval` (a task of lm-evaluation-harness) or the name of a plugin evaluator."""
     options: Options = Field(default={})
     """Settings of lm-eval or a plugin evaluator."""
@@ -178,11 +173,6 @@ class BenchmarkSection(Section, BenchmarkSettings):
     chance: float | None = Field(default=None, ge=0, le=1)
     """Score of random guessing, such as 0.25 (0 for `exact`). A peak above it counts as learned, even if
     the first checkpoint already scored above it."""
-
-    @field_validator("evaluator")
-    @classmethod
-    def _may_be_a_name(cls, value: str) -> str:
-        return checked_name(value)
 
     @model_validator(mode="after")
     def _options_are_for_others(self) -> BenchmarkSection:
@@ -227,11 +217,6 @@ class BenchmarkSection(Section, BenchmarkSettings):
             program=None if self.evaluator == EVALSCOPE else program_of(self.evaluator, self.options),
         )
 
-    def anchored(self, folder: Path) -> BenchmarkSection:
-        """Return it with relative paths counted from `folder`."""
-        options = anchored_options(self.options, folder)
-        return self.model_copy(update={"data": self.data and folder / self.data, "options": options})
-
 
 class ProbeSection(Section, LoadSettings):
     """Latency measurement at every checkpoint."""
@@ -244,6 +229,13 @@ class ProbeSection(Section, LoadSettings):
     first checkpoint) or a path. Costs two more weight loads per checkpoint. Medians require `requests` >= 50, 95th
     percentiles >= 100 (each is sent twice). Empty: each checkpoint is compared with earlier ones, and verdicts are
     `suspect` at most."""
+
+    @field_validator("reference")
+    @classmethod
+    def _may_be_relative(cls, value: str, info: ValidationInfo) -> str:
+        if value in {"", FIRST} or value.startswith(SCHEME):
+            return value
+        return str(folder_of(info) / value)
 
     def to_loads(self) -> tuple[ProbeLoad, ...]:
         """Return the loads, none when the probe is off."""

@@ -1,7 +1,4 @@
-"""A TOML file -> the model of its tables, and every wrong setting said with its file, table and name.
-
-config = checked(Config, read_text(path, hint="..."), path)
-"""
+"""A TOML file -> the model of its tables, and every wrong setting said with its file, table and name."""
 
 import difflib
 import tomllib
@@ -36,7 +33,7 @@ def read_text(path: Path, *, hint: str) -> str:
 
 
 def checked(model: type[File], text: str, path: Path) -> File:
-    """Return the settings that the text of a file holds; `path` is named in errors.
+    """Return the settings that the text of a file holds; `path` anchors relative paths and is named in errors.
 
     Raises:
         ConfigError: it is no TOML, or a setting is wrong; all wrong settings are named at once.
@@ -47,7 +44,7 @@ def checked(model: type[File], text: str, path: Path) -> File:
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}", hint="fix that line") from error
     try:
-        return model.model_validate(document)
+        return model.model_validate(document, context=path.absolute().parent)
     except ValidationError as error:
         problems = "; ".join(_sentence(model, detail) for detail in error.errors())
         raise ConfigError(f"{path}: {problems}", hint='see "Settings" in the documentation') from error

@@ -5,9 +5,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import Field, fields
-from typing import Any, ClassVar, Protocol, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar
 
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel, ValidationInfo
 
 
 class Dataclass(Protocol):
@@ -47,6 +48,20 @@ def without_key(url: str, *, instead: str) -> str:
     if has_key or _KEY_IN_QUERY.search(query):
         raise ValueError(f"it contains a key or password: remove it ({instead}) and rotate the exposed credential")
     return url
+
+
+def folder_of(info: ValidationInfo) -> Path:
+    """Return the folder of the file, which relative paths in it start from; it is the context of the validation."""
+    folder: Path = info.context or Path()
+    return folder
+
+
+def _anchored(path: Path, info: ValidationInfo) -> Path:
+    return folder_of(info) / path
+
+
+AnchoredPath = Annotated[Path, AfterValidator(_anchored)]
+"""A path that may be relative to the file."""
 
 
 def named_twice(names: Iterable[str]) -> str | None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import Field, field_validator, model_validator
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.queue.address import checked_database_url
-from tracker.config.section import Section
+from tracker.config.section import AnchoredPath, Section
 from tracker.domain.best.retention import KeepPolicy
 
 
@@ -20,7 +18,7 @@ class StoreSection(Section):
     the workers of this machine."""
     password_env: str = ""
     """Environment variable that contains the database password."""
-    password_file: Path | None = None
+    password_file: AnchoredPath | None = None
     """File with the database password in its first line."""
 
     @field_validator("database")

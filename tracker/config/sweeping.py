@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, field_validator, model_validator
@@ -106,10 +105,7 @@ class EndpointSection(Section):
 
     def to_other_model(self) -> OtherModel:
         """Return the record for the matrix."""
-        serve = ServeSpec(
-            engine=EngineKind.REMOTE, base_url=self.base_url, model=self.model, api_key_env=self.api_key_env
-        )
-        return OtherModel(name=self.name, serve=serve)
+        return OtherModel(name=self.name, serve=record_of(ServeSpec, self, engine=EngineKind.REMOTE))
 
 
 class ScheduleSection(Section):
@@ -192,11 +188,6 @@ class ScheduleSection(Section):
     def timetable(self) -> Timetable:
         """Return the record of when it is due."""
         return record_of(Timetable, self)
-
-    def anchored(self, folder: Path) -> ScheduleSection:
-        """Return the same with paths relative to `folder`."""
-        moved = (b if b.data is None else b.model_copy(update={"data": folder / b.data}) for b in self.benchmark)
-        return self.model_copy(update={"benchmark": tuple(moved)})
 
     def unknown_benchmarks(self, known: tuple[str, ...]) -> tuple[str, ...]:
         """Return what is asked for and described nowhere."""

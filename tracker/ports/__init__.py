@@ -3,7 +3,7 @@
 A use case depends on the narrowest port that it needs. One adapter may implement several ports.
 """
 
-from tracker.ports.alerts import Alerting, AlertSender, ChannelRegistry, Notifier, SilenceStore
+from tracker.ports.alerts import Alerting, AlertSender, Notifier
 from tracker.ports.checkpoints import CheckpointSource, CurveReader, HeldPin, Pins
 from tracker.ports.history import (
     AlertStore,
@@ -17,7 +17,7 @@ from tracker.ports.history import (
     RunHistory,
     TextStore,
 )
-from tracker.ports.sweeps import SweepLease, SweepResults, Sweeps, TurnStore
+from tracker.ports.sweeps import Sweeps
 from tracker.ports.tracking import Tracking, TrackingSink
 from tracker.ports.watching import Lead, RequestQueue, WatchedQueue
 
@@ -26,7 +26,6 @@ __all__ = [
     "AlertStore",
     "Alerting",
     "CalibrationStore",
-    "ChannelRegistry",
     "CheckpointSource",
     "CurveReader",
     "GapStore",
@@ -41,13 +40,9 @@ __all__ = [
     "ReportStore",
     "RequestQueue",
     "RunHistory",
-    "SilenceStore",
-    "SweepLease",
-    "SweepResults",
     "Sweeps",
     "TextStore",
     "Tracking",
     "TrackingSink",
-    "TurnStore",
     "WatchedQueue",
 ]

@@ -27,8 +27,8 @@ class AlertSender(Protocol):
         """Give the channels a moment to send what is due. Calling it twice is harmless."""
 
 
-class ChannelRegistry(Protocol):
-    """What was sent on every channel and what waits for it."""
+class Alerting(AlertSender, Protocol):
+    """Also: what was sent on every channel, what waits for it, and what is silenced."""
 
     def channels(self) -> tuple[ChannelState, ...]:
         """Return the state of every channel: the configured ones, and others for which alerts still wait."""
@@ -42,10 +42,6 @@ class ChannelRegistry(Protocol):
     def give_up(self, channel: str) -> int:
         """Remove a channel, and return how many waiting alerts are dropped; 0 for an unknown channel."""
 
-
-class SilenceStore(Protocol):
-    """Alerts that are held back for a while."""
-
     def silence(self, silence: Silence) -> None:
         """Hold back the matching alerts until the silence ends; one with the same id is replaced.
 
@@ -54,10 +50,6 @@ class SilenceStore(Protocol):
 
     def silences(self) -> tuple[Silence, ...]:
         """Return the silences that have not ended, ordered by their end."""
-
-
-class Alerting(AlertSender, ChannelRegistry, SilenceStore, Protocol):
-    """All of these ports, implemented by one adapter."""
 
 
 class Notifier(Protocol):

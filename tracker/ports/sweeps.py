@@ -8,21 +8,17 @@ from eval_jobs.types import EvalRecord
 from tracker.domain.sweeps.types import TimetablePosition, Turn, TurnState
 
 
-class SweepLease(Protocol):
-    """The right to begin sweep runs of one run. Safe for several processes."""
+class Sweeps(Protocol):
+    """The complete state of one run's sweeps. Safe for several processes; adding and appending are idempotent."""
 
     def take(self, holder: str, *, now: datetime, lease_until: datetime) -> bool:
-        """Take or extend the lease; return False while another holder has it.
+        """Take or extend the lease for beginning sweep runs; return False while another holder has it.
 
         A lease that ends later than `lease_until` was taken before the clock was set back, and is invalid.
         """
 
     def release(self, holder: str) -> None:
         """Release the lease. No-op if another holder has it."""
-
-
-class TurnStore(Protocol):
-    """The sweep runs of one run. Safe for several processes; adding is idempotent."""
 
     def look(self, sweep: str) -> TimetablePosition | None:
         """Return until when a sweep's timetable was followed; None: never."""
@@ -42,19 +38,11 @@ class TurnStore(Protocol):
     def turns(self, sweep: str) -> tuple[Turn, ...]:
         """Return all runs of a sweep, latest due time first."""
 
-
-class SweepResults(Protocol):
-    """Results of the plans of sweeps. Appending is idempotent."""
-
     def append(self, record: EvalRecord) -> None:
-        """Store a result under its plan id; the same id again replaces it."""
+        """Store the result of a sweep's plan under its id; the same id again replaces it."""
 
     def answered(self, plan_ids: Collection[str]) -> frozenset[str]:
         """Return which of these plans have a result."""
 
     def results(self, plan_ids: Collection[str]) -> Mapping[str, EvalRecord]:
         """Return the existing results of these plans, by plan id."""
-
-
-class Sweeps(SweepLease, TurnStore, SweepResults, Protocol):
-    """The complete state of one run's sweeps."""

@@ -31,9 +31,8 @@ from tracker.domain.readiness.surroundings import (
     problem_finding,
 )
 from tracker.domain.records.display import count_text
-from tracker.wiring.alerting import channels_of
 from tracker.wiring.programs import benchmark_with_version
-from tracker.wiring.project import Project
+from tracker.wiring.project import Project, channels_of
 
 LOCAL_ENGINES = (EngineKind.VLLM, EngineKind.SGLANG)
 

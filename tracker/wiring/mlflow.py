@@ -35,7 +35,7 @@ class Mlflow:
         tracking = self.config.tracking
         if tracking.username:
             password = read_secret(variable="", file=tracking.password_file, setting="tracking.password")
-            from tracker.adapters.mlflow.environment import log_in
+            from tracker.adapters.mlflow import log_in
 
             log_in(tracking.username, password)
         return tracking.uri or f"sqlite:///{self.config.run.state_dir / 'mlflow.db'}"

@@ -1,14 +1,18 @@
-"""Part of the composition root: what is measured at every checkpoint, with the versions of engine and evaluators."""
+"""Part of the composition root: what is measured, also by sweeps, with the versions of engine and evaluators."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
+from eval_jobs.evaluate.data.files import check_benchmark, read_data_digest
 from eval_jobs.evaluate.lm_eval.command import LM_EVAL, check_settings
 from eval_jobs.host.plugins import ENGINES, EVALUATORS, find_plugin
 from eval_jobs.types import Benchmark, Checkpoint, ServeSpec, Suite
 from tracker.config import FIRST, Config
+from tracker.domain.sweeps.matrix import different_benchmarks, stand_in
+from tracker.domain.sweeps.types import OtherModel, Sweep
 from tracker.wiring.checkpoints import pin_at
 
 if TYPE_CHECKING:
@@ -46,14 +50,37 @@ def measurement_of(config: Config, suite: Suite) -> MeasurementPlan:
     )
 
 
-def suite_with_versions(suite: Suite, lm_eval: str) -> Suite:
-    """Return the suite with the versions of its evaluators; `lm_eval` is the command of lm-eval.
+def sweeps_of(config: Config, suite: Suite, serve: ServeSpec) -> dict[str, Sweep]:
+    """Return the sweeps by name, their local data read and checked.
 
     Raises:
-        ConfigError: there is no such evaluator.
-        BadData: the evaluator does not support a setting.
+        BadData: a data file is missing or has a broken line, or a prompt does not fit a benchmark.
+        UnknownBenchmark: no benchmark of that name exists.
     """
-    return replace(suite, benchmarks=tuple(benchmark_with_version(b, lm_eval) for b in suite.benchmarks))
+    found = {}
+    for schedule in config.schedule:
+        digests = ("" if b.data is None else read_data_digest(b.data) for b in schedule.benchmark)
+        pairs = zip(schedule.benchmark, digests, strict=True)
+        own = tuple(
+            benchmark_with_version(b.to_benchmark(data_digest=digest), config.suite.lm_eval) for b, digest in pairs
+        )
+        sweep = schedule.to_sweep(suite, serve, own)
+        for benchmark in different_benchmarks(sweep):
+            if benchmark.program is None:
+                check_benchmark(benchmark)
+        found[sweep.name] = sweep
+    return found
+
+
+def check_endpoint(other: OtherModel, run: str, now: datetime) -> None:
+    """Query the models of a sweep's endpoint, as a worker does, but once and with a short timeout.
+
+    Raises:
+        TrackerError: it does not respond, rejects the request, or serves other models.
+    """
+    from eval_jobs.serve.remote import served_model
+
+    served_model(stand_in(other, run, now), other.serve, is_look=True)
 
 
 def benchmark_with_version(benchmark: Benchmark, lm_eval: str) -> Benchmark:

@@ -10,7 +10,7 @@ import os
 import socket
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -33,8 +33,7 @@ from tracker.config import Config
 from tracker.ports import Alerting, Lead, Notifier, Pins, Tracking
 from tracker.wiring.checkpoints import open_source
 from tracker.wiring.mlflow import Mlflow
-from tracker.wiring.programs import measurement_of, serve_of, suite_with_versions
-from tracker.wiring.sweeps import sweeps_of
+from tracker.wiring.programs import benchmark_with_version, measurement_of, serve_of, sweeps_of
 
 if TYPE_CHECKING:
     from tracker.app.steps.alerting import AlertDispatcher
@@ -97,7 +96,7 @@ class Project:
         return OutboxTracking(self.database, MlflowStore(self.mlflow.settings), run=self.config.run.name)
 
     def sweeps(self) -> dict[str, Sweep]:
-        """Return the sweeps of [[schedule]] by name; see `wiring.sweeps.sweeps_of`."""
+        """Return the sweeps of [[schedule]] by name; see `wiring.programs.sweeps_of`."""
         if self.config.schedule:
             return sweeps_of(self.config, self.suite(), serve_of(self.config))
         return {}
@@ -161,7 +160,9 @@ class Project:
             ConfigError: there is no such evaluator.
         """
         digests = {b.resolved_name(): read_data_digest(b.data) for b in self.config.benchmark if b.data is not None}
-        suite = suite_with_versions(self.config.to_suite(digests), self.config.suite.lm_eval)
+        suite = self.config.to_suite(digests)
+        command = self.config.suite.lm_eval
+        suite = replace(suite, benchmarks=tuple(benchmark_with_version(b, command) for b in suite.benchmarks))
         for benchmark in suite.benchmarks:
             if benchmark.program is None:  # else its evaluator reports errors
                 check_benchmark(benchmark)
@@ -228,3 +229,17 @@ class Project:
         except OSError as error:
             what = f"cannot create the state folder {self.config.run.state_dir}"
             raise write_error(error, what, hint="set run.state_dir to another folder") from error
+
+
+def channels_of(config: Config) -> tuple[Notifier, ...]:
+    """Return the notification channels.
+
+    Raises:
+        ConfigError: a secret is missing, a URL is invalid, or a library is not installed.
+    """
+    settings = config.alerts.to_channels()
+    if not settings:
+        return ()
+    from tracker.adapters.alerts.opening import open_channels
+
+    return open_channels(settings, SystemClock())

@@ -30,10 +30,9 @@ from tests.plugins import written
 from tests.requires import requires_package
 from tests.tiny_model import checkpoint_record, write_checkpoint
 from tracker.config import parse_config
-from tracker.wiring.alerting import channels_of
 from tracker.wiring.checkpoints import open_source
 from tracker.wiring.programs import serve_of
-from tracker.wiring.project import Project
+from tracker.wiring.project import Project, channels_of
 
 CONFIG = """
 [run]
@@ -186,13 +185,15 @@ def test_a_secret_among_the_settings_of_a_part_is_refused_and_not_repeated(tmp_p
 def test_settings_are_texts_and_a_path_that_begins_with_a_dot_counts_from_the_file(tmp_path: Path) -> None:
     text = CONFIG.format(run="", evaluator="mine", engine="mine", channel="mine")
     options = 'options = { path = "./a.txt", level = 3, on = true, share = 0.5, key_env = "PAGER" }\n'
-    config = parse_config(text + options, tmp_path / "tracker.toml")
+    swept = '[[schedule]]\nname = "s"\n[[schedule.benchmark]]\nbenchmark = "b"\nevaluator = "mine"\n' + options
+    config = parse_config(text + options + swept, tmp_path / "tracker.toml")
     (channel,) = config.alerts.to_channels()
     assert channel.program is not None
     assert dict(channel.program.options) == {
         "path": str(tmp_path / "a.txt"), "level": "3", "on": "true", "share": "0.5", "key_env": "PAGER",
     }  # fmt: skip
     assert config.alerts.variables() == ("PAGER",)
+    assert config.schedule[0].benchmark[0].options["path"] == str(tmp_path / "a.txt")
 
 
 def test_a_source_that_raises_returns_nothing_and_is_called_again(

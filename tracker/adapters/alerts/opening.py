@@ -15,7 +15,6 @@ from tracker.adapters.alerts.channels.mail import Mail
 from tracker.adapters.alerts.channels.slack import Slack
 from tracker.adapters.alerts.channels.webhook import Webhook, key_of
 from tracker.adapters.alerts.channels.wecom import WeCom
-from tracker.adapters.alerts.sending.posting import HttpChannel
 from tracker.adapters.alerts.sending.target import Target, hidden_parts
 from tracker.adapters.secrets import read_secret
 from tracker.domain.records.alerts import AlertMessage
@@ -62,7 +61,8 @@ def open_what_can_be(channels: Sequence[ChannelSettings], clock: Clock) -> tuple
     return tuple(_open_or_close(channel, clock) for channel in channels)
 
 
-_SERVICES: dict[ChannelKind | str, tuple[str, type[HttpChannel]]] = {
+_HttpChannel = Alertmanager | DingTalk | Feishu | Slack | Webhook | WeCom
+_SERVICES: dict[ChannelKind | str, tuple[str, type[_HttpChannel]]] = {
     ChannelKind.SLACK: ("Slack", Slack),
     ChannelKind.DINGTALK: ("DingTalk", DingTalk),
     ChannelKind.WECOM: ("WeCom", WeCom),

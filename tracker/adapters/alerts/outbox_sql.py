@@ -1,9 +1,5 @@
 """The outbox of the channels: alerts wait in the tracker's own database until each channel has accepted them.
 
-    alerting = AlertOutbox(open_database(url), channels, run="run-a")
-    alerting.publish(alerts)     # one transaction; nothing is sent
-    alerting.flush()             # channels with due alerts send them, each in its own thread
-
 An alert is marked as sent after its channel accepted it: a crash in between sends it again.
 """
 
@@ -72,8 +68,7 @@ class AlertOutbox:
         now = self._clock.now()
         first_due_s = {row.channel: row.at for row in rows}
         for name, sender in self._senders.items():
-            if sender.is_asked(now, first_due_s.get(name)):
-                sender.start()
+            sender.start(now, first_due_s.get(name))
         return sum(row.n for row in rows if row.channel in self._senders)
 
     def close(self) -> None:

@@ -41,9 +41,10 @@ class ChannelSender:
         self._unreadable: set[int] = set()
         self._broken = ""
 
-    def start(self) -> None:
-        """Send due alerts in a background thread, unless one is still running."""
-        if self._thread is None or not self._thread.is_alive():
+    def start(self, now: datetime, first_due_s: float | None) -> None:
+        """Send in a background thread if something is due (see `Pace.is_asked`), unless one is still running."""
+        is_running = self._thread is not None and self._thread.is_alive()
+        if self._pace.is_asked(now, first_due_s) and not is_running:
             # A daemon thread: a command must not wait at exit for a service that does not respond.
             thread = threading.Thread(target=self._run_once, name=f"alerts to {self._channel.name}", daemon=True)
             thread.start()
@@ -53,10 +54,6 @@ class ChannelSender:
         """Wait for the thread of `start` to end, at most `timeout_s`."""
         if self._thread is not None:
             self._thread.join(max(0.0, timeout_s))
-
-    def is_asked(self, now: datetime, first_due_s: float | None) -> bool:
-        """Return whether there is something to send now; see `Pace.is_asked`."""
-        return self._pace.is_asked(now, first_due_s)
 
     def send_due(self) -> None:
         """Send due alerts, and repeat firing ones for a service that forgets them.

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import TypeAdapter
 
@@ -15,10 +15,9 @@ from tracker.domain.records.types import Acceptance, Gap, Incident, Report, Scre
 from tracker.domain.sweeps.types import Turn
 
 Document = Report | Incident | Acceptance | Calibration | Gap | Alert | Silence | Turn
-Kind = TypeVar("Kind", Report, Incident, Acceptance, Calibration, Gap, Alert, Silence, Turn)
+Kind = TypeVar("Kind", bound=Document)
 
-_KINDS: tuple[type[Document], ...] = (Report, Incident, Acceptance, Calibration, Gap, Alert, Silence, Turn)
-_ADAPTERS: dict[type[Document], TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in _KINDS}
+_ADAPTERS: dict[type, TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in get_args(Document)}
 _REASON: TypeAdapter[Reason | None] = TypeAdapter(Reason | None)
 
 

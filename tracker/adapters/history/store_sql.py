@@ -18,7 +18,7 @@ from eval_jobs.identity import content_hash
 from eval_jobs.queue.database_sql import belongs_to, insert_into, put_row, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from eval_jobs.types import EvalRecord, EvalResult
-from tracker.adapters.database.codec import from_json, outline_from_json, outline_to_json, to_json
+from tracker.adapters.database.codec import Kind, from_json, outline_from_json, outline_to_json, to_json
 from tracker.adapters.database.tables import (
     ACCEPTANCES,
     ALERTS,
@@ -154,7 +154,7 @@ class SqlHistory:
         """Return the run's reports; see `ports.History`."""
         query = select(REPORTS.c.report).where(REPORTS.c.run_id == run_id)
         query = query.order_by(REPORTS.c.step, REPORTS.c.created_at, REPORTS.c.plan_id)
-        return tuple(from_json(Report, text) for text in self._texts(query))
+        return self._read(Report, query)
 
     def outlines(self, run_id: str) -> tuple[Report, ...]:
         """Return the run's reports without most of their evidence; see `ports.History`."""
@@ -187,9 +187,8 @@ class SqlHistory:
 
     def incidents(self, run_id: str) -> tuple[Incident, ...]:
         """Return the run's incidents; see `ports.History`."""
-        texts = self._texts(select(INCIDENTS.c.incident).where(INCIDENTS.c.run_id == run_id))
+        found = self._read(Incident, select(INCIDENTS.c.incident).where(INCIDENTS.c.run_id == run_id))
         # Sorted here: databases differ in how they order names.
-        found = (from_json(Incident, text) for text in texts)
         return tuple(sorted(found, key=lambda e: (e.opened_step, e.benchmark, e.subset, e.suite, e.measure)))
 
     def append_acceptance(self, acceptance: Acceptance) -> None:
@@ -205,8 +204,7 @@ class SqlHistory:
 
     def acceptances(self, run_id: str) -> tuple[Acceptance, ...]:
         """Return the run's acceptances; see `ports.History`."""
-        texts = self._texts(select(ACCEPTANCES.c.acceptance).where(ACCEPTANCES.c.run_id == run_id))
-        found = (from_json(Acceptance, text) for text in texts)
+        found = self._read(Acceptance, select(ACCEPTANCES.c.acceptance).where(ACCEPTANCES.c.run_id == run_id))
         return tuple(sorted(found, key=lambda a: (a.step, a.benchmark)))
 
     def append_calibration(self, calibration: Calibration) -> None:
@@ -222,7 +220,7 @@ class SqlHistory:
     def calibrations(self) -> tuple[Calibration, ...]:
         """Return all calibrations; see `ports.History`."""
         query = select(CALIBRATIONS.c.calibration).order_by(CALIBRATIONS.c.finished_at, CALIBRATIONS.c.plan_id)
-        return tuple(from_json(Calibration, text) for text in self._texts(query))
+        return self._read(Calibration, query)
 
     def append_gap(self, gap: Gap) -> bool:
         """Store a gap that is new; see `ports.History`."""
@@ -235,7 +233,7 @@ class SqlHistory:
     def gaps(self, run_id: str) -> tuple[Gap, ...]:
         """Return the run's gaps; see `ports.History`."""
         query = select(GAPS.c.gap).where(GAPS.c.run_id == run_id).order_by(GAPS.c.step, GAPS.c.code)
-        return tuple(from_json(Gap, text) for text in self._texts(query))
+        return self._read(Gap, query)
 
     def append_alert(self, alert: Alert) -> None:
         """Store the newest state of an alert; see `ports.History`."""
@@ -252,9 +250,7 @@ class SqlHistory:
     def open_alerts(self, run_id: str) -> tuple[Alert, ...]:
         """Return the run's firing alerts; see `ports.History`."""
         query = select(ALERTS.c.alert).where(ALERTS.c.run_id == run_id, ALERTS.c.state == AlertState.FIRING)
-        return tuple(
-            from_json(Alert, text) for text in self._texts(query.order_by(ALERTS.c.step, ALERTS.c.fingerprint))
-        )
+        return self._read(Alert, query.order_by(ALERTS.c.step, ALERTS.c.fingerprint))
 
     def runs(self) -> tuple[str, ...]:
         """Return all runs; see `ports.History`."""
@@ -282,9 +278,10 @@ class SqlHistory:
         found = (self._records[row.plan_id] for row in known)
         return tuple(s for s in found if steps is None or s.record.plan.checkpoint.step in steps)
 
-    def _texts(self, query: Select[str]) -> tuple[str, ...]:
+    def _read(self, kind: type[Kind], query: Select[str]) -> tuple[Kind, ...]:
         with transaction(self._engine) as connection:
-            return tuple(connection.scalars(query))
+            texts = connection.scalars(query).all()
+        return tuple(from_json(kind, text) for text in texts)
 
     def _is_kept(self, plan_id: str, finished_at: datetime, samples: str) -> bool:
         """Return whether the record in memory is the stored one; another process may have replaced it."""

@@ -25,8 +25,9 @@ def check_reachable(uri: str) -> None:
         TrackingUnreachable: it cannot be used, or its server is older than `OLDEST_SERVER`.
         ConfigError: the address is invalid.
     """
-    if uri.startswith(SQLITE_PREFIX):
-        _check_sqlite(uri)
+    path = sqlite_path(uri)
+    if path is not None:
+        _check_sqlite(path, uri)
         return
     host, port = _host_and_port(uri)
     if host and port:
@@ -94,9 +95,8 @@ def _check_version(uri: str) -> None:
         )
 
 
-def _check_sqlite(uri: str) -> None:
+def _check_sqlite(path: Path, uri: str) -> None:
     """Check that the file can be written: MLflow itself would retry for two minutes."""
-    path = Path(uri.removeprefix(SQLITE_PREFIX))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with closing(sqlite3.connect(path, timeout=CONNECT_TIMEOUT_S, isolation_level=None)) as connection:

@@ -45,8 +45,6 @@ class TrackingSettings:
     """MLflow id of the trainer's own run, if it is known; empty: it is searched for."""
     output_dir: str = ""
     """Absolute path of the folder that the trainer writes to."""
-    artifacts_dir: str = ""
-    """Folder for the files of a store without a server; empty: `mlartifacts` next to a SQLite file."""
     has_aliases: bool = True
     """Whether the best checkpoints get aliases in the model registry."""
 
@@ -209,9 +207,8 @@ def _create_run(client: MlflowClient, settings: TrackingSettings, checkpoint: Ch
 
 
 def _artifact_location(settings: TrackingSettings) -> str | None:
-    """Return the folder for files without a server; MLflow's default is the current folder of the first process."""
+    """Return the folder for files next to a SQLite store; MLflow's default is the folder where a process started."""
     file = sqlite_path(settings.uri)
-    folder = settings.artifacts_dir or (file.parent / "mlartifacts" if file else "")
-    if folder and not settings.uri.startswith("http"):
-        return Path(folder).absolute().as_uri()
-    return None
+    if file is None:
+        return None
+    return (file.parent / "mlartifacts").absolute().as_uri()

@@ -1,8 +1,5 @@
 """Writes batches to MLflow; a repeated write duplicates nothing.
 
-    store = MlflowStore(TrackingSettings(uri=..., experiment="sft", output_dir="/runs/sft"))
-    store.send(batch)
-
 One MLflow run is one training run. A checkpoint is a LoggedModel, and its metrics are points of the run at its step:
 the same rows, written once, are the run's curves and the model's row in the Models tab. Objects that MLflow would
 create twice are first searched for by a tag; repeated metrics are the same rows, because their times are the same.
@@ -58,13 +55,13 @@ class MlflowStore:
             with mapped_mlflow_errors(public(self._settings.uri)):
                 client = self._connected()
                 run = runs.find_or_create_run(client, self._settings, item)
+                key = runs.run_key(self._settings, item.checkpoint.run_id)
                 if isinstance(item, tracking.SweepBatch):
-                    send_sweep(client, run, item, runs.run_key(self._settings, item.checkpoint.run_id))
+                    send_sweep(client, run, item, key)
                 elif isinstance(item, tracking.ChampionBatch):
                     if self._settings.has_aliases:
-                        send_champions(client, run, item, runs.run_key(self._settings, item.checkpoint.run_id))
+                        send_champions(client, run, item, key)
                 elif isinstance(item, tracking.TrackingBatch):
-                    key = runs.run_key(self._settings, item.checkpoint.run_id)
                     links = _links(client, self._settings, run.experiment_id, item.checkpoint.run_id)
                     _send_batch(client, run, item, key, links)
                 elif not run.joined:

@@ -105,11 +105,11 @@ def view_state(metric_keys: Iterable[str], previous: str | None) -> str:
         "chartsSearchFilter": "",
         "compareRunCharts": charts,
         "compareRunSections": [
-            _section(LOSS, columns=1, height=300),
-            _section(SCORES, columns=3, height=300),
-            _section(LATENCY, columns=3, height=300),
-            _section(COVERAGE, columns=1, height=300),
-            *(_section(name, columns=3, height=300, is_open=False) for name in GENERATED),
+            _section(LOSS, columns=1),
+            _section(SCORES, columns=3),
+            _section(LATENCY, columns=3),
+            _section(COVERAGE, columns=1),
+            *(_section(name, columns=3, is_open=False) for name in GENERATED),
         ],
     }
     return _PREFIX + base64.b64encode(zlib.compress(json.dumps(state).encode())).decode()
@@ -138,13 +138,13 @@ def _starting(prefix: str, keys: set[str]) -> list[str]:
     return sorted(key for key in keys if key.startswith(prefix))
 
 
-def _section(name: str, *, columns: int, height: int, is_open: bool = True) -> dict[str, object]:
+def _section(name: str, *, columns: int, is_open: bool = True) -> dict[str, object]:
     return {
         "uuid": content_hash(name),
         "name": name,
         "display": is_open,
         "columns": columns,
-        "cardHeight": height,
+        "cardHeight": 300,
         "isReordered": True,
         "deleted": False,
         "isGenerated": False,

@@ -1,9 +1,5 @@
 """The outbox of the tracking store: results wait in the tracker's own database until they are sent.
 
-    tracking = OutboxTracking(open_database(url), MlflowStore(settings))
-    tracking.publish(record, report)    # one transaction; nothing is sent
-    waiting = tracking.flush()          # oldest first; 0 when everything is sent
-
 An item is marked as sent after the store accepted it: a crash in between sends it again, without duplicates.
 An item never changes after it was queued: keys, values and times are fixed in the same transaction.
 
@@ -96,7 +92,7 @@ class OutboxTracking:
             new = [p for p in dict.fromkeys(points) if (p.key, p.step, p.value) in fresh]
             for start in range(0, len(new), POINTS_PER_ITEM):
                 part = curve_batch(checkpoint, new[start : start + POINTS_PER_ITEM])
-                _queue(connection, f"curves:{content_hash(_as_json(part).decode())}", part)
+                _queue(connection, f"curves:{content_hash(_ITEM.dump_json(part).decode())}", part)
 
     def publish_facts(self, checkpoint: Checkpoint, facts: tracking.TrainerFacts) -> None:
         """Queue what is new about the training; see `ports.Tracking`."""
@@ -278,7 +274,7 @@ def _record_key(connection: Connection, record: EvalRecord, report: Report) -> s
 
 def _queue(connection: Connection, key: str, item: tracking.TrackingItem) -> bool:
     """Queue the item and return True; return False if its key is known."""
-    body = zlib.compress(_as_json(item), level=3)
+    body = zlib.compress(_ITEM.dump_json(item), level=3)
     run_id = item.checkpoint.run_id
     row = {"key": key, "body": body, "sent": False, "refused": 0, "retry_at_s": 0.0, "run_id": run_id}
     insert = insert_into(connection, ITEMS).values(row).on_conflict_do_nothing()
@@ -329,10 +325,6 @@ def _remember(connection: Connection, run_id: str, points: set[tuple[str, int, f
         return set()
     stored = connection.execute(insert_into(connection, POINTS).on_conflict_do_nothing().returning(*columns), rows)
     return {(row.key, row.step, row.value) for row in stored}
-
-
-def _as_json(item: tracking.TrackingItem) -> bytes:
-    return _ITEM.dump_json(item)
 
 
 def _read(body: bytes) -> tracking.TrackingItem:

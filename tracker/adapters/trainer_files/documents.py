@@ -1,20 +1,18 @@
 """Reads the small files in which trainers leave their settings: JSON, YAML, and TrainingArguments of torch.save.
 
-    documents = read_documents([pin, checkpoint_folder, output_folder])     # file name -> content
-
 The files come from outside: each is read up to a limit, nothing in it is run, and one that cannot be read is ignored.
 """
 
 import io
 import json
 import logging
+import pickletools
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import yaml
 
-from tracker.adapters.trainer_files.plain_pickle import plain_attributes
 from tracker.domain.checkpoints.listing import ADAPTER_CONFIG
 from tracker.domain.tracking.trainer_facts import Document
 
@@ -34,6 +32,7 @@ FILES = (
     ADAPTER_CONFIG,
 )
 """Of Hugging Face, ms-swift, LLaMA-Factory, axolotl, torchtune and PEFT."""
+_MARK = object()
 
 
 def read_documents(folders: Sequence[Path]) -> dict[str, Document]:
@@ -75,4 +74,61 @@ def _arguments(content: bytes) -> object:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         name = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
         with archive.open(name) as file:
-            return plain_attributes(file.read(MAX_BYTES))
+            return _plain_attributes(file.read(MAX_BYTES))
+
+
+def _plain_attributes(pickled: bytes) -> dict[str, object]:
+    """Return the attributes of the pickled object: texts, numbers and enums as their values, all others as None.
+
+    No class is imported and nothing is called.
+
+    Raises:
+        ValueError, IndexError, TypeError, StopIteration: it is damaged.
+    """
+    stack: list[object] = []
+    memo: dict[object, object] = {}
+    for opcode, argument, _ in pickletools.genops(pickled):
+        if opcode.name == "MEMOIZE" or opcode.name.endswith("PUT"):
+            memo[len(memo) if argument is None else argument] = stack[-1]
+        elif opcode.name.endswith("GET"):
+            stack.append(memo.get(argument))
+        elif opcode.name == "STOP" and isinstance(stack[-1], dict):
+            return stack[-1]
+        else:
+            value = _value(opcode.name, argument, _taken(stack, opcode.stack_before))
+            stack += [value for _ in opcode.stack_after]
+    return {}
+
+
+def _taken(stack: list[object], kinds: Sequence[object]) -> list[object]:
+    count = len(kinds)
+    if pickletools.stackslice in kinds:  # all values above a mark
+        count += next(above for above, value in enumerate(reversed(stack)) if value is _MARK) - 1
+    taken = [stack.pop() for _ in range(count)]
+    return [value for value in reversed(taken) if value is not _MARK]
+
+
+def _value(name: str, argument: object, taken: list[object]) -> object:
+    if name in _MAKE:
+        return _MAKE[name](taken)
+    if name.endswith(("INT", "INT1", "INT2", "LONG1", "FLOAT", "UNICODE")):
+        return argument
+    return None
+
+
+def _with_items(taken: list[object]) -> object:
+    target, *items = taken
+    if isinstance(target, dict):
+        target.update((key, value) for key, value in zip(items[::2], items[1::2], strict=True) if isinstance(key, str))
+    return target
+
+
+_MAKE: Mapping[str, Callable[[list[object]], object]] = {
+    "MARK": lambda _: _MARK,
+    "EMPTY_DICT": lambda _: {},
+    "SETITEM": _with_items,
+    "SETITEMS": _with_items,
+    "TUPLE1": tuple,
+    "REDUCE": lambda taken: taken[1][0] if isinstance(taken[1], tuple) else None,  # an enum
+    "BUILD": lambda taken: taken[1],
+}

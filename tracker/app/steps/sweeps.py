@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Protocol
 
 from eval_jobs.errors import ConfigError, TrackingUnreachable
@@ -26,7 +27,7 @@ from tracker.domain.sweeps.cron import look_of, next_time, started_look, turn_du
 from tracker.domain.sweeps.matrix import count_variants, plans_of
 from tracker.domain.sweeps.reuse import is_whole, own_answer, plan_without_scores, run_of_target, with_own_scores
 from tracker.domain.sweeps.selectors import newest_of_steps, selected_checkpoints
-from tracker.domain.sweeps.types import Pick, Selector, Sweep, Timetable, Turn, TurnState
+from tracker.domain.sweeps.types import Pick, Selector, Sweep, Turn, TurnState
 from tracker.ports import Pins, RecordStore, RequestQueue, Sweeps, Tracking
 
 log = logging.getLogger(__name__)
@@ -203,7 +204,7 @@ def _note_due(service: SweepService, sweep: Sweep, now: datetime) -> Iterable[Tu
         yield turn
     if turn is not None or look != known:
         service.store.remember(sweep.name, look_of(timetable, now))
-    service.seen.quiet[sweep.name] = now, _next(timetable, now)
+    service.seen.quiet[sweep.name] = now, next_time(timetable, now) or now + timedelta(days=1)
 
 
 def _is_quiet(service: SweepService, name: str, now: datetime) -> bool:
@@ -212,13 +213,6 @@ def _is_quiet(service: SweepService, name: str, now: datetime) -> bool:
         return False  # the clock was set back
     service.seen.quiet[name] = now, until
     return now < until
-
-
-def _next(timetable: Timetable, now: datetime) -> datetime:
-    found = next_time(timetable, now)
-    if found is None:
-        return now + timedelta(days=1)
-    return found
 
 
 def _next_due(service: SweepService) -> Turn | None:
@@ -324,12 +318,7 @@ def _named(
 def _registered(
     service: SweepService, selector: Selector, held: Mapping[str, Sequence[Checkpoint]]
 ) -> tuple[Checkpoint, ...]:
-    wanted = service.registered(selector.text)
-    for of_run in held.values():
-        for checkpoint in of_run:
-            if (checkpoint.step, checkpoint.digest) == (wanted.step, wanted.digest):
-                return (checkpoint,)
-    return ()
+    return _equal_to(service.registered(selector.text), chain.from_iterable(held.values()))[:1]
 
 
 def _of_run(
@@ -349,5 +338,8 @@ def _best(service: SweepService, run: str, selector: Selector, held: Sequence[Ch
     if best is None:
         of = selector.benchmark or "all benchmarks of its suite"
         raise ConfigError(f"no checkpoint of {run} has a score for {of}", hint="evaluate one first")
-    wanted = best.checkpoint
+    return _equal_to(best.checkpoint, held)
+
+
+def _equal_to(wanted: Registered, held: Iterable[Checkpoint]) -> tuple[Checkpoint, ...]:
     return tuple(c for c in held if (c.step, c.digest) == (wanted.step, wanted.digest))

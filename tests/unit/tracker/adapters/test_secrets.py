@@ -9,8 +9,7 @@ from eval_jobs.host.secrets import held_secrets
 from tests.unit.tracker.config.test_alerting import HERE, PROJECT
 from tracker.adapters.secrets import read_secret, take_out
 from tracker.config import parse_config
-from tracker.wiring.alerting import channels_of
-from tracker.wiring.project import Project
+from tracker.wiring.project import Project, channels_of
 
 
 def test_a_variable_is_gone_for_children_and_still_found_as_often_as_it_is_asked_for(

@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 import httpx
 
 from tracker.adapters.alerts.sending.markdown import address
-from tracker.adapters.alerts.sending.posting import JSON, HttpChannel, json_bytes, post, unknown_answer
+from tracker.adapters.alerts.sending.posting import JSON, json_bytes, post, unknown_answer
+from tracker.adapters.alerts.sending.target import Channel
 from tracker.domain.alerts.text import AlertLines, entry_of, line_of
 from tracker.domain.records.alerts import Alert, AlertKind, AlertMessage, AlertState
 from tracker.domain.records.display import one_line
@@ -36,7 +37,7 @@ _NAMES = {
 }
 
 
-class Alertmanager(HttpChannel):
+class Alertmanager(Channel):
     """`tracker.ports.Notifier` for an Alertmanager."""
 
     @property

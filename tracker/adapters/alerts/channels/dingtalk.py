@@ -12,8 +12,9 @@ from datetime import datetime
 from urllib.parse import quote
 
 from tracker.adapters.alerts.sending.markdown import linked, markdown
-from tracker.adapters.alerts.sending.posting import HttpChannel, json_bytes, json_long, post
-from tracker.adapters.alerts.sending.reply import BUSY_S, AcceptanceRule, look_at_secret, look_at_url, say
+from tracker.adapters.alerts.sending.posting import json_bytes, json_long, post
+from tracker.adapters.alerts.sending.reply import BUSY_S, AcceptanceRule, say
+from tracker.adapters.alerts.sending.target import Channel, Target
 from tracker.domain.alerts.text import LINK, Room, blocks_text, message_text
 from tracker.domain.records.alerts import AlertMessage
 
@@ -29,17 +30,17 @@ TAKEN = AcceptanceRule(
     fields=(("errcode", "errmsg"),),
     busy=dict.fromkeys((-1, 88, 90018), BUSY_S) | dict.fromkeys((90030, 130101, 410100), 10 * MINUTE_S),
     hints=(
-        ("sign not match", look_at_secret),
-        ("timestamp", look_at_secret),
+        ("sign not match", Target.look_at_secret),
+        ("timestamp", Target.look_at_secret),
         (
             "keyword",
             say("set the robot's keyword to `step`, which is in every title, or use a signature instead"),
         ),
         ("whitelist", say("add this machine's IP address to the robot's allowlist")),
-        ("310000", look_at_secret),
-        ("token", look_at_url),
-        ("300001", look_at_url),
-        ("300005", look_at_url),
+        ("310000", Target.look_at_secret),
+        ("token", Target.look_at_url),
+        ("300001", Target.look_at_url),
+        ("300005", Target.look_at_url),
     ),
 )
 
@@ -60,7 +61,7 @@ class MinuteWindow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DingTalk(HttpChannel):
+class DingTalk(Channel):
     """`tracker.ports.Notifier` for a robot of DingTalk."""
 
     pace: MinuteWindow = field(default_factory=MinuteWindow)

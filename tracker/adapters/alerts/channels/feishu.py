@@ -9,8 +9,9 @@ import hashlib
 import hmac
 
 from tracker.adapters.alerts.sending.markdown import linked, markdown
-from tracker.adapters.alerts.sending.posting import HttpChannel, json_bytes, json_long, post
-from tracker.adapters.alerts.sending.reply import BUSY_S, AcceptanceRule, look_at_secret, look_at_url, say
+from tracker.adapters.alerts.sending.posting import json_bytes, json_long, post
+from tracker.adapters.alerts.sending.reply import BUSY_S, AcceptanceRule, say
+from tracker.adapters.alerts.sending.target import Channel, Target
 from tracker.domain.alerts.text import LINK, MessageText, Room, blocks_text, message_text
 from tracker.domain.records.alerts import AlertMessage
 
@@ -22,20 +23,20 @@ TAKEN = AcceptanceRule(
     fields=(("code", "msg"), ("StatusCode", "StatusMessage")),
     busy=dict.fromkeys((11232, 11233, 99991400), BUSY_S),
     hints=(
-        ("19021", look_at_secret),
-        ("sign", look_at_secret),
+        ("19021", Target.look_at_secret),
+        ("sign", Target.look_at_secret),
         (
             "19024",
             say("set the bot's keyword to `step`, which is in every title, or use a signature instead"),
         ),
         ("19022", say("add this machine's IP address to the bot's allowlist")),
-        ("19001", look_at_url),
+        ("19001", Target.look_at_url),
         ("19007", say("enable the bot in the group's settings")),
     ),
 )
 
 
-class Feishu(HttpChannel):
+class Feishu(Channel):
     """`tracker.ports.Notifier` for a bot of Feishu or Lark."""
 
     def notify(self, message: AlertMessage) -> str:

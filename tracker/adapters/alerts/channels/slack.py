@@ -1,7 +1,8 @@
 """Slack: an incoming webhook. It answers `ok` to an accepted message, else an error status and one word."""
 
 from tracker.adapters.alerts.sending.markdown import EDGE_OF_ITALICS, address
-from tracker.adapters.alerts.sending.posting import HttpChannel, json_bytes, post, unknown_answer
+from tracker.adapters.alerts.sending.posting import json_bytes, post, unknown_answer
+from tracker.adapters.alerts.sending.target import Channel
 from tracker.domain.alerts.text import LINK, Markup, MessageText, Room, blocks_text, cut, message_text
 from tracker.domain.records.alerts import AlertMessage
 
@@ -26,7 +27,7 @@ def _code(text: str) -> str:
 MARKUP = Markup(escape=escape_mrkdwn, bold=lambda text: f"*{text}*", quote=lambda text: f"> {text}", code=_code)
 
 
-class Slack(HttpChannel):
+class Slack(Channel):
     """`tracker.ports.Notifier` for an incoming webhook of Slack."""
 
     def notify(self, message: AlertMessage) -> str:

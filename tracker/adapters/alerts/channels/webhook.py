@@ -14,7 +14,8 @@ import hmac
 from dataclasses import asdict
 
 from tracker.adapters.alerts.sending.markdown import address
-from tracker.adapters.alerts.sending.posting import JSON, HttpChannel, json_bytes, post
+from tracker.adapters.alerts.sending.posting import JSON, json_bytes, post
+from tracker.adapters.alerts.sending.target import Channel
 from tracker.domain.alerts.text import id_of, message_text
 from tracker.domain.records.alerts import Alert, AlertMessage
 from tracker.domain.records.display import clean, one_line
@@ -24,7 +25,7 @@ SCHEMA_VERSION = 1
 _ENCODED = "whsec_"
 
 
-class Webhook(HttpChannel):
+class Webhook(Channel):
     """`tracker.ports.Notifier` that sends documents to any receiver; a 2xx status accepts one."""
 
     def notify(self, message: AlertMessage) -> str:

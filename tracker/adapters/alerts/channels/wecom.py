@@ -1,8 +1,9 @@
 """WeCom (WeChat Work): a robot of a group. The HTTP status is always 200; `errcode` in the body decides."""
 
 from tracker.adapters.alerts.sending.markdown import linked, markdown
-from tracker.adapters.alerts.sending.posting import HttpChannel, json_bytes, post
-from tracker.adapters.alerts.sending.reply import BUSY_S, AcceptanceRule, look_at_url, say
+from tracker.adapters.alerts.sending.posting import json_bytes, post
+from tracker.adapters.alerts.sending.reply import BUSY_S, AcceptanceRule, say
+from tracker.adapters.alerts.sending.target import Channel, Target
 from tracker.domain.alerts.text import LINK, Room, blocks_text, bytes_long, message_text
 from tracker.domain.records.alerts import AlertMessage
 
@@ -16,14 +17,14 @@ TAKEN = AcceptanceRule(
     fields=(("errcode", "errmsg"),),
     busy=dict.fromkeys((-1, 45009, 45033), BUSY_S),
     hints=(
-        ("93000", look_at_url),
-        ("webhook url", look_at_url),
+        ("93000", Target.look_at_url),
+        ("webhook url", Target.look_at_url),
         ("40058", say("report this bug with the error text: WeCom rejected the message format")),
     ),
 )
 
 
-class WeCom(HttpChannel):
+class WeCom(Channel):
     """`tracker.ports.Notifier` for a robot of WeCom."""
 
     def notify(self, message: AlertMessage) -> str:

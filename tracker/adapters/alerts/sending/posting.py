@@ -1,17 +1,12 @@
-"""HTTP to the services: one request and one response, in bounded time.
-
-reply = post(target, body, headers=JSON)       # 2xx; else ChannelUnreachable or ChannelRefused
-answer = json_object(target, reply)            # the body shows whether the message was accepted
-"""
+"""HTTP to the services: one request and one response, in bounded time."""
 
 import asyncio
 import json
 import logging
 import ssl
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import httpx
@@ -19,8 +14,7 @@ import httpx
 from eval_jobs.backoff import retry_after_s
 from eval_jobs.errors import ChannelUnreachable
 from eval_jobs.host.loopback import LOOPBACK
-from tracker.adapters.alerts.sending.target import Channel, Target, within
-from tracker.domain.records.alerts import AlertMessage
+from tracker.adapters.alerts.sending.target import Target, within
 
 MAX_ANSWER_BYTES = 64 * 1024
 MAX_RETRY_AFTER_S = 24 * 3600.0
@@ -30,15 +24,6 @@ _LATER = {408, 425, 429}
 # They log URLs, which are secrets here.
 logging.getLogger("httpx").setLevel(logging.WARNING)
 logging.getLogger("httpcore").setLevel(logging.WARNING)
-
-
-@dataclass(frozen=True, kw_only=True)
-class HttpChannel(Channel, ABC):
-    """Base class of the channels over HTTP."""
-
-    @abstractmethod
-    def notify(self, message: AlertMessage) -> str:
-        """Deliver the message; see the port."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +55,9 @@ def post(
         ChannelUnreachable: no complete response in time, or status 408, 425, 429 or 5xx.
         ChannelRefused: any other status.
     """
-    request = _Request(target, body, dict(headers), auth, url or target.url)
+    sending = partial(_answer_to, target, body, url or target.url, headers, auth)
     try:
-        response = within(target.patience_s + 2, lambda: asyncio.run(_answer_to(request)))
+        response = within(target.patience_s + 2, lambda: asyncio.run(sending()))
     except TimeoutError as error:
         raise target.unreachable(f"no response within {target.patience_s:g} s") from error
     except (httpx.HTTPError, httpx.InvalidURL, ImportError, OSError, ValueError) as error:
@@ -92,7 +77,7 @@ def _taken(target: Target, status: int, text: str, header: str) -> Reply:
     if 300 <= status < 400:
         hint = f"set this channel's {target.url_setting} to the URL that it redirects to"
         raise target.refused(f"HTTP {status}: redirected", hint=hint)
-    hint = target.look_at_secret if status == 401 else target.look_at_url
+    hint = target.look_at_secret() if status == 401 else target.look_at_url()
     raise target.refused(said, hint=hint)
 
 
@@ -127,20 +112,12 @@ def _reason(error: BaseException) -> str:
     return text
 
 
-@dataclass(frozen=True)
-class _Request:
-    target: Target
-    body: bytes
-    headers: Mapping[str, str]
-    auth: httpx.Auth | None
-    url: str
-
-
-async def _answer_to(request: _Request) -> tuple[int, str, str]:
-    url = httpx.URL(request.url)
-    patience_s = request.target.patience_s
-    async with asyncio.timeout(patience_s), httpx.AsyncClient(**_options(url, patience_s)) as client:
-        sending = client.stream("POST", url, content=request.body, headers=request.headers, auth=request.auth)
+async def _answer_to(
+    target: Target, body: bytes, address: str, headers: Mapping[str, str], auth: httpx.Auth | None
+) -> tuple[int, str, str]:
+    url = httpx.URL(address)
+    async with asyncio.timeout(target.patience_s), httpx.AsyncClient(**_options(url, target.patience_s)) as client:
+        sending = client.stream("POST", url, content=body, headers=headers, auth=auth)
         async with sending as response:
             body = b""
             async for chunk in response.aiter_bytes():

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from tracker.adapters.alerts.sending.posting import Reply, json_object, unknown_answer
 from tracker.adapters.alerts.sending.target import Target
@@ -15,26 +16,17 @@ BUSY_S = 60.0
 """The services limit messages per minute."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class AcceptanceRule:
-    """How one service reports whether it accepted a message.
+    """How one service reports whether it accepted a message."""
 
-    Args:
-        fields: names of code fields, each with the name of its text field; a message was accepted if at least one code
-            is present and all present codes are 0.
-        busy: codes of temporary refusals, each with the seconds to wait.
-        hints: parts of the service's text, or codes, each with a hint; the first match counts.
-    """
-
-    def __init__(
-        self,
-        *,
-        fields: Sequence[tuple[str, str]],
-        busy: Mapping[int, float],
-        hints: Sequence[tuple[str, Hint]],
-    ) -> None:
-        self._fields = fields
-        self._busy = busy
-        self._hints = hints
+    fields: Sequence[tuple[str, str]]
+    """Names of code fields, each with the name of its text field; a message was accepted if at least one code is
+    present and all present codes are 0."""
+    busy: Mapping[int, float]
+    """Codes of temporary refusals, each with the seconds to wait."""
+    hints: Sequence[tuple[str, Hint]]
+    """Parts of the service's text, or codes, each with a hint; the first match counts."""
 
     def check(self, target: Target, reply: Reply) -> str:
         """Return the service's text about an accepted message.
@@ -47,29 +39,19 @@ class AcceptanceRule:
         if code == 0:
             return target.harmless(text) or "ok"
         said = f"{code} {text}"
-        if code in self._busy or _BUSY.search(text):
-            raise target.unreachable(said, retry_after_s=self._busy.get(code, BUSY_S))
-        hint = next((hint for piece, hint in self._hints if piece in said.lower()), _otherwise)
+        if code in self.busy or _BUSY.search(text):
+            raise target.unreachable(said, retry_after_s=self.busy.get(code, BUSY_S))
+        hint = next((hint for piece, hint in self.hints if piece in said.lower()), _otherwise)
         raise target.refused(said, hint=hint(target))
 
     def _code(self, target: Target, reply: Reply) -> tuple[int, str]:
         """Return the first code that is not 0 with its text, else the first one."""
         answer = json_object(target, reply)
-        codes = [(answer[name], str(answer.get(text, ""))) for name, text in self._fields if name in answer]
+        codes = [(answer[name], str(answer.get(text, ""))) for name, text in self.fields if name in answer]
         if not codes or not all(type(code) is int for code, _ in codes):
             raise unknown_answer(target, reply)
         failed = [one for one in codes if one[0] != 0]
         return (failed or codes)[0]
-
-
-def look_at_url(target: Target) -> str:
-    """Return the hint for a wrong URL."""
-    return target.look_at_url
-
-
-def look_at_secret(target: Target) -> str:
-    """Return the hint for a wrong signature."""
-    return target.look_at_secret
 
 
 def say(hint: str) -> Hint:

@@ -60,14 +60,12 @@ class Target:
         """Return the error for a message that the service rejects."""
         return ChannelRefused(f"{self.place}: {self.harmless(what)}", hint=hint)
 
-    @property
     def look_at_url(self) -> str:
-        """Hint for a wrong URL."""
+        """Return the hint for a wrong URL."""
         return f"copy the URL from {self.service} into this channel's {self.url_setting} again"
 
-    @property
     def look_at_secret(self) -> str:
-        """Hint for a wrong key."""
+        """Return the hint for a wrong key or signature."""
         return f"set or fix the key in this channel's {self.secret_setting}, or fix this machine's clock"
 
 

@@ -1,9 +1,5 @@
 """One S3-compatible bucket, read-only: the objects below a prefix, and their bytes. The only user of s3fs.
 
-    bucket = Bucket(parse_location("s3://bucket/runs/sft"), S3Access())
-    for thing in bucket.objects(): ...              # every page, never from a cache
-    bucket.read(thing, size=8)                      # of exactly this version, or None
-
 Credentials come from the same places as in AWS's own tools: AWS_ACCESS_KEY_ID and similar variables, AWS_PROFILE,
 ~/.aws, the role of the machine. Requests go straight to the server: s3fs's listings, which may be cached, are not used.
 """
@@ -16,9 +12,9 @@ from typing import Any
 
 import fsspec.asyn
 import s3fs
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore import exceptions as aws
 
-from tracker.adapters.checkpoints.bucket.errors import GONE, code_of, mapped
+from eval_jobs.errors import ConfigError, StoreUnavailable, TrackerError
 from tracker.domain.checkpoints.buckets import S3Access, S3Location
 
 log = logging.getLogger(__name__)
@@ -29,8 +25,27 @@ CONNECT_S, READ_S, ATTEMPTS = 5, 30, 3
 BLOCK_BYTES = 4 << 20
 """Memory of one download."""
 
-TROUBLE = (OSError, ValueError, BotoCoreError, ClientError, *s3fs.core.S3_RETRYABLE_ERRORS)
+TROUBLE = (OSError, ValueError, aws.BotoCoreError, aws.ClientError, *s3fs.core.S3_RETRYABLE_ERRORS)
 """Errors that s3fs raises for failures of a server or the network."""
+
+_GONE = {"NoSuchKey", "404", "PreconditionFailed", "412", "InvalidRange", "416"}
+"""The object was deleted or replaced."""
+
+_CREDENTIALS = (
+    aws.ConfigNotFound,
+    aws.CredentialRetrievalError,
+    aws.NoCredentialsError,
+    aws.PartialCredentialsError,
+    aws.ProfileNotFound,
+    aws.SSOError,
+)
+_SETTINGS = (aws.InvalidRegionError, aws.NoRegionError, aws.ParamValidationError, ValueError)
+
+_CREDENTIALS_HINT = (
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; a public bucket needs s3.anonymous = true"
+)
+_REFUSED_HINT = "grant s3:ListBucket on the bucket and s3:GetObject below the prefix, or correct the credentials"
+_ELSEWHERE = {"PermanentRedirect", "301", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +80,8 @@ class Bucket:
         )
         self._fs.retries = 1  # botocore itself retries after 503, Retry-After and dropped connections
 
-    def objects(self, below: str = "") -> tuple[S3Object, ...]:
-        """Return every object whose key starts with the location's prefix and `below`, in the order of keys.
+    def objects(self) -> tuple[S3Object, ...]:
+        """Return every object whose key starts with the location's prefix, in the order of keys.
 
         Raises:
             ConfigError: the bucket does not exist, or the server refuses these credentials.
@@ -75,7 +90,7 @@ class Bucket:
         found: list[S3Object] = []
         more: dict[str, str] = {}
         while True:
-            page = self._page(Prefix=self.location.prefix + below, **more)
+            page = self._page(Prefix=self.location.prefix, **more)
             found += [_object(entry) for entry in page.get("Contents", ())]
             if not page.get("IsTruncated"):
                 return tuple(found)
@@ -90,21 +105,19 @@ class Bucket:
         try:
             page = self._call("list_multipart_uploads", Prefix=self.location.prefix + below)
         except TROUBLE as error:
-            if code_of(error):  # an error response, such as AccessDenied or NotImplemented
+            if _code_of(error):  # an error response, such as AccessDenied or NotImplemented
                 return {}
             raise self._mapped(error) from error
         return {entry["Key"]: entry["Initiated"] for entry in page.get("Uploads", ())}
 
-    def read(self, thing: S3Object, *, size: int, start: int = 0) -> bytes | None:
-        """Return up to `size` bytes from `start`; None if this version of the object no longer exists.
+    def read(self, thing: S3Object, *, size: int) -> bytes | None:
+        """Return the first `size` bytes; None if this version of the object no longer exists.
 
         Raises:
             ConfigError, StoreUnavailable: as `objects`.
         """
         parts: list[bytes] = []
-        stop = min(size, thing.size - start)
-        is_there = self.download(thing, start=start, stop=start + stop, take=parts.append)
-        if is_there:
+        if self.download(thing, start=0, stop=min(size, thing.size), take=parts.append):
             return b"".join(parts)
         return None
 
@@ -126,7 +139,7 @@ class Bucket:
             finally:
                 body.close()
         except TROUBLE as error:
-            if code_of(error) in GONE:
+            if _code_of(error) in _GONE:
                 return False
             raise self._mapped(error) from error
         return True
@@ -155,7 +168,7 @@ class Bucket:
     def _mapped(self, error: Exception) -> Exception:
         client = getattr(self._fs, "_s3", None)
         endpoint = str(client.meta.endpoint_url) if client is not None else self._access.endpoint_url
-        return mapped(error, self.location.uri, endpoint)
+        return _mapped(error, self.location.uri, endpoint)
 
 
 def _object(entry: dict[str, Any]) -> S3Object:
@@ -165,3 +178,46 @@ def _object(entry: dict[str, Any]) -> S3Object:
         etag=entry["ETag"],
         modified_ns=int(entry["LastModified"].timestamp() * 1e9),
     )
+
+
+def _code_of(error: BaseException) -> str:
+    """Return the error code of a server's response, such as `NoSuchKey`; "" if there was no response."""
+    answer = _answer(error)
+    if answer is None:
+        return ""
+    return str(answer.response.get("Error", {}).get("Code", ""))
+
+
+def _mapped(error: Exception, uri: str, endpoint: str) -> TrackerError:
+    """Return the error for the user: a ConfigError if a setting must change, else StoreUnavailable."""
+    at = f"cannot read {uri} from {endpoint or 'AWS'}"
+    answer = _answer(error)
+    if answer is not None:
+        return _refusal(answer, uri, at)
+    if isinstance(error, _CREDENTIALS):
+        return ConfigError(f"{at}: {error}", hint=_CREDENTIALS_HINT)
+    if isinstance(error, _SETTINGS):
+        return ConfigError(f"{at}: {error}", hint="fix run.output_dir, s3.endpoint_url or s3.region")
+    what = " ".join(str(error).split())[:200] or type(error).__name__
+    return StoreUnavailable(f"{at}: {what}", hint="check the network and s3.endpoint_url, or retry later")
+
+
+def _answer(error: BaseException) -> aws.ClientError | None:
+    """Return the server's error: s3fs raises built-in errors and sets it as their cause."""
+    for candidate in (error, error.__cause__):
+        if isinstance(candidate, aws.ClientError):
+            return candidate
+    return None
+
+
+def _refusal(answer: aws.ClientError, uri: str, at: str) -> TrackerError:
+    code, said = _code_of(answer), str(answer.response.get("Error", {}).get("Message", ""))[:200]
+    status = int(answer.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    what = f"{at}: {code} {said}".rstrip()
+    if code in {"NoSuchBucket", "404"}:
+        return ConfigError(f"no bucket {uri.split('/')[2]!r}: {what}", hint="fix run.output_dir")
+    if code in _ELSEWHERE:
+        return ConfigError(what, hint="set s3.region or AWS_REGION to the bucket's region")
+    if status in {400, 401, 403} and code not in {"RequestTimeout", "SlowDown"}:
+        return ConfigError(what, hint=_REFUSED_HINT)
+    return StoreUnavailable(what, hint="retry later; `tracker watch` retries automatically")

@@ -36,6 +36,7 @@ from tracker.adapters.checkpoints.pins.manifest import read_pin, write_manifest
 from tracker.domain.checkpoints.listing import ADAPTER_CONFIG, CONFIG, DCP_INDEX, LATEST, Broken, RawKind, StateIndex
 from tracker.domain.checkpoints.pin import Pin
 from tracker.domain.checkpoints.raw_state import PICKLE_HINT
+from tracker.domain.checkpoints.watching import WatchOptions
 
 log = logging.getLogger(__name__)
 
@@ -171,6 +172,12 @@ class Consolidator:
                 return answer
         why = "the tracker was stopped" if self.stopped.is_set() else f"no progress for {self.silence_s:g} s"
         return {"type": "error", "kind": "silent", "message": why}
+
+
+def consolidator_of(options: WatchOptions, pins_dir: Path) -> Consolidator:
+    """Return what converts the holds in `pins_dir`; its logs are next to it."""
+    log_dir = pins_dir.absolute().with_name("consolidation")
+    return Consolidator(python=options.python, allow_pickle=options.allow_pickle, log_dir=log_dir)
 
 
 class Consolidations:

@@ -91,17 +91,10 @@ def read_tensors(paths: Iterable[Path]) -> tuple[TensorFact, ...]:
     return tuple(found)
 
 
-def digest_weights(paths: Iterable[Path]) -> str:
-    """Return the hex SHA-256 of the files' bytes in the order given, as `cat FILES | sha256sum` does.
-
-    Raises: as `read_weights`.
-    """
-    return read_weights(paths).digest
-
-
 def read_weights(paths: Iterable[Path]) -> WeightsContent:
     """Return the digest of the files' bytes in the order given, their tensors, and where they hold only zeros.
 
+    The digest is the hex SHA-256 that `cat FILES | sha256sum` prints.
     The same pass checks every floating-point number, so each file is read once, in chunks.
 
     Raises:

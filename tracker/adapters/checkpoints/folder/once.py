@@ -5,7 +5,7 @@ from pathlib import Path
 
 from eval_jobs.errors import CheckpointError, CheckpointIncomplete, CheckpointNotFound
 from eval_jobs.types import Checkpoint
-from tracker.adapters.checkpoints.consolidate.consolidator import Consolidator
+from tracker.adapters.checkpoints.consolidate.consolidator import consolidator_of
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, places_in, read_listing
 from tracker.adapters.checkpoints.pins.hold import hold, publish, refusal, remove_folder, store_error
 from tracker.domain.checkpoints.completeness import Complete, assess
@@ -47,14 +47,9 @@ def pin_folder(path: Path, *, run_id: str, pins_dir: Path, options: WatchOptions
             f"{folder} changed while being pinned", hint="retry after the trainer has finished saving"
         )
     try:
-        return publish(replace(_consolidator(options, pins_dir).whole(pin), by_hand=True))
+        return publish(replace(consolidator_of(options, pins_dir).whole(pin), by_hand=True))
     finally:
         remove_folder(Path(pin.folder))
-
-
-def _consolidator(options: WatchOptions, pins_dir: Path) -> Consolidator:
-    log_dir = pins_dir.absolute().with_name("consolidation")
-    return Consolidator(python=options.python, allow_pickle=options.allow_pickle, log_dir=log_dir)
 
 
 def _facts(folder: Path) -> Facts:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from eval_jobs.ports import Clock
 from eval_jobs.types import Checkpoint
-from tracker.adapters.checkpoints.consolidate.consolidator import Consolidations, Consolidator
+from tracker.adapters.checkpoints.consolidate.consolidator import Consolidations, consolidator_of
 from tracker.adapters.checkpoints.folder.hints import Hints
 from tracker.adapters.checkpoints.folder.sweep import Folders, remove_pins
 from tracker.adapters.checkpoints.pins.publisher import Publisher, SteadyClock
@@ -57,10 +57,7 @@ class FilesystemSource:
         self._lock = threading.RLock()
         self._publisher = Publisher(self._folders.watchlist, self._lock)
         self._hint, self._wake, self._stopped = threading.Event(), threading.Event(), threading.Event()
-        consolidator = Consolidator(
-            python=options.python, allow_pickle=options.allow_pickle, log_dir=self._pins_dir.with_name("consolidation")
-        )
-        self._consolidations = Consolidations(consolidator, self._wake.set)
+        self._consolidations = Consolidations(consolidator_of(options, pins_dir), self._wake.set)
         self._thread: threading.Thread | None = None
         self._swept_at: datetime | None = None
         self._looked_s = -math.inf

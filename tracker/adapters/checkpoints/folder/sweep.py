@@ -10,7 +10,6 @@ from pathlib import Path
 
 from eval_jobs.errors import StoreError
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, places_in, read_listing
-from tracker.adapters.checkpoints.folder.outage import Outage
 from tracker.adapters.checkpoints.pins.hold import hold, remove_folder
 from tracker.adapters.checkpoints.pins.publisher import Complaints
 from tracker.domain.checkpoints.completeness import Complete
@@ -18,12 +17,50 @@ from tracker.domain.checkpoints.lifecycle import Watched
 from tracker.domain.checkpoints.listing import Facts
 from tracker.domain.checkpoints.pin import Pin
 from tracker.domain.checkpoints.unusable import not_yet
-from tracker.domain.checkpoints.watching import WatchOptions
+from tracker.domain.checkpoints.watching import STALLED_S, WatchOptions, is_quiet
 from tracker.domain.checkpoints.watchlist import Watchlist
 
 log = logging.getLogger(__name__)
 
 _AWAY_HINT = "check the file server or the disk; the checkpoint is pinned once it is readable again"
+
+
+class Outage:
+    """Distinguishes an unavailable file server from a trainer that deletes checkpoints. Not thread-safe.
+
+    An unmounted file system leaves its empty mount point, or nothing, on the file system below: the folder exists, can
+    be read, and holds no checkpoint. A folder on another file system than the checkpoints proves nothing about them.
+    """
+
+    def __init__(self) -> None:
+        self._device: int | None = None
+        """Device of the output folder when it last held a checkpoint."""
+        self._since: dict[Path, datetime] = {}
+        """Checkpoints that cannot be read -> since when."""
+        self.is_on = False
+        """Whether the last scan could not read something that the next one may find again."""
+
+    def begin_look(self) -> None:
+        """Reset the state for a new scan."""
+        self.is_on = False
+
+    def note(self, path: Path, now: datetime) -> bool:
+        """Record that a checkpoint cannot be read; return whether this has lasted too long for a mere outage."""
+        lasts = is_quiet(self._since.setdefault(path, now), now, STALLED_S)
+        self.is_on |= not lasts
+        return lasts
+
+    def end(self, path: Path) -> None:
+        """Record that a checkpoint was read."""
+        self._since.pop(path, None)
+
+    def remember(self, output_dir: Path) -> None:
+        """Record that the output folder holds checkpoints now."""
+        self._device = _device(output_dir)
+
+    def is_unmounted(self, output_dir: Path) -> bool:
+        """Return whether the output folder, now without checkpoints, is on another file system than they were."""
+        return self._device is not None and _device(output_dir) != self._device
 
 
 class Folders:
@@ -144,3 +181,15 @@ def _is_touched(place: CheckpointLocation, one: Watched) -> bool:
         return place.path.stat().st_mtime_ns != one.facts.mtime_ns
     except OSError:
         return True
+
+
+def _device(path: Path) -> int | None:
+    """Return the device of a folder, or of its nearest existing parent; None: it cannot be read."""
+    for folder in (path, *path.parents):
+        try:
+            return folder.stat().st_dev
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return None
+    return None

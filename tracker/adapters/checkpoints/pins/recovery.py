@@ -9,7 +9,7 @@ from pathlib import Path, PurePath, PurePosixPath
 
 from eval_jobs.errors import CheckpointError
 from eval_jobs.records.run_scope import is_of
-from tracker.adapters.checkpoints.files.safetensors_file import digest_weights
+from tracker.adapters.checkpoints.files.safetensors_file import read_weights
 from tracker.adapters.checkpoints.pins.hold import HELD, owner_mark, remove_folder
 from tracker.adapters.checkpoints.pins.manifest import is_unchanged, read_pin
 from tracker.domain.checkpoints.pin import Pin
@@ -79,6 +79,7 @@ def _is_sound(pin: Pin) -> bool:
         return False
     # Times and inodes change when pins are moved or restored; the content decides.
     try:
-        return digest_weights(Path(pin.folder) / name for name in pin.complete.weights) == pin.checkpoint.digest
+        content = read_weights(Path(pin.folder) / name for name in pin.complete.weights)
     except (FileNotFoundError, CheckpointError):
         return False
+    return content.digest == pin.checkpoint.digest

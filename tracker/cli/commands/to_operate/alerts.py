@@ -32,8 +32,7 @@ from tracker.domain.records.alerts import (
 from tracker.domain.records.display import count_text, one_line
 from tracker.domain.records.subjects import silenced_text
 from tracker.ports import Notifier
-from tracker.wiring.alerting import channels_of
-from tracker.wiring.project import Project
+from tracker.wiring.project import Project, channels_of
 
 
 @dataclass(frozen=True, kw_only=True)

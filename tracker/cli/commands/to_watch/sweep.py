@@ -25,8 +25,8 @@ from tracker.domain.sweeps.board import Board, board_of, missing_results
 from tracker.domain.sweeps.estimate import estimate_of, estimate_text
 from tracker.domain.sweeps.matrix import plans_of
 from tracker.domain.sweeps.types import OPEN, Sweep, Turn, TurnState
+from tracker.wiring.programs import check_endpoint
 from tracker.wiring.project import Project
-from tracker.wiring.sweeps import check_endpoint
 
 LOOK_S = 0.5
 """Seconds between two polls of the queue."""

@@ -34,8 +34,7 @@ from tracker.domain.checkpoints.buckets import PASSED_S
 from tracker.domain.checkpoints.watching import Leader
 from tracker.domain.overview.ending import RunStep, known_text
 from tracker.ports import Lead
-from tracker.wiring.alerting import channels_of
-from tracker.wiring.project import Project
+from tracker.wiring.project import Project, channels_of
 
 
 @click.command("watch")

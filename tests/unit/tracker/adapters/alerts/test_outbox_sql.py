@@ -179,7 +179,7 @@ def test_a_bug_in_a_sender_thread_is_logged_once_and_stops_nothing(
     AlertOutbox(engine, (channel,), FakeClock(), run=RUN).publish([alert()])
     line = ChannelSender(engine, channel, BrokenClock(), run=RUN, link="")
     for _ in range(3):
-        line.start()
+        line.start(FakeClock().now(), 0.0)
         line.join(PATIENCE_S)
     assert caplog.text.count("MemoryError: no more of it (retrying); please report this bug") == 1
     AlertOutbox(engine, (channel,), FakeClock(), run=RUN).close()

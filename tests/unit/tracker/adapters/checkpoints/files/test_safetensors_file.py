@@ -12,7 +12,7 @@ from safetensors.numpy import save as to_bytes
 from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable
 from tests.trainer import weights
 from tracker.adapters.checkpoints.files import safetensors_file
-from tracker.adapters.checkpoints.files.safetensors_file import digest_weights, read_header
+from tracker.adapters.checkpoints.files.safetensors_file import read_header, read_weights
 from tracker.domain.checkpoints.listing import Broken, Header
 
 WEIGHTS = weights(1)
@@ -60,7 +60,7 @@ def test_any_truncation_is_seen(kept: int, folder: Path) -> None:
     header = read_header(path)
     assert isinstance(header, Broken) or header.end != kept
     with pytest.raises(CheckpointIncomplete):
-        digest_weights([path])
+        read_weights([path])
 
 
 @settings(deadline=None)
@@ -79,7 +79,7 @@ def test_a_flipped_byte_changes_the_digest_or_is_refused(position: int, value: i
         return
     path = write(folder, changed)
     try:
-        digest = digest_weights([path])
+        digest = read_weights([path]).digest
     except (CheckpointIncomplete, CheckpointUnreadable):
         return
     assert digest != hashlib.sha256(WEIGHTS).hexdigest()
@@ -119,17 +119,17 @@ def test_a_broken_header_is_explained(content: bytes, words: str, tmp_path: Path
 def test_the_digest_is_what_sha256sum_says(tmp_path: Path) -> None:
     one, two = weights(1), weights(2)
     paths = [write(tmp_path, one, "a.safetensors"), write(tmp_path, two, "b.safetensors")]
-    assert digest_weights(paths[:1]) == hashlib.sha256(one).hexdigest()
-    assert digest_weights(paths) == hashlib.sha256(one + two).hexdigest()
+    assert read_weights(paths[:1]).digest == hashlib.sha256(one).hexdigest()
+    assert read_weights(paths).digest == hashlib.sha256(one + two).hexdigest()
 
 
 def test_a_file_larger_than_the_buffer_is_read_in_pieces(tmp_path: Path) -> None:
     big = np.zeros(safetensors_file.CHUNK_BYTES // 4 * 2 + 3, dtype=np.float32)
     content = to_bytes({"big": big})
-    assert digest_weights([write(tmp_path, content)]) == hashlib.sha256(content).hexdigest()
+    assert read_weights([write(tmp_path, content)]).digest == hashlib.sha256(content).hexdigest()
     big[-1] = np.nan
     with pytest.raises(CheckpointUnreadable, match="tensor big"):
-        digest_weights([write(tmp_path, to_bytes({"big": big}))])
+        read_weights([write(tmp_path, to_bytes({"big": big}))])
 
 
 BAD = {
@@ -158,19 +158,19 @@ def test_nan_and_inf_of_every_type_are_found_and_the_tensor_is_named(dtype: str,
     good = GOOD[dtype][0]
     content = raw({"first": (dtype, [1], good), "second": (dtype, [3], good + value + good)})
     with pytest.raises(CheckpointUnreadable, match=r"tensor second in .* contains NaN or Inf"):
-        digest_weights([write(tmp_path, content)])
+        read_weights([write(tmp_path, content)])
 
 
 @pytest.mark.parametrize(("dtype", "value"), [(dtype, value) for dtype, values in GOOD.items() for value in values])
 def test_extreme_finite_numbers_pass(dtype: str, value: bytes, tmp_path: Path) -> None:
-    assert digest_weights([write(tmp_path, raw({"a": (dtype, [2], value * 2)}))])
+    assert read_weights([write(tmp_path, raw({"a": (dtype, [2], value * 2)}))]).digest
 
 
 def test_types_of_tomorrow_and_empty_tensors_pass(tmp_path: Path) -> None:
     content = raw({"packed": ("F4", [5], b"\xff\xff\xff"), "none": ("F32", [0, 4], b"")})
-    assert digest_weights([write(tmp_path, content)])
+    assert read_weights([write(tmp_path, content)]).digest
 
 
 def test_bytes_after_the_last_tensor_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointIncomplete, match="longer"):
-        digest_weights([write(tmp_path, WEIGHTS + b"x")])
+        read_weights([write(tmp_path, WEIGHTS + b"x")])
