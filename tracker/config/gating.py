@@ -1,5 +1,8 @@
 """Tables of tracker.toml, or of a file of their own: what a gate demands of a candidate.
 
+    policy = load_gate_policy(Path("gate.toml"))      # [gate] tables alone
+    policy = load_config(Path("tracker.toml")).gate.to_policy()
+
 In tracker.toml the gate takes `min_effect` and `min_coverage` from `[policy]` where it has none of its own: which loss
 matters and how many scores are enough is a property of the benchmarks, and who has said it once expects `tracker gate`
 and the verdicts to agree. Its `alpha` is its own: that of `[policy]` is spent over a whole run, this one on one answer.

@@ -1,4 +1,7 @@
-"""A TOML file -> the model of its tables, and every wrong setting said with its file, table and name."""
+"""A TOML file -> the model of its tables, and every wrong setting said with its file, table and name.
+
+config = checked(Config, read_text(path, hint="..."), path)
+"""
 
 import difflib
 import tomllib

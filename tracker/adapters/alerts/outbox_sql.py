@@ -1,5 +1,9 @@
 """The outbox of the channels: alerts wait in the tracker's own database until each channel has accepted them.
 
+    alerting = AlertOutbox(open_database(url), channels, run="run-a")
+    alerting.publish(alerts)     # one transaction; nothing is sent
+    alerting.flush()             # channels with due alerts send them, each in its own thread
+
 An alert is marked as sent after its channel accepted it: a crash in between sends it again.
 """
 

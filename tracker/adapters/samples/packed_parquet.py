@@ -4,6 +4,10 @@
     samples/<plan id>/answers-<version>.parquet    the model's answers; the retention budget may delete them
     samples/questions/<digest>.parquet             the questions; see `questions_parquet`
 
+    files.write(packed)                            # each file atomically
+    files.columns(plan_id, version)                # the input of verdicts, without one object per sample
+    files.samples(plan_id, version)                # everything, by benchmark
+
 The version is a hash of the content. A plan that is evaluated again gets files of another version next to the old ones;
 the row of the plan in the database decides which version counts. All are plain Parquet, also for pandas and DuckDB. A
 record without any sample, such as one of imported means, has no files.

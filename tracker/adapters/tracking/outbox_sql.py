@@ -1,5 +1,9 @@
 """The outbox of the tracking store: results wait in the tracker's own database until they are sent.
 
+    tracking = OutboxTracking(open_database(url), MlflowStore(settings))
+    tracking.publish(record, report)    # one transaction; nothing is sent
+    waiting = tracking.flush()          # oldest first; 0 when everything is sent
+
 An item is marked as sent after the store accepted it: a crash in between sends it again, without duplicates.
 An item never changes after it was queued: keys, values and times are fixed in the same transaction.
 

@@ -1,5 +1,8 @@
 """`tracker calibrate`: evaluates one checkpoint twice on the full suite, through the queue and the workers.
 
+    plan = next_calibration(history, checkpoint, suite, serve)   # begun and not finished: the same plan again
+    calibration = run_calibration(plan, context, clock=clock, meanwhile=...)
+
 A kill at any line loses nothing: the plan waits in the queue with the answers that it has. This command or a watcher,
 whichever is first, handles its record.
 """

@@ -1,5 +1,9 @@
 """One S3-compatible bucket, read-only: the objects below a prefix, and their bytes. The only user of s3fs.
 
+    bucket = Bucket(parse_location("s3://bucket/runs/sft"), S3Access())
+    for thing in bucket.objects(): ...              # every page, never from a cache
+    bucket.read(thing, size=8)                      # of exactly this version, or None
+
 Credentials come from the same places as in AWS's own tools: AWS_ACCESS_KEY_ID and similar variables, AWS_PROFILE,
 ~/.aws, the role of the machine. Requests go straight to the server: s3fs's listings, which may be cached, are not used.
 """
