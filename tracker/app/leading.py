@@ -1,7 +1,7 @@
 """Several watchers of one run: one leads, the others wait and take over.
 
 stand_by(lead, "run", clock=clock, show=display.stands_by)       # returns as soon as this process leads
-watch(replace(world, source=LedSource(world.source, lead)), ...)   # raises LeadLost when another one leads
+watch(replace(world, demand_lead=partial(demand_lead, lead)), ...)  # raises LeadLost when another one leads
 """
 
 import logging
@@ -10,10 +10,8 @@ from datetime import datetime
 
 from eval_jobs.errors import ConfigError, StoreUnavailable
 from eval_jobs.ports import Clock
-from eval_jobs.types import Checkpoint
 from tracker.domain.checkpoints.watching import Leader
-from tracker.domain.records.types import Gap
-from tracker.ports import CheckpointSource, Lead
+from tracker.ports import Lead
 
 log = logging.getLogger(__name__)
 
@@ -26,53 +24,10 @@ class LeadLost(Exception):
     """Another process has taken the lead."""
 
 
-class LedSource:
-    """A `tracker.ports.CheckpointSource` that returns checkpoints only while this process leads.
-
-    It continues pinning while the database is unreachable: rotation does not wait.
-    """
-
-    def __init__(self, source: CheckpointSource, lead: Lead) -> None:
-        self._source = source
-        self._lead = lead
-        self._found: tuple[Checkpoint, ...] = ()
-
-    def ready(self, now: datetime) -> tuple[Checkpoint, ...]:
-        """Return what was found; see `ports.CheckpointSource`.
-
-        Raises:
-            LeadLost: another process leads.
-            StoreError: the leader cannot be determined; what was found is returned by a later call.
-        """
-        self._found += self._source.ready(now)
-        if not self._lead.take(now):
-            raise LeadLost
-        found, self._found = self._found, ()
-        return found
-
-    def gaps(self) -> tuple[Gap, ...]:
-        """Return gaps; see `ports.CheckpointSource`."""
-        return self._source.gaps()
-
-    def is_behind(self) -> bool:
-        """Return whether there may be more checkpoints; see `ports.CheckpointSource`."""
-        return self._source.is_behind()
-
-    def give_up(self, now: datetime) -> None:
-        """Turn unfinished checkpoints into gaps; see `ports.CheckpointSource`."""
-        self._source.give_up(now)
-
-    def wait(self, timeout_s: float) -> None:
-        """Wait; see `ports.CheckpointSource`."""
-        self._source.wait(timeout_s)
-
-    def wake(self) -> None:
-        """Let `wait` return; see `ports.CheckpointSource`."""
-        self._source.wake()
-
-    def close(self) -> None:
-        """Stop watching; see `ports.CheckpointSource`."""
-        self._source.close()
+def demand_lead(lead: Lead, now: datetime) -> None:
+    """Raise LeadLost if another process leads, or StoreError if the leader cannot be determined."""
+    if not lead.take(now):
+        raise LeadLost
 
 
 def stand_by(lead: Lead, run: str, *, output_dir: str, clock: Clock, show: Callable[[Leader | None], None]) -> None:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 
 from eval_jobs.errors import TrackerError
@@ -64,6 +65,8 @@ class World:
     """None: this process does not handle sweeps; their results are left for a watcher."""
     wake_workers: Callable[[], None] = lambda: None
     """Called when there may be work for the workers of this machine."""
+    demand_lead: Callable[[datetime], None] = lambda _: None
+    """Raises an error unless this process leads the run; checkpoints are pinned all the same."""
 
     def close(self) -> None:
         """Release open resources; the alert channels get a moment to send what is due."""

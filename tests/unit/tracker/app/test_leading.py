@@ -5,13 +5,10 @@ import pytest
 from eval_jobs.errors import ConfigError, StoreUnavailable
 from tests.fakes.clock import FakeClock
 from tests.fakes.lead import FakeLead
-from tests.fakes.source import FakeSource
-from tests.records import forgetting_run
-from tracker.app.leading import LeadLost, LedSource, stand_by
+from tracker.app.leading import LeadLost, demand_lead, stand_by
 from tracker.domain.checkpoints.watching import Leader
 
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
-CHECKPOINT = forgetting_run(checkpoints=1, samples=2, trouble=False).records[0].plan.checkpoint
 AWAY = StoreUnavailable("the database is away", hint="wait")
 
 
@@ -83,21 +80,8 @@ def test_a_run_that_was_watched_for_another_folder_is_led_with_a_warning(caplog:
     assert "/first" in caplog.text
 
 
-def test_checkpoints_are_told_while_this_process_leads() -> None:
-    source = LedSource(FakeSource(CHECKPOINT), FakeLead("/out"))
-    assert source.ready(NOW) == (CHECKPOINT,)
-
-
-def test_nothing_is_told_when_another_process_leads() -> None:
+def test_only_the_leader_may_go_on() -> None:
     first = leading()
+    demand_lead(first, NOW)
     with pytest.raises(LeadLost):
-        LedSource(FakeSource(CHECKPOINT), first.another("/out")).ready(NOW)
-
-
-def test_what_is_found_while_nobody_can_say_who_leads_is_told_later() -> None:
-    lead = FakeLead("/out", trouble=AWAY)
-    source = LedSource(FakeSource(CHECKPOINT), lead)
-    with pytest.raises(StoreUnavailable):
-        source.ready(NOW)
-    lead.trouble = None
-    assert source.ready(NOW) == (CHECKPOINT,)
+        demand_lead(first.another("/out"), NOW)

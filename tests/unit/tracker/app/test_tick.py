@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,10 +12,12 @@ import pytest
 from eval_jobs.queue.rules import lease_end
 from tests.deep import sampled
 from tests.fakes.history import FakeHistory
+from tests.fakes.lead import FakeLead
 from tests.killing import Killed
 from tests.records import forgetting_run
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.gaps import remember_gaps
+from tracker.app.leading import LeadLost, demand_lead
 from tracker.app.plans import plans_for
 from tracker.app.review import review
 from tracker.app.steps.alerting import AlertDispatcher
@@ -81,6 +84,21 @@ def test_a_pass_that_fails_anywhere_leaves_what_it_found_to_be_reported_by_the_n
         assert tick(world, state, fakes.clock.now()).checkpoints == (checkpoint,)
         assert tick(world, state, fakes.clock.now()).checkpoints == ()
     assert limit > 3
+
+
+def test_nothing_is_planned_while_this_process_does_not_lead_and_what_was_found_is_planned_later() -> None:
+    fakes, state = FakeWorld(), WatchState()
+    checkpoint = fakes.run.records[0].plan.checkpoint
+    fakes.source.put(checkpoint)
+    other = FakeLead("/out")
+    other.take(fakes.clock.now())
+    world = replace(fakes.world(), demand_lead=partial(demand_lead, other.another("/out")))
+    with pytest.raises(LeadLost):
+        tick(world, state, fakes.clock.now())
+    assert fakes.queue.state().waiting == ()
+    other.release()
+    assert tick(world, state, fakes.clock.now()).checkpoints == (checkpoint,)
+    assert len(fakes.queue.state().waiting) == 1
 
 
 def test_the_loss_is_found_and_told_once() -> None:

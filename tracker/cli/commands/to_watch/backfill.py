@@ -19,7 +19,7 @@ from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts
 from tracker.api.opening import open_project
 from tracker.app.commands.backfill import FilledPlace, InTurn, is_measured, notify_of_lasting, quiet
 from tracker.app.daemon import StopRule, watch
-from tracker.app.leading import LeadLost, LedSource
+from tracker.app.leading import LeadLost, demand_lead
 from tracker.app.world import Tick, WatchState, World
 from tracker.cli import interrupts
 from tracker.cli.evaluating import check_ready, ending_of
@@ -171,7 +171,7 @@ def _fill(job: _Job, display: WatchDisplay) -> None:
     progress = _Progress(job, source)
     display.event("backfill", progress.beginning(len(job.places) - len(to_do)))
     local = project.workers(asked.workers, on_news=source.wake)
-    world = replace(world, source=LedSource(source, job.lead), wake_workers=local.nudge)
+    world = replace(world, source=source, demand_lead=partial(demand_lead, job.lead), wake_workers=local.nudge)
     past = quiet(world)
     state = WatchState(first=_first_of_runs(world, project, job.places))
     if asked.workers == 0:

@@ -21,7 +21,7 @@ from tracker.adapters.free_memory import give_back, keep_no_pool
 from tracker.api.opening import open_project
 from tracker.api.settings_file import SettingsFile
 from tracker.app.daemon import StopRule, watch
-from tracker.app.leading import LeadLost, LedSource, stand_by
+from tracker.app.leading import LeadLost, demand_lead, stand_by
 from tracker.app.readiness import ReadyGate
 from tracker.app.world import Tick, WatchState
 from tracker.cli import interrupts
@@ -138,8 +138,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
 
     stand_by(lead, run.name, output_dir=str(run.output_dir), clock=clock, show=show_leader)
     project, workers = session.project, session.launcher
-    world = project.world()
-    world = replace(world, source=LedSource(world.source, lead), wake_workers=workers.nudge)
+    world = replace(project.world(), demand_lead=partial(demand_lead, lead), wake_workers=workers.nudge)
     session.wake = world.source.wake
     display.welcome(project.config, world.measurement)
     if session.workers == 0:
