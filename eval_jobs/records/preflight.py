@@ -16,7 +16,7 @@ class EngineEnvironment:
     memory_bytes: int | None
     """Of the GPUs that the engine uses, or of the machine without GPUs. None: unknown."""
     free_share: float | None = None
-    """Fraction of this memory that no process uses; of several GPUs the lowest. None: unknown."""
+    """Fraction of the GPUs' memory that no process uses; of several GPUs the lowest. None: unknown, or no GPU."""
     compute_capability: tuple[int, int] | None = None
     """The lowest of these GPUs, such as (9, 0). None: unknown, or no GPU."""
     head_sizes: tuple[int, ...] = ()

@@ -33,14 +33,14 @@ def read_environment(spec: ServeSpec) -> EngineEnvironment:
     """
     python, on_cpu = interpreter(spec.python), runs_on_cpu()
     folders = _package_folders(python, (spec.engine.value, "torch"))
-    gpus, memory = () if on_cpu else _gpus()[: gpus_of(spec.args)], psutil.virtual_memory()
+    gpus = () if on_cpu else _gpus()[: gpus_of(spec.args)]
     return EngineEnvironment(
         python=python,
         version=_version(folders, spec.engine.value),
         torch=_version(folders, "torch"),
         on_cpu=on_cpu,
-        memory_bytes=memory.total if on_cpu else _memory_bytes(gpus),
-        free_share=memory.available / memory.total if on_cpu else _free_share(gpus),
+        memory_bytes=psutil.virtual_memory().total if on_cpu else _memory_bytes(gpus),
+        free_share=_free_share(gpus),
         head_sizes=_head_sizes(folders.get("vllm", ())) if on_cpu else (),
         compute_capability=min((gpu.compute_capability for gpu in gpus if gpu.compute_capability), default=None),
     )

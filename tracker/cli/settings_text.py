@@ -31,7 +31,7 @@ OFFERED: Mapping[str, Values] = {
     "alerts.channel": {"name": "team", "kind": "slack", "url_env": "SLACK_URL"},
 }
 """Settings that a new file shows as comments, with an example of a value."""
-_WHY = {"max_tokens": "  # context length of the model, less the longest question"}
+_WHY = {"max_tokens": "  # context length of the model, less the longest question and 16 tokens for the template"}
 """Comments on values that `tracker init` computes."""
 
 

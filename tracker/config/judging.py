@@ -9,7 +9,7 @@ from tracker.domain.records.types import USUAL_CHECKPOINTS, LatencyPolicy, Phase
 
 
 class PolicySection(Section, PolicySettings):
-    """Error rates and thresholds of verdicts."""
+    """Error rates and thresholds of later verdicts."""
 
     baseline: str = ""
     """`RUN@STEP` of an evaluated checkpoint, such as the base model or the best checkpoint of another run. Every

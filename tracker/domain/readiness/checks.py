@@ -132,9 +132,8 @@ def lacks_bfloat16(found: EngineEnvironment) -> bool:
 
 
 def memory_share(found: EngineEnvironment) -> float:
-    """Return a `serve.gpu_memory_utilization` that leaves room for other processes, above all on a CPU."""
-    limit = 0.5 if found.on_cpu else DEFAULT_MEMORY_SHARE
-    return max(5, int(min(limit, 0.8 * (found.free_share or 0.0)) * 100)) / 100
+    """Return a `serve.gpu_memory_utilization` that leaves room for other processes."""
+    return max(5, int(80 * (found.free_share or 0.0))) / 100
 
 
 def benchmark_subject(benchmark: Benchmark) -> str:

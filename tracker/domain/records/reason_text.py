@@ -116,8 +116,8 @@ def _compared(verdict: types.Verdict, reason: reasons.Compared) -> str:
     if verdict.word is types.VerdictWord.RECOVERED:
         return f"{counted}; recovered at {reason.in_a_row} checkpoints in a row"
     if verdict.word is types.VerdictWord.SUSPECT:
-        p = p_value_text(deciding.p_worse)
-        return f"{counted}: may be worse ({p}), not significant at the run's significance level"
+        p, level = p_value_text(deciding.p_worse), p_text(verdict.alpha_test)
+        return f"{counted}: may be worse ({p}), not significant at the run's level ({level})"
     return counted
 
 
@@ -173,12 +173,11 @@ def _few_requests(verdict: types.LatencyVerdict, needed: int) -> str:
     """Return how many requests there are and how to get enough."""
     requests = verdict.requests
     if verdict.method is types.LatencyMethod.HISTORY:
-        return f"{requests} requests timed, {needed} required: raise probe.requests to {needed} or fix failing requests"
+        return f"{requests} requests timed, {needed} required: raise probe.requests to {needed}"
     if requests >= needed:
         half = "from one half of the load, because too many requests of the other half failed"
         return f"almost all {requests} pairs of requests are {half}"
-    more = f"raise probe.requests to {needed // 2} or fix failing requests"
-    return f"{requests} pairs of requests timed, {needed} required: {more}"
+    return f"{requests} pairs of requests timed, {needed} required: raise probe.requests to {needed // 2}"
 
 
 def _against_reference(verdict: types.LatencyVerdict, reason: reasons.AgainstReference) -> str:

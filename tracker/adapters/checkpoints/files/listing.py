@@ -122,7 +122,8 @@ def _base_folder(folder: Path, base: str) -> str:
     """
     if not base or Path(base).is_absolute():
         return ""
-    places = {(parent / base).resolve() for parent in folder.parents if (parent / base / listing.CONFIG).is_file()}
+    found = (parent / base for parent in folder.absolute().parents)
+    places = {place.resolve() for place in found if (place / listing.CONFIG).is_file()}
     if len(places) != 1:
         return ""
     return str(places.pop())

@@ -9,7 +9,13 @@ from pathlib import Path
 from eval_jobs.errors import CheckpointNotFound
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, places_in
 from tracker.adapters.checkpoints.folder.assessed import Assessed, newest_assessed
-from tracker.domain.checkpoints.listing import is_training_data, is_training_log
+from tracker.domain.checkpoints.listing import (
+    ADAPTER_CONFIG,
+    CONFIG,
+    is_training_data,
+    is_training_log,
+    usual_step_of,
+)
 
 PATTERNS = ("checkpoint-*", "step_*", "step-*", "global_step*", "iter_*", "epoch-*", "epoch_*", "ckpt-*")
 """Folder names that trainers use, most common first."""
@@ -77,8 +83,13 @@ def find_runs(folder: Path, project: Path | None = None) -> FoundFolder:
     )
 
 
-def demand_no_run_below(folder: Path) -> None:
-    """Raise CheckpointNotFound if a folder two levels below, where `find_runs` does not look, has checkpoints."""
+def demand_output_folder(folder: Path) -> None:
+    """Raise CheckpointNotFound if the folder is a checkpoint, or has checkpoints two levels below."""
+    if any((folder / name).is_file() for name in (CONFIG, ADAPTER_CONFIG)):
+        hint = "evaluate it with `tracker evaluate`, or use --yes if the trainer will write checkpoints into it"
+        if usual_step_of(folder.name) is not None:
+            hint = f"run `tracker init {shlex.quote(str(folder.parent))}`"
+        raise CheckpointNotFound(f"{folder} is a checkpoint, not the output folder of a trainer", hint=hint)
     for child in islice((one for one in sorted(folder.glob("[!.]*")) if one.is_dir()), MAX_FILES):
         with suppress(OSError):
             for place in _places(child)[1]:

@@ -66,7 +66,8 @@ def proof_block(kept: KeptProof) -> RenderableType:
         "green" if proof.is_certificate else "yellow",
         _sentence(f"{kind.way} of {kind.architecture}", kind.weights, kind.quantisation, computed),
         _sentence(kind.engine, f"on {kind.device}", *kind.flags, asleep),
-        f"{proof.date:%Y-%m-%d %H:%M} {proof.checkpoint}, {proof.took_s:.1f} s; id {kind.id}",
+        f"{proof.date:%Y-%m-%d %H:%M} {proof.checkpoint}, compared in {proof.took_s:.1f} s",
+        f"id {kind.id}",
         *([] if proof.is_certificate else [proof.differed, f"to retry: rm {kept.file}"]),
     )
 

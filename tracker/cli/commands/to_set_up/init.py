@@ -16,7 +16,7 @@ from eval_jobs.host.storage import write_error
 from eval_jobs.records.preflight import EngineEnvironment, ModelFacts
 from eval_jobs.serve.preflight import local_model, read_environment, read_model
 from eval_jobs.types import Benchmark, ServeSpec
-from tracker.adapters.checkpoints.folder.runs import FoundFolder, FoundRun, demand_no_run_below, find_runs
+from tracker.adapters.checkpoints.folder.runs import FoundFolder, FoundRun, demand_output_folder, find_runs
 from tracker.cli.options import config_option
 from tracker.cli.settings_text import Values, commented_toml
 from tracker.domain.checkpoints.listing import RawKind
@@ -48,7 +48,7 @@ def command(
         raise ConfigError(f"{config_path} already exists", hint="use --force to overwrite it, or --config FILE")
     found = find_runs(folder, config_path.absolute().parent)
     if not (found.runs or yes):
-        demand_no_run_below(found.path)
+        demand_output_folder(found.path)
     refused: list[str] = []
     given = tuple(_benchmark(path, config_path) for path in data) or _guessed(found, config_path, refused)
     benchmarks = given or (_offered(found, config_path, refused, is_accepted=yes),)

@@ -52,7 +52,7 @@ def engine(
         (model(), engine(), {}),
         (model(), engine(free_share=0.5), {"gpu_memory_utilization": 0.4}),
         (model(), engine(free_share=0.01), {"gpu_memory_utilization": 0.05}),
-        (model(), engine(on_cpu=True, free_share=0.8), {"gpu_memory_utilization": 0.5}),
+        (model(), engine(on_cpu=True, free_share=None), {}),
         (model(), engine(compute=(7, 5)), {"dtype": "float16"}),
         (model(dtype="float32"), engine(compute=(7, 5)), {}),
         (model(max_length=131072), engine(), {"max_model_len": 8192}),
@@ -143,6 +143,9 @@ def test_a_folder_without_checkpoints_is_used_unless_the_run_is_further_down(tmp
     said = tracker(tmp_path, "init", "work", "--yes")
     assert f"found  no folder matches checkpoint-* in {tmp_path}/work; it contains capitals\n" in said
     assert "hint: set watch.pattern" in said
+    inside = run_tracker(tmp_path, "init", "work/capitals/outputs/checkpoint-100", "--force")
+    assert (inside.returncode, "is a checkpoint, not the output" in inside.stderr) == (2, True)
+    assert f"`tracker init {tmp_path}/work/capitals/outputs`" in inside.stderr
     exists = run_tracker(tmp_path, "init", "work/capitals/outputs")
     assert (exists.returncode, "use --force to overwrite it" in exists.stderr) == (2, True)
 

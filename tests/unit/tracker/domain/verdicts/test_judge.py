@@ -143,7 +143,7 @@ def test_a_loss_that_one_checkpoint_alone_would_flag_is_suspect() -> None:
     verdict = judged(run_of(*[140] * 6, 131))
     assert verdict.word is VerdictWord.SUSPECT
     assert "(correct in most of those steps), gained 0: may be worse (p = " in reason_text(verdict)
-    assert reason_text(verdict).endswith("not significant at the run's significance level")
+    assert reason_text(verdict).endswith("not significant at the run's level (0.00029)")
     assert verdict.comparisons[0].p_worse < 0.01
 
 

@@ -10,6 +10,7 @@ from eval_jobs.errors import CheckpointUnreadable
 from tests import trainer
 from tests.tiny_model import write_checkpoint, write_lora, write_sharded_checkpoint
 from tests.watched import Watched, watching
+from tracker.adapters.checkpoints.folder.assessed import assessed
 from tracker.adapters.checkpoints.folder.once import pin_folder
 from tracker.adapters.checkpoints.pins.manifest import MANIFEST
 
@@ -72,7 +73,9 @@ def adapter(out: Path, base: str) -> Path:
 
 
 @pytest.mark.parametrize("base", ["../base", "base", "./other", "../twice", ".."])
-def test_a_relative_base_model_is_the_only_folder_of_that_name_above_the_checkpoint(base: str, tmp_path: Path) -> None:
+def test_a_relative_base_model_is_the_only_folder_of_that_name_above_the_checkpoint(
+    base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     project = tmp_path / "project"
     for place in (tmp_path / "twice", project / "twice"):
         write_checkpoint(place)
@@ -80,6 +83,10 @@ def test_a_relative_base_model_is_the_only_folder_of_that_name_above_the_checkpo
     if base.endswith("base"):
         pinned = pin_folder(folder, run_id="run", pins_dir=tmp_path / "pins")
         assert pinned.base_model == str(project / "base")
+        monkeypatch.chdir(folder.parent)
+        named = assessed(Path(folder.name))
+        assert named.complete is not None
+        assert named.complete.base_model == str(project / "base")
         return
     with pytest.raises(CheckpointUnreadable, match="by a path relative to the trainer's folder") as caught:
         pin_folder(folder, run_id="run", pins_dir=tmp_path / "pins")
