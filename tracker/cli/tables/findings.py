@@ -5,7 +5,9 @@ from collections.abc import Iterable, Sequence
 from rich.table import Table
 from rich.text import Text
 
+from tracker.domain.readiness.checks import MODEL
 from tracker.domain.readiness.finding import Finding, Level
+from tracker.domain.readiness.surroundings import CHECKPOINTS
 from tracker.domain.records.display import count_text, one_line
 
 STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
@@ -28,4 +30,13 @@ def conclusion(findings: Sequence[Finding]) -> Text:
     counts = f"{count_text(errors, 'error')}, {count_text(warnings, 'warning')}"
     if errors:
         return Text(f"{counts}: evaluations would fail", style=STYLES[Level.ERROR])
-    return Text(f"{counts}: evaluations can begin", style=STYLES[Level.WARNING if warnings else Level.OK])
+    begin = "evaluations can begin"
+    if _is_empty(findings):
+        begin = "no checkpoint can be evaluated yet"
+    return Text(f"{counts}: {begin}", style=STYLES[Level.WARNING if warnings else Level.OK])
+
+
+def _is_empty(findings: Sequence[Finding]) -> bool:
+    """Return whether a warning says why there is no checkpoint, and no model was examined."""
+    has_warning = any(one.subject == CHECKPOINTS and one.level is Level.WARNING for one in findings)
+    return has_warning and all(one.subject != MODEL for one in findings)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from tracker.domain.records.display import names_text
+
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
@@ -213,6 +215,14 @@ def is_temporary(name: str) -> bool:
 def single_files(names: Iterable[str]) -> tuple[str, ...]:
     """Return the files of whole models among `names`, such as ckpt.pt: a form that no engine here loads."""
     return tuple(sorted(name for name in names if name.endswith((".pt", ".pth", ".ckpt", ".gguf"))))
+
+
+EXPORT_HINT = "write each checkpoint with `save_pretrained`, and its tokenizer too"
+
+
+def single_files_text(folder: str, models: tuple[str, ...]) -> str:
+    """Return that a folder has no checkpoint but `single_files`."""
+    return f"no checkpoint folder in {folder}, but {names_text(models)}: such files cannot be evaluated"
 
 
 def has_lost_entry(facts: Facts) -> bool:

@@ -126,7 +126,7 @@ def _cause(totals: Totals) -> tuple[ExitCode, str]:
         (totals.pending_alerts, ExitCode.BROKEN, "see `tracker alerts list`; the next `tracker watch` sends them"),
         (totals.left_out, ExitCode.UNKNOWN, "`tracker history` shows the reasons"),
         (totals.uncovered, ExitCode.UNKNOWN, "the reasons are shown above"),
-        (not totals.judged, ExitCode.UNKNOWN, "check run.output_dir and watch.pattern"),
+        (not totals.judged, ExitCode.UNKNOWN, "run `tracker doctor`, and check run.output_dir and watch.pattern"),
     )
     return next(((code, hint) for count, code, hint in causes if count), (ExitCode.OK, ""))
 

@@ -101,12 +101,12 @@ def length_finding(
     counted = "" if lengths is None else f"{count_text(lengths.questions, 'question')}, "
     if length is None or (answer < length and lengths is None):
         return ok(subject, f"{counted}max_tokens = {answer}")
-    if lengths is None or answer >= length:
-        return error(
-            subject,
-            f"max_tokens is {answer}, but prompt and answer together have at most {length} tokens",
-            f"set max_tokens to less than {length}{_or_longer(model, spec)}",
-        )
+    limited = f"max_tokens is {answer}, but prompt and answer together have at most {length} tokens"
+    if lengths is None:
+        return error(subject, limited, f"set max_tokens to less than {length}{_or_longer(model, spec)}")
+    room = length - lengths.tokens[0] - TEMPLATE_TOKENS
+    if answer >= length and room > 0:
+        return error(subject, limited, f"set max_tokens to {room}{_or_longer(model, spec)}")
     longest, too_long = lengths.tokens[0], sum(tokens + answer > length for tokens in lengths.tokens)
     if not too_long:
         return ok(subject, f"{counted}longest {longest} tokens, max_tokens = {answer}")
@@ -114,8 +114,8 @@ def length_finding(
         f"{too_long} of {count_text(lengths.questions, 'question')} too long: the longest has {longest} tokens, "
         f"which with max_tokens = {answer} exceeds {length}"
     )
-    hint = f"lower max_tokens to {max(1, length - longest - TEMPLATE_TOKENS)}{_or_longer(model, spec)}"
-    if longest + TEMPLATE_TOKENS >= length:
+    hint = f"lower max_tokens to {room}{_or_longer(model, spec)}"
+    if room <= 0:
         hint = f"remove or shorten these questions{_or_longer(model, spec)}"
     raising = error if too_long == lengths.questions else warning
     return raising(subject, message, hint)

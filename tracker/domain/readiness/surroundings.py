@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from eval_jobs.records.preflight import HubState
-from tracker.domain.checkpoints.listing import single_files
+from tracker.domain.checkpoints.listing import EXPORT_HINT, single_files, single_files_text
 from tracker.domain.checkpoints.unusable import NotYet, Rejected
 from tracker.domain.readiness.finding import Finding, error, ok, warning
 from tracker.domain.records.display import bytes_text, names_text
@@ -31,8 +31,7 @@ def empty_finding(folder: str, pattern: str, is_folder: Mapping[str, bool] | Non
         return warning(CHECKPOINTS, f"{folder} does not exist yet", hint)
     models = single_files(is_folder)
     if models:
-        message = f"no checkpoint folder in {folder}, but {names_text(models)}: such files cannot be evaluated"
-        return warning(CHECKPOINTS, message, "write each checkpoint with `save_pretrained`, and its tokenizer too")
+        return warning(CHECKPOINTS, single_files_text(folder, models), EXPORT_HINT)
     others = sorted(name for name in is_folder if is_folder[name])
     if not others:
         return warning(CHECKPOINTS, f"no checkpoint in {folder} yet", hint)

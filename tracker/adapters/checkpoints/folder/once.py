@@ -9,7 +9,7 @@ from tracker.adapters.checkpoints.consolidate.consolidator import consolidator_o
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, places_in, read_listing
 from tracker.adapters.checkpoints.pins.hold import hold, publish, refusal, remove_folder, store_error
 from tracker.domain.checkpoints.completeness import Complete, assess
-from tracker.domain.checkpoints.listing import Facts, usual_step_of
+from tracker.domain.checkpoints.listing import EXPORT_HINT, Facts, single_files, usual_step_of
 from tracker.domain.checkpoints.unusable import NotYet, Rejected
 from tracker.domain.checkpoints.watching import WatchOptions
 
@@ -54,7 +54,8 @@ def pin_folder(path: Path, *, run_id: str, pins_dir: Path, options: WatchOptions
 
 def _facts(folder: Path) -> Facts:
     if folder.exists() and not folder.is_dir():
-        raise CheckpointNotFound(f"{folder} is a file", hint="pass the folder with config.json and the weights")
+        hint = EXPORT_HINT if single_files([folder.name]) else "pass the folder with config.json and the weights"
+        raise CheckpointNotFound(f"{folder} is a file", hint=hint)
     facts = facts_of_folder(folder)
     if facts is None:
         raise CheckpointNotFound(f"{folder} does not exist", hint="check the path; the trainer may have deleted it")

@@ -12,8 +12,11 @@ from tracker.adapters.checkpoints.folder.assessed import Assessed, newest_assess
 from tracker.domain.checkpoints.listing import (
     ADAPTER_CONFIG,
     CONFIG,
+    EXPORT_HINT,
     is_training_data,
     is_training_log,
+    single_files,
+    single_files_text,
     usual_step_of,
 )
 
@@ -84,7 +87,7 @@ def find_runs(folder: Path, project: Path | None = None) -> FoundFolder:
 
 
 def demand_output_folder(folder: Path) -> None:
-    """Raise CheckpointNotFound if the folder is a checkpoint, or has checkpoints two levels below."""
+    """Raise CheckpointNotFound if the folder is a checkpoint, holds runs, or only has single files."""
     if any((folder / name).is_file() for name in (CONFIG, ADAPTER_CONFIG)):
         hint = "evaluate it with `tracker evaluate`, or use --yes if the trainer will write checkpoints into it"
         if usual_step_of(folder.name) is not None:
@@ -96,6 +99,10 @@ def demand_output_folder(folder: Path) -> None:
                 run = Path(place.path).parent
                 hint = f"run `tracker init {shlex.quote(str(run))}`, or use --yes if the trainer will write to {folder}"
                 raise CheckpointNotFound(f"no checkpoint in {folder}, but in {run}", hint=hint)
+    patterns = ("*", "*/*.ckpt", "*/*/*.ckpt")  # Lightning's are in lightning_logs/version_0/checkpoints
+    names = [str(path.relative_to(folder)) for pattern in patterns for path in islice(folder.glob(pattern), MAX_FILES)]
+    if models := single_files(names):
+        raise CheckpointNotFound(single_files_text(str(folder), models), hint=f"{EXPORT_HINT}; --yes continues")
 
 
 def _jsonl_files(folder: Path, project: Path) -> frozenset[Path]:

@@ -155,7 +155,9 @@ def test_a_folder_without_checkpoints_is_used_unless_the_run_is_further_down(tmp
     for name in ("ckpt_500.pt", "ckpt_1000.pt"):
         (tmp_path / "new" / name).write_bytes(b"torch")
     expected = f"no checkpoint folder in {tmp_path}/new, but ckpt_1000.pt and ckpt_500.pt: such files cannot be"
-    assert f"found  {expected} evaluated\n       hint: write" in tracker(tmp_path, "init", "new", "--force")
+    refused = run_tracker(tmp_path, "init", "new", "--force")
+    assert (refused.returncode, f"{expected} evaluated\n  hint: write each" in refused.stderr) == (2, True)
+    assert f"found  {expected} evaluated\n       hint: write" in tracker(tmp_path, "init", "new", "--force", "--yes")
     assert expected.replace(" ", "") in "".join(run_tracker(tmp_path, "doctor").stdout.split())
     assert settings(tmp_path)["run"]["name"] == "new"
     tracker(tmp_path, "init", "work/capitals/outputs", "--force")
