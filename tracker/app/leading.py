@@ -1,7 +1,7 @@
 """Several watchers of one run: one leads, the others wait and take over.
 
 stand_by(lead, "run", clock=clock, show=display.stands_by)       # returns as soon as this process leads
-watch(replace(world, demand_lead=partial(demand_lead, lead)), ...)  # raises LeadLost when another one leads
+watch(world, WatchState(demand_lead=partial(demand_lead, lead)), ...)    # raises LeadLost when another one leads
 """
 
 import logging

@@ -23,7 +23,7 @@ def tick(world: World, state: WatchState, now: datetime) -> Tick:
     state.found.extend(checkpoints)
     state.unreported.extend(checkpoints)
     state.seen.update((checkpoint.run_id, checkpoint.step) for checkpoint in checkpoints)
-    world.demand_lead(now)
+    state.demand_lead(now)
     while state.found and not state.is_held(state.found[-1]):
         checkpoint = state.found[0]
         first = state.first.setdefault(checkpoint.run_id, checkpoint)

@@ -65,8 +65,6 @@ class World:
     """None: this process does not handle sweeps; their results are left for a watcher."""
     wake_workers: Callable[[], None] = lambda: None
     """Called when there may be work for the workers of this machine."""
-    demand_lead: Callable[[datetime], None] = lambda _: None
-    """Raises an error unless this process leads the run; checkpoints are pinned all the same."""
 
     def close(self) -> None:
         """Release open resources; the alert channels get a moment to send what is due."""
@@ -118,6 +116,8 @@ class WatchState:
     """Found, but not in a `Tick` yet: kept when a pass fails, too."""
     is_held: Callable[[Checkpoint], bool] = lambda _: False
     """Whether these wait, because evaluations would fail; called with the newest one."""
+    demand_lead: Callable[[datetime], None] = lambda _: None
+    """Raises an error unless this process leads the run; checkpoints are pinned all the same."""
     first: dict[str, Checkpoint] = field(default_factory=dict)
     """First planned checkpoint of each run; a restarted source again returns the lowest step first."""
     schedules: dict[str, ScreeningSchedule] = field(default_factory=dict)

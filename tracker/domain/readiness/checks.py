@@ -101,24 +101,20 @@ def length_finding(
     counted = "" if lengths is None else f"{count_text(lengths.questions, 'question')}, "
     if length is None or (answer < length and lengths is None):
         return ok(subject, f"{counted}max_tokens = {answer}")
-    limited = f"max_tokens is {answer}, but prompt and answer together have at most {length} tokens"
     if lengths is None:
+        limited = f"max_tokens is {answer}, but prompt and answer together have at most {length} tokens"
         return error(subject, limited, f"set max_tokens to less than {length}{_or_longer(model, spec)}")
-    room = length - lengths.tokens[0] - TEMPLATE_TOKENS
-    if answer >= length and room > 0:
-        return error(subject, limited, f"set max_tokens to {room}{_or_longer(model, spec)}")
     longest, too_long = lengths.tokens[0], sum(tokens + answer > length for tokens in lengths.tokens)
     if not too_long:
         return ok(subject, f"{counted}longest {longest} tokens, max_tokens = {answer}")
+    room = length - longest - TEMPLATE_TOKENS
+    hint = f"lower max_tokens to {room}" if room > 0 else "remove or shorten these questions"
     message = (
         f"{too_long} of {count_text(lengths.questions, 'question')} too long: the longest has {longest} tokens, "
         f"which with max_tokens = {answer} exceeds {length}"
     )
-    hint = f"lower max_tokens to {room}{_or_longer(model, spec)}"
-    if room <= 0:
-        hint = f"remove or shorten these questions{_or_longer(model, spec)}"
     raising = error if too_long == lengths.questions else warning
-    return raising(subject, message, hint)
+    return raising(subject, message, f"{hint}{_or_longer(model, spec)}")
 
 
 def model_length(model: ModelFacts, spec: ServeSpec) -> int | None:

@@ -87,12 +87,11 @@ def test_a_pass_that_fails_anywhere_leaves_what_it_found_to_be_reported_by_the_n
 
 
 def test_nothing_is_planned_while_this_process_does_not_lead_and_what_was_found_is_planned_later() -> None:
-    fakes, state = FakeWorld(), WatchState()
-    checkpoint = fakes.run.records[0].plan.checkpoint
+    fakes, other = FakeWorld(), FakeLead("/out")
+    checkpoint, world = fakes.run.records[0].plan.checkpoint, fakes.world()
     fakes.source.put(checkpoint)
-    other = FakeLead("/out")
     other.take(fakes.clock.now())
-    world = replace(fakes.world(), demand_lead=partial(demand_lead, other.another("/out")))
+    state = WatchState(demand_lead=partial(demand_lead, other.another("/out")))
     with pytest.raises(LeadLost):
         tick(world, state, fakes.clock.now())
     assert fakes.queue.state().waiting == ()

@@ -171,9 +171,9 @@ def _fill(job: _Job, display: WatchDisplay) -> None:
     progress = _Progress(job, source)
     display.event("backfill", progress.beginning(len(job.places) - len(to_do)))
     local = project.workers(asked.workers, on_news=source.wake)
-    world = replace(world, source=source, demand_lead=partial(demand_lead, job.lead), wake_workers=local.nudge)
+    world = replace(world, source=source, wake_workers=local.nudge)
     past = quiet(world)
-    state = WatchState(first=_first_of_runs(world, project, job.places))
+    state = WatchState(first=_first_of_runs(world, project, job.places), demand_lead=partial(demand_lead, job.lead))
     if asked.workers == 0:
         display.has_no_worker(asked.config_path)
 

@@ -138,7 +138,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
 
     stand_by(lead, run.name, output_dir=str(run.output_dir), clock=clock, show=show_leader)
     project, workers = session.project, session.launcher
-    world = replace(project.world(), demand_lead=partial(demand_lead, lead), wake_workers=workers.nudge)
+    world = replace(project.world(), wake_workers=workers.nudge)
     session.wake = world.source.wake
     display.welcome(project.config, world.measurement)
     if session.workers == 0:
@@ -148,7 +148,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
         clock,
         must_be_ready=session.must_be_ready,
     )
-    state = WatchState(is_held=gate.is_held)
+    state = WatchState(is_held=gate.is_held, demand_lead=partial(demand_lead, lead))
     try:
         watch(
             world,
