@@ -20,6 +20,8 @@ class SettingsFile:
         self._project = project
         self._reopen = reopen
         self._seen = self._last = _content(path)
+        self._is_refused = False
+        """Whether the newest content is not used, because it is wrong."""
 
     def changed(self) -> Project | None:
         """Return the project with new settings; None: they are unchanged, still being written or not usable.
@@ -37,13 +39,18 @@ class SettingsFile:
             channels_of(project.config)
         except TrackerError as error:
             log.warning("%s has changed, but the previous settings stay in use: %s", self._path, error)
+            self._is_refused = True
             return None
         if _place(project.config) != _place(self._project.config):
             log.warning("%s has changed: restart to apply settings in [run] and [store]", self._path)
             return None
         if project.config == self._project.config:
+            if self._is_refused:
+                log.warning("%s is valid again: its settings are those in use", self._path)
+            self._is_refused = False
             return None
         log.warning("%s has changed: the new settings are in use", self._path)
+        self._is_refused = False
         self._project = project
         return project
 

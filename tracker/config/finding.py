@@ -10,7 +10,7 @@ from eval_jobs.errors import ConfigError
 from eval_jobs.queue_types import Backlog
 from eval_jobs.records.program import Program
 from tracker.config.programs import Options, checked_name, program_of
-from tracker.config.section import AnchoredPath, Section, folder_of, record_of
+from tracker.config.section import AnchoredPath, Section, anchored, record_of
 from tracker.domain.checkpoints.buckets import SCHEME, S3Access, parse_location
 from tracker.domain.checkpoints.watching import WatchOptions, WatchSettings
 
@@ -29,12 +29,19 @@ class RunSection(Section):
     options: Options = Field(default={})
     """Settings of the plugin source."""
 
+    @field_validator("name")
+    @classmethod
+    def _is_a_name_for_mlflow(cls, value: str) -> str:
+        if value.startswith("."):
+            raise ValueError("a name cannot begin with a dot, because MLflow rejects it")
+        return value
+
     @field_validator("output_dir")
     @classmethod
     def _may_be_relative(cls, value: str, info: ValidationInfo) -> str:
         if "://" in value:
             return value
-        return str(folder_of(info) / value)
+        return str(anchored(value, info))
 
     @field_validator("source")
     @classmethod

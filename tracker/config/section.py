@@ -56,11 +56,15 @@ def folder_of(info: ValidationInfo) -> Path:
     return folder
 
 
-def _anchored(path: Path, info: ValidationInfo) -> Path:
-    return folder_of(info) / path
+def anchored(path: Path | str, info: ValidationInfo) -> Path:
+    """Return an absolute path without `..`; symbolic links stay where there is none."""
+    found = folder_of(info) / path
+    if ".." in found.parts:
+        return found.resolve()
+    return found
 
 
-AnchoredPath = Annotated[Path, AfterValidator(_anchored)]
+AnchoredPath = Annotated[Path, AfterValidator(anchored)]
 """A path that may be relative to the file."""
 
 

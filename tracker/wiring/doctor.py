@@ -134,6 +134,8 @@ class _Examination:
             self._found.append(hub_finding(checks.benchmark_subject(benchmark), hub))
             if self._found[-1].level is Level.ERROR:
                 return
+        if model is None and benchmark.data is not None:
+            self._found.append(ok(checks.benchmark_subject(benchmark), f"{benchmark.data} is readable"))
         if model is not None:
             tokenizer = Path(model.tokenizer) if model.tokenizer else None
             lengths = read_prompt_lengths(benchmark, tokenizer) if tokenizer is not None else None

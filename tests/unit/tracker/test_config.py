@@ -31,6 +31,11 @@ def test_five_lines_are_enough() -> None:
     assert [b.name for b in config.to_suite({}).benchmarks] == ["gsm8k"]
 
 
+def test_paths_have_no_dots_and_names_do_not_begin_with_one() -> None:
+    assert parse_config(MINIMAL.replace('"out"', '"../other/out"'), HERE).run.output_dir == "/other/out"
+    assert "cannot begin with a dot, because MLflow" in refused(MINIMAL.replace('"r"', '".."'))
+
+
 def test_checkpoints_may_lie_in_a_bucket() -> None:
     config = parse_config(MINIMAL.replace('"out"', '"s3://bucket/runs/sft"'), HERE)
     assert config.run.output_dir == "s3://bucket/runs/sft"

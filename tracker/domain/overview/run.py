@@ -250,6 +250,8 @@ def _phrase(standing: Standing) -> str:
     then = ""
     if standing.earlier is not None and standing.earlier[1] in WORSE:
         then = f" ({standing.earlier[1]} at step {standing.earlier[0]})"
+    if standing.word is VerdictWord.FIRST and then:  # earlier checkpoints do not count since a level was accepted
+        return f"{{have}} a new baseline from step {standing.step}{then}"
     phrase = _PHRASES.get(standing.word, f"{{be}} {standing.word} at step {{step}}" if then else "")
     return phrase.replace("{step}", str(standing.step)) + then
 

@@ -110,7 +110,8 @@ def _compared(verdict: types.Verdict, reason: reasons.Compared) -> str:
     if verdict.word is types.VerdictWord.INCONCLUSIVE:
         seen = "" if verdict.mde is None else f"; minimum detectable loss {verdict.mde:.2g}"
         return f"{change}: not significant (n = {deciding.n_common}){seen}"
-    counted = f"{change}; {_flips(deciding)}" if verdict.measure is types.Measure.SCORE else change
+    has_flips = verdict.measure is types.Measure.SCORE and bool(deciding.n_lost or deciding.n_gained)
+    counted = f"{change}; {_flips(deciding)}" if has_flips else change
     if verdict.word is types.VerdictWord.FORGOTTEN:
         return f"{counted}; worse than the peak at {reason.in_a_row} checkpoints in a row"
     if verdict.word is types.VerdictWord.RECOVERED:

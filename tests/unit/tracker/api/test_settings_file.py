@@ -32,6 +32,18 @@ def test_a_change_is_used_when_the_file_stays_as_it_is(file: Path) -> None:
     assert [found.changed(), found.changed()] == [None, None]
 
 
+def test_settings_that_are_put_right_again_are_reported(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    found, before = settings(file), file.read_text()
+    file.write_text(before.replace("sums.jsonl", "gone.jsonl"))
+    assert [found.changed(), found.changed()] == [None, None]
+    file.write_text(before)
+    assert [found.changed() for _ in range(4)] == [None] * 4
+    assert [record.getMessage().partition("tracker.toml ")[2][:16] for record in caplog.records] == [
+        "has changed, but",
+        "is valid again: ",
+    ]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "log"),
     [

@@ -1,5 +1,6 @@
 """Content of a training output folder, for `tracker init`: runs, checkpoints, logs, data. Only reads."""
 
+import os
 import shlex
 from contextlib import suppress
 from dataclasses import dataclass
@@ -57,16 +58,16 @@ class FoundFolder:
 
 
 def find_runs(folder: Path, project: Path | None = None) -> FoundFolder:
-    """Describe an output folder, with or without checkpoints.
+    """Describe an output folder, which may have no checkpoints, or not exist yet.
 
     `project`: folder of the configuration, which may have data in it or in its sub-folders.
 
     Raises:
-        CheckpointNotFound: the folder does not exist or cannot be listed.
+        CheckpointNotFound: the folder cannot be listed.
     """
-    folder = folder.absolute()
+    folder, project = _without_dots(folder), _without_dots(project or folder)
     try:
-        pattern, places = _places(folder)
+        pattern, places = _places(folder) if folder.exists() else (PATTERNS[0], ())
     except OSError as error:
         raise CheckpointNotFound(
             f"cannot list {folder}: {error.strerror}",
@@ -76,7 +77,7 @@ def find_runs(folder: Path, project: Path | None = None) -> FoundFolder:
     for place in places:
         by_run.setdefault(place.run_id, []).append(place)
     runs = sorted((_describe(run_id, group) for run_id, group in by_run.items()), key=lambda r: r.sub_folder)
-    jsonl = sorted(path for path in _jsonl_files(folder, project or folder) if not is_training_log(path.name))
+    jsonl = sorted(path for path in _jsonl_files(folder, project) if not is_training_log(path.name))
     return FoundFolder(
         path=folder,
         pattern=pattern,
@@ -99,15 +100,23 @@ def demand_output_folder(folder: Path) -> None:
                 run = Path(place.path).parent
                 hint = f"run `tracker init {shlex.quote(str(run))}`, or use --yes if the trainer will write to {folder}"
                 raise CheckpointNotFound(f"no checkpoint in {folder}, but in {run}", hint=hint)
+    _demand_other_than_files(folder)
+
+
+def _demand_other_than_files(folder: Path) -> None:
     patterns = ("*", "*/*.ckpt", "*/*/*.ckpt")  # Lightning's are in lightning_logs/version_0/checkpoints
     names = [str(path.relative_to(folder)) for pattern in patterns for path in islice(folder.glob(pattern), MAX_FILES)]
     if models := single_files(names):
         raise CheckpointNotFound(single_files_text(str(folder), models), hint=f"{EXPORT_HINT}; --yes continues")
 
 
+def _without_dots(path: Path) -> Path:
+    return Path(os.path.abspath(path))  # noqa: PTH100 - symbolic links stay
+
+
 def _jsonl_files(folder: Path, project: Path) -> frozenset[Path]:
     places = [(folder, "*.jsonl"), (folder, "*/*.jsonl"), (folder.parent, "*.jsonl")]
-    places += [(project.absolute(), "*.jsonl"), (project.absolute(), "*/*.jsonl")]
+    places += [(project, "*.jsonl"), (project, "*/*.jsonl")]
     return frozenset(path for place, pattern in places for path in islice(place.glob(pattern), MAX_FILES))
 
 

@@ -2,7 +2,9 @@
 
 import json
 import os
+import shlex
 import sys
+from collections import Counter
 from pathlib import Path
 
 import click
@@ -19,6 +21,7 @@ from eval_jobs.types import Benchmark, ServeSpec
 from tracker.adapters.checkpoints.folder.runs import FoundFolder, FoundRun, demand_output_folder, find_runs
 from tracker.cli.options import config_option
 from tracker.cli.settings_text import Values, commented_toml
+from tracker.config import DEFAULT_NAME
 from tracker.domain.checkpoints.listing import RawKind
 from tracker.domain.readiness.proposal import longest_tokens, run_name, serve_values, suite_values
 from tracker.domain.readiness.surroundings import empty_finding
@@ -51,7 +54,7 @@ def command(
         demand_output_folder(found.path)
     refused: list[str] = []
     given = tuple(_benchmark(path, config_path) for path in data) or _guessed(found, config_path, refused)
-    benchmarks = given or (_offered(found, config_path, refused, is_accepted=yes),)
+    benchmarks = _named_apart(given) or (_offered(found, config_path, refused, is_accepted=yes),)
     model, engine = _model(found), _engine()
     longest = _longest(benchmarks, model, config_path)
     chosen: dict[str, Values] = {
@@ -97,6 +100,16 @@ def _guessed(found: FoundFolder, config_path: Path, refused: list[str]) -> tuple
         except EvaluateError as error:  # some other JSONL file
             refused.append(error.message)
     return tuple(guessed)
+
+
+def _named_apart(benchmarks: tuple[Values, ...]) -> tuple[Values, ...]:
+    """Return the benchmarks, those with equal names of files named after the folders of these files, too."""
+    paths = [Path(str(values["data"])) for values in benchmarks]
+    counts = Counter(path.stem for path in paths)
+    return tuple(
+        {**values, "name": f"{path.absolute().parent.name}-{path.stem}"} if counts[path.stem] > 1 else values
+        for values, path in zip(benchmarks, paths, strict=True)
+    )
 
 
 def _offered(found: FoundFolder, config_path: Path, refused: list[str], *, is_accepted: bool) -> Values:
@@ -176,7 +189,8 @@ def _write(path: Path, text: str) -> None:
 def _explain(found: FoundFolder, config_path: Path, benchmarks: tuple[Values, ...]) -> None:
     lines = [f"found  {one_line(_described(run))}" for run in found.runs]
     if not found.runs:
-        is_folder = {entry.name: entry.is_dir() for entry in found.path.glob("[!.]*")}
+        entries = found.path.glob("[!.]*") if found.path.exists() else None
+        is_folder = None if entries is None else {entry.name: entry.is_dir() for entry in entries}
         finding = empty_finding(str(found.path), found.pattern, is_folder)
         lines += [f"found  {finding.message}", f"       hint: {finding.hint}"]
     for path in found.training_data:
@@ -186,7 +200,8 @@ def _explain(found: FoundFolder, config_path: Path, benchmarks: tuple[Values, ..
         lines.append(f"scores {benchmark['benchmark']} {benchmark.get('data', '(downloaded)')}")
         if benchmark.get("data") == HELD_OUT:
             lines.append(f"       remove the rows of {HELD_OUT} from the training data; scores are too high otherwise")
-    lines += [f"wrote  {config_path}", "next   tracker doctor", "       tracker watch"]
+    option = "" if str(config_path) == DEFAULT_NAME else f" --config {shlex.quote(str(config_path))}"
+    lines += [f"wrote  {config_path}", f"next   tracker doctor{option}", f"       tracker watch{option}"]
     Console(highlight=False, soft_wrap=True).print("\n".join(lines), markup=False)
 
 

@@ -103,6 +103,23 @@ def test_a_run_is_not_named_like_every_output_folder(folder: str, name: str) -> 
     assert run_name(PurePath(folder)) == name
 
 
+def test_files_of_one_name_have_names_of_their_own_and_a_run_is_never_called_like_the_folder_above(
+    tmp_path: Path,
+) -> None:
+    write_checkpoint(tmp_path / "out" / "checkpoint-100")
+    project = tmp_path / "project"
+    for folder in (tmp_path / "out", project):
+        folder.mkdir(exist_ok=True)
+        (folder / "facts.jsonl").write_text('{"question": "2+2=", "answer": 4}\n')
+    tracker(project, "init", "../out")
+    found = settings(project)
+    assert found["run"] == {"name": tmp_path.name, "output_dir": "../out"}
+    names = [(benchmark["name"], benchmark["data"]) for benchmark in found["benchmark"]]
+    assert names == [("out-facts", "../out/facts.jsonl"), ("project-facts", "facts.jsonl")]
+    tracker(tmp_path / "out", "init", ".", "--config", "../project/tracker.toml", "--force")
+    assert [benchmark["data"] for benchmark in settings(project)["benchmark"]] == ["../out/facts.jsonl", "facts.jsonl"]
+
+
 def settings(folder: Path) -> dict[str, Any]:
     return tomllib.loads((folder / "tracker.toml").read_text())
 
@@ -149,6 +166,9 @@ def test_a_folder_without_checkpoints_is_used_unless_the_run_is_further_down(tmp
     exists = run_tracker(tmp_path, "init", "work/capitals/outputs")
     assert (exists.returncode, "use --force to overwrite it" in exists.stderr) == (2, True)
 
+    said = tracker(tmp_path, "init", "new", "--force", "--config", "my new.toml")
+    assert f"found  {tmp_path}/new does not exist yet" in said
+    assert "next   tracker doctor --config 'my new.toml'\n" in said
     (tmp_path / "new").mkdir()
     said = tracker(tmp_path, "init", "new", "--force")
     assert f"found  no checkpoint in {tmp_path}/new yet" in said

@@ -51,6 +51,12 @@ def test_a_blind_spot_after_a_loss_does_not_hide_it() -> None:
     assert "facts has no result at step 1100 (forgotten at step 1000)" in headline(overview([*RUN.reports, later]))
 
 
+def test_an_accepted_level_is_not_called_a_first_measurement() -> None:
+    later = _with_words(replace(RUN.reports[-1], step=1100), facts=VerdictWord.FIRST)
+    said = headline(overview([*RUN.reports, later]))
+    assert "facts has a new baseline from step 1100 (forgotten at step 1000)" in said
+
+
 def test_losses_that_began_at_unlike_steps_are_said_together() -> None:
     newest = RUN.reports[-1]
     later = replace(newest, verdicts=(replace(newest.verdicts[0], lost_since=800), *newest.verdicts[1:]))
