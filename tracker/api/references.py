@@ -101,15 +101,28 @@ def choose_run(known: Sequence[str], named: str | None, *, own: str) -> str:
 
 def _checkpoint(history: RecordStore, name: str, default_run: str, outlines: Outlines) -> Report:
     if of_benchmark := _OF_BENCHMARK.fullmatch(name):
-        run = known_run(history, of_benchmark["run"] or default_run)
+        run = _run_of(history, of_benchmark["run"], default_run)
         return _best(history, run, of_benchmark["benchmark"], outlines)
     match = _PLACE.fullmatch(name)
     if match is None:
         raise ConfigError(f"invalid checkpoint reference {name!r}", hint=HOW_TO_NAME)
-    run, place = known_run(history, match["run"] or default_run), match["place"]
+    run, place = _run_of(history, match["run"], default_run), match["place"]
     if place == BEST:
         return _best(history, run, None, outlines)
     return _at(run, place, outlines(run))
+
+
+def _run_of(history: RecordStore, named: str | None, own: str) -> str:
+    """Return the named run, else the project's own: itself, or the only one in a sub-folder of its output folder."""
+    if named:
+        return known_run(history, named)
+    below = [run for run in history.runs() if run.startswith(f"{own}/")]
+    if not below or own in history.runs():
+        return known_run(history, own)
+    if len(below) > 1:
+        hint = f"name the run of a checkpoint, such as {below[0]}@latest; runs: {', '.join(below)}"
+        raise ConfigError(f"{own} has several runs", hint=hint)
+    return below[0]
 
 
 def _at(run: str, place: str, reports: Sequence[Report]) -> Report:

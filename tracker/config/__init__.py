@@ -1,8 +1,5 @@
 """tracker.toml -> a validated, frozen configuration -> the records that the use cases work with.
 
-    config = load_config(Path("tracker.toml"))
-    config.serve.to_spec()
-
 Paths in the file are relative to the file. Every setting is described once, here or in the record
 that holds it (`Section`); docs/reference/settings.md is made from that.
 """

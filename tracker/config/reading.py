@@ -1,7 +1,4 @@
-"""A TOML file -> the model of its tables, and every wrong setting said with its file, table and name.
-
-config = checked(Config, read_text(path, hint="..."), path)
-"""
+"""A TOML file -> the model of its tables, and every wrong setting said with its file, table and name."""
 
 import difflib
 import tomllib

@@ -1,8 +1,5 @@
 """Opens a connection to an MLflow store: a server by http(s), or a SQL database without a server.
 
-    with mapped_mlflow_errors(uri):
-        client = connect("sqlite:////project/.tracker/mlflow.db")
-
 MLflow's own timeouts are minutes; here a store that does not respond fails after seconds.
 """
 

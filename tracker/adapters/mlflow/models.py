@@ -1,7 +1,5 @@
 """The LoggedModel of a checkpoint: one value of each metric, however often the checkpoint is evaluated.
 
-    model = write_model(client, run, batch, run_key)
-
 MLflow keeps all values of a model's metric, accepts one per time, and shows the one that its database returns first. A
 model whose values change is therefore replaced: a new one gets the current values, then the old one is deleted.
 """

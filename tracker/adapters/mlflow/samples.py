@@ -1,8 +1,5 @@
 """Writes samples of two checkpoints to MLflow, as evaluation runs that its comparison page shows side by side.
 
-    for written in write_pages(settings, chosen.pages):
-        print(f"{server}/{written.link}")
-
 One sheet (one benchmark at one checkpoint) is one evaluation run of the experiment `NAME/samples`, separate from that
 of the training runs. One sample is one trace with its score as an assessment. `mlflow.genai.evaluate` would write the
 same rows, but with random ids, and it takes seconds to import. Here ids are derived from those of the run and the

@@ -1,8 +1,5 @@
 """Runs MLflow's own server on the project's store, to browse it.
 
-    with running_server("sqlite:////project/.tracker/mlflow.db", Path("/project/.tracker/mlartifacts")) as server:
-        print(server.url)
-
 The server has its own process group; it listens on 127.0.0.1 only and ends with the context.
 """
 

@@ -1,8 +1,5 @@
 """Writes batches to MLflow; a repeated write duplicates nothing.
 
-    store = MlflowStore(TrackingSettings(uri=..., experiment="sft", output_dir="/runs/sft"))
-    store.send(batch)
-
 One MLflow run is one training run. A checkpoint is a LoggedModel, and its metrics are points of the run at its step:
 the same rows, written once, are the run's curves and the model's row in the Models tab. Objects that MLflow would
 create twice are first searched for by a tag; repeated metrics are the same rows, because their times are the same.

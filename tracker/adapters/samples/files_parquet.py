@@ -1,8 +1,4 @@
-"""Atomic writing of Parquet files, and columns between Python, Arrow and numpy.
-
-with reading(path), pq.ParquetFile(path) as file: ...      # errors become StoreError
-write_whole(folder, {name: parquet_bytes(table, ...)})           # a crash leaves the old file or the new one
-"""
+"""Atomic writing of Parquet files, and columns between Python, Arrow and numpy."""
 
 import io
 import os

@@ -1,8 +1,4 @@
-"""The scores of one run in memory, updated by reading only new records.
-
-kept = KeptScores(run_id, read)
-scores = kept.brought_up_to(stored)       # of all records; only new and replaced ones are read
-"""
+"""The scores of one run in memory, updated by reading only new records."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Reads the small files in which trainers leave their settings: JSON, YAML, and TrainingArguments of torch.save.
 
-    documents = read_documents([pin, checkpoint_folder, output_folder])     # file name -> content
-
 The files come from outside: each is read up to a limit, nothing in it is run, and one that cannot be read is ignored.
 """
 

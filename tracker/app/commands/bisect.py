@@ -1,7 +1,5 @@
 """`tracker bisect`: evaluates the fewest checkpoints that show where a benchmark regressed.
 
-    found = bisect(world, Lost(run_id=..., benchmark="sums"), places, turn)
-
 Plans go through the queue to a worker, and their records into the history, like all others. So a stopped search
 resumes, and its results count for everything else too.
 """

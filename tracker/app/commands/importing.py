@@ -1,7 +1,5 @@
 """`tracker import`: adds results that were measured elsewhere to the history, with verdicts in the order of steps.
 
-    taken = import_results(world, checkpoints, clock=clock, show=print)
-
 No alerts are sent: imported results are the past. A checkpoint that is known already is only published to MLflow again,
 which changes nothing; so the next import finishes one that was killed. The run is read once, whatever the number of
 its checkpoints: the caller must be the only importer of the run.

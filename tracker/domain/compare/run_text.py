@@ -68,8 +68,7 @@ def remarks(found: RunComparison) -> Iterator[str]:
         yield f"cannot compare {display.one_line(refused.benchmark)}: {display.one_line('; '.join(refused.reasons))}"
     for one in found.benchmarks:
         if one.mean is None:
-            why = f"no equal checkpoints by {found.by} in {b}; `tracker compare RUN@STEP RUN@STEP` compares any two"
-            yield f"cannot pair {display.one_line(one.benchmark)}: {why}"
+            yield f"cannot pair {display.one_line(one.benchmark)}: no equal checkpoints by {found.by} in {b}"
     if not found.is_latency_alike:
         runs = f"{display.one_line(found.a.run_id)} and {b}"
         yield f"cannot compare latency: {runs} differ in loads, machine, engine or serving settings"

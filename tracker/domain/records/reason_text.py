@@ -110,8 +110,7 @@ def _compared(verdict: types.Verdict, reason: reasons.Compared) -> str:
     if verdict.word is types.VerdictWord.INCONCLUSIVE:
         seen = "" if verdict.mde is None else f"; minimum detectable loss {verdict.mde:.2g}"
         return f"{change}: not significant (n = {deciding.n_common}){seen}"
-    has_flips = verdict.measure is types.Measure.SCORE and bool(deciding.n_lost or deciding.n_gained)
-    counted = f"{change}; {_flips(deciding)}" if has_flips else change
+    counted = change + _flips(verdict.measure, deciding)
     if verdict.word is types.VerdictWord.FORGOTTEN:
         return f"{counted}; worse than the peak at {reason.in_a_row} checkpoints in a row"
     if verdict.word is types.VerdictWord.RECOVERED:
@@ -135,10 +134,12 @@ def _together(pooled: int) -> str:
     return ""
 
 
-def _flips(comparison: types.Comparison) -> str:
+def _flips(measure: types.Measure, comparison: types.Comparison) -> str:
     """Return lost and gained counts, with the baseline of a loss: while scores rise, few are right at most steps."""
+    if measure is not types.Measure.SCORE or not (comparison.n_lost or comparison.n_gained):
+        return ""
     most = " (correct in most of those steps)" if len(comparison.baseline_steps) > _PAIR and comparison.n_lost else ""
-    return f"lost {comparison.n_lost} of {comparison.n_common} samples{most}, gained {comparison.n_gained}"
+    return f"; lost {comparison.n_lost} of {comparison.n_common} samples{most}, gained {comparison.n_gained}"
 
 
 def _compared_means(reason: reasons.ComparedMeans) -> str:

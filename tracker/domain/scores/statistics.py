@@ -134,15 +134,17 @@ def interval(spread: Spread, level: float = 0.95) -> tuple[float, float]:
 def mean_interval(mean: float, stderr: float | None, units: int | None) -> tuple[float, float] | None:
     """Return the 95 % interval of a mean score; None if it is unknown.
 
-    Mean +- 1.96 standard errors. Scores that are all equal have a standard error of 0, but their mean is uncertain: it
+    Mean +- 1.96 standard errors, within 0 and 1 where the mean is. Scores that are all equal have a standard error of 0, but their mean is uncertain: it
     is taken as a share of `units` (samples or clusters), with the interval of Wilson 1927. 0 of 100 gives 0 to .037.
     """
     if stderr is None:
         return None
     z = t_quantile(0.975, math.inf)
+    is_share = 0 <= mean <= 1
     if stderr > _ZERO:
-        return mean - z * stderr, mean + z * stderr
-    if not units or not 0 <= mean <= 1:
+        low, high = mean - z * stderr, mean + z * stderr
+        return (max(low, 0.0), min(high, 1.0)) if is_share else (low, high)
+    if not units or not is_share:
         return None
     shrink = 1 + z * z / units
     centre = (mean + z * z / (2 * units)) / shrink

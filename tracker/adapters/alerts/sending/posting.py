@@ -1,8 +1,4 @@
-"""HTTP to the services: one request and one response, in bounded time.
-
-reply = post(target, body, headers=JSON)       # 2xx; else ChannelUnreachable or ChannelRefused
-answer = json_object(target, reply)            # the body shows whether the message was accepted
-"""
+"""HTTP to the services: one request and one response, in bounded time."""
 
 import asyncio
 import json

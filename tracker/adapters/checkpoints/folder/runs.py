@@ -77,13 +77,19 @@ def find_runs(folder: Path, project: Path | None = None) -> FoundFolder:
     for place in places:
         by_run.setdefault(place.run_id, []).append(place)
     runs = sorted((_describe(run_id, group) for run_id, group in by_run.items()), key=lambda r: r.sub_folder)
-    jsonl = sorted(path for path in _jsonl_files(folder, project) if not is_training_log(path.name))
+    data: list[Path] = []
+    training_data: list[Path] = []
+    for path in sorted(_jsonl_files(folder, project)):
+        if is_training_data(path.name):
+            training_data.append(path)
+        elif not is_training_log(path.name):
+            data.append(path)
     return FoundFolder(
         path=folder,
         pattern=pattern,
         runs=tuple(runs),
-        data=tuple(path for path in jsonl if not is_training_data(path.name)),
-        training_data=tuple(path for path in jsonl if is_training_data(path.name)),
+        data=tuple(data),
+        training_data=tuple(training_data),
     )
 
 

@@ -189,10 +189,7 @@ def _write(path: Path, text: str) -> None:
 def _explain(found: FoundFolder, config_path: Path, benchmarks: tuple[Values, ...]) -> None:
     lines = [f"found  {one_line(_described(run))}" for run in found.runs]
     if not found.runs:
-        entries = found.path.glob("[!.]*") if found.path.exists() else None
-        is_folder = None if entries is None else {entry.name: entry.is_dir() for entry in entries}
-        finding = empty_finding(str(found.path), found.pattern, is_folder)
-        lines += [f"found  {finding.message}", f"       hint: {finding.hint}"]
+        lines += _reason(found)
     for path in found.training_data:
         name = one_line(_relative(path, config_path))
         lines.append(f"skips  {name}: name suggests training data; --data FILE uses it")
@@ -203,6 +200,15 @@ def _explain(found: FoundFolder, config_path: Path, benchmarks: tuple[Values, ..
     option = "" if str(config_path) == DEFAULT_NAME else f" --config {shlex.quote(str(config_path))}"
     lines += [f"wrote  {config_path}", f"next   tracker doctor{option}", f"       tracker watch{option}"]
     Console(highlight=False, soft_wrap=True).print("\n".join(lines), markup=False)
+
+
+def _reason(found: FoundFolder) -> tuple[str, str]:
+    """Return why there are no checkpoints, and what to do."""
+    is_folder = None
+    if found.path.exists():
+        is_folder = {entry.name: entry.is_dir() for entry in found.path.glob("[!.]*")}
+    finding = empty_finding(str(found.path), found.pattern, is_folder)
+    return f"found  {finding.message}", f"       hint: {finding.hint}"
 
 
 def _described(run: FoundRun) -> str:

@@ -6,9 +6,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.commands import run_tracker
-from tests.compared_runs import project_of_two_runs
+from tests.compared_runs import project_of_two_runs, two_runs
 from tests.json_output import result_of
-from tests.records import forgetting_run
+from tests.records import FORGETTING_TOML, forgetting_run
 from tests.unit.tracker.domain.making import record_of
 from tracker.api.opening import open_project
 from tracker.cli.main import cli
@@ -120,3 +120,29 @@ def test_no_word_of_a_comparison_is_broken_in_80_columns(
         words[columns] = {word for word in said.stdout.split() if not set(word) <= {"─"}}
     assert words[80] == words[400]
     assert {"facts", "sums", "reversal", "improved" if named[0] == "200" else "A"} <= words[80]
+
+
+def test_runs_without_an_equal_step_are_shown_with_a_code_of_their_own_and_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "tracker.toml").write_text(FORGETTING_TOML)
+    history = open_project(tmp_path / "tracker.toml").history
+    quick, slow = two_runs()
+    for record in (*quick[:2], *slow[3:]):
+        history.append(record)
+    done = run_tracker(tmp_path, "compare", *RUNS, "--json")
+    assert (done.returncode, len(result_of(done.stdout)["benchmarks"])) == (3, 3)
+    assert "no equal checkpoints" in done.stderr
+    assert "`tracker compare tiny-forgetting@best slower@best`" in done.stderr
+
+
+def test_a_step_without_its_run_is_looked_up_in_the_only_run_of_the_project(tmp_path: Path) -> None:
+    (tmp_path / "tracker.toml").write_text(FORGETTING_TOML)
+    history = open_project(tmp_path / "tracker.toml").history
+    for name, steps in (("tiny-forgetting/a", 2), ("tiny-forgetting/b", 1)):
+        run = forgetting_run(run_id=name, samples=8, checkpoints=steps)
+        for record, report in zip(run.records, run.reports, strict=True):
+            history.append(record)
+            history.append_report(report)
+        said = run_tracker(tmp_path, "compare", "100", "200")
+        assert said.returncode == (0 if name.endswith("a") else 2)
+    assert "tiny-forgetting has several runs" in said.stderr
+    assert "such as tiny-forgetting/a@latest" in said.stderr
