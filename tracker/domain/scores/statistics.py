@@ -134,8 +134,9 @@ def interval(spread: Spread, level: float = 0.95) -> tuple[float, float]:
 def mean_interval(mean: float, stderr: float | None, units: int | None) -> tuple[float, float] | None:
     """Return the 95 % interval of a mean score; None if it is unknown.
 
-    Mean +- 1.96 standard errors, within 0 and 1 where the mean is. Scores that are all equal have a standard error of 0, but their mean is uncertain: it
-    is taken as a share of `units` (samples or clusters), with the interval of Wilson 1927. 0 of 100 gives 0 to .037.
+    Mean +- 1.96 standard errors, within 0 and 1 where the mean is. Scores that are all equal have a standard error of
+    0, but their mean is uncertain: it is taken as a share of `units` (samples or clusters), with the interval of Wilson
+    1927. 0 of 100 gives 0 to .037.
     """
     if stderr is None:
         return None

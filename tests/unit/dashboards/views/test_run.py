@@ -60,9 +60,9 @@ def test_each_benchmark_says_what_it_fell_from_or_rose_from() -> None:
 
 def test_each_score_has_its_interval_and_each_loss_says_how_sure_it_is() -> None:
     assert [(t.interval, t.sure.replace(MINUS, "-")) for t in VIEW.tiles] == [
-        ("± 0.042", "-0.875, 95 % CI -0.948 to -0.802"),
-        ("± 0.042", "-0.662, 95 % CI -0.767 to -0.558"),
-        ("± 0.024", ""),
+        ("(0.000 to 0.079)", "-0.875, 95 % CI -0.948 to -0.802"),
+        ("(0.000 to 0.079)", "-0.662, 95 % CI -0.767 to -0.558"),
+        ("(0.963 to 1.000)", ""),
     ]
 
 
