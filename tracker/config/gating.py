@@ -29,7 +29,7 @@ SMALLEST_EFFECT = 0.001
 
 
 class GateBenchmarkSection(Section):
-    """Requirements for one benchmark. It must have been measured. Quote names with dots or spaces."""
+    """Requirements for one benchmark. It must have been measured. Quote names beyond `A-Za-z0-9_-`."""
 
     required: bool = True
     """false: the check is advisory."""

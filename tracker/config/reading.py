@@ -25,11 +25,13 @@ def read_text(path: Path, *, hint: str) -> str:
         ConfigError: it is missing or cannot be read.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
         raise ConfigError(f"{path} not found", hint=hint) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {path}: {error}", hint="check the file's permissions and encoding") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text", hint="save the file as UTF-8") from error
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error}", hint="check the file's permissions") from error
 
 
 def checked(model: type[File], text: str, path: Path) -> File:

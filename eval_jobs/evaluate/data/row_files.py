@@ -60,7 +60,7 @@ def _decoded(path: Path, line: int, raw: bytes) -> str:
     try:
         return raw.decode("utf-8-sig" if line == 1 else "utf-8").strip()
     except UnicodeDecodeError as error:
-        raise bad_row(path, line, f"not UTF-8 text ({error.reason})") from error
+        raise BadData(f"{path}, line {line}: not UTF-8 text", hint="save the file as UTF-8") from error
 
 
 def _object(path: Path, line: int, text: str) -> Mapping[str, object]:

@@ -116,6 +116,16 @@ def test_broken_toml_names_the_line() -> None:
     assert "line 1" in refused("[run\n")
 
 
+def test_a_file_may_begin_with_a_byte_order_mark_but_not_be_in_another_encoding(tmp_path: Path) -> None:
+    file = tmp_path / "tracker.toml"
+    file.write_text(MINIMAL, encoding="utf-8-sig")
+    assert load_config(file).run.name == "r"
+    file.write_bytes(MINIMAL.replace('"r"', '"微调"').encode("gbk"))
+    with pytest.raises(ConfigError, match="not UTF-8 text") as caught:
+        load_config(file)
+    assert caught.value.hint == "save the file as UTF-8"
+
+
 def test_a_missing_file_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="tracker init"):
         load_config(tmp_path / "tracker.toml")

@@ -67,7 +67,7 @@ def find_runs(folder: Path, project: Path | None = None) -> FoundFolder:
     """
     folder, project = _without_dots(folder), _without_dots(project or folder)
     try:
-        pattern, places = _places(folder) if folder.exists() else (PATTERNS[0], ())
+        pattern, places = _places(folder)
     except OSError as error:
         raise CheckpointNotFound(
             f"cannot list {folder}: {error.strerror}",
@@ -127,7 +127,7 @@ def _jsonl_files(folder: Path, project: Path) -> frozenset[Path]:
 
 
 def _places(folder: Path) -> tuple[str, tuple[CheckpointLocation, ...]]:
-    for pattern in PATTERNS:
+    for pattern in PATTERNS if folder.exists() else ():
         places = places_in(folder, run_name="", pattern=pattern)
         if places:
             return pattern, places

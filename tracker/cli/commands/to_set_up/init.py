@@ -66,7 +66,7 @@ def command(
     }
     tables = {table: (values,) for table, values in chosen.items() if values}
     _write(config_path, commented_toml({**tables, "benchmark": benchmarks}))
-    _explain(found, config_path, benchmarks)
+    _explain(found, config_path, benchmarks, refused)
 
 
 _RAW = {
@@ -186,17 +186,17 @@ def _write(path: Path, text: str) -> None:
         raise write_error(error, f"cannot write {path}", hint="choose another file with --config") from error
 
 
-def _explain(found: FoundFolder, config_path: Path, benchmarks: tuple[Values, ...]) -> None:
+def _explain(found: FoundFolder, config_path: Path, benchmarks: tuple[Values, ...], refused: list[str]) -> None:
     lines = [f"found  {one_line(_described(run))}" for run in found.runs]
     if not found.runs:
         lines += _reason(found)
-    for path in found.training_data:
-        name = one_line(_relative(path, config_path))
-        lines.append(f"skips  {name}: name suggests training data; --data FILE uses it")
-    for benchmark in benchmarks:
-        lines.append(f"scores {benchmark['benchmark']} {benchmark.get('data', '(downloaded)')}")
-        if benchmark.get("data") == HELD_OUT:
-            lines.append(f"       remove the rows of {HELD_OUT} from the training data; scores are too high otherwise")
+    used = {benchmark.get("data") for benchmark in benchmarks}
+    training = {_relative(path, config_path) for path in found.training_data}
+    refused += [f"{name}: name suggests training data; --data FILE uses it" for name in sorted(training - used)]
+    lines += [f"skips  {one_line(reason)}" for reason in refused]
+    lines += [f"scores {values['benchmark']} {values.get('data', '(downloaded)')}" for values in benchmarks]
+    if HELD_OUT in used:
+        lines.append(f"       remove the rows of {HELD_OUT} from the training data; scores are too high otherwise")
     option = "" if str(config_path) == DEFAULT_NAME else f" --config {shlex.quote(str(config_path))}"
     lines += [f"wrote  {config_path}", f"next   tracker doctor{option}", f"       tracker watch{option}"]
     Console(highlight=False, soft_wrap=True).print("\n".join(lines), markup=False)

@@ -111,7 +111,9 @@ def test_files_of_one_name_have_names_of_their_own_and_a_run_is_never_called_lik
     for folder in (tmp_path / "out", project):
         folder.mkdir(exist_ok=True)
         (folder / "facts.jsonl").write_text('{"question": "2+2=", "answer": 4}\n')
-    tracker(project, "init", "../out")
+    (project / "首都.jsonl").write_bytes('{"question": "首都?", "answer": "北京"}\n'.encode("gbk"))
+    said = tracker(project, "init", "../out")
+    assert f"skips  {project}/首都.jsonl, line 1: not UTF-8 text\n" in said
     found = settings(project)
     assert found["run"] == {"name": tmp_path.name, "output_dir": "../out"}
     names = [(benchmark["name"], benchmark["data"]) for benchmark in found["benchmark"]]
