@@ -11,7 +11,7 @@ from eval_jobs.types import EvalResult
 from tests.deep import sized
 
 pytestmark = pytest.mark.timeout(900)
-KILLS = sized(5, 10)
+KILLS = sized(3, 10)
 SEED = 11
 
 

@@ -41,7 +41,7 @@ def test_what_an_engine_holds_and_what_is_certified_is_shown(bench: Bench, work_
 def test_a_refusal_is_shown_with_what_differed_and_the_file_to_delete(bench: Bench, work_dir: Path) -> None:
     bench.serve_all(bench.full(1), bench.full(2), args=("--stand-in", "swap-changes-nothing"))
     text = shown(work_dir)
-    assert text.splitlines()[-5].startswith("refused")
+    assert text.splitlines()[-6].startswith("refused")
     assert "output 1: token 1 is " in text
     assert ".refusal.json" in text
 
