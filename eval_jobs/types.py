@@ -4,7 +4,7 @@ All are frozen, compare by value and do not depend on files, clocks or JSON (see
 Times are timezone-aware UTC; durations carry their unit in the name; a failure is a value, never a score of 0.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
@@ -234,6 +234,8 @@ class SampleScore:
     target: str = ""
     answer: str = ""
     output_tokens: int | None = None
+    answer_ms: int | None = field(default=None, compare=False)
+    """Time until the answer was complete. None: unknown. The same sample has another one each time."""
     detail: str = ""
     """Why it has no score."""
 

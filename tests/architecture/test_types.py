@@ -17,6 +17,7 @@ RECORDS = ("eval_jobs/records/", "eval_jobs/types.py", "tracker/domain/records/"
 ROWS = {
     "BenchmarkLedger": "printed as JSON by `tracker forgetting`",
     "ComparedBenchmark": "printed as JSON by `tracker compare`",
+    "Example": "printed as JSON by `tracker compare`",
     "LedgerEntry": "a row of the page's table",
     "Forgetting": "printed as JSON by `tracker forgetting`",
     "CertificateScope": "stored as JSON: what a proof holds for",

@@ -1,9 +1,5 @@
 """All inputs of a gate's decision in one zip file, so that another machine makes the same decision.
 
-    write_bundle(path, case, gate_of(case))
-    bundle = read_bundle(path)
-    gate_of(bundle.case), bundle.said
-
 It holds both records with their questions and answers, the policy, the known noise of the run, and the decision.
 """
 

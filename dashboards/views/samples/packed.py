@@ -20,7 +20,7 @@ from dashboards.views.samples.changes import Pair, heading_at
 from dashboards.views.samples.texts import NOT_KEPT
 from eval_jobs.types import SampleStatus
 from tracker.domain.compare.view import Example, Side
-from tracker.domain.records.display import clean, count_text, one_line, score_text, shortened
+from tracker.domain.records.display import clean, count_text, duration_text, one_line, score_text, shortened
 
 MAX_BYTES = 30_000_000
 """Maximum size of all blocks, which a browser opens in a second."""
@@ -111,17 +111,19 @@ def _sample(example: Example, pair: Pair, *, is_lost: bool) -> _Sample:
         _text(example.target) or "(empty)",
         heading_at(before, pair.before.step, is_better=is_lost),
         _answer(example.answer_before),
-        _facts(before, example.status_before, example.tokens_before),
+        _facts(before, example.status_before, example.tokens_before, example.ms_before),
         heading_at(after, pair.after.step, is_better=not is_lost),
         _answer(example.answer_after),
-        _facts(after, example.status_after, example.tokens_after),
+        _facts(after, example.status_after, example.tokens_after, example.ms_after),
     )
 
 
-def _facts(score: float, status: SampleStatus, tokens: int | None) -> str:
+def _facts(score: float, status: SampleStatus, tokens: int | None, took_ms: int | None) -> str:
     facts = [f"score {score_text(score)}"]
     if tokens is not None:
         facts.append(count_text(tokens, "output token"))
+    if took_ms is not None:
+        facts.append(duration_text(took_ms / 1000))
     if status is SampleStatus.TRUNCATED:
         facts.append("finish reason length (max_tokens)")
     elif tokens is not None:

@@ -182,6 +182,7 @@ def _sample_score(sample: Planned, sample_id: str, judged: _Judgement, predictio
         target=sample.target if isinstance(sample.target, str) else " | ".join(sample.target),
         answer="" if judged.status is SampleStatus.ERROR else _answer(prediction),
         output_tokens=_tokens(prediction, "output_tokens"),
+        answer_ms=_answer_ms(prediction),
         detail=judged.detail[:DETAIL_CHARS],
     )
 
@@ -228,6 +229,13 @@ def _tokens(prediction: Row | None, kind: str) -> int | None:
     tokens = _mapping(_output(prediction).get("usage")).get(kind)
     if isinstance(tokens, int):
         return tokens
+    return None
+
+
+def _answer_ms(prediction: Row | None) -> int | None:
+    seconds = _output(prediction).get("time")
+    if isinstance(seconds, float) and math.isfinite(seconds):
+        return round(1000 * seconds)
     return None
 
 

@@ -1,8 +1,5 @@
 """Locks that one process at a time holds, and that end with it, however it ends.
 
-    lock = named_lock(engine, "lead run-a")
-    lock.take()     # True: held until `release`, the end of this process, or the end of its session
-
 With SQLite it is a kernel lock on a file next to the database, in PostgreSQL a session lock on a separate connection.
 """
 

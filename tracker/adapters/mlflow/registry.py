@@ -1,8 +1,5 @@
 """Finds the checkpoint that a version in MLflow's model registry was made from.
 
-    found = registered_checkpoint(settings, "models:/sft@champion", runs)      # or "models:/sft/3"
-    found.run_id, found.step, found.digest
-
 A version refers to its LoggedModel, whose tag, written by `store`, identifies the checkpoint.
 """
 

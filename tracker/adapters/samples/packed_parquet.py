@@ -155,7 +155,7 @@ class SampleFiles:
         path = self._path(_SCORES, plan_id, version)
         with reading(path), pq.ParquetFile(path) as file:
             parts = _parts(file)
-            table = file.read(columns=["score", "status", "output_tokens"], use_threads=False)
+            table = file.read(columns=["score", "status", "output_tokens", "answer_ms"], use_threads=False)
             scored = {name: table.column(name).to_pylist() for name in table.column_names}
             scored["status"] = [STATUS_OF_TEXT[text] for text in scored["status"]]
         texts = self._answers(plan_id, version)
@@ -237,12 +237,14 @@ def _scores_file(
         "score": pa.array(field_of(samples, "score"), pa.float64()),
         "status": text_array(field_of(samples, "status")),
         "output_tokens": pa.array(field_of(samples, "output_tokens"), pa.int64()),
+        "answer_ms": pa.array(field_of(samples, "answer_ms"), pa.int64()),
     }
     parts = [(r.benchmark, a.digest, len(r.samples)) for r, a in zip(results, asked, strict=True)]
     metadata = {_PARTS_KEY: json.dumps(parts, separators=(",", ":"))}
     # Few distinct values each: correct or wrong takes a bit, the number of tokens a byte or slightly more.
-    few = [name for name in columns if name != "position"]
-    return parquet_bytes(pa.table(columns), few, {"position": "DELTA_BINARY_PACKED"}, metadata)
+    varied = dict.fromkeys(("position", "answer_ms"), "DELTA_BINARY_PACKED")
+    few = [name for name in columns if name not in varied]
+    return parquet_bytes(pa.table(columns), few, varied, metadata)
 
 
 def _answers_file(results: Sequence[EvalResult], place: Mapping[str, Any]) -> bytes:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from eval_jobs.types import SampleScore
 from tracker.adapters.samples.files_parquet import field_of, parquet_bytes, text_array, write_whole
 
-_NUMBERS = {"repeat": pa.int32(), "score": pa.float64(), "output_tokens": pa.int64()}
+_NUMBERS = {"repeat": pa.int32(), "score": pa.float64(), "output_tokens": pa.int64(), "answer_ms": pa.int64()}
 _FIELDS = (
     "sample_id",
     "subset",
@@ -17,6 +17,7 @@ _FIELDS = (
     "status",
     "cluster_id",
     "output_tokens",
+    "answer_ms",
     "detail",
     "prompt",
     "target",

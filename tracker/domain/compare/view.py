@@ -58,6 +58,9 @@ class Example:
     tokens_before: int | None = None
     """Output tokens of the answer. None: the server reported no count."""
     tokens_after: int | None = None
+    ms_before: int | None = None
+    """Time of the answer. None: unknown."""
+    ms_after: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -345,4 +348,6 @@ def _example(before: Answered, after: Answered) -> Example:
         status_after=new.status,
         tokens_before=old.output_tokens,
         tokens_after=new.output_tokens,
+        ms_before=old.answer_ms,
+        ms_after=new.answer_ms,
     )

@@ -56,7 +56,9 @@ def test_both_pages_hold_every_changed_sample_of_every_verdict() -> None:
 
 
 def test_a_sample_has_both_answers_whole_and_how_they_came_to_be() -> None:
-    packed = _packed(_with(600, answer="word " * 3000, status=SampleStatus.TRUNCATED, output_tokens=3000))
+    packed = _packed(
+        _with(600, answer="word " * 3000, status=SampleStatus.TRUNCATED, output_tokens=3000, answer_ms=2100)
+    )
     group = unpacked(packed.index)["groups"][0]
     assert group["settings"] == "greedy, top_p 1, at most 16 tokens, seed 0"
     assert group["facts"][1] == "evaluated 2026-03-14 09:17 UTC, vllm 0.32.1"
@@ -66,7 +68,7 @@ def test_a_sample_has_both_answers_whole_and_how_they_came_to_be() -> None:
     assert sides == [
         "✓ Correct at step 600",
         ("word " * 3000).strip(),
-        "score 1.000, 3000 output tokens, finish reason length (max_tokens)",
+        "score 1.000, 3000 output tokens, 2.1 s, finish reason length (max_tokens)",
         "✗ Incorrect at step 1000",
         "upebor",
         "score 0.000, 4 output tokens, finish reason stop",

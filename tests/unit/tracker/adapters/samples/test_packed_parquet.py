@@ -29,6 +29,7 @@ SAMPLE = SampleScore(
     target="4",
     answer="4",
     output_tokens=3,
+    answer_ms=1234,
 )
 FAILED = replace(
     SAMPLE, sample_id="s1", repeat=1, score=None, status=SampleStatus.ERROR, output_tokens=None, detail="cut"
@@ -101,6 +102,13 @@ def test_whatever_was_answered_comes_back(tmp_path: Path, benchmarks: dict[str, 
     assert list(columns) == list(benchmarks)
     for name, samples in benchmarks.items():
         assert_equal_columns(columns[name], columns_of(samples))
+
+
+def test_the_time_of_an_answer_comes_back_too(tmp_path: Path) -> None:
+    files, packed = SampleFiles(tmp_path), pack(record_of(("facts", (SAMPLE, FAILED))))
+    files.write(packed)
+    stored = files.samples("plan", packed.version)["facts"].samples
+    assert [sample.answer_ms for sample in stored] == [1234, 1234]
 
 
 def test_what_has_no_samples_has_no_files_and_may_be_replaced_by_what_has_some(tmp_path: Path) -> None:
