@@ -4,7 +4,6 @@ import json
 import os
 import shlex
 import sys
-from collections import Counter
 from pathlib import Path
 
 import click
@@ -54,7 +53,7 @@ def command(
         demand_output_folder(found.path)
     refused: list[str] = []
     given = tuple(_benchmark(path, config_path) for path in data) or _guessed(found, config_path, refused)
-    benchmarks = _named_apart(given) or (_offered(found, config_path, refused, is_accepted=yes),)
+    benchmarks = _named_apart(given, config_path) or (_offered(found, config_path, refused, is_accepted=yes),)
     model, engine = _model(found), _engine()
     longest = _longest(benchmarks, model, config_path)
     chosen: dict[str, Values] = {
@@ -102,14 +101,18 @@ def _guessed(found: FoundFolder, config_path: Path, refused: list[str]) -> tuple
     return tuple(guessed)
 
 
-def _named_apart(benchmarks: tuple[Values, ...]) -> tuple[Values, ...]:
-    """Return the benchmarks, those with equal names of files named after the folders of these files, too."""
-    paths = [Path(str(values["data"])) for values in benchmarks]
-    counts = Counter(path.stem for path in paths)
-    return tuple(
-        {**values, "name": f"{path.absolute().parent.name}-{path.stem}"} if counts[path.stem] > 1 else values
-        for values, path in zip(benchmarks, paths, strict=True)
-    )
+def _named_apart(benchmarks: tuple[Values, ...], config_path: Path) -> tuple[Values, ...]:
+    """Return the benchmarks; one whose file is called like that of an earlier one gets a name of its own."""
+    named: dict[str, Values] = {}
+    for values in benchmarks:
+        path = config_path.absolute().parent / str(values["data"])
+        name = path.stem
+        if name in named:
+            name = f"{path.resolve().parent.name}-{name}"
+        while name in named:
+            name += "-2"
+        named[name] = values if name == path.stem else {**values, "name": name}
+    return tuple(named.values())
 
 
 def _offered(found: FoundFolder, config_path: Path, refused: list[str], *, is_accepted: bool) -> Values:

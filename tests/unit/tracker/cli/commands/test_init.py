@@ -116,10 +116,10 @@ def test_files_of_one_name_have_names_of_their_own_and_a_run_is_never_called_lik
     assert f"skips  {project}/首都.jsonl, line 1: not UTF-8 text\n" in said
     found = settings(project)
     assert found["run"] == {"name": tmp_path.name, "output_dir": "../out"}
-    names = [(benchmark["name"], benchmark["data"]) for benchmark in found["benchmark"]]
-    assert names == [("out-facts", "../out/facts.jsonl"), ("project-facts", "facts.jsonl")]
+    names = [(benchmark.get("name"), benchmark["data"]) for benchmark in found["benchmark"]]
+    assert names == [(None, "../out/facts.jsonl"), ("project-facts", "facts.jsonl")]
     tracker(tmp_path / "out", "init", ".", "--config", "../project/tracker.toml", "--force")
-    assert [benchmark["data"] for benchmark in settings(project)["benchmark"]] == ["../out/facts.jsonl", "facts.jsonl"]
+    assert settings(project)["benchmark"] == found["benchmark"]
 
 
 def settings(folder: Path) -> dict[str, Any]:
