@@ -6,7 +6,15 @@ from itertools import chain
 
 from dashboards.charts.load_curve import CurveChart, curve_chart
 from tracker.domain.records.display import NOTHING, count_text, one_line, score_text
-from tracker.domain.sweeps.board import Board, BoardRow, BoardScore, change_text, first_text, load_size_text, times_text
+from tracker.domain.sweeps.board import (
+    Board,
+    BoardRow,
+    BoardScore,
+    first_text,
+    load_size_text,
+    score_change_text,
+    times_text,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +109,7 @@ def _cell(score: BoardScore | None) -> ScoreCell:
     return ScoreCell(
         score=score_text(score.mean),
         interval="" if score.low is None else f"{score_text(score.low)} to {score_text(score.high)}",
-        change="" if score.change is None else change_text(score.change),
+        change="" if score.change is None else score_change_text(score.change),
         note=score.partly,
     )
 

@@ -58,16 +58,16 @@ def read_canary(prompt: tuple[int, ...], body: object) -> Canary:
         tokens = tuple(map(int, choice["token_ids"]))
         logprobs = tuple(map(float, choice["logprobs"]["token_logprobs"]))
     except (KeyError, TypeError, ValueError) as error:
-        raise failed(f"a response lacks tokens or log probabilities ({error!r})") from error
+        raise canary_failed(f"a response lacks tokens or log probabilities ({error!r})") from error
     return checked_canary(Canary(prompt=prompt, tokens=tokens, logprobs=logprobs))
 
 
 def checked_canary(canary: Canary) -> Canary:
     """Return `canary`; raise CanaryFailed if it is too short, or contains NaN or Inf. Pure."""
     if not all(map(math.isfinite, canary.logprobs)):
-        raise failed(NOT_FINITE)
+        raise canary_failed(NOT_FINITE)
     if len(canary.tokens) != ANSWER_TOKENS or len(canary.logprobs) != ANSWER_TOKENS:
-        raise failed(f"a response has {len(canary.tokens)} tokens (expected {ANSWER_TOKENS})")
+        raise canary_failed(f"a response has {len(canary.tokens)} tokens (expected {ANSWER_TOKENS})")
     return canary
 
 
@@ -90,7 +90,7 @@ def _asked(port: int, model: str, prompt: tuple[int, ...], timeout_s: float) -> 
     if reply.is_ok:
         return read_canary(prompt, reply.body)
     if "not JSON compliant" in reply.text:  # the body would contain NaN, which JSON cannot represent
-        raise failed(NOT_FINITE)
+        raise canary_failed(NOT_FINITE)
     raise rejected(reply)
 
 
@@ -100,16 +100,16 @@ def max_model_len(reply: EngineReply) -> int:
     lengths = [model.get("max_model_len") for model in models or () if isinstance(model, dict)]
     known = [length for length in lengths if isinstance(length, int)]
     if not known:
-        raise failed(f"no max_model_len in /v1/models ({reply.words})")
+        raise canary_failed(f"no max_model_len in /v1/models ({reply.words})")
     return min(known)
 
 
 def rejected(reply: EngineReply) -> CanaryFailed:
     """Return the error for a reply that is no answer; context `is_server_error` if every request would fail so."""
-    return failed(reply.words, is_server_error=reply.status >= 500)
+    return canary_failed(reply.words, is_server_error=reply.status >= 500)
 
 
-def failed(why: str, *, is_server_error: bool = False) -> CanaryFailed:
+def canary_failed(why: str, *, is_server_error: bool = False) -> CanaryFailed:
     """Return the error of an engine that fails on the fixed prompts."""
     return CanaryFailed(
         f"the engine failed on the fixed prompts: {why}",

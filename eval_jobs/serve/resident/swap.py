@@ -76,10 +76,10 @@ def compared(folder: Path, resident: Fingerprint | None) -> Fingerprint:
     try:
         fingerprint = fingerprint_of(folder)
     except CheckpointUnreadable as error:
-        raise refused(error.message) from error
+        raise swap_refused(error.message) from error
     reason = "the engine's weights are unknown" if resident is None else obstacle(resident, fingerprint)
     if reason:
-        raise refused(f"{folder} does not match the model of the running engine: {reason}")
+        raise swap_refused(f"{folder} does not match the model of the running engine: {reason}")
     return fingerprint
 
 
@@ -90,9 +90,9 @@ def _demand_label_routes(port: int) -> None:
     if reply.is_ok and held is not None:
         reply = post_to_engine(port, "/update_weight_version", {"new_version": held}, timeout_s=STEP_TIMEOUT_S)
     elif reply.is_ok:
-        raise refused("the engine reports no weight version")
+        raise swap_refused("the engine reports no weight version")
     if reply.status in (403, 404, 405):
-        raise refused(f"this engine cannot label its weights (HTTP {reply.status}), as vLLM before 0.27")
+        raise swap_refused(f"this engine cannot label its weights (HTTP {reply.status}), as vLLM before 0.27")
     demand(reply, "label its weights")
 
 
@@ -100,11 +100,11 @@ def _check(port: int, checkpoint: Checkpoint, fingerprint: Fingerprint, timeout_
     arguments = [checkpoint.uri, checkpoint.digest, layout_digest(fingerprint.tensors)]
     reply = post_to_engine(port, "/collective_rpc", {"method": "tracker_check", "args": arguments}, timeout_s=timeout_s)
     if reply.status in (403, 404):
-        raise refused(f"the engine was started without swap support (HTTP {reply.status})")
+        raise swap_refused(f"the engine was started without swap support (HTTP {reply.status})")
     for result in _results(reply, "check the weights"):
         reason = result.get("refused")
         if reason:
-            raise refused(str(reason))
+            raise swap_refused(str(reason))
         if reason is None:
             raise _cannot("check the weights", reply)
 
@@ -114,7 +114,7 @@ def _pause(port: int, timeout_s: float) -> None:
     if reply.is_ok:
         return
     if post_to_engine(port, "/resume", timeout_s=STEP_TIMEOUT_S).is_ok:
-        raise refused(f"the engine did not pause: {reply.text}")
+        raise swap_refused(f"the engine did not pause: {reply.text}")
     raise _cannot("pause", reply)
 
 
@@ -148,15 +148,15 @@ def demand(reply: EngineReply, what: str) -> None:
         raise _cannot(what, reply)
 
 
-def refused(reason: str) -> SwapRefused:
+def swap_refused(reason: str) -> SwapRefused:
     """Return the error of weights that were not touched."""
     return SwapRefused(f"weights not swapped: {reason}", hint="restarting the engine with them")
 
 
-def failed(reason: str) -> SwapFailed:
+def swap_failed(reason: str) -> SwapFailed:
     """Return the error of an engine that may hold anything now."""
     return SwapFailed(reason, hint="engine state unknown; restarting it")
 
 
 def _cannot(what: str, reply: EngineReply) -> SwapFailed:
-    return failed(f"the engine failed to {what} ({reply.words})")
+    return swap_failed(f"the engine failed to {what} ({reply.words})")

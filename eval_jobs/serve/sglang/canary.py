@@ -6,9 +6,9 @@ from eval_jobs.serve.process.control import get, post_to_engine
 from eval_jobs.serve.resident.canary import (
     ANSWER_TOKENS,
     CANARY_TIMEOUT_S,
+    canary_failed,
     canary_prompts,
     checked_canary,
-    failed,
     max_model_len,
     rejected,
 )
@@ -35,16 +35,16 @@ def read_canary(prompt: tuple[int, ...], body: object, digest: str) -> Canary:
         CanaryFailed: as in `ask_canaries`.
     """
     if not isinstance(body, Mapping):
-        raise failed("a response lacks tokens or log probabilities")
+        raise canary_failed("a response lacks tokens or log probabilities")
     try:
         meta = body["meta_info"]
         version = meta.get("weight_version", digest)
         logprobs = tuple(float(pair[0]) for pair in meta["output_token_logprobs"])
         tokens = tuple(int(pair[1]) for pair in meta["output_token_logprobs"])
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise failed(f"a response lacks tokens or log probabilities ({error!r})") from error
+        raise canary_failed(f"a response lacks tokens or log probabilities ({error!r})") from error
     if version != digest:
-        raise failed(f"a response came from the weights {version!r} (expected {digest!r})")
+        raise canary_failed(f"a response came from the weights {version!r} (expected {digest!r})")
     return checked_canary(Canary(prompt=prompt, tokens=tokens, logprobs=logprobs))
 
 

@@ -19,7 +19,7 @@ from eval_jobs.serve.process.readiness import UNKNOWN_VERSION
 from eval_jobs.serve.resident.loaded import Loaded, Resident, folder_state, identity
 from eval_jobs.serve.resident.order import Order
 from eval_jobs.serve.resident.strategy import STAY, LoadStrategy
-from eval_jobs.serve.resident.swap import STEP_TIMEOUT_S, compared, demand, failed, refused
+from eval_jobs.serve.resident.swap import STEP_TIMEOUT_S, compared, demand, swap_failed, swap_refused
 from eval_jobs.serve.weights.digest_check import demand_pinned_weights
 from eval_jobs.types import Checkpoint
 
@@ -41,7 +41,7 @@ def load_into(resident: Resident, order: Order, strategy: LoadStrategy) -> Loade
     before = folder_state(checkpoint.uri)
     _update(port, checkpoint, timeout_s=order.spec.startup_timeout_s)
     if folder_state(checkpoint.uri) != before:
-        raise failed(f"{checkpoint.uri} changed while being loaded")
+        raise swap_failed(f"{checkpoint.uri} changed while being loaded")
     _demand_served(port, checkpoint)
     model = _served_name(port, (resident.launch.name, checkpoint.uri))
     resident.loaded.clear()
@@ -73,16 +73,16 @@ def engine_version(port: int) -> str:
 def _update(port: int, checkpoint: Checkpoint, *, timeout_s: float) -> None:
     pause = post_to_engine(port, "/pause_generation", {"mode": "abort"}, timeout_s=STEP_TIMEOUT_S)
     if pause.status == 404:
-        raise refused("this version of SGLang cannot be paused (HTTP 404)")
+        raise swap_refused("this version of SGLang cannot be paused (HTTP 404)")
     demand(pause, "pause")
     weights = {"model_path": checkpoint.uri, "weight_version": checkpoint.digest, "flush_cache": True}
     update = post_to_engine(port, "/update_weights_from_disk", weights, timeout_s=timeout_s)
     if update.status == 404:
         demand(post_to_engine(port, "/continue_generation", timeout_s=STEP_TIMEOUT_S), "continue")
-        raise refused("this version of SGLang cannot update weights from a folder (HTTP 404)")
+        raise swap_refused("this version of SGLang cannot update weights from a folder (HTTP 404)")
     demand(update, "update its weights")
     if not isinstance(update.body, dict) or update.body.get("success") is not True:
-        raise failed(f"the engine did not confirm the weight update: {update.text}")
+        raise swap_failed(f"the engine did not confirm the weight update: {update.text}")
     _flush(port)
     demand(post_to_engine(port, "/continue_generation", timeout_s=STEP_TIMEOUT_S), "continue")
 
@@ -96,7 +96,7 @@ def _demand_served(port: int, checkpoint: Checkpoint) -> None:
     info = model_info(port)
     for name, wanted in (("model_path", checkpoint.uri), ("weight_version", checkpoint.digest)):
         if info.get(name) != wanted:
-            raise failed(f"after the update the engine reports {name} {info.get(name)!r} (expected {wanted!r})")
+            raise swap_failed(f"after the update the engine reports {name} {info.get(name)!r} (expected {wanted!r})")
 
 
 def _served_name(port: int, expected: tuple[str, ...]) -> str:
@@ -104,5 +104,7 @@ def _served_name(port: int, expected: tuple[str, ...]) -> str:
     names = served_model_names(get(port, "/v1/models", timeout_s=STEP_TIMEOUT_S).body)
     found = [name for name in expected if name in names]
     if not found:
-        raise failed(f"after the update the engine serves {', '.join(names) or 'no model'} (expected {expected[-1]})")
+        raise swap_failed(
+            f"after the update the engine serves {', '.join(names) or 'no model'} (expected {expected[-1]})"
+        )
     return found[0]

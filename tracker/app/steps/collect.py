@@ -1,7 +1,5 @@
 """`tracker gc`, also done by a watcher after reviews: deletes what the retention settings do not keep.
 
-    gone = [item for item in collect(keeping, dry_run=True) if item.is_deleted]
-
 Only the tracker's own pins and the texts of answers are deleted. The trainer's files are never touched; scores stay.
 """
 

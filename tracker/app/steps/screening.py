@@ -1,8 +1,5 @@
 """Screening: which checkpoints are evaluated in full from the start, and which because of their screen.
 
-    for plan in scheduled_plans(plans, screening, queue, schedule, keep=keep): queue.add(plan, ...)
-    record = whole_record(record, history)        # a screen and its rest become one record
-
 checkpoint -> screen plan -> record -> report -> (rest plan -> record -> report): nothing flows back.
 """
 

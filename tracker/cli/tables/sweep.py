@@ -12,7 +12,7 @@ from rich.text import Text
 from eval_jobs.types import ProbeResult
 from tracker.cli.tables.render import plain_table
 from tracker.domain.records.display import NOTHING, count_text, one_line, score_text
-from tracker.domain.sweeps.board import Board, BoardScore, change_text, first_text, load_size_text, times_text
+from tracker.domain.sweeps.board import Board, BoardScore, first_text, load_size_text, score_change_text, times_text
 from tracker.domain.sweeps.cron import next_time
 from tracker.domain.sweeps.types import Sweep, Turn, TurnState
 
@@ -162,7 +162,7 @@ def _score(score: BoardScore | None) -> Text:
     if score.partly:
         text.append(f" {score.partly}", "yellow")
     if score.change is not None:
-        text.append(f"\n{change_text(score.change)}")
+        text.append(f"\n{score_change_text(score.change)}")
     return text
 
 

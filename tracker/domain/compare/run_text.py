@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from eval_jobs.types import Cost
 from tracker.domain.compare.run_pairs import PairedDifference, ScoreAt
-from tracker.domain.compare.runs import BenchmarkOfRuns, By, RunComparison, RunSummary, SideBySide, place_of
+from tracker.domain.compare.runs import BenchmarkOfRuns, By, RunComparison, RunSummary, SideBySide, position_of
 from tracker.domain.records import display
 
 SCOPE = (
@@ -103,7 +103,7 @@ def _cost_facts(cost: Cost) -> Iterator[tuple[str, str]]:
 
 def _place(row: SideBySide, by: By) -> float:
     known = row.a or row.b
-    return 0 if known is None else place_of(known, by)
+    return 0 if known is None else position_of(known, by)
 
 
 def _row(name: str, at: Sequence[SideBySide], *, has_steps: bool = True) -> Row:

@@ -239,16 +239,16 @@ def _matched(of_a: Sequence[ScoreAt], of_b: Sequence[ScoreAt], by: By) -> list[t
 
 def _is_alone(left: Sequence[ScoreAt], other: ScoreAt, by: By) -> bool:
     """Return whether the first of `left` is too far before `other`, or the second is nearer to it."""
-    place = place_of(other, by)
-    gap = place - place_of(left[0], by)
+    place = position_of(other, by)
+    gap = place - position_of(left[0], by)
     if gap <= 0:
         return False
     if gap > EQUAL_WITHIN[by] * place:
         return True
-    return len(left) > 1 and abs(place_of(left[1], by) - place) < gap
+    return len(left) > 1 and abs(position_of(left[1], by) - place) < gap
 
 
-def place_of(one: ScoreAt, by: By) -> float:
+def position_of(one: ScoreAt, by: By) -> float:
     """Return the step of a checkpoint, or its number of training tokens."""
     if by is By.TOKENS:
         return one.tokens or 0.0

@@ -167,7 +167,7 @@ def times_text(times: Percentiles | None) -> str:
     return f"{times.p50:.1f} / {times.p95:.1f}"
 
 
-def change_text(change: ScoreDifference) -> str:
+def score_change_text(change: ScoreDifference) -> str:
     """Return the difference and its interval, each with its sign."""
     return f"{signed_text(change.delta)}, {signed_text(change.low)} to {signed_text(change.high)}"
 

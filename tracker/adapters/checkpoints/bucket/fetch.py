@@ -1,8 +1,5 @@
 """Downloads one checkpoint from a bucket into a hold: complete and of one version, or not at all.
 
-    fetcher.adopt(run_name, now)           # takes over the downloads of killed processes
-    pin = fetcher.hold(prefix, complete)   # None: an object was overwritten or deleted meanwhile
-
 Every request uses If-Match, so that a file never mixes two versions of an object. Downloaded bytes are kept over
 dropped connections, outages and kills, and only the rest is requested again.
 """
