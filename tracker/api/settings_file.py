@@ -46,7 +46,7 @@ class SettingsFile:
             return None
         if project.config == self._project.config:
             if self._is_refused:
-                log.warning("%s is valid again: its settings are those in use", self._path)
+                log.warning("%s is valid again: its settings are in use", self._path)
             self._is_refused = False
             return None
         log.warning("%s has changed: the new settings are in use", self._path)

@@ -113,7 +113,7 @@ def _demand_other_than_files(folder: Path) -> None:
     patterns = ("*", "*/*.ckpt", "*/*/*.ckpt")  # Lightning's are in lightning_logs/version_0/checkpoints
     names = [str(path.relative_to(folder)) for pattern in patterns for path in islice(folder.glob(pattern), MAX_FILES)]
     if models := single_files(names):
-        raise CheckpointNotFound(single_files_text(str(folder), models), hint=f"{EXPORT_HINT}; --yes continues")
+        raise CheckpointNotFound(single_files_text(str(folder), models), hint=f"{EXPORT_HINT}; or use --yes")
 
 
 def _without_dots(path: Path) -> Path:

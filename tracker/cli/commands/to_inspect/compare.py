@@ -79,7 +79,7 @@ def _compare_runs(project: Project, asked: Asked) -> None:
     else:
         Console().print(runs_table(found))
     if all(one.mean is None for one in found.benchmarks):
-        what = f"nothing to compare: {names[0]} and {names[1]} have no equal checkpoints"
+        what = f"nothing to compare: {names[0]} and {names[1]} share no checkpoint by {found.by}"
         raise Incomparable(what, hint=f"compare two checkpoints: `tracker compare {names[0]}@best {names[1]}@best`")
 
 

@@ -130,7 +130,7 @@ def test_runs_without_an_equal_step_are_shown_with_a_code_of_their_own_and_what_
         history.append(record)
     done = run_tracker(tmp_path, "compare", *RUNS, "--json")
     assert (done.returncode, len(result_of(done.stdout)["benchmarks"])) == (3, 3)
-    assert "no equal checkpoints" in done.stderr
+    assert "share no checkpoint by step" in done.stderr
     assert "`tracker compare tiny-forgetting@best slower@best`" in done.stderr
 
 

@@ -93,9 +93,9 @@ def test_questions_of_training_rows(row: dict[str, object], expected: tuple[str,
 @pytest.mark.parametrize(
     ("folder", "name"),
     [
-        ("/work/my-sft", "my-sft"),
-        ("/work/capitals/outputs", "capitals"),
-        ("/work/capitals/Checkpoints/out", "capitals"),
+        ("/runs/my-sft", "my-sft"),
+        ("/home/me/capitals/outputs", "capitals"),
+        ("/home/me/capitals/Checkpoints/out", "capitals"),
         ("/outputs", "outputs"),
     ],
 )
