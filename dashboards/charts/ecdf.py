@@ -1,7 +1,5 @@
 """Distributions of times -> inline SVG: the share of requests that were faster than a time. Pure.
 
-svg = draw_ecdf(Ecdf(ident="ttft", title="TTFT, ms", description="...", curves=(curve,)), width=330)
-
 At the same share, the curve further left is faster.
 """
 

@@ -1,8 +1,5 @@
 """Distance of every benchmark from its best, step by step, as coloured strips. Pure.
 
-    rows = heat_rows(ledger)         # a row for each benchmark, its subsets folded below it
-    rows[0].strip                    # inline SVG, which the page stretches to the available width
-
 Colour shows the distance to the best block. Columns at their best, before the best block (still learning) and after it
 (lost) have separate colours. A checkpoint without a score is a thin line, never a colour.
 """
@@ -33,7 +30,7 @@ class HeatRow:
 
     name: str
     strip: str
-    """SVG, escaped."""
+    """Inline SVG, escaped; the page stretches it to the available width."""
     now: str
     change: str
     lost: bool

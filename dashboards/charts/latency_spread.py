@@ -1,8 +1,5 @@
 """Distributions of request times at one checkpoint, next to those it is compared with. Pure.
 
-loads = load_spreads(record, before)      # one for each load of the checkpoint's plan
-loads[0].figures[0].curves                # what `dashboards.charts.ecdf` draws
-
 A median alone hides the tail: half of the requests are slower. The curves show the whole distribution.
 """
 

@@ -1,7 +1,5 @@
 """How latency grows with throughput: what was timed -> inline SVG. Pure.
 
-svg = draw_curve(curve_chart("nightly", curves), width=960)
-
 Each target is a line and each load a point: x is output tokens per second, y is latency. As in `svg`, there is no
 script. A point names its load in a tooltip; the table next to the chart contains all values.
 """

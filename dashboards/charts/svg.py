@@ -1,7 +1,5 @@
 """Figures -> inline SVG. Pure.
 
-svg = draw(Figure(ident="scores", title="Scores", description="...", panels=(panel,), x_min=100, x_max=1000), width=960)
-
 No script: colours come from the page's CSS variables, so the same SVG works in dark, light and print, and tooltips are
 CSS too. All text is cleaned and escaped here.
 """

@@ -1,7 +1,5 @@
 """View -> one self-contained HTML file: no request, dark and light, print; readable without its script.
 
-html = render_page(view, version="0.1.0")
-
 All values are cleaned (`records.display.clean`) and escaped here, because some are written by models or users.
 The page also forbids requests and every script but `templates/samples.js` by a Content-Security-Policy, so a mistake
 here could not run any.

@@ -1,8 +1,4 @@
-"""Verdicts on a page: evidence for the newest ones, findings besides the scores, incidents. Pure.
-
-rows = finding_rows(view)                      # one for each subject, the newest first
-rows = loss_rows(incidents, acceptances)        # open incidents first, then the newest first
-"""
+"""Verdicts on a page: evidence for the newest ones, findings besides the scores, incidents. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

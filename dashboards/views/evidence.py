@@ -1,7 +1,4 @@
-"""Evidence for verdicts: comparisons -> rows of text. Pure.
-
-cases = evidence(view, found)         # the newest verdict on each benchmark, most urgent first
-"""
+"""Evidence for verdicts: comparisons -> rows of text. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

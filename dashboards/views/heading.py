@@ -1,8 +1,4 @@
-"""The top of a page: a one-sentence finding, facts, advice, and a summary at a glance. Pure.
-
-steps = advice_text("sft", found, best)     # commands: compare, show the best checkpoint, accept the level
-rows = glance(data.conclusions)             # best checkpoint, open incidents, open alerts
-"""
+"""The top of a page: a one-sentence finding, facts, advice, and a summary at a glance. Pure."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,9 +1,4 @@
-"""Lost samples: correct at the best checkpoint and incorrect now, with both answers. Pure.
-
-losses = losses_of(data, view)      # one for each benchmark that is worse; with examples if the texts were read
-pairs = changed_pairs(data, view)     # all lost and gained samples of every newest verdict
-wanted = texts_wanted(data, view)     # what must be read for both
-"""
+"""Lost samples: correct at the best checkpoint and incorrect now, with both answers. Pure."""
 
 import math
 from collections.abc import Iterator, Mapping

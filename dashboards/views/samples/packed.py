@@ -1,7 +1,5 @@
 """All lost and gained samples of a page, packed for its script (`templates/samples.js`). Pure.
 
-packed = packed_samples(pairs, settings)     # None if no sample changed
-
 Index and blocks are JSON, deflated, in base64. The script decodes the index first, and a block when one of its samples
 is shown or searched:
 

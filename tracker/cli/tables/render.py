@@ -1,8 +1,4 @@
-r"""Records -> terminal output (rich). Pure: the caller's Console determines width and colour.
-
-console.print(history_table(reports))     # steps x benchmarks, and the finding in one sentence
-console.print(*report_lines(report), sep="\n")
-"""
+"""Records -> terminal output (rich). Pure: the caller's Console determines width and colour."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

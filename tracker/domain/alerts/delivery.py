@@ -1,9 +1,4 @@
-"""What a channel sends next: in order, grouped by checkpoint, respecting silences. `pace` decides when. Pure.
-
-turn = next_turn(waiting, silences, now)
-for group in turn.groups:
-    message = message_of(group, link)
-"""
+"""What a channel sends next: in order, grouped by checkpoint, respecting silences. `pace` decides when. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass

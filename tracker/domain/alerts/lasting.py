@@ -1,8 +1,4 @@
-"""What is wrong at the end of a backfill: one summary instead of an alert for every change. Pure.
-
-for report, alerts in lasting_alerts(history.reports(run_id), history.incidents(run_id), history.open_alerts(run_id)):
-    ...  # send them
-"""
+"""What is wrong at the end of a backfill: one summary instead of an alert for every change. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,8 +1,5 @@
 """From reports and gaps to alerts: one when a cause appears, one when it ends. Pure.
 
-    for alert in alerts_for(report, history.open_alerts(run_id)):
-        ...  # send it, then store it
-
 One cause of one benchmark has one fingerprint, so that repeating a step after a crash creates no duplicates.
 """
 

@@ -3,10 +3,6 @@
 The sentence itself is `Alert.message`, worded where the alert is raised (`rules`, `stalls`). The reason of a verdict in
 it is from `records.reason_text`.
 
-    text = message_text(message)
-    text.title                    # run-a step 600: sums regressed (and 2 more)
-    blocks = blocks_text(text, MARKUP, Room(total=4096, size=bytes_long))
-
 Names, questions and messages are untrusted text: here they become single lines of bounded length, and each channel's
 markup escapes them.
 """
@@ -54,6 +50,7 @@ class MessageText:
     """A whole message, as single lines of unescaped text."""
 
     title: str
+    """`run-a step 600: sums regressed (and 2 more)`."""
     is_firing: bool
     entries: tuple[AlertLines, ...]
     link: str

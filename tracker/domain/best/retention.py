@@ -1,8 +1,5 @@
 """Retention of the tracker's own data: pins, which contain weights, and the texts of answers. Pure.
 
-choices = decide_retention(checkpoints, keep=3, reasons=best_checkpoints(scores))
-[c for c in choices if not c.reasons]       # may be deleted
-
 The trainer's files are never deleted. Scores are kept permanently, because verdicts are based on them.
 """
 

@@ -1,9 +1,5 @@
 """What repeating an evaluation changes: one checkpoint evaluated twice, for each benchmark. Pure.
 
-    calibration = calibration_of(record, min_coverage=0.95)       # the record of a plan with `calibration`
-    found = repetition_of(calibrations, measured, benchmark, min_effect=0.01)   # None: never calibrated
-    fitness(asked, min_effect)                                    # FIT, UNFIT or UNSURE
-
 For n samples with scores x and y in the two passes, let d = y - x. The variance of a sample's score is E d^2 / 2, and
 that of the mean of n samples is `noise`^2 = sum d^2 / (2 n^2): the noise of one evaluation by decoding alone. The
 standard deviation of the difference of two evaluations, a verdict's delta, is sqrt(2) times larger.

@@ -1,7 +1,4 @@
-"""Run-to-run noise of an evaluation, in words. Pure.
-
-repetition_text(found)      # "repeating the evaluation flips 0.4 % of the samples, score ±0.002"
-"""
+"""Run-to-run noise of an evaluation, in words. Pure."""
 
 import math
 from collections.abc import Iterable, Sequence

@@ -1,9 +1,4 @@
-"""Which checkpoints a backfill evaluates, in which order, and how long that takes. Pure.
-
-steps = chosen_steps(steps, StepFilter(every=2, first=1000))
-evaluation_order(steps, FillOrder.BISECT)           # the ends, the middle, the quarters, ...
-time_left_s(records, checkpoints=12, workers=1)
-"""
+"""Which checkpoints a backfill evaluates, in which order, and how long that takes. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

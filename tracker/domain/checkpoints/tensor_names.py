@@ -1,8 +1,5 @@
 """Which tensors a checkpoint must contain: by its config.json, and compared with an earlier one of the run. Pure.
 
-    absent_by_config(names, config)               what config.json implies and no file contains
-    compare_weights(content, config, earlier)     what is missing, zeroed or different since
-
 An engine serves a checkpoint without its down_proj without an error, so no other check would detect it.
 """
 

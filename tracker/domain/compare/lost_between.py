@@ -1,10 +1,4 @@
-"""Input and result of a bisection: scores of one benchmark of a run, on the samples they share. Pure.
-
-ends = ends_of(series, rows, incidents, wanted)        # a good step and a bad one; raises Incomparable without a loss
-search = search_of(series, rows, ends, steps)         # `bisection.Search`
-found = lost_between(series, search, evaluated=3)
-sentence_of(found)       # "sums: lost between step 300 and step 400 (3 of 12 checkpoints evaluated)"
-"""
+"""Input and result of a bisection: scores of one benchmark of a run, on the samples they share. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

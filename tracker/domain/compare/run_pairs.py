@@ -1,10 +1,4 @@
-"""One benchmark of two runs: curves, and paired differences of equal checkpoints. Pure.
-
-pair = pair_of(old.of("sums"), new.of("sums"))      # None: measured with different settings
-pair.difference([(100, 100)])                       # step 100 of both
-pair.difference([(100, 100), (200, 200)])           # every sample averaged over both checkpoints first
-score_at(series, row)                               # one point of a curve
-"""
+"""One benchmark of two runs: curves, and paired differences of equal checkpoints. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,7 +52,7 @@ class SeriesPair:
     """Samples in either series."""
 
     def difference(self, steps: Sequence[tuple[int, int]]) -> PairedDifference | None:
-        """Return the difference over pairs of steps; None without steps, or with too few common samples."""
+        """Return the difference of the means over pairs of steps; None without any, or with too few common samples."""
         if not steps:
             return None
         before = _values(self.a, [a for a, _ in steps], self.columns[0])

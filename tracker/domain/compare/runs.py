@@ -1,8 +1,5 @@
 """Two runs side by side, step by step: scores, paired differences, best checkpoints, latency and cost. Pure.
 
-    found = compare_runs(old, new, min_coverage=0.95)                    # at equal steps
-    found = compare_runs(old, new, min_coverage=0.95, by=By.TOKENS)      # at equal numbers of training tokens
-
 A difference is B minus A over the same samples; up is better. Its interval covers the choice of the samples, but not
 the noise of training: with another seed both curves differ.
 """

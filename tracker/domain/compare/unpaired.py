@@ -1,7 +1,5 @@
 """Unpaired comparison of two results of one benchmark, of which at least one has no samples. Never a verdict. Pure.
 
-    reason = unpaired_text(before, after, steps=(1000, 9000), alike=True)
-
 Without pairs the difficulty of the questions does not cancel, and the standard error of one checkpoint does not include
 training jitter. The interval is therefore valid for these two sets of answers only.
 """

@@ -1,9 +1,5 @@
 """The forgetting ledger of a run: benchmarks, their subsets, their phases and their lost samples. Pure.
 
-    ledger = run_ledger(scores, policy, details=3)
-    ledger.benchmarks[0].whole.forgetting       # smoothed forgetting with its error, retention, stability gap
-    ledger.benchmarks[0].lost                   # ids of the lost samples, clearest first; details of the first ones
-
 The ledger uses scores only. `texts.with_texts` adds prompts and answers.
 """
 

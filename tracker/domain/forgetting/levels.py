@@ -1,9 +1,5 @@
 """How much of its best score a benchmark has lost, with the error of that number. Pure.
 
-    found = forgetting_of(LedgerSubject(track=track, jitter=jitter, steps=steps, higher_is_better=True))
-    found.forgetting, found.ci_low, found.ci_high       # `found` is None with too few checkpoints
-    found.retention                                     # .17: it kept 17 % of what it had learned
-
 Both sides are means over blocks of checkpoints, because the best single checkpoint is also the luckiest one. Verdicts
 use the same test (`regression.pooled_test`).
 """

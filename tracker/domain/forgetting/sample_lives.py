@@ -1,8 +1,5 @@
 """Changes of every sample along a run: learned, forgotten, relearned, lost. Pure.
 
-    events = step_events(event_matrix(lives_of(matrix, rows)), steps)
-    flow = flow_between(known_share(matrix, before), known_share(matrix, after), window=5)    # lost, gained, by chance
-
 Single changes are no evidence: on a plateau of 100 healthy checkpoints half of all samples are forgotten and relearned.
 `lost` requires several checkpoints on each side, and still lists about 3 samples of 1000 by chance.
 """

@@ -1,8 +1,4 @@
-"""The subsets of a benchmark as separate units: the same tests on fewer samples. Pure.
-
-for name, columns, unit in subset_units(subsets, whole, matrix):
-    forgetting_of(unit)
-"""
+"""The subsets of a benchmark as separate units: the same tests on fewer samples. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

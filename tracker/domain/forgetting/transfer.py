@@ -1,9 +1,5 @@
 """Backward transfer: effect of later training on what a phase had taught (Lopez-Paz and Ranzato 2017). Pure.
 
-    spans = phase_spans(phases, steps, rows)
-    taught = teaching_of(unit, spans)                # which phase taught it, and the change since that phase's end
-    backward_transfer([("sums", taught), ...])       # BWT: the mean over benchmarks
-
 A phase taught a benchmark if the benchmark rose most from the start to the end of this phase, by 2 points and p < .01.
 If no phase taught it, it was known before the run, or never: its change is measured from the first checkpoints.
 """

@@ -1,8 +1,5 @@
 """Result files of lm-evaluation-harness, all versions -> one sheet for each checkpoint. Pure.
 
-    if is_lm_eval(document):
-        sheets = sheets_of_lm_eval(Fields(source=path, values=document), samples, given)
-
 One file is one checkpoint. A file with `checkpoints` holds a whole run: each value is a list with one entry per step.
 If a task reports several metrics, one is imported: the first wanted one, else the first that is a score from 0 to 1.
 """

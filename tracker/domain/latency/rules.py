@@ -1,7 +1,5 @@
 """Rules for verdicts of slower and faster. Pure.
 
-    decisions(series, Limits(alpha_test=1e-5, floor=math.log1p(0.03)))[-1]     # the newest checkpoint
-
 A checkpoint is tested by its own ratio, and by the mean of the newest 2 and 4, which show a small slowdown that stays.
 Measuring one checkpoint again would only confirm the effect of its own start of the engine.
 """

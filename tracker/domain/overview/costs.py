@@ -1,8 +1,4 @@
-"""Cost of the checkpoints of a run, for each one and in total. Pure.
-
-costs = run_costs("my-sft", history.records("my-sft"))
-cost_headline(costs)        # 18 checkpoints, 2.1 h, 2.1 GPU h, 3.4 M tokens
-"""
+"""Cost of the checkpoints of a run, for each one and in total. Pure."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace

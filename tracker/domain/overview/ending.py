@@ -1,8 +1,4 @@
-"""How a command that evaluates ends: its exit code, what was done, and what to do next. Pure.
-
-totals = totals_of({("run", 100), ("run", 200)}, reports, gaps)
-ending(replace(totals, unsent=3))       # code 4: `2 checkpoints evaluated; 3 results pending for MLflow`, with a hint
-"""
+"""How a command that evaluates ends: its exit code, what was done, and what to do next. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass

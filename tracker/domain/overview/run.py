@@ -1,9 +1,5 @@
 """Overview of a run: the newest verdict of each benchmark at each step, and the finding in one sentence. Pure.
 
-view = overview(reports, gaps)
-view.at(600, "facts")          # the newest verdict on facts at step 600, or None
-headline(view)                 # "facts and sums were forgotten after step 600; reversal improved"
-
 The terminal's tables (`tracker.cli.tables.render`) and the HTML report both show this.
 """
 
@@ -165,7 +161,7 @@ def standings(view: Overview) -> tuple[Standing, ...]:
 
 
 def headline(view: Overview) -> str:
-    """Return the finding of the run in one sentence, without a full stop."""
+    """Return the finding of the run in one sentence: `facts and sums were forgotten after step 600; ages improved`."""
     if not view.steps:
         return "nothing evaluated yet"
     by_phrase = _by_phrase(standings(view))

@@ -1,9 +1,5 @@
 """Branches of a run whose training went back: checkpoints left behind are not on the path to the newest. Pure.
 
-    branches = branches_of(checkpoints)
-    branches.left_by(checkpoint)        # the checkpoint that left it behind, or None
-    branches.sees(candidate, other)     # whether `other` is on the branch of `candidate`
-
 Training went back if a trainer's folder was written again with other weights: checkpoint-300 of Monday and
 checkpoint-300 of Tuesday. Everything from that step on that is older than the rewritten folder was left behind. File
 times alone are no evidence: copied folders have them in any order.

@@ -1,7 +1,4 @@
-"""Reports without their evidence, enough for a table of thousands of checkpoints and its headline. Pure.
-
-outlined(reports)       # the same reports; only those that are the newest on a benchmark are complete
-"""
+"""Reports without their evidence, enough for a table of thousands of checkpoints and its headline. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -1,9 +1,5 @@
 """Tests of benchmarks with means and standard errors only, without samples. Pure.
 
-    series = [AggregateSeries(steps=steps, means=means, stderrs=stderrs, chance=0.25), ...]
-    level = ErrorBudget(alpha=0.05, planned=len(steps), benchmarks=len(series))
-    found = aggregate_evidence(series, step, level)                 # one tuple per benchmark
-
 Scores are in [0, 1] and higher is better, as everywhere in the engine: its constants are in points of such a score.
 Pass an error rate as 1 - x. Perplexities and losses have no such scale: means outside [0, 1] raise `BadData`.
 benchmarks/REPLAY.md shows the real series behind each of these rules.

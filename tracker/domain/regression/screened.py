@@ -1,8 +1,5 @@
 """Scores of a benchmark with screened checkpoints: every difference uses all evaluated samples. Pure.
 
-    scores = screened_scores(matrix, rows, asked) # None: fewer than `MIN_CORE` common samples
-    scores.contrasts(weights)                     # as of a `ScoreMatrix`
-
 Samples that were evaluated at the same checkpoints are one stratum. Usually there are two: the screen and the rest.
 Each stratum gives its own difference, over the checkpoints that evaluated it on either side. The strata are averaged by
 precision: with a_g = 1/m_g + 1/W_g, to which the variance of one sample is proportional,

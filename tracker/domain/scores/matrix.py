@@ -1,10 +1,5 @@
 """One measure of one benchmark along a run: checkpoints x samples as bytes. Pure.
 
-    matrix = empty_matrix(n_samples)
-    matrix = inserted(matrix, position, values)      # one checkpoint
-    matrix = matrix_of(rows, places, n_samples)      # all checkpoints at once: the same, faster
-    matrix.contrasts(weights)                        # differences of pooled checkpoints, from products of their rows
-
 Products are computed only of the rows in use, some dozens in a run of any length: those of all pairs would take
 gigabytes after some thousand checkpoints.
 

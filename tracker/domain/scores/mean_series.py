@@ -1,9 +1,4 @@
-"""Benchmarks with imported means and standard errors only: a few numbers per checkpoint. Pure.
-
-known = means_of(records)                # all records of a run at once
-known = with_means(known, record)        # one more
-known[series_key(plan, result)].between(0, step)
-"""
+"""Benchmarks with imported means and standard errors only: a few numbers per checkpoint. Pure."""
 
 from __future__ import annotations
 

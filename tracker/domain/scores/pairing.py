@@ -1,9 +1,4 @@
-"""Which samples of two results can be compared, and what differs when none can. Pure.
-
-pairing = pair(candidate, baseline)         # None: measured with different settings
-served_alike(plan_a, plan_b)                # False: another dtype, another engine, ...
-explain_difference(plan_a, plan_b, "sums")  # the settings that differ, as text
-"""
+"""Which samples of two results can be compared, and what differs when none can. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

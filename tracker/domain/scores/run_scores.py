@@ -1,11 +1,5 @@
 """All scores of a run, as bytes: the input of verdicts, the ledger and curves. Pure.
 
-    scores = scores_of(run_id, records_with_columns)  # all records at once
-    scores = with_record(scores, record, columns)     # one more record, of any step
-    for series in scores.of("sums"):                  # one series for each set of settings
-        series.matrix(Measure.SCORE)                  # checkpoints x samples
-        series.subsets, series.sample_ids, series.steps
-
 A record with samples as objects takes hundreds of bytes per sample; here a 0/1 score takes one.
 """
 

@@ -1,8 +1,4 @@
-"""The samples of one result as columns, for memory and speed: without one object per sample. Pure.
-
-columns = columns_of(result.samples)     # or straight from a file
-means = averaged(columns)                # one row per sample, repeats averaged; NaN if nothing was scored
-"""
+"""The samples of one result as columns, for memory and speed: without one object per sample. Pure."""
 
 from __future__ import annotations
 

@@ -1,11 +1,5 @@
 """Paired statistics of two checkpoints: tests, intervals, equivalence, power. Pure.
 
-    test = paired_test(candidate, baseline, clusters)   # chooses the test; one-sided p both ways
-    interval(test.spread)                               # 95 % interval of the true change
-    mean_interval(mean, stderr, units)                  # 95 % interval of one score
-    tost_p(test.spread, margin=0.02)                    # p below .05: within the margin
-    mde(test.spread, alpha=1e-5)                        # smallest true change that it finds
-
 Scores must be oriented so that higher is better. `delta` is candidate minus baseline.
 Sources: Fagerland, Lydersen and Laake 2013 (mid-p McNemar); Bonett and Price 2012 (interval of paired proportions);
 Miller 2024, arXiv 2411.00640 (paired and clustered standard errors of evaluations); Schuirmann 1987 (TOST).

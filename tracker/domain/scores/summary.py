@@ -1,7 +1,4 @@
-"""Mean, standard error and coverage of one benchmark, from its samples. Pure.
-
-summary = summarise(result)     # summary.mean is None if nothing was scored
-"""
+"""Mean, standard error and coverage of one benchmark, from its samples. Pure."""
 
 import math
 from collections.abc import Iterable

@@ -1,9 +1,4 @@
-"""Results of a sweep run: scores of every target and variant, and latency by load. Pure.
-
-board = board_of(turn, records)
-board.rows         # best mean first; rows without a score last
-board.curves       # for each target, the latency under each load
-"""
+"""Results of a sweep run: scores of every target and variant, and latency by load. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -1,8 +1,5 @@
 """Timetables of sweeps: when a sweep run is due. Pure.
 
-    next_time(timetable, after)                     # the first time after `after`, UTC; None: never within 50 years
-    turn_due("nightly", timetable, look=position, now=now, waits=False) # the sweep run that is due, or None
-
 When clocks change, times are those of Debian's cron (`cronsim`): one that does not exist moves to the first minute that
 does, one that exists twice comes once. Timetables of every few minutes or hours continue unchanged.
 """
@@ -49,7 +46,7 @@ def check_timetable(timetable: Timetable) -> None:
 
 
 def next_time(timetable: Timetable, after: datetime) -> datetime | None:
-    """Return the first time after `after`, in UTC; None if there is none."""
+    """Return the first time after `after`, in UTC; None if there is none within 50 years."""
     return next((time for time in _forward(timetable, after) if time > after), None)
 
 

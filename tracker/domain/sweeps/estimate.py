@@ -1,8 +1,4 @@
-"""Estimated cost of a sweep run, from earlier evaluations. Pure.
-
-expected = estimate_of(plans, records, asked)
-estimate_text(expected)      # 12 evaluations of 3 targets, 4 already done by an earlier sweep run; about 8.2 min: ...
-"""
+"""Estimated cost of a sweep run, from earlier evaluations. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -68,7 +64,7 @@ def estimate_of(
 
 
 def estimate_text(expected: Estimate) -> str:
-    """Return the estimate as a sentence."""
+    """Return `12 evaluations of 3 targets, 4 already done by an earlier sweep run; about 8.2 min (8.2 min scoring)`."""
     count = f"{count_text(expected.evaluations, 'evaluation')} of {count_text(expected.targets, 'target')}"
     if expected.asked:
         count += f", {expected.asked} already done by an earlier sweep run"

@@ -1,8 +1,4 @@
-"""From a sweep to plans: every combination of its settings, at every checkpoint and endpoint. Pure.
-
-variants({"temperature": (0.0, 0.7), "prompt": ("plain", "cot")})      # four
-plans_of(sweep, checkpoints, due_at)
-"""
+"""From a sweep to plans: every combination of its settings, at every checkpoint and endpoint. Pure."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,9 +1,4 @@
-"""Reuse of scores of a run's own evaluations in a sweep. Pure.
-
-own = own_answer(plan, records)              # the record with the same questions and settings, or None
-plan_without_scores(plan)                    # what is left to do: its loads
-with_own_scores(plan, own, timed)            # the plan's result: scores of `own`, latency of `timed`
-"""
+"""Reuse of scores of a run's own evaluations in a sweep. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import replace

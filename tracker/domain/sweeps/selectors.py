@@ -1,8 +1,4 @@
-"""Selectors of the checkpoints that a sweep evaluates. Pure.
-
-parse_selector("latest:3"), parse_selector("other-run@best:gsm8k"), parse_selector("600")
-selected_checkpoints(selector, newest_of_steps(held))      # of the pinned checkpoints of its run
-"""
+"""Selectors of the checkpoints that a sweep evaluates. Pure."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -1,9 +1,5 @@
 """A record and its verdicts as values for a tracking store, independent of the kind of store. Pure.
 
-    batch = tracking_batch(record, report)          # metrics, datasets, tags, verdicts, files of one checkpoint
-    points = curve_batch(checkpoint, new_points)    # training curves
-    batch = sweep_batch(record)                     # one plan of a sweep
-
 All times come from the checkpoint or, for sweeps, from the record. Building a batch again therefore gives an equal
 batch, and sending it again writes the same values. Subsets and samples are files: metric keys stay in the tens.
 """

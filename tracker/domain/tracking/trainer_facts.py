@@ -1,8 +1,5 @@
 """Name, parameters and commit of a training run, from the files that its trainer left. Pure.
 
-    facts = trainer_facts({"training_args.bin": {...}, "adapter_config.json": {...}})
-    names = display_names([NamedRun(...), ...])
-
 The files come from outside: only values of known names are used, as short texts. Parameters have the names of Hugging
 Face's TrainingArguments, so that runs that a trainer wrote itself have the same columns.
 """

@@ -1,7 +1,5 @@
 """Verdicts on imported results with means and standard errors only. Pure.
 
-    verdicts = judge_aggregates(context)        # by benchmark; {} if every result has samples
-
 A loss is `suspect` at most: shown, without a notification.
 """
 

@@ -1,8 +1,4 @@
-"""Rewinds: each checkpoint is compared with its own branch, and incidents end or reopen. Pure.
-
-context = context_of(record, scores, run_context, policy)  # scores, records and incidents of its branch only
-rewound(run_context, branches)                             # incidents that a rewind ends or reopens
-"""
+"""Rewinds: each checkpoint is compared with its own branch, and incidents end or reopen. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,10 +1,4 @@
-"""Screening: which checkpoints need the rest of a benchmark, and how both parts become one record. Pure.
-
-names = to_ask_whole(report)                # benchmarks whose screen is suspicious
-plan = rest_plan(record.plan, names)        # `eval_jobs.identity`: the samples that the screen left out
-record = joined(screen, rest)               # as if all had been evaluated together
-savings_of(view.verdicts.values())          # what was never evaluated
-"""
+"""Screening: which checkpoints need the rest of a benchmark, and how both parts become one record. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
