@@ -181,12 +181,12 @@ class PlanQueue(Protocol):
     def withdraw(self, plan_id: str) -> bool:
         """Remove a plan that waits, as if it was never added; return False if it is in any other state."""
 
-    def revive(self, *, given_up: Collection[str] = ()) -> int:
+    def revive(self, renewed: Callable[[EvalPlan], EvalPlan | None]) -> int:
         """Requeue every plan whose acknowledged record has a failed benchmark; return the number of plans.
 
-        Plans of checkpoints whose `uri` is in `given_up` are excluded: their weights are gone, and another failure
-        would replace the existing results. Attempts are reset. The next `add` updates the plans' settings. A plan that
-        was set aside after losing its workers is revived at most `rules.MAX_REVIVALS` times.
+        A plan waits again in the form that `renewed` returns, with the same ID, so that no worker can claim it with
+        the settings that failed. None: it is not requeued. Attempts are reset. A plan that was set aside after losing
+        its workers is revived at most `rules.MAX_REVIVALS` times.
         """
 
 

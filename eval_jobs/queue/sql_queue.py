@@ -4,7 +4,7 @@ Every change is one UPDATE whose WHERE clause repeats its preconditions, so that
 No statement reads more rows than it changes, counts or returns, except `revive`, which runs once at a start.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -218,18 +218,23 @@ class SqlQueue:
         # The record is now in the history; keeping it here too would double the size of the database.
         self._change(plan_id, rules.PlanState.FINISHED, state=rules.PlanState.ACKNOWLEDGED, record=None)
 
-    def revive(self, *, given_up: Collection[str] = ()) -> int:
+    def revive(self, renewed: Callable[[EvalPlan], EvalPlan | None]) -> int:
         """Requeue failed plans; see `ports.Queue`."""
         has_failed = and_(PLANS.c.state == rules.PlanState.ACKNOWLEDGED, PLANS.c.failed.is_(True))
         allowed = or_(PLANS.c.poisoned.is_(False), PLANS.c.revived < rules.MAX_REVIVALS)
         revived = case((PLANS.c.poisoned.is_(True), PLANS.c.revived + 1), else_=PLANS.c.revived)
         anew = {"attempt": 0, "lost": 0, "crashes": "", "stalled": 0, "poisoned": False, "revived": revived}
         failed = and_(has_failed, allowed, self._mine)
+        again = update(PLANS).values(_UNCLAIMED | anew | {"failed": None, "finished_at": None})
         with transaction(self._engine) as connection:
-            plans = connection.scalars(select(PLANS.c.plan).where(failed)).all() if given_up else ()
-            useless = [plan.id for plan in map(codec.plan_from_json, plans) if plan.checkpoint.uri in given_up]
-            again = update(PLANS).where(failed, PLANS.c.id.not_in(useless))
-            return connection.execute(again.values(_UNCLAIMED | anew | {"failed": None, "finished_at": None})).rowcount
+            stored = connection.scalars(select(PLANS.c.plan).where(failed)).all()
+            count = 0
+            for text in stored:
+                plan = renewed(codec.plan_from_json(text))
+                if plan is not None:
+                    change = again.where(failed, PLANS.c.id == plan.id).values(plan=codec.plan_to_json(plan))
+                    count += connection.execute(change).rowcount
+            return count
 
     def open_steps(self, run_id: str, *, sweeps: bool = True) -> frozenset[int]:
         """Return the steps with open plans; see `ports.Queue`."""

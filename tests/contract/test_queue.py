@@ -22,6 +22,7 @@ from tests.contract.queues import (
     PLANS,
     RECORDS,
     Reopen,
+    as_it_is,
     claim,
     fail,
     ids,
@@ -220,8 +221,8 @@ def test_adding_a_plan_that_runs_changes_nothing(queue: Queue) -> None:
 def test_a_plan_that_failed_can_be_measured_again_with_other_settings(queue: Queue) -> None:
     fail(queue, PLANS[0])
     queue.acknowledge(PLANS[0].id)
-    assert queue.revive() == 1
-    assert queue.revive() == 0
+    assert queue.revive(as_it_is) == 1
+    assert queue.revive(as_it_is) == 0
     assert waiting(queue) == ids(PLANS[0])
     assert queue.state().counts == {"waiting": 1, "running": 0, "finished": 0, "skipped": 0}
     corrected = with_python(PLANS[0], "/opt/vllm/bin/python")
@@ -232,18 +233,18 @@ def test_a_plan_that_failed_can_be_measured_again_with_other_settings(queue: Que
     assert queue.finish(again, repaired, now=NOW)
     assert queue.finished() == (repaired,)
     queue.acknowledge(PLANS[0].id)
-    assert queue.revive() == 0
+    assert queue.revive(as_it_is) == 0
 
 
-def test_a_plan_whose_weights_were_given_up_is_not_revived(queue: Queue) -> None:
+def test_a_plan_is_revived_only_in_the_form_that_it_is_renewed_to(queue: Queue) -> None:
     for plan in PLANS[:2]:
         fail(queue, plan)
         queue.acknowledge(plan.id)
-    gone = {PLANS[0].checkpoint.uri}
-    assert PLANS[1].checkpoint.uri not in gone
-    assert queue.revive(given_up=gone) == 1
-    assert waiting(queue) == ids(PLANS[1])
-    assert queue.revive() == 1
+    corrected = with_python(PLANS[1], "/opt/vllm/bin/python")
+    assert queue.revive(lambda plan: corrected if plan.id == PLANS[1].id else None) == 1
+    assert claim(queue, "b").plan == corrected
+    assert queue.revive(as_it_is) == 1
+    assert waiting(queue) == ids(PLANS[0])
 
 
 def test_only_plans_that_failed_and_were_taken_over_are_revived(queue: Queue) -> None:
@@ -254,10 +255,10 @@ def test_only_plans_that_failed_and_were_taken_over_are_revived(queue: Queue) ->
     queue.acknowledge(taken.plan.id)
     fail(queue, PLANS[1])
     claim(queue)
-    assert queue.revive() == 0
+    assert queue.revive(as_it_is) == 0
     assert queue.state().counts == {"waiting": 1, "running": 1, "finished": 1, "skipped": 0}
     queue.acknowledge(PLANS[1].id)
-    assert queue.revive() == 1
+    assert queue.revive(as_it_is) == 1
     assert waiting(queue) == ids(PLANS[1], PLANS[3])
 
 
@@ -268,7 +269,7 @@ def test_a_plan_is_revived_even_when_it_wore_out_its_workers(queue: Queue) -> No
     assert (taken.attempt, taken.lost) == (2, 1)
     queue.finish(taken, with_failure(record_of(taken)), now=AFTER_LEASE)
     queue.acknowledge(PLANS[0].id)
-    queue.revive()
+    queue.revive(as_it_is)
     again = claim(queue, "c", AFTER_LEASE)
     assert (again.attempt, again.lost) == (1, 0)
 

@@ -13,6 +13,7 @@ from tests.contract.queues import (
     LEASE_S,
     NOW,
     PLANS,
+    as_it_is,
     claim,
     ids,
     loading,
@@ -116,9 +117,9 @@ def test_a_plan_that_was_set_aside_is_revived_three_times_in_all(queue: Queue) -
     queue.add(PLANS[0], now=NOW)
     for _ in range(MAX_REVIVALS):
         poison(queue)
-        assert queue.revive() == 1
+        assert queue.revive(as_it_is) == 1
     poison(queue)
-    assert queue.revive() == 0
+    assert queue.revive(as_it_is) == 0
     assert nothing_to_claim(queue)
 
 
@@ -129,7 +130,7 @@ def test_a_revived_plan_has_no_crashes(queue: Queue) -> None:
     assert is_worn_out(claim(queue, "b"))
     queue.take_back(queue.holds()[0], HoldEnd.INTERRUPTED)
     poison(queue)
-    queue.revive()
+    queue.revive(as_it_is)
     again = claim(queue)
     assert (again.attempt, again.lost, again.stalled, again.crashes) == (1, 0, 0, ())
 
@@ -140,4 +141,4 @@ def test_what_failed_otherwise_is_revived_at_every_start(queue: Queue) -> None:
         taken = claim(queue)
         queue.finish(taken, with_failure(record_of(taken)), now=NOW)
         queue.acknowledge(taken.plan.id)
-        assert queue.revive() == 1
+        assert queue.revive(as_it_is) == 1

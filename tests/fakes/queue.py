@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -179,16 +179,14 @@ class FakeQueue:
             if entry is not None and entry.state is PlanState.FINISHED:
                 self._put(replace(entry, state=PlanState.ACKNOWLEDGED, record=None))
 
-    def revive(self, *, given_up: Collection[str] = ()) -> int:
+    def revive(self, renewed: Callable[[EvalPlan], EvalPlan | None]) -> int:
         with self._lock:
             failed = (e for e in self._in(PlanState.ACKNOWLEDGED) if e.failed)
             allowed = (e for e in failed if not e.poisoned or e.revived < MAX_REVIVALS)
-            again = [e for e in allowed if e.plan.checkpoint.uri not in given_up]
-            for e in again:
+            again = [(e, plan) for e in allowed if (plan := renewed(e.plan)) is not None]
+            for e, plan in again:
                 self._put(
-                    _Entry(
-                        plan=e.plan, place=e.place, may_skip=e.may_skip, since=e.since, revived=e.revived + e.poisoned
-                    )
+                    _Entry(plan=plan, place=e.place, may_skip=e.may_skip, since=e.since, revived=e.revived + e.poisoned)
                 )
             return len(again)
 

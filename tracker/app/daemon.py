@@ -11,7 +11,7 @@ from datetime import datetime
 from eval_jobs.errors import StoreError
 from eval_jobs.ports import Clock
 from eval_jobs.queue_types import QueueState
-from tracker.app.plans import withdraw_outdated
+from tracker.app.plans import renewed, withdraw_outdated
 from tracker.app.stall_monitor import stall_monitor
 from tracker.app.tick import tick
 from tracker.app.world import Tick, WatchState, World
@@ -148,7 +148,8 @@ class _QuietTime:
 
 
 def _begin(world: World) -> bool:
-    revived = world.queue.revive(given_up=world.keeping.pins.given_up())
+    gone, measurement = world.keeping.pins.given_up(), world.measurement
+    revived = world.queue.revive(lambda plan: None if plan.checkpoint.uri in gone else renewed(plan, measurement))
     if revived:
         log.warning("requeued %s after a failed evaluation", count_text(revived, "checkpoint"))
     withdrawn = {plan.checkpoint.step for plan in withdraw_outdated(world)}

@@ -1,5 +1,8 @@
 """Which plans a checkpoint gets: all measurements, or a part of each benchmark first."""
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 from eval_jobs.identity import make_plan, rest_plan, screen_plan
 from eval_jobs.types import Checkpoint, EvalPlan
 from tracker.app.steps.screening import schedule_of, scheduled_plans
@@ -34,16 +37,25 @@ def first_plans(checkpoint: Checkpoint, world: World, state: WatchState, *, keep
 
 
 def withdraw_outdated(world: World) -> tuple[EvalPlan, ...]:
-    """Remove the waiting plans that other settings made, and return them; the source finds their checkpoints again.
-
-    Plans of calibrations and sweeps stay: they were requested as they are.
-    """
+    """Remove the waiting plans that other settings made, and return them; the source finds their checkpoints again."""
     outdated = []
     for plan in world.queue.waiting():
-        is_ours = plan.sweep is None and not plan.calibration
-        if is_ours and plan.id not in _ids_of(plan, world.measurement) and world.queue.withdraw(plan.id):
+        if renewed(plan, world.measurement) != plan and world.queue.withdraw(plan.id):
             outdated.append(plan)
     return tuple(outdated)
+
+
+def renewed(plan: EvalPlan, measurement: MeasurementPlan) -> EvalPlan | None:
+    """Return a plan as the present settings make it; None: they make another one for its checkpoint and benchmarks.
+
+    Plans of calibrations and sweeps stay as they are, as they were requested.
+    """
+    if plan.sweep is not None or plan.calibration:
+        return plan
+    for made in _made_for(plan, measurement):
+        if made.id == plan.id:
+            return replace(made, reference=plan.reference)
+    return None
 
 
 def is_baseline(checkpoint: Checkpoint, policy: Policy) -> bool:
@@ -51,14 +63,12 @@ def is_baseline(checkpoint: Checkpoint, policy: Policy) -> bool:
     return policy.pinned == Pinned(run_id=checkpoint.run_id, step=checkpoint.step)
 
 
-def _ids_of(plan: EvalPlan, measurement: MeasurementPlan) -> set[str]:
-    """Return the IDs of all plans that the settings can make for the checkpoint and the benchmarks of `plan`."""
-    wholes = plans_for(plan.checkpoint, measurement, first=plan.checkpoint)
-    ids = {whole.id for whole in wholes}
-    if measurement.screening is None:
-        return ids
+def _made_for(plan: EvalPlan, measurement: MeasurementPlan) -> Iterator[EvalPlan]:
+    """Yield all plans that the settings can make for the checkpoint and the benchmarks of `plan`."""
     names = [benchmark.name for benchmark in plan.suite.benchmarks]
-    for whole in wholes:
-        screened = screen_plan(whole, measurement.screening.screen)
-        ids |= {screened.id, rest_plan(screened, names).id}
-    return ids
+    for whole in plans_for(plan.checkpoint, measurement, first=plan.checkpoint):
+        yield whole
+        if measurement.screening is not None:
+            screened = screen_plan(whole, measurement.screening.screen)
+            yield screened
+            yield rest_plan(screened, names)

@@ -26,6 +26,11 @@ class ReadyGate:
     _due_s: float = -math.inf
     _errors: tuple[Finding, ...] = ()
 
+    @property
+    def has_errors(self) -> bool:
+        """Whether the last examination found errors: workers should rest, because what waits would fail too."""
+        return bool(self._errors)
+
     def is_held(self, newest: Checkpoint) -> bool:
         """Return whether new checkpoints wait; `newest`: the last one found, since an old one may be broken.
 

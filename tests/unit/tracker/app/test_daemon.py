@@ -1,6 +1,6 @@
 """Watching ends by itself only when nothing more can come."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from datetime import datetime
 from typing import Self
 
@@ -192,9 +192,9 @@ class Faulty(FakeQueue):
         super().__init__()
         self.refusals = refusals
 
-    def revive(self, *, given_up: Collection[str] = ()) -> int:
+    def revive(self, renewed: Callable[[EvalPlan], EvalPlan | None]) -> int:
         self._refuse("revive")
-        return super().revive(given_up=given_up)
+        return super().revive(renewed)
 
     def skipped(self) -> tuple[EvalPlan, ...]:
         self._refuse("skipped")

@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 
 from eval_jobs.errors import ConfigError
+from eval_jobs.queue.rules import lease_end
+from eval_jobs.types import BenchmarkFailure
 from tests.fakes.clock import FakeClock
 from tests.fakes.source import FakeSource
 from tests.unit.tracker.app.fake_world import FakeWorld
@@ -72,6 +74,42 @@ def begin(fakes: FakeWorld, world: World) -> None:
         stop=StopRule(training_ended=lambda: False, quiet_s=1.0, is_superseded=lambda: True),
         show=lambda *_: None,
     )
+
+
+def test_a_plan_that_failed_waits_again_with_the_settings_of_now() -> None:
+    fakes = FakeWorld()
+    begin(fakes, world := fakes.world())
+    now = fakes.clock.now()
+    claim = fakes.queue.claim(worker="w", now=now, lease_until=lease_end(now))
+    assert claim is not None
+    failed = BenchmarkFailure(
+        benchmark="facts", fingerprint="", code="E-SERVE-START", message="no memory", hint="use less", retryable=False
+    )
+    fakes.queue.finish(claim, replace(fakes.run.records[0], plan=claim.plan, outcomes=(failed,)), now=now)
+    begin(fakes, world)
+    serve = replace(world.measurement.serve, gpu_memory_utilization=0.3)
+    changed = replace(world, measurement=replace(world.measurement, serve=serve))
+    watch(
+        replace(changed, source=FakeSource()),  # nothing is planned in this pass
+        WatchState(),
+        clock=fakes.clock,
+        keep_workers=lambda: None,
+        stop=StopRule(training_ended=lambda: False, quiet_s=1.0, is_superseded=lambda: True),
+        show=lambda *_: None,
+    )
+    (again,) = fakes.queue.waiting()
+    assert (again.id, again.serve.gpu_memory_utilization) == (claim.plan.id, 0.3)
+
+
+def test_workers_rest_while_an_examination_finds_errors() -> None:
+    fakes, gate = FakeWorld(), Gate()
+    assert not gate.gate.has_errors
+    gate.gate.is_held(fakes.run.records[0].plan.checkpoint)
+    assert gate.gate.has_errors
+    gate.findings = ()
+    gate.clock.advance(RECHECK_S)
+    gate.gate.is_held(fakes.run.records[0].plan.checkpoint)
+    assert not gate.gate.has_errors
 
 
 def test_pending_plans_of_other_settings_are_replaced(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -98,6 +99,16 @@ def test_nothing_is_planned_while_this_process_does_not_lead_and_what_was_found_
     other.release()
     assert tick(world, state, fakes.clock.now()).checkpoints == (checkpoint,)
     assert len(fakes.queue.state().waiting) == 1
+
+
+def test_training_that_goes_back_is_a_new_branch() -> None:
+    fakes = FakeWorld()
+    run_through(fakes)
+    (old, newest) = (fakes.run.records[n].plan.checkpoint for n in (3, -1))
+    again = replace(old, digest="f" * 64, ready_at=newest.ready_at + timedelta(hours=1))
+    fakes.source.put(again)
+    assert fakes.tick().branches == (again,)
+    assert fakes.tick().branches == ()
 
 
 def test_the_loss_is_found_and_told_once() -> None:

@@ -154,7 +154,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
             world,
             state,
             clock=clock,
-            keep_workers=lambda: _keep(workers, session.sign),
+            keep_workers=lambda: _keep(workers, session.sign, gate),
             stop=StopRule(
                 training_ended=session.training_ended,
                 quiet_s=_quiet_s(project.config),
@@ -195,11 +195,14 @@ def _training_ended(pid: int | None, *, until_idle: bool) -> Callable[[], bool]:
     return lambda: _is_gone(trainer)
 
 
-def _keep(workers: Launcher, sign: SignOfLife) -> None:
+def _keep(workers: Launcher, sign: SignOfLife, gate: ReadyGate) -> None:
     """Run once per pass. The first pass precedes the first workers, so that plans have the current settings."""
     interrupts.check()
     sign.give("watching")
-    workers.check()
+    if gate.has_errors:
+        workers.stop()
+    else:
+        workers.check()
 
 
 def _is_gone(trainer: psutil.Process) -> bool:
