@@ -38,6 +38,8 @@ class ModelFacts:
     tokenizer: str
     """Folder of the tokenizer. Empty: there is none."""
     has_chat_template: bool
+    tokenizer_above: str = ""
+    """Folder of a tokenizer above a checkpoint without one, where an engine does not look by itself."""
     head_size: int | None = None
     """Size of an attention head. None: unknown, or a kind of attention for which `EngineEnvironment` has no sizes."""
 

@@ -10,11 +10,14 @@ import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import httpx
 import psutil
 
-from eval_jobs.errors import ConfigError
+from eval_jobs.errors import ConfigError, EndpointUnreachable
 from eval_jobs.host.gpus import VISIBLE_DEVICES, Gpu, read_gpus, visible_gpus
+from eval_jobs.host.loopback import LOOPBACK
 from eval_jobs.host.secrets import without_secrets
 from eval_jobs.records.preflight import EngineEnvironment, ModelFacts
 from eval_jobs.serve.process.checkpoint_files import has_tokenizer
@@ -23,6 +26,7 @@ from eval_jobs.serve.resident.order import interpreter, runs_on_cpu
 from eval_jobs.types import ServeSpec
 
 FIND_TIMEOUT_S = 4.0
+ENDPOINT_TIMEOUT_S = 2.0
 
 
 def read_environment(spec: ServeSpec) -> EngineEnvironment:
@@ -46,6 +50,31 @@ def read_environment(spec: ServeSpec) -> EngineEnvironment:
     )
 
 
+def check_endpoint(spec: ServeSpec) -> None:
+    """Query the models of a remote engine once.
+
+    Raises:
+        ConfigError: the URL is invalid, or the server rejects the request.
+        EndpointUnreachable: it does not respond, or fails.
+    """
+    url, key = spec.base_url.rstrip("/"), os.environ.get(spec.api_key_env, "")
+    try:
+        reply = httpx.get(
+            f"{url}/models",
+            headers={"Authorization": f"Bearer {key or 'none'}"},
+            timeout=ENDPOINT_TIMEOUT_S,
+            trust_env=urlsplit(url).hostname not in LOOPBACK,
+        )
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        hint = "check that the server is running and reachable from this machine"
+        raise EndpointUnreachable(f"no response from {url}: {error}", hint=hint) from error
+    if reply.is_server_error:
+        raise EndpointUnreachable(f"{url}/models returned HTTP {reply.status_code}", hint="see the log of that server")
+    if reply.is_client_error:
+        hint = "check that serve.base_url ends in /v1, and the key in the variable named by serve.api_key_env"
+        raise ConfigError(f"{url}/models returned HTTP {reply.status_code}", hint=hint)
+
+
 def local_model(name: str) -> Path | None:
     """Return the folder of a model, given its path or its name on the Hugging Face hub; None: not on this machine."""
     if Path(name).is_absolute():
@@ -65,7 +94,7 @@ def read_model(folder: Path, *, weights_bytes: int, base: Path | None = None) ->
     `base`: base model of an adapter, or folder with the configuration of a checkpoint without one.
     """
     model = folder if base is None else base
-    tokenizer = next((place for place in (folder, model) if has_tokenizer(place)), None)
+    tokenizer = _tokenizer_in(folder, model)
     weights_bytes += sum(path.stat().st_size for path in model.glob("*.safetensors") if model != folder)
     config = _document(model / "config.json")
     text = config.get("text_config")
@@ -75,10 +104,16 @@ def read_model(folder: Path, *, weights_bytes: int, base: Path | None = None) ->
         weights_bytes=weights_bytes,
         dtype=str(config.get("dtype") or config.get("torch_dtype") or ""),
         max_length=_max_length(config),
-        tokenizer=str(tokenizer) if tokenizer else "",
-        has_chat_template=tokenizer is not None and _has_chat_template(tokenizer),
+        tokenizer=tokenizer,
+        has_chat_template=tokenizer != "" and _has_chat_template(Path(tokenizer)),
+        tokenizer_above="" if tokenizer else _tokenizer_in(*folder.parents[:2]),
         head_size=_head_size(config),
     )
+
+
+def _tokenizer_in(*places: Path) -> str:
+    """Return the first folder with a tokenizer, "" without one."""
+    return next((str(place) for place in places if has_tokenizer(place)), "")
 
 
 _FIND = """

@@ -263,15 +263,18 @@ def test_progress_is_one_line_for_all_and_never_goes_back(
 OVERRIDDEN = """
 import inspect
 from evalscope.evaluator import DefaultEvaluator
+from evalscope.utils.multi_choices import SINGLE_ANSWER_TEMPLATE
+from eval_jobs.evaluate.data.known_benchmarks import choice_template
 from eval_jobs.evaluate.evalscope.child.recorder import Recorder
+assert choice_template() == SINGLE_ANSWER_TEMPLATE
 for name in sorted(set(vars(Recorder)) & set(vars(DefaultEvaluator)) - {"__init__"}):
     if inspect.isfunction(method := getattr(DefaultEvaluator, name)):
         print(name, *inspect.signature(method).parameters)
 """
 
 
-def test_evalscope_still_has_what_we_put_something_else_in_the_place_of() -> None:
-    """A method that has another name in a later version would be ours no more, without a word."""
+def test_evalscope_still_has_the_methods_that_we_replace_and_the_prompt_that_we_read() -> None:
+    """A method that has another name in a later version would not be replaced, without an error."""
     done = subprocess.run([sys.executable, "-c", OVERRIDDEN], check=True, capture_output=True, text=True, cwd=PROJECT)
     assert done.stdout.splitlines()[-6:] == [
         "_collect_work_items self dataset_dict",

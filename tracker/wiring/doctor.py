@@ -6,16 +6,17 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
-from eval_jobs.errors import TrackerError
-from eval_jobs.evaluate.common.hub import hub_state
+from eval_jobs.errors import EndpointUnreachable, TrackerError
+from eval_jobs.evaluate.common.hub import hub_state, is_reachable
 from eval_jobs.evaluate.data.files import check_benchmark
 from eval_jobs.evaluate.data.prompt_lengths import read_prompt_lengths
 from eval_jobs.queue.database_sql import mapped_database_errors
 from eval_jobs.records.preflight import EngineEnvironment, ModelFacts
-from eval_jobs.serve.preflight import local_model, read_environment, read_model
-from eval_jobs.types import Benchmark, EngineKind, Suite
+from eval_jobs.serve.preflight import check_endpoint, local_model, read_environment, read_model
+from eval_jobs.types import Benchmark, EngineKind, ServeSpec, Suite
 from tracker.adapters.checkpoints.files.listing import places_in
 from tracker.adapters.checkpoints.folder.assessed import Assessed, assessed, newest_assessed
 from tracker.adapters.mlflow.address import check_reachable, public
@@ -59,6 +60,8 @@ class _Examination:
         self._spec = config.serve.to_spec()
         self._has_engine = has_engine and self._spec.engine in LOCAL_ENGINES
         self._found: list[Finding] = []
+        self._reachable = cache(is_reachable)
+        """Contacts each hub once."""
 
     def measurements(self) -> tuple[Finding, ...]:
         """Return the findings in the order of an evaluation."""
@@ -74,6 +77,8 @@ class _Examination:
         return tuple(self._found)
 
     def _engine(self) -> EngineEnvironment | None:
+        if self._spec.engine is EngineKind.REMOTE:
+            self._found.append(_endpoint(self._spec))
         if not self._has_engine:
             return None
         try:
@@ -130,7 +135,7 @@ class _Examination:
             self._found.append(finding_of(checks.benchmark_subject(benchmark), failure))
             return
         if benchmark.program is None and benchmark.data is None:
-            hub = hub_state(benchmark.adapter, suite.dataset_hub, self._config.run.work_dir)
+            hub = hub_state(benchmark.adapter, suite.dataset_hub, self._config.run.work_dir, reachable=self._reachable)
             self._found.append(hub_finding(checks.benchmark_subject(benchmark), hub))
             if self._found[-1].level is Level.ERROR:
                 return
@@ -151,6 +156,17 @@ class _Examination:
         is_copied = one is not None and one.path.exists() and one.path.stat().st_dev != place.stat().st_dev
         copy_bytes = one.weights_bytes if one is not None and is_copied else 0
         self._found.append(disk_finding(str(place), free_bytes=shutil.disk_usage(place).free, copy_bytes=copy_bytes))
+
+
+def _endpoint(spec: ServeSpec) -> Finding:
+    """Return whether a remote server responds; one that is away for a moment only gets a warning."""
+    try:
+        check_endpoint(spec)
+    except EndpointUnreachable as failure:
+        return finding_of(checks.ENGINE, failure, Level.WARNING)
+    except TrackerError as failure:
+        return finding_of(checks.ENGINE, failure)
+    return ok(checks.ENGINE, f"{spec.base_url} responds")
 
 
 def _stores(project: Project) -> Iterator[Finding]:

@@ -1,5 +1,6 @@
 """Known benchmark names, read from EvalScope's package files without importing it: its import takes seconds."""
 
+import ast
 import difflib
 import json
 from functools import cache
@@ -79,6 +80,17 @@ def few_shot_of(adapter: str) -> tuple[int, str]:
 
 
 @cache
+def choice_template() -> str:
+    """Return EvalScope's prompt for a question with choices, from its source: importing it takes seconds."""
+    source = _package_file("utils/multi_choices.py")
+    if source is not None:
+        for node in ast.parse(source.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "SINGLE_ANSWER_TEMPLATE":
+                return next(str(part.value) for part in ast.walk(node.value) if isinstance(part, ast.Constant)).strip()
+    return "{question} {choices} {letters}"
+
+
+@cache
 def _card(adapter: str) -> dict[str, Any]:
     meta: dict[str, Any] = _document(f"_meta/{adapter}.json").get("meta", {})
     return meta
@@ -86,11 +98,17 @@ def _card(adapter: str) -> dict[str, Any]:
 
 def _document(name: str) -> dict[str, Any]:
     """Return a JSON file in EvalScope's folder of benchmarks; {} if there is none, as without EvalScope."""
-    spec = find_spec("evalscope")
-    if spec is None or spec.origin is None:
-        return {}
-    path = Path(spec.origin).parent / "benchmarks" / name
-    if not path.is_file():
+    path = _package_file(f"benchmarks/{name}")
+    if path is None:
         return {}
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
+
+
+def _package_file(name: str) -> Path | None:
+    """Return a file of EvalScope without importing it; None if there is none."""
+    spec = find_spec("evalscope")
+    if spec is None or spec.origin is None:
+        return None
+    path = Path(spec.origin).parent / name
+    return path if path.is_file() else None

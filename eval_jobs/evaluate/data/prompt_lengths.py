@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
+from string import ascii_uppercase
 
 from eval_jobs.evaluate.data.files import read_items
-from eval_jobs.evaluate.data.known_benchmarks import OWN_ADAPTERS
+from eval_jobs.evaluate.data.known_benchmarks import CHOICE, OWN_ADAPTERS, choice_template
 from eval_jobs.evaluate.data.rows import Item
 from eval_jobs.records.preflight import PromptLengths
 from eval_jobs.types import Benchmark
@@ -32,7 +33,7 @@ def read_prompt_lengths(benchmark: Benchmark, tokenizer: Path) -> PromptLengths 
         counter = Tokenizer.from_file(str(tokenizer / TOKENIZER_FILE))
     except Exception:  # noqa: BLE001 - the library raises nothing narrower; the engine reports a broken tokenizer
         return None
-    texts = sorted(map(_text, _asked(benchmark)), key=lambda text: len(text.encode()), reverse=True)
+    texts = sorted(_prompts(benchmark), key=lambda text: len(text.encode()), reverse=True)
     encoded = counter.encode_batch(list(_first_bytes(texts)), add_special_tokens=False)
     tokens = sorted((len(one.ids) for one in encoded), reverse=True)
     return PromptLengths(benchmark=benchmark.name, tokens=tuple(tokens), questions=len(texts))
@@ -46,8 +47,14 @@ def _asked(benchmark: Benchmark) -> Iterator[Item]:
             yield from list(group)[: benchmark.limit]
 
 
-def _text(item: Item) -> str:
-    return "\n".join((item.question, *item.choices))
+def _prompts(benchmark: Benchmark) -> Iterator[str]:
+    """Yield the prompts as EvalScope builds them."""
+    usual = choice_template() if benchmark.adapter == CHOICE else "{question}"
+    template = benchmark.prompt_template or usual
+    for item in _asked(benchmark):
+        letters = ascii_uppercase[: len(item.choices)]
+        choices = "\n".join(f"{letter}) {choice}" for letter, choice in zip(letters, item.choices, strict=False))
+        yield template.format(question=item.question, choices=choices, letters=",".join(letters))
 
 
 def _first_bytes(texts: list[str]) -> Iterator[str]:

@@ -100,7 +100,7 @@ def length_finding(
     answer, length, subject = max_tokens(benchmark, suite), model_length(model, spec), benchmark_subject(benchmark)
     counted = "" if lengths is None else f"{count_text(lengths.questions, 'question')}, "
     if length is None or (answer < length and lengths is None):
-        return ok(subject, f"{counted}max_tokens = {answer}")
+        return ok(subject, f"{counted or 'prompts not counted, '}max_tokens = {answer}")
     if lengths is None:
         limited = f"max_tokens is {answer}, but prompt and answer together have at most {length} tokens"
         return error(subject, limited, f"set max_tokens to less than {length}{_or_longer(model, spec)}")

@@ -33,9 +33,15 @@ def serve_values(model: ModelFacts | None, found: EngineEnvironment | None, long
     if model.max_length is not None and model.max_length > LONG_TOKENS:
         needed = longest + checks.TEMPLATE_TOKENS + Generation().max_tokens
         values["max_model_len"] = min(model.max_length, max(LONG_TOKENS, needed))
+    return values | _tokenizer_values(model)
+
+
+def _tokenizer_values(model: ModelFacts) -> dict[str, object]:
+    if model.tokenizer_above:
+        return {"args": ("--tokenizer", model.tokenizer_above)}
     if model.tokenizer and not model.has_chat_template:
-        values["args"] = ("--chat-template", checks.PLAIN_TEMPLATE)
-    return values
+        return {"args": ("--chat-template", checks.PLAIN_TEMPLATE)}
+    return {}
 
 
 def suite_values(model: ModelFacts | None, longest: int) -> dict[str, object]:

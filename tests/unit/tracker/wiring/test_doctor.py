@@ -2,23 +2,25 @@
 
 import json
 import re
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from eval_jobs.records.preflight import EngineEnvironment, ModelFacts
 from eval_jobs.serve.preflight import read_environment, read_model
 from eval_jobs.serve.resident.order import runs_on_cpu
 from eval_jobs.types import ServeSpec
 from tests.commands import run_tracker
+from tests.fakes.openai_server import OpenAIServer
 from tests.json_output import result_of
 from tests.requires import requires_vllm
 from tests.tiny_model import write_checkpoint, write_lora
 from tracker.config import parse_config
-from tracker.domain.readiness.checks import model_findings
 from tracker.domain.readiness.finding import Finding, Level
 from tracker.wiring.doctor import examine
 from tracker.wiring.project import Project
@@ -119,6 +121,20 @@ def untouched(folder: Path) -> None:
         ),
         (untouched, {"serve": "max_model_len = 400"}, "benchmark sums", "warning", "1 of 3 questions too long: the lo"),
         (untouched, {"serve": "max_model_len = 71"}, "benchmark sums", "error", "3 of 3 questions too long"),
+        (
+            untouched,
+            {"serve": "max_model_len = 500", "more": f'prompt_template = "{"y" * 440} {{question}}"'},
+            "benchmark sums",
+            "error",
+            "3 of 3 questions too long: the longest has 8[0-9][0-9] tokens",
+        ),
+        (
+            untouched,
+            {"serve": 'engine = "remote"\nbase_url = "http://127.0.0.1:9/v1"'},
+            "engine",
+            "warning",
+            "no response",
+        ),
         (untouched, {"serve": 'python = "/bin/false"'}, "engine", "error", "serve.python does not run as a Python in"),
         (untouched, {"serve": 'python = "nowhere"'}, "engine", "error", "serve.python is not an executable file"),
         (untouched, {"more": '[[benchmark]]\nbenchmark = "gsm8kk"'}, "benchmark gsm8kk", "error", "unknown benchmark"),
@@ -183,28 +199,6 @@ def test_the_head_sizes_of_a_cpu_come_from_the_installed_vllm(folder: Path) -> N
     )
 
 
-@pytest.mark.parametrize(
-    ("head_size", "sizes", "version", "levels"),
-    [
-        (16, (32, 64), "0.32.0", [Level.ERROR]),
-        (16, (32, 64), "99.0.0", [Level.WARNING]),
-        (16, (), "0.32.0", []),
-        (32, (32, 64), "0.32.0", []),
-        (None, (32, 64), "0.32.0", []),
-    ],
-)
-def test_a_head_size_is_refused_only_where_a_tested_vllm_is_known_to_refuse_it(
-    head_size: int | None, sizes: tuple[int, ...], version: str, levels: list[Level]
-) -> None:
-    model = ModelFacts(
-        where="/m", weights_bytes=1, dtype="", max_length=9, tokenizer="/m", has_chat_template=True, head_size=head_size
-    )
-    engine = EngineEnvironment(python="p", version=version, torch="2", on_cpu=True, memory_bytes=9, head_sizes=sizes)
-    findings = [one for one in model_findings(model, engine, ServeSpec(), ()) if "heads" in one.message]
-    assert [one.level for one in findings] == levels
-    assert all(one.hint for one in findings)
-
-
 def test_data_of_a_hub_is_in_the_cache_or_needs_the_hub(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     more, suite = '[[benchmark]]\nbenchmark = "gsm8k"', 'dataset_hub = "huggingface"'
@@ -213,6 +207,50 @@ def test_data_of_a_hub_is_in_the_cache_or_needs_the_hub(folder: Path, monkeypatc
     assert "suite.dataset_hub" in finding.hint
     (folder / ".tracker/work/cache/huggingface/hub/datasets--openai--gsm8k").mkdir(parents=True)
     assert [one.level for one in found(folder, suite=suite, more=more)["benchmark gsm8k"]] == [Level.OK, Level.OK]
+
+
+def test_a_hub_that_does_not_answer_is_asked_once_and_a_model_is_no_data_set(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "hf" / "hub" / "models--me--gsm8k-sft").mkdir(parents=True)
+    monkeypatch.setenv("HF_HOME", str(folder / "hf"))
+    accepted: list[socket.socket] = []
+
+    def accept(listening: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                accepted.append(listening.accept()[0])
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{listening.getsockname()[1]}")
+        thread = threading.Thread(target=accept, args=(listening,))
+        thread.start()
+        hub = ("gsm8k", "arc", "mmlu", "truthful_qa")
+        more = "".join(f'[[benchmark]]\nbenchmark = "{name}"\n' for name in hub)
+        known = found(folder, suite='dataset_hub = "huggingface"', more=more)
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    for connection in accepted:
+        connection.close()
+    assert len(accepted) == 1
+    assert [known[f"benchmark {name}"][0].level for name in hub] == [Level.ERROR] * len(hub)
+
+
+def test_a_remote_engine_that_rejects_the_key_is_an_error_and_one_that_answers_is_not(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with OpenAIServer(api_key="right") as server:
+        serve = f'engine = "remote"\nbase_url = "{server.base_url}"\napi_key_env = "GATEWAY"'
+        for key, level in (("wrong", Level.ERROR), ("right", Level.OK)):
+            monkeypatch.setenv("GATEWAY", key)
+            (finding,) = found(folder, serve=serve)["engine"]
+            assert finding.level is level
+            assert key not in finding.message + finding.hint
+
+
+def test_a_database_that_is_away_is_an_error(folder: Path) -> None:
+    away = '[store]\ndatabase = "postgresql://127.0.0.1:9/tracker"'
+    assert ("database", "error") in [(subject, level) for subject, level, _ in troubles(folder, more=away)]
 
 
 def test_an_environment_without_the_engine_says_what_to_install(folder: Path) -> None:

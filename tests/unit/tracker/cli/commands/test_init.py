@@ -19,7 +19,7 @@ ANSWERED = {"messages": [*CHAT["messages"], {"role": "assistant", "content": "4"
 
 
 def model(
-    *, dtype: str = "bfloat16", max_length: int | None = 512, tokenizer: str = "/m", has_chat_template: bool = True
+    *, dtype: str = "bfloat16", max_length: int | None = 512, tokenizer: str = "/m", tokenizer_above: str = ""
 ) -> ModelFacts:
     return ModelFacts(
         where="/m",
@@ -27,7 +27,8 @@ def model(
         dtype=dtype,
         max_length=max_length,
         tokenizer=tokenizer,
-        has_chat_template=has_chat_template,
+        has_chat_template=True,
+        tokenizer_above=tokenizer_above,
     )
 
 
@@ -56,6 +57,7 @@ def engine(
         (model(), engine(compute=(7, 5)), {"dtype": "float16"}),
         (model(dtype="float32"), engine(compute=(7, 5)), {}),
         (model(max_length=131072), engine(), {"max_model_len": 8192}),
+        (model(tokenizer="", tokenizer_above="/out"), engine(), {"args": ("--tokenizer", "/out")}),
         (model(max_length=None), engine(), {}),
     ],
 )
