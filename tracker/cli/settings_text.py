@@ -31,6 +31,7 @@ OFFERED: Mapping[str, Values] = {
     "alerts.channel": {"name": "team", "kind": "slack", "url_env": "SLACK_URL"},
 }
 """Settings that a new file shows as comments, with an example of a value."""
+MAX_LINES = 60
 _WHY = {"max_tokens": "  # context length of the model, less the longest question and 16 tokens for the template"}
 """Comments on values that `tracker init` computes."""
 
@@ -49,19 +50,28 @@ class SettingsTable:
 def commented_toml(chosen: Mapping[str, tuple[Values, ...]]) -> str:
     """Return a tracker.toml in which `chosen` is set, and the settings that users change first are comments.
 
+    The comments are left out where the file would have more than `MAX_LINES`.
+
     Args:
         chosen: settings by table name, one mapping for each time the table appears.
     """
+    lines = _commented(chosen, OFFERED)
+    if len(lines) > MAX_LINES:
+        lines = _commented(chosen, {})
+    return "\n".join(lines) + "\n"
+
+
+def _commented(chosen: Mapping[str, tuple[Values, ...]], all_offered: Mapping[str, Values]) -> list[str]:
     lines = ['# Configuration of checkpoint-tracker. "Settings" in its documentation lists all settings and defaults.']
     for table in tables():
-        given, offered = chosen.get(table.name, ()), OFFERED.get(table.name, {})
+        given, offered = chosen.get(table.name, ()), all_offered.get(table.name, {})
         for index, values in enumerate(given or ({},) if offered or given else ()):
             off = "" if given or not table.is_one_of_several else "# "
             lines += ["", f"{off}{table.head}"]
             lines += [f"{key} = {toml_text(value)}{_WHY.get(key, '')}" for key, value in values.items()]
             if index == 0:
                 lines += _offers(table.section, {key: offered[key] for key in offered if key not in values})
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def tables(model: type[Section] = Config, prefix: str = "", *, is_inside: bool = False) -> Iterator[SettingsTable]:

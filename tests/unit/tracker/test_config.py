@@ -1,6 +1,7 @@
 """tracker.toml: what is accepted, what is refused, and in which words."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,20 @@ def test_a_file_may_begin_with_a_byte_order_mark_but_not_be_in_another_encoding(
     with pytest.raises(ConfigError, match="not UTF-8 text") as caught:
         load_config(file)
     assert caught.value.hint == "save the file as UTF-8"
+
+
+def test_a_new_file_with_many_benchmarks_has_no_comments() -> None:
+    benchmarks = tuple({"benchmark": "exact", "data": f"data/{n}.jsonl"} for n in range(9))
+    chosen: dict[str, tuple[Mapping[str, object], ...]] = {
+        "run": ({"name": "r", "output_dir": "out"},),
+        "serve": ({"max_model_len": 8192, "dtype": "float16"},),
+        "suite": ({"max_tokens": 64},),
+        "tracking": ({"uri": "sqlite:///m.db"},),
+    }
+    text = commented_toml({**chosen, "benchmark": benchmarks})
+    assert len(text.splitlines()) <= 60
+    assert len(parse_config(text, HERE).benchmark) == 9
+    assert "min_effect" in commented_toml({**chosen, "benchmark": benchmarks[:2]})
 
 
 def test_a_missing_file_says_how_to_make_one(tmp_path: Path) -> None:
