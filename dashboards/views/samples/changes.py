@@ -9,8 +9,10 @@ from tracker.domain.records.display import one_line, score_text
 
 MAX_LISTED = 12
 """Maximum pairs of benchmark and earlier checkpoint with samples that need no script."""
+ALL = 50
+"""A pair with up to this many lost and gained samples shows all of them without a script."""
 EXAMPLES = 3
-"""Maximum lost, and maximum gained, samples of a pair that need no script."""
+"""Maximum lost, and maximum gained, samples of any other pair that need no script."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +90,7 @@ def heading_at(score: float, step: int, *, is_better: bool) -> str:
 def changed_samples(pair: Pair) -> Changed:
     """Return what changed in a pair, with the first samples."""
     one = pair.compared
+    shown = None if len(one.lost) + len(one.gained) <= ALL else EXAMPLES
     return Changed(
         benchmark=one_line(one.benchmark),
         before_step=pair.before.step,
@@ -96,8 +99,8 @@ def changed_samples(pair: Pair) -> Changed:
         gained=one.comparison.n_gained,
         compared=one.comparison.n_common,
         samples=(
-            *(_sample("lost", example, pair) for example in one.lost[:EXAMPLES]),
-            *(_sample("gained", example, pair) for example in one.gained[:EXAMPLES]),
+            *(_sample("lost", example, pair) for example in one.lost[:shown]),
+            *(_sample("gained", example, pair) for example in one.gained[:shown]),
         ),
     )
 
