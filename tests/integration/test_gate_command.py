@@ -164,7 +164,7 @@ def test_the_step_of_the_github_action_stops_the_merge_or_lets_it_through(projec
     action = yaml.safe_load((PROJECT / ".github/actions/gate/action.yml").read_text())
     (step,) = action["runs"]["steps"]
     values = {name: given.get("default", "") for name, given in action["inputs"].items()}
-    values |= {"policy": "lenient.toml", "bundle": str(tmp_path / "b.zip")}
+    values |= {"policy": "lenient.toml", "bundle": str(tmp_path / "b.zip"), "report": str(tmp_path / "r.html")}
 
     def run(candidate: str, baseline: str, **inputs: str) -> int:
         given = values | {"candidate": candidate, "baseline": baseline} | inputs
@@ -180,6 +180,8 @@ def test_the_step_of_the_github_action_stops_the_merge_or_lets_it_through(projec
     assert run("1000", "1000", policy="") == 3
     assert run("1000", "1000", policy="", **{"allow-inconclusive": "true"}) == 0
     assert (tmp_path / "b.zip").is_file()
+    assert "step 1000" in (tmp_path / "r.html").read_text()
+    assert action["outputs"].keys() == {"result", "bundle", "report", "link"}
     outputs = (tmp_path / "outputs").read_text().splitlines()
     assert outputs == ["result=regression", "result=pass", "result=inconclusive", "result=inconclusive"]
     assert action["outputs"]["result"]["value"] == f"${{{{ steps.{step['id']}.outputs.result }}}}"

@@ -32,7 +32,7 @@ def test_the_github_workflow_gives_the_action_what_it_takes() -> None:
     assert {name for name, one in inputs.items() if one.get("required")} <= given.keys()
     (kept,) = (step for step in job["steps"] if "upload-artifact" in str(step.get("uses", "")))
     assert kept["if"] == "always()"
-    assert kept["with"]["path"] == given["bundle"]
+    assert kept["with"]["path"].split() == [given["bundle"], inputs["report"]["default"]]
     # YAML 1.1 reads the key `on` as true.
     triggers = GITHUB.get("on") or GITHUB[True]
     assert triggers["workflow_dispatch"]["inputs"].keys() == {"candidate", "baseline", "changed"}
@@ -46,6 +46,11 @@ def test_a_value_from_outside_is_never_an_option() -> None:
     (script,) = GITLAB[".gate"]["script"]
     for line in (step["run"], script):
         assert line.rstrip().endswith('-- "$CANDIDATE"')
+    reports = [
+        line for line in (*step["run"].splitlines(), *GITLAB[".gate"]["after_script"]) if "tracker report" in line
+    ]
+    assert len(reports) == 2
+    assert all('-- "$CANDIDATE" || ' in line for line in reports)
     given = arguments_of(script, CANDIDATE="--replay", BASELINE="-b", CHANGED="")
     assert (given["candidate"], given["baseline"], given["replay"]) == ("--replay", "-b", None)
 
@@ -61,10 +66,11 @@ def test_every_input_of_the_action_reaches_its_command() -> None:
 @pytest.mark.parametrize("changed", ["", "prompt", "prompt,engine", ",engine", ","])
 def test_the_gitlab_job_calls_the_gate_as_it_is(changed: str) -> None:
     job = GITLAB[".gate"]
-    (script,), (after,) = job["script"], job["after_script"]
+    (script,), (after, report) = job["script"], job["after_script"]
     given = arguments_of(script, CANDIDATE="m", BASELINE="models:/sft@champion", CHANGED=changed)
     assert (given["candidate"], given["baseline"], given["changed"]) == ("m", "models:/sft@champion", changed)
-    assert [str(given["bundle"])] == job["artifacts"]["paths"]
+    assert [str(given["bundle"]), "gate-report.html"] == job["artifacts"]["paths"]
+    assert "--output=gate-report.html" in report
     assert (given["form"], str(given["output"])) == ("junit", job["artifacts"]["reports"]["junit"])
     assert arguments_of(after)["replay"] == given["bundle"]
     jobs = [one for name, one in GITLAB.items() if name.startswith("gate:")]

@@ -230,7 +230,7 @@ def _comment(report: GateReport) -> None:
         if page is None:
             click.echo("no comment: this is not a CI job of a pull or merge request", err=True)
             return
-        text = f"{gate_markdown(report)}\n[Job and its files]({page.job_url})\n"
+        text = f"{gate_markdown(report)}\n[Job with report and bundle]({page.job_url})\n"
         put_comment(page, text, marker=f"<!-- tracker gate: {escaped(page.job)} -->")
     except TrackerError as error:
         click.echo(f"warning {error.code}: {error.message}\n  hint: {error.hint}", err=True)
