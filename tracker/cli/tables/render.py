@@ -50,14 +50,15 @@ _MAX_FINDINGS = 10
 """Maximum findings listed under the table of a run."""
 
 
-def history_table(reports: Sequence[Report], *, last: int = 0) -> RenderableType:
+def history_table(reports: Sequence[Report], gaps: Sequence[Gap] = (), *, last: int = 0) -> RenderableType:
     """Return scores and verdicts of one run by step, with its name above and a one-sentence finding below.
 
     Args:
         reports: all of the run; older ones may be outlines.
+        gaps: those of the run, for the finding.
         last: number of newest steps to show; 0: all. The finding is that of the whole run.
     """
-    return _HistoryView(reports=tuple(reports), last=last)
+    return _HistoryView(reports=tuple(reports), gaps=tuple(gaps), last=last)
 
 
 def report_lines(report: Report, title: str = "") -> tuple[Text, ...]:
@@ -150,10 +151,11 @@ class _HistoryView:
     """Uses the widest form that fits: words, then symbols only, then several tables below each other."""
 
     reports: tuple[Report, ...]
+    gaps: tuple[Gap, ...]
     last: int
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        view = overview(self.reports)
+        view = overview(self.reports, self.gaps)
         if not view.steps:
             yield Text("no results yet")
             return

@@ -171,6 +171,8 @@ def headline(view: Overview) -> str:
     if rest:
         overall = " overall" if found else ""
         found.append(_nothing_found(rest, alone=not parts, qualifier=overall))
+    if newest := _newest_gap(view):
+        found.append(f"step {newest.step} was not evaluated")
     return "; ".join([*parts, *found])
 
 
@@ -179,9 +181,16 @@ def blind_spots(view: Overview) -> tuple[str, ...]:
     newest = view.steps[-1] if view.steps else -1
     unknown = [one for one in standings(view) if one.step == newest and one.word in _UNKNOWN]
     found = [_clause(phrase, group) for phrase, group in _by_phrase(unknown).items()]
-    if view.gaps and view.gaps[-1].step > newest:
-        found.append(f"step {view.gaps[-1].step} was not evaluated: {view.gaps[-1].message}")
+    if gap := _newest_gap(view):
+        found.append(f"step {gap.step} was not evaluated: {gap.message}")
     return tuple(found)
+
+
+def _newest_gap(view: Overview) -> Gap | None:
+    """Return the newest checkpoint if it was not evaluated."""
+    if view.gaps and view.gaps[-1].step > max(view.steps, default=-1):
+        return view.gaps[-1]
+    return None
 
 
 def decisive_comparison(verdict: Verdict) -> Comparison | None:

@@ -1,5 +1,6 @@
 """What `--json` prints fits the schema that is published for the command."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,26 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         history.append(record)
         history.append_report(report)
     return tmp_path
+
+
+@pytest.mark.usefixtures("project")
+def test_no_command_breaks_a_word_in_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    for arguments in COMMANDS[:-2]:  # the others change something
+        words: list[set[str]] = []
+        for columns in ("80", "400"):
+            monkeypatch.setenv("COLUMNS", columns)
+            said = CliRunner().invoke(cli, arguments)
+            assert said.exit_code == 0, said.output
+            words.append({word for word in said.stdout.split() if not set(word) <= {"─"}})
+        assert words[0] == words[1], arguments
+
+
+@pytest.mark.usefixtures("project")
+def test_the_newest_checkpoint_without_a_result_is_shown_by_history_and_alerts_alike() -> None:
+    history = open_project(Path("tracker.toml")).history
+    history.append_gap(replace(RUN.gaps[0], step=5000))
+    for arguments in (("history",), ("alerts", "list")):
+        assert "step 5000 was not evaluated" in " ".join(CliRunner().invoke(cli, arguments).stdout.split())
 
 
 @pytest.mark.usefixtures("project")

@@ -15,9 +15,10 @@ from tracker.cli.tables.render import gaps_table, history_table, unfit_lines
 from tracker.cli.tables.report_json import HistoryDocument, report_document
 from tracker.domain.calibration.repetition_text import repetitions_text
 from tracker.domain.overview.run import open_gaps
-from tracker.domain.records.display import one_line
+from tracker.domain.records.display import one_line, steps_text
 from tracker.domain.records.types import Gap, Report
-from tracker.ports import MeasurementStore, RunHistory
+from tracker.ports import MeasurementStore
+from tracker.wiring.project import Project
 
 
 @click.command("history")
@@ -31,7 +32,7 @@ def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> 
     The summary below the table covers the whole run. --json prints everything.
     """
     project = open_project(config_path)
-    history, policy = project.history, project.config.policy
+    history = project.history
     runs = (known_run(history, run),) if run else history.runs()
     if as_json:
         reports: list[dict[str, object]] = []
@@ -48,18 +49,24 @@ def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> 
     for number, name in enumerate(runs):
         if number > 0:
             console.print()
-        _show_run(console, history, name, last=last, min_effect=policy.min_effect)
+        _show_run(console, project, name, last=last)
 
 
-def _show_run(console: Console, history: RunHistory, name: str, *, last: int, min_effect: float) -> None:
+def _show_run(console: Console, project: Project, name: str, *, last: int) -> None:
+    history = project.history
     outlines = history.outlines(name)
-    console.print(history_table(outlines, last=last))
-    for line in _repetitions(history, outlines, min_effect):
+    gaps = open_gaps(outlines, history.gaps(name))
+    console.print(history_table(outlines, gaps, last=last))
+    for line in _repetitions(history, outlines, project.config.policy.min_effect):
         console.print(line)
     for one in history.acceptances(name):
         console.print(Text(one_line(f"{one.benchmark}: level at step {one.step} accepted: {one.reason}"), style="dim"))
-    if gaps := open_gaps(outlines, history.gaps(name)):
+    if gaps:
         console.print(gaps_table(gaps, last=last))
+    pending = project.queue.open_steps(name, sweeps=False)
+    if earlier := sorted(step for step in pending if step < max((one.step for one in outlines), default=0)):
+        text = f"provisional: {steps_text(earlier)} not evaluated yet, which may change later verdicts"
+        console.print(Text(text, style="dim"))
 
 
 def _repetitions(history: MeasurementStore, outlines: Sequence[Report], min_effect: float) -> Iterator[Text]:

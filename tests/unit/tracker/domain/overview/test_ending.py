@@ -46,6 +46,7 @@ def gap(step: int) -> Gap:
         (replace(DONE, uncovered=1), ExitCode.UNKNOWN, "; 1 checkpoint with too few scores", "above"),
         (replace(DONE, failed=1, unsent=4), ExitCode.BROKEN, "; 4 results pending for MLflow", "same command again"),
         (replace(DONE, unsent=1, left_out=1), ExitCode.BROKEN, "; 1 result pending for MLflow", "tracking.uri"),
+        (replace(DONE, rejected=1), ExitCode.BROKEN, "; 1 result rejected by MLflow", "tracker alerts list"),
         (replace(DONE, pending_alerts=2), ExitCode.BROKEN, "; 2 alerts pending", "tracker alerts list"),
     ],
 )

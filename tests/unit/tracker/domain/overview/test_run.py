@@ -57,6 +57,12 @@ def test_an_accepted_level_is_not_called_a_first_measurement() -> None:
     assert "facts has a new baseline from step 1100 (forgotten at step 1000)" in said
 
 
+def test_a_newest_checkpoint_that_was_not_evaluated_is_named() -> None:
+    newest, earlier = (replace(RUN.gaps[0], step=step) for step in (RUN.reports[-1].step + 100, 150))
+    assert headline(overview(RUN.reports, [newest])).endswith(f"; step {newest.step} was not evaluated")
+    assert headline(overview(RUN.reports, [earlier])) == headline(overview(RUN.reports))
+
+
 def test_losses_that_began_at_unlike_steps_are_said_together() -> None:
     newest = RUN.reports[-1]
     later = replace(newest, verdicts=(replace(newest.verdicts[0], lost_since=800), *newest.verdicts[1:]))
