@@ -14,6 +14,7 @@ from eval_jobs.types import Benchmark, BenchmarkFailure, EvalRecord, EvalResult,
 from tests.fakes.clock import FakeClock
 from tests.mlflow_server import MlflowServer
 from tests.mlflow_stores import MlflowFiles
+from tests.postgres import PostgresServer
 from tests.records import forgetting_run
 from tests.shared_servers import shared
 from tracker.adapters.mlflow.runs import TrackingSettings
@@ -60,7 +61,7 @@ def rewound() -> EvalRecord:
 RECORDS = {"U": unscored(), "S": SCORED, "N": with_other_settings(), "O": of_another_suite(), "R": rewound()}
 EACH_AFTER_EACH = "UUSUNUOSSNSONNOOURSRU"
 """Every record of one checkpoint follows every other and itself."""
-OVER_HTTP = "USNORSU"
+SHORTER = "USNORSU"
 
 
 @dataclass
@@ -86,12 +87,27 @@ class Place:
     settings: TrackingSettings
 
 
-@pytest.fixture(params=["sqlite", "http"])
+@dataclass(frozen=True)
+class MlflowDatabase(MlflowFiles):
+    """A store in a database of PostgreSQL."""
+
+    url: str
+
+    @property
+    def uri(self) -> str:
+        return self.url
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "http"])
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     with ExitStack() as opened:
         if request.param == "sqlite":
             files = MlflowFiles(tmp_path)
             yield Place(files=files, settings=files.settings())
+            return
+        if request.param == "postgresql":
+            database = MlflowDatabase(tmp_path, opened.enter_context(shared(PostgresServer)).new_database())
+            yield Place(files=database, settings=database.settings())
             return
         monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "120")
         server = opened.enter_context(shared(MlflowServer))
@@ -101,7 +117,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_every_record_replaces_what_mlflow_shows_of_its_checkpoint(place: Place, tmp_path: Path) -> None:
-    kinds = OVER_HTTP if place.settings.uri.startswith("http") else EACH_AFTER_EACH
+    kinds = EACH_AFTER_EACH if place.settings.uri.startswith("sqlite") else SHORTER
     expected = Expected()
     with closing(_tracking(place, tmp_path)) as tracking:
         for count, kind in enumerate(kinds):

@@ -9,6 +9,15 @@ from tests.commands import RunningTracker, run_tracker, write_project
 from tests.fakes.openai_server import OpenAIServer, Reply
 from tests.tiny_model import write_checkpoint
 
+SWEEP = '[[schedule]]\nname = "all"\ncheckpoints = ["all"]\n'
+EVALUATING = (
+    ("watch", "--until-idle"),
+    ("evaluate", "out/checkpoint-100"),
+    ("backfill", "out"),
+    ("sweep", "run", "all"),
+    ("gate", "out/checkpoint-100", "--baseline", "out/checkpoint-100"),
+)
+
 
 def write_settings(project: Path, url: str, *, engine: str = "remote", more: str = "") -> None:
     write_project(project, url, rows=4)
@@ -21,10 +30,11 @@ def test_evaluations_wait_for_settings_that_can_work_and_follow_later_changes(tm
     config = saved / "tokenizer_config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"chat_template": None}))
     with OpenAIServer(lambda _: Reply(text="1"), model="step-100") as server:
-        write_settings(tmp_path, server.base_url, engine="vllm")
-        refused = run_tracker(tmp_path, "watch", "--until-idle")
-        assert (refused.returncode, "no chat template in " in refused.stderr) == (2, True)
-
+        write_settings(tmp_path, server.base_url, engine="vllm", more=SWEEP)
+        for command in EVALUATING:
+            refused = run_tracker(tmp_path, *command)
+            assert (refused.returncode, "no chat template in " in refused.stderr) == (2, True), command
+        assert server.requests == []
         running = RunningTracker(tmp_path, "watch", output=tmp_path / "said")
         try:
             running.until_said("evaluations wait until this is fixed")

@@ -11,9 +11,10 @@ import pytest
 from eval_jobs.queue.database_sql import open_database
 from tests import alerts
 from tests.channels import SECRET
-from tests.commands import tracker
+from tests.commands import run_tracker, tracker
 from tests.fakes.chat_rules import FeishuRules, SlackRules
 from tests.fakes.chat_services import ChatService
+from tests.json_output import result_of
 from tests.judged_run import judged_run
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.config import load_config
@@ -97,6 +98,10 @@ def test_a_wrong_key_is_said_with_what_to_do_and_shown_to_nobody(site: Site) -> 
     said = tracker(site.folder, "alerts", "test", "team", code=4)
     assert "team: not delivered" in said
     assert "secret_file" in said
+    done = run_tracker(site.folder, "alerts", "test", "--json")
+    team, others = sorted(result_of(done.stdout), key=lambda one: str(one["channel"]), reverse=True)
+    assert (done.returncode, team["is_delivered"], others["is_delivered"]) == (4, False, True)
+    assert "secret_file" in team["hint"]
     assert "another-key" not in said
     assert site.team.taken == []
     assert "no channel named 'tam'" in tracker(site.folder, "alerts", "test", "tam", code=2)

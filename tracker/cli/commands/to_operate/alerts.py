@@ -46,6 +46,17 @@ class AlertsView:
     """What is unknown at the newest step of each run, such as a missing result."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class DeliveryTest:
+    """Result of `tracker alerts test` for one channel."""
+
+    channel: str
+    is_delivered: bool
+    response: str = ""
+    error: str = ""
+    hint: str = ""
+
+
 @click.group("alerts")
 def command() -> None:
     """List open alerts and their delivery; test a channel."""
@@ -73,23 +84,20 @@ def list_(*, config_path: Path, as_json: bool) -> None:
 @command.command("test")
 @click.argument("channel", required=False)
 @config_option
-def test(*, channel: str | None, config_path: Path) -> int:
+@json_option(tuple[DeliveryTest, ...])
+def test(*, channel: str | None, config_path: Path, as_json: bool) -> int:
     """Send a test message to CHANNEL, or to all channels, and show the response.
 
     Exit code 0: every message was accepted; 4: a delivery failed.
     """
     project = open_project(config_path)
-    console, code = Console(), ExitCode.OK
-    for one in _chosen(channels_of(project.config), channel):
-        try:
-            answer = one.notify(trial_message(project.config.run.name, SystemClock().now()))
-        except AlertError as error:
-            code = ExitCode.BROKEN
-            console.print(Text(f"{one.name}: not delivered: {one_line(error.message)}", style="red"))
-            console.print(Text(f"    hint: {one_line(error.hint)}"))
-        else:
-            console.print(Text(f"{one.name}: delivered; response: {one_line(answer)}"))
-    return code
+    message = trial_message(project.config.run.name, SystemClock().now())
+    sent = [_sent(one, message) for one in _chosen(channels_of(project.config), channel)]
+    if as_json:
+        print_json(sent)
+    else:
+        Console().print(Group(*(line for one in sent for line in _sent_lines(one))))
+    return ExitCode.OK if all(one.is_delivered for one in sent) else ExitCode.BROKEN
 
 
 @command.command("rename")
@@ -172,6 +180,22 @@ def _blind_spots(project: Project) -> Iterator[str]:
         reports = history.outlines(run)
         for spot in blind_spots(overview(reports, open_gaps(reports, history.gaps(run)))):
             yield f"{run}: {spot}"
+
+
+def _sent(channel: Notifier, message: AlertMessage) -> DeliveryTest:
+    try:
+        response = channel.notify(message)
+    except AlertError as error:
+        return DeliveryTest(channel=channel.name, is_delivered=False, error=error.message, hint=error.hint)
+    return DeliveryTest(channel=channel.name, is_delivered=True, response=response)
+
+
+def _sent_lines(sent: DeliveryTest) -> Iterator[Text]:
+    if sent.is_delivered:
+        yield Text(f"{sent.channel}: delivered; response: {one_line(sent.response)}")
+        return
+    yield Text(f"{sent.channel}: not delivered: {one_line(sent.error)}", style="red")
+    yield Text(f"    hint: {one_line(sent.hint)}")
 
 
 def _chosen(channels: Sequence[Notifier], name: str | None) -> Sequence[Notifier]:
