@@ -197,3 +197,14 @@ def test_a_run_whose_name_looks_like_a_sub_folder_of_another_is_refused(
     assert unlike.take(NOW)
     one.release()
     unlike.release()
+
+
+def test_the_folder_of_a_lead_has_one_spelling(engine: Engine, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    lead = SqlLead(engine, "run", f"{tmp_path}/link/../link/")
+    assert lead.take(NOW)
+    leader = lead.leader()
+    assert leader is not None
+    assert leader.output_dir == str((tmp_path / "real").resolve())
+    lead.release()

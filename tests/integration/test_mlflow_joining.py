@@ -80,6 +80,21 @@ def test_a_relative_output_folder_is_recognised_by_its_losses(files: MlflowFiles
     assert [r.info.run_id for r in files.runs()] == [trainer.info.run_id]
 
 
+@pytest.mark.parametrize(("spelled", "watched"), [("link", "real"), ("real", "link"), ("real/../link/", "real")])
+def test_an_output_folder_with_another_spelling_is_the_same(
+    files: MlflowFiles, tmp_path: Path, spelled: str, watched: str
+) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    trainer = trainer_writes(files, output_dir=f"{tmp_path}/{spelled}")
+    store = MlflowStore(files.settings(output_dir=f"{tmp_path}/{watched}"))
+    checkpoint = replace(CHECKPOINT, source_uri=f"{tmp_path}/{watched}/checkpoint-100")
+    store.send(curve_batch(checkpoint, ()))
+    record = replace(RECORD, plan=replace(RECORD.plan, checkpoint=checkpoint))
+    MlflowStore(files.settings(output_dir=f"{tmp_path}/real")).send(tracking_batch(record, RUN.reports[0]))
+    assert [r.info.run_id for r in files.runs()] == [trainer.info.run_id]
+
+
 def test_a_run_below_the_watched_folder_is_joined(files: MlflowFiles) -> None:
     trainer_writes(files, output_dir="/out")
     track(files, output_dir="/")

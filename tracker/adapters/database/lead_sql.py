@@ -7,6 +7,7 @@ from datetime import datetime
 from sqlalchemy import Connection, Engine, select
 
 from eval_jobs.errors import ConfigError
+from eval_jobs.host.paths import canonical
 from eval_jobs.queue.database_sql import put_row, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from eval_jobs.records.run_scope import is_of
@@ -26,7 +27,7 @@ class SqlLead:
         """
         self._engine = engine
         self._run = run
-        self._output_dir = output_dir
+        self._output_dir = canonical(output_dir)
         self._lock = named_lock(engine, f"lead {run}")
         bring_up_to_date(engine, TRACKER_TABLES)
 

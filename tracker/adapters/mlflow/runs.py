@@ -14,6 +14,7 @@ from mlflow.entities import Experiment, Run, ViewType
 from mlflow.exceptions import MlflowException
 
 from eval_jobs.errors import ConfigError
+from eval_jobs.host.paths import canonical
 from eval_jobs.identity import content_hash
 from eval_jobs.types import Checkpoint
 from tracker.adapters.mlflow.address import sqlite_path
@@ -91,7 +92,7 @@ def existing_run(client: MlflowClient, settings: TrackingSettings, run_id: str) 
 
 def run_key(settings: TrackingSettings, run_id: str) -> str:
     """Return the key of a training run in a store that many users share: a hash of its name and its folder."""
-    return content_hash([run_id, settings.output_dir])
+    return content_hash([run_id, canonical(settings.output_dir)])
 
 
 def the_one(client: MlflowClient, found: list[Run]) -> Run | None:
@@ -165,11 +166,11 @@ def _losses(item: TrackingItem) -> dict[int, float]:
 
 def _trainers_runs(client: MlflowClient, settings: TrackingSettings, item: TrackingItem) -> Iterator[Run]:
     """Yield runs that wrote the checkpoint, newest first: a resumed training may have several."""
-    folders = {str(Path(item.checkpoint.source_uri).parent), settings.output_dir} - {""}
+    spelled = {str(Path(item.checkpoint.source_uri).parent), settings.output_dir} - {""}
+    folders = spelled | set(map(canonical, spelled))
     losses = _losses(item)
-    for name in {PurePosixPath(folder).name for folder in folders}:
-        if "'" in name or '"' in name:
-            continue  # MLflow's filters cannot quote it
+    names = [name for name in {PurePosixPath(folder).name for folder in folders} if not {"'", '"'} & set(name)]
+    for name in (*names, ""):  # last: any name, because the trainer's path may be a link
         for run in _search(client, f"params.output_dir LIKE '%{name}%'"):
             if run.data.tags.get(SOURCE_TAG) != OUR_SOURCE and is_trainers_run(
                 _candidate(client, run), sorted(folders), item.checkpoint, losses
@@ -182,8 +183,9 @@ def _candidate(client: MlflowClient, run: Run) -> RunCandidate:
     losses: dict[int, list[float]] = {}
     for point in client.get_metric_history(run.info.run_id, key) if key else ():
         losses.setdefault(point.step, []).append(point.value)
+    output_dir = run.data.params["output_dir"]
     return RunCandidate(
-        output_dir=run.data.params["output_dir"],
+        output_dir=canonical(output_dir) if PurePosixPath(output_dir).is_absolute() else output_dir,
         started_ms=run.info.start_time,
         ended_ms=run.info.end_time,
         losses=losses,

@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 
 from eval_jobs.errors import ConfigError, ExitCode, TrackerError
+from eval_jobs.host.paths import canonical
 from eval_jobs.host.storage import write_error
 from eval_jobs.types import EvalRecord
 from tracker.adapters.gate_bundle import RecordedDecision, read_bundle, recorded_decision_of, write_bundle
@@ -29,7 +30,7 @@ from tracker.cli.gate.text import NAME_CHARS, name_text
 from tracker.cli.options import FILE, asked_as, config_option
 from tracker.config.gating import load_gate_policy
 from tracker.domain.checkpoints.buckets import SCHEME
-from tracker.domain.checkpoints.listing import step_of
+from tracker.domain.checkpoints.names import step_of
 from tracker.domain.gate.rules import GatedChange
 from tracker.domain.gate.types import GateCase, GateReport, GateWord
 from tracker.domain.records.display import shortened
@@ -169,11 +170,11 @@ def _is_of_run(project: Project, name: str) -> bool:
     if name.startswith(SCHEME):
         place, watched = PurePosixPath(name), PurePosixPath(output_dir)
     else:
-        if Path(name).absolute().is_relative_to(project.config.run.pins_dir.absolute()):
+        if Path(canonical(name)).is_relative_to(canonical(str(project.config.run.pins_dir))):
             return True
         if Path(name).is_symlink():
             return False
-        place, watched = PurePosixPath(Path(name).resolve()), PurePosixPath(Path(output_dir).resolve())
+        place, watched = PurePosixPath(canonical(name)), PurePosixPath(canonical(output_dir))
     return watched in place.parents[:2] and step_of(place.name, project.config.watch.pattern) is not None
 
 

@@ -15,6 +15,7 @@ from eval_jobs.errors import ConfigError
 from eval_jobs.execute.life import SignOfLife
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.host.gpus import busiest_gpu_pct
+from eval_jobs.host.paths import canonical
 from eval_jobs.ports import Launcher
 from eval_jobs.queue_types import QueueState
 from tracker.adapters.free_memory import give_back, keep_no_pool
@@ -136,7 +137,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
         session.sign.give("standby")
         display.stands_by(leader)
 
-    stand_by(lead, run.name, output_dir=str(run.output_dir), clock=clock, show=show_leader)
+    stand_by(lead, run.name, output_dir=canonical(run.output_dir), clock=clock, show=show_leader)
     project, workers = session.project, session.launcher
     world = replace(project.world(), wake_workers=workers.nudge)
     session.wake = world.source.wake
