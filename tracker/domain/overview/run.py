@@ -5,6 +5,7 @@ The terminal's tables (`tracker.cli.tables.render`) and the HTML report both sho
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from eval_jobs.errors import CheckpointSkipped
 from eval_jobs.types import Checkpoint
@@ -142,9 +143,18 @@ def _left_behind(reports: Sequence[Report]) -> dict[str, tuple[Checkpoint, int]]
 
 
 def open_gaps(reports: Iterable[Report], gaps: Iterable[Gap]) -> tuple[Gap, ...]:
-    """Return the gaps, except for checkpoints that were skipped first and evaluated later."""
-    evaluated = {report.step for report in reports}
-    return tuple(g for g in gaps if g.code != CheckpointSkipped.code or g.step not in evaluated)
+    """Return the gaps of steps that were not evaluated after all."""
+    judged_at: dict[int, datetime] = {}
+    for report in sorted(reports, key=lambda report: report.created_at):
+        judged_at[report.step] = report.created_at
+    return tuple(gap for gap in gaps if not _is_closed(gap, judged_at.get(gap.step)))
+
+
+def _is_closed(gap: Gap, judged_at: datetime | None) -> bool:
+    """Return whether a checkpoint was evaluated after all, unlike one that was saved again later and is broken now."""
+    if judged_at is None:
+        return False
+    return gap.code == CheckpointSkipped.code or judged_at >= gap.seen_at
 
 
 def skipped_text(skipped: Sequence[Gap]) -> str:

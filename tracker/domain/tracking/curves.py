@@ -17,7 +17,10 @@ PREFIX = "train/"
 STEP_KEYS = ("step", "global_step", "global_step/max_steps", "current_steps", "_step", "iteration")
 """Names of the optimizer step in logs, in order of preference."""
 
-NO_CURVES = {*STEP_KEYS, "max_steps", "total_steps", "total_flos"}
+NO_CURVES = {*STEP_KEYS, "max_steps", "total_steps", "total_flos", "percentage"}
+
+SPELLINGS = {"lr": "learning_rate"}
+"""Names of some trainers -> the name that most use, so that runs share their charts."""
 
 _SUMMARY = "train_runtime"
 """The row with this key is written once at the end and holds averages over the whole run, not values at a step."""
@@ -37,7 +40,7 @@ def points_of(rows: Iterable[object], *, up_to_step: int) -> tuple[CurvePoint, .
             for name, value in row.items():
                 number = _number(value)
                 if number is not None and name and name not in NO_CURVES:
-                    values[name, step] = number
+                    values[SPELLINGS.get(name, name), step] = number
     keys = unique_keys(name for name, _ in values)
     points = (CurvePoint(key=PREFIX + keys[name], step=step, value=value) for (name, step), value in values.items())
     return tuple(sorted(points, key=lambda p: (p.step, p.key)))

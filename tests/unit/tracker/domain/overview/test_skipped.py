@@ -1,6 +1,7 @@
 """What is shown of checkpoints that were skipped."""
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 from tests.records import checkpoint_of
 from tracker.domain.overview.run import open_gaps, skipped_text
@@ -19,9 +20,10 @@ def report(step: int) -> Report:
     return Report(run_id="r", step=step, plan_id=str(step), verdicts=(), checkpoint=checkpoint, created_at=NOW)
 
 
-def test_one_that_was_evaluated_after_all_is_no_gap_any_more() -> None:
-    vanished = gap(100, "E-CKPT-VANISHED")
-    assert open_gaps([report(100), report(300)], [gap(100), vanished, gap(200)]) == (vanished, gap(200))
+def test_what_was_evaluated_after_all_is_no_gap_and_what_was_saved_again_and_broken_is() -> None:
+    vanished, broken_later = gap(100, "E-CKPT-VANISHED"), replace(gap(100, "E-CKPT"), seen_at=NOW + timedelta(hours=1))
+    gaps = [gap(100), vanished, gap(200), broken_later]
+    assert open_gaps([report(100), report(300)], gaps) == (gap(200), broken_later)
 
 
 def test_one_line_tells_of_any_number() -> None:
