@@ -88,6 +88,12 @@ class CheckpointVanished(CheckpointError):
     code = "E-CKPT-VANISHED"
 
 
+class CheckpointUnnamed(CheckpointError):
+    """A folder with a model has another name than the checkpoints of the run, so it is not evaluated."""
+
+    code = "E-CKPT-NAME"
+
+
 class ConsolidationFailed(CheckpointError):
     """A sharded training state could not be converted to safetensors on this machine. The state itself is valid."""
 

@@ -39,12 +39,16 @@ class Watched:
 
 
 @contextmanager
-def watching(root: Path, pattern: str = "checkpoint-*", below: str = "") -> Iterator[Watched]:
+def watching(
+    root: Path, pattern: str = "", below: str = "", config_from: str = "", convert: tuple[str, ...] = ()
+) -> Iterator[Watched]:
     marker = root / "clock"
     marker.touch()
     clock = FakeClock(time_of_ns(marker.stat().st_mtime_ns))
     out, pins = root / "out" / below, root / "state" / "pins"
-    options = WatchOptions(pattern=pattern, settle_s=SETTLE_S, rescan_s=RESCAN_S, polling=True)
+    options = WatchOptions(
+        pattern=pattern, settle_s=SETTLE_S, rescan_s=RESCAN_S, polling=True, config_from=config_from, convert=convert
+    )
     source = FilesystemSource("run", out, pins, options, clock)
     try:
         yield Watched(out=out, pins=pins, clock=clock, source=source)

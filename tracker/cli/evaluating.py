@@ -61,10 +61,17 @@ def check_ready(
         demand_ready(findings)
 
 
-def evaluate_now(project: Project, checkpoint: str, console: Console, *, run_id: str | None = None) -> EvaluatedOnce:
+def evaluate_now(
+    project: Project, checkpoint: str, console: Console, *, run_id: str | None = None, step: int | None = None
+) -> EvaluatedOnce:
     """Pin a checkpoint, evaluate it with everything that the project measures, and return records with reports.
 
-    `checkpoint`: a folder, or s3://bucket/prefix; `run_id`: run that it is counted to, by default that of its location.
+    Args:
+        project: its settings.
+        checkpoint: a folder, or s3://bucket/prefix.
+        console: for progress.
+        run_id: run that it is counted to; default: that of its location.
+        step: training step; default: from its name or files.
 
     Raises:
         CheckpointError: it cannot be pinned.
@@ -74,15 +81,15 @@ def evaluate_now(project: Project, checkpoint: str, console: Console, *, run_id:
     check_ready(project, console, checkpoint)
     project.make_state_dir()
     world = project.world()
-    pinned = pin_named(project.config, checkpoint, run_id)
+    pinned = pin_named(project.config, checkpoint, run_id, step=step)
     if run_id is not None:  # a pin of this project may belong to another run
         pinned = replace(pinned, run_id=run_id)
     tools = make_tools(project.config.run.work_dir)
     try:
         with project.pins.in_use(pinned), LiveProgress(console, "starting", SystemClock().monotonic_s) as live:
-            step = f"step {pinned.step}"
+            name = f"step {pinned.step}"
             return evaluate_once(
-                pinned, world, tools=tools, progress=lambda now: live.show(progress_text(now), [(step, now)])
+                pinned, world, tools=tools, progress=lambda now: live.show(progress_text(now), [(name, now)])
             )
     finally:
         tools.evaluator.close()

@@ -117,6 +117,13 @@ class WatchSection(Section, WatchSettings):
     config_from: AnchoredPath | None = None
     """Folder with config.json and tokenizer for checkpoints that lack them, such as FSDP sharded states."""
 
+    @field_validator("convert")
+    @classmethod
+    def _names_both_places(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if value and not all(any(place in part for part in value) for place in ("{source}", "{target}")):
+            raise ValueError('must contain "{source}" and "{target}"')
+        return value
+
     def to_options(self) -> WatchOptions:
         """Return the record for the checkpoint source."""
         config_from = "" if self.config_from is None else str(self.config_from)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from eval_jobs.errors import CheckpointNotFound, ConfigError
 from eval_jobs.host.clock import SystemClock
+from eval_jobs.host.paths import canonical
 from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.pins.store import FolderOfPins
 from tracker.config import Config
@@ -39,7 +40,7 @@ def open_source(config: Config, pins_dir: Path) -> CheckpointSource:
     return BucketSource(run.name, bucket, pins_dir, options, SystemClock())
 
 
-def pin_at(config: Config, checkpoint: str, run_id: str, pins_dir: Path) -> Checkpoint:
+def pin_at(config: Config, checkpoint: str, run_id: str, pins_dir: Path, *, step: int | None = None) -> Checkpoint:
     """Pin a checkpoint, a folder or s3://bucket/prefix, as part of a run.
 
     Raises:
@@ -50,11 +51,11 @@ def pin_at(config: Config, checkpoint: str, run_id: str, pins_dir: Path) -> Chec
         from tracker.adapters.checkpoints.folder.once import pin_folder
 
         options = config.watch.to_options()
-        return pin_folder(Path(checkpoint), run_id=run_id, pins_dir=pins_dir, options=options)
+        return pin_folder(Path(checkpoint), run_id=run_id, pins_dir=pins_dir, options=options, step=step)
     bucket = _bucket(config, checkpoint)
     from tracker.adapters.checkpoints.bucket.once import pin_from_bucket
 
-    return pin_from_bucket(bucket, run_id=run_id, pins_dir=pins_dir)
+    return pin_from_bucket(bucket, run_id=run_id, pins_dir=pins_dir, step=step)
 
 
 def held_at(checkpoint: str, pins_dir: Path) -> Checkpoint | None:
@@ -63,9 +64,12 @@ def held_at(checkpoint: str, pins_dir: Path) -> Checkpoint | None:
     Raises:
         CheckpointNotFound: its weights were deleted.
     """
-    folder = Path(checkpoint).absolute()
-    if checkpoint.startswith(SCHEME) or not folder.is_relative_to(pins_dir.absolute()):
+    if checkpoint.startswith(SCHEME):
         return None
+    folder, known = Path(canonical(checkpoint)), Path(canonical(str(pins_dir)))
+    if not folder.is_relative_to(known):
+        return None
+    folder = pins_dir.absolute() / folder.relative_to(known)
     pins = FolderOfPins(pins_dir)
     if str(folder) in pins.given_up():
         raise CheckpointNotFound(
@@ -76,10 +80,14 @@ def held_at(checkpoint: str, pins_dir: Path) -> Checkpoint | None:
     return next((found for found in held if Path(found.uri) == folder), None)
 
 
-def pin_named(config: Config, checkpoint: str, run_id: str | None = None) -> Checkpoint:
+def pin_named(config: Config, checkpoint: str, run_id: str | None = None, *, step: int | None = None) -> Checkpoint:
     """Pin one checkpoint by its location: a folder, s3://bucket/prefix, or one of our pins.
 
-    `run_id`: run that it belongs to; default: `run_id_of` it.
+    Args:
+        config: of the project.
+        checkpoint: its location.
+        run_id: run that it belongs to; default: `run_id_of` it.
+        step: training step; default: from its name or files.
 
     Raises:
         CheckpointError: it is not a complete checkpoint.
@@ -87,15 +95,14 @@ def pin_named(config: Config, checkpoint: str, run_id: str | None = None) -> Che
     """
     pins_dir = config.run.pins_dir
     held = held_at(checkpoint, pins_dir)
-    return held or pin_at(config, checkpoint, run_id or run_id_of(config, checkpoint), pins_dir)
+    return held or pin_at(config, checkpoint, run_id or run_id_of(config, checkpoint), pins_dir, step=step)
 
 
 def run_id_of(config: Config, checkpoint: str) -> str:
     """Return the run id that watching assigns to a checkpoint."""
-    place = PurePosixPath(checkpoint) if checkpoint.startswith(SCHEME) else Path(checkpoint).absolute()
-    parent, output_dir = place.parent, PurePosixPath(config.run.output_dir)
-    is_sub_folder = parent.parent == output_dir
-    if is_sub_folder:
+    is_bucket = checkpoint.startswith(SCHEME)
+    parent = PurePosixPath(checkpoint).parent if is_bucket else PurePosixPath(canonical(str(Path(checkpoint).parent)))
+    if parent.parent == PurePosixPath(canonical(config.run.output_dir)):
         return f"{config.run.name}/{parent.name}"
     return config.run.name
 

@@ -11,11 +11,12 @@ from typing import BinaryIO
 from eval_jobs.errors import CheckpointUnreadable, ConfigError
 from eval_jobs.host.gpus import VISIBLE_DEVICES, have_batch_invariance
 from eval_jobs.identity import content_hash
+from eval_jobs.records.served_files import is_served
 from eval_jobs.serve.process.checkpoint_files import ADAPTER_CONFIG, adapter_config, require_folders, tokenizer_folder
 from eval_jobs.serve.process.launch import BATCH_INVARIANT, gpus_of, rank_of, refuse_reserved
 from eval_jobs.serve.process.sglang_launch import DETERMINISTIC
 from eval_jobs.serve.weights.digest_check import ADAPTER_WEIGHTS
-from eval_jobs.serve.weights.fingerprint import Fingerprint, fingerprint_of, is_served
+from eval_jobs.serve.weights.fingerprint import Fingerprint, fingerprint_of
 from eval_jobs.serve.worker_extension.tracker_worker.weight_files import BadWeights, TensorEntry, read_entries
 from eval_jobs.types import Checkpoint, CheckpointFormat, EngineKind, ServeSpec
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eval_jobs.errors import CheckpointUnreadable
+from eval_jobs.records.served_files import is_served
 from eval_jobs.serve.worker_extension.tracker_worker.weight_files import (
-    INDEX,
     BadWeights,
     TensorEntry,
     check_complete,
@@ -28,12 +28,6 @@ from eval_jobs.serve.worker_extension.tracker_worker.weight_files import (
 
 CONFIG = "config.json"
 
-SERVED_SUFFIXES = (".json", ".jinja", ".txt", ".model", ".tiktoken", ".py", ".spm", ".bpe", ".vocab")
-"""Files that an engine may read in addition to the weights."""
-NOTES = frozenset(
-    {"trainer_state.json", "tokens_state.json", "all_results.json", "train_results.json", "eval_results.json", INDEX}
-)
-"""Records of the trainer, and the index, whose content is compared through the headers."""
 QUANTISED_BY = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
 """Files of ModelOpt, GPTQ and AWQ that describe the quantization."""
 
@@ -52,11 +46,6 @@ _EXPERT_WORDS = re.compile(r"experts|(?:^|_)moe(?:_|$)")
 _EXPERT_TENSOR = re.compile(r"\.(?:experts|block_sparse_moe|shared_expert)\.")
 _HYBRID_TENSOR = re.compile(r"\.(?:A_log|dt_bias|conv1d|x_proj|dt_proj|time_mix)(?:\.|$)")
 _HEADS = re.compile(r"(?:^|\.)(?:lm_head|embed_out|output|output_layer)\.weight$")
-
-
-def is_served(name: str) -> bool:
-    """Return whether an engine may read the file `name` beside the weights; hidden ones are the tracker's own."""
-    return name.endswith(SERVED_SUFFIXES) and name not in NOTES and not name.startswith(".")
 
 
 @dataclass(frozen=True, kw_only=True)

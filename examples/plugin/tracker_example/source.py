@@ -15,7 +15,7 @@ from eval_jobs.records.program import Program
 from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.folder.once import pin_folder
 from tracker.adapters.checkpoints.pins.store import FolderOfPins
-from tracker.domain.checkpoints.listing import usual_step_of
+from tracker.domain.checkpoints.names import step_of
 from tracker.domain.records.types import Gap
 
 
@@ -82,7 +82,7 @@ class ListOfFolders:
         code = "E-CKPT-VANISHED" if isinstance(error, CheckpointNotFound) else error.code
         return Gap(
             run_id=self._run,
-            step=usual_step_of(folder.name) or 0,
+            step=step_of(folder.name) or 0,
             source_uri=str(folder),
             code=code,
             message=error.message,

@@ -64,7 +64,8 @@ class WatchDisplay:
         """Print what is watched and how it is measured; from now on with these settings."""
         self._config = config
         names = ", ".join(b.name for suite in measurement.suites for b in suite.benchmarks)
-        self.event("watching", f"{config.run.output_dir} for {config.watch.pattern}")
+        pattern = f" for {config.watch.pattern}" if config.watch.pattern else ""
+        self.event("watching", f"{config.run.output_dir}{pattern}")
         self.event("scoring", f"{names} with {measurement.serve.engine_name}")
         if measurement.serve.trust_remote_code and measurement.serve.engine is not EngineKind.REMOTE:
             what = "executing Python code from checkpoints (serve.trust_remote_code)"

@@ -10,7 +10,8 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from eval_jobs.errors import ConfigError
-from tracker.domain.checkpoints.completeness import SERVED_SUFFIXES, Complete
+from eval_jobs.records.served_files import SUFFIXES
+from tracker.domain.checkpoints.completeness import Complete
 from tracker.domain.checkpoints.listing import DCP_INDEX, LATEST, Facts, is_state_folder
 from tracker.domain.checkpoints.unusable import NotYet, not_yet
 from tracker.domain.checkpoints.watching import STALLED_S
@@ -92,7 +93,7 @@ def patience_s(names: Set[str], earlier: Set[str] | None, settle_s: float) -> fl
 
 def late_files(names: Set[str], taken: Complete) -> tuple[str, ...]:
     """Return the files of a checkpoint that arrived after it was pinned and would have been pinned with it."""
-    return tuple(sorted(name for name in names - set(taken.held) if name.endswith(SERVED_SUFFIXES)))
+    return tuple(sorted(name for name in names - set(taken.held) if name.endswith(SUFFIXES)))
 
 
 def _is_of_a_state(name: str) -> bool:

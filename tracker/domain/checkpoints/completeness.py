@@ -12,17 +12,17 @@ rules for S3, `adapters.checkpoints.pins.soundness` a check of the weights.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePath
 
 from eval_jobs.errors import CheckpointUnreadable, CheckpointUnsafe
+from eval_jobs.records.served_files import SUFFIXES
 from eval_jobs.types import CheckpointFormat
+from tracker.domain.checkpoints.formats import Layout, layout_of, other_form
 from tracker.domain.checkpoints.listing import (
-    ADAPTER,
     ADAPTER_CONFIG,
-    CONFIG,
     INDEX,
-    SINGLE,
     TRAINER_STATE,
     Broken,
     Document,
@@ -33,17 +33,12 @@ from tracker.domain.checkpoints.listing import (
     has_lost_entry,
     is_temporary,
 )
-from tracker.domain.checkpoints.raw_state import RawLayout, check_config, find_raw
-from tracker.domain.checkpoints.unusable import NotYet, Rejected, no_weights, rejected, two_saves, weight_map_of
+from tracker.domain.checkpoints.names import counts_epochs
+from tracker.domain.checkpoints.raw_state import check_config
+from tracker.domain.checkpoints.unusable import NotYet, Rejected
 from tracker.domain.checkpoints.unusable import not_yet as _not_yet
 from tracker.domain.records.display import count_text
 
-SERVED_SUFFIXES = (".json", ".jinja", ".txt", ".model", ".tiktoken", ".py")
-"""Files pinned besides the weights: configuration, tokenizer, chat template; never optimizer or random states."""
-
-
-_SHARD = re.compile(r"(?:model|pytorch_model)-[0-9]+-of-[0-9]+\.safetensors$")
-_PICKLE = re.compile(r"(?:pytorch_model.*|adapter_model|model.*|consolidated.*)\.(?:bin|pt|pth|ckpt)$")
 _RESUME_STATE = re.compile(r"(?:optimizer.*|scheduler|scaler)\.(?:pt|bin)$|rng_state.*\.pth$")
 
 
@@ -82,10 +77,15 @@ class Complete:
     """Steps between two saves according to trainer_state.json; None: unknown."""
     raw: RawKind | None = None
     """Form of the weights if they must be converted to safetensors first, else None."""
-    raw_folder: str = ""
-    """Sub-folder with the raw state; empty: the checkpoint itself."""
     config_from: str = ""
     """Folder with the configuration and tokenizer, if the checkpoint itself has none."""
+    blocked: NotYet | Rejected | None = None
+    """What is missing elsewhere before it can be served; it is held meanwhile."""
+
+    @property
+    def state_folder(self) -> str:
+        """Sub-folder with the state that the weights are converted from; empty: the checkpoint itself."""
+        return self.weights[0].rpartition("/")[0]
 
     def small(self) -> frozenset[str]:
         """Return the names of the files pinned besides the weights."""
@@ -96,90 +96,60 @@ Readiness = Complete | NotYet | Rejected
 Objection = NotYet | Rejected | None
 
 
-def assess(listing: Listing, habits: Habits | None = None, *, allow_pickle: bool = False) -> Readiness:
-    """Return whether the checkpoint is complete, incomplete or unusable, with the first reason found."""
-    habits = habits or Habits()
+def assess(
+    listing: Listing, habits: Habits | None = None, *, allow_pickle: bool = False, converts: bool = False
+) -> Readiness:
+    """Return whether the checkpoint is complete, incomplete or unusable, with the first reason found.
+
+    `converts`: a command of the user converts the forms that the tracker cannot read.
+    """
+    rules = (rule for rule in _RULES if not (converts and rule is _check_form))
+    return _assess(listing, habits or Habits(), rules, allow_pickle=allow_pickle)
+
+
+def assess_to_hold(
+    listing: Listing, habits: Habits | None = None, *, allow_pickle: bool = False, converts: bool = False
+) -> Readiness:
+    """Return as `assess`, but a checkpoint that lacks nothing itself is complete and `blocked`.
+
+    It must be held before rotation takes it, and can be served once the configuration or the permission is there.
+    """
+    found = assess(listing, habits, allow_pickle=allow_pickle, converts=converts)
+    if isinstance(found, Complete) or not found.is_elsewhere:
+        return found
+    of_folder = tuple(rule for rule in _RULES if rule not in (_check_config, _check_form))
+    held = _assess(listing, habits or Habits(), of_folder, allow_pickle=True)
+    if isinstance(held, Complete):
+        return replace(held, blocked=found, config_from="")
+    return found
+
+
+def stated_step(listing: Listing, complete: Complete) -> int | None:
+    """Return the step that the name or the trainer state of a checkpoint has; None: neither has one."""
+    if listing.step is None and not complete.has_trainer_state:
+        return None
+    return complete.step
+
+
+def _assess(listing: Listing, habits: Habits, rules: Iterable[Rule], *, allow_pickle: bool) -> Readiness:
     if listing.facts.problem:
         return _not_yet(f"cannot list its files: {listing.facts.problem}", hint="grant the tracker read permission")
-    layout = _layout(listing, allow_pickle=allow_pickle)
-    if not isinstance(layout, _Layout):
+    layout = layout_of(listing, allow_pickle=allow_pickle)
+    if not isinstance(layout, Layout):
         return layout
-    for rule in _RULES:
+    for rule in rules:
         finding = rule(listing, layout, habits)
         if finding is not None:
             return finding
     return _complete(listing, layout, habits)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Layout:
-    format: CheckpointFormat
-    weights: tuple[str, ...]
-    config: str
-    tensors: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Tensors that the index maps to each shard."""
-    raw: RawLayout | None = None
+def _check_form(listing: Listing, layout: Layout, _: Habits) -> Objection:
+    form = other_form(listing.facts) if _is_other(layout) else None
+    return None if form is None else form.refusal()
 
 
-def _layout(listing: Listing, *, allow_pickle: bool) -> _Layout | NotYet | Rejected:
-    """Decide which files are the weights."""
-    names = listing.facts.names()
-    is_full = not names.isdisjoint((SINGLE, INDEX))
-    has_safetensors = is_full or ADAPTER in names or any(map(_SHARD.match, names))
-    raw = None if has_safetensors else find_raw(listing, allow_pickle=allow_pickle)
-    if isinstance(raw, RawLayout):
-        config = ADAPTER_CONFIG if raw.format is CheckpointFormat.LORA else CONFIG
-        return _Layout(format=raw.format, weights=raw.weights, config=config, raw=raw)
-    if raw is not None:
-        return raw
-    if ADAPTER in names or (ADAPTER_CONFIG in names and not is_full):
-        return _Layout(format=CheckpointFormat.LORA, weights=(ADAPTER,), config=ADAPTER_CONFIG)
-    if is_full:
-        return _full(listing, names)
-    return _without_weights(listing.facts, names)
-
-
-def _full(listing: Listing, names: frozenset[str]) -> _Layout | NotYet | Rejected:
-    if SINGLE in names and INDEX in names:
-        return two_saves(SINGLE, INDEX)
-    if SINGLE in names:
-        return _Layout(format=CheckpointFormat.FULL, weights=(SINGLE,), config=CONFIG)
-    weight_map = weight_map_of(listing.documents.get(INDEX), INDEX)
-    if isinstance(weight_map, NotYet):
-        return weight_map
-    tensors: dict[str, set[str]] = {}
-    for tensor, shard in weight_map.items():
-        if not isinstance(shard, str) or "/" in shard or not shard.endswith(".safetensors"):
-            return rejected(
-                f"{INDEX} maps tensor {tensor} to {shard!r}, which is not a safetensors file in the folder",
-                code=CheckpointUnreadable.code,
-                hint="save the checkpoint again with save_pretrained(safe_serialization=True)",
-            )
-        tensors.setdefault(shard, set()).add(str(tensor))
-    return _Layout(
-        format=CheckpointFormat.FULL,
-        weights=tuple(sorted(tensors)),
-        config=CONFIG,
-        tensors={shard: frozenset(own) for shard, own in tensors.items()},
-    )
-
-
-def _without_weights(facts: Facts, names: frozenset[str]) -> NotYet | Rejected:
-    if any(_SHARD.match(name) for name in names):
-        return _not_yet(f"{INDEX} is missing, so the number of shards is unknown")
-    if any(is_temporary(name) for name in names):
-        return _not_yet("weights are still being written to a temporary file")
-    pickles = sorted(name for name in names if _PICKLE.match(name))
-    if pickles:
-        return Rejected(
-            code=CheckpointUnsafe.code,
-            reason=f"weights are a pickle ({pickles[0]}), and unpickling can execute code",
-            hint="save as safetensors: save_safetensors=True in TrainingArguments, or convert the file once",
-        )
-    return no_weights(facts.folders, names)
-
-
-def _check_links(listing: Listing, layout: _Layout, _: Habits) -> Objection:
+def _check_links(listing: Listing, layout: Layout, _: Habits) -> Objection:
     for name in _held(listing.facts, layout):
         fact = listing.facts.file(name)
         if fact is not None and fact.outside:
@@ -191,9 +161,10 @@ def _check_links(listing: Listing, layout: _Layout, _: Habits) -> Objection:
     return None
 
 
-def _check_weights(listing: Listing, layout: _Layout, _: Habits) -> Objection:
-    if layout.raw is not None:
-        return None  # `find_raw` has checked them
+def _check_weights(listing: Listing, layout: Layout, _: Habits) -> Objection:
+    if layout.raw is not None:  # `find_raw` has checked them
+        name = next((name for name in layout.weights if name in listing.raw.broken), None)
+        return None if name is None else _not_yet(f"{name} {listing.raw.broken[name]}")
     for name in layout.weights:
         finding = _check_shard(listing, name, layout.tensors.get(name))
         if finding is not None:
@@ -218,12 +189,13 @@ def _check_shard(listing: Listing, name: str, expected: frozenset[str] | None) -
     return _not_yet(f"{name} contains no tensors", code=CheckpointUnreadable.code)
 
 
-def _check_config(listing: Listing, layout: _Layout, _: Habits) -> Objection:
-    if layout.raw is not None and (finding := check_config(listing, layout.raw)) is not None:
+def _check_config(listing: Listing, layout: Layout, _: Habits) -> Objection:
+    if _is_other(layout):
+        return None  # the command writes one
+    finding = check_config(listing, layout.config, is_raw=layout.raw is not None)
+    if finding is not None:
         return finding
     document = _config(listing, layout)
-    if document is None:
-        return _not_yet(f"{layout.config} is missing")
     if isinstance(document, Broken):
         return _not_yet(f"{layout.config} {document.text}", code=document.code)
     if layout.format is CheckpointFormat.LORA and not base_model_of(document):
@@ -235,14 +207,14 @@ def _check_config(listing: Listing, layout: _Layout, _: Habits) -> Objection:
     return None
 
 
-def _check_temporaries(listing: Listing, _: _Layout, __: Habits) -> Objection:
+def _check_temporaries(listing: Listing, _: Layout, __: Habits) -> Objection:
     name = _temporary(listing.facts)
     if name is None:
         return None
     return _not_yet(f"temporary file {name} still exists")
 
 
-def _check_trainer_state(listing: Listing, _: _Layout, habits: Habits) -> Objection:
+def _check_trainer_state(listing: Listing, _: Layout, habits: Habits) -> Objection:
     document = listing.documents.get(TRAINER_STATE)
     if document is None:
         sign = _sign_of_state(listing.facts, habits)
@@ -252,7 +224,7 @@ def _check_trainer_state(listing: Listing, _: _Layout, habits: Habits) -> Object
     if isinstance(document, Broken):
         return _not_yet(f"{TRAINER_STATE} {document.text}", code=document.code)
     step = document.get("global_step")
-    if listing.step is not None and step != listing.step:
+    if listing.step is not None and step != listing.step and not _counts_epochs(listing):
         return _not_yet(f"{TRAINER_STATE} has step {step}, the folder name has {listing.step}")
     return None
 
@@ -267,7 +239,7 @@ def _sign_of_state(facts: Facts, habits: Habits) -> str | None:
     return None
 
 
-def _check_ranks(listing: Listing, _: _Layout, __: Habits) -> Objection:
+def _check_ranks(listing: Listing, _: Layout, __: Habits) -> Objection:
     """Require every rank below the highest one seen."""
     ranks = listing.facts.ranks()
     if not ranks:
@@ -278,7 +250,9 @@ def _check_ranks(listing: Listing, _: _Layout, __: Habits) -> Objection:
     return None
 
 
-_RULES: tuple[Callable[[Listing, _Layout, Habits], Objection], ...] = (
+Rule = Callable[[Listing, Layout, Habits], Objection]
+_RULES: tuple[Rule, ...] = (
+    _check_form,
     _check_links,
     _check_weights,
     _check_config,
@@ -288,35 +262,46 @@ _RULES: tuple[Callable[[Listing, _Layout, Habits], Objection], ...] = (
 )
 
 
-def _complete(listing: Listing, layout: _Layout, habits: Habits) -> Complete:
+def _complete(listing: Listing, layout: Layout, habits: Habits) -> Complete:
     state = listing.documents.get(TRAINER_STATE)
     said = state if isinstance(state, Mapping) else {}
-    config, step = _config(listing, layout), said.get("global_step")
-    if listing.step is not None or not isinstance(step, int):
-        step = listing.step or 0
+    config = _config(listing, layout)
     is_lora = layout.format is CheckpointFormat.LORA
     return Complete(
         format=layout.format,
         base_model=(listing.base_folder or base_model_of(config)) if is_lora else None,
         weights=layout.weights,
         held=_held(listing.facts, layout),
-        step=step,
+        step=_step(listing, said.get("global_step")),
         ranks=len(listing.facts.ranks()),
         has_trainer_state=state is not None,
         is_end_proven=_is_end_proven(listing.facts, layout, habits),
         save_every=_save_every(said),
         raw=layout.raw.kind if layout.raw else None,
-        raw_folder=layout.raw.folder if layout.raw else "",
-        config_from="" if layout.config in listing.documents else listing.raw.config_from,
+        config_from="" if layout.config in listing.documents or _is_other(layout) else listing.raw.config_from,
     )
 
 
-def _config(listing: Listing, layout: _Layout) -> Document | Broken | None:
-    elsewhere = listing.raw.elsewhere if layout.raw is not None else {}
-    return listing.documents.get(layout.config, elsewhere.get(layout.config))
+def _step(listing: Listing, stated: object) -> int:
+    is_named = listing.step is not None and not _counts_epochs(listing)
+    if isinstance(stated, int) and not is_named:
+        return stated
+    return listing.step or 0
 
 
-def _is_end_proven(facts: Facts, layout: _Layout, habits: Habits) -> bool:
+def _is_other(layout: Layout) -> bool:
+    return layout.raw is not None and layout.raw.kind is RawKind.OTHER
+
+
+def _counts_epochs(listing: Listing) -> bool:
+    return counts_epochs(PurePath(listing.facts.path).name)
+
+
+def _config(listing: Listing, layout: Layout) -> Document | Broken | None:
+    return listing.documents.get(layout.config, listing.raw.elsewhere.get(layout.config))
+
+
+def _is_end_proven(facts: Facts, layout: Layout, habits: Habits) -> bool:
     state, held = facts.file(TRAINER_STATE), set(_held(facts, layout))
     if state is None or _temporary(facts) is not None or has_lost_entry(facts):
         return False
@@ -340,10 +325,10 @@ def _temporary(facts: Facts) -> str | None:
     return None
 
 
-def _held(facts: Facts, layout: _Layout) -> tuple[str, ...]:
-    small = [f.name for f in facts.files if f.name.endswith(SERVED_SUFFIXES) and not is_temporary(f.name)]
+def _held(facts: Facts, layout: Layout) -> tuple[str, ...]:
+    small = [f.name for f in facts.files if f.name.endswith(SUFFIXES) and not is_temporary(f.name)]
     small += layout.raw.extra if layout.raw else ()
-    return layout.weights + tuple(sorted(small))
+    return layout.weights + tuple(sorted(set(small) - set(layout.weights)))
 
 
 def _save_every(state: Document) -> int | None:

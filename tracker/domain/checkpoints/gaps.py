@@ -13,6 +13,8 @@ from tracker.domain.records.types import Gap
 
 ROTATION_HINT = "keep more checkpoints (save_total_limit) or save less often, and run the tracker during training"
 
+UNFINISHED_HINT = "save this step again if you need it: the trainer deleted it before it was whole"
+
 
 class Gaps:
     """The gaps of one output folder or bucket, and the steps from which further ones are inferred."""
@@ -38,10 +40,10 @@ class Gaps:
         """Add a folder that stays unusable."""
         self._add(place, code=readiness.code, message=readiness.reason, hint=readiness.hint, now=now)
 
-    def add_vanished(self, place: Site, message: str, now: datetime) -> None:
+    def add_vanished(self, place: Site, message: str, now: datetime, *, hint: str = ROTATION_HINT) -> None:
         """Add a folder that was deleted, unless it has another gap already."""
         if not any(uri == place.uri for uri, _ in self._gaps):
-            self._add(place, code=CheckpointVanished.code, message=message, hint=ROTATION_HINT, now=now)
+            self._add(place, code=CheckpointVanished.code, message=message, hint=hint, now=now)
 
     def add_missed(self, now: datetime) -> None:
         """Add the steps that the trainer must have saved and deleted between two scans."""

@@ -1,6 +1,5 @@
 """What is known about a checkpoint folder: names, sizes, times, headers, documents. Pure records and name rules."""
 
-import fnmatch
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -29,10 +28,8 @@ LATEST = "latest"
 REMOVAL_TOLERANCE_NS = 50_000_000
 """A folder that changed this much later than its newest file has lost an entry: its deletion may have begun."""
 
-_STEP = re.compile(r"(?<![0-9])([0-9]{1,18})$")
 _RANK = re.compile(r"rng_state_([0-9]+)\.pth$")
-_STATE_FOLDER = re.compile(rf"(?:{FSDP_FOLDER}|global_step[0-9]+|pytorch_model)$")
-_STEP_NAMES = re.compile(r"(?:checkpoint|ckpt|step|global_?step|iter|iteration)[-_]?[0-9]+$", re.IGNORECASE)
+_STATE_FOLDER = re.compile(rf"(?:{FSDP_FOLDER}|global_step[0-9]+|pytorch_model|weights|context|mp_rank_[0-9_]+)$")
 _TRAINING_LOG = re.compile(
     r"(?<![a-z])(?:train(?:er)?)?_?(?:log(?:s|ging|ger|_history)?|metrics?)(?![a-z])", re.IGNORECASE
 )
@@ -127,6 +124,8 @@ class RawKind(StrEnum):
     """A folder of torch.distributed.checkpoint, as FSDP writes it."""
     ZERO = "zero"
     """The states of all ranks of DeepSpeed ZeRO."""
+    OTHER = "other"
+    """Any other form, for which the user has set a command."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,24 +186,14 @@ def base_model_of(document: Document | Broken | None) -> str:
     return ""
 
 
-def step_of(name: str, pattern: str) -> int | None:
-    """Return the step in a folder's name, or None if it is not the name of a checkpoint."""
-    match = _STEP.search(name)
-    if match is None or not fnmatch.fnmatchcase(name, pattern):
-        return None
-    return int(match.group(1))
-
-
-def usual_step_of(name: str) -> int | None:
-    """Return the step of a folder with a common name (`checkpoint-10`, `step_10`), independent of the pattern."""
-    if _STEP_NAMES.search(name):
-        return step_of(name, "*")
-    return None
-
-
 def is_state_folder(name: str) -> bool:
     """Return whether a sub-folder of this name contains a sharded state of the model."""
     return _STATE_FOLDER.match(name) is not None
+
+
+def is_of_model(name: str) -> bool:
+    """Return whether a folder with a file of this name holds a model."""
+    return name in {CONFIG, ADAPTER_CONFIG, DCP_INDEX} or name.endswith((".safetensors", ".distcp", ".gguf"))
 
 
 def is_temporary(name: str) -> bool:

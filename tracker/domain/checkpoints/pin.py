@@ -43,6 +43,11 @@ class Pin:
         """Location of the source; with run and step this makes the pin a `listing.Site`."""
         return self.source
 
+    @property
+    def needs_conversion(self) -> bool:
+        """Whether something is to be written into the hold, or removed from it, before it is published."""
+        return self.complete.raw is not None or bool(self.raw_weights or self.complete.config_from)
+
     def weights(self) -> tuple[FileFact, ...]:
         """Return the metadata of the trainer's weight files, which identify the checkpoint."""
         names = self.raw_weights or self.complete.weights

@@ -14,7 +14,7 @@ Such a state is pinned like any checkpoint and converted to safetensors later (`
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable, CheckpointUnsafe
 from eval_jobs.types import CheckpointFormat
@@ -89,22 +89,25 @@ def find_raw(listing: Listing, *, allow_pickle: bool) -> RawLayout | NotYet | Re
     return None
 
 
-def check_config(listing: Listing, layout: RawLayout) -> NotYet | Rejected | None:
-    """Return why there is no usable configuration for a state; None if there is one."""
-    name = ADAPTER_CONFIG if layout.format is CheckpointFormat.LORA else CONFIG
+def check_config(listing: Listing, name: str, *, is_raw: bool) -> NotYet | Rejected | None:
+    """Return why there is no usable configuration `name`; None if there is one.
+
+    `is_raw`: a training state, which never has one itself; other folders may still get one.
+    """
     if name in listing.documents:
         return None
     raw = listing.raw
     found = raw.elsewhere.get(name)
     if isinstance(found, Broken):
         return not_yet(f"{name} in {raw.config_from} {found.text}", code=found.code, hint=CONFIG_HINT)
-    if found is None:
+    if found is not None and (raw.is_given or (name == CONFIG and fits(found, raw))):
+        return None
+    if is_raw:
         where = f", and none in {raw.config_from}" if raw.is_given else ""
-        return rejected(f"no {name}{where}", hint=CONFIG_HINT)
-    if not (raw.is_given or (name == CONFIG and fits(found, raw))):
-        reason = f"no {name}, and the one in {raw.config_from} may belong to another model"
-        return rejected(reason, hint=CONFIG_HINT)
-    return None
+        if found is not None:
+            where = f", and the one in {raw.config_from} may belong to another model"
+        return replace(rejected(f"no {name}{where}", hint=CONFIG_HINT), is_elsewhere=True)
+    return replace(not_yet(f"{name} is missing", hint=CONFIG_HINT), is_elsewhere=name == CONFIG)
 
 
 def fits(config: Document, raw: RawFacts) -> bool:
@@ -120,11 +123,8 @@ def fits(config: Document, raw: RawFacts) -> bool:
 
 def _refused_pickle(names: frozenset[str]) -> Rejected:
     first = BIN_INDEX if BIN_INDEX in names else next(name for name in SINGLE_BINS if name in names)
-    return rejected(
-        f"weights are a pickle ({first}), and unpickling can execute code",
-        code=CheckpointUnsafe.code,
-        hint=PICKLE_HINT,
-    )
+    reason = f"weights are a pickle ({first}), and unpickling can execute code"
+    return replace(rejected(reason, code=CheckpointUnsafe.code, hint=PICKLE_HINT), is_elsewhere=True)
 
 
 def _missing(listing: Listing, wanted: tuple[str, ...]) -> NotYet | None:

@@ -17,6 +17,8 @@ class NotYet:
     code: str
     reason: str
     hint: str
+    is_elsewhere: bool = False
+    """The folder itself may be complete: what is missing is a setting, or a file that another folder may have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +28,8 @@ class Rejected:
     code: str
     reason: str
     hint: str
+    is_elsewhere: bool = False
+    """As in `NotYet`."""
 
 
 def not_yet(reason: str, *, code: str = CheckpointIncomplete.code, hint: str = KILLED_HINT) -> NotYet:

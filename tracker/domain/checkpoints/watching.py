@@ -33,8 +33,9 @@ STALLED_S = 600.0
 class WatchSettings:
     """User settings for finding checkpoints."""
 
-    pattern: str = "checkpoint-*"
-    """Glob pattern of checkpoint folders. The number at the end of the name is the step."""
+    pattern: str = ""
+    """Glob pattern of checkpoint folders; the number at the end is the step. Empty: names that trainers use, else a
+    numbered series of models."""
     settle_s: Annotated[float, Field(gt=0)] = 3.0
     """Seconds without a change before a checkpoint counts as complete. Shortened to 0.1 s when
     trainer_state.json proves that the save has finished."""
@@ -44,6 +45,8 @@ class WatchSettings:
     """Scan the disk instead of using file events. Required on network file systems."""
     allow_pickle: bool = False
     """Allow pickled weights (`.bin` files, DeepSpeed states with custom classes). Unpickling can execute code."""
+    convert: tuple[str, ...] = ()
+    """Command that converts other formats to a Hugging Face folder, with `{source}` and `{target}`."""
     python: str = ""
     """Python interpreter with torch (and DeepSpeed) that converts checkpoints to safetensors. Default: the
     tracker's own."""

@@ -15,12 +15,12 @@ from datetime import datetime
 
 from eval_jobs.errors import CheckpointIncomplete
 from tracker.domain.checkpoints.buckets import PASSED_S, demand_whole_weights, patience_s
-from tracker.domain.checkpoints.completeness import Complete, Habits, Readiness, assess
-from tracker.domain.checkpoints.gaps import Gaps
+from tracker.domain.checkpoints.completeness import Complete, Habits, Readiness, assess, assess_to_hold
+from tracker.domain.checkpoints.gaps import ROTATION_HINT, UNFINISHED_HINT, Gaps
 from tracker.domain.checkpoints.lifecycle import Transition, Watched, is_final, look_at
 from tracker.domain.checkpoints.listing import Facts, Listing, Site
 from tracker.domain.checkpoints.pin import Pin
-from tracker.domain.checkpoints.unusable import NotYet
+from tracker.domain.checkpoints.unusable import NotYet, Rejected
 from tracker.domain.checkpoints.watching import Observation, WatchOptions, gap_is_due, settles_in_s
 
 Heard = Mapping[str, datetime]
@@ -135,7 +135,7 @@ class Watchlist:
             ended = self._ended(one)
             if one.pin is None or ended:
                 reason = f"it was deleted before it could be {self._done}: {self._loss(one)}"
-                self.gaps.add_vanished(one.site, reason, now)
+                self.gaps.add_vanished(one.site, reason, now, hint=_hint_of_loss(one))
             useless += ended
         return tuple(useless)
 
@@ -173,6 +173,14 @@ class Watchlist:
         """Record that a pin could not be published now; it is handed out again after `retry`."""
         self._postponed.append(pin)
 
+    def blocked(self, pin: Pin, why: NotYet | Rejected, now: datetime) -> None:
+        """Record why a held checkpoint cannot be served yet; it is handed out again after `retry`."""
+        one = self._watched.get(pin.uri)
+        since, is_passed = (now, True) if one is None else (one.since, one.is_passed)
+        if one is None or gap_is_due(why, since, now, self._options.settle_s, is_passed=is_passed):
+            self.gaps.add_unusable(pin, why, now)
+        self.postponed(pin)
+
     def retry(self) -> None:
         """Make postponed pins due again."""
         self._due += self._postponed
@@ -204,11 +212,15 @@ class Watchlist:
         for one in self._watched.values():
             if not one.is_taken:
                 self.add_gap(one, now)
+        for pin in self._postponed:
+            if pin.complete.blocked is not None:
+                self.gaps.add_unusable(pin, pin.complete.blocked, now)
 
     def _assess(self, run_id: str, listing: Listing) -> Readiness:
         habits = self._habits.get(run_id)
         if not self._is_bucket:
-            return assess(listing, habits, allow_pickle=self._options.allow_pickle)
+            options = self._options
+            return assess_to_hold(listing, habits, allow_pickle=options.allow_pickle, converts=bool(options.convert))
         readiness = demand_whole_weights(listing.facts) or assess(listing, habits)
         # Objects arrive in any order: a trainer_state.json that is the newest proves nothing.
         if isinstance(readiness, Complete):
@@ -262,3 +274,11 @@ class Watchlist:
 
     def _learn(self, pin: Pin) -> None:
         self._habits[pin.run_id] = self._habits.get(pin.run_id, _UNKNOWN).after(pin.complete)
+
+
+def _hint_of_loss(one: Watched) -> str:
+    if isinstance(one.readiness, Complete):
+        return ROTATION_HINT
+    if isinstance(one.readiness, Rejected):
+        return one.readiness.hint
+    return UNFINISHED_HINT

@@ -35,7 +35,8 @@ def empty_finding(folder: str, pattern: str, is_folder: Mapping[str, bool] | Non
     others = sorted(name for name in is_folder if is_folder[name])
     if not others:
         return warning(CHECKPOINTS, f"no checkpoint in {folder} yet", hint)
-    message = f"no folder matches {pattern} in {folder}; it contains {names_text(others)}"
+    what = f"matches {pattern}" if pattern else "has the name of a checkpoint"
+    message = f"no folder in {folder} {what}; it contains {names_text(others)}"
     hint = "set watch.pattern to the names of the checkpoint folders, or correct run.output_dir"
     return warning(CHECKPOINTS, message, hint)
 

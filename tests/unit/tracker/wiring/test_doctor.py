@@ -110,7 +110,7 @@ def untouched(folder: Path) -> None:
         (without_tokenizer, {}, "model", "error", "no tokenizer in "),
         (without_base, {}, "model", "error", "no base model at "),
         (torn, {}, "checkpoints", "warning", "checkpoint-100 is not complete: "),
-        (renamed, {}, "checkpoints", "warning", r"no folder matches checkpoint-\* in .*; it contains save_100"),
+        (renamed, {}, "checkpoints", "warning", "no folder in .* has the name of a checkpoint; it contains save_100"),
         (untouched, {"serve": "max_model_len = 1024"}, "model", "error", "the model's maximum is 512 tokens"),
         (
             untouched,

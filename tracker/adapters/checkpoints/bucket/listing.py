@@ -15,7 +15,8 @@ from tracker.adapters.checkpoints.bucket.client import Bucket, S3Object
 from tracker.adapters.checkpoints.files.listing import parse_document
 from tracker.adapters.checkpoints.files.safetensors_file import header_end, header_in
 from tracker.domain.checkpoints.buckets import S3Location
-from tracker.domain.checkpoints.listing import DOCUMENTS, Broken, Document, Facts, FileFact, Header, Listing, step_of
+from tracker.domain.checkpoints.listing import DOCUMENTS, Broken, Document, Facts, FileFact, Header, Listing
+from tracker.domain.checkpoints.names import steps_in
 
 HEAD_BYTES = 256 << 10
 """Size of the first read: most headers are shorter."""
@@ -43,8 +44,10 @@ class Prefix:
 def group(objects: Iterable[S3Object], location: S3Location, *, run_name: str, pattern: str) -> tuple[Prefix, ...]:
     """Return the checkpoints among all objects below `location` and one level deeper, lowest step first."""
     found: dict[str, tuple[str, int, dict[str, S3Object], set[str]]] = {}
-    for thing in objects:
-        place = _place(thing.key.removeprefix(location.prefix).split("/"), run_name, pattern)
+    paths = [(thing, thing.key.removeprefix(location.prefix).split("/")) for thing in objects]
+    steps = _steps([parts for _, parts in paths], pattern)
+    for thing, parts in paths:
+        place = _place(parts, run_name, steps)
         if place is None:
             continue
         folder, run_id, step, rest = place
@@ -133,11 +136,22 @@ class Reader:
 _CHANGED = Broken(code=CheckpointIncomplete.code, text="was overwritten or deleted while being read")
 
 
-def _place(parts: list[str], run_name: str, pattern: str) -> tuple[str, str, int, list[str]] | None:
+def _steps(paths: Iterable[list[str]], pattern: str) -> Mapping[str, Mapping[str, int]]:
+    """Return the steps of the checkpoint folders in each folder, which is named by its path; "" is the uppermost."""
+    names: dict[str, set[str]] = {}
+    for parts in paths:
+        for depth in range(min(2, len(parts) - 1)):
+            names.setdefault("/".join(parts[:depth]), set()).add(parts[depth])
+    return {folder: steps_in(inside, pattern) for folder, inside in names.items()}
+
+
+def _place(
+    parts: list[str], run_name: str, steps: Mapping[str, Mapping[str, int]]
+) -> tuple[str, str, int, list[str]] | None:
     """Return (folder, run id, step, rest of the key) of an object in a checkpoint's folder, else None."""
-    if len(parts) > 1 and (step := step_of(parts[0], pattern)) is not None:
+    if len(parts) > 1 and (step := steps[""].get(parts[0])) is not None:
         return parts[0], run_name, step, parts[1:]
-    if len(parts) > 2 and not parts[0].startswith(".") and (step := step_of(parts[1], pattern)) is not None:
+    if len(parts) > 2 and not parts[0].startswith(".") and (step := steps[parts[0]].get(parts[1])) is not None:
         return f"{parts[0]}/{parts[1]}", f"{run_name}/{parts[0]}", step, parts[2:]
     return None
 

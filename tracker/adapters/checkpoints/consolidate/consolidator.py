@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -28,11 +28,13 @@ from eval_jobs.host.secrets import without_secrets
 from eval_jobs.host.storage import NO_SPACE
 from eval_jobs.host.unforeseen import exit_words
 from eval_jobs.types import CheckpointFormat
+from tracker.adapters.checkpoints.consolidate.command import run_command
 from tracker.adapters.checkpoints.files.dcp_index import ALLOWED, read_index
 from tracker.adapters.checkpoints.files.listing import facts_of_folder, read_document
 from tracker.adapters.checkpoints.files.raw_files import model_files
 from tracker.adapters.checkpoints.pins.hold import demand_unchanged, remove_folder, store_error
 from tracker.adapters.checkpoints.pins.manifest import read_pin, write_manifest
+from tracker.domain.checkpoints.completeness import Complete
 from tracker.domain.checkpoints.listing import ADAPTER_CONFIG, CONFIG, DCP_INDEX, LATEST, Broken, RawKind, StateIndex
 from tracker.domain.checkpoints.pin import Pin
 from tracker.domain.checkpoints.raw_state import PICKLE_HINT
@@ -57,6 +59,8 @@ class Consolidator:
     python: str
     """Interpreter with torch, and DeepSpeed where it is needed; empty: the running one."""
     allow_pickle: bool
+    convert: tuple[str, ...] = ()
+    """The user's command for other forms."""
     log_dir: Path
     """Folder for the log of a conversion; it is kept only if the conversion failed."""
     silence_s: float = SILENCE_S
@@ -79,13 +83,14 @@ class Consolidator:
         pin = pin if known is None else replace(known, checkpoint=None)
         if pin.complete.raw is None:
             _drop_raw(pin)
-            return pin
+            return _with_config(pin) if pin.complete.config_from else pin
         demand_unchanged(pin)
         self._demand_room(pin)
         try:
             answer = self._converted(pin)
             demand_unchanged(pin)
-            done = _finished(replace(pin, unpickled=answer["unpickled"]), answer["files"])
+            complete = replace(pin.complete, **answer.get("complete", {}))
+            done = _finished(replace(pin, complete=complete, unpickled=answer["unpickled"]), answer["files"])
         except OSError as error:
             raise store_error(error, f"cannot convert {pin.source} to safetensors in {pin.folder}") from error
         log.info(
@@ -117,7 +122,10 @@ class Consolidator:
         self.log_dir.mkdir(parents=True, exist_ok=True)
         log_path = self.log_dir / f"{Path(pin.folder).parent.name}-step-{pin.step}.log"
         try:
-            answer = self._ask(_request(pin, allow_pickle=self.allow_pickle), log_path)
+            if pin.complete.raw is RawKind.OTHER:
+                answer = run_command(self.convert, pin, out, log_path, stopped=self.stopped, silence_s=self.silence_s)
+            else:
+                answer = self._ask(_request(pin, allow_pickle=self.allow_pickle), log_path)
             if answer["type"] == "error":
                 self.needed[pin.folder] = answer.get("needed_bytes", 0)
                 raise _error(pin, answer, log_path)
@@ -177,7 +185,9 @@ class Consolidator:
 def consolidator_of(options: WatchOptions, pins_dir: Path) -> Consolidator:
     """Return what converts the holds in `pins_dir`; its logs are next to it."""
     log_dir = pins_dir.absolute().with_name("consolidation")
-    return Consolidator(python=options.python, allow_pickle=options.allow_pickle, log_dir=log_dir)
+    return Consolidator(
+        python=options.python, allow_pickle=options.allow_pickle, convert=options.convert, log_dir=log_dir
+    )
 
 
 class Consolidations:
@@ -216,7 +226,7 @@ class Consolidations:
 
 def _request(pin: Pin, *, allow_pickle: bool) -> Mapping[str, Any]:
     folder, complete = Path(pin.folder), pin.complete
-    state, is_lora = folder / complete.raw_folder, complete.format is CheckpointFormat.LORA
+    state, is_lora = folder / complete.state_folder, complete.format is CheckpointFormat.LORA
     keys: Mapping[str, str] = {}
     if complete.raw is RawKind.DCP:
         index = read_index(state / DCP_INDEX)
@@ -274,20 +284,36 @@ def _finished(pin: Pin, files: list[str]) -> Pin:
     for name in written:
         (folder / OUT / name).replace(folder / name)
     weights = tuple(sorted(name for name in files if name.endswith(".safetensors")))
-    dropped = {*raw.weights, LATEST, f"{raw.raw_folder}/{DCP_INDEX}".lstrip("/"), "pytorch_model.bin.index.json"}
+    dropped = {*raw.weights, LATEST, f"{raw.state_folder}/{DCP_INDEX}".lstrip("/"), "pytorch_model.bin.index.json"}
     small = {name for name in (*raw.held, *written) if not name.startswith("zero_to_")} - dropped - set(weights)
-    held = weights + tuple(sorted(small))
+    complete = replace(raw, weights=weights, held=weights, raw=None, config_from="")
+    done = _with_files(replace(pin, raw_weights=raw.weights), complete, small)
+    _drop_raw(done)
+    return done
+
+
+def _with_config(pin: Pin) -> Pin:
+    """Copy configuration and tokenizer from another folder into a hold that only lacks these."""
+    folder, complete = Path(pin.folder), pin.complete
+    added = [path for path in model_files(Path(complete.config_from)) if path.name not in complete.held]
+    try:
+        for path in added:
+            shutil.copyfile(path, folder / path.name)
+        return _with_files(pin, replace(complete, config_from=""), {path.name for path in added})
+    except OSError as error:
+        raise store_error(error, f"cannot add the configuration to {folder}") from error
+
+
+def _with_files(pin: Pin, complete: Complete, added: Set[str]) -> Pin:
+    """Return the hold with small files that were added to its folder, and write its manifest."""
+    folder = Path(pin.folder)
+    held = complete.weights + tuple(sorted(complete.small() | added))
     facts = facts_of_folder(folder)
     if facts is None:
         raise errors.StoreError(f"the pin {folder} of {pin.source} was deleted", hint="do not modify the pins folder")
-    done = replace(
-        pin,
-        complete=replace(raw, weights=weights, held=held, raw=None, raw_folder="", config_from=""),
-        own_files=tuple(f for f in facts.files if f.name in held),
-        raw_weights=raw.weights,
-    )
+    own_files = tuple(file for file in facts.files if file.name in held)
+    done = replace(pin, complete=replace(complete, held=held), own_files=own_files)
     write_manifest(done, folder, is_durable=True)
-    _drop_raw(done)
     return done
 
 
@@ -308,7 +334,6 @@ def _drop_raw(pin: Pin) -> None:
 def _error(pin: Pin, answer: Answer, log_path: Path) -> errors.CheckpointError | errors.StoreError:
     kind, text = answer["kind"], answer["message"]
     what = f"cannot convert {pin.source} to safetensors: {text}"
-    again = f"see {log_path}; the conversion is retried at the next start"
     if kind == "disk":
         return errors.DiskFull(what, hint="free disk space; the conversion is retried")
     if kind == "unsafe":
@@ -316,13 +341,16 @@ def _error(pin: Pin, answer: Answer, log_path: Path) -> errors.CheckpointError |
         return errors.CheckpointUnsafe(f"cannot read {pin.source} without running code: {text}", hint=hint)
     if kind == "unreadable":
         return errors.CheckpointUnreadable(what, hint=f"save the checkpoint again; see {log_path}")
-    if kind == "missing":
-        return errors.ConsolidationFailed(
-            what, hint=f"set watch.python to a Python with torch 2.6 or later and, for ZeRO, DeepSpeed; {again}"
-        )
-    if kind == "memory":
-        return errors.ConsolidationFailed(what, hint=f"check `dmesg` for an out-of-memory kill; {again}")
-    return errors.ConsolidationFailed(what, hint=again)
+    again = f"see {log_path}; the conversion is retried at the next start"
+    todo = _REMEDIES.get(kind)
+    return errors.ConsolidationFailed(what, hint=f"{todo}; {again}" if todo else again)
+
+
+_REMEDIES = {
+    "missing": "set watch.python to a Python with torch 2.6 or later and, for ZeRO, DeepSpeed",
+    "memory": "check `dmesg` for an out-of-memory kill",
+    "command": "correct watch.convert",
+}
 
 
 def _how(code: int) -> str:

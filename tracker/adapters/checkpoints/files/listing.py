@@ -6,7 +6,9 @@ places_in(output_dir) -> CheckpointLocation...      facts_of_folder(folder) -> F
 import errno
 import json
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -15,6 +17,10 @@ from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable
 from tracker.adapters.checkpoints.files.raw_files import read_raw
 from tracker.adapters.checkpoints.files.safetensors_file import read_header
 from tracker.domain.checkpoints import listing
+from tracker.domain.checkpoints.names import counts_epochs, series_in, step_of, steps_in
+
+MAX_LOOKED = 64
+"""Folders with other names that are searched for models, in each place."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,28 +38,62 @@ class CheckpointLocation:
 
 
 def places_in(
-    output_dir: Path, *, run_name: str, pattern: str, skip: Path | None = None
+    output_dir: Path, *, run_name: str, pattern: str = "", skip: Path | None = None
 ) -> tuple[CheckpointLocation, ...]:
     """Return the checkpoint folders in `output_dir` and one level below it, lowest step first.
 
     Symbolic links to folders are left out: `last-checkpoint` is a second name of a folder that is found anyway, and a
     link may point out of the output folder. The run of a sub-folder is `run_name/<sub-folder>`.
 
+    Args:
+        output_dir: output folder of the trainer.
+        run_name: ID of the run whose checkpoints are directly in it.
+        pattern: glob of their names; empty: as `domain.checkpoints.names` knows or learns them.
+        skip: folder that is not searched.
+
     Raises:
         OSError: `output_dir` cannot be listed.
     """
-    found = []
-    for entry in sorted(_folders(output_dir), key=lambda e: e.name):
-        place = _place(run_name, entry.path, entry.name, pattern)
-        if place is not None:
-            found.append(place)
-        elif not entry.name.startswith(".") and Path(entry.path) != skip:
-            found += _places_below(Path(entry.path), f"{run_name}/{entry.name}", pattern)
+    names = _folders(output_dir)
+    steps = _steps(output_dir, names, pattern)
+    found = [_location(run_name, step, output_dir, name) for name, step in steps.items()]
+    for name in names:
+        if name not in steps and not name.startswith(".") and output_dir / name != skip:
+            found += _places_below(output_dir / name, f"{run_name}/{name}", pattern)
     return tuple(sorted(found, key=lambda p: (p.step, p.run_id, p.path)))
 
 
+@dataclass(frozen=True, kw_only=True)
+class ModelBeside:
+    """A folder with a model that is none of a run's checkpoints: a final save, `best`, or one with another name."""
+
+    run_id: str
+    path: Path
+    step: int | None
+    """From its name; None: it has none."""
+
+    @property
+    def uri(self) -> str:
+        """The path as text."""
+        return str(self.path)
+
+
+def models_beside(output_dir: Path, places: Collection[CheckpointLocation], *, run_name: str) -> list[ModelBeside]:
+    """Return the models in `output_dir` and in the runs below it that are none of `places`."""
+    known = {place.path for place in places}
+    runs = {output_dir: run_name} | {place.path.parent: place.run_id for place in places}
+    found = [ModelBeside(run_id=run_id, path=run, step=None) for run, run_id in runs.items() if _holds_model(run)]
+    for run, run_id in runs.items():
+        with suppress(OSError):  # deleted, or not readable: the sweep reports it
+            names = [name for name in _folders(run) if not name.startswith(".") and run / name not in known]
+            for name in (name for name in names[:MAX_LOOKED] if _holds_model(run / name)):
+                step = None if counts_epochs(name) else step_of(name)
+                found.append(ModelBeside(run_id=run_id, path=run / name, step=step))
+    return sorted(found, key=lambda model: model.path)
+
+
 def facts_of_folder(folder: Path, root: Path | None = None) -> listing.Facts | None:
-    """Return the file system's facts about a folder, or None if it does not exist.
+    """Return the file system's facts about a folder, or a checkpoint that is one file; None: it does not exist.
 
     Links to files outside of `root` are marked; None: links are followed anywhere.
 
@@ -61,7 +101,11 @@ def facts_of_folder(folder: Path, root: Path | None = None) -> listing.Facts | N
         OSError: the file server is unavailable, so the folder may still exist.
     """
     try:
-        mtime_ns = folder.stat().st_mtime_ns
+        status = folder.stat()
+        if stat.S_ISREG(status.st_mode):
+            only = _known_fact(folder.name, status.st_size, status.st_mtime_ns, status.st_ino, False)  # noqa: FBT003
+            return listing.Facts(path=str(folder), mtime_ns=status.st_mtime_ns, files=(only,))
+        mtime_ns = status.st_mtime_ns
         with os.scandir(folder) as entries:
             listed = list(entries)
     except FileNotFoundError:
@@ -92,13 +136,21 @@ def facts_of_folder(folder: Path, root: Path | None = None) -> listing.Facts | N
     )
 
 
-def read_listing(facts: listing.Facts, step: int | None, *, config_from: str = "") -> listing.Listing:
+def path_in(checkpoint: Path, name: str) -> Path:
+    """Return the path of a file of a checkpoint, which may be a single file itself."""
+    return checkpoint if checkpoint.name == name and checkpoint.is_file() else checkpoint / name
+
+
+def read_listing(
+    facts: listing.Facts, step: int | None, *, config_from: str = "", beside: Path | None = None
+) -> listing.Listing:
     """Return the facts with the content of the files that decide on completeness.
 
     Args:
         facts: of the folder.
         step: in the folder's name; None: the name has none.
-        config_from: folder with the configuration of checkpoints that hold none; empty: the parent may have one.
+        config_from: folder with the configuration of checkpoints that hold none; empty: `beside` may have one.
+        beside: folder next to the checkpoint; None: its parent.
     """
     folder = Path(facts.path)
     headers: dict[str, listing.Header | listing.Broken] = {}
@@ -110,7 +162,7 @@ def read_listing(facts: listing.Facts, step: int | None, *, config_from: str = "
             headers[fact.name] = _header(folder / fact.name)
         elif fact.name in listing.DOCUMENTS:
             documents[fact.name] = read_document(folder / fact.name)
-    raw = read_raw(facts, config_from, read_document)
+    raw = read_raw(facts, config_from, beside or folder.parent, read_document)
     base = _base_folder(folder, listing.base_model_of(documents.get(listing.ADAPTER_CONFIG)))
     return listing.Listing(facts=facts, step=step, headers=headers, documents=documents, raw=raw, base_folder=base)
 
@@ -169,34 +221,52 @@ def _demand_present(error: OSError) -> None:
         raise error
 
 
-def _places_below(folder: Path, run_id: str, pattern: str) -> Iterator[CheckpointLocation]:
+def _places_below(folder: Path, run_id: str, pattern: str) -> list[CheckpointLocation]:
     try:
-        entries = list(_folders(folder))
+        steps = _steps(folder, _folders(folder), pattern)
     except OSError:
-        return  # deleted, or not readable; neither holds a checkpoint for us
-    for entry in entries:
-        place = _place(run_id, entry.path, entry.name, pattern)
-        if place is not None:
-            yield place
+        return []  # deleted, or not readable; neither holds a checkpoint for us
+    return [_location(run_id, step, folder, name) for name, step in steps.items()]
 
 
-@lru_cache(maxsize=1 << 16)  # the same thousands of names are checked every second
-def _place(run_id: str, path: str, name: str, pattern: str) -> CheckpointLocation | None:
-    step = listing.step_of(name, pattern)
-    if step is None:
-        return None
-    return CheckpointLocation(run_id=run_id, step=step, path=Path(path))
+def _steps(folder: Path, names: Sequence[str], pattern: str) -> Mapping[str, int]:
+    steps = steps_in(names, pattern)
+    if steps or pattern:
+        return steps
+    return series_in(name for name in names[:MAX_LOOKED] if _holds_model(folder / name))
 
 
-def _folders(folder: Path) -> Iterator[os.DirEntry[str]]:
+@lru_cache(maxsize=1 << 16)  # the same thousands of places are found every second
+def _location(run_id: str, step: int, folder: Path, name: str) -> CheckpointLocation:
+    return CheckpointLocation(run_id=run_id, step=step, path=folder / name)
+
+
+def _holds_model(folder: Path) -> bool:
+    try:
+        return _held_model(str(folder), folder.stat().st_mtime_ns)
+    except OSError:
+        return False
+
+
+@lru_cache(maxsize=1 << 12)
+def _held_model(folder: str, mtime_ns: int) -> bool:
+    del mtime_ns  # a part of the key: the content has changed
     with os.scandir(folder) as entries:
-        yield from (entry for entry in entries if _is_folder(entry))
+        return any(listing.is_of_model(entry.name) for entry in entries)
+
+
+def _folders(folder: Path) -> list[str]:
+    """Return the names of the sub-folders, ordered."""
+    with os.scandir(folder) as entries:
+        return sorted(entry.name for entry in entries if _is_folder(entry))
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Return whether it is a folder, or a file that is a checkpoint."""
     try:
+        is_one = entry.is_file(follow_symlinks=False) if entry.name.endswith(".ckpt") else False
         # A name that is not valid text cannot be used in run ids, messages and databases.
-        return entry.is_dir(follow_symlinks=False) and bool(entry.name.encode())
+        return (is_one or entry.is_dir(follow_symlinks=False)) and bool(entry.name.encode())
     except (OSError, UnicodeEncodeError):
         return False
 

@@ -2,6 +2,7 @@
 
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from tracker.adapters.checkpoints.files.dcp_index import read_index, read_world_size
@@ -26,33 +27,38 @@ MODEL_FILES = (
 ReadDocument = Callable[[Path], listing.Document | listing.Broken]
 
 
-def read_raw(facts: listing.Facts, config_from: str, read_document: ReadDocument) -> listing.RawFacts:
-    """Return the facts of a training state; empty if there are safetensors.
+def read_raw(facts: listing.Facts, config_from: str, beside: Path, read_document: ReadDocument) -> listing.RawFacts:
+    """Return the facts of a training state, and configurations elsewhere of a checkpoint that has none.
 
     Args:
         facts: the checkpoint's folder.
-        config_from: folder that the user set for files that the checkpoint lacks; empty: its parent folder.
+        config_from: folder that the user set for files that the checkpoint lacks; empty: `beside`.
+        beside: folder whose configuration may be that of a state, if it fits.
         read_document: reads a JSON file.
     """
-    names = facts.names()
-    if _needs_no_state(facts):
+    if any(f.outside for f in facts.files):
         return listing.RawFacts()
+    names = facts.names()
+    elsewhere = Path(config_from or beside)
+    known = listing.RawFacts(config_from=str(elsewhere), is_given=bool(config_from))
+    if not {listing.SINGLE, listing.INDEX, listing.ADAPTER}.isdisjoint(names):
+        is_needed = bool(config_from) and names.isdisjoint((listing.CONFIG, listing.ADAPTER_CONFIG))
+        documents = _configurations(elsewhere, read_document, is_given=True) if is_needed else {}
+        return replace(known, elsewhere=documents) if documents else listing.RawFacts()
     folder = Path(facts.path)
     sub_folder, index = _index(folder, names)
-    torch_files = [f.name for f in facts.files if f.name.endswith((".bin", "_states.pt"))]
+    torch_files = [f.name for f in facts.files if f.name.endswith((".bin", "_states.pt", ".ckpt"))]
     if not torch_files and index is None:
         return listing.RawFacts()
     broken = _broken(folder, torch_files)
-    is_given, elsewhere = bool(config_from), Path(config_from or folder.parent)
-    return listing.RawFacts(
+    return replace(
+        known,
         folder=sub_folder,
         world_size=_world_size(folder, sorted(set(torch_files) - broken.keys())),
         index=index,
         latest=_latest(folder / listing.LATEST) if listing.LATEST in names else "",
         broken=broken,
-        config_from=str(elsewhere),
-        is_given=is_given,
-        elsewhere=_configurations(elsewhere, read_document, is_given=is_given),
+        elsewhere=_configurations(elsewhere, read_document, is_given=known.is_given),
     )
 
 
@@ -62,15 +68,8 @@ def model_files(folder: Path) -> Iterator[Path]:
     yield from sorted(found)
 
 
-def _needs_no_state(facts: listing.Facts) -> bool:
-    """Return whether there are safetensors, or links to files outside the output folder."""
-    return not {listing.SINGLE, listing.INDEX, listing.ADAPTER}.isdisjoint(facts.names()) or any(
-        f.outside for f in facts.files
-    )
-
-
 def _broken(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    found = {name: _why_broken(folder / name) for name in names}
+    found = {name: _why_broken(folder if folder.is_file() else folder / name) for name in names}
     return {name: why for name, why in found.items() if why}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, read_listing
 from tracker.domain.checkpoints.completeness import Complete, assess
-from tracker.domain.checkpoints.listing import usual_step_of
+from tracker.domain.checkpoints.names import step_of
 from tracker.domain.checkpoints.unusable import NotYet, Rejected
 from tracker.domain.checkpoints.watching import WatchOptions
 
@@ -33,11 +33,11 @@ def assessed(path: Path, options: WatchOptions | None = None) -> Assessed:
         facts = facts_of_folder(path)
         if facts is None:
             return Assessed(path=path, problem=NotYet(code="", reason="no such folder", hint="check the path"))
-        listing = read_listing(facts, usual_step_of(path.name), config_from=options.config_from)
+        listing = read_listing(facts, step_of(path.name), config_from=options.config_from)
     except OSError as error:
         reason = f"cannot read its files: {error.strerror}"
         return Assessed(path=path, problem=NotYet(code="", reason=reason, hint="check its permissions"))
-    readiness = assess(listing, allow_pickle=options.allow_pickle)
+    readiness = assess(listing, allow_pickle=options.allow_pickle, converts=bool(options.convert))
     if not isinstance(readiness, Complete):
         return Assessed(path=path, problem=readiness)
     weights_bytes = sum(file.size for file in facts.files if file.name in readiness.weights)

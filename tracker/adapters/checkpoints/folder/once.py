@@ -1,15 +1,23 @@
 """Pins one named checkpoint folder, without watching."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from eval_jobs.errors import CheckpointError, CheckpointIncomplete, CheckpointNotFound
 from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.consolidate.consolidator import consolidator_of
-from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, places_in, read_listing
+from tracker.adapters.checkpoints.files.listing import (
+    CheckpointLocation,
+    facts_of_folder,
+    places_in,
+    read_document,
+    read_listing,
+)
 from tracker.adapters.checkpoints.pins.hold import hold, publish, refusal, remove_folder, store_error
-from tracker.domain.checkpoints.completeness import Complete, assess
-from tracker.domain.checkpoints.listing import EXPORT_HINT, Facts, single_files, usual_step_of
+from tracker.domain.checkpoints.completeness import Complete, assess, stated_step
+from tracker.domain.checkpoints.listing import EXPORT_HINT, TRAINER_STATE, Facts, Listing, single_files
+from tracker.domain.checkpoints.names import step_of
 from tracker.domain.checkpoints.unusable import NotYet, Rejected
 from tracker.domain.checkpoints.watching import WatchOptions
 
@@ -17,10 +25,14 @@ _SIGNS = ("config.json", "adapter_config.json", "model.safetensors.index.json", 
 """A folder without weights is an incomplete checkpoint if it has one of these, else no checkpoint."""
 
 
-def pin_folder(path: Path, *, run_id: str, pins_dir: Path, options: WatchOptions | None = None) -> Checkpoint:
+def pin_folder(
+    path: Path, *, run_id: str, pins_dir: Path, options: WatchOptions | None = None, step: int | None = None
+) -> Checkpoint:
     """Pin one folder: a trainer's checkpoint, or the output of save_pretrained; a sharded state is converted.
 
-    The step is the one in the folder's name (`checkpoint-100`), else the one in trainer_state.json, else 0.
+    Without `step`, it is the one in the folder's name (`checkpoint-100`), in trainer_state.json, or of the last
+    checkpoint in the folder if the training has ended there. A model with none of these is not part of the run: it gets
+    the run `run_id/<name of the folder>`.
 
     Raises:
         CheckpointNotFound: the folder does not exist, or is not a checkpoint.
@@ -34,13 +46,13 @@ def pin_folder(path: Path, *, run_id: str, pins_dir: Path, options: WatchOptions
     options = options or WatchOptions()
     try:
         facts = _facts(folder)
-        listing = read_listing(facts, usual_step_of(folder.name), config_from=options.config_from)
+        listing = read_listing(facts, step_of(folder.name), config_from=options.config_from)
     except OSError as error:
         raise store_error(error, f"cannot read {folder}") from error
-    readiness = assess(listing, allow_pickle=options.allow_pickle)
+    readiness = assess(listing, allow_pickle=options.allow_pickle, converts=bool(options.convert))
     if not isinstance(readiness, Complete):
         raise _error(folder, facts, readiness)
-    place = CheckpointLocation(run_id=run_id, step=readiness.step, path=folder)
+    place = _location(folder, listing, readiness, run_id, step)
     pin = hold(place, facts, readiness, pins_dir)
     if pin is None:
         raise CheckpointIncomplete(
@@ -50,6 +62,26 @@ def pin_folder(path: Path, *, run_id: str, pins_dir: Path, options: WatchOptions
         return publish(replace(consolidator_of(options, pins_dir).whole(pin), by_hand=True))
     finally:
         remove_folder(Path(pin.folder))
+
+
+def _location(folder: Path, listing: Listing, complete: Complete, run_id: str, step: int | None) -> CheckpointLocation:
+    if step is None:
+        step = stated_step(listing, complete)
+    if step is None:
+        step = _end_of_training(folder)
+    if step is None:
+        return CheckpointLocation(run_id=f"{run_id}/{folder.name}", step=0, path=folder)
+    return CheckpointLocation(run_id=run_id, step=step, path=folder)
+
+
+def _end_of_training(folder: Path) -> int | None:
+    """Return the step of a final save beside checkpoints, of which the last one is from the last step."""
+    inside = places_in(folder, run_name="")
+    state = read_document(inside[-1].path / TRAINER_STATE) if inside else None
+    if not isinstance(state, Mapping):
+        return None
+    step, end = state.get("global_step"), state.get("max_steps")
+    return step if isinstance(step, int) and step == end else None
 
 
 def _facts(folder: Path) -> Facts:
@@ -68,7 +100,7 @@ def _holds_weights(facts: Facts) -> bool:
 
 def _error(folder: Path, facts: Facts, readiness: NotYet | Rejected) -> CheckpointError:
     if not facts.problem and not _holds_weights(facts):
-        inside = places_in(folder, run_name="", pattern="*")
+        inside = places_in(folder, run_name="")
         names = [str(place.path.relative_to(folder)) for place in inside]
         if names:
             hint = f"pass one of its checkpoints: {', '.join(names[:5])}"

@@ -18,11 +18,8 @@ from tracker.domain.checkpoints.listing import (
     is_training_log,
     single_files,
     single_files_text,
-    usual_step_of,
 )
-
-PATTERNS = ("checkpoint-*", "step_*", "step-*", "global_step*", "iter_*", "epoch-*", "epoch_*", "ckpt-*")
-"""Folder names that trainers use, most common first."""
+from tracker.domain.checkpoints.names import step_of
 
 MAX_FILES = 50
 """Maximum number of JSONL files that are considered in each place."""
@@ -47,8 +44,6 @@ class FoundFolder:
     """An output folder as `tracker init` uses it."""
 
     path: Path
-    pattern: str
-    """Pattern of the checkpoints' names; the most common one if there are none yet."""
     runs: tuple[FoundRun, ...]
     """The run with the newest checkpoint last."""
     data: tuple[Path, ...]
@@ -67,7 +62,7 @@ def find_runs(folder: Path, project: Path | None = None) -> FoundFolder:
     """
     folder, project = _without_dots(folder), _without_dots(project or folder)
     try:
-        pattern, places = _places(folder)
+        places = places_in(folder, run_name="") if folder.exists() else ()
     except OSError as error:
         raise CheckpointNotFound(
             f"cannot list {folder}: {error.strerror}",
@@ -86,7 +81,6 @@ def find_runs(folder: Path, project: Path | None = None) -> FoundFolder:
             data.append(path)
     return FoundFolder(
         path=folder,
-        pattern=pattern,
         runs=tuple(runs),
         data=tuple(data),
         training_data=tuple(training_data),
@@ -97,12 +91,12 @@ def demand_output_folder(folder: Path) -> None:
     """Raise CheckpointNotFound if the folder is a checkpoint, holds runs, or only has single files."""
     if any((folder / name).is_file() for name in (CONFIG, ADAPTER_CONFIG)):
         hint = "evaluate it with `tracker evaluate`, or use --yes if the trainer will write checkpoints into it"
-        if usual_step_of(folder.name) is not None:
+        if step_of(folder.name) is not None:
             hint = f"run `tracker init {shlex.quote(str(folder.parent))}`"
         raise CheckpointNotFound(f"{folder} is a checkpoint, not the output folder of a trainer", hint=hint)
     for child in islice((one for one in sorted(folder.glob("[!.]*")) if one.is_dir()), MAX_FILES):
         with suppress(OSError):
-            for place in _places(child)[1]:
+            for place in places_in(child, run_name=""):
                 run = Path(place.path).parent
                 hint = f"run `tracker init {shlex.quote(str(run))}`, or use --yes if the trainer will write to {folder}"
                 raise CheckpointNotFound(f"no checkpoint in {folder}, but in {run}", hint=hint)
@@ -124,14 +118,6 @@ def _jsonl_files(folder: Path, project: Path) -> frozenset[Path]:
     places = [(folder, "*.jsonl"), (folder, "*/*.jsonl"), (folder.parent, "*.jsonl")]
     places += [(project, "*.jsonl"), (project, "*/*.jsonl")]
     return frozenset(path for place, pattern in places for path in islice(place.glob(pattern), MAX_FILES))
-
-
-def _places(folder: Path) -> tuple[str, tuple[CheckpointLocation, ...]]:
-    for pattern in PATTERNS if folder.exists() else ():
-        places = places_in(folder, run_name="", pattern=pattern)
-        if places:
-            return pattern, places
-    return PATTERNS[0], ()
 
 
 def _describe(run_id: str, places: list[CheckpointLocation]) -> FoundRun:

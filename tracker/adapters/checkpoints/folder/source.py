@@ -20,7 +20,8 @@ from tracker.adapters.checkpoints.consolidate.consolidator import Consolidations
 from tracker.adapters.checkpoints.folder.hints import Hints
 from tracker.adapters.checkpoints.folder.sweep import Folders, remove_pins
 from tracker.adapters.checkpoints.pins.publisher import Publisher, SteadyClock
-from tracker.adapters.checkpoints.pins.recovery import find_pins
+from tracker.adapters.checkpoints.pins.recovery import find_pins, release_holds
+from tracker.domain.checkpoints.pin import Pin
 from tracker.domain.checkpoints.watching import WatchOptions
 from tracker.domain.records.types import Gap
 
@@ -114,6 +115,7 @@ class FilesystemSource:
         self._consolidations.close()
         if self._thread is not None:
             self._thread.join()
+            release_holds(self._pins_dir, self._run_name, self._output_dir)
 
     def _start(self, now: datetime) -> None:
         pins = find_pins(self._pins_dir, self._run_name, self._output_dir, now)
@@ -178,12 +180,20 @@ class FilesystemSource:
             self._publisher.publish(held, now, final=conversion.result)
         hashed = 0
         while hashed < HASHED_BYTES:
-            with self._lock:
-                pin = self._folders.watchlist.next_due(now, self._heard)
+            pin = self._next_due(now)
             if pin is None:
                 return
-            if pin.complete.raw is not None or pin.raw_weights:
+            if pin.needs_conversion:
                 self._consolidations.start(pin)
                 continue
             hashed += sum(f.size for f in pin.weights())
             self._publisher.publish(pin, now)
+
+    def _next_due(self, now: datetime) -> Pin | None:
+        """Return the next pin that is due and can be served, or None."""
+        with self._lock:
+            while (due := self._folders.watchlist.next_due(now, self._heard)) is not None:
+                pin = due if due.complete.blocked is None else self._folders.unblocked(due, now)
+                if pin is not None:
+                    return pin
+        return None

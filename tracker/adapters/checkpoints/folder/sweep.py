@@ -5,23 +5,33 @@ Only our own pins are written. Not thread-safe: `FilesystemSource` holds a lock 
 
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from eval_jobs.errors import StoreError
-from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, places_in, read_listing
+from eval_jobs.errors import CheckpointUnnamed, StoreError
+from tracker.adapters.checkpoints.files.listing import (
+    CheckpointLocation,
+    facts_of_folder,
+    models_beside,
+    places_in,
+    read_listing,
+)
 from tracker.adapters.checkpoints.pins.hold import hold, remove_folder
+from tracker.adapters.checkpoints.pins.manifest import write_manifest
 from tracker.adapters.checkpoints.pins.publisher import Complaints
-from tracker.domain.checkpoints.completeness import Complete
+from tracker.domain.checkpoints.completeness import Complete, assess
 from tracker.domain.checkpoints.lifecycle import Watched
 from tracker.domain.checkpoints.listing import Facts
 from tracker.domain.checkpoints.pin import Pin
 from tracker.domain.checkpoints.unusable import not_yet
 from tracker.domain.checkpoints.watching import STALLED_S, WatchOptions, is_quiet
 from tracker.domain.checkpoints.watchlist import Watchlist
+from tracker.domain.records.display import names_text
 
 log = logging.getLogger(__name__)
 
+_NAME_HINT = "set watch.pattern to the names of the checkpoints that are to be evaluated"
 _AWAY_HINT = "check the file server or the disk; the checkpoint is pinned once it is readable again"
 
 
@@ -89,6 +99,7 @@ class Folders:
             return False
         if is_full:
             self.watchlist.retry()
+            self._look_beside(places, now)
         self._root = self._output_dir.resolve()
         last = {place.run_id: place.step for place in places}
         before = self.watchlist.news()
@@ -122,6 +133,21 @@ class Folders:
             return None
         return places
 
+    def _look_beside(self, places: tuple[CheckpointLocation, ...], now: datetime) -> None:
+        """Name the models that are no checkpoints of the run; one with a step of its own is a gap."""
+        steps = {(place.run_id, place.step) for place in places}
+        unnumbered = []
+        for model in models_beside(self._output_dir, places, run_name=self._run_name):
+            if model.step is None:
+                unnumbered.append(model.uri)
+            elif (model.run_id, model.step) not in steps:
+                place = CheckpointLocation(run_id=model.run_id, step=model.step, path=model.path)
+                error = CheckpointUnnamed(f"{model.uri} has another name", hint=_NAME_HINT)
+                self.watchlist.gaps.add(place, error, now)
+        if unnumbered:
+            which = names_text(unnumbered)
+            self._complaints.say(f"models without a step: {which}; evaluate one with `tracker evaluate FOLDER`")
+
     def _look(self, place: CheckpointLocation, now: datetime, *, is_full: bool, is_passed: bool) -> bool:
         """Scan one folder; return whether something new is held."""
         try:
@@ -150,8 +176,30 @@ class Folders:
         remove_pins(transition.useless)
         return complete is not None and self._hold(place, facts, complete, is_copy=transition.after.is_overwritten)
 
+    def unblocked(self, pin: Pin, now: datetime) -> Pin | None:
+        """Return a hold that was `blocked` and can be served with the settings and files of now; None: not yet."""
+        folder = Path(pin.folder)
+        facts = facts_of_folder(folder)
+        if facts is None:
+            return None  # somebody deleted it; a checkpoint that still exists is held again after the next start
+        options = self._options
+        listing = read_listing(facts, pin.step, config_from=options.config_from, beside=Path(pin.source).parent)
+        found = assess(listing, allow_pickle=options.allow_pickle, converts=bool(options.convert))
+        if isinstance(found, Complete):
+            complete = replace(pin.complete, blocked=None, base_model=found.base_model, config_from=found.config_from)
+        else:
+            complete = replace(pin.complete, blocked=found, is_end_proven=True)  # it has settled, or was complete
+        if complete != pin.complete:
+            pin = replace(pin, complete=complete)
+            write_manifest(pin, folder, is_durable=False)
+        if complete.blocked is None:
+            return pin
+        self.watchlist.blocked(pin, complete.blocked, now)
+        return None
+
     def _hold(self, place: CheckpointLocation, facts: Facts, complete: Complete, *, is_copy: bool) -> bool:
         """Hold a complete folder; return whether that was possible."""
+        place = replace(place, step=complete.step)  # a name may count epochs
         try:
             pin = hold(place, facts, complete, self._pins_dir, copy_weights=is_copy)
         except StoreError as error:

@@ -23,13 +23,14 @@ from eval_jobs.errors import CheckpointError, CheckpointIncomplete, CheckpointUn
 from eval_jobs.host import proc
 from eval_jobs.host.storage import write_error
 from eval_jobs.identity import content_hash
+from eval_jobs.records.served_files import is_served
 from eval_jobs.types import Checkpoint
-from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, read_listing
+from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, path_in, read_listing
 from tracker.adapters.checkpoints.files.safetensors_file import read_weights
 from tracker.adapters.checkpoints.pins.manifest import is_unchanged, read_pin, write_manifest
 from tracker.adapters.checkpoints.pins.soundness import PUBLISHED, demand_sound
-from tracker.domain.checkpoints.completeness import Complete, assess
-from tracker.domain.checkpoints.listing import TRAINER_STATE, Facts, FileFact, RawKind, Site
+from tracker.domain.checkpoints.completeness import Complete, assess_to_hold
+from tracker.domain.checkpoints.listing import Facts, FileFact, RawKind, Site
 from tracker.domain.checkpoints.pin import Pin
 from tracker.domain.checkpoints.tensors import WeightsContent
 from tracker.domain.checkpoints.unusable import NotYet, Rejected
@@ -58,7 +59,7 @@ def hold(
     links = () if copy_weights else complete.weights
     try:
         folder.mkdir(parents=True)
-        linked = {n for n in complete.held if _take(place.path / n, folder / n, is_link=n in links)}
+        linked = {n for n in complete.held if _take(path_in(place.path, n), folder / n, is_link=n in links)}
         pin = seal(place, facts, complete, folder, linked) if _is_as_seen(place, facts, complete) else None
     except OSError as error:
         remove_folder(folder)
@@ -199,7 +200,7 @@ def _checked(place: Site, facts: Facts, complete: Complete, folder: Path, linked
     if [_expected(f, linked) for f in own.files] != [_expected(f, linked) for f in source_files]:
         return None
     listing = read_listing(own, place.step, config_from=complete.config_from)
-    again = assess(listing, allow_pickle=complete.raw is RawKind.TORCH)
+    again = assess_to_hold(listing, allow_pickle=complete.raw is RawKind.TORCH, converts=True)
     if not isinstance(again, Complete) or again.weights != complete.weights:
         return None
     return Pin(
@@ -219,7 +220,7 @@ def _expected(file: FileFact, linked: Set[str]) -> tuple[str, int, int]:
 
 
 def _still_there(place: CheckpointLocation, complete: Complete) -> bool:
-    return all((place.path / name).exists() for name in complete.held)
+    return all(path_in(place.path, name).exists() for name in complete.held)
 
 
 def _slug(run_id: str) -> str:
@@ -273,7 +274,7 @@ def _is_alike(pin: Pin, earlier: Pin) -> bool:
 
 def _files_digest(pin: Pin) -> str:
     """Return the hash of the served files except the weights. The trainer's own state does not affect outputs."""
-    held, served = Path(pin.folder), sorted(pin.complete.small() - {TRAINER_STATE})
+    held, served = Path(pin.folder), sorted(filter(is_served, pin.complete.small()))
     return content_hash([[name, hashlib.sha256((held / name).read_bytes()).hexdigest()] for name in served])
 
 

@@ -1,13 +1,16 @@
 """Finds the pins that earlier processes left, and removes incomplete ones."""
 
 import logging
+import os
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path, PurePath, PurePosixPath
 
 from eval_jobs.errors import CheckpointError
+from eval_jobs.host.paths import canonical
 from eval_jobs.records.run_scope import is_of
 from tracker.adapters.checkpoints.files.safetensors_file import read_weights
 from tracker.adapters.checkpoints.pins.hold import HELD, owner_mark, remove_folder
@@ -19,6 +22,8 @@ log = logging.getLogger(__name__)
 
 ABANDONED = timedelta(days=1)
 """A hold of another machine that was not modified for this long is deleted."""
+RELEASED = "released"
+"""Takes the place of the owner in the name of a hold whose source was closed."""
 
 
 def find_pins(pins_dir: Path, run_name: str, output_dir: PurePath, now: datetime) -> tuple[Pin, ...]:
@@ -30,9 +35,20 @@ def find_pins(pins_dir: Path, run_name: str, output_dir: PurePath, now: datetime
     return tuple(sorted(_usable_pins(pins_dir, run_name, output_dir, now), key=lambda p: (p.step, p.folder)))
 
 
+def release_holds(pins_dir: Path, run_name: str, output_dir: PurePath) -> None:
+    """Leave this process's holds of one output folder to whoever watches it next, here or on another machine."""
+    for folder in pins_dir.absolute().glob(f"*/{HELD}{owner_mark(os.getpid())}-*"):
+        pin = read_pin(folder)
+        if pin is not None and _belongs(pin, run_name, output_dir):
+            with suppress(OSError):
+                folder.rename(folder.with_name(f"{HELD}{RELEASED}-{folder.name.rpartition('-')[2]}"))
+
+
 def is_abandoned(folder: Path, now: datetime) -> bool:
     """Return whether the process that made this hold is dead, or idle for a day on another machine."""
     owner = folder.name.removeprefix(HELD).rpartition("-")[0]
+    if owner == RELEASED:
+        return True
     host, _, pid = owner.rpartition("-")[0].rpartition("-")
     if host == socket.gethostname() and pid.isdigit():
         return owner_mark(int(pid)) != owner
@@ -52,12 +68,24 @@ def _usable_pins(pins_dir: Path, run_name: str, output_dir: PurePath, now: datet
             log.info("removing %s: incomplete pin of a killed process", folder)
             remove_folder(folder)
         elif pin is not None and _belongs(pin, run_name, output_dir) and _is_usable(pin):
+            pin = replace(pin, source=_respelled(pin.source, output_dir))
             # If its process was killed before the final rename, a hold has the manifest of a published pin.
             yield replace(pin, checkpoint=None) if is_held else pin
 
 
 def _belongs(pin: Pin, run_name: str, output_dir: PurePath) -> bool:
-    return is_of(pin.run_id, run_name) and PurePosixPath(pin.source).is_relative_to(output_dir)
+    return is_of(pin.run_id, run_name) and PurePosixPath(_respelled(pin.source, output_dir)).is_relative_to(output_dir)
+
+
+def _respelled(source: str, output_dir: PurePath) -> str:
+    """Return the path of a checkpoint below `output_dir` as now spelled; one that is elsewhere stays as it is."""
+    place = PurePosixPath(source)
+    if place.is_relative_to(output_dir):
+        return source
+    inside, folder = PurePosixPath(canonical(str(place.parent))), canonical(str(output_dir))
+    if inside.is_relative_to(folder):
+        return str(output_dir / inside.relative_to(folder) / place.name)
+    return source
 
 
 def _is_usable(pin: Pin) -> bool:

@@ -58,7 +58,7 @@ def command(
     longest = _longest(benchmarks, model, config_path)
     chosen: dict[str, Values] = {
         "run": {"name": name or run_name(found.path), "output_dir": _relative(found.path, config_path)},
-        "watch": {"pattern": found.pattern, "backlog": "newest"},
+        "watch": {"backlog": "newest"},
         "serve": serve_values(model, engine, longest),
         "suite": suite_values(model, longest),
         "tracking": _tracking(found.path),
@@ -210,7 +210,7 @@ def _reason(found: FoundFolder) -> tuple[str, str]:
     is_folder = None
     if found.path.exists():
         is_folder = {entry.name: entry.is_dir() for entry in found.path.glob("[!.]*")}
-    finding = empty_finding(str(found.path), found.pattern, is_folder)
+    finding = empty_finding(str(found.path), "", is_folder)
     return f"found  {finding.message}", f"       hint: {finding.hint}"
 
 

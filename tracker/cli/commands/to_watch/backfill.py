@@ -12,6 +12,7 @@ from rich.console import Console
 
 from eval_jobs.errors import ConfigError, StoreError
 from eval_jobs.host.clock import SystemClock
+from eval_jobs.host.paths import canonical
 from eval_jobs.ports import Launcher
 from eval_jobs.queue_types import Backlog, QueueState
 from eval_jobs.types import Checkpoint, EvalRecord
@@ -112,7 +113,7 @@ def _project_of(project: Project, folder: Path | None, run_name: str | None) -> 
         ConfigError: checkpoints in a bucket, or no such folder.
     """
     run = project.config.run
-    if folder is not None and folder.absolute() != Path(run.output_dir).absolute():
+    if folder is not None and canonical(str(folder)) != canonical(run.output_dir):
         run = run.model_copy(update={"output_dir": str(folder.absolute()), "name": folder.absolute().name})
     if run_name is not None:
         run = run.model_copy(update={"name": checked_run_name(run_name)})
@@ -155,7 +156,7 @@ def _places(project: Project, asked: _Asked) -> tuple[CheckpointLocation, ...]:
         held = names_text(entries) if entries else "nothing"
         what = " with these steps" if found else ""
         raise ConfigError(
-            f"no checkpoint{what} matches {pattern} in {folder}",
+            f"no checkpoint{what} in {folder}",
             hint=f"check watch.pattern and --steps; the folder contains {held}",
         )
     return tuple(ordered)

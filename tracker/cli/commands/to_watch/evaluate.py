@@ -21,17 +21,20 @@ NO_NEWS = {VerdictWord.MISSING, VerdictWord.INCOMPARABLE}
 
 @click.command("evaluate")
 @click.argument("checkpoint")
+@click.option("--step", type=click.IntRange(min=0), help="Training step. Default: from its name or trainer state.")
 @config_option
 @json_option(tuple[Report, ...])
-def command(*, checkpoint: str, config_path: Path, as_json: bool) -> int:
+def command(*, checkpoint: str, step: int | None, config_path: Path, as_json: bool) -> int:
     """Evaluate CHECKPOINT, a folder or s3://bucket/prefix.
+
+    A model without a step, such as a merged one, is evaluated as the run RUN/FOLDER.
 
     Exit code 0: no regression, even if inconclusive or suspect; 1: regression; 2: bad settings; 3: coverage too low,
     or incomparable; 4: failure, such as an engine that died, or a result that is not delivered.
     """
     project = open_project(config_path)
     console = Console(stderr=as_json)
-    done = evaluate_now(project, checkpoint, console)
+    done = evaluate_now(project, checkpoint, console, step=step)
     reports = tuple(report for _, report in done.results)
     if as_json:
         print_json(list(map(report_document, reports)))

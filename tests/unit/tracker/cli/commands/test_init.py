@@ -162,7 +162,7 @@ def test_a_folder_without_checkpoints_is_used_unless_the_run_is_further_down(tmp
     assert f"`tracker init {tmp_path}/work/capitals/outputs`" in refused.stderr
     assert not (tmp_path / "tracker.toml").exists()
     said = tracker(tmp_path, "init", "work", "--yes")
-    assert f"found  no folder matches checkpoint-* in {tmp_path}/work; it contains capitals\n" in said
+    assert f"found  no folder in {tmp_path}/work has the name of a checkpoint; it contains capitals\n" in said
     assert "hint: set watch.pattern" in said
     inside = run_tracker(tmp_path, "init", "work/capitals/outputs/checkpoint-100", "--force")
     assert (inside.returncode, "is a checkpoint, not the output" in inside.stderr) == (2, True)

@@ -302,8 +302,8 @@ def test_a_link_out_of_the_folder_is_refused() -> None:
 
 def test_an_empty_folder_and_one_that_cannot_be_listed_say_so() -> None:
     assert reason_of(assess(listing())) == "folder is empty"
-    ranks = replace(listing(), facts=replace(listing().facts, folders=("mp_rank_00", "mp_rank_01")))
-    assert reason_of(assess(ranks)) == "no weights in the Hugging Face format: only mp_rank_00 and mp_rank_01"
+    ranks = replace(listing(), facts=replace(listing().facts, folders=("rank_00", "rank_01")))
+    assert reason_of(assess(ranks)) == "no weights in the Hugging Face format: only rank_00 and rank_01"
     closed = Listing(facts=Facts(path="/x", mtime_ns=0, files=(), problem="Permission denied"), step=1)
     assert "Permission denied" in reason_of(assess(closed))
 

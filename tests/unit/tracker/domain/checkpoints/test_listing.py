@@ -1,38 +1,6 @@
 import pytest
 
-from tracker.domain.checkpoints.listing import is_temporary, is_training_data, is_training_log, step_of, usual_step_of
-
-
-@pytest.mark.parametrize(
-    ("name", "pattern", "step"),
-    [
-        ("checkpoint-10", "checkpoint-*", 10),
-        ("checkpoint-0", "checkpoint-*", 0),
-        ("checkpoint-000100", "checkpoint-*", 100),
-        ("global_step100", "global_step*", 100),
-        ("step_7", "step_*", 7),
-        ("шаг 7", "шаг *", 7),
-        ("checkpoint-10", "step_*", None),
-        ("checkpoint-10-merged", "checkpoint-*", None),
-        ("checkpoint-best", "checkpoint-*", None),
-        ("checkpoint-", "checkpoint-*", None),
-        ("tmp-checkpoint-10", "checkpoint-*", None),
-        ("last-checkpoint", "checkpoint-*", None),
-        ("checkpoint-1٣", "checkpoint-*", None),
-        ("checkpoint-" + "9" * 30, "checkpoint-*", None),
-        ("Checkpoint-10", "checkpoint-*", None),
-    ],
-)
-def test_the_step_is_the_number_at_the_end_of_a_matching_name(name: str, pattern: str, step: int | None) -> None:
-    assert step_of(name, pattern) == step
-
-
-@pytest.mark.parametrize(
-    ("name", "step"),
-    [("checkpoint-5", 5), ("global_step5", 5), ("iter_0005", 5), ("Qwen2", None), ("llama-7", None), ("final", None)],
-)
-def test_only_names_that_trainers_use_say_a_step_without_a_pattern(name: str, step: int | None) -> None:
-    assert usual_step_of(name) == step
+from tracker.domain.checkpoints.listing import is_temporary, is_training_data, is_training_log
 
 
 def test_temporary_names() -> None:

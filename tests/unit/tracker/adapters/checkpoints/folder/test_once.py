@@ -1,3 +1,4 @@
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -27,9 +28,24 @@ def test_a_trainers_checkpoint_is_pinned_under_its_step(tmp_path: Path) -> None:
     assert Path(checkpoint.uri, "model.safetensors").samefile(folder / "model.safetensors")
 
 
-def test_what_save_pretrained_wrote_has_step_0(tmp_path: Path) -> None:
+def test_a_model_without_a_step_is_no_part_of_the_run_unless_a_step_is_given(tmp_path: Path) -> None:
     folder = write_checkpoint(tmp_path / "qwen 2")
-    assert pin_folder(folder, run_id="run", pins_dir=tmp_path / "pins").step == 0
+    apart = pin_folder(folder, run_id="run", pins_dir=tmp_path / "pins")
+    assert (apart.run_id, apart.step) == ("run/qwen 2", 0)
+    given = pin_folder(folder, run_id="run", pins_dir=tmp_path / "pins", step=70)
+    assert (given.run_id, given.step) == ("run", 70)
+
+
+@pytest.mark.parametrize(("max_steps", "run_id", "step"), [(20, "run", 20), (500, "run/out", 0)])
+def test_a_final_save_has_the_last_step_if_the_training_reached_it(
+    tmp_path: Path, max_steps: int, run_id: str, step: int
+) -> None:
+    trainer.save_model(tmp_path / "out", seed=3)
+    for saved in (10, 20):
+        state = trainer.save(tmp_path / "out", saved) / "trainer_state.json"
+        state.write_text(json.dumps(json.loads(state.read_text()) | {"max_steps": max_steps}))
+    checkpoint = pin_folder(tmp_path / "out", run_id="run", pins_dir=tmp_path / "pins")
+    assert (checkpoint.run_id, checkpoint.step) == (run_id, step)
 
 
 def test_trainer_state_says_the_step_of_a_folder_with_another_name(tmp_path: Path) -> None:

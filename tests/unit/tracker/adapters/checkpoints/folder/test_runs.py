@@ -6,6 +6,7 @@ from eval_jobs.errors import CheckpointNotFound
 from eval_jobs.types import CheckpointFormat
 from tests import trainer
 from tests.tiny_model import write_checkpoint, write_lora
+from tracker.adapters.checkpoints.files.listing import models_beside, places_in
 from tracker.adapters.checkpoints.folder.runs import find_runs
 
 
@@ -15,7 +16,6 @@ def test_a_trainers_output_folder_is_described(tmp_path: Path) -> None:
     (tmp_path / "out" / "checkpoint-40").mkdir()
     found = find_runs(tmp_path / "out")
     (run,) = found.runs
-    assert found.pattern == "checkpoint-*"
     assert (run.sub_folder, run.checkpoints, run.newest_step) == ("", 4, 40)
     assert run.complete is not None
     assert run.complete.path.name == "checkpoint-30"
@@ -50,16 +50,30 @@ def test_data_beside_the_configuration_is_found_once(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(("name", "pattern"), [("step_10", "step_*"), ("global_step10", "global_step*")])
-def test_the_pattern_is_seen_from_the_names(name: str, pattern: str, tmp_path: Path) -> None:
-    trainer.save_model(tmp_path / name, seed=1)
-    assert find_runs(tmp_path).pattern == pattern
+@pytest.mark.parametrize(
+    ("names", "steps", "others"),
+    [
+        (("step_10", "step_20", "best"), [10, 20], ["best"]),
+        (("iter_0000050", "latest"), [50], ["latest"]),
+        (("save_10", "save_20", "merged"), [10, 20], ["merged"]),
+        (("v0/checkpoint-10", "v0/best", "v1/checkpoint-10"), [10, 10], ["v0/best"]),
+        (("save_10", "."), [], [".", "save_10"]),
+        (("epoch_0", "epoch_1"), [0, 1], []),
+    ],
+)
+def test_names_are_learned_and_models_without_a_step_are_known(
+    names: tuple[str, ...], steps: list[int], others: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "runs").mkdir()
+    for name in names:
+        trainer.save_model(tmp_path / name, seed=1)
+    places = places_in(tmp_path, run_name="r")
+    assert [place.step for place in places] == steps
+    assert [str(one.path.relative_to(tmp_path)) for one in models_beside(tmp_path, places, run_name="r")] == others
 
 
 def test_a_folder_without_checkpoints_is_described_too(tmp_path: Path) -> None:
-    found = find_runs(tmp_path)
-    assert found.runs == ()
-    assert found.pattern == "checkpoint-*"
+    assert find_runs(tmp_path).runs == ()
 
 
 def test_a_folder_that_is_none_says_so(tmp_path: Path) -> None:

@@ -211,6 +211,36 @@ def test_an_output_folder_that_is_a_file_is_no_reason_to_die(watched: Watched) -
     assert watched.steps() == [10]
 
 
+def test_the_same_folder_by_another_path_brings_no_checkpoint_twice(tmp_path: Path) -> None:
+    with watching(tmp_path) as watched:
+        trainer.save(watched.out, 10)
+        (before,) = watched.settle()
+    (tmp_path / "moved").mkdir()
+    (tmp_path / "out").rename(tmp_path / "moved" / "out")
+    (tmp_path / "out").symlink_to("moved/out")
+    with watching(tmp_path) as watched:
+        assert watched.settle() == (before,)
+        shutil.rmtree(watched.out / "checkpoint-10")
+        trainer.save(watched.out, 20)
+        assert watched.steps() == [20]
+        assert watched.reasons() == []
+        assert len(list(watched.pins.glob("*/step-*"))) == 2
+
+
+def test_whole_weights_beside_an_adapter_without_a_base_are_the_model(watched: Watched) -> None:
+    folder = write_sharded_checkpoint(watched.out / "epoch_0", shards=1)
+    (folder / "adapter_config.json").write_text('{"r": 8, "peft_type": "LORA"}')
+    shutil.copy(next(folder.glob("*.safetensors")), folder / "adapter_model.safetensors")
+    (checkpoint,) = watched.settle()
+    assert (checkpoint.format, checkpoint.base_model, checkpoint.step) == (CheckpointFormat.FULL, None, 0)
+
+
+def test_a_name_that_counts_epochs_gets_the_step_of_its_trainer_state(watched: Watched) -> None:
+    for epoch, step in ((1, 250), (2, 500)):
+        trainer.save(watched.out, step).rename(watched.out / f"epoch_{epoch}")
+    assert watched.steps() == [250, 500]
+
+
 def test_files_of_other_ranks_are_waited_for(watched: Watched) -> None:
     folder = trainer.save(watched.out, 10)
     (folder / "rng_state.pth").rename(folder / "rng_state_1.pth")

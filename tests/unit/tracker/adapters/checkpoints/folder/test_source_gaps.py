@@ -69,6 +69,18 @@ def test_an_early_checkpoint_pinned_by_hand_makes_no_later_step_a_gap(tmp_path: 
         assert watched.reasons() == []
 
 
+def test_a_model_under_another_name_with_a_step_of_its_own_is_a_gap_and_best_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with watching(tmp_path, "checkpoint-*") as watched:
+        trainer.save(watched.out, 10)
+        for name in ("checkpoint_10", "step_20", "best"):
+            trainer.save_model(watched.out / name, seed=3)
+        assert watched.steps() == [10]
+        assert watched.reasons() == [(20, "E-CKPT-NAME")]
+        assert f"models without a step: {watched.out / 'best'}; evaluate one with" in caplog.text
+
+
 def test_weights_behind_a_link_out_of_the_folder_are_refused(watched: Watched) -> None:
     elsewhere = trainer.save_model(watched.out.parent / "elsewhere", seed=1)
     folder = trainer.save(watched.out, 10)
@@ -109,3 +121,27 @@ def test_pins_that_cannot_be_written_lose_nothing_while_the_checkpoint_lives(wat
     assert watched.source.gaps() == ()
     watched.pins.parent.unlink()
     assert watched.steps() == [10]
+
+
+def test_a_checkpoint_without_a_configuration_is_held_through_rotation_and_restarts_and_served_with_a_later_one(
+    tmp_path: Path,
+) -> None:
+    base = trainer.save_model(tmp_path / "base", seed=9)
+    with watching(tmp_path) as watched:
+        for step in (10, 20):
+            (trainer.save(watched.out, step) / "config.json").unlink()
+            watched.settle()
+        assert watched.steps() == []
+        assert watched.reasons() == [(10, "E-CKPT-INCOMPLETE")], "the newest one may still get its configuration"
+        shutil.rmtree(watched.out / "checkpoint-10")
+        shutil.rmtree(watched.out / "checkpoint-20")
+        watched.settle()
+    with watching(tmp_path, config_from=str(base)) as watched:
+        found = watched.settle()
+        while watched.source.is_behind():
+            watched.source.wait(0.1)
+            found += watched.look()
+        assert [checkpoint.step for checkpoint in found + watched.look()] == [10, 20]
+        assert watched.reasons() == []
+        for checkpoint in found:
+            assert (Path(checkpoint.uri) / "config.json").read_bytes() == (base / "config.json").read_bytes()

@@ -1,0 +1,74 @@
+"""Which folder names are checkpoints, and at which step."""
+
+import pytest
+
+from tracker.domain.checkpoints.names import counts_epochs, series_in, step_of, steps_in
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "step"),
+    [
+        ("checkpoint-10", "checkpoint-*", 10),
+        ("checkpoint-0", "checkpoint-*", 0),
+        ("checkpoint-000100", "checkpoint-*", 100),
+        ("global_step100", "global_step*", 100),
+        ("step_7", "step_*", 7),
+        ("шаг 7", "шаг *", 7),
+        ("checkpoint-10", "step_*", None),
+        ("checkpoint-10-merged", "checkpoint-*", None),
+        ("checkpoint-best", "checkpoint-*", None),
+        ("checkpoint-", "checkpoint-*", None),
+        ("tmp-checkpoint-10", "checkpoint-*", None),
+        ("last-checkpoint", "checkpoint-*", None),
+        ("checkpoint-1٣", "checkpoint-*", None),
+        ("checkpoint-" + "9" * 30, "checkpoint-*", None),
+        ("Checkpoint-10", "checkpoint-*", None),
+    ],
+)
+def test_with_a_pattern_the_step_is_the_number_at_the_end_of_a_matching_name(
+    name: str, pattern: str, step: int | None
+) -> None:
+    assert step_of(name, pattern) == step
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("checkpoint-5", 5),
+        ("checkpoint_0", 0),
+        ("global_step50", 50),
+        ("iter_0000050", 50),
+        ("step-5", 5),
+        ("step_005", 5),
+        ("ckpt-7", 7),
+        ("epoch_3", 3),
+        ("epoch=2-step=150.ckpt", 150),
+        ("epoch=2-step=150", 150),
+        ("my-sft-checkpoint-20", 20),
+        ("tmp-checkpoint-10", None),
+        ("checkpoint-10-merged", None),
+        ("last-checkpoint", None),
+        ("v0-20261122-101010", None),
+        ("Qwen2", None),
+        ("llama-7", None),
+        ("best", None),
+        ("final", None),
+    ],
+)
+def test_names_that_trainers_use_give_a_step_without_a_pattern(name: str, step: int | None) -> None:
+    assert step_of(name) == step
+
+
+def test_one_form_counts_in_a_folder_and_steps_rather_than_epochs() -> None:
+    names = ["epoch_1", "step_100", "step_200", "runs", "best"]
+    assert steps_in(names) == {"step_100": 100, "step_200": 200}
+    assert steps_in([*names, "checkpoint-100"]) == {"checkpoint-100": 100}
+    assert steps_in(["epoch_1", "runs"]) == {"epoch_1": 1}
+    assert (counts_epochs("epoch_1"), counts_epochs("epoch=2-step=150")) == (True, False)
+
+
+def test_a_numbered_series_is_learned_and_a_single_name_is_not() -> None:
+    assert series_in(["save_10", "save_20", "best", "v1"]) == {"save_10": 10, "save_20": 20}
+    assert series_in(["save_10", "best-2"]) == {}
+    assert series_in(["a-1", "a_1"]) == {}, "one number is no series"
+    assert series_in([]) == {}

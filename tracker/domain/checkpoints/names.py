@@ -1,0 +1,79 @@
+"""Which folder names are those of checkpoints, and their steps, learned from all names in one folder. Pure.
+
+    steps_in(["checkpoint-100", "checkpoint-200", "runs"])    # {"checkpoint-100": 100, "checkpoint-200": 200}
+
+`watch.pattern` replaces the rules by a glob pattern.
+"""
+
+import fnmatch
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+_NUMBER = "0*([0-9]{1,18})"
+_STEP_FORMS = (
+    rf"checkpoint[-_]?{_NUMBER}",
+    rf"(?:model[-_])?(?:global[-_]?)?step[-_=]?{_NUMBER}",
+    rf"iter(?:ation)?[-_]?{_NUMBER}",
+    rf"ckpt[-_]?{_NUMBER}",
+    rf"(?!tmp[-_]).*[-_](?:checkpoint|ckpt|(?:global_?)?step|iter(?:ation)?)[-_=]?{_NUMBER}(?:\.ckpt)?",
+)
+"""Names that trainers use, most common first. Only the first that occurs in a folder counts: no step is found twice."""
+_EPOCH_FORM = rf"(?:checkpoint|ckpt|model)?[-_]?epoch[-_=]?{_NUMBER}"
+_FORMS = tuple(re.compile(form, re.IGNORECASE) for form in (*_STEP_FORMS, _EPOCH_FORM))
+_SERIES = re.compile(r"(.*?)[-_=]?(?<![0-9])0*([0-9]{1,18})")
+_LAST_NUMBER = re.compile(r"(?<![0-9])([0-9]{1,18})$")
+
+
+def steps_in(names: Iterable[str], pattern: str = "") -> Mapping[str, int]:
+    """Return the step of each name of a checkpoint among the names in one folder; `pattern`: glob that decides."""
+    if pattern:
+        found = {name: _step_by(pattern, name) for name in names}
+        return {name: step for name, step in found.items() if step is not None}
+    by_form: dict[int, dict[str, int]] = {}
+    for name in names:
+        form, number = _known(name)
+        if form is not None:
+            by_form.setdefault(form, {})[name] = number
+    return by_form[min(by_form)] if by_form else {}
+
+
+def series_in(names: Iterable[str]) -> Mapping[str, int]:
+    """Return the number of each name in the largest group of names that only differ in it: save_10, save_20.
+
+    All are names of folders that hold a model, and none is that of a known form.
+    """
+    groups: dict[str, dict[str, int]] = {}
+    for name in names:
+        match = _SERIES.fullmatch(name)
+        if match is not None:
+            groups.setdefault(match.group(1), {})[name] = int(match.group(2))
+    largest = max(groups.values(), key=len, default={})
+    return largest if len(set(largest.values())) > 1 else {}
+
+
+def step_of(name: str, pattern: str = "") -> int | None:
+    """Return the step in a single name, or None if it is not the name of a checkpoint."""
+    return steps_in([name], pattern).get(name)
+
+
+def counts_epochs(name: str) -> bool:
+    """Return whether the number in a checkpoint's name is an epoch."""
+    return _known(name)[0] == len(_STEP_FORMS)
+
+
+@lru_cache(maxsize=1 << 16)  # the same thousands of names are checked every second
+def _known(name: str) -> tuple[int | None, int]:
+    for form, known in enumerate(_FORMS):
+        match = known.fullmatch(name)
+        if match is not None:
+            return form, int(match.group(1))
+    return None, 0
+
+
+@lru_cache(maxsize=1 << 16)
+def _step_by(pattern: str, name: str) -> int | None:
+    match = _LAST_NUMBER.search(name)
+    if match is None or not fnmatch.fnmatchcase(name, pattern):
+        return None
+    return int(match.group(1))
