@@ -252,7 +252,7 @@ def _column_width(view: Overview, benchmark: str) -> int:
 
 def _table(view: Overview, benchmarks: Sequence[str], cell: Cell) -> Table:
     table = plain_table()
-    table.add_column("step", justify="right", no_wrap=True)
+    table.add_column(view.unit, justify="right", no_wrap=True)
     for name in benchmarks:
         table.add_column(Text(one_line(name)), no_wrap=True)
     for step in view.steps:

@@ -17,6 +17,7 @@ from tracker.cli.tables.render import print_line, report_lines, unfit_lines
 from tracker.cli.tables.sweep import turn_change_text
 from tracker.config import Config
 from tracker.domain.calibration.repetition_text import repetitions_text
+from tracker.domain.checkpoints.names import unit_of
 from tracker.domain.checkpoints.watching import Leader
 from tracker.domain.overview.ending import Ending
 from tracker.domain.overview.run import skipped_text
@@ -145,7 +146,9 @@ class WatchDisplay:
 
     def _found(self, passed: Tick) -> None:
         for checkpoint in passed.checkpoints:
-            self.event("found", f"{self._at(checkpoint.run_id, checkpoint.step)}  {checkpoint.source_uri}")
+            unit = unit_of(checkpoint.source_uri, checkpoint.step)
+            at = f"{self._of_run(checkpoint.run_id)}{unit} {checkpoint.step}"
+            self.event("found", f"{at}  {checkpoint.source_uri}")
         for checkpoint in passed.branches:
             at = self._at(checkpoint.run_id, checkpoint.step)
             self.event("restart", f"training began again before {at}: a new branch", style="yellow")

@@ -54,7 +54,9 @@ class OtherForm:
     def refusal(self) -> Rejected:
         """Return why such a checkpoint cannot be served."""
         hint = f"export it with {self.export}, or set watch.convert to a command that does"
-        return Rejected(code=CheckpointUnreadable.code, reason=f"it is a {self.name}", hint=hint, is_elsewhere=True)
+        return Rejected(
+            code=CheckpointUnreadable.code, reason=f"{self.name}, which needs a converter", hint=hint, is_elsewhere=True
+        )
 
 
 LIGHTNING = OtherForm(name="PyTorch Lightning checkpoint", export="`save_pretrained` of the model in it")

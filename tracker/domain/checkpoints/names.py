@@ -62,6 +62,12 @@ def counts_epochs(name: str) -> bool:
     return _known(name)[0] == len(_STEP_FORMS)
 
 
+def unit_of(uri: str, step: int) -> str:
+    """Return what the step of a checkpoint at `uri` counts: "step", or "epoch" if only its name says it."""
+    form, number = _known(uri.rpartition("/")[2])
+    return "epoch" if form == len(_STEP_FORMS) and number == step else "step"
+
+
 @lru_cache(maxsize=1 << 16)  # the same thousands of names are checked every second
 def _known(name: str) -> tuple[int | None, int]:
     for form, known in enumerate(_FORMS):

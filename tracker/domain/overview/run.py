@@ -9,6 +9,7 @@ from datetime import datetime
 
 from eval_jobs.errors import CheckpointSkipped
 from eval_jobs.types import Checkpoint
+from tracker.domain.checkpoints.names import unit_of
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.display import count_text, names_text, steps_text
 from tracker.domain.records.subjects import subject_text
@@ -63,6 +64,8 @@ class Overview:
     """(step, finding) on subsets, answer length and truncation, ascending by step."""
     left: tuple[tuple[Checkpoint, int], ...] = ()
     """Checkpoints that training left behind, ascending by step, each with the first step that was written again."""
+    unit: str = "step"
+    """What a step counts."""
 
     def at(self, step: int, benchmark: str) -> Verdict | None:
         """Return the verdict on `benchmark` at `step`, or None if it was not part of the evaluation."""
@@ -119,6 +122,7 @@ def overview(reports: Iterable[Report], gaps: Iterable[Gap] = ()) -> Overview:
         verdicts=verdicts,
         findings=tuple(_findings(ordered, newest)),
         left=tuple({(c.step, c.digest): (c, end) for c, end in left.values()}.values()),
+        unit=unit_of(ordered[-1].checkpoint.source_uri, ordered[-1].step) if ordered else "step",
     )
 
 

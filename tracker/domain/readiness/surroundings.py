@@ -15,7 +15,8 @@ FEW_BYTES = 2 << 30
 
 def problem_finding(folder: str, problem: NotYet | Rejected, *, is_wanted: bool) -> Finding:
     """Return the finding about a checkpoint that is not complete; `is_wanted`: it was named to be evaluated."""
-    message = f"{folder} is not complete: {problem.reason}"
+    what = "cannot be evaluated yet" if problem.is_elsewhere else "is not complete"
+    message = f"{folder} {what}: {problem.reason}"
     if is_wanted:
         return error(CHECKPOINTS, message, problem.hint)
     return warning(CHECKPOINTS, message, problem.hint)

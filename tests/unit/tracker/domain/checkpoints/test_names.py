@@ -2,7 +2,7 @@
 
 import pytest
 
-from tracker.domain.checkpoints.names import counts_epochs, series_in, step_of, steps_in
+from tracker.domain.checkpoints.names import counts_epochs, series_in, step_of, steps_in, unit_of
 
 
 @pytest.mark.parametrize(
@@ -72,3 +72,9 @@ def test_a_numbered_series_is_learned_and_a_single_name_is_not() -> None:
     assert series_in(["save_10", "best-2"]) == {}
     assert series_in(["a-1", "a_1"]) == {}, "one number is no series"
     assert series_in([]) == {}
+
+
+def test_a_step_that_only_the_name_gives_may_be_an_epoch() -> None:
+    assert unit_of("/out/epoch_1", 1) == "epoch"
+    assert unit_of("/out/epoch_1", 250) == "step", "the trainer state has said it"
+    assert unit_of("/out/checkpoint-1", 1) == "step"
