@@ -1,6 +1,6 @@
 # `make demo` and `make test` set everything up by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-deep test-versions coverage check format lint types imports unit docs texts site pictures lock bench-probe bench-client bench-loop bench-evaluator bench-verdicts bench-judge bench-replay bench-scale bench-screen bench-chaos bench-gate bench-report clean
+.PHONY: help setup demo test test-deep test-versions test-trainers coverage check format lint types imports unit docs texts site pictures lock bench-probe bench-client bench-loop bench-evaluator bench-verdicts bench-judge bench-replay bench-scale bench-screen bench-chaos bench-gate bench-report clean
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -n 2
 
@@ -22,6 +22,9 @@ test-deep: setup ## what `make test` samples, in full: a kill at every moment, l
 
 test-versions: setup ## other versions of MLflow and EvalScope, each in an environment of its own; VLLM=1: of vLLM, too
 	@$(BIN)/python -m benchmarks.versions $(if $(VLLM),--vllm)
+
+test-trainers: setup ## real trainers beside the tracker, each in an environment of its own
+	@$(BIN)/python -m benchmarks.trainers --write
 
 coverage: setup ## which lines and branches all tests reach, those of the processes they start too
 	@$(BIN)/coverage erase

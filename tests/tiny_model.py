@@ -80,7 +80,7 @@ def write_lora(base: Path, folder: Path, *, rank: int = 4, seed: int = 0) -> Pat
             "bias": "none",
             "fan_in_fan_out": False,
             "inference_mode": True,
-            "target_modules": ["q_proj", "v_proj"],
+            "target_modules": ["q_proj", "v_proj"] if seed % 2 else ["v_proj", "q_proj"],  # PEFT writes a set
         },
     )
     return folder

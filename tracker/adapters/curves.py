@@ -3,6 +3,7 @@
 trainer_state.json is in the pin; logs in JSON lines are next to the trainer's checkpoints and are only read.
 """
 
+import csv
 import json
 import logging
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ log = logging.getLogger(__name__)
 
 MAX_LOG_BYTES = 256 << 20
 """A larger file is not a log of metrics."""
+LIGHTNING_LOG = "metrics.csv"
+"""In the folder above the checkpoints."""
 _EVENT_FILES = (
     "*tfevents*",
     *(f"{name}/{deep}*tfevents*" for name in ("runs", "logs", "tensorboard") for deep in ("", "*/")),
@@ -92,8 +95,20 @@ def _logged_rows(folder: Path) -> Iterator[object]:
         for path in sorted(folder.glob("*.jsonl")):
             if is_training_log(path.name) and path.stat().st_size <= MAX_LOG_BYTES:
                 yield from _rows(path)
+        for path in (folder / LIGHTNING_LOG, folder.parent / LIGHTNING_LOG):
+            if path.is_file() and path.stat().st_size <= MAX_LOG_BYTES:
+                yield from _lightning_rows(path)
     except OSError as error:
         log.warning("cannot read training curves from the logs in %s: %s", folder, error)
+
+
+def _lightning_rows(path: Path) -> Iterator[object]:
+    """Yield the rows of Lightning's CSVLogger, which counts steps from 0 and leaves cells empty."""
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        for row in csv.DictReader(file):
+            step = row.pop("step", None) or ""
+            if step.isdecimal():
+                yield {"step": int(step) + 1, **{name: cell for name, cell in row.items() if cell}}
 
 
 def _logs(folder: Path) -> Iterator[Path]:

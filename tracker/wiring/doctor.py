@@ -21,6 +21,7 @@ from tracker.adapters.checkpoints.files.listing import places_in
 from tracker.adapters.checkpoints.folder.assessed import Assessed, assessed, newest_assessed
 from tracker.adapters.mlflow.address import check_reachable, public
 from tracker.config import Config
+from tracker.domain.checkpoints.listing import RawKind
 from tracker.domain.readiness import checks
 from tracker.domain.readiness.finding import Finding, Level, error, finding_of, ok
 from tracker.domain.readiness.surroundings import (
@@ -92,6 +93,9 @@ class _Examination:
     def _model(self, one: Assessed) -> ModelFacts | None:
         """Return the facts about the checkpoint if a local engine would serve it."""
         if one.complete is None or self._spec.engine not in LOCAL_ENGINES:
+            return None
+        if one.complete.raw is RawKind.OTHER:
+            self._found.append(ok(checks.MODEL, f"{one.path} is converted by watch.convert"))
             return None
         base = one.complete.base_model or one.complete.config_from
         folder = local_model(base) if base else None

@@ -166,5 +166,13 @@ def _adapter(checkpoint: Checkpoint) -> Adapter:
             f"cannot read {folder}: {error}", hint="the adapter is incomplete; evaluate another step"
         ) from error
     # The location of the base is compared separately.
-    layout = content_hash([sorted(tensors), {key: config[key] for key in config if key != "base_model_name_or_path"}])
+    settings = {key: _unordered(config[key]) for key in config if key != "base_model_name_or_path"}
+    layout = content_hash([sorted(tensors), settings])
     return Adapter(rank=rank, layout=layout, served=content_hash(served))
+
+
+def _unordered(value: object) -> object:
+    """Return names in one order: PEFT writes sets, and a resumed training has another order."""
+    if isinstance(value, list) and all(isinstance(name, str) for name in value):
+        return sorted(value)
+    return value

@@ -19,7 +19,7 @@ STEP_KEYS = ("step", "global_step", "global_step/max_steps", "current_steps", "_
 
 NO_CURVES = {*STEP_KEYS, "max_steps", "total_steps", "total_flos", "percentage"}
 
-SPELLINGS = {"lr": "learning_rate"}
+SPELLINGS = {"lr": "learning_rate", "train_loss": "loss", "val_loss": "eval_loss"}
 """Names of some trainers -> the name that most use, so that runs share their charts."""
 
 _SUMMARY = "train_runtime"

@@ -80,6 +80,22 @@ def test_a_log_is_read_past_broken_lines(tmp_path: Path) -> None:
     assert [(p.step, p.value) for p in TrainerCurves().read(found)] == [(1, 3.0), (2, 2.0)]
 
 
+def test_logs_of_lightning_and_llama_factory_give_curves_with_the_usual_names(tmp_path: Path) -> None:
+    found = checkpoint(tmp_path, 20)
+    (tmp_path / "metrics.csv").write_text(
+        "epoch,step,train_loss,val_loss\n0,9,1.5,\n0,9,,1.7\n0,19,1.2,\n0,29,1.1,\n,,,\n"
+    )
+    (tmp_path / "out" / "trainer_log.jsonl").write_text('{"current_steps": 5, "lr": 0.001, "percentage": 25.0}\n')
+    assert {(p.key, p.step): p.value for p in TrainerCurves().read(found)} == {
+        ("train/loss", 10): 1.5,
+        ("train/loss", 20): 1.2,
+        ("train/eval_loss", 10): 1.7,
+        ("train/epoch", 10): 0.0,
+        ("train/epoch", 20): 0.0,
+        ("train/learning_rate", 5): 0.001,
+    }
+
+
 def test_data_beside_the_checkpoints_is_no_log(tmp_path: Path) -> None:
     found = checkpoint(tmp_path, 10)
     (tmp_path / "out" / "val_dataset.jsonl").write_text('{"step": 1, "loss": 3.0}\n')

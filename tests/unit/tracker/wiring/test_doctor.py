@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from tests.fakes.openai_server import OpenAIServer
 from tests.json_output import result_of
 from tests.requires import requires_vllm
 from tests.tiny_model import write_checkpoint, write_lora
+from tests.unit.tracker.adapters.checkpoints.folder.test_source_convert import save_lightning
 from tracker.config import parse_config
 from tracker.domain.readiness.finding import Finding, Level
 from tracker.wiring.doctor import examine
@@ -251,6 +253,16 @@ def test_a_remote_engine_that_rejects_the_key_is_an_error_and_one_that_answers_i
 def test_a_database_that_is_away_is_an_error(folder: Path) -> None:
     away = '[store]\ndatabase = "postgresql://127.0.0.1:9/tracker"'
     assert ("database", "error") in [(subject, level) for subject, level, _ in troubles(folder, more=away)]
+
+
+def test_a_checkpoint_that_a_command_converts_has_no_tokenizer_yet(folder: Path) -> None:
+    shutil.rmtree(folder / "out")
+    save_lightning(folder / "out", 100)
+    convert = '[watch]\nconvert = ["python", "x.py", "{source}", "{target}"]'
+    (finding,) = found(folder, more=convert)["model"]
+    assert (finding.level, "converted by watch.convert" in finding.message) == (Level.OK, True)
+    (before,) = found(folder)["checkpoints"]
+    assert (before.level, "PyTorch Lightning checkpoint" in before.message) == (Level.WARNING, True)
 
 
 def test_an_environment_without_the_engine_says_what_to_install(folder: Path) -> None:

@@ -1,0 +1,1 @@
+"""Real trainers beside `tracker watch`, each in an environment of its own."""
