@@ -8,17 +8,29 @@ from tests.tiny_model import write_checkpoint
 
 ROWS = 1600
 QUESTIONS = 40
+LLAMA_FACTORY = {
+    "chats": {
+        "file_name": "chats.jsonl",
+        "formatting": "sharegpt",
+        "columns": {"messages": "messages"},
+        "tags": {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"},
+    }
+}
+"""Its description of `chats.jsonl`."""
 
 
 def write_material(folder: Path) -> None:
-    """Write `base/`, `chats.jsonl`, `prompts.jsonl`, `preferences.jsonl` and `exam/sums.jsonl`."""
+    """Write `base/`, `chats.jsonl`, `prompts.jsonl`, `texts.jsonl`, `preferences.jsonl` and `exam/sums.jsonl`."""
     write_checkpoint(folder / "base")
     sums = [(f"{n % 10}+{n // 10 % 10}=", str(n % 10 + n // 10 % 10)) for n in range(ROWS)]
     chats = [{"messages": [_turn("user", question), _turn("assistant", answer)]} for question, answer in sums]
     prompts = [{"prompt": [_turn("user", question)], "answer": answer} for question, answer in sums]
     preferences = [{"prompt": question, "chosen": answer, "rejected": "?"} for question, answer in sums]
     _write(folder / "chats.jsonl", chats)
+    texts = [{"text": f"user: {question}\nassistant: {answer}\n"} for question, answer in sums]
     _write(folder / "prompts.jsonl", prompts)
+    _write(folder / "texts.jsonl", texts)
+    (folder / "dataset_info.json").write_text(json.dumps(LLAMA_FACTORY), encoding="utf-8")
     _write(folder / "preferences.jsonl", preferences)
     _write(folder / "exam" / "sums.jsonl", [{"question": q, "answer": answer} for q, answer in sums[:QUESTIONS]])
 

@@ -48,22 +48,14 @@ SETUPS = (
         requirements=(*TRL, "mlflow-skinny==3.17.2", "sqlalchemy<2.1", "alembic"),
         command=("{python}", "{recipes}/trl_train.py", "SFT", "--report-to", "mlflow"),
         versions=("transformers",),
+        variables={"MLFLOW_TRACKING_URI": "sqlite:///.tracker/mlflow.db"},
         joins=True,
     ),
     Setup(
         name="Trainer, DDP",
         environment="trl-1.16.0",
         requirements=TRL,
-        command=(
-            "{bin}/accelerate",
-            "launch",
-            "--cpu",
-            "--num_processes",
-            "2",
-            "--multi_cpu",
-            "{recipes}/trl_train.py",
-            "SFT",
-        ),
+        command=("{bin}/torchrun", "--nproc_per_node", "2", "{recipes}/trl_train.py", "SFT"),
         versions=("transformers", "accelerate"),
     ),
     Setup(
@@ -80,6 +72,8 @@ SETUPS = (
         environment="torchtune-0.6.1",
         requirements=("torchtune==0.6.1", "torchao==0.15.0", "torch==2.13.0"),
         command=("{bin}/tune", "run", "full_finetune_single_device", "--config", "{recipes}/torchtune_full.yaml"),
+        resume=("resume_from_checkpoint=true",),
+        variables={"PYTHONPATH": str(RECIPES)},
         versions=("torchtune",),
     ),
     Setup(
@@ -89,7 +83,7 @@ SETUPS = (
         command=("{bin}/llamafactory-cli", "train", "{recipes}/llamafactory_full.yaml"),
         resume=("resume_from_checkpoint=true",),
         versions=("llamafactory",),
-        variables={"DISABLE_VERSION_CHECK": "1"},
+        variables={"DISABLE_VERSION_CHECK": "1", "PYTHONPATH": str(RECIPES)},
     ),
     Setup(
         name="LLaMA-Factory LoRA",
@@ -98,6 +92,6 @@ SETUPS = (
         command=("{bin}/llamafactory-cli", "train", "{recipes}/llamafactory_lora.yaml"),
         resume=("resume_from_checkpoint=true",),
         versions=("llamafactory",),
-        variables={"DISABLE_VERSION_CHECK": "1"},
+        variables={"DISABLE_VERSION_CHECK": "1", "PYTHONPATH": str(RECIPES)},
     ),
 )

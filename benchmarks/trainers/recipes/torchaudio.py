@@ -1,0 +1,1 @@
+"""Takes the place of torchaudio, which LLaMA-Factory imports and needs for audio only: PyPI's needs CUDA."""
