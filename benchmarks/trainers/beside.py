@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.trainers.material import write_material
 from benchmarks.trainers.setups import RECIPES, Setup
 from benchmarks.versions.environments import interpreter, versions_in
-from eval_jobs.types import EvalRecord
+from eval_jobs.types import EngineInfo, EvalRecord
 from tests.requires import PROJECT
 from tracker.api.opening import open_project
 from tracker.domain.checkpoints.names import step_of
@@ -51,6 +51,11 @@ class Result:
         return f"| {self.name} | {' | '.join(self.cells)} |"
 
 
+def folder_of(setup: Setup) -> Path:
+    """Return the folder in which a trainer runs."""
+    return FOLDER / setup.name.replace(" ", "-").replace(",", "").replace("=", "-").lower()
+
+
 def watched_run(setup: Setup) -> Result:
     """Train and evaluate in a new folder, and return what became of it.
 
@@ -58,7 +63,7 @@ def watched_run(setup: Setup) -> Result:
         CannotInstall: the environment cannot be made here.
     """
     python = interpreter(setup.environment, *setup.requirements)
-    folder = FOLDER / setup.name.replace(" ", "-").replace(",", "").replace("=", "-").lower()
+    folder = folder_of(setup)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     write_material(folder)
@@ -83,6 +88,8 @@ class _Run:
         watching = subprocess.Popen([TRACKER, "watch"], **self._output("watch.log"))
         was_killed = self._kill_in_a_save(first, out)
         first.wait()
+        if self._setup.clean:
+            shutil.rmtree(max(self._folder.glob(self._setup.clean), key=lambda path: step_of(path.name) or 0))
         second = self._trainer(*self._setup.resume)
         seeing = threading.Thread(target=self._see, args=(out,))
         seeing.start()
@@ -149,7 +156,7 @@ class _Run:
         records = [record for run in runs for record in project.history.records(run)]
         steps = sorted({record.plan.checkpoint.step for record in records})
         gaps = sorted({gap.step for run in runs for gap in project.history.gaps(run)} - set(steps))
-        loads = [record.engine.load_method for record in sorted(records, key=_step) if record.engine is not None]
+        loads = [_load(record.engine) for record in sorted(records, key=_step) if record.engine is not None]
         points, params, is_joined = _tracked(project)
         found = zip(self._setup.versions, versions_in(self._python, *self._setup.versions), strict=True)
         name = f"{self._setup.name} ({', '.join(' '.join(one) for one in found)})"
@@ -170,6 +177,10 @@ class _Run:
 
 def _step(record: EvalRecord) -> int:
     return record.plan.checkpoint.step
+
+
+def _load(engine: EngineInfo) -> str:
+    return "kept" if engine.load_reason == "already loaded" else engine.load_method
 
 
 def _counted(loads: list[str]) -> str:

@@ -19,6 +19,8 @@ class Setup:
     """Runs in the folder with the material; `{python}`, `{bin}` and `{recipes}` are replaced."""
     resume: tuple[str, ...] = ("--resume",)
     """Added when it is started again."""
+    clean: str = ""
+    """Names of its saves, if it resumes from the newest one only, even half-written: that one is deleted first."""
     output: str = "out"
     """Output folder that `tracker init` gets."""
     versions: tuple[str, ...] = ()
@@ -72,7 +74,11 @@ SETUPS = (
         environment="torchtune-0.6.1",
         requirements=("torchtune==0.6.1", "torchao==0.15.0", "torch==2.13.0"),
         command=("{bin}/tune", "run", "full_finetune_single_device", "--config", "{recipes}/torchtune_full.yaml"),
-        resume=("resume_from_checkpoint=true",),
+        resume=(
+            "resume_from_checkpoint=true",
+            "checkpointer.checkpoint_files=[epoch_1/model-00001-of-00001.safetensors]",
+        ),
+        clean="out/epoch_*",
         variables={"PYTHONPATH": str(RECIPES)},
         versions=("torchtune",),
     ),
@@ -82,6 +88,7 @@ SETUPS = (
         requirements=("llamafactory==0.9.5", "torch==2.13.0"),
         command=("{bin}/llamafactory-cli", "train", "{recipes}/llamafactory_full.yaml"),
         resume=("resume_from_checkpoint=true",),
+        clean="out/checkpoint-*",
         versions=("llamafactory",),
         variables={"DISABLE_VERSION_CHECK": "1", "PYTHONPATH": str(RECIPES)},
     ),
@@ -91,6 +98,7 @@ SETUPS = (
         requirements=("llamafactory==0.9.5", "torch==2.13.0"),
         command=("{bin}/llamafactory-cli", "train", "{recipes}/llamafactory_lora.yaml"),
         resume=("resume_from_checkpoint=true",),
+        clean="out/checkpoint-*",
         versions=("llamafactory",),
         variables={"DISABLE_VERSION_CHECK": "1", "PYTHONPATH": str(RECIPES)},
     ),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import field_validator, model_validator
+from pydantic import ValidationInfo, field_validator, model_validator
 
-from tracker.config.section import AnchoredPath, Section, record_of, without_key
+from tracker.config.section import AnchoredPath, Section, anchored, record_of, without_key
 from tracker.domain.records.types import USUAL_CHECKPOINTS, LatencyPolicy, Phase, Pinned, Policy, PolicySettings
+
+SQLITE_PREFIX = "sqlite:///"
 
 
 class PolicySection(Section, PolicySettings):
@@ -57,7 +59,9 @@ class TrackingSection(Section):
 
     @field_validator("uri")
     @classmethod
-    def _address_holds_no_key(cls, value: str) -> str:
+    def _address_holds_no_key(cls, value: str, info: ValidationInfo) -> str:
+        if value.startswith(SQLITE_PREFIX):
+            return f"{SQLITE_PREFIX}{anchored(value.removeprefix(SQLITE_PREFIX), info)}"
         return without_key(
             value,
             instead="set tracking.username and tracking.password_file, or MLFLOW_TRACKING_USERNAME and "

@@ -43,12 +43,12 @@ def _trainer(kind: str, common: dict[str, Any]) -> Any:  # noqa: ANN401 - TRL ha
     if kind == "GRPO":
         from trl import GRPOConfig, GRPOTrainer
 
-        def is_right(completions: list[list[dict[str, str]]], answer: list[str], **_: object) -> list[float]:
-            return [float(one[0]["content"].strip() == right) for one, right in zip(completions, answer, strict=True)]
+        def is_high(completions: list[list[dict[str, str]]], **_: object) -> list[float]:
+            return [sum(map(ord, one[0]["content"])) / 1000 for one in completions]
 
         data = load_dataset("json", data_files="prompts.jsonl", split="train")
         args = GRPOConfig(per_device_train_batch_size=4, num_generations=4, max_completion_length=4, **common)
-        return GRPOTrainer("base", args=args, train_dataset=data, reward_funcs=is_right)
+        return GRPOTrainer("base", args=args, train_dataset=data, reward_funcs=is_high)
     from trl import SFTConfig, SFTTrainer
 
     adapter = None

@@ -141,6 +141,11 @@ def test_a_new_file_with_many_benchmarks_has_no_comments() -> None:
     assert "min_effect" in commented_toml({**chosen, "benchmark": benchmarks[:2]})
 
 
+def test_a_store_in_a_file_is_relative_to_the_configuration() -> None:
+    tracking = parse_config(MINIMAL + '[tracking]\nuri = "sqlite:///runs/mlflow.db"', HERE).tracking
+    assert tracking.uri == "sqlite:////project/runs/mlflow.db"
+
+
 def test_a_missing_file_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="tracker init"):
         load_config(tmp_path / "tracker.toml")
