@@ -239,8 +239,8 @@ def server() -> Iterator[OpenAIServer]:
 def test_checkpoints_that_nobody_evaluated_are_evaluated_now(tmp_path: Path, server: OpenAIServer) -> None:
     write_project(tmp_path, server.base_url, rows=ROWS, more=LENIENT)
     write_checkpoint(tmp_path / "models" / "checkpoint-100", seed=100)
-    write_checkpoint(tmp_path / "out" / "merged" / "step_200", seed=200)
-    said = tracker(tmp_path, "gate", "out/merged/step_200", "--baseline", "models/checkpoint-100", code=1)
+    write_checkpoint(tmp_path / "out" / "deep" / "merged" / "step_200", seed=200)
+    said = tracker(tmp_path, "gate", "out/deep/merged/step_200", "--baseline", "models/checkpoint-100", code=1)
     assert "facts" in said
     assert "loss of 1.000 (60 samples lost, 0 gained)" in " ".join(said.split())
     said = tracker(tmp_path, "gate", "models/checkpoint-100", "--baseline", "gate/checkpoint-100@100")
