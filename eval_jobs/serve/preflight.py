@@ -50,7 +50,7 @@ def read_environment(spec: ServeSpec) -> EngineEnvironment:
     )
 
 
-def check_endpoint(spec: ServeSpec) -> None:
+def check_remote_engine(spec: ServeSpec) -> None:
     """Query the models of a remote engine once.
 
     Raises:

@@ -7,7 +7,7 @@ from pydantic import ValidationInfo, field_validator, model_validator
 from tracker.config.section import AnchoredPath, Section, anchored, record_of, without_key
 from tracker.domain.records.types import USUAL_CHECKPOINTS, LatencyPolicy, Phase, Pinned, Policy, PolicySettings
 
-SQLITE_PREFIX = "sqlite:///"
+_SQLITE = "sqlite:///"
 
 
 class PolicySection(Section, PolicySettings):
@@ -60,8 +60,8 @@ class TrackingSection(Section):
     @field_validator("uri")
     @classmethod
     def _address_holds_no_key(cls, value: str, info: ValidationInfo) -> str:
-        if value.startswith(SQLITE_PREFIX):
-            return f"{SQLITE_PREFIX}{anchored(value.removeprefix(SQLITE_PREFIX), info)}"
+        if value.startswith(_SQLITE):
+            return f"{_SQLITE}{anchored(value.removeprefix(_SQLITE), info)}"
         return without_key(
             value,
             instead="set tracking.username and tracking.password_file, or MLFLOW_TRACKING_USERNAME and "

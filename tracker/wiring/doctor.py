@@ -15,7 +15,7 @@ from eval_jobs.evaluate.data.files import check_benchmark
 from eval_jobs.evaluate.data.prompt_lengths import read_prompt_lengths
 from eval_jobs.queue.database_sql import mapped_database_errors
 from eval_jobs.records.preflight import EngineEnvironment, ModelFacts
-from eval_jobs.serve.preflight import check_endpoint, local_model, read_environment, read_model
+from eval_jobs.serve.preflight import check_remote_engine, local_model, read_environment, read_model
 from eval_jobs.types import Benchmark, EngineKind, ServeSpec, Suite
 from tracker.adapters.checkpoints.files.listing import places_in
 from tracker.adapters.checkpoints.folder.assessed import Assessed, assessed, newest_assessed
@@ -165,7 +165,7 @@ class _Examination:
 def _endpoint(spec: ServeSpec) -> Finding:
     """Return whether a remote server responds; one that is away for a moment only gets a warning."""
     try:
-        check_endpoint(spec)
+        check_remote_engine(spec)
     except EndpointUnreachable as failure:
         return finding_of(checks.ENGINE, failure, Level.WARNING)
     except TrackerError as failure:

@@ -19,7 +19,7 @@ from pathlib import PurePath
 from eval_jobs.errors import CheckpointUnreadable, CheckpointUnsafe
 from eval_jobs.records.served_files import SUFFIXES
 from eval_jobs.types import CheckpointFormat
-from tracker.domain.checkpoints.formats import Layout, layout_of, other_form
+from tracker.domain.checkpoints.formats import WeightsLayout, layout_of, other_form
 from tracker.domain.checkpoints.listing import (
     ADAPTER_CONFIG,
     INDEX,
@@ -135,7 +135,7 @@ def _assess(listing: Listing, habits: Habits, rules: Iterable[Rule], *, allow_pi
     if listing.facts.problem:
         return _not_yet(f"cannot list its files: {listing.facts.problem}", hint="grant the tracker read permission")
     layout = layout_of(listing, allow_pickle=allow_pickle)
-    if not isinstance(layout, Layout):
+    if not isinstance(layout, WeightsLayout):
         return layout
     for rule in rules:
         finding = rule(listing, layout, habits)
@@ -144,12 +144,12 @@ def _assess(listing: Listing, habits: Habits, rules: Iterable[Rule], *, allow_pi
     return _complete(listing, layout, habits)
 
 
-def _check_form(listing: Listing, layout: Layout, _: Habits) -> Objection:
+def _check_form(listing: Listing, layout: WeightsLayout, _: Habits) -> Objection:
     form = other_form(listing.facts) if _is_other(layout) else None
     return None if form is None else form.refusal()
 
 
-def _check_links(listing: Listing, layout: Layout, _: Habits) -> Objection:
+def _check_links(listing: Listing, layout: WeightsLayout, _: Habits) -> Objection:
     for name in _held(listing.facts, layout):
         fact = listing.facts.file(name)
         if fact is not None and fact.outside:
@@ -161,7 +161,7 @@ def _check_links(listing: Listing, layout: Layout, _: Habits) -> Objection:
     return None
 
 
-def _check_weights(listing: Listing, layout: Layout, _: Habits) -> Objection:
+def _check_weights(listing: Listing, layout: WeightsLayout, _: Habits) -> Objection:
     if layout.raw is not None:  # `find_raw` has checked them
         name = next((name for name in layout.weights if name in listing.raw.broken), None)
         return None if name is None else _not_yet(f"{name} {listing.raw.broken[name]}")
@@ -189,7 +189,7 @@ def _check_shard(listing: Listing, name: str, expected: frozenset[str] | None) -
     return _not_yet(f"{name} contains no tensors", code=CheckpointUnreadable.code)
 
 
-def _check_config(listing: Listing, layout: Layout, _: Habits) -> Objection:
+def _check_config(listing: Listing, layout: WeightsLayout, _: Habits) -> Objection:
     if _is_other(layout):
         return None  # the command writes one
     finding = check_config(listing, layout.config, is_raw=layout.raw is not None)
@@ -207,14 +207,14 @@ def _check_config(listing: Listing, layout: Layout, _: Habits) -> Objection:
     return None
 
 
-def _check_temporaries(listing: Listing, _: Layout, __: Habits) -> Objection:
+def _check_temporaries(listing: Listing, _: WeightsLayout, __: Habits) -> Objection:
     name = _temporary(listing.facts)
     if name is None:
         return None
     return _not_yet(f"temporary file {name} still exists")
 
 
-def _check_trainer_state(listing: Listing, _: Layout, habits: Habits) -> Objection:
+def _check_trainer_state(listing: Listing, _: WeightsLayout, habits: Habits) -> Objection:
     document = listing.documents.get(TRAINER_STATE)
     if document is None:
         sign = _sign_of_state(listing.facts, habits)
@@ -239,7 +239,7 @@ def _sign_of_state(facts: Facts, habits: Habits) -> str | None:
     return None
 
 
-def _check_ranks(listing: Listing, _: Layout, __: Habits) -> Objection:
+def _check_ranks(listing: Listing, _: WeightsLayout, __: Habits) -> Objection:
     """Require every rank below the highest one seen."""
     ranks = listing.facts.ranks()
     if not ranks:
@@ -250,7 +250,7 @@ def _check_ranks(listing: Listing, _: Layout, __: Habits) -> Objection:
     return None
 
 
-Rule = Callable[[Listing, Layout, Habits], Objection]
+Rule = Callable[[Listing, WeightsLayout, Habits], Objection]
 _RULES: tuple[Rule, ...] = (
     _check_form,
     _check_links,
@@ -262,7 +262,7 @@ _RULES: tuple[Rule, ...] = (
 )
 
 
-def _complete(listing: Listing, layout: Layout, habits: Habits) -> Complete:
+def _complete(listing: Listing, layout: WeightsLayout, habits: Habits) -> Complete:
     state = listing.documents.get(TRAINER_STATE)
     said = state if isinstance(state, Mapping) else {}
     config = _config(listing, layout)
@@ -289,7 +289,7 @@ def _step(listing: Listing, stated: object) -> int:
     return listing.step or 0
 
 
-def _is_other(layout: Layout) -> bool:
+def _is_other(layout: WeightsLayout) -> bool:
     return layout.raw is not None and layout.raw.kind is RawKind.OTHER
 
 
@@ -297,11 +297,11 @@ def _counts_epochs(listing: Listing) -> bool:
     return counts_epochs(PurePath(listing.facts.path).name)
 
 
-def _config(listing: Listing, layout: Layout) -> Document | Broken | None:
+def _config(listing: Listing, layout: WeightsLayout) -> Document | Broken | None:
     return listing.documents.get(layout.config, listing.raw.elsewhere.get(layout.config))
 
 
-def _is_end_proven(facts: Facts, layout: Layout, habits: Habits) -> bool:
+def _is_end_proven(facts: Facts, layout: WeightsLayout, habits: Habits) -> bool:
     state, held = facts.file(TRAINER_STATE), set(_held(facts, layout))
     if state is None or _temporary(facts) is not None or has_lost_entry(facts):
         return False
@@ -325,7 +325,7 @@ def _temporary(facts: Facts) -> str | None:
     return None
 
 
-def _held(facts: Facts, layout: Layout) -> tuple[str, ...]:
+def _held(facts: Facts, layout: WeightsLayout) -> tuple[str, ...]:
     small = [f.name for f in facts.files if f.name.endswith(SUFFIXES) and not is_temporary(f.name)]
     small += layout.raw.extra if layout.raw else ()
     return layout.weights + tuple(sorted(set(small) - set(layout.weights)))

@@ -82,7 +82,7 @@ def other_form(facts: Facts) -> OtherForm | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class WeightsLayout:
     """Which files of a checkpoint are its weights, and in which form."""
 
     format: CheckpointFormat
@@ -93,17 +93,17 @@ class Layout:
     raw: RawLayout | None = None
 
 
-def layout_of(listing: Listing, *, allow_pickle: bool) -> Layout | NotYet | Rejected:
+def layout_of(listing: Listing, *, allow_pickle: bool) -> WeightsLayout | NotYet | Rejected:
     """Decide which files are the weights."""
     raw = _raw(listing, allow_pickle=allow_pickle)
     if isinstance(raw, RawLayout):
         config = ADAPTER_CONFIG if raw.format is CheckpointFormat.LORA else CONFIG
-        return Layout(format=raw.format, weights=raw.weights, config=config, raw=raw)
+        return WeightsLayout(format=raw.format, weights=raw.weights, config=config, raw=raw)
     if raw is not None:
         return raw
     is_full = not listing.facts.names().isdisjoint((SINGLE, INDEX))
     if _is_adapter(listing, is_full=is_full):
-        return Layout(format=CheckpointFormat.LORA, weights=(ADAPTER,), config=ADAPTER_CONFIG)
+        return WeightsLayout(format=CheckpointFormat.LORA, weights=(ADAPTER,), config=ADAPTER_CONFIG)
     if is_full:
         return _full(listing, listing.facts.names())
     return _without_weights(listing.facts, listing.facts.names())
@@ -127,11 +127,11 @@ def _is_adapter(listing: Listing, *, is_full: bool) -> bool:
     return not listing.facts.names().isdisjoint((ADAPTER, ADAPTER_CONFIG))
 
 
-def _full(listing: Listing, names: frozenset[str]) -> Layout | NotYet | Rejected:
+def _full(listing: Listing, names: frozenset[str]) -> WeightsLayout | NotYet | Rejected:
     if SINGLE in names and INDEX in names:
         return two_saves(SINGLE, INDEX)
     if SINGLE in names:
-        return Layout(format=CheckpointFormat.FULL, weights=(SINGLE,), config=CONFIG)
+        return WeightsLayout(format=CheckpointFormat.FULL, weights=(SINGLE,), config=CONFIG)
     weight_map = weight_map_of(listing.documents.get(INDEX), INDEX)
     if isinstance(weight_map, NotYet):
         return weight_map
@@ -144,7 +144,7 @@ def _full(listing: Listing, names: frozenset[str]) -> Layout | NotYet | Rejected
                 hint="save the checkpoint again with save_pretrained(safe_serialization=True)",
             )
         tensors.setdefault(shard, set()).add(str(tensor))
-    return Layout(
+    return WeightsLayout(
         format=CheckpointFormat.FULL,
         weights=tuple(sorted(tensors)),
         config=CONFIG,

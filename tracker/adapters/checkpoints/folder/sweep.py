@@ -181,7 +181,7 @@ class Folders:
         folder = Path(pin.folder)
         facts = facts_of_folder(folder)
         if facts is None:
-            return None  # somebody deleted it; a checkpoint that still exists is held again after the next start
+            return None  # deleted by hand; a checkpoint that still exists is held again at the next start
         options = self._options
         listing = read_listing(facts, pin.step, config_from=options.config_from, beside=Path(pin.source).parent)
         found = assess(listing, allow_pickle=options.allow_pickle, converts=bool(options.convert))

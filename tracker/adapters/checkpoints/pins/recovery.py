@@ -36,7 +36,7 @@ def find_pins(pins_dir: Path, run_name: str, output_dir: PurePath, now: datetime
 
 
 def release_holds(pins_dir: Path, run_name: str, output_dir: PurePath) -> None:
-    """Leave this process's holds of one output folder to whoever watches it next, here or on another machine."""
+    """Release this process's holds of one output folder: the next watcher takes them, on any machine."""
     for folder in pins_dir.absolute().glob(f"*/{HELD}{owner_mark(os.getpid())}-*"):
         pin = read_pin(folder)
         if pin is not None and _belongs(pin, run_name, output_dir):
