@@ -30,7 +30,7 @@ COLUMNS = (
     "Parameters",
     "MLflow run",
     "Ended with training",
-    "Killed",
+    "Killed in a save",
 )
 KILL_AT = 3
 """Number of the save that the trainer is killed in."""
