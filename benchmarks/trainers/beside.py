@@ -62,7 +62,7 @@ def watched_run(setup: Setup) -> Result:
     Raises:
         CannotInstall: the environment cannot be made here.
     """
-    python = interpreter(setup.environment, *setup.requirements)
+    python = interpreter(setup.environment, *setup.requirements, overrides=setup.overrides)
     folder = folder_of(setup)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -89,7 +89,7 @@ class _Run:
         was_killed = self._kill_in_a_save(first, out)
         first.wait()
         if self._setup.clean:
-            shutil.rmtree(max(self._folder.glob(self._setup.clean), key=lambda path: step_of(path.name) or 0))
+            shutil.rmtree(max(self._folder.glob(self._setup.clean), key=_number))
         second = self._trainer(*self._setup.resume)
         seeing = threading.Thread(target=self._see, args=(out,))
         seeing.start()
@@ -116,13 +116,15 @@ class _Run:
     def _trainer(self, *more: str) -> subprocess.Popen[bytes]:
         command = [self._filled(part) for part in self._setup.command]
         started: subprocess.Popen[bytes] = subprocess.Popen(
-            [*command, *more], start_new_session=True, **self._output("train.log")
+            [*command, *map(self._filled, more)], start_new_session=True, **self._output("train.log")
         )
         return started
 
     def _filled(self, part: str) -> str:
         places = {"{python}": self._python, "{bin}": self._python.parent, "{recipes}": RECIPES}
         places["{examples}"] = PROJECT / "examples"
+        states = (self._folder / self._setup.output).glob("**/checkpoint-*/trainer_state.json")
+        places["{newest}"] = max((state.parent for state in states), key=_number, default=Path())
         for name, path in places.items():
             part = part.replace(name, str(path))
         return part
@@ -173,6 +175,10 @@ class _Run:
         ]
         is_good = not missing and bool(steps) and trained == 0 and is_joined == self._setup.joins
         return Result(name=name, cells=cells, is_good=is_good)
+
+
+def _number(folder: Path) -> int:
+    return step_of(folder.name) or 0
 
 
 def _step(record: EvalRecord) -> int:

@@ -1,4 +1,8 @@
-"""An ordinary script with TRL: SFT, SFT with LoRA, DPO or GRPO on a tiny model."""
+"""An ordinary script with TRL: SFT, SFT with LoRA, DPO or GRPO on a tiny model.
+
+FSDP2 and DeepSpeed are trained on two processes without an accelerator, which accelerate and DeepSpeed do not expect:
+see `_pretend`.
+"""
 
 import argparse
 from pathlib import Path
@@ -7,6 +11,25 @@ from typing import Any
 from datasets import load_dataset
 
 STEPS, SAVE_STEPS = 200, 40
+SHARDED: dict[str, dict[str, Any]] = {
+    "fsdp2": {
+        "ddp_backend": "gloo",
+        "fsdp": True,
+        "fsdp_config": {
+            "version": 2,
+            "state_dict_type": "SHARDED_STATE_DICT",
+            "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+        },
+    },
+    "zero2": {
+        "use_cpu": False,
+        "deepspeed": {
+            "zero_optimization": {"stage": 2},
+            "train_micro_batch_size_per_gpu": 8,
+            "optimizer": {"type": "AdamW", "params": {"lr": 1.5e-3, "torch_adam": True}},
+        },
+    },
+}
 
 
 def main() -> None:
@@ -15,6 +38,7 @@ def main() -> None:
     parser.add_argument("kind", choices=["SFT", "SFT LoRA", "DPO", "GRPO"])
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--report-to", default="none")
+    parser.add_argument("--sharded", choices=["fsdp2", "zero2"])
     options = parser.parse_args()
     common = {
         "output_dir": "out",
@@ -26,15 +50,15 @@ def main() -> None:
         "use_cpu": True,
         "bf16": False,
         "report_to": options.report_to,
-    }
+    } | SHARDED.get(options.sharded, {})
     states = [path.parent for path in Path("out").glob("checkpoint-*/trainer_state.json")]
     newest = max(states, key=lambda folder: int(folder.name.rpartition("-")[2]), default=None)
-    trainer = _trainer(options.kind, common)
+    trainer = _trainer(options.kind, common, sharded=options.sharded)
     trainer.train(resume_from_checkpoint=str(newest) if options.resume and newest else None)
     trainer.save_model()
 
 
-def _trainer(kind: str, common: dict[str, Any]) -> Any:  # noqa: ANN401 - TRL has no common base
+def _trainer(kind: str, common: dict[str, Any], *, sharded: str | None) -> Any:  # noqa: ANN401 - TRL has no common base
     if kind == "DPO":
         from trl import DPOConfig, DPOTrainer
 
@@ -58,7 +82,22 @@ def _trainer(kind: str, common: dict[str, Any]) -> Any:  # noqa: ANN401 - TRL ha
         adapter = LoraConfig(r=8, lora_alpha=16, target_modules="all-linear")
     data = load_dataset("json", data_files="chats.jsonl", split="train")
     args = SFTConfig(per_device_train_batch_size=8, **common)
+    if sharded:
+        _pretend(args.device.type, sharded)
     return SFTTrainer("base", args=args, train_dataset=data, peft_config=adapter)
+
+
+def _pretend(device: str, sharded: str) -> None:
+    """Let accelerate shard on a CPU: it reads these once more when the trainer is made."""
+    from accelerate.state import DistributedType, PartialState
+    from torch import distributed
+
+    assert device == "cpu"
+    rank = distributed.get_rank()
+    found = {"num_processes": distributed.get_world_size(), "process_index": rank, "local_process_index": rank}
+    if sharded == "fsdp2":
+        found["distributed_type"] = DistributedType.MULTI_XPU
+    PartialState._shared_state |= found
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Writes the Hugging Face model inside a checkpoint of PyTorch Lightning as a Hugging Face folder.
 
     [watch]
-    convert = ["python", "lightning.py", "{source}", "{target}", "BASE"]
+    convert = ["python", "from_lightning.py", "{source}", "{target}", "BASE"]
 
 BASE is the folder or the name of the model that training started from: it has the configuration and the tokenizer. The
 LightningModule keeps the model in an attribute; its name is found from the names of the tensors.
