@@ -7,9 +7,12 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from benchmarks.trainers.material import write_material
 from benchmarks.trainers.setups import RECIPES, Setup
@@ -84,8 +87,9 @@ class _Run:
         self._tracker("init", str(out), "--data", "exam/sums.jsonl", "--yes")
         if self._setup.convert:
             self._convert()
-        first = self._trainer()
         watching = subprocess.Popen([TRACKER, "watch"], **self._output("watch.log"))
+        self._wait_for("watch.log", "watching")
+        first = self._trainer()
         was_killed = self._kill_in_a_save(first, out)
         first.wait()
         if self._setup.clean:
@@ -133,12 +137,16 @@ class _Run:
         file = (self._folder / name).open("ab")
         return {"cwd": self._folder, "env": self._environment, "stdout": file, "stderr": subprocess.STDOUT}
 
+    def _wait_for(self, log: str, word: str) -> None:
+        while word not in (self._folder / log).read_text():
+            self._done.wait(POLL_S)
+
     def _kill_in_a_save(self, trainer: subprocess.Popen[bytes], out: Path) -> bool:
         """Kill the trainer and its processes when a later checkpoint appears; return whether that came to pass."""
         while trainer.poll() is None:
             self._look(out)
             if len(self._saved) >= KILL_AT:
-                os.killpg(trainer.pid, signal.SIGKILL)
+                _kill(trainer.pid)
                 return True
             self._done.wait(POLL_S)
         return False
@@ -175,6 +183,14 @@ class _Run:
         ]
         is_good = not missing and bool(steps) and trained == 0 and is_joined == self._setup.joins
         return Result(name=name, cells=cells, is_good=is_good)
+
+
+def _kill(pid: int) -> None:
+    """Kill a process and all that it started: the ranks of torchrun have sessions of their own."""
+    parent = psutil.Process(pid)
+    for process in (parent, *parent.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def _number(folder: Path) -> int:

@@ -49,7 +49,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, server: OpenAIServer) -> P
     rows = [{"question": f"{i}+{i + 1}=", "answer": str(2 * i + 1)} for i in range(ROWS)]
     (folder / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     said = tracker(folder, "init", "out")
-    assert "8 checkpoints up to step 800 (full)" in said
+    assert "8 checkpoints up to checkpoint-800 (full)" in said
     assert "exact sums.jsonl" in said
     config = folder / "tracker.toml"
     serve = f'[serve]\nengine = "remote"\nbase_url = "{server.base_url}"\nmodel = "step-{{step}}"'

@@ -367,9 +367,9 @@ def test_init_shows_the_source_format_of_the_weights_and_what_is_missing(states:
     runner = CliRunner()
     arguments = ["--config", str(tmp_path / "tracker.toml"), "--force", "--yes"]
     zero = runner.invoke(init, [str(states / "out-zero3"), *arguments])
-    assert "1 checkpoint up to step 2 (full, to be converted from DeepSpeed ZeRO shards)" in zero.output
+    assert "1 checkpoint up to checkpoint-2 (full, to be converted from DeepSpeed ZeRO shards)" in zero.output
     fsdp = runner.invoke(init, [str(states / "out-fsdp"), *arguments])
-    assert "1 checkpoint up to step 10 (no config.json)" in fsdp.output
+    assert "1 checkpoint up to checkpoint-10 (no config.json)" in fsdp.output
 
 
 def test_nothing_is_read_through_a_path_that_leaves_the_folder(states: Path, tmp_path: Path) -> None:

@@ -28,9 +28,10 @@ from torchtitan.trainer import Trainer  # noqa: E402
 from torchtitan_parts import VOCABULARY, model_registry  # noqa: E402
 
 
-def _attention(*tensors: torch.Tensor, scale: float | None, enable_gqa: bool, **_: object) -> tuple[torch.Tensor, None]:
+def _attention(query: Any, key: Any, value: Any, **options: Any) -> tuple[Any, None]:
     """Flex attention has no backward on a CPU."""
-    return scaled_dot_product_attention(*tensors, is_causal=True, scale=scale, enable_gqa=enable_gqa), None
+    known = {name: options[name] for name in ("scale", "enable_gqa")}
+    return scaled_dot_product_attention(query, key, value, is_causal=True, **known), None
 
 
 def main() -> None:
@@ -60,7 +61,7 @@ def main() -> None:
     trainer.close()
 
 
-def _messages(row: dict[str, Any]) -> Any:  # noqa: ANN401 - as torchtitan has it
+def _messages(row: dict[str, Any]) -> Any:
     return row["messages"]
 
 

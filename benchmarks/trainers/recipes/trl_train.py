@@ -58,7 +58,7 @@ def main() -> None:
     trainer.save_model()
 
 
-def _trainer(kind: str, common: dict[str, Any], *, sharded: str | None) -> Any:  # noqa: ANN401 - TRL has no common base
+def _trainer(kind: str, common: dict[str, Any], *, sharded: str | None) -> Any:
     if kind == "DPO":
         from trl import DPOConfig, DPOTrainer
 
@@ -82,17 +82,16 @@ def _trainer(kind: str, common: dict[str, Any], *, sharded: str | None) -> Any: 
         adapter = LoraConfig(r=8, lora_alpha=16, target_modules="all-linear")
     data = load_dataset("json", data_files="chats.jsonl", split="train")
     args = SFTConfig(per_device_train_batch_size=8, **common)
-    if sharded:
-        _pretend(args.device.type, sharded)
+    if sharded and args.device.type == "cpu":
+        _pretend(sharded)
     return SFTTrainer("base", args=args, train_dataset=data, peft_config=adapter)
 
 
-def _pretend(device: str, sharded: str) -> None:
+def _pretend(sharded: str) -> None:
     """Let accelerate shard on a CPU: it reads these once more when the trainer is made."""
     from accelerate.state import DistributedType, PartialState
     from torch import distributed
 
-    assert device == "cpu"
     rank = distributed.get_rank()
     found = {"num_processes": distributed.get_world_size(), "process_index": rank, "local_process_index": rank}
     if sharded == "fsdp2":

@@ -8,7 +8,8 @@ from itertools import islice
 from pathlib import Path
 
 from eval_jobs.errors import CheckpointNotFound
-from tracker.adapters.checkpoints.files.listing import CheckpointLocation, places_in
+from eval_jobs.serve.process.checkpoint_files import has_tokenizer
+from tracker.adapters.checkpoints.files.listing import CheckpointLocation, models_beside, places_in
 from tracker.adapters.checkpoints.folder.assessed import Assessed, newest_assessed
 from tracker.domain.checkpoints.listing import (
     ADAPTER_CONFIG,
@@ -32,7 +33,8 @@ class FoundRun:
     sub_folder: str
     """Name below the output folder; empty: the output folder itself."""
     checkpoints: int
-    newest_step: int
+    newest: str
+    """Name of the newest checkpoint's folder or file."""
     complete: Assessed | None
     """The newest complete checkpoint; None: none is complete."""
     problem: str
@@ -50,6 +52,10 @@ class FoundFolder:
     """JSONL files in the folder, next to it and in the project's folder that may be evaluation data."""
     training_data: tuple[Path, ...]
     """Those that the model is trained on, by their names."""
+    beside: tuple[Path, ...]
+    """Models among the checkpoints that are none by their names."""
+    models: tuple[Path, ...]
+    """Models next to the output folder or in the project's folder, with which training may have started."""
 
 
 def find_runs(folder: Path, project: Path | None = None) -> FoundFolder:
@@ -84,6 +90,8 @@ def find_runs(folder: Path, project: Path | None = None) -> FoundFolder:
         runs=tuple(runs),
         data=tuple(data),
         training_data=tuple(training_data),
+        beside=tuple(model.path for model in models_beside(folder, places, run_name="")) if places else (),
+        models=_models_near(folder, project),
     )
 
 
@@ -120,13 +128,23 @@ def _jsonl_files(folder: Path, project: Path) -> frozenset[Path]:
     return frozenset(path for place, pattern in places for path in islice(place.glob(pattern), MAX_FILES))
 
 
+def _models_near(folder: Path, project: Path) -> tuple[Path, ...]:
+    near = set()
+    for place in (folder.parent, project):
+        for config in islice(place.glob(f"*/{CONFIG}"), MAX_FILES):
+            model = config.parent
+            if model != folder and step_of(model.name) is None and has_tokenizer(model):
+                near.add(model)
+    return tuple(sorted(near))
+
+
 def _describe(run_id: str, places: list[CheckpointLocation]) -> FoundRun:
     """Describe one run; `places` are ordered by step."""
     newest, complete = newest_assessed(places)
     return FoundRun(
         sub_folder=run_id.removeprefix("/"),
         checkpoints=len(places),
-        newest_step=places[-1].step,
+        newest=places[-1].path.name,
         complete=complete,
         problem=newest.problem.reason if newest.problem is not None else "",
     )

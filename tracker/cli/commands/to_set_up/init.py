@@ -55,12 +55,14 @@ def command(
     given = tuple(_benchmark(path, config_path) for path in data) or _guessed(found, config_path, refused)
     benchmarks = _named_apart(given, config_path) or (_offered(found, config_path, refused, is_accepted=yes),)
     model, engine = _model(found), _engine()
-    longest = _longest(benchmarks, model, config_path)
+    base = _base(found)
+    sized = model or (read_model(base, weights_bytes=0) if base else None)
+    longest = _longest(benchmarks, sized, config_path)
     chosen: dict[str, Values] = {
         "run": {"name": name or run_name(found.path), "output_dir": _relative(found.path, config_path)},
-        "watch": {"backlog": "newest"},
+        "watch": {"backlog": "newest", **({"config_from": _relative(base, config_path)} if base else {})},
         "serve": serve_values(model, engine, longest),
-        "suite": suite_values(model, longest),
+        "suite": suite_values(sized, longest),
         "tracking": _tracking(found.path),
     }
     tables = {table: (values,) for table, values in chosen.items() if values}
@@ -68,6 +70,7 @@ def command(
     _explain(found, config_path, benchmarks, refused)
 
 
+_BESIDE = "not named like the checkpoints; evaluate it with `tracker evaluate FOLDER`"
 _RAW = {
     RawKind.TORCH: "torch.save files",
     RawKind.DCP: "torch.distributed.checkpoint shards",
@@ -147,6 +150,13 @@ def _model(found: FoundFolder) -> ModelFacts | None:
     return read_model(usable[-1].path, weights_bytes=usable[-1].weights_bytes, base=local_model(base) if base else None)
 
 
+def _base(found: FoundFolder) -> Path | None:
+    """Return the only model next to a run without complete checkpoints, which may need its configuration."""
+    if len(found.models) == 1 and not any(run.complete for run in found.runs):
+        return found.models[0]
+    return None
+
+
 def _engine() -> EngineEnvironment | None:
     try:
         return read_environment(ServeSpec())
@@ -193,6 +203,9 @@ def _explain(found: FoundFolder, config_path: Path, benchmarks: tuple[Values, ..
     lines = [f"found  {one_line(_described(run))}" for run in found.runs]
     if not found.runs:
         lines += _reason(found)
+    if base := _base(found):
+        lines.append(f"model  {_relative(base, config_path)}, for the configuration of checkpoints without one")
+    refused += [f"{_relative(path, config_path)}: {_BESIDE}" for path in found.beside]
     used = {benchmark.get("data") for benchmark in benchmarks}
     training = {_relative(path, config_path) for path in found.training_data}
     refused += [f"{name}: name suggests training data; --data FILE uses it" for name in sorted(training - used)]
@@ -222,4 +235,4 @@ def _described(run: FoundRun) -> str:
         kind = str(known.format) + (f", base {known.base_model}" if known.base_model else "")
         if known.raw is not None:
             kind += f", to be converted from {_RAW[known.raw]}"
-    return f"{where}{count_text(run.checkpoints, 'checkpoint')} up to step {run.newest_step} ({kind})"
+    return f"{where}{count_text(run.checkpoints, 'checkpoint')} up to {run.newest} ({kind})"

@@ -188,6 +188,26 @@ def test_a_folder_without_checkpoints_is_used_unless_the_run_is_further_down(tmp
     assert settings(tmp_path)["run"]["name"] == "capitals"
 
 
+def test_the_only_model_next_to_a_run_without_checkpoints_completes_them(tmp_path: Path) -> None:
+    base = write_checkpoint(tmp_path / "base")
+    config = json.loads((base / "config.json").read_text()) | {"max_position_embeddings": 128}
+    (base / "config.json").write_text(json.dumps(config))
+    (tmp_path / "exam.jsonl").write_text('{"question": "2+2=", "answer": 4}\n')
+    said = tracker(tmp_path, "init", "out")
+    assert "model  base, for the configuration of checkpoints without one\n" in said
+    assert (settings(tmp_path)["watch"]["config_from"], settings(tmp_path)["suite"]) == ("base", {"max_tokens": 108})
+    write_checkpoint(tmp_path / "other")
+    assert "model  " not in tracker(tmp_path, "init", "out", "--force")
+    for name in ("epoch_0", "epoch_1", "best"):
+        write_checkpoint(tmp_path / "out" / name)
+    said = tracker(tmp_path, "init", "out", "--force")
+    assert said.startswith(
+        "found  2 checkpoints up to epoch_1 (full)\n"
+        "skips  out/best: not named like the checkpoints; evaluate it with `tracker evaluate FOLDER`\n"
+    )
+    assert "config_from" not in settings(tmp_path)["watch"]
+
+
 def test_what_init_writes_for_a_base_model_passes_the_doctor(tmp_path: Path) -> None:
     requires_vllm()
     saved = write_checkpoint(tmp_path / "out" / "checkpoint-100")

@@ -16,7 +16,7 @@ def test_a_trainers_output_folder_is_described(tmp_path: Path) -> None:
     (tmp_path / "out" / "checkpoint-40").mkdir()
     found = find_runs(tmp_path / "out")
     (run,) = found.runs
-    assert (run.sub_folder, run.checkpoints, run.newest_step) == ("", 4, 40)
+    assert (run.sub_folder, run.checkpoints, run.newest) == ("", 4, "checkpoint-40")
     assert run.complete is not None
     assert run.complete.path.name == "checkpoint-30"
     assert run.problem == "folder is empty"
