@@ -94,6 +94,12 @@ class CheckpointUnnamed(CheckpointError):
     code = "E-CKPT-NAME"
 
 
+class CheckpointsUnnamed(CheckpointError):
+    """A run saves models, but no name has a step, or they have a form that is not supported."""
+
+    code = "E-CKPT-NAMES"
+
+
 class ConsolidationFailed(CheckpointError):
     """A sharded training state could not be converted to safetensors on this machine. The state itself is valid."""
 

@@ -56,6 +56,13 @@ def test_a_run_without_curves_gives_none(reader: CurveReader, tmp_path: Path) ->
     assert reader.read(checkpoint(tmp_path / "elsewhere", 0)) == ()
 
 
+def test_curves_over_steps_are_left_out_of_a_run_that_counts_epochs(tmp_path: Path) -> None:
+    (tmp_path / "logging.jsonl").write_text('{"step": 1, "loss": 2.0}\n')
+    for name, read in (("step_2", ["train/loss"]), ("epoch_2", [])):
+        saved = replace(checkpoint(tmp_path, 2), source_uri=str(tmp_path / name))
+        assert [point.key for point in TrainerCurves().read(saved)] == read
+
+
 def test_when_the_trainer_logged_last_is_known_of_lines_and_of_event_files(tmp_path: Path) -> None:
     reader, trained = TrainerCurves(), checkpoint(tmp_path / "out", 10)
     folder = tmp_path / "out" / "runs" / "Nov22_host"

@@ -13,6 +13,7 @@ from pathlib import Path
 from eval_jobs.types import Checkpoint
 from tracker.adapters.trainer_files.documents import read_documents
 from tracker.domain.checkpoints.listing import TRAINER_STATE, is_training_log
+from tracker.domain.checkpoints.names import unit_of
 from tracker.domain.records.tracking import TrainerFacts
 from tracker.domain.records.types import CurvePoint
 from tracker.domain.tracking.curves import points_of
@@ -35,7 +36,12 @@ class TrainerCurves:
     """`tracker.ports.CurveReader` over trainer_state.json and JSONL logs."""
 
     def read(self, checkpoint: Checkpoint) -> tuple[CurvePoint, ...]:
-        """Return all finite points known at this checkpoint, ordered by step; () when there are none."""
+        """Return all finite points known at this checkpoint, ordered by step; () when there are none.
+
+        Curves over steps do not fit the axis of a run that counts epochs.
+        """
+        if unit_of(checkpoint.source_uri, checkpoint.step) == "epoch":
+            return ()
         logged = points_of(_logged_rows(Path(checkpoint.source_uri).parent), up_to_step=checkpoint.step)
         stated = points_of(_stated_rows(Path(checkpoint.uri) / TRAINER_STATE), up_to_step=checkpoint.step)
         # The trainer's state is exact and belongs to this checkpoint; a log repeats it rounded.

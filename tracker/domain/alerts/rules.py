@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from eval_jobs.errors import CheckpointsUnnamed
 from eval_jobs.identity import content_hash
 from eval_jobs.types import EvalRecord
 from tracker.domain.alerts.evidence import alert_evidence_of, comparing, evidence_of_latency, looking
@@ -64,14 +65,15 @@ def alert_of_acceptance(incident: Incident, acceptance: Acceptance) -> Alert:
 
 def alert_of_gap(gap: Gap) -> Alert:
     """Return the alert of a checkpoint that will not be evaluated."""
+    which = "checkpoints" if gap.code == CheckpointsUnnamed.code else f"checkpoint {gap.step}"
     return Alert(
-        fingerprint=content_hash([gap.run_id, "checkpoint", gap.step, gap.code]),
+        fingerprint=_fingerprint_of_gap(gap.run_id, gap.step, gap.code),
         run_id=gap.run_id,
         step=gap.step,
         kind=AlertKind.CHECKPOINT,
         subject=CHECKPOINT,
         state=AlertState.FIRING,
-        message=f"checkpoint {gap.step} will not be evaluated: {gap.message} (hint: {gap.hint})",
+        message=f"{which} will not be evaluated: {gap.message} (hint: {gap.hint})",
         command=looking(gap.run_id),
         raised_at=gap.seen_at,
     )
@@ -100,8 +102,10 @@ def _is_no_slower(verdict: LatencyVerdict) -> bool:
 
 def _of_gaps(report: Report, open_alerts: Iterable[Alert]) -> Iterator[Alert]:
     """Resolve alerts of a checkpoint that was reported as a gap: it was finished late or evaluated on demand."""
+    unnamed = _fingerprint_of_gap(report.run_id, 0, CheckpointsUnnamed.code)
     for alert in open_alerts:
-        if alert.kind is AlertKind.CHECKPOINT and alert.step == report.step:
+        is_same = alert.step == report.step or alert.fingerprint == unnamed
+        if alert.kind is AlertKind.CHECKPOINT and is_same:
             message = f"checkpoint {report.step} was evaluated after all"
             yield replace(alert, state=AlertState.RESOLVED, message=message, raised_at=report.created_at)
 
@@ -210,6 +214,10 @@ def _is_news(alert: Alert, known: Alert | None) -> bool:
     if alert.state is AlertState.FIRING:
         return known is None
     return known is not None and known.step <= alert.step
+
+
+def _fingerprint_of_gap(run_id: str, step: int, code: str) -> str:
+    return content_hash([run_id, "checkpoint", step, code])
 
 
 def _fingerprint_of(incident: Incident) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from eval_jobs.errors import CheckpointSkipped
+from eval_jobs.errors import CheckpointSkipped, CheckpointsUnnamed
 from eval_jobs.types import Checkpoint
 from tracker.domain.checkpoints.names import unit_of
 from tracker.domain.records.branches import branches_of
@@ -151,7 +151,9 @@ def open_gaps(reports: Iterable[Report], gaps: Iterable[Gap]) -> tuple[Gap, ...]
     judged_at: dict[int, datetime] = {}
     for report in sorted(reports, key=lambda report: report.created_at):
         judged_at[report.step] = report.created_at
-    return tuple(gap for gap in gaps if not _is_closed(gap, judged_at.get(gap.step)))
+    judged_at_last = max(judged_at.values(), default=None)
+    closed_at = {CheckpointsUnnamed.code: judged_at_last}
+    return tuple(gap for gap in gaps if not _is_closed(gap, closed_at.get(gap.code, judged_at.get(gap.step))))
 
 
 def _is_closed(gap: Gap, judged_at: datetime | None) -> bool:

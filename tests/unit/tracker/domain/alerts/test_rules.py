@@ -264,6 +264,12 @@ def test_a_gap_becomes_an_alert_about_the_checkpoint() -> None:
     assert alert.message == (
         "checkpoint 550 will not be evaluated: it was deleted before it could be pinned (hint: raise save_total_limit)"
     )
+    nameless = replace(gap, step=0, code="E-CKPT-NAMES", message="a and b have no step in their names")
+    alert = alert_of_gap(nameless)
+    assert alert.message.startswith("checkpoints will not be evaluated: a and b have no step in their names (hint: ")
+    (end,) = alerts_for(report_of(550, sums=W.EQUIVALENT), [alert])
+    assert (end.fingerprint, end.state) == (alert.fingerprint, AlertState.RESOLVED)
+    assert alerts_for(report_of(550, sums=W.EQUIVALENT), [alert_of_gap(replace(gap, step=0))]) == ()
 
 
 # --- latency

@@ -81,6 +81,24 @@ def test_a_model_under_another_name_with_a_step_of_its_own_is_a_gap_and_best_is_
         assert f"models without a step: {watched.out / 'best'}; evaluate one with" in caplog.text
 
 
+@pytest.mark.parametrize("is_file", [False, True])
+def test_a_run_in_which_no_model_has_a_usable_name_is_one_gap_until_one_has(*, is_file: bool, tmp_path: Path) -> None:
+    with watching(tmp_path) as watched:
+        watched.out.mkdir()
+        names = ("ckpt_100.pt", "ckpt_200.pt") if is_file else ("first", "best")
+        for number, name in enumerate(names):
+            assert watched.reasons() == []
+            if is_file:
+                (watched.out / name).write_bytes(b"torch")
+            else:
+                trainer.save_model(watched.out / name, seed=number)
+        assert watched.steps() == []
+        assert watched.reasons() == [(0, "E-CKPT-NAMES")]
+        assert all(name in watched.source.gaps()[0].message for name in names)
+        trainer.save(watched.out, 10)
+        assert (watched.steps(), watched.reasons()) == ([10], [])
+
+
 def test_weights_behind_a_link_out_of_the_folder_are_refused(watched: Watched) -> None:
     elsewhere = trainer.save_model(watched.out.parent / "elsewhere", seed=1)
     folder = trainer.save(watched.out, 10)
