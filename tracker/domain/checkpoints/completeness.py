@@ -145,7 +145,7 @@ def _assess(listing: Listing, habits: Habits, rules: Iterable[Rule], *, allow_pi
 
 
 def _check_form(listing: Listing, layout: WeightsLayout, _: Habits) -> Objection:
-    form = other_form(listing.facts) if _is_other(layout) else None
+    form = other_form(listing) if _is_other(layout) else None
     return None if form is None else form.refusal()
 
 

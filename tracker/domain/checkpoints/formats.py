@@ -22,6 +22,7 @@ from tracker.domain.checkpoints.listing import (
     Facts,
     Listing,
     RawKind,
+    StateIndex,
     base_model_of,
     is_temporary,
 )
@@ -39,6 +40,7 @@ from tracker.domain.checkpoints.unusable import (
 _SHARD = re.compile(r"(?:model|pytorch_model)-[0-9]+-of-[0-9]+\.safetensors$")
 _PICKLE = re.compile(r"(?:pytorch_model.*|adapter_model|model.*|consolidated.*)\.(?:bin|pt|pth|ckpt)$")
 
+_TORCHTITAN_TENSOR = "tok_embeddings.weight"
 MEGATRON_COMMON = "common.pt"
 """Written first by Megatron-core; `.metadata`, as for other sharded states, is written last."""
 
@@ -64,12 +66,15 @@ MEGATRON = OtherForm(
     name="distributed checkpoint of Megatron-core", export="`AutoBridge.export_ckpt` of Megatron Bridge"
 )
 MEGATRON_LM = OtherForm(name="checkpoint of Megatron-LM", export="Megatron's `tools/checkpoint/convert.py`")
+TORCHTITAN = OtherForm(
+    name="checkpoint of torchtitan", export="torchtitan's `scripts/checkpoint_conversion/convert_to_hf.py`"
+)
 NEMO = OtherForm(name="NeMo checkpoint", export="`nemo.collections.llm.export_ckpt`")
 
 
-def other_form(facts: Facts) -> OtherForm | None:
+def other_form(listing: Listing) -> OtherForm | None:
     """Return the form of the checkpoint in a folder without safetensors; None: none of these, or still incomplete."""
-    names, folders = facts.names(), set(facts.folders)
+    names, folders, index = listing.facts.names(), set(listing.facts.folders), listing.raw.index
     if {"weights", "context"} <= folders:
         return NEMO if f"weights/{DCP_INDEX}" in names else None
     if {MEGATRON_COMMON, DCP_INDEX} <= names:
@@ -78,6 +83,8 @@ def other_form(facts: Facts) -> OtherForm | None:
         return MEGATRON_LM
     if any(name.endswith(".ckpt") for name in names):
         return LIGHTNING
+    if isinstance(index, StateIndex) and _TORCHTITAN_TENSOR in index.tensors:
+        return TORCHTITAN
     return None
 
 
@@ -114,7 +121,7 @@ def _raw(listing: Listing, *, allow_pickle: bool) -> RawLayout | NotYet | Reject
     names = listing.facts.names()
     if not names.isdisjoint((SINGLE, INDEX, ADAPTER)) or any(map(_SHARD.match, names)):
         return None
-    if other_form(listing.facts) is None:
+    if other_form(listing) is None:
         return find_raw(listing, allow_pickle=allow_pickle)
     files = tuple(name for name in sorted(names) if not is_temporary(name))  # only its framework knows which it needs
     return RawLayout(kind=RawKind.OTHER, format=CheckpointFormat.FULL, folder="", weights=files)

@@ -6,7 +6,7 @@ import pytest
 
 from eval_jobs.types import CheckpointFormat
 from tracker.domain.checkpoints.completeness import Complete, Habits, Readiness, assess
-from tracker.domain.checkpoints.listing import Broken, Document, Facts, FileFact, Header, Listing
+from tracker.domain.checkpoints.listing import Broken, Document, Facts, FileFact, Header, Listing, RawFacts, StateIndex
 from tracker.domain.checkpoints.unusable import NotYet, Rejected
 
 NS = 1_000_000_000
@@ -314,3 +314,12 @@ def test_a_trainer_that_saves_on_improvement_has_no_rhythm() -> None:
     readiness = assess(replace(found, documents={**found.documents, "trainer_state.json": state}))
     assert isinstance(readiness, Complete)
     assert readiness.save_every is None
+
+
+@pytest.mark.parametrize(("tensor", "is_torchtitan"), [("tok_embeddings.weight", True), ("model.norm.weight", False)])
+def test_the_distributed_checkpoint_of_torchtitan_needs_a_converter(tensor: str, *, is_torchtitan: bool) -> None:
+    index = StateIndex(files={"__0_0.distcp": 1}, tensors={tensor: (8, 8)}, keys={tensor: tensor})
+    state = replace(listing("__0_0.distcp", ".metadata", config_json=CONFIG), raw=RawFacts(index=index))
+    outcome = assess(state)
+    assert isinstance(outcome, Rejected if is_torchtitan else Complete)
+    assert not isinstance(outcome, Rejected) or "convert_to_hf.py`, or set watch.convert" in outcome.hint
