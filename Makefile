@@ -24,6 +24,7 @@ test-versions: setup ## other versions of MLflow and EvalScope, each in an envir
 	@$(BIN)/python -m benchmarks.versions $(if $(VLLM),--vllm)
 
 test-trainers: setup ## real trainers beside the tracker, each in an environment of its own
+	@$(BIN)/python -m benchmarks.trainers.conversions
 	@$(BIN)/python -m benchmarks.trainers --write
 
 coverage: setup ## which lines and branches all tests reach, those of the processes they start too

@@ -10,10 +10,13 @@ NOTES = frozenset(
         "all_results.json",
         "train_results.json",
         "eval_results.json",
+        "args.json",
+        "additional_config.json",
+        "training_args.json",
         "model.safetensors.index.json",
     }
 )
-"""Records of the trainer, and the index, which only says what the headers of the shards say."""
+"""Records and options of trainers, which change with every resume, and the index, which repeats the shards' headers."""
 
 
 def is_served(name: str) -> bool:

@@ -40,7 +40,7 @@ def edit_tensors(folder: Path, change: Callable[[dict[str, object]], object]) ->
 def test_what_changes_nothing_of_the_model_is_no_obstacle(resident: Fingerprint, candidate: Path) -> None:
     assert obstacle(resident, fingerprint_of(candidate)) == "", "other weights"
     edit_json(candidate / "config.json", transformers_version="4.57", _name_or_path="/elsewhere")
-    for name in ("trainer_state.json", ".pin.json", "optimizer.pt", "README.md"):
+    for name in ("trainer_state.json", "args.json", ".pin.json", "optimizer.pt", "README.md"):
         (candidate / name).write_text("{}")
     assert obstacle(resident, fingerprint_of(candidate)) == "", "who wrote it, and what a trainer notes"
     config = json.loads((candidate / "config.json").read_text())
