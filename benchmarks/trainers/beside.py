@@ -127,6 +127,7 @@ class _Run:
     def _filled(self, part: str) -> str:
         places = {"{python}": self._python, "{bin}": self._python.parent, "{recipes}": RECIPES}
         places["{examples}"] = PROJECT / "examples"
+        places["{folder}"] = self._folder
         states = (self._folder / self._setup.output).glob("**/checkpoint-*/trainer_state.json")
         places["{newest}"] = max((state.parent for state in states), key=_number, default=Path())
         for name, path in places.items():

@@ -123,6 +123,7 @@ SETUPS = (
         environment="trl-mlflow",
         requirements=(*TRL, "mlflow-skinny==3.17.2", "sqlalchemy<2.1", "alembic"),
         command=("{python}", "{recipes}/trl_train.py", "SFT", "--report-to", "mlflow"),
+        resume=("--resume", "--output-dir", "{folder}/out"),  # absolute, after a relative one
         versions=("transformers",),
         variables={"MLFLOW_TRACKING_URI": "sqlite:///.tracker/mlflow.db"},
         joins=True,

@@ -38,10 +38,11 @@ def main() -> None:
     parser.add_argument("kind", choices=["SFT", "SFT LoRA", "DPO", "GRPO"])
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--report-to", default="none")
+    parser.add_argument("--output-dir", default="out")
     parser.add_argument("--sharded", choices=["fsdp2", "zero2"])
     options = parser.parse_args()
     common = {
-        "output_dir": "out",
+        "output_dir": options.output_dir,
         "max_steps": STEPS,
         "save_steps": SAVE_STEPS,
         "save_total_limit": 2,

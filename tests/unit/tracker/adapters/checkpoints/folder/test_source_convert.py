@@ -74,6 +74,15 @@ def test_another_form_is_named_held_through_rotation_and_converted_by_a_later_co
         assert watched.source.gaps() == ()
 
 
+def test_conversions_are_done_lowest_step_first(tmp_path: Path) -> None:
+    model = trainer.save_model(tmp_path / "model", seed=9)
+    command = (sys.executable, "-c", COPY, "{source}", "{target}", str(model))
+    with watching(tmp_path, convert=command) as watched:
+        for step in (300, 1000, 200):
+            save_lightning(watched.out, step)
+        assert [checkpoint.step for checkpoint in converted(watched)] == [200, 300, 1000]
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [
