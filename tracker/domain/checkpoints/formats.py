@@ -36,9 +36,15 @@ from tracker.domain.checkpoints.unusable import (
     two_saves,
     weight_map_of,
 )
+from tracker.domain.records.display import one_line
 
 _SHARD = re.compile(r"(?:model|pytorch_model)-[0-9]+-of-[0-9]+\.safetensors$")
-_PICKLE = re.compile(r"(?:pytorch_model.*|adapter_model|model.*|consolidated.*)\.(?:bin|pt|pth|ckpt)$")
+_PICKLE = re.compile(r"(?:pytorch|adapter)_model.*\.bin$")
+_FOREIGN = re.compile(r".*\.(?:bin|pt|pth|npz)$")
+_OF_TRAINING = re.compile(
+    r"(?:optim|sched|scaler|sampler|rng_|random_|train|data|latest).*|.*(?:states?|args|optim|[0-9]of[0-9]+)\.\w+$"
+)
+"""Files of a training state that are not the model, or not all of it."""
 
 _TORCHTITAN_TENSOR = "tok_embeddings.weight"
 MEGATRON_COMMON = "common.pt"
@@ -69,22 +75,31 @@ MEGATRON_LM = OtherForm(name="checkpoint of Megatron-LM", export="Megatron's `to
 TORCHTITAN = OtherForm(
     name="checkpoint of torchtitan", export="torchtitan's `scripts/checkpoint_conversion/convert_to_hf.py`"
 )
+LITGPT = OtherForm(name="checkpoint of LitGPT", export="`litgpt convert_from_litgpt`")
 NEMO = OtherForm(name="NeMo checkpoint", export="`nemo.collections.llm.export_ckpt`")
 
 
 def other_form(listing: Listing) -> OtherForm | None:
     """Return the form of the checkpoint in a folder without safetensors; None: none of these, or still incomplete."""
     names, folders, index = listing.facts.names(), set(listing.facts.folders), listing.raw.index
-    if {"weights", "context"} <= folders:
-        return NEMO if f"weights/{DCP_INDEX}" in names else None
-    if {MEGATRON_COMMON, DCP_INDEX} <= names:
-        return MEGATRON
-    if any(name.startswith("mp_rank_") for name in folders):
-        return MEGATRON_LM
-    if any(name.endswith(".ckpt") for name in names):
-        return LIGHTNING
-    if isinstance(index, StateIndex) and _TORCHTITAN_TENSOR in index.tensors:
-        return TORCHTITAN
+    signs = {
+        NEMO: {"weights", "context"} <= folders and f"weights/{DCP_INDEX}" in names,
+        MEGATRON: {MEGATRON_COMMON, DCP_INDEX} <= names,
+        MEGATRON_LM: any(name.startswith("mp_rank_") for name in folders),
+        LIGHTNING: any(name.endswith(".ckpt") for name in names),
+        TORCHTITAN: isinstance(index, StateIndex) and _TORCHTITAN_TENSOR in index.tensors,
+        LITGPT: "lit_model.pth" in names,
+    }
+    for form, is_there in signs.items():
+        if is_there:
+            return form
+    return _unknown_form(listing)
+
+
+def _unknown_form(listing: Listing) -> OtherForm | None:
+    foreign = [name for name in sorted(listing.facts.names()) if _FOREIGN.match(name) and not _OF_TRAINING.match(name)]
+    if foreign and not any(map(_PICKLE.match, foreign)) and find_raw(listing, allow_pickle=False) is None:
+        return OtherForm(name=f"weights in {one_line(foreign[0])}", export="the tools of its framework")
     return None
 
 

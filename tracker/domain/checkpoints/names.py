@@ -11,17 +11,19 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 _NUMBER = "0*([0-9]{1,18})"
+_WORDS = "checkpoint|ckpt|(?:global_?)?step|iter(?:ation)?"
 _STEP_FORMS = (
     rf"checkpoint[-_]?{_NUMBER}",
     rf"(?:model[-_])?(?:global[-_]?)?step[-_=]?{_NUMBER}",
     rf"iter(?:ation)?[-_]?{_NUMBER}",
     rf"ckpt[-_]?{_NUMBER}",
-    rf"(?!tmp[-_]).*[-_](?:checkpoint|ckpt|(?:global_?)?step|iter(?:ation)?)[-_=]?{_NUMBER}(?:\.ckpt)?",
+    rf"(?!tmp[-_]).*(?:[-_](?:{_WORDS})|globalstep)[-_=]?{_NUMBER}(?:\.ckpt)?",
+    rf"(?:{_WORDS})[-_=]?{_NUMBER}[-_](?:hf|unsharded)",
 )
 """Names that trainers use, most common first. Only the first that occurs in a folder counts: no step is found twice."""
 _EPOCH_FORM = rf"(?:checkpoint|ckpt|model)?[-_]?epoch[-_=]?{_NUMBER}"
 _FORMS = tuple(re.compile(form, re.IGNORECASE) for form in (*_STEP_FORMS, _EPOCH_FORM))
-_SERIES = re.compile(r"(.*?)[-_=]?(?<![0-9])0*([0-9]{1,18})")
+_SERIES = re.compile(r"(.*?)[-_=]?(?<![0-9])0*([0-9]{1,18})([^0-9]*)")
 _LAST_NUMBER = re.compile(r"(?<![0-9])([0-9]{1,18})$")
 
 
@@ -43,11 +45,11 @@ def series_in(names: Iterable[str]) -> Mapping[str, int]:
 
     All are names of folders that hold a model, and none is that of a known form.
     """
-    groups: dict[str, dict[str, int]] = {}
+    groups: dict[tuple[str, str], dict[str, int]] = {}
     for name in names:
         match = _SERIES.fullmatch(name)
         if match is not None:
-            groups.setdefault(match.group(1), {})[name] = int(match.group(2))
+            groups.setdefault((match.group(1), match.group(3)), {})[name] = int(match.group(2))
     largest = max(groups.values(), key=len, default={})
     return largest if len(set(largest.values())) > 1 else {}
 

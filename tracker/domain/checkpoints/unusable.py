@@ -63,7 +63,7 @@ def no_weights(folders: Sequence[str], names: frozenset[str]) -> NotYet:
     for name in folders:
         if is_state_folder(name):
             return not_yet(f"found an incomplete sharded training state {name} and no {SINGLE}")
-    if names:
+    if names and not folders:
         return not_yet(f"no weights: {SINGLE}, {INDEX} and {ADAPTER} are missing")
     if not folders:
         return not_yet("folder is empty")

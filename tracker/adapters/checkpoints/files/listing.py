@@ -21,6 +21,10 @@ from tracker.domain.checkpoints.names import counts_epochs, series_in, step_of, 
 
 MAX_LOOKED = 64
 """Folders with other names that are searched for models, in each place."""
+MAX_INSIDE = 8
+"""Sub-folders of a checkpoint, and of each of these, that are searched for its model."""
+_OTHER_MODELS = ("critic", "reward")
+"""Beside the trained model, in trainers of reinforcement learning."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +34,13 @@ class CheckpointLocation:
     run_id: str
     step: int
     path: Path
+    above: Path | None = None
+    """Folder with this name, if `path` is a model in it, such as actor/huggingface."""
+
+    @property
+    def named(self) -> Path:
+        """The folder whose name has the step."""
+        return self.above or self.path
 
     @property
     def uri(self) -> str:
@@ -80,8 +91,8 @@ class ModelBeside:
 
 def models_beside(output_dir: Path, places: Collection[CheckpointLocation], *, run_name: str) -> list[ModelBeside]:
     """Return the models in `output_dir` and in the runs below it that are none of `places`."""
-    known = {place.path for place in places}
-    runs = {output_dir: run_name} | {place.path.parent: place.run_id for place in places}
+    known = {place.named for place in places}
+    runs = {output_dir: run_name} | {place.named.parent: place.run_id for place in places}
     found = [ModelBeside(run_id=run_id, path=run, step=None) for run, run_id in runs.items() if _holds_model(run)]
     for run, run_id in runs.items():
         with suppress(OSError):  # deleted, or not readable: the sweep reports it
@@ -236,9 +247,37 @@ def _steps(folder: Path, names: Sequence[str], pattern: str) -> Mapping[str, int
     return series_in(name for name in names[:MAX_LOOKED] if _holds_model(folder / name))
 
 
-@lru_cache(maxsize=1 << 16)  # the same thousands of places are found every second
 def _location(run_id: str, step: int, folder: Path, name: str) -> CheckpointLocation:
+    place = _known_location(run_id, step, folder, name)
+    models = () if _holds_model(place.path) else _models_inside(place.path)
+    if len(models) == 1:
+        return replace(place, path=models[0], above=place.path)
+    return place
+
+
+@lru_cache(maxsize=1 << 16)  # the same thousands of places are found every second
+def _known_location(run_id: str, step: int, folder: Path, name: str) -> CheckpointLocation:
     return CheckpointLocation(run_id=run_id, step=step, path=folder / name)
+
+
+def _models_inside(folder: Path, *, is_deeper: bool = True) -> tuple[Path, ...]:
+    """Return the Hugging Face models that were trained and are in sub-folders of a checkpoint."""
+    found: list[Path] = []
+    with suppress(OSError):  # a file, deleted, or not readable: the sweep reports it
+        names = [name for name in _folders(folder) if name not in _OTHER_MODELS and not listing.is_state_folder(name)]
+        for inner in (folder / name for name in names[:MAX_INSIDE]):
+            if _is_model(inner):
+                found.append(inner)
+            elif is_deeper:
+                found += _models_inside(inner, is_deeper=False)
+    return tuple(found)
+
+
+def _is_model(folder: Path) -> bool:
+    with os.scandir(folder) as entries:
+        names = {entry.name for entry in entries}
+    is_configured = not names.isdisjoint((listing.CONFIG, listing.ADAPTER_CONFIG))
+    return is_configured and any(name.endswith(".safetensors") for name in names)
 
 
 def _holds_model(folder: Path) -> bool:

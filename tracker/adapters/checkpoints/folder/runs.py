@@ -1,13 +1,14 @@
 """Content of a training output folder, for `tracker init`: runs, checkpoints, logs, data. Only reads."""
 
 import os
+import re
 import shlex
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from eval_jobs.errors import CheckpointNotFound
+from eval_jobs.errors import CheckpointNotFound, CheckpointsUnnamed
 from eval_jobs.serve.process.checkpoint_files import has_tokenizer
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, models_beside, places_in
 from tracker.adapters.checkpoints.folder.assessed import Assessed, newest_assessed
@@ -21,9 +22,14 @@ from tracker.domain.checkpoints.listing import (
     single_files_text,
 )
 from tracker.domain.checkpoints.names import step_of
+from tracker.domain.records.display import names_text
 
 MAX_FILES = 50
 """Maximum number of JSONL files that are considered in each place."""
+_NO_STEP_HINT = "save with the step in the name, such as checkpoint-100, or run `tracker evaluate FOLDER --step N`"
+_NAME_OF_MODEL = re.compile(
+    "ckpt|checkpoint|model|weight|step|epoch|iter|latest|last|best|final|ba[0-9]", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,13 +108,37 @@ def demand_output_folder(folder: Path) -> None:
         if step_of(folder.name) is not None:
             hint = f"run `tracker init {shlex.quote(str(folder.parent))}`"
         raise CheckpointNotFound(f"{folder} is a checkpoint, not the output folder of a trainer", hint=hint)
-    for child in islice((one for one in sorted(folder.glob("[!.]*")) if one.is_dir()), MAX_FILES):
+    if run := _run_below(folder):
+        hint = f"run `tracker init {shlex.quote(str(run))}`, or use --yes if the trainer will write to {folder}"
+        raise CheckpointNotFound(f"no checkpoint in {folder}, but in {run}", hint=hint)
+    _demand_other_than_files(folder)
+
+
+def no_names(folder: Path, unnumbered: list[str]) -> CheckpointsUnnamed | None:
+    """Return why nothing in an output folder is a checkpoint, although a trainer seems to save there; None: unclear.
+
+    `unnumbered`: models in it without a step in the name.
+    """
+    files = single_files(path.name for path in folder.glob("*"))
+    numbers = sorted(path.name for path in folder.glob("[0-9]*") if path.name.isdecimal() and path.is_dir())
+    if any(map(_NAME_OF_MODEL.search, files)):
+        return CheckpointsUnnamed(single_files_text(str(folder), files), hint=EXPORT_HINT)
+    if run := _run_below(folder):
+        return CheckpointsUnnamed(f"no checkpoint in {folder}, but in {run}", hint="set run.output_dir to that folder")
+    if len(unnumbered) > 1:
+        return CheckpointsUnnamed(f"{names_text(unnumbered)} have no step in their names", hint=_NO_STEP_HINT)
+    if len(numbers) > 1:
+        return CheckpointsUnnamed(f"no Hugging Face model in {names_text(numbers)} of {folder}", hint=EXPORT_HINT)
+    return None
+
+
+def _run_below(folder: Path) -> Path | None:
+    children = (child for child in sorted(folder.glob("[!.]*")) if child.is_dir() and not child.is_symlink())
+    for child in islice(children, MAX_FILES):
         with suppress(OSError):
             for place in places_in(child, run_name=""):
-                run = Path(place.path).parent
-                hint = f"run `tracker init {shlex.quote(str(run))}`, or use --yes if the trainer will write to {folder}"
-                raise CheckpointNotFound(f"no checkpoint in {folder}, but in {run}", hint=hint)
-    _demand_other_than_files(folder)
+                return place.named.parent
+    return None
 
 
 def _demand_other_than_files(folder: Path) -> None:
@@ -144,7 +174,7 @@ def _describe(run_id: str, places: list[CheckpointLocation]) -> FoundRun:
     return FoundRun(
         sub_folder=run_id.removeprefix("/"),
         checkpoints=len(places),
-        newest=places[-1].path.name,
+        newest=places[-1].named.name,
         complete=complete,
         problem=newest.problem.reason if newest.problem is not None else "",
     )

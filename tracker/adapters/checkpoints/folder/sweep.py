@@ -7,9 +7,9 @@ import logging
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path, PurePath
+from pathlib import Path
 
-from eval_jobs.errors import CheckpointsUnnamed, CheckpointUnnamed, StoreError
+from eval_jobs.errors import CheckpointUnnamed, StoreError
 from tracker.adapters.checkpoints.files.listing import (
     CheckpointLocation,
     facts_of_folder,
@@ -17,13 +17,13 @@ from tracker.adapters.checkpoints.files.listing import (
     places_in,
     read_listing,
 )
+from tracker.adapters.checkpoints.folder.runs import no_names
 from tracker.adapters.checkpoints.pins.hold import hold, remove_folder
 from tracker.adapters.checkpoints.pins.manifest import write_manifest
 from tracker.adapters.checkpoints.pins.publisher import Complaints
 from tracker.domain.checkpoints.completeness import Complete, assess
 from tracker.domain.checkpoints.lifecycle import Watched
-from tracker.domain.checkpoints.listing import EXPORT_HINT, Facts, single_files, single_files_text
-from tracker.domain.checkpoints.names import series_in
+from tracker.domain.checkpoints.listing import Facts
 from tracker.domain.checkpoints.pin import Pin
 from tracker.domain.checkpoints.unusable import not_yet
 from tracker.domain.checkpoints.watching import STALLED_S, WatchOptions, is_quiet
@@ -33,7 +33,6 @@ from tracker.domain.records.display import names_text
 log = logging.getLogger(__name__)
 
 _NAME_HINT = "set watch.pattern to the names of the checkpoints that are to be evaluated"
-_NO_STEP_HINT = "save with the step in the name, such as checkpoint-100, or run `tracker evaluate FOLDER --step N`"
 _AWAY_HINT = "check the file server or the disk; the checkpoint is pinned once it is readable again"
 
 
@@ -99,6 +98,7 @@ class Folders:
         if places is None:
             self.watchlist.all_unseen(now)
             return False
+        self._forget_above(places)
         if is_full:
             self.watchlist.retry()
             self._look_beside(places, now)
@@ -135,6 +135,12 @@ class Folders:
             return None
         return places
 
+    def _forget_above(self, places: tuple[CheckpointLocation, ...]) -> None:
+        """Drop the folders in which a model has appeared: that one is the checkpoint."""
+        for place in places:
+            if place.above is not None:
+                self.watchlist.forget(str(place.above))
+
     def _look_beside(self, places: tuple[CheckpointLocation, ...], now: datetime) -> None:
         """Name the models that are no checkpoints of the run; one with a step of its own is a gap."""
         steps = {(place.run_id, place.step) for place in places}
@@ -151,20 +157,9 @@ class Folders:
             self._complaints.say(f"models without a step: {which}; evaluate one with `tracker evaluate FOLDER`")
         if places:
             self.watchlist.gaps.forget(str(self._output_dir))
-        else:
-            self._check_names(unnumbered, now)
-
-    def _check_names(self, unnumbered: list[str], now: datetime) -> None:
-        """Record one gap for an output folder in which no model is a checkpoint by its name."""
-        files = single_files(path.name for path in self._output_dir.glob("*"))
-        if series_in(PurePath(name).stem for name in files):
-            error = CheckpointsUnnamed(single_files_text(str(self._output_dir), files), hint=EXPORT_HINT)
-        elif len(unnumbered) > 1:
-            error = CheckpointsUnnamed(f"{names_text(unnumbered)} have no step in their names", hint=_NO_STEP_HINT)
-        else:
-            return
-        place = CheckpointLocation(run_id=self._run_name, step=0, path=self._output_dir)
-        self.watchlist.gaps.add(place, error, now)
+        elif (problem := no_names(self._output_dir, unnumbered)) is not None:
+            place = CheckpointLocation(run_id=self._run_name, step=0, path=self._output_dir)
+            self.watchlist.gaps.add(place, problem, now)
 
     def _look(self, place: CheckpointLocation, now: datetime, *, is_full: bool, is_passed: bool) -> bool:
         """Scan one folder; return whether something new is held."""

@@ -56,11 +56,11 @@ def command(
     benchmarks = _named_apart(given, config_path) or (_offered(found, config_path, refused, is_accepted=yes),)
     model, engine = _model(found), _engine()
     base = _base(found)
-    sized = model or (read_model(base, weights_bytes=0) if base else None)
+    sized = read_model(base, weights_bytes=0) if base else model
     longest = _longest(benchmarks, sized, config_path)
     chosen: dict[str, Values] = {
         "run": {"name": name or run_name(found.path), "output_dir": _relative(found.path, config_path)},
-        "watch": {"backlog": "newest", **({"config_from": _relative(base, config_path)} if base else {})},
+        "watch": {"backlog": "newest", **_config_from(base, config_path)},
         "serve": serve_values(model, engine, longest),
         "suite": suite_values(sized, longest),
         "tracking": _tracking(found.path),
@@ -148,6 +148,12 @@ def _model(found: FoundFolder) -> ModelFacts | None:
         return None
     base = usable[-1].complete.base_model
     return read_model(usable[-1].path, weights_bytes=usable[-1].weights_bytes, base=local_model(base) if base else None)
+
+
+def _config_from(base: Path | None, config_path: Path) -> Values:
+    if base is None:
+        return {}
+    return {"config_from": _relative(base, config_path)}
 
 
 def _base(found: FoundFolder) -> Path | None:

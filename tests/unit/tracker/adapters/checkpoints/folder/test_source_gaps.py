@@ -81,22 +81,48 @@ def test_a_model_under_another_name_with_a_step_of_its_own_is_a_gap_and_best_is_
         assert f"models without a step: {watched.out / 'best'}; evaluate one with" in caplog.text
 
 
-@pytest.mark.parametrize("is_file", [False, True])
-def test_a_run_in_which_no_model_has_a_usable_name_is_one_gap_until_one_has(*, is_file: bool, tmp_path: Path) -> None:
+UNUSABLE = {
+    "models without a number": ("first", "best"),
+    "dates": ("2026-11-25_10-00-00", "2026-11-25_12-00-00"),
+    "a file": ("ckpt.pt",),
+    "files": ("ep0-ba100-rank0.pt", "latest-rank0.pt"),
+    "numbers": ("100/model/w.safetensors", "200/model/w.safetensors"),
+    "deeper": ("run-a/hf/step-10", "run-a/hf/step-20"),
+}
+
+
+@pytest.mark.parametrize("kind", UNUSABLE)
+def test_a_run_in_which_nothing_is_a_checkpoint_is_one_gap_until_something_is(kind: str, tmp_path: Path) -> None:
     with watching(tmp_path) as watched:
-        watched.out.mkdir()
-        names = ("ckpt_100.pt", "ckpt_200.pt") if is_file else ("first", "best")
-        for number, name in enumerate(names):
-            assert watched.reasons() == []
-            if is_file:
-                (watched.out / name).write_bytes(b"torch")
+        assert watched.reasons() == []
+        for number, name in enumerate(UNUSABLE[kind]):
+            path = watched.out / name
+            if path.suffix:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(b"weights")
             else:
-                trainer.save_model(watched.out / name, seed=number)
+                trainer.save_model(path, seed=number)
         assert watched.steps() == []
         assert watched.reasons() == [(0, "E-CKPT-NAMES")]
-        assert all(name in watched.source.gaps()[0].message for name in names)
         trainer.save(watched.out, 10)
         assert (watched.steps(), watched.reasons()) == ([10], [])
+
+
+@pytest.mark.parametrize(
+    ("folder", "inner"),
+    [("global_step_{}", "actor/huggingface"), ("epoch_0_step_{}", "model/consolidated"), ("iter_{:07d}", "hf")],
+)
+def test_the_model_in_a_folder_of_a_checkpoint_is_the_checkpoint(folder: str, inner: str, tmp_path: Path) -> None:
+    with watching(tmp_path) as watched:
+        for step in (50, 100):
+            above = watched.out / folder.format(step)
+            (above / "critic").mkdir(parents=True)
+            (above / "critic" / "config.json").write_text("{}")
+            (above / "data.pt").write_bytes(b"state")
+            watched.look()
+            trainer.save_model(above / inner, seed=step)
+        assert watched.steps() == [50, 100]
+        assert watched.reasons() == []
 
 
 def test_weights_behind_a_link_out_of_the_folder_are_refused(watched: Watched) -> None:
