@@ -60,15 +60,16 @@ def summarize(load: ProbeLoad, measurement: Measurement) -> ProbeResult:
     in_order = sorted(measurement.timelines, key=lambda t: t.sent_s)
     requests = {position: timeline for position, timeline in enumerate(in_order) if timeline.completed}
     done = requests.values()
+    timings = tuple(map(_timing, requests, done))
     failed = [timeline for timeline in in_order if not timeline.completed]
     tokens = sum(timeline.output_tokens or 0 for timeline in done)
     over_s = measurement.duration_s if measurement.duration_s > 0 else math.inf
     return ProbeResult(
         load=load,
-        ttft_ms=percentiles([t.ttft_s * MS for t in done]),
-        tpot_ms=percentiles(list(_tpots_ms(done))),
+        ttft_ms=percentiles([t.ttft_ms for t in timings]),
+        tpot_ms=percentiles([t.tpot_ms for t in timings if t.tpot_ms is not None]),
         itl_ms=percentiles(list(_gaps_ms(done))),
-        e2e_ms=percentiles([t.e2e_s * MS for t in done]),
+        e2e_ms=percentiles([t.e2e_ms for t in timings]),
         completed=len(done),
         failed=len(failed),
         duration_s=measurement.duration_s,
@@ -76,7 +77,7 @@ def summarize(load: ProbeLoad, measurement: Measurement) -> ProbeResult:
         requests_per_s=len(done) / over_s,
         output_tokens_per_s=tokens / over_s,
         first_error=_first_error(failed),
-        requests=tuple(map(_timing, requests, done)),
+        requests=timings,
     )
 
 
@@ -100,13 +101,6 @@ def percentiles(values: Sequence[float]) -> Percentiles | None:
         p99=_percentile(ordered, 99),
         mean=math.fsum(ordered) / len(ordered),
     )
-
-
-def _tpots_ms(done: Iterable[Timeline]) -> Iterator[float]:
-    for timeline in done:
-        tpot = tpot_s(timeline)
-        if tpot is not None:
-            yield tpot * MS
 
 
 def _gaps_ms(done: Iterable[Timeline]) -> Iterator[float]:

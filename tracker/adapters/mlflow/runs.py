@@ -159,16 +159,12 @@ def _search(client: MlflowClient, filter_string: str) -> list[Run]:
     )
 
 
-def _losses(item: TrackingItem) -> dict[int, float]:
-    points = item.points if isinstance(item, CurveBatch) else ()
-    return {p.step: p.value for p in points if p.key == LOSS_KEY}
-
-
 def _trainers_runs(client: MlflowClient, settings: TrackingSettings, item: TrackingItem) -> Iterator[Run]:
     """Yield runs that wrote the checkpoint, newest first: a resumed training may have several."""
     spelled = {str(Path(item.checkpoint.source_uri).parent), settings.output_dir} - {""}
     folders = spelled | set(map(canonical, spelled))
-    losses = _losses(item)
+    points = item.points if isinstance(item, CurveBatch) else ()
+    losses = {p.step: p.value for p in points if p.key == LOSS_KEY}
     names = [name for name in {PurePosixPath(folder).name for folder in folders} if not {"'", '"'} & set(name)]
     for name in (*names, ""):  # last: any name, because the trainer's path may be a link
         for run in _search(client, f"params.output_dir LIKE '%{name}%'"):

@@ -200,16 +200,12 @@ def _trace(row: SampleRow, sheet: SampleSheet, run: Run, key: str, time_ms: int)
     )
 
 
-def _reason(row: SampleRow) -> str:
-    return row.detail or ("max_tokens reached" if row.status is SampleStatus.TRUNCATED else "")
-
-
 def _score(row: SampleRow, sheet: SampleSheet, time_ms: int) -> Assessment:
     """Return the score under the benchmark's name; without a score, the page shows an error and counts no answer."""
     value: str | float | None = row.score
     if sheet.is_right_or_wrong and row.score is not None:
         value = "yes" if row.score == 1 else "no"  # the two values that MLflow shows as Pass and Fail
-    reason = _reason(row)
+    reason = row.detail or ("max_tokens reached" if row.status is SampleStatus.TRUNCATED else "")
     return Feedback(
         name=sheet.benchmark,
         value=value,

@@ -30,7 +30,7 @@ from eval_jobs.errors import ConfigError, StoreError, TrackingUnreachable
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.identity import content_hash
 from eval_jobs.ports import Clock
-from eval_jobs.queue.database_sql import belongs_to, insert_into, transaction
+from eval_jobs.queue.database_sql import add_row, belongs_to, insert_into, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.adapters.database.lock_sql import sender_lock
@@ -281,8 +281,7 @@ def _queue(connection: Connection, key: str, item: tracking.TrackingItem) -> boo
     body = zlib.compress(_ITEM.dump_json(item), level=3)
     run_id = item.checkpoint.run_id
     row = {"key": key, "body": body, "sent": False, "refused": 0, "retry_at_s": 0.0, "run_id": run_id}
-    insert = insert_into(connection, ITEMS).values(row).on_conflict_do_nothing()
-    return connection.execute(insert.returning(ITEMS.c.id)).first() is not None
+    return add_row(connection, ITEMS, row)
 
 
 def _newer_than_queued(connection: Connection, batch: tracking.TrackingBatch) -> tracking.TrackingBatch:

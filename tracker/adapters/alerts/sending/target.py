@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from eval_jobs.errors import ChannelRefused, ChannelUnreachable
@@ -74,16 +74,13 @@ class Channel:
     """Base class of our channels: their services keep accepted messages, so nothing is repeated."""
 
     target: Target
+    repeat_s: ClassVar[float | None] = None
+    """Interval of `ports.Notifier`."""
 
     @property
     def name(self) -> str:
         """Name of the channel in the settings."""
         return self.target.channel
-
-    @property
-    def repeat_s(self) -> float | None:
-        """Interval of `ports.Notifier`; None."""
-        return None
 
 
 def within(seconds: float, work: Callable[[], Result]) -> Result:

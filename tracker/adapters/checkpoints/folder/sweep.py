@@ -50,10 +50,6 @@ class Outage:
         self.is_on = False
         """Whether the last scan could not read something that the next one may find again."""
 
-    def begin_look(self) -> None:
-        """Reset the state for a new scan."""
-        self.is_on = False
-
     def note(self, path: Path, now: datetime) -> bool:
         """Record that a checkpoint cannot be read; return whether this has lasted too long for a mere outage."""
         lasts = is_quiet(self._since.setdefault(path, now), now, STALLED_S)
@@ -92,7 +88,7 @@ class Folders:
 
         `is_full`: also list finished folders, instead of only checking whether their entries changed.
         """
-        self.outage.begin_look()
+        self.outage.is_on = False
         places = self._places()
         if places is None:
             self.watchlist.all_unseen(now)
