@@ -14,7 +14,7 @@ from eval_jobs.types import EvalRecord
 from tracker.api.opening import open_project
 from tracker.app.steps import sweeps
 from tracker.cli import interrupts
-from tracker.cli.evaluating import check_ready, has_watcher, local_workers
+from tracker.cli.evaluating import LOOK_S, check_ready, has_watcher, local_workers
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import config_option, workers_option
 from tracker.cli.tables.progress_bars import LiveProgress, Titled
@@ -27,9 +27,6 @@ from tracker.domain.sweeps.matrix import plans_of
 from tracker.domain.sweeps.types import OPEN, Sweep, Turn, TurnState
 from tracker.wiring.programs import check_endpoint
 from tracker.wiring.project import Project
-
-LOOK_S = 0.5
-"""Seconds between two polls of the queue."""
 
 
 @click.group("sweep")
