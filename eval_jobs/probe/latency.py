@@ -61,7 +61,6 @@ def summarize(load: ProbeLoad, measurement: Measurement) -> ProbeResult:
     requests = {position: timeline for position, timeline in enumerate(in_order) if timeline.completed}
     done = requests.values()
     timings = tuple(map(_timing, requests, done))
-    failed = [timeline for timeline in in_order if not timeline.completed]
     tokens = sum(timeline.output_tokens or 0 for timeline in done)
     over_s = measurement.duration_s if measurement.duration_s > 0 else math.inf
     return ProbeResult(
@@ -71,12 +70,12 @@ def summarize(load: ProbeLoad, measurement: Measurement) -> ProbeResult:
         itl_ms=percentiles(list(_gaps_ms(done))),
         e2e_ms=percentiles([t.e2e_ms for t in timings]),
         completed=len(done),
-        failed=len(failed),
+        failed=len(in_order) - len(done),
         duration_s=measurement.duration_s,
         output_tokens=tokens,
         requests_per_s=len(done) / over_s,
         output_tokens_per_s=tokens / over_s,
-        first_error=_first_error(failed),
+        first_error=_first_error(in_order),
         requests=timings,
     )
 
@@ -109,9 +108,10 @@ def _gaps_ms(done: Iterable[Timeline]) -> Iterator[float]:
             yield (later - earlier) * MS
 
 
-def _first_error(failed: Sequence[Timeline]) -> str:
-    if failed:
-        return failed[0].error or "no event in the stream"
+def _first_error(timelines: Iterable[Timeline]) -> str:
+    for timeline in timelines:
+        if not timeline.completed:
+            return timeline.error or "no event in the stream"
     return ""
 
 

@@ -67,7 +67,7 @@ def watch(
             has_begun = has_begun or _begin(world)  # before the first plans are added: they carry the current settings
             passed, queued = do_pass(started_at)
             monitor.look(passed, queued, started_at, is_training=not has_ended)
-            is_quiet = has_ended and not (passed.checkpoints or passed.gaps or world.source.is_behind())
+            is_quiet = has_ended and _has_no_news(passed, world.source)
             is_idle = not (queued.waiting or queued.running)
             # A result that arrives late in a pass is reviewed by the next pass, and may lead to more plans.
             is_done = was_idle and is_idle and not (passed.skipped or passed.reports)
@@ -81,6 +81,10 @@ def watch(
         world.source.wait(TICK_S)
     world.source.give_up(clock.now())
     _send_what_is_left(world.source, stores, lambda: do_pass(clock.now())[0], keep_workers)
+
+
+def _has_no_news(passed: Tick, source: CheckpointSource) -> bool:
+    return not (passed.checkpoints or passed.gaps or source.is_behind())
 
 
 def _send_what_is_left(

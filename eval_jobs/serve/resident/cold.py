@@ -32,6 +32,7 @@ class ColdStarts:
 
     resident_type: type[Resident] = Resident
     """Type of the engines that it starts."""
+    # vLLM's; SGLang has its own.
     command = staticmethod(command)
     engine_version = staticmethod(engine_version)
 

@@ -165,7 +165,7 @@ def _trainers_runs(client: MlflowClient, settings: TrackingSettings, item: Track
     folders = spelled | set(map(canonical, spelled))
     points = item.points if isinstance(item, CurveBatch) else ()
     losses = {p.step: p.value for p in points if p.key == LOSS_KEY}
-    names = [name for name in {PurePosixPath(folder).name for folder in folders} if not {"'", '"'} & set(name)]
+    names = filter({"'", '"'}.isdisjoint, {PurePosixPath(folder).name for folder in folders})
     for name in (*names, ""):  # last: any name, because the trainer's path may be a link
         for run in _search(client, f"params.output_dir LIKE '%{name}%'"):
             if run.data.tags.get(SOURCE_TAG) != OUR_SOURCE and is_trainers_run(

@@ -1,6 +1,8 @@
 """Address of a channel, its errors, whose texts never contain a secret, and work with a timeout."""
 
 import base64
+import hashlib
+import hmac
 import re
 import threading
 from collections.abc import Callable
@@ -81,6 +83,11 @@ class Channel:
     def name(self) -> str:
         """Name of the channel in the settings."""
         return self.target.channel
+
+
+def hmac_base64(key: bytes, data: bytes) -> str:
+    """Return the HMAC-SHA256 of `data` in base64, as most services expect a signature."""
+    return base64.b64encode(hmac.new(key, data, hashlib.sha256).digest()).decode()
 
 
 def within(seconds: float, work: Callable[[], Result]) -> Result:

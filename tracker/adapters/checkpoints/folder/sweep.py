@@ -135,10 +135,10 @@ class Folders:
         unnumbered = []
         for model in models_beside(self._output_dir, places, run_name=self._run_name):
             if model.step is None:
-                unnumbered.append(model.uri)
+                unnumbered.append(str(model.path))
             elif (model.run_id, model.step) not in steps:
                 place = CheckpointLocation(run_id=model.run_id, step=model.step, path=model.path)
-                error = CheckpointUnnamed(f"{model.uri} has another name", hint=_NAME_HINT)
+                error = CheckpointUnnamed(f"{model.path} has another name", hint=_NAME_HINT)
                 self.watchlist.gaps.add(place, error, now)
         if unnumbered:
             which = names_text(unnumbered)

@@ -40,16 +40,21 @@ def command(*, config_path: Path | None, database: str, password_file: Path | No
         password = read_secret(variable="", file=password_file, setting="--password") or password
         url = checked_database_url(database)
     else:
-        project = open_project(config_path or Path(DEFAULT_NAME))
-        project.make_state_dir()
-        url, password = project.config.database_url, project.database_password
-        work_dir = work_dir or project.config.run.work_dir
+        url, password, work_dir = _place_of(config_path or Path(DEFAULT_NAME), work_dir)
+    _work(url, password, work_dir)
+
+
+def _place_of(config_path: Path, work_dir: Path | None) -> tuple[str, str, Path]:
+    """Return URL and password of a project's database, and the work folder."""
+    project = open_project(config_path)
+    project.make_state_dir()
+    config = project.config
+    return config.database_url, project.database_password, work_dir or config.run.work_dir
+
+
+def _work(url: str, password: str, work_dir: Path | None) -> None:
     if work_dir is None:
         raise ConfigError("missing --work-dir", hint="pass a folder on a local disk for logs and partial results")
-    _work(url, password, work_dir.absolute())
-
-
-def _work(url: str, password: str, work_dir: Path) -> None:
     console = Console()
     status = console.status("starting")
     events = logging.getLogger("eval_jobs.execute")
@@ -62,7 +67,7 @@ def _work(url: str, password: str, work_dir: Path) -> None:
             WorkerOptions(
                 queue_url=url,
                 password=password,
-                work_dir=work_dir,
+                work_dir=work_dir.absolute(),
                 visibility=PinVisibility(),
                 show=_line_of(status),
             )
