@@ -44,10 +44,12 @@ def _fault(rows: Sequence[Row], metric: str) -> str:
     """Return why rows are not samples of a metric; empty if they are."""
     if not any(metric in row for row in rows):
         return f"no `{metric}` in the samples"
-    if any(_is_no_share(row.get(metric)) for row in rows):
-        return f"`{metric}` of a sample is not a score from 0 to 1"
-    if not all(_requests(row) for row in rows):
-        return "`arguments` of a sample contains no request"
+    for row in rows:
+        if _is_no_share(row.get(metric)):
+            return f"`{metric}` of a sample is not a score from 0 to 1"
+    for row in rows:
+        if not _requests(row):
+            return "`arguments` of a sample contains no request"
     return ""
 
 

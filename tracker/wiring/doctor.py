@@ -166,9 +166,10 @@ def _endpoint(spec: ServeSpec) -> Finding:
     """Return whether a remote server responds; one that is away for a moment only gets a warning."""
     try:
         check_remote_engine(spec)
+    except EndpointUnreachable as failure:
+        return finding_of(checks.ENGINE, failure, Level.WARNING)
     except TrackerError as failure:
-        level = Level.WARNING if isinstance(failure, EndpointUnreachable) else Level.ERROR
-        return finding_of(checks.ENGINE, failure, level)
+        return finding_of(checks.ENGINE, failure)
     return ok(checks.ENGINE, f"{spec.base_url} responds")
 
 

@@ -157,8 +157,10 @@ def _position(answer: object, choices: Sequence[str], labels: Sequence[str]) -> 
 
 def _readings(text: str, choices: Sequence[str], labels: Sequence[str]) -> list[int]:
     """Return the choices that a text can mean, in ascending order: by label or content, else by index."""
-    pairs = enumerate(zip(choices, labels, strict=True))
-    found = [index for index, (choice, label) in pairs if text in (label, choice.strip())]
+    found = []
+    for index, (choice, label) in enumerate(zip(choices, labels, strict=True)):
+        if text in (label, choice.strip()):
+            found.append(index)
     if not found and text.isdecimal() and int(text) < len(choices):
         found.append(int(text))
     return found

@@ -212,10 +212,9 @@ def _no_commands(environment: Mapping[str, str]) -> Iterator[None]:
 
 
 def _text(report: GateReport) -> str:
-    console = Console(file=StringIO(), width=_WIDTH)
-    with console.capture() as captured:
-        console.print(gate_table(report))
-    return captured.get()
+    page = StringIO()
+    Console(file=page, width=_WIDTH).print(gate_table(report))
+    return page.getvalue()
 
 
 def _append(summary: Path, text: str) -> None:

@@ -101,9 +101,12 @@ def _check_silenced(silence: Silence, silences: Sequence[Silence]) -> None:
 def _say_what_is_unknown(project: Project, silence: Silence) -> None:
     """Warn if no configured benchmark matches, because a wrong name would silence nothing and remain unnoticed."""
     known = [benchmark.resolved_name() for benchmark in project.config.benchmark]
-    is_known = any(name == silence.name or fnmatchcase(name, silence.name) for name in known)
-    if silence.kind is SubjectKind.BENCHMARK and not is_known:
-        click.echo(f"no configured benchmark matches; known: {one_line(', '.join(known))}")
+    if silence.kind is not SubjectKind.BENCHMARK:
+        return
+    for name in known:
+        if name == silence.name or fnmatchcase(name, silence.name):
+            return
+    click.echo(f"no configured benchmark matches; known: {one_line(', '.join(known))}")
 
 
 def _asked_for(asked: _Asked, run_id: str, now: datetime) -> Silence:

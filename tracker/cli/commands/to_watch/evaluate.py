@@ -48,8 +48,9 @@ def command(*, checkpoint: str, step: int | None, config_path: Path, as_json: bo
 
 
 def _exit_code(records: tuple[EvalRecord, ...], reports: tuple[Report, ...]) -> int:
-    if any(len(record.results) < len(record.outcomes) for record in records):
-        return ExitCode.BROKEN
+    for record in records:
+        if len(record.results) < len(record.outcomes):
+            return ExitCode.BROKEN
     words: set[VerdictWord] = set()
     latency: set[VerdictWord] = set()
     for report in reports:

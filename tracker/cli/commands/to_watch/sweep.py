@@ -63,8 +63,10 @@ def run(*, name: str, config_path: Path, dry_run: bool, workers: int, as_json: b
     is_watched = has_watcher(project)
     check_ready(project, console, has_engine=workers > 0 and not is_watched)
     turn = _open_turn(service, name) or sweeps.begin_by_hand(service, sweep, clock.now())
-    whose = "evaluated by `tracker watch`" if is_watched else "Ctrl-C stops; run the same command again to continue"
-    print_line(console, "workers" if is_watched else "note", whose)
+    if is_watched:
+        print_line(console, "workers", "evaluated by `tracker watch`")
+    else:
+        print_line(console, "note", "Ctrl-C stops; run the same command again to continue")
     turn = _carried_out(turn, service, local_workers(project, 0 if is_watched else workers, config_path), console)
     unsent = project.tracking.flush()
     board = board_of(turn, service.store.results([plan.id for plan in turn.plans]))
