@@ -35,6 +35,7 @@ from eval_jobs.host.clock import SystemClock
 from eval_jobs.host.cpu_placement import CpuAffinity
 from eval_jobs.serve.resident.vllm import VllmEngine
 from eval_jobs.types import Benchmark, Endpoint, EngineInfo, EngineKind, Generation, ServeSpec, Suite
+from tests.evaluating import child_pid
 from tests.tiny_model import checkpoint_record, write_checkpoint
 
 SAMPLES = 50
@@ -104,7 +105,7 @@ def compare(evaluator: EvalScopeEvaluator, suite: Suite, endpoint: Endpoint, *, 
     first_s = evaluate(evaluator, suite, endpoint, plan_id="first")
     requests = requests_of(evaluator.work_dir, suite, endpoint)
     in_bursts(requests, endpoint, suite.concurrency)
-    child = psutil.Process(evaluator.child_pid)
+    child = psutil.Process(child_pid(evaluator))
     print(f"{len(requests)} requests, {suite.concurrency} at a time; the first evaluation took {first_s:.1f} s")
     print("round   evaluation s   bare, bursts s   bare, threads s   ratio   evaluator CPU s")
     ratios = []
@@ -185,7 +186,7 @@ def watch_memory(evaluator: EvalScopeEvaluator, suite: Suite, endpoint: Endpoint
     print("plans   RSS MiB   PSS MiB   threads   files")
     for number in range(plans + 1):
         if number % max(1, plans // 8) == 0:
-            child = psutil.Process(evaluator.child_pid)
+            child = psutil.Process(child_pid(evaluator))
             memory = child.memory_full_info()
             sizes = f"{memory.rss / ONE_MIB:7.1f}   {memory.pss / ONE_MIB:7.1f}"
             print(f"{number:5d}   {sizes}   {child.num_threads():7d}   {child.num_fds():5d}")

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, replace
 
@@ -157,12 +158,11 @@ def sample_key(subset: str, messages: Iterable[tuple[str, str]], target: object)
 
 def numbered(keys: Iterable[str]) -> tuple[str, ...]:
     """Make repeated keys unique by their occurrence, in order: `a, b, a` gives `a, b, a#1`."""
-    seen: dict[str, int] = {}
+    seen: Counter[str] = Counter()
     result = []
     for key in keys:
-        count = seen.get(key, 0)
-        seen[key] = count + 1
-        result.append(key if count == 0 else f"{key}#{count}")
+        result.append(f"{key}#{seen[key]}" if seen[key] else key)
+        seen[key] += 1
     return tuple(result)
 
 

@@ -7,6 +7,16 @@ from eval_jobs.ports import Clock, Engine
 from eval_jobs.records.progress import Stage
 from eval_jobs.types import Cost, EngineInfo, EvalResult, Outcome
 
+Number = TypeVar("Number", int, float)
+
+
+def known_sum(parts: Iterable[Number | None]) -> Number | None:
+    """Return the sum of the known values, None if there is none."""
+    known = [part for part in parts if part is not None]
+    if known:
+        return sum(known)
+    return None
+
 
 def total(costs: Iterable[Cost]) -> Cost:
     """Return the sum of the known values; a field that is None in all costs stays None."""
@@ -15,10 +25,10 @@ def total(costs: Iterable[Cost]) -> Cost:
         loading_s=sum(cost.loading_s for cost in all_of),
         evaluating_s=sum(cost.evaluating_s for cost in all_of),
         probing_s=sum(cost.probing_s for cost in all_of),
-        input_tokens=_sum(cost.input_tokens for cost in all_of),
-        output_tokens=_sum(cost.output_tokens for cost in all_of),
-        gpu_s=_sum(cost.gpu_s for cost in all_of),
-        cpu_s=_sum(cost.cpu_s for cost in all_of),
+        input_tokens=known_sum(cost.input_tokens for cost in all_of),
+        output_tokens=known_sum(cost.output_tokens for cost in all_of),
+        gpu_s=known_sum(cost.gpu_s for cost in all_of),
+        cpu_s=known_sum(cost.cpu_s for cost in all_of),
     )
 
 
@@ -48,8 +58,8 @@ class Spending:
             loading_s=self._seconds[Stage.LOADING],
             evaluating_s=self._seconds[Stage.EVALUATING],
             probing_s=self._seconds[Stage.PROBING],
-            input_tokens=_sum(result.input_tokens for result in results),
-            output_tokens=_sum(result.output_tokens for result in results),
+            input_tokens=known_sum(result.input_tokens for result in results),
+            output_tokens=known_sum(result.output_tokens for result in results),
             gpu_s=gpus * wall_s if gpus else None,
             cpu_s=self._used_cpu_s(),
         )
@@ -60,13 +70,3 @@ class Spending:
         if now_s is None:
             return None
         return max(0.0, now_s - (self._cpu_s or 0.0)) or None
-
-
-Number = TypeVar("Number", int, float)
-
-
-def _sum(parts: Iterable[Number | None]) -> Number | None:
-    known = [part for part in parts if part is not None]
-    if known:
-        return sum(known)
-    return None

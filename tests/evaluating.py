@@ -60,6 +60,12 @@ def ask(
     return evaluate_one(evaluator, suite, endpoint_of(server), plan_id=plan_id)
 
 
+def child_pid(evaluator: EvalScopeEvaluator) -> int | None:
+    """Return the process id of the evaluator's child; None while there is none."""
+    child = evaluator._child
+    return None if child is None else child._process.pid
+
+
 def evaluate_one(
     evaluator: Evaluator, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: ShowProgress | None = None
 ) -> EvalResult:

@@ -60,23 +60,23 @@ def summarize(load: ProbeLoad, measurement: Measurement) -> ProbeResult:
     in_order = sorted(measurement.timelines, key=lambda t: t.sent_s)
     requests = {position: timeline for position, timeline in enumerate(in_order) if timeline.completed}
     done = requests.values()
-    failed = [timeline for timeline in in_order if not timeline.completed]
+    timings = tuple(map(_timing, requests, done))
     tokens = sum(timeline.output_tokens or 0 for timeline in done)
     over_s = measurement.duration_s if measurement.duration_s > 0 else math.inf
     return ProbeResult(
         load=load,
-        ttft_ms=percentiles([t.ttft_s * MS for t in done]),
-        tpot_ms=percentiles(list(_tpots_ms(done))),
+        ttft_ms=percentiles([t.ttft_ms for t in timings]),
+        tpot_ms=percentiles([t.tpot_ms for t in timings if t.tpot_ms is not None]),
         itl_ms=percentiles(list(_gaps_ms(done))),
-        e2e_ms=percentiles([t.e2e_s * MS for t in done]),
+        e2e_ms=percentiles([t.e2e_ms for t in timings]),
         completed=len(done),
-        failed=len(failed),
+        failed=len(in_order) - len(done),
         duration_s=measurement.duration_s,
         output_tokens=tokens,
         requests_per_s=len(done) / over_s,
         output_tokens_per_s=tokens / over_s,
-        first_error=_first_error(failed),
-        requests=tuple(map(_timing, requests, done)),
+        first_error=_first_error(in_order),
+        requests=timings,
     )
 
 
@@ -102,22 +102,16 @@ def percentiles(values: Sequence[float]) -> Percentiles | None:
     )
 
 
-def _tpots_ms(done: Iterable[Timeline]) -> Iterator[float]:
-    for timeline in done:
-        tpot = tpot_s(timeline)
-        if tpot is not None:
-            yield tpot * MS
-
-
 def _gaps_ms(done: Iterable[Timeline]) -> Iterator[float]:
     for timeline in done:
         for earlier, later in pairwise(timeline.events_s):
             yield (later - earlier) * MS
 
 
-def _first_error(failed: Sequence[Timeline]) -> str:
-    if failed:
-        return failed[0].error or "no event in the stream"
+def _first_error(timelines: Iterable[Timeline]) -> str:
+    for timeline in timelines:
+        if not timeline.completed:
+            return timeline.error or "no event in the stream"
     return ""
 
 

@@ -120,6 +120,13 @@ def put_row(connection: Connection, table: Table, row: Mapping[str, object]) -> 
     connection.execute(insert.on_conflict_do_update(index_elements=table.primary_key, set_=row))
 
 
+def add_row(connection: Connection, table: Table, row: Mapping[str, object]) -> bool:
+    """Insert a row and return True; return False if there is one with the same key."""
+    insert = insert_into(connection, table).values(row).on_conflict_do_nothing()
+    # A returned row proves the insert; drivers count inserted rows differently.
+    return connection.execute(insert.returning(*table.primary_key)).first() is not None
+
+
 def belongs_to(run_id: ColumnElement[str], run: str) -> ColumnElement[bool]:
     """Return whether a row belongs to `run` or one of its sub-folders: `run_scope.is_of` in SQL."""
     # Not LIKE, which is case-insensitive in SQLite.

@@ -14,7 +14,7 @@ from textwrap import shorten
 
 from eval_jobs.backoff import Backoff
 from eval_jobs.errors import PlanPoisoned, ServerDied
-from eval_jobs.queue_types import Backlog, Claim, Hold
+from eval_jobs.queue_types import Backlog, Claim
 from eval_jobs.records.progress import MAX_TEXT_CHARS, progress_text
 from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, ProbeFailure
 
@@ -152,8 +152,3 @@ def poisoned(claim: Claim) -> PlanPoisoned:
 def was_poisoned(record: EvalRecord) -> bool:
     """Return whether the plan of this record was set aside."""
     return any(isinstance(o, BenchmarkFailure) and o.code == PlanPoisoned.code for o in record.outcomes)
-
-
-def has_run_out(hold: Hold, now: datetime) -> bool:
-    """Return whether the lease has expired."""
-    return hold.lease_until <= now

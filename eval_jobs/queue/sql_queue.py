@@ -30,7 +30,7 @@ from sqlalchemy import (
 
 from eval_jobs import codec
 from eval_jobs.queue import rules
-from eval_jobs.queue.database_sql import belongs_to, insert_into, transaction
+from eval_jobs.queue.database_sql import add_row, belongs_to, transaction
 from eval_jobs.queue.migrate_sql import QUEUE_TABLES, bring_up_to_date
 from eval_jobs.queue.plans_sql import (
     ENTRY,
@@ -77,9 +77,7 @@ class SqlQueue:
         }
         what = {"id": plan.id, "run_id": plan.checkpoint.run_id, "step": plan.checkpoint.step, "added_at": now}
         with transaction(self._engine) as connection:
-            # A returned row proves the insert; drivers count inserted rows differently.
-            insert = insert_into(connection, PLANS).values({**_NEW, **turn, **what}).on_conflict_do_nothing()
-            if connection.execute(insert.returning(PLANS.c.id)).first() is not None:
+            if add_row(connection, PLANS, {**_NEW, **turn, **what}):
                 return True
             states = (
                 [rules.PlanState.WAITING]
@@ -295,14 +293,8 @@ class SqlQueue:
             return connection.scalar(select(PLANS.c.id).where(done, _is_of(hold))) is not None
 
 
-_NEW = {
-    "state": rules.PlanState.WAITING,
-    "worker": "",
-    "note": "",
-    "progress": "",
-    "crashes": "",
-    "poisoned": False,
-} | dict.fromkeys(("attempt", "lost", "stalled", "answered", "answered_at_loss", "revived"), 0)
+_COUNTS = ("attempt", "lost", "stalled", "answered", "answered_at_loss", "revived")
+_NEW = {**_UNCLAIMED, "crashes": "", "poisoned": False, **dict.fromkeys(_COUNTS, 0)}
 
 
 def _next_run() -> Select[str]:

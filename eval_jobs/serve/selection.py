@@ -6,6 +6,7 @@ from pathlib import Path
 from eval_jobs.ports import Clock, Engine, Note
 from eval_jobs.serve.resident.vllm import VllmEngine
 from eval_jobs.serve.sglang.engine import SglangEngine
+from eval_jobs.spending import known_sum
 from eval_jobs.types import Checkpoint, Endpoint, EngineKind, ServeSpec
 
 
@@ -37,10 +38,7 @@ class EngineByKind:
 
     def used_cpu_s(self) -> float | None:
         """Return the CPU time of all engines in seconds, None if none reports it."""
-        known = [used_s for engine in self._engines.values() if (used_s := engine.used_cpu_s()) is not None]
-        if known:
-            return sum(known)
-        return None
+        return known_sum(engine.used_cpu_s() for engine in self._engines.values())
 
     def close(self) -> None:
         """Close all engines."""

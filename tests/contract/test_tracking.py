@@ -16,7 +16,7 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.tracking import FakeSink, FakeTracking
 from tests.mlflow_stores import MlflowFiles, locked
 from tests.records import forgetting_run
-from tracker.adapters.database.lock_sql import sender_lock
+from tracker.adapters.database.lock_sql import lock_if_free
 from tracker.adapters.mlflow.store import MlflowStore
 from tracker.adapters.tracking.outbox_sql import OutboxTracking
 from tracker.domain.overview.costs import with_cost_so_far
@@ -266,10 +266,10 @@ def test_closing_twice_is_harmless(store: Store) -> None:
 
 def test_two_processes_on_postgresql_never_send_at_once(postgres_url: str) -> None:
     first, second = open_database(postgres_url), open_database(postgres_url)
-    with sender_lock(first) as mine, sender_lock(second) as theirs:
+    with lock_if_free(first, "sender ") as mine, lock_if_free(second, "sender ") as theirs:
         assert mine
         assert not theirs
-    with sender_lock(second) as theirs:
+    with lock_if_free(second, "sender ") as theirs:
         assert theirs
     first.dispose()
     second.dispose()

@@ -12,7 +12,18 @@ import pytest
 from eval_jobs.errors import EndpointFailed, EndpointRefused, EvaluatorDied
 from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
 from eval_jobs.types import EvalResult, SampleStatus
-from tests.evaluating import AT_ONCE, ask, by_number, endpoint_of, evaluate_one, number_of, right, suite_of, sums
+from tests.evaluating import (
+    AT_ONCE,
+    ask,
+    by_number,
+    child_pid,
+    endpoint_of,
+    evaluate_one,
+    number_of,
+    right,
+    suite_of,
+    sums,
+)
 from tests.fakes.openai_server import Fault, OpenAIServer, Reply, Request, context_overflow
 
 COUNT = 20
@@ -198,7 +209,7 @@ def test_questions_that_always_fail_do_not_stop_an_evaluation_that_is_resumed_at
 
     def kill(request: Request) -> Reply:
         if number_of(request) in poison:
-            os.kill(evaluator.child_pid or 0, signal.SIGKILL)
+            os.kill(child_pid(evaluator) or 0, signal.SIGKILL)
         return right(request)
 
     with OpenAIServer(kill) as server, pytest.raises(EvaluatorDied):

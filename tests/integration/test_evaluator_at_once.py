@@ -22,7 +22,7 @@ from eval_jobs.evaluate.data.files import read_data_digest
 from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
 from eval_jobs.records.progress import Progress, progress_text
 from eval_jobs.types import Benchmark, EvalResult, Generation, SampleStatus, Suite
-from tests.evaluating import AT_ONCE, endpoint_of, evaluate_one, quiet, write_jsonl
+from tests.evaluating import AT_ONCE, child_pid, endpoint_of, evaluate_one, quiet, write_jsonl
 from tests.fakes.openai_server import OpenAIServer, Reply, Request, context_overflow
 from tests.requires import PROJECT
 
@@ -233,7 +233,7 @@ def test_a_killed_evaluator_loses_no_answer_of_any_benchmark_and_no_result_of_on
 
     def progress(now: Progress) -> None:
         if (now.done, now.total) == (14, 27):
-            os.kill(evaluator.child_pid or 0, signal.SIGKILL)
+            os.kill(child_pid(evaluator) or 0, signal.SIGKILL)
 
     with OpenAIServer(slow) as server:
         outcomes = evaluator.evaluate(suite, endpoint_of(server), plan_id=plan_id, progress=progress)
@@ -308,7 +308,7 @@ def test_the_evaluator_does_not_load_what_it_need_not(
     """EvalScope imports torch at the end of every run, to empty a cache that nobody filled: 200 MB."""
     with OpenAIServer(echo) as server:
         evaluate_one(evaluator, suite_of(benchmark(tmp_path, "a", 2)), endpoint_of(server), plan_id=plan_id)
-    mapped = {Path(entry.path).name for entry in psutil.Process(evaluator.child_pid).memory_maps()}
+    mapped = {Path(entry.path).name for entry in psutil.Process(child_pid(evaluator)).memory_maps()}
     assert not {name for name in mapped if "torch" in name}
 
 
@@ -322,7 +322,7 @@ def test_an_evaluator_that_has_done_much_or_grows_is_replaced_between_two_evalua
     pids: list[int | None] = []
 
     def note(_: Progress) -> None:
-        pids.append(evaluator.child_pid)
+        pids.append(child_pid(evaluator))
 
     suite = suite_of(benchmark(tmp_path, "a", 5))
     for number in range(3):

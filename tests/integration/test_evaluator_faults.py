@@ -25,7 +25,18 @@ from eval_jobs.evaluate.common.task_config import run_folder
 from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
 from eval_jobs.records.progress import Progress, progress_text
 from eval_jobs.types import Benchmark, EvalResult, Generation, SampleStatus, Suite
-from tests.evaluating import AT_ONCE, ask, endpoint_of, evaluate_one, number_of, right, suite_of, sums, write_jsonl
+from tests.evaluating import (
+    AT_ONCE,
+    ask,
+    child_pid,
+    endpoint_of,
+    evaluate_one,
+    number_of,
+    right,
+    suite_of,
+    sums,
+    write_jsonl,
+)
 from tests.fakes.openai_server import Fault, OpenAIServer, Reply, Request, context_overflow
 from tests.requires import PROJECT
 
@@ -211,8 +222,7 @@ def test_a_killed_evaluator_is_named_with_its_log_and_the_next_call_asks_only_wh
 
     def kill(request: Request) -> Reply:
         if request.number == 10:
-            assert evaluator.child_pid is not None
-            os.kill(evaluator.child_pid, signal.SIGKILL)
+            os.kill(child_pid(evaluator) or 0, signal.SIGKILL)
         return right(request)
 
     with OpenAIServer(kill) as server:
@@ -261,12 +271,12 @@ def test_an_interrupt_stops_the_evaluator(evaluator: EvalScopeEvaluator, tmp_pat
 
     def interrupt(now: Progress) -> None:
         if (now.done, now.total) == (3, COUNT):
-            child.append(evaluator.child_pid or 0)
+            child.append(child_pid(evaluator) or 0)
             raise KeyboardInterrupt
 
     with OpenAIServer(right) as server, pytest.raises(KeyboardInterrupt):
         evaluate_one(evaluator, suite_of(benchmark), endpoint_of(server), plan_id=plan_id, progress=interrupt)
-    assert evaluator.child_pid is None
+    assert child_pid(evaluator) is None
     assert not psutil.pid_exists(child[0])
 
 
@@ -279,7 +289,7 @@ from tests.evaluating import *
 from tests.fakes.openai_server import Fault
 
 def hang(request):
-    print("asked", evaluator.child_pid, flush=True)
+    print("asked", child_pid(evaluator), flush=True)
     return Reply(fault=Fault.HANG)
 
 evaluator = EvalScopeEvaluator(Path(sys.argv[1]) / "work")

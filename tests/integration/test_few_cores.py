@@ -14,7 +14,7 @@ import pytest
 
 from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
 from eval_jobs.host.cpu_placement import bound_cores
-from tests.evaluating import AT_ONCE, endpoint_of, evaluate_one, right, suite_of, sums
+from tests.evaluating import AT_ONCE, child_pid, endpoint_of, evaluate_one, right, suite_of, sums
 from tests.fakes.openai_server import OpenAIServer
 from tests.requires import PROJECT
 
@@ -103,9 +103,9 @@ def test_the_evaluator_goes_where_it_is_put_and_comes_back(tmp_path: Path) -> No
         suite, endpoint = suite_of(sums(tmp_path, 3)), endpoint_of(server)
         beside = replace(endpoint, client_cores=tuple(some_core), client_niceness=7)
         evaluate_one(evaluator, suite, beside, plan_id="beside an engine on few cores")
-        child = psutil.Process(evaluator.child_pid)
+        child = psutil.Process(child_pid(evaluator))
         assert masks(child.pid) == {frozenset(some_core)}
         assert child.nice() == max(7, psutil.Process().nice())
         evaluate_one(evaluator, suite, endpoint, plan_id="elsewhere")
-        assert psutil.Process(evaluator.child_pid) == child
+        assert psutil.Process(child_pid(evaluator)) == child
         assert masks(child.pid) == {ALL_CORES}

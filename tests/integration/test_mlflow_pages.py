@@ -144,9 +144,9 @@ def test_the_note_of_a_run_leads_to_its_best_checkpoints(files: MlflowFiles, url
 @pytest.mark.chromium
 def test_two_checkpoints_are_shown_question_by_question(files: MlflowFiles, url: str, tmp_path: Path) -> None:
     changed = sample_pages(RUN.records[5], RUN.records[8], ("facts",)).pages[0]
-    (written,) = write_pages(files.settings(uri=url), [changed])
+    (link,) = write_pages(files.settings(uri=url), [changed])
     old, new = changed.before.rows[0], changed.after.rows[0]
-    with open_page(f"{url}/{written.link}", local_storage=NO_ASSISTANT) as page:
+    with open_page(f"{url}/{link}", local_storage=NO_ASSISTANT) as page:
         wait_for_texts(page, "Comparing", changed.after.name, changed.before.name)
         wait_for_texts(page, new.title, "Fail")
         row = page.locator("[role=row]").filter(has_text=new.title)

@@ -6,17 +6,20 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from mlflow import MlflowClient
 from mlflow.entities import Run, Trace
+from mlflow.tracing.client import TracingClient
 
 from eval_jobs.errors import ConfigError, StoreError, TrackingUnreachable
 from eval_jobs.types import EvalResult, SampleStatus
 from tests.mlflow_stores import EXPERIMENT, MlflowFiles, locked
 from tests.records import FORGETTING_TOML, forgetting_run
-from tracker.adapters.mlflow.samples import NOT_KEPT, SAMPLES_KEY_TAG, WrittenPage, write_pages
+from tracker.adapters.mlflow import samples
+from tracker.adapters.mlflow.samples import NOT_KEPT, SAMPLES_KEY_TAG, write_pages
 from tracker.adapters.mlflow.store import MlflowStore
 from tracker.api.opening import open_project
 from tracker.cli.commands.to_inspect.compare import command
-from tracker.domain.compare.sample_pages import SamplePage, sample_pages
+from tracker.domain.compare.sample_pages import SamplePage, SampleSheet, sample_pages
 from tracker.domain.tracking.batch import tracking_batch
 
 RUN = forgetting_run(samples=6)
@@ -30,7 +33,7 @@ def files(tmp_path: Path) -> MlflowFiles:
     return MlflowFiles(tmp_path)
 
 
-def write(files: MlflowFiles, pages: tuple[SamplePage, ...] = PAGES) -> list[WrittenPage]:
+def write(files: MlflowFiles, pages: tuple[SamplePage, ...] = PAGES) -> list[str]:
     return list(write_pages(files.settings(), pages))
 
 
@@ -63,14 +66,32 @@ def test_each_sample_is_there_with_its_question_target_answer_and_score(files: M
     assert (span.inputs["prompt"], span.outputs) == (fixed.rows[0].prompt, fixed.rows[0].answer)
 
 
-def test_writing_again_finds_what_is_there_and_a_kill_half_way_doubles_nothing(files: MlflowFiles) -> None:
+@pytest.fixture
+def filled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the sheets whose samples are written, in order."""
+    names: list[str] = []
+    fill = samples._fill
+
+    def noted(client: MlflowClient, traces: TracingClient, run: Run, sheet: SampleSheet) -> None:
+        names.append(sheet.name)
+        fill(client, traces, run, sheet)
+
+    monkeypatch.setattr(samples, "_fill", noted)
+    return names
+
+
+def test_writing_again_finds_what_is_there_and_a_kill_half_way_doubles_nothing(
+    files: MlflowFiles, filled: list[str]
+) -> None:
     first = write(files)
     client, names = files.client(), set(sheets(files))
-    assert sum(page.new for page in first) == len(names) == 4
-    assert write(files) == [replace(page, new=0) for page in first]
+    assert len(filled) == len(names) == 4
+    assert write(files) == first
+    assert len(filled) == 4
     run = sheets(files)["tiny-forgetting@900 facts"]
     client.update_run(run.info.run_id, status="RUNNING")  # as a kill before its last line leaves it
-    assert [page.new for page in write(files)] == [0, 1]
+    assert write(files) == first
+    assert filled[4:] == ["tiny-forgetting@900 facts"]
     assert set(sheets(files)) == names
     assert len(files.runs(SAMPLES)) == 4
     found = traces(files, run)
@@ -78,10 +99,11 @@ def test_writing_again_finds_what_is_there_and_a_kill_half_way_doubles_nothing(f
     assert all(len(trace.info.assessments) == 2 and len(trace.data.spans) == 1 for trace in found)
 
 
-def test_the_next_pair_writes_only_the_side_that_is_new(files: MlflowFiles) -> None:
+def test_the_next_pair_writes_only_the_side_that_is_new(files: MlflowFiles, filled: list[str]) -> None:
     write(files, PAGES[-1:])
     next_pair = sample_pages(BEFORE, RUN.records[9], ("facts",)).pages[-1:]
-    assert [page.new for page in write(files, next_pair)] == [1]
+    write(files, next_pair)
+    assert len(filled) == 3
     assert len(files.runs(SAMPLES)) == 3
 
 

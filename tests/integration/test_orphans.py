@@ -34,7 +34,7 @@ work_dir = Path(sys.argv[1])
 evaluator = EvalScopeEvaluator(work_dir, log_name=evaluator_log_name())
 
 def hang(request):
-    print("asked", evaluator.child_pid, flush=True)
+    print("asked", child_pid(evaluator), flush=True)
     return Reply(fault=Fault.HANG)
 
 with OpenAIServer(hang) as server:

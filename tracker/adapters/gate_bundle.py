@@ -39,14 +39,6 @@ class RecordedDecision:
     """Decision for each benchmark; key `""`: for the whole gate."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bundle:
-    """The content of a bundle file."""
-
-    case: GateCase
-    said: RecordedDecision
-
-
 _POLICY = TypeAdapter(GatePolicy)
 _SAID = TypeAdapter(RecordedDecision)
 _JITTERS = TypeAdapter(tuple[tuple[SeriesKey, Jitter], ...])
@@ -87,8 +79,8 @@ def write_bundle(path: Path, case: GateCase, report: GateReport) -> None:
         raise write_error(error, f"cannot write {path}", hint="pass another --bundle path") from error
 
 
-def read_bundle(path: Path) -> Bundle:
-    """Read what `write_bundle` wrote.
+def read_bundle(path: Path) -> tuple[GateCase, RecordedDecision]:
+    """Read what `write_bundle` wrote: the case, and the decision when it was written.
 
     Raises:
         ConfigError: the file does not exist or cannot be opened.
@@ -102,7 +94,7 @@ def read_bundle(path: Path) -> Bundle:
         with file, zipfile.ZipFile(file) as bundle:
             from_document(_entry(bundle, "gate.json"), dict, what=f"the bundle {path}", hint="write the bundle again")
             said = _SAID.validate_json(_entry(bundle, "said.json"))
-            return Bundle(case=_case(bundle, path, said), said=said)
+            return _case(bundle, path, said), said
     # OSError: zipfile seeks before the start of a file whose beginning is missing
     except (
         zipfile.BadZipFile,

@@ -70,7 +70,7 @@ def watch(
             is_quiet = has_ended and _has_no_news(passed, world.source)
             is_idle = not (queued.waiting or queued.running)
             # A result that arrives late in a pass is reviewed by the next pass, and may lead to more plans.
-            is_done = was_idle and is_idle and not _asks_more(passed)
+            is_done = was_idle and is_idle and not (passed.skipped or passed.reports)
         was_idle = is_idle
         keep_workers()
         if stop.is_superseded():
@@ -81,10 +81,6 @@ def watch(
         world.source.wait(TICK_S)
     world.source.give_up(clock.now())
     _send_what_is_left(world.source, stores, lambda: do_pass(clock.now())[0], keep_workers)
-
-
-def _asks_more(passed: Tick) -> bool:
-    return bool(passed.skipped or passed.reports)
 
 
 def _has_no_news(passed: Tick, source: CheckpointSource) -> bool:

@@ -20,9 +20,8 @@ def remember_gaps(world: World, state: WatchState) -> tuple[Gap, ...]:
     for run_id in sorted({gap.run_id for gap in found}):
         new += _remember_of_run(world, run_id, [gap for gap in found if gap.run_id == run_id])
     state.notified.update(found)
-    existing = [
-        gap for gap in found if not gap.is_inferred
-    ]  # inferred ones may have been settled by an earlier process
+    # Inferred ones may have been settled by an earlier process.
+    existing = [gap for gap in found if not gap.is_inferred]
     state.seen.update((gap.run_id, gap.step) for gap in (*existing, *new))
     return tuple(new)
 

@@ -24,12 +24,8 @@ class ReadyGate:
     """Errors are raised instead of waiting for other settings."""
     _is_open: bool = False
     _due_s: float = -math.inf
-    _errors: tuple[Finding, ...] = ()
-
-    @property
-    def has_errors(self) -> bool:
-        """Whether the last examination found errors: workers should rest, because what waits would fail too."""
-        return bool(self._errors)
+    errors: tuple[Finding, ...] = ()
+    """Errors that the last examination found: with any, workers should rest, because what waits would fail too."""
 
     def is_held(self, newest: Checkpoint) -> bool:
         """Return whether new checkpoints wait; `newest`: the last one found, since an old one may be broken.
@@ -45,10 +41,10 @@ class ReadyGate:
     def _take(self, errors: tuple[Finding, ...]) -> None:
         if self.must_be_ready:
             demand_ready(errors)
-        if errors and errors != self._errors:
+        if errors and errors != self.errors:
             for one in errors:
                 log.warning("%s: %s (hint: %s)", one.subject, one.message, one.hint)
             log.warning("evaluations wait until this is fixed; checkpoints are pinned meanwhile")
-        if self._errors and not errors:
+        if self.errors and not errors:
             log.warning("evaluations begin: all checks passed")
-        self._errors, self._is_open = errors, not errors
+        self.errors, self._is_open = errors, not errors

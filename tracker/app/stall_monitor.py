@@ -62,7 +62,8 @@ class StuckWork:
             self.plans.pop(calibration.plan.id, None)
         for report in passed.reports:
             self._finish(report.plan_id, gone_s)
-        has_progress = passed.has_finished or not _is_left(state)
+        has_finished = any((passed.reports, passed.calibrations, passed.swept))
+        has_progress = has_finished or not _is_left(state)
         self.idle_s = 0.0 if has_progress or is_worked_on else self.idle_s + gone_s
         return has_progress
 

@@ -155,8 +155,3 @@ class Tick:
     """Results that MLflow rejected; they do not wait."""
     pending_alerts: int = 0
     """Alerts that still wait for a channel."""
-
-    @property
-    def has_finished(self) -> bool:
-        """Whether the pass processed a finished evaluation."""
-        return bool(self.reports or self.calibrations or self.swept)

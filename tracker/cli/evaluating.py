@@ -25,6 +25,8 @@ from tracker.wiring.project import Project
 
 log = logging.getLogger(__name__)
 
+LOOK_S = 0.5
+"""Seconds between two polls of the queue."""
 IDLE_S = 4.0
 """A worker on another machine polls the queue more often than this, in seconds."""
 

@@ -13,7 +13,6 @@ from tracker.config import Config
 if TYPE_CHECKING:
     from tracker.adapters.mlflow.registry import RegisteredCheckpoint
     from tracker.adapters.mlflow.runs import TrackingSettings
-    from tracker.adapters.mlflow.samples import WrittenPage
     from tracker.domain.compare.sample_pages import SamplePage
 
 
@@ -64,8 +63,8 @@ class Mlflow:
 
         return registered_checkpoint(self.settings, reference, self.runs())
 
-    def write_samples(self, pages: Sequence[SamplePage]) -> Iterator[WrittenPage]:
-        """Write samples of two checkpoints to MLflow for side-by-side comparison; yield each page when it is written.
+    def write_samples(self, pages: Sequence[SamplePage]) -> Iterator[str]:
+        """Write samples of two checkpoints to MLflow for side-by-side comparison; yield the link of each written page.
 
         Raises:
             TrackingUnreachable, StoreError: MLflow does not respond, or rejects the request.

@@ -59,12 +59,11 @@ def sweeps_of(config: Config, suite: Suite, serve: ServeSpec) -> dict[str, Sweep
     """
     found = {}
     for schedule in config.schedule:
-        digests = ("" if b.data is None else read_data_digest(b.data) for b in schedule.benchmark)
-        pairs = zip(schedule.benchmark, digests, strict=True)
-        own = tuple(
-            benchmark_with_version(b.to_benchmark(data_digest=digest), config.suite.lm_eval) for b, digest in pairs
-        )
-        sweep = schedule.to_sweep(suite, serve, own)
+        own = []
+        for one in schedule.benchmark:
+            digest = "" if one.data is None else read_data_digest(one.data)
+            own.append(benchmark_with_version(one.to_benchmark(data_digest=digest), config.suite.lm_eval))
+        sweep = schedule.to_sweep(suite, serve, tuple(own))
         for benchmark in different_benchmarks(sweep):
             if benchmark.program is None:
                 check_benchmark(benchmark)

@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MIN_IN_A_ROW = 3
+_READ_LOG = "check that the server is running, and read its log"
 
 
 class NoAnswer(Exception):
@@ -124,15 +125,13 @@ class CircuitBreaker:
                 EndpointRefused(describe(error), hint="check the API key in the variable named by serve.api_key_env")
             )
         if kind in (FailureKind.KEY, FailureKind.SERVER, FailureKind.BUSY) or not self._is_alive():
-            return self._trip(
-                EndpointFailed(describe(error), hint="check that the server is running, and read its log")
-            )
+            return self._trip(EndpointFailed(describe(error), hint=_READ_LOG))
         with self._lock:
             self._in_a_row += 1
             too_many = self._in_a_row >= self._limit
         if too_many and not self._answers_control():
             reason = f"{self._limit} consecutive requests failed, the last with {describe(error)}"
-            return self._trip(EndpointFailed(reason, hint="check that the server is running, and read its log"))
+            return self._trip(EndpointFailed(reason, hint=_READ_LOG))
         return NoAnswer(describe(error), may_pass=True)
 
     def _answers_control(self) -> bool:

@@ -76,11 +76,6 @@ class ChildProcess:
         threading.Thread(target=self._read, daemon=True, name="evaluator messages").start()
         log.info("evaluator started, pid %d, log %s", self._process.pid, log_path)
 
-    @property
-    def pid(self) -> int:
-        """Process id, which is also its process group."""
-        return self._process.pid
-
     def is_running(self) -> bool:
         """Return whether the process runs."""
         return self._process.poll() is None
@@ -161,7 +156,7 @@ class ChildProcess:
 
     def _rss_bytes(self) -> int:
         try:
-            return int(psutil.Process(self.pid).memory_info().rss)
+            return int(psutil.Process(self._process.pid).memory_info().rss)
         except psutil.NoSuchProcess:
             return 0
 

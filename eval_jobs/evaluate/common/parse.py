@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from eval_jobs.identity import numbered, sample_key
+from eval_jobs.spending import known_sum
 from eval_jobs.types import SampleScore, SampleStatus
 
 Row = Mapping[str, object]
@@ -108,10 +109,7 @@ def metric_name(reviews: Iterable[Row], default: str) -> str:
 
 def token_sum(predictions: Iterable[Row], kind: str) -> int | None:
     """Return the sum over all answers of `input_tokens` or `output_tokens`; None if the server reported none."""
-    counts = [count for row in predictions if (count := _tokens(row, kind)) is not None]
-    if counts:
-        return sum(counts)
-    return None
+    return known_sum(_tokens(row, kind) for row in predictions)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from eval_jobs.errors import StoreError
 from eval_jobs.evaluate.common.child_process import ChildProcess
 from eval_jobs.evaluate.common.protocol import RetryPolicy
-from eval_jobs.evaluate.common.task_config import plan_folder
+from eval_jobs.evaluate.common.task_config import folder_name
 from eval_jobs.host.plan_lock import WAITS, held, held_if_free
 from eval_jobs.ports import ShowProgress
 from eval_jobs.records.progress import Progress, Stage
@@ -46,7 +46,7 @@ class ChildEvaluator:
         try:
             with held_if_free(self._lock_path(plan_id)) as is_ours:
                 if is_ours:
-                    shutil.rmtree(self.work_dir / "runs" / plan_folder(plan_id), ignore_errors=True)
+                    shutil.rmtree(self.work_dir / "runs" / folder_name(plan_id), ignore_errors=True)
         except StoreError as error:  # the results are stored elsewhere; a leftover folder is no reason to stop
             log.warning("cannot delete the evaluation files of plan %s: %s", plan_id, error)
 
@@ -58,4 +58,4 @@ class ChildEvaluator:
 
     def _lock_path(self, plan_id: str) -> Path:
         """Return the lock file, next to the plan's folder: the folder is deleted while the lock is held."""
-        return self.work_dir / "runs" / f"{plan_folder(plan_id)}.lock"
+        return self.work_dir / "runs" / f"{folder_name(plan_id)}.lock"

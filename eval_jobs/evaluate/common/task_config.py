@@ -28,13 +28,13 @@ Json = dict[str, object]
 
 def run_folder(benchmark: Benchmark, suite: Suite, plan_id: str) -> str:
     """Return the relative folder of one evaluation: equal for a retry, different if anything that scores changed."""
-    name = f"{_safe(benchmark.name)}-{benchmark_fingerprint(benchmark, suite)[:16]}"
-    return f"{plan_folder(plan_id)}/{name}"
+    name = f"{folder_name(benchmark.name)}-{benchmark_fingerprint(benchmark, suite)[:16]}"
+    return f"{folder_name(plan_id)}/{name}"
 
 
-def plan_folder(plan_id: str) -> str:
-    """Return the relative folder of all evaluations of a plan."""
-    return _safe(plan_id)
+def folder_name(name: str) -> str:
+    """Return the name of a plan or a benchmark with only such characters as are safe in a path."""
+    return re.sub(r"[^\w.-]+", "_", name).strip(".") or "_"
 
 
 def evalscope_name(benchmark: Benchmark) -> str:
@@ -148,7 +148,3 @@ def _dataset_args(benchmark: Benchmark, data: CachedDataset | None) -> Json:
     if benchmark.prompt_template is not None:
         args["prompt_template"] = benchmark.prompt_template
     return args
-
-
-def _safe(name: str) -> str:
-    return re.sub(r"[^\w.-]+", "_", name).strip(".") or "_"

@@ -43,7 +43,7 @@ def open_cached_dataset(benchmark: Benchmark, folder: Path) -> CachedDataset | N
         _check_unchanged(benchmark, digest)
         _write(benchmark, final)
     manifest = json.loads((final / MANIFEST).read_text(encoding="utf-8"))
-    return CachedDataset(folder=_data_folder(final, final), subsets=tuple(manifest["subsets"]))
+    return CachedDataset(folder=final / final.name, subsets=tuple(manifest["subsets"]))
 
 
 def _check_unchanged(benchmark: Benchmark, digest: str) -> None:
@@ -59,15 +59,11 @@ def _write(benchmark: Benchmark, final: Path) -> None:
         final.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=final.parent, prefix=".new-") as temporary:
             made = Path(temporary) / "copy"
-            data = _data_folder(made, final)
+            data = made / final.name
             data.mkdir(parents=True)
             subsets = _fill(benchmark, data)
             (made / MANIFEST).write_text(json.dumps({"subsets": subsets}), encoding="utf-8")
             _publish(made, final)
-
-
-def _data_folder(parent: Path, final: Path) -> Path:
-    return parent / final.name
 
 
 def _publish(made: Path, final: Path) -> None:

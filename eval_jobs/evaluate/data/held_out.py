@@ -46,10 +46,7 @@ def question_of(row: Mapping[str, object]) -> tuple[str, str]:
 
 
 def _first_text(row: Mapping[str, object], keys: Sequence[str]) -> str:
-    for key in keys:
-        if text := _text(row.get(key)):
-            return text
-    return ""
+    return next(filter(None, (_text(row.get(key)) for key in keys)), "")
 
 
 def _text(value: object) -> str:

@@ -92,26 +92,14 @@ def _split_by_name(config: str, splits: Mapping[str, str]) -> Callable[[PurePath
     return part
 
 
-def _whole(part: DatasetSplit) -> Callable[[PurePath], DatasetSplit | None]:
-    """Return a rule: every data file belongs to one part."""
-
-    def same(_: PurePath) -> DatasetSplit | None:
-        return part
-
-    return same
-
-
-def _keep(*keys: str) -> Callable[[Row, PurePath], Row]:
-    def convert(row: Row, _: PurePath) -> Row:
-        return {key: row[key] for key in keys}
-
-    return convert
+def _kept(row: Row, *keys: str) -> dict[str, object]:
+    return {key: row[key] for key in keys}
 
 
 def _gsm8k(row: Row, _: PurePath) -> Row:
     if "####" not in str(row["answer"]):
         raise ValueError("`answer` has no `#### result`")
-    return {"question": row["question"], "answer": row["answer"]}
+    return _kept(row, "question", "answer")
 
 
 def _subject(path: PurePath) -> str:
@@ -189,13 +177,13 @@ def _listed(text: object) -> list[str]:
 
 
 def _mmlu_pro(row: Row, _: PurePath) -> Row:
-    kept = {key: row[key] for key in ("question", "options", "answer", "category")}
+    kept = _kept(row, "question", "options", "answer", "category")
     return kept | {"cot_content": row.get("cot_content") or "", "question_id": row.get("question_id", 0)}
 
 
 def _cmmlu(row: Row, path: PurePath) -> Row:
     if "choices" in row:
-        return {key: row[key] for key in ("question", "choices", "answer", "category")}
+        return _kept(row, "question", "choices", "answer", "category")
     letter = str(row["Answer"]).strip()
     if letter not in set("ABCD"):
         raise ValueError("`Answer` is not one of A, B, C, D")
@@ -213,7 +201,7 @@ def _ceval_part(path: PurePath) -> DatasetSplit | None:
 
 
 def _ceval(row: Row, _: PurePath) -> Row:
-    kept = {key: row[key] for key in ("question", "A", "B", "C", "D", "answer")}
+    kept = _kept(row, "question", "A", "B", "C", "D", "answer")
     return kept | {"id": row.get("id", 0), "explanation": row.get("explanation") or ""}
 
 
@@ -245,19 +233,19 @@ LAYOUTS: Mapping[str, Layout] = {
     "bbh": Layout(
         expects='<task>.json with {"examples": [...]} or <task>.jsonl, rows with `input` and `target`',
         part=_bbh_part,
-        convert=_keep("input", "target"),
+        convert=lambda row, _: _kept(row, "input", "target"),
         eval_split="test",
     ),
     "truthful_qa": Layout(
         expects="TruthfulQA.csv, or rows with `question`, `mc1_targets` and `mc2_targets` in mc_task.json or a .jsonl",
-        part=_whole(DatasetSplit(config="multiple_choice", split="validation")),
+        part=lambda _: DatasetSplit(config="multiple_choice", split="validation"),
         convert=_truthful_qa,
         eval_split="validation",
     ),
     "ifeval": Layout(
         expects="a .jsonl with `key`, `prompt`, `instruction_id_list` and `kwargs`",
-        part=_whole(DatasetSplit(config="default", split="train")),
-        convert=_keep("key", "prompt", "instruction_id_list", "kwargs"),
+        part=lambda _: DatasetSplit(config="default", split="train"),
+        convert=lambda row, _: _kept(row, "key", "prompt", "instruction_id_list", "kwargs"),
         eval_split="train",
         configs_are_subsets=False,
     ),

@@ -53,13 +53,6 @@ class EvalScopeEvaluator(ChildEvaluator):
         self._python = python
         self._lock = threading.Lock()
 
-    @property
-    def child_pid(self) -> int | None:
-        """Process id of the child; None while there is none."""
-        if self._child is not None:
-            return self._child.pid
-        return None
-
     def prepare(self, suite: Suite, *, api_key_env: str) -> None:
         """Start the child, whose imports take seconds; see the port."""
         try:

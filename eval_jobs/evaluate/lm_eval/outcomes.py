@@ -10,6 +10,7 @@ from pathlib import Path
 
 from eval_jobs.evaluate.common.parse import Place, parse_lines
 from eval_jobs.host.storage import mapped_storage_errors
+from eval_jobs.spending import known_sum
 from eval_jobs.types import SampleStatus
 
 NOWHERE: Place = ("", -1)
@@ -54,9 +55,8 @@ class Outcomes:
 
     def tokens(self) -> tuple[int | None, int | None]:
         """Return the input and output tokens of all requests, as reported by the endpoint; None if not reported."""
-        asked = [one.input_tokens for one in self._every() if one.input_tokens is not None]
-        said = [one.output_tokens for one in self._every() if one.output_tokens is not None]
-        return (sum(asked) if asked else None), (sum(said) if said else None)
+        every = self._every()
+        return known_sum(one.input_tokens for one in every), known_sum(one.output_tokens for one in every)
 
     def _every(self) -> list[RequestOutcome]:
         return [one for found in self._by_place.values() for one in found]

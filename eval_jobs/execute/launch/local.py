@@ -54,6 +54,8 @@ class LocalWorkers:
         self._password = password
         self._queue_url = queue_url
         self._work_dir = work_dir.absolute()
+        self._start_log = self._work_dir / "worker-start.log"
+        """Output of workers before they have their own log."""
         self._workers: list[_Running] = []
         self._has_lived = False
         """Whether any worker ever ran for `QUICK_DEATH_S`: then workers can run on this machine."""
@@ -110,11 +112,6 @@ class LocalWorkers:
             raise TrackerError(f"{often}: {_last_line(where)}", hint=f"read {where}")
         log.error("%s; starting the next one in %.0f s, log: %s", often, REST_S, where)
         self._resting.add(pid)
-
-    @property
-    def _start_log(self) -> Path:
-        """Output of workers before they have their own log."""
-        return self._work_dir / "worker-start.log"
 
     def _started(self, *, quick_deaths: int) -> _Running:
         self._work_dir.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,6 @@ from pathlib import Path
 from eval_jobs.execute.worker_name import WorkerName, oom_kills, parse_name
 from eval_jobs.host import proc
 from eval_jobs.ports import HoldRegistry
-from eval_jobs.queue.rules import has_run_out
 from eval_jobs.queue_types import Hold, HoldEnd
 
 log = logging.getLogger(__name__)
@@ -55,7 +54,7 @@ def _end_of(hold: Hold, now: datetime) -> HoldEnd | None:
         if _has_crashed(name):
             return HoldEnd.CRASHED
         return HoldEnd.KILLED
-    if has_run_out(hold, now) and _is_stopped(name):
+    if hold.lease_until <= now and _is_stopped(name):
         log.warning("killing stopped worker %d: its lease expired", name.pid)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(name.pid, signal.SIGKILL)

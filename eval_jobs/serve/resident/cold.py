@@ -32,6 +32,9 @@ class ColdStarts:
 
     resident_type: type[Resident] = Resident
     """Type of the engines that it starts."""
+    # vLLM's; SGLang has its own.
+    command = staticmethod(command)
+    engine_version = staticmethod(engine_version)
 
     def __init__(self, work_dir: Path, clock: Clock) -> None:
         self.folder = work_dir.absolute() / "engines"
@@ -83,7 +86,7 @@ class ColdStarts:
     def _started(self, order: Order, progress: Note) -> Resident:
         self.stop()
         launch, spec = self._launch(order), order.spec
-        argv = self._command(launch, order)
+        argv = self.command(launch, spec, python=order.python)
         base_files = folder_state(order.checkpoint.base_model)  # before the engine reads it
         self._is_sick = True  # until it is ready
         with DigestCheck(order.checkpoint) as check:
@@ -108,15 +111,9 @@ class ColdStarts:
 
     # --- private: specific to vLLM
 
-    def _command(self, launch: Launch, order: Order) -> tuple[str, ...]:
-        return command(launch, order.spec, python=order.python)
-
     def _wait(self, running: process.EngineProcess, launch: Launch, spec: ServeSpec, progress: Note) -> None:
         """Return when the engine is ready; raise as `start` if it never will be."""
         wait_until_ready(running, launch, self._clock, timeout_s=spec.startup_timeout_s, progress=progress)
-
-    def _version(self, port: int) -> str:
-        return engine_version(port)
 
     def _resident(self, running: process.EngineProcess, launch: Launch, order: Order) -> Resident:
         is_vllm_on_cpu = order.on_cpu and order.spec.engine is EngineKind.VLLM
@@ -126,7 +123,7 @@ class ColdStarts:
             launch=launch,
             order=order,
             launch_fingerprint=self.launch_fingerprint(order),
-            version=self._version(launch.port),
+            version=self.engine_version(launch.port),
             model=order.model,
             client_cores=client_cores,
             client_niceness=client_niceness(running.pid) if client_cores else 0,

@@ -77,11 +77,10 @@ class SglangStarts(ColdStarts):
     """Starts SGLang, one process at a time."""
 
     resident_type = SglangResident
+    command = staticmethod(command)
+    engine_version = staticmethod(engine_version)
 
     # --- private: specific to SGLang
-
-    def _command(self, launch: Launch, order: Order) -> tuple[str, ...]:
-        return command(launch, order.spec, python=order.python)
 
     def _environment(self, order: Order) -> dict[str, str]:
         del order
@@ -99,9 +98,6 @@ class SglangStarts(ColdStarts):
                 )
             self._clock.sleep(POLL_S)
             wait_until_ready(running, launch, self._clock, timeout_s=spec.startup_timeout_s, progress=progress)
-
-    def _version(self, port: int) -> str:
-        return engine_version(port)
 
 
 def _is_healthy(port: int) -> bool:

@@ -45,7 +45,6 @@ _HYBRID_WORDS = re.compile(
 _EXPERT_WORDS = re.compile(r"experts|(?:^|_)moe(?:_|$)")
 _EXPERT_TENSOR = re.compile(r"\.(?:experts|block_sparse_moe|shared_expert)\.")
 _HYBRID_TENSOR = re.compile(r"\.(?:A_log|dt_bias|conv1d|x_proj|dt_proj|time_mix)(?:\.|$)")
-_HEADS = re.compile(r"(?:^|\.)(?:lm_head|embed_out|output|output_layer)\.weight$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +61,6 @@ class Fingerprint:
     """Name of the method, empty if not quantized."""
     dtype: str
     """Tensor types, joined by +: `BF16`, `BF16+F32`."""
-    is_tied: bool
-    """Whether the output layer shares the weights of the embedding."""
     has_experts: bool
     is_hybrid: bool
     """Whether it has layers that keep a state instead of keys and values, such as Mamba's."""
@@ -94,7 +91,6 @@ def fingerprint_of(folder: Path) -> Fingerprint:
         architecture=",".join(map(str, _list(config.get("architectures")))),
         quantisation=_quantisation(config, files, entries),
         dtype="+".join(sorted({entry.dtype for entry in entries.values()})),
-        is_tied=bool(config.get("tie_word_embeddings")) or not any(map(_HEADS.search, entries)),
         has_experts=_has_words(_normalised(config), _EXPERT_WORDS) or any(map(_EXPERT_TENSOR.search, entries)),
         is_hybrid=_has_words(_normalised(config), _HYBRID_WORDS) or any(map(_HYBRID_TENSOR.search, entries)),
         has_own_code="auto_map" in config,

@@ -92,20 +92,21 @@ def _open(channel: ChannelSettings, clock: Clock, patience_s: float) -> Notifier
 
         return PluginChannel(channel.name, channel.program, patience_s=patience_s)
     secret = _read(channel.secret_place, "alerts.channel.secret")
-    address = _address(channel)
+    url, service, url_setting = _address(channel)
     target = Target(
         channel=channel.name,
-        service=address.service,
-        url=address.url,
-        url_setting=address.setting,
-        host="" if channel.kind is ChannelKind.APPRISE else urlsplit(address.url).hostname or "",
+        service=service,
+        url=url,
+        url_setting=url_setting,
+        host="" if channel.kind is ChannelKind.APPRISE else urlsplit(url).hostname or "",
         clock=clock,
         user=channel.user,
         secret=secret,
         secret_setting=_named(channel.secret_place, "secret"),
         patience_s=patience_s,
     )
-    for part in hidden_parts(address.url if address.is_secret else "", secret, channel.user):
+    is_secret = channel.mail is None and not channel.url
+    for part in hidden_parts(url if is_secret else "", secret, channel.user):
         register_secret(part)  # a log line may contain a part of the URL
     if channel.mail is not None:
         return Mail(target=target, route=channel.mail)
@@ -116,19 +117,11 @@ def _open(channel: ChannelSettings, clock: Clock, patience_s: float) -> Notifier
     return _SERVICES[channel.kind][1](target=target)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Address:
-    url: str
-    service: str
-    setting: str
-    """Setting that the URL comes from, for messages."""
-    is_secret: bool = False
-
-
-def _address(channel: ChannelSettings) -> _Address:
+def _address(channel: ChannelSettings) -> tuple[str, str, str]:
+    """Return the URL, the name of the service, and the setting that the URL comes from, for messages."""
     if channel.mail is not None:
         host = f"[{channel.mail.host}]" if ":" in channel.mail.host else channel.mail.host
-        return _Address(url=f"smtp://{host}:{channel.mail.port}", service="mail server", setting="`host`")
+        return f"smtp://{host}:{channel.mail.port}", "mail server", "`host`"
     url, setting = channel.url, "`url`"
     if not url:
         url, setting = _read(channel.url_place, "alerts.channel.url"), _named(channel.url_place, "url")
@@ -136,7 +129,7 @@ def _address(channel: ChannelSettings) -> _Address:
     if channel.kind is not ChannelKind.APPRISE:
         service = _SERVICES[channel.kind][0]
         _check_address(channel, url)
-    return _Address(url=url, service=service, setting=setting, is_secret=not channel.url)
+    return url, service, setting
 
 
 def _named(place: SecretSource, setting: str) -> str:

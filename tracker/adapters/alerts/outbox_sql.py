@@ -10,12 +10,12 @@ An alert is marked as sent after its channel accepted it: a crash in between sen
 import logging
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, Connection, Engine, and_, case, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, and_, case, delete, func, insert, select, update
 
 from eval_jobs.errors import StoreError
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.ports import Clock
-from eval_jobs.queue.database_sql import belongs_to, insert_into, transaction
+from eval_jobs.queue.database_sql import belongs_to, put_row, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from tracker.adapters.alerts.sender_sql import ChannelSender
 from tracker.adapters.database.codec import from_json, to_json
@@ -138,9 +138,7 @@ class AlertOutbox:
             "silence": to_json(silence),
         }
         with transaction(self._engine) as connection:
-            insert = insert_into(connection, SILENCES).values(row)
-            changed = {name: insert.excluded[name] for name in ("ends_at", "silence")}
-            connection.execute(insert.on_conflict_do_update(index_elements=["id"], set_=changed))
+            put_row(connection, SILENCES, row)
             # The silence may now end earlier, so all waiting alerts are checked again.
             connection.execute(update(DELIVERIES).where(self._is_waiting()).values(retry_at_s=0.0))
 
@@ -192,4 +190,4 @@ def _queue(connection: Connection, channel: str, alert: Alert) -> None:
         "status": DeliveryStatus.WAITING,
         "last_error": "",
     }
-    connection.execute(insert_into(connection, DELIVERIES).values(row))
+    connection.execute(insert(DELIVERIES).values(row))

@@ -14,7 +14,7 @@ from eval_jobs.host.unforeseen import error_text, report_unforeseen
 from eval_jobs.ports import Clock
 from eval_jobs.queue.database_sql import belongs_to, transaction
 from tracker.adapters.database.codec import from_json
-from tracker.adapters.database.lock_sql import named_lock
+from tracker.adapters.database.lock_sql import lock_if_free
 from tracker.adapters.database.tables import DELIVERIES, SILENCES
 from tracker.domain.alerts import delivery
 from tracker.domain.alerts.pace import Pace
@@ -61,13 +61,10 @@ class ChannelSender:
         Raises:
             StoreError: the database cannot be read or written.
         """
-        lock = named_lock(self._engine, f"alerts {self._run} {self._channel.name}")
-        try:
-            if lock.take():
+        with lock_if_free(self._engine, f"alerts {self._run} {self._channel.name}") as mine:
+            if mine:
                 self._send_news()
                 self._repeat()
-        finally:
-            lock.release()
 
     def _run_once(self) -> None:
         try:

@@ -23,8 +23,7 @@ _REASON: TypeAdapter[Reason | None] = TypeAdapter(Reason | None)
 
 def to_json(value: Document) -> str:
     """Return the record as a JSON document in ASCII."""
-    body = _ADAPTERS[type(value)].dump_python(value, mode="json")
-    return to_document({"value": body})
+    return to_document({"value": _ADAPTERS[type(value)].dump_python(value, mode="json")})
 
 
 def from_json(kind: type[Kind], text: str) -> Kind:

@@ -52,15 +52,13 @@ def named_lock(engine: Engine, name: str) -> Lock:
 
 
 @contextmanager
-def sender_lock(engine: Engine, run: str = "") -> Iterator[bool]:
-    """Yield whether this caller may send the results of `run`; False, immediately, if another one is sending.
-
-    Without it, two senders could both find no run or model in the store and create two.
+def lock_if_free(engine: Engine, name: str) -> Iterator[bool]:
+    """Hold the lock called `name` in this context, and yield True; yield False if another process holds it.
 
     Raises:
         StoreError: the lock cannot be requested.
     """
-    lock = named_lock(engine, f"sender {run}")
+    lock = named_lock(engine, name)
     try:
         yield lock.take()
     finally:

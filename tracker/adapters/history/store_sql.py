@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, Row, Select, and_, select, union, upd
 from eval_jobs.codec import record_from_bytes, record_to_bytes
 from eval_jobs.errors import ConfigError, StoreError
 from eval_jobs.identity import content_hash
-from eval_jobs.queue.database_sql import belongs_to, insert_into, put_row, transaction
+from eval_jobs.queue.database_sql import add_row, belongs_to, put_row, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from eval_jobs.types import EvalRecord, EvalResult
 from tracker.adapters.database.codec import Kind, from_json, outline_from_json, outline_to_json, to_json
@@ -226,9 +226,7 @@ class SqlHistory:
         """Store a gap that is new; see `ports.History`."""
         row = {"run_id": gap.run_id, "step": gap.step, "code": gap.code, "gap": to_json(gap)}
         with transaction(self._engine) as connection:
-            # The returned row proves the insert; drivers count inserted rows differently.
-            insert = insert_into(connection, GAPS).values(row).on_conflict_do_nothing().returning(GAPS.c.step)
-            return connection.execute(insert).first() is not None
+            return add_row(connection, GAPS, row)
 
     def gaps(self, run_id: str) -> tuple[Gap, ...]:
         """Return the run's gaps; see `ports.History`."""

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 
 from eval_jobs.codec import record_from_bytes, record_to_bytes
-from eval_jobs.queue.database_sql import insert_into, put_row, transaction
+from eval_jobs.queue.database_sql import add_row, put_row, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from eval_jobs.types import EvalRecord
 from tracker.adapters.database.codec import from_json, to_json
@@ -40,7 +40,7 @@ class SqlSweeps:
         free = sa.or_(LEASES.c.holder == holder, LEASES.c.lease_until <= now, LEASES.c.lease_until > lease_until)
         taken = sa.update(LEASES).where(LEASES.c.run_id == self._run, free)
         with transaction(self._engine) as connection:
-            connection.execute(insert_into(connection, LEASES).values(row).on_conflict_do_nothing())
+            add_row(connection, LEASES, row)
             return connection.execute(taken.values(holder=holder, lease_until=lease_until)).rowcount == 1
 
     def release(self, holder: str) -> None:
@@ -68,9 +68,7 @@ class SqlSweeps:
         """Store a new sweep run; see `ports.Sweeps`."""
         row = {"run_id": self._run, "sweep": turn.sweep, "due_at": turn.due_at, **_state_of(turn)}
         with transaction(self._engine) as connection:
-            # The returned row proves the insert; drivers count inserted rows differently.
-            insert = insert_into(connection, TURNS).values(row).on_conflict_do_nothing().returning(TURNS.c.sweep)
-            return connection.execute(insert).first() is not None
+            return add_row(connection, TURNS, row)
 
     def change(self, turn: Turn, *, was: TurnState) -> bool:
         """Store the new state of a sweep run; see `ports.Sweeps`."""

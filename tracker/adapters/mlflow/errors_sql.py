@@ -39,9 +39,7 @@ def mapped_mlflow_errors(uri: str) -> Iterator[None]:
         yield
     except MlflowException as error:
         raise _of_mlflow(error, uri) from error
-    except SQLAlchemyError as error:
-        raise unreachable(uri, str(error).splitlines()[0]) from error
-    except OSError as error:
+    except (SQLAlchemyError, OSError) as error:
         raise unreachable(uri, str(error)) from error
     except NotImplementedError as error:  # the client compares versions itself
         raise ConfigError(

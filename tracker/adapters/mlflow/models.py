@@ -12,6 +12,7 @@ from mlflow.entities import LoggedModel, LoggedModelStatus, Metric
 
 from tracker.adapters.mlflow.champions import MODEL_TAG, move_versions
 from tracker.adapters.mlflow.runs import TrackedRun
+from tracker.adapters.mlflow.sweeps import metric_of
 from tracker.domain.records.tracking import TrackedMetric, TrackingBatch
 
 _RECENT_MODELS = 50
@@ -73,18 +74,10 @@ def _newest_rows(model: LoggedModel | None) -> dict[str, Metric]:
 
 def _metric(metric: TrackedMetric, batch: TrackingBatch, row: Metric | None) -> Metric:
     """Return the metric with the time of a row of equal value, or with a later time than the row that it replaces."""
-    digests = {d.name: d.digest for d in batch.datasets}
     time_ms = metric.timestamp_ms
     if row is not None:
         time_ms = row.timestamp if row.value == metric.value else max(time_ms, row.timestamp + 1)
-    return Metric(
-        metric.key,
-        metric.value,
-        time_ms,
-        metric.step,
-        dataset_name=metric.dataset or None,
-        dataset_digest=digests.get(metric.dataset),
-    )
+    return metric_of(metric, batch.datasets, time_ms=time_ms)
 
 
 def _facts(row: Metric) -> tuple[float, str | None, str | None]:

@@ -76,12 +76,11 @@ def _checkpoint_key(client: MlflowClient, version: ModelVersion) -> str:
     if not model_id:
         return ""
     try:
-        key = client.get_logged_model(model_id).tags.get(MODEL_TAG, "")
+        return str(client.get_logged_model(model_id).tags.get(MODEL_TAG, ""))
     except MlflowException as error:
         if error.error_code not in _UNKNOWN:
             raise
         return ""
-    return str(key)
 
 
 def _id_in(source: str | None) -> str:

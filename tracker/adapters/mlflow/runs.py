@@ -159,17 +159,13 @@ def _search(client: MlflowClient, filter_string: str) -> list[Run]:
     )
 
 
-def _losses(item: TrackingItem) -> dict[int, float]:
-    points = item.points if isinstance(item, CurveBatch) else ()
-    return {p.step: p.value for p in points if p.key == LOSS_KEY}
-
-
 def _trainers_runs(client: MlflowClient, settings: TrackingSettings, item: TrackingItem) -> Iterator[Run]:
     """Yield runs that wrote the checkpoint, newest first: a resumed training may have several."""
     spelled = {str(Path(item.checkpoint.source_uri).parent), settings.output_dir} - {""}
     folders = spelled | set(map(canonical, spelled))
-    losses = _losses(item)
-    names = [name for name in {PurePosixPath(folder).name for folder in folders} if not {"'", '"'} & set(name)]
+    points = item.points if isinstance(item, CurveBatch) else ()
+    losses = {p.step: p.value for p in points if p.key == LOSS_KEY}
+    names = filter({"'", '"'}.isdisjoint, {PurePosixPath(folder).name for folder in folders})
     for name in (*names, ""):  # last: any name, because the trainer's path may be a link
         for run in _search(client, f"params.output_dir LIKE '%{name}%'"):
             if run.data.tags.get(SOURCE_TAG) != OUR_SOURCE and is_trainers_run(

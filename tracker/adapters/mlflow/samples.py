@@ -9,7 +9,7 @@ sample, so writing a sheet again after a kill creates no duplicate.
 import base64
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mlflow import MlflowClient
 from mlflow.entities import Experiment, Run
@@ -56,18 +56,10 @@ MAX_SPANS = 25
 """Spans in one request: some hundred kilobytes if texts are long."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class WrittenPage:
-    """A page in MLflow."""
+def write_pages(settings: TrackingSettings, pages: Sequence[SamplePage]) -> Iterator[str]:
+    """Write the sheets that do not exist yet, and yield the link of each page as soon as it can be opened.
 
-    link: str
-    """Relative to the server's address."""
-    new: int
-    """Number of its sheets that did not exist before."""
-
-
-def write_pages(settings: TrackingSettings, pages: Sequence[SamplePage]) -> Iterator[WrittenPage]:
-    """Write the sheets that do not exist yet, and yield each page as soon as it can be opened.
+    Links are relative to the server's address.
 
     Raises:
         TrackingUnreachable, StoreError: as `mapped_mlflow_errors`.
@@ -79,16 +71,14 @@ def write_pages(settings: TrackingSettings, pages: Sequence[SamplePage]) -> Iter
         for run_id in dict.fromkeys(sheet.checkpoint.run_id for page in pages for sheet in (page.before, page.after)):
             refresh_note(client, settings, run_id)  # it links to the samples from now on
         for page in pages:
-            runs, new = [], 0
+            runs = []
             for sheet in (page.before, page.after):
                 key = f"{run_key(settings, sheet.checkpoint.run_id)}-{sheet.key}"
                 run = _find_or_create(client, experiment.experiment_id, sheet, key)
                 if run.info.status != "FINISHED":
                     _fill(client, traces, run, sheet)
-                    new += 1
                 runs.append(run.info.run_id)
-            link = samples_link(experiment.experiment_id, before=runs[0], after=runs[1])
-            yield WrittenPage(link=link, new=new)
+            yield samples_link(experiment.experiment_id, before=runs[0], after=runs[1])
 
 
 def _experiment(client: MlflowClient, settings: TrackingSettings) -> Experiment:

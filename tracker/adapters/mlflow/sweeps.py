@@ -5,6 +5,7 @@ it, so writing it twice creates one run.
 """
 
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from mlflow import MlflowClient
@@ -12,7 +13,7 @@ from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run,
 
 from tracker.adapters.mlflow.runs import OUR_SOURCE, SOURCE_TAG, TrackedRun, the_one
 from tracker.adapters.samples.table_parquet import write_samples
-from tracker.domain.records.tracking import SweepBatch, TrackedDataset
+from tracker.domain.records.tracking import SweepBatch, TrackedDataset, TrackedMetric
 
 SWEEP_KEY_TAG = "tracker.sweep_key"
 PARENT_TAG = "mlflow.parentRunId"
@@ -24,7 +25,7 @@ def send_sweep(client: MlflowClient, parent: TrackedRun, batch: SweepBatch, key:
     client.log_inputs(run.info.run_id, datasets=[dataset_input(d) for d in batch.datasets])
     client.log_batch(
         run.info.run_id,
-        metrics=_metrics(batch, run.info.run_id),
+        metrics=[metric_of(m, batch.datasets, time_ms=m.timestamp_ms, run_id=run.info.run_id) for m in batch.metrics],
         params=[Param(name, value) for name, value in batch.params.items()],
         tags=[RunTag(name, value) for name, value in batch.tags.items()],
     )
@@ -35,20 +36,20 @@ def send_sweep(client: MlflowClient, parent: TrackedRun, batch: SweepBatch, key:
     client.set_terminated(run.info.run_id, "FINISHED", batch.ended_ms)
 
 
-def _metrics(batch: SweepBatch, run_id: str) -> list[Metric]:
-    digests = {d.name: d.digest for d in batch.datasets}
-    return [
-        Metric(
-            m.key,
-            m.value,
-            m.timestamp_ms,
-            m.step,
-            dataset_name=m.dataset or None,
-            dataset_digest=digests.get(m.dataset),
-            run_id=run_id,
-        )
-        for m in batch.metrics
-    ]
+def metric_of(
+    metric: TrackedMetric, datasets: Iterable[TrackedDataset], *, time_ms: int, run_id: str | None = None
+) -> Metric:
+    """Return a metric for MLflow, with the dataset that it was measured on."""
+    digests = {d.name: d.digest for d in datasets}
+    return Metric(
+        metric.key,
+        metric.value,
+        time_ms,
+        metric.step,
+        dataset_name=metric.dataset or None,
+        dataset_digest=digests.get(metric.dataset),
+        run_id=run_id,
+    )
 
 
 def dataset_input(dataset: TrackedDataset) -> DatasetInput:

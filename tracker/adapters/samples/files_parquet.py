@@ -93,7 +93,7 @@ def write_whole(folder: Path, files: Mapping[str, bytes]) -> None:
     except OSError as error:
         for partial in partials.values() if folder.is_dir() else ():
             partial.unlink(missing_ok=True)
-        raise _write_error(path, error) from error
+        raise write_error(error, f"cannot write samples to {path}", hint="check the folder's permissions") from error
 
 
 def field_of(items: Sequence[object], name: str) -> list[Any]:
@@ -157,7 +157,3 @@ def _keep_names(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _write_error(path: Path, error: OSError) -> StoreError:
-    return write_error(error, f"cannot write samples to {path}", hint="check the folder's permissions")

@@ -75,8 +75,9 @@ def pack(record: EvalRecord) -> PackedSamples:
         return PackedSamples(plan_id=record.plan.id, version=NO_SAMPLES, scores=b"", answers=b"", asked=())
     asked = tuple(asked_of(result.samples) for result in results)
     place = _place_columns(results, asked)
-    scores = _scores_file(record, results, asked, place)
-    answers = _answers_file(results, place)
+    samples = [sample for result in results for sample in result.samples]
+    scores = _scores_file(record, samples, asked, place)
+    answers = _answers_file(samples, place)
     version = hashlib.sha256(hashlib.sha256(scores).digest() + answers).hexdigest()[:_VERSION_CHARS]
     return PackedSamples(plan_id=record.plan.id, version=version, scores=scores, answers=answers, asked=asked)
 
@@ -226,9 +227,8 @@ def _place_columns(results: Sequence[EvalResult], asked: Sequence[StoredQuestion
 
 
 def _scores_file(
-    record: EvalRecord, results: Sequence[EvalResult], asked: Sequence[StoredQuestions], place: Mapping[str, Any]
+    record: EvalRecord, samples: Sequence[SampleScore], asked: Sequence[StoredQuestions], place: Mapping[str, Any]
 ) -> bytes:
-    samples = [sample for result in results for sample in result.samples]
     checkpoint = record.plan.checkpoint
     columns = {
         "run_id": repeated([checkpoint.run_id], [len(samples)]),
@@ -239,7 +239,7 @@ def _scores_file(
         "output_tokens": pa.array(field_of(samples, "output_tokens"), pa.int64()),
         "answer_ms": pa.array(field_of(samples, "answer_ms"), pa.int64()),
     }
-    parts = [(r.benchmark, a.digest, len(r.samples)) for r, a in zip(results, asked, strict=True)]
+    parts = [(r.benchmark, a.digest, len(r.samples)) for r, a in zip(record.results, asked, strict=True)]
     metadata = {_PARTS_KEY: json.dumps(parts, separators=(",", ":"))}
     # Few distinct values each: correct or wrong takes a bit, the number of tokens a byte or slightly more.
     varied = dict.fromkeys(("position", "answer_ms"), "DELTA_BINARY_PACKED")
@@ -247,8 +247,7 @@ def _scores_file(
     return parquet_bytes(pa.table(columns), few, varied, metadata)
 
 
-def _answers_file(results: Sequence[EvalResult], place: Mapping[str, Any]) -> bytes:
-    samples = [sample for result in results for sample in result.samples]
+def _answers_file(samples: Sequence[SampleScore], place: Mapping[str, Any]) -> bytes:
     columns = {
         **place,
         "answer": text_array(field_of(samples, "answer")),

@@ -30,10 +30,10 @@ from eval_jobs.errors import ConfigError, StoreError, TrackingUnreachable
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.identity import content_hash
 from eval_jobs.ports import Clock
-from eval_jobs.queue.database_sql import belongs_to, insert_into, transaction
+from eval_jobs.queue.database_sql import add_row, belongs_to, insert_into, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from eval_jobs.types import Checkpoint, EvalRecord
-from tracker.adapters.database.lock_sql import sender_lock
+from tracker.adapters.database.lock_sql import lock_if_free
 from tracker.adapters.database.tables import ITEMS, POINTS, TRACKER_TABLES, VALUES
 from tracker.domain.records import tracking
 from tracker.domain.records.types import CurvePoint, Report
@@ -134,7 +134,8 @@ class OutboxTracking:
                 connection.execute(_once_more(self._of_run()))
             self._has_retried = True
         if self._waiting() and not self._backing_off(started):
-            with sender_lock(self._engine, self._run) as mine:
+            # Two senders could both find no run or model in the store and create two.
+            with lock_if_free(self._engine, f"sender {self._run}") as mine:
                 if mine:
                     self._send_until(started + timedelta(seconds=FLUSH_BUDGET_S))
         return self._waiting()
@@ -281,8 +282,7 @@ def _queue(connection: Connection, key: str, item: tracking.TrackingItem) -> boo
     body = zlib.compress(_ITEM.dump_json(item), level=3)
     run_id = item.checkpoint.run_id
     row = {"key": key, "body": body, "sent": False, "refused": 0, "retry_at_s": 0.0, "run_id": run_id}
-    insert = insert_into(connection, ITEMS).values(row).on_conflict_do_nothing()
-    return connection.execute(insert.returning(ITEMS.c.id)).first() is not None
+    return add_row(connection, ITEMS, row)
 
 
 def _newer_than_queued(connection: Connection, batch: tracking.TrackingBatch) -> tracking.TrackingBatch:

@@ -48,11 +48,6 @@ class InTurn:
         self._gaps: list[Gap] = []
         self._woken = threading.Event()
 
-    @property
-    def left(self) -> tuple[FilledPlace, ...]:
-        """Checkpoints that were not returned yet."""
-        return tuple(self._left)
-
     def due(self, judged: Collection[tuple[str, int]]) -> frozenset[tuple[str, int]]:
         """Return run and step of all that is still to be evaluated: not returned yet, or queued for the run itself.
 
@@ -103,10 +98,8 @@ class InTurn:
 
     def _has_room(self) -> bool:
         """Return whether no plan waits for a worker; plans of sweeps and those returned with a note do not count."""
-        for one in self._queue.state().waiting:
-            if one.run_id in self._runs and not one.is_sweep and not one.note:
-                return False
-        return True
+        own = (one for one in self._queue.state().waiting if one.run_id in self._runs)
+        return all(one.is_sweep or one.note for one in own)
 
 
 def quiet(world: World) -> World:

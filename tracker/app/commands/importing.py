@@ -126,7 +126,5 @@ def _take(world: World, run: _Run, checkpoint: ImportedCheckpoint, clock: Clock)
     report = judge(record, run.scores, run_context, world.policy, now=clock.now())
     store_conclusion(report, world.history)
     world.tracking.publish(record, report)
-    later = run.later_than(record)
-    if later:
-        rejudge(world, later, run_context, clock.now())
+    rejudge(world, run.later_than(record), run_context, clock.now())
     return JudgedImport(checkpoint=checkpoint, report=report, is_new=True)

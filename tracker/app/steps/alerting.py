@@ -45,7 +45,7 @@ class AlertDispatcher:
         to_send = []
         for alert in alerts:
             if alert.kind not in self.held or alert.state is not AlertState.FIRING:
-                to_send.append(alert if record is None else self._with_questions(alert, record))
+                to_send.append(self._with_questions(alert, record))
         if not to_send:
             return
         self.alerting.publish(to_send)
@@ -55,10 +55,10 @@ class AlertDispatcher:
             log.log(level, "%s: %s: %s", alert.state, alert.run_id, alert.message)
             self.alerts.append_alert(alert)  # after the outbox: a repeat after a crash in between queues nothing twice
 
-    def _with_questions(self, alert: Alert, record: EvalRecord) -> Alert:
+    def _with_questions(self, alert: Alert, record: EvalRecord | None) -> Alert:
         """Return the alert of a loss with a few questions that were answered correctly before."""
         evidence, benchmark = alert.evidence, alert.subject.name
-        if evidence is None or not _has_lost_answers(alert, evidence):
+        if record is None or evidence is None or not _has_lost_answers(alert, evidence):
             return alert
         try:
             before = self._evaluated(record, benchmark, evidence.baseline_steps[-1])

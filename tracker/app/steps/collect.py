@@ -51,29 +51,24 @@ def collect(keeping: Keeping, *, dry_run: bool = False) -> tuple[StoredItem, ...
     return (*_collect_pins(keeping, dry_run=dry_run), *_collect_texts(keeping, dry_run=dry_run))
 
 
-def _collect_pins(keeping: Keeping, *, dry_run: bool) -> list[StoredItem]:
+def _collect_pins(keeping: Keeping, *, dry_run: bool) -> Iterator[StoredItem]:
     pins = {
         retention.identity_of(pin.checkpoint): pin
         for pin in keeping.pins.held()
         if is_of(pin.checkpoint.run_id, keeping.run)
     }
     reasons = _reasons(keeping, pins)
-    items = []
     for choice in retention.decide_retention(pins, keep=keeping.policy.pins, reasons=reasons):
         pin = pins[choice.checkpoint]
         goes = not choice.reasons and (dry_run or keeping.pins.release(pin))
-        items.append(StoredItem(kind="pin", choice=choice, own_bytes=pin.own_bytes, is_deleted=goes))
-    return items
+        yield StoredItem(kind="pin", choice=choice, own_bytes=pin.own_bytes, is_deleted=goes)
 
 
-def _collect_texts(keeping: Keeping, *, dry_run: bool) -> list[StoredItem]:
-    if keeping.policy.samples is None:
-        return []
-    items: list[StoredItem] = []
-    for run_id in keeping.records.runs():
-        if is_of(run_id, keeping.run):
-            items += _texts_of(keeping, run_id, dry_run=dry_run)
-    return items
+def _collect_texts(keeping: Keeping, *, dry_run: bool) -> Iterator[StoredItem]:
+    if keeping.policy.samples is not None:
+        for run_id in keeping.records.runs():
+            if is_of(run_id, keeping.run):
+                yield from _texts_of(keeping, run_id, dry_run=dry_run)
 
 
 def _texts_of(keeping: Keeping, run_id: str, *, dry_run: bool) -> Iterator[StoredItem]:

@@ -2,7 +2,7 @@
 
 from eval_jobs.errors import StoreError
 from eval_jobs.spending import total
-from eval_jobs.types import Cost, EvalRecord
+from eval_jobs.types import EvalRecord
 from tracker.domain.compare.runs import RunToCompare, tokens_of
 from tracker.domain.compare.view import RunNoise
 from tracker.domain.records.branches import branches_of
@@ -40,16 +40,11 @@ def run_to_compare(run_id: str, history: MeasurementStore, curves: CurveReader) 
     """
     known = history.records(run_id)
     branches = branches_of(record.plan.checkpoint for record in known)
-    records: list[EvalRecord] = []
-    costs: list[Cost] = []
-    for record in known:
-        if branches.left_by(record.plan.checkpoint) is None:
-            records.append(record)
-        if record.cost is not None:
-            costs.append(record.cost)
+    records = tuple(record for record in known if branches.left_by(record.plan.checkpoint) is None)
+    costs = [record.cost for record in known if record.cost is not None]
     return RunToCompare(
         scores=scores_of_newest(history.scores(run_id, (Measure.SCORE,)), branches),
-        records=tuple(records),
+        records=records,
         cost=total(costs) if costs else None,
         # The newest checkpoint's file holds the whole curve up to it.
         tokens=tokens_of(curves.read(records[-1].plan.checkpoint) if records else ()),

@@ -10,7 +10,8 @@ from itertools import chain
 from eval_jobs.errors import StoreError
 from eval_jobs.identity import rest_plan, screen_plan
 from eval_jobs.ports import PlanQueue
-from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, ScreenPart
+from eval_jobs.run import accounted
+from eval_jobs.types import EvalPlan, EvalRecord, ScreenPart
 from tracker.domain.best.retention import identity_of
 from tracker.domain.records.types import Report
 from tracker.domain.verdicts.screening import Screening, is_screen, joined, neighbours_to_ask, to_ask_whole
@@ -94,17 +95,7 @@ def whole_record(record: EvalRecord, history: RecordStore) -> EvalRecord:
     if before is not None:
         return joined(before, record)
     gone = StoreError("missing answers to the first part of the benchmark", hint="run `tracker evaluate` again")
-    outcomes = tuple(
-        BenchmarkFailure(
-            benchmark=o.benchmark,
-            fingerprint=o.fingerprint,
-            code=gone.code,
-            message=gone.message,
-            hint=gone.hint,
-            retryable=False,
-        )
-        for o in record.outcomes
-    )
+    outcomes = tuple(accounted(benchmark, record.plan, gone) for benchmark in record.plan.suite.benchmarks)
     return replace(record, outcomes=outcomes)
 
 

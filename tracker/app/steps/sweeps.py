@@ -307,18 +307,12 @@ def _named(
         TrackingUnreachable: MLflow is needed and not reachable.
     """
     if selector.pick is Pick.REGISTERED:
-        named = _registered(service, selector, held)
+        named = _equal_to(service.registered(selector.text), chain.from_iterable(held.values()))[:1]
     else:
         named = _of_run(service, selector, held)
     if not named:
         raise ConfigError("checkpoint is not pinned", hint="increase keep.pins to keep more checkpoints")
     return named
-
-
-def _registered(
-    service: SweepService, selector: Selector, held: Mapping[str, Sequence[Checkpoint]]
-) -> tuple[Checkpoint, ...]:
-    return _equal_to(service.registered(selector.text), chain.from_iterable(held.values()))[:1]
 
 
 def _of_run(

@@ -1,6 +1,6 @@
 """Records -> terminal output (rich). Pure: the caller's Console determines width and colour."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, groupby
 
@@ -34,8 +34,6 @@ STYLES: Mapping[VerdictWord, str] = {
     VerdictWord.INCONCLUSIVE: "dim",
     VerdictWord.FIRST: "dim",
 }
-
-Cell = Callable[[Verdict | None], Text]
 
 DIGEST_SHOWN = 8
 """Characters of a digest that distinguish checkpoints of the same step."""
@@ -162,7 +160,7 @@ class _HistoryView:
         yield run_title(self.reports[0].run_id, view.steps)
         shown = replace(view, steps=view.steps[-self.last :])
         yield from _earlier(len(view.steps) - len(shown.steps), "step")
-        full = _table(shown, view.benchmarks, _full_cell)
+        full = _table(shown, view.benchmarks)
         if Measurement.get(console, options.update(max_width=100_000), full).maximum <= options.max_width:
             yield full
         else:
@@ -239,38 +237,32 @@ def _compact_tables(view: Overview, room: int) -> Iterable[RenderableType]:
     while left:
         fitting = sum(total <= room for total in accumulate(widths[-len(left) :], initial=steps)) - 1
         count = max(1, fitting)
-        yield _table(view, left[:count], _compact_cell)
+        yield _table(view, left[:count], is_compact=True)
         yield Text("")
         left = left[count:]
 
 
 def _column_width(view: Overview, benchmark: str) -> int:
     # Measuring each column with rich takes longer than all the rest of the page.
-    cells = (_compact_cell(view.at(step, benchmark)).cell_len for step in view.steps)
+    cells = (_cell(view.at(step, benchmark), is_compact=True).cell_len for step in view.steps)
     return max(cell_len(one_line(benchmark)), *cells) + _BETWEEN_COLUMNS
 
 
-def _table(view: Overview, benchmarks: Sequence[str], cell: Cell) -> Table:
+def _table(view: Overview, benchmarks: Sequence[str], *, is_compact: bool = False) -> Table:
     table = plain_table()
     table.add_column(view.unit, justify="right", no_wrap=True)
     for name in benchmarks:
         table.add_column(Text(one_line(name)), no_wrap=True)
     for step in view.steps:
-        table.add_row(str(step), *(cell(view.at(step, name)) for name in benchmarks))
+        table.add_row(str(step), *(_cell(view.at(step, name), is_compact=is_compact) for name in benchmarks))
     return table
 
 
-def _full_cell(verdict: Verdict | None) -> Text:
+def _cell(verdict: Verdict | None, *, is_compact: bool) -> Text:
     if verdict is None:
         return Text("")
-    return Text.assemble(_score(verdict), " ", _word(verdict.word), _coverage(verdict))
-
-
-def _compact_cell(verdict: Verdict | None) -> Text:
-    if verdict is None:
-        return Text("")
-    symbol = (f"{SYMBOLS[verdict.word]:<2}", STYLES[verdict.word])
-    return Text.assemble(_score(verdict), " ", symbol, _coverage(verdict))
+    symbol = Text(f"{SYMBOLS[verdict.word]:<2}", style=STYLES[verdict.word])
+    return Text.assemble(_score(verdict), " ", symbol if is_compact else _word(verdict.word), _coverage(verdict))
 
 
 _LATENCY_NEWS = frozenset({VerdictWord.REGRESSED, VerdictWord.SUSPECT, VerdictWord.IMPROVED})
@@ -315,11 +307,8 @@ def _remark(verdict: Verdict) -> str:
     """Return the reason; for an inconclusive comparison, the minimum detectable loss; empty for a first result."""
     if verdict.word is VerdictWord.FIRST:
         return ""
-    if verdict.word is VerdictWord.INCONCLUSIVE:
-        unseen = "" if verdict.mde is None else f"  (minimum detectable loss {score_text(verdict.mde)})"
-        if verdict.comparisons:
-            return unseen
-        return f"  {one_line(reason_text(verdict))}"
+    if verdict.word is VerdictWord.INCONCLUSIVE and verdict.comparisons:
+        return "" if verdict.mde is None else f"  (minimum detectable loss {score_text(verdict.mde)})"
     return f"  {one_line(reason_text(verdict))}{_onset(verdict)}"
 
 
@@ -332,8 +321,7 @@ def _repeated(verdict: Verdict) -> str:
 
 
 def _onset(verdict: Verdict) -> str:
-    is_worse = verdict.word in WORSE and verdict.lost_since is not None
-    if is_worse:
+    if verdict.word in WORSE and verdict.lost_since is not None:
         return f"; lost since step {verdict.lost_since}"
     return ""
 

@@ -181,7 +181,4 @@ class WatchDisplay:
 
 
 def _why_waiting(state: QueueState) -> str:
-    for one in state.waiting:
-        if one.note:
-            return one.note
-    return ""
+    return next((one.note for one in state.waiting if one.note), "")

@@ -21,13 +21,15 @@ def register_own() -> None:
     registry.register_benchmark(_own_meta("choice", MultipleChoiceTemplate.SINGLE_ANSWER))(Choice)
 
 
-class Exact(DefaultDataAdapter):  # type: ignore[misc]
-    """A question and its answer, scored by `scoring.exact_score`."""
-
+class _LocalData(DefaultDataAdapter):  # type: ignore[misc]
     def load_from_disk(self, **_: object) -> tuple[DatasetDict, None]:
         """Read `<subset>_test.jsonl` as `dataset_cache` writes it."""
         loaded: tuple[DatasetDict, None] = super().load_from_disk(use_local_loader=True)
         return loaded
+
+
+class Exact(_LocalData):
+    """A question and its answer, scored by `scoring.exact_score`."""
 
     def record_to_sample(self, record: Mapping[str, Any]) -> Sample:
         """Read one row of the copy."""
@@ -47,13 +49,8 @@ class Exact(DefaultDataAdapter):  # type: ignore[misc]
         return _score(value, original_prediction, filtered_prediction)
 
 
-class Choice(MultiChoiceAdapter):  # type: ignore[misc]
+class Choice(_LocalData, MultiChoiceAdapter):  # type: ignore[misc]
     """A question with choices, answered by a letter, read by `scoring.chosen_letter`."""
-
-    def load_from_disk(self, **_: object) -> tuple[DatasetDict, None]:
-        """Read `<subset>_test.jsonl` as `dataset_cache` writes it."""
-        loaded: tuple[DatasetDict, None] = super().load_from_disk(use_local_loader=True)
-        return loaded
 
     def record_to_sample(self, record: Mapping[str, Any]) -> Sample:
         """Read one row of the copy."""

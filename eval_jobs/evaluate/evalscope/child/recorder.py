@@ -133,9 +133,7 @@ class Recorder(DefaultEvaluator):  # type: ignore[misc]
         """Record why a sample has no answer or no score; raise errors that concern all samples."""
         if not isinstance(error, Exception):  # a scorer called `sys.exit`, or was cancelled
             error = RuntimeError(f"{type(error).__name__}: {error}")
-        if isinstance(error, EndpointFailed | EndpointRefused):
-            raise error
-        if is_storage_error(error):
+        if isinstance(error, EndpointFailed | EndpointRefused) or is_storage_error(error):
             raise error
         asks = item.needs_predict
         self._execution_tracker.record_error(item.subset)

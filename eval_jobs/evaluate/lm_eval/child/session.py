@@ -118,9 +118,9 @@ class Session:
             return named
         planned: Json = {name: value for name, value in named.items() if name not in _ASKED_OTHERWISE}
         planned |= self._sampling
-        name = content_hash({name: value for name, value in planned.items() if name != "model"})
-        seed = int(self._sampling["seed"]) + self._times_asked[name]
-        self._times_asked[name] += 1
+        key = _key_of(planned)
+        seed = int(self._sampling["seed"]) + self._times_asked[key]
+        self._times_asked[key] += 1
         return planned | {"seed": seed}
 
     def _ask_all(self, bodies: Mapping[str, Json]) -> None:

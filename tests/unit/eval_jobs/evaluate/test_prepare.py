@@ -8,6 +8,7 @@ import pytest
 
 from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
 from eval_jobs.types import Benchmark, Generation, Suite
+from tests.evaluating import child_pid
 
 LOCAL = Suite(
     name="s",
@@ -30,21 +31,21 @@ def evaluator(tmp_path: Path) -> Iterator[EvalScopeEvaluator]:
 
 def test_preparing_starts_one_child_and_waits_for_nothing(evaluator: EvalScopeEvaluator) -> None:
     evaluator.prepare(LOCAL, api_key_env="")
-    first = evaluator.child_pid
+    first = child_pid(evaluator)
     evaluator.prepare(LOCAL, api_key_env="")
     assert first is not None
-    assert evaluator.child_pid == first
+    assert child_pid(evaluator) == first
 
 
 def test_a_child_that_may_not_do_what_comes_next_is_replaced(evaluator: EvalScopeEvaluator) -> None:
     found = set()
     for suite, key in ((LOCAL, ""), (LOCAL, "GATEWAY_KEY"), (ONLINE, "GATEWAY_KEY")):
         evaluator.prepare(suite, api_key_env=key)
-        found.add(evaluator.child_pid)
+        found.add(child_pid(evaluator))
     assert len(found - {None}) == 3
 
 
 def test_an_interpreter_that_is_not_there_is_said_later(tmp_path: Path) -> None:
     evaluator = EvalScopeEvaluator(tmp_path, python=str(tmp_path / "nothing"))
     evaluator.prepare(LOCAL, api_key_env="")
-    assert evaluator.child_pid is None
+    assert child_pid(evaluator) is None

@@ -42,14 +42,12 @@ def small() -> GateCase:
 def test_what_is_read_is_what_was_written_and_gives_the_same_answer(tmp_path: Path) -> None:
     written = case()
     write_bundle(tmp_path / "bundle.zip", written, gate_of(written))
-    found = read_bundle(tmp_path / "bundle.zip")
-    assert found.case == written
-    assert gate_of(found.case) == gate_of(written)
-    assert gate_of(found.case).word is GateWord.REGRESSION
-    assert found.said == RecordedDecision(
-        program=version("checkpoint-tracker"), words=recorded_decision_of(gate_of(written))
-    )
-    assert found.said.words["facts"] is GateWord.REGRESSION
+    found, said = read_bundle(tmp_path / "bundle.zip")
+    assert found == written
+    assert gate_of(found) == gate_of(written)
+    assert gate_of(found).word is GateWord.REGRESSION
+    assert said == RecordedDecision(program=version("checkpoint-tracker"), words=recorded_decision_of(gate_of(written)))
+    assert said.words["facts"] is GateWord.REGRESSION
     assert [path.name for path in tmp_path.iterdir()] == ["bundle.zip"]
 
 

@@ -103,13 +103,13 @@ def test_a_plan_that_failed_waits_again_with_the_settings_of_now() -> None:
 
 def test_workers_rest_while_an_examination_finds_errors() -> None:
     fakes, gate = FakeWorld(), Gate()
-    assert not gate.gate.has_errors
+    assert not gate.gate.errors
     gate.gate.is_held(fakes.run.records[0].plan.checkpoint)
-    assert gate.gate.has_errors
+    assert gate.gate.errors
     gate.findings = ()
     gate.clock.advance(RECHECK_S)
     gate.gate.is_held(fakes.run.records[0].plan.checkpoint)
-    assert not gate.gate.has_errors
+    assert not gate.gate.errors
 
 
 def test_pending_plans_of_other_settings_are_replaced(caplog: pytest.LogCaptureFixture) -> None:

@@ -17,7 +17,6 @@ from tracker.domain.records.alerts import Alert, AlertKind, AlertMessage, AlertS
 from tracker.domain.records.display import one_line
 from tracker.domain.records.subjects import alert_subject_text
 
-REPEAT_S = 60.0
 LASTS = timedelta(days=30)
 TEST_LASTS = timedelta(minutes=5)
 """No message resolves a test alert, so it expires."""
@@ -40,10 +39,8 @@ _NAMES = {
 class Alertmanager(Channel):
     """`tracker.ports.Notifier` for an Alertmanager."""
 
-    @property
-    def repeat_s(self) -> float | None:
-        """Seconds after which firing alerts are sent again: a restarted Alertmanager has lost them."""
-        return REPEAT_S
+    repeat_s = 60.0
+    """Seconds after which firing alerts are sent again: a restarted Alertmanager has lost them."""
 
     def notify(self, message: AlertMessage) -> str:
         """Deliver the message; see the port."""

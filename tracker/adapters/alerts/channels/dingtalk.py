@@ -3,9 +3,6 @@
 The HTTP status is always 200; `errcode` in the body decides. The signature is base64, URL-encoded once.
 """
 
-import base64
-import hashlib
-import hmac
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,7 +11,7 @@ from urllib.parse import quote
 from tracker.adapters.alerts.sending.markdown import linked, markdown
 from tracker.adapters.alerts.sending.posting import json_bytes, json_long, post
 from tracker.adapters.alerts.sending.reply import BUSY_S, AcceptanceRule, say
-from tracker.adapters.alerts.sending.target import Channel, Target
+from tracker.adapters.alerts.sending.target import Channel, Target, hmac_base64
 from tracker.domain.alerts.text import LINK, Room, blocks_text, message_text
 from tracker.domain.records.alerts import AlertMessage
 
@@ -88,6 +85,6 @@ class DingTalk(Channel):
 def signed(url: str, secret: str, now: datetime) -> str:
     """Return the URL with timestamp and signature, which the service accepts for an hour."""
     timestamp = int(now.timestamp() * 1000)
-    digest = hmac.new(secret.encode(), f"{timestamp}\n{secret}".encode(), hashlib.sha256).digest()
+    signature = hmac_base64(secret.encode(), f"{timestamp}\n{secret}".encode())
     separator = "&" if "?" in url else "?"
-    return f"{url}{separator}timestamp={timestamp}&sign={quote(base64.b64encode(digest), safe='')}"
+    return f"{url}{separator}timestamp={timestamp}&sign={quote(signature, safe='')}"

@@ -4,14 +4,10 @@ The HTTP status is 200 even if the message was rejected. `code` decides; older b
 both, and then `StatusCode` may be 0 for a rejected message.
 """
 
-import base64
-import hashlib
-import hmac
-
 from tracker.adapters.alerts.sending.markdown import linked, markdown
 from tracker.adapters.alerts.sending.posting import json_bytes, json_long, post
 from tracker.adapters.alerts.sending.reply import BUSY_S, AcceptanceRule, say
-from tracker.adapters.alerts.sending.target import Channel, Target
+from tracker.adapters.alerts.sending.target import Channel, Target, hmac_base64
 from tracker.domain.alerts.text import LINK, MessageText, Room, blocks_text, message_text
 from tracker.domain.records.alerts import AlertMessage
 
@@ -51,7 +47,7 @@ class Feishu(Channel):
 
 def feishu_signature(secret: str, timestamp: int) -> str:
     """Return the signature for a POSIX time in seconds: the HMAC of no data, with time and secret as the key."""
-    return base64.b64encode(hmac.new(f"{timestamp}\n{secret}".encode(), b"", hashlib.sha256).digest()).decode()
+    return hmac_base64(f"{timestamp}\n{secret}".encode(), b"")
 
 
 def card_of(text: MessageText) -> dict[str, object]:

@@ -22,23 +22,13 @@ class PluginChannel:
         Raises:
             ConfigError: it is not installed, or cannot be opened.
         """
-        self._name = name
+        self.name = name
         self._patience_s = patience_s
         self._found = find_plugin(CHANNELS, program.name)
         self._channel: Notifier = self._found.open(Notifier, name, program)
         with self._found.blamed(ConfigError):
             said = self._channel.repeat_s
-        self._repeat_s = None if said is None else self._found.checked(float, said, "repeat_s", ConfigError)
-
-    @property
-    def name(self) -> str:
-        """Name of the channel in the settings."""
-        return self._name
-
-    @property
-    def repeat_s(self) -> float | None:
-        """Value of the plugin; see the port."""
-        return self._repeat_s
+        self.repeat_s = None if said is None else self._found.checked(float, said, "repeat_s", ConfigError)
 
     def notify(self, message: AlertMessage) -> str:
         """Deliver the message within the timeout; see the port."""
@@ -48,13 +38,13 @@ class PluginChannel:
         except ChannelRefused as error:
             if isinstance(error.__cause__, TimeoutError | ConnectionError):
                 raise ChannelUnreachable(
-                    f"channel {self._name!r}: no response from {self._found}",
+                    f"channel {self.name!r}: no response from {self._found}",
                     hint="check that its service is reachable",
                 ) from error
             raise
         if not str(said or "").strip():
             raise ChannelRefused(
-                f"channel {self._name!r}: {self._found} did not confirm the delivery",
+                f"channel {self.name!r}: {self._found} did not confirm the delivery",
                 hint='return the service\'s response from `notify`: see "Write a plugin" in the documentation',
             )
         return " ".join(str(said).split())

@@ -9,13 +9,11 @@ minutes off. It ignores a document whose id it has seen: a repeated document kee
 
 import base64
 import binascii
-import hashlib
-import hmac
 from dataclasses import asdict
 
 from tracker.adapters.alerts.sending.markdown import address
 from tracker.adapters.alerts.sending.posting import JSON, json_bytes, post
-from tracker.adapters.alerts.sending.target import Channel
+from tracker.adapters.alerts.sending.target import Channel, hmac_base64
 from tracker.domain.alerts.text import id_of, message_text
 from tracker.domain.records.alerts import Alert, AlertMessage
 from tracker.domain.records.display import clean, one_line
@@ -42,8 +40,7 @@ class Webhook(Channel):
 def signature(secret: str, headers: dict[str, str], body: bytes) -> str:
     """Return the header `webhook-signature` for a body with the id and the timestamp in `headers`."""
     content = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
-    digest = hmac.new(key_of(secret), content, hashlib.sha256).digest()
-    return f"v1,{base64.b64encode(digest).decode()}"
+    return f"v1,{hmac_base64(key_of(secret), content)}"
 
 
 def key_of(secret: str) -> bytes:

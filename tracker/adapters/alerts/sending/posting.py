@@ -98,8 +98,7 @@ def json_object(target: Target, reply: Reply) -> dict[str, Any]:
 
 def unknown_answer(target: Target, reply: Reply) -> ChannelUnreachable:
     """Return the error for a response that this service never sends."""
-    what = f"unexpected response, HTTP {reply.status}: {reply.body or 'empty'}"
-    return target.unreachable(what)
+    return target.unreachable(f"unexpected response, HTTP {reply.status}: {reply.body or 'empty'}")
 
 
 def _reason(error: BaseException) -> str:

@@ -1,12 +1,14 @@
 """Address of a channel, its errors, whose texts never contain a secret, and work with a timeout."""
 
 import base64
+import hashlib
+import hmac
 import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from eval_jobs.errors import ChannelRefused, ChannelUnreachable
@@ -74,16 +76,18 @@ class Channel:
     """Base class of our channels: their services keep accepted messages, so nothing is repeated."""
 
     target: Target
+    repeat_s: ClassVar[float | None] = None
+    """Interval of `ports.Notifier`."""
 
     @property
     def name(self) -> str:
         """Name of the channel in the settings."""
         return self.target.channel
 
-    @property
-    def repeat_s(self) -> float | None:
-        """Interval of `ports.Notifier`; None."""
-        return None
+
+def hmac_base64(key: bytes, data: bytes) -> str:
+    """Return the HMAC-SHA256 of `data` in base64, as most services expect a signature."""
+    return base64.b64encode(hmac.new(key, data, hashlib.sha256).digest()).decode()
 
 
 def within(seconds: float, work: Callable[[], Result]) -> Result:

@@ -208,10 +208,8 @@ def _mapped(error: Exception, uri: str, endpoint: str) -> TrackerError:
 
 def _answer(error: BaseException) -> aws.ClientError | None:
     """Return the server's error: s3fs raises built-in errors and sets it as their cause."""
-    for candidate in (error, error.__cause__):
-        if isinstance(candidate, aws.ClientError):
-            return candidate
-    return None
+    candidates = (error, error.__cause__)
+    return next((one for one in candidates if isinstance(one, aws.ClientError)), None)
 
 
 def _refusal(answer: aws.ClientError, uri: str, at: str) -> TrackerError:

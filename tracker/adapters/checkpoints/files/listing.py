@@ -7,17 +7,20 @@ import errno
 import json
 import os
 import stat
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable
 from tracker.adapters.checkpoints.files.raw_files import read_raw
 from tracker.adapters.checkpoints.files.safetensors_file import read_header
 from tracker.domain.checkpoints import listing
 from tracker.domain.checkpoints.names import counts_epochs, series_in, step_of, steps_in
+
+Content = TypeVar("Content")
 
 MAX_LOOKED = 64
 """Folders with other names that are searched for models, in each place."""
@@ -82,11 +85,6 @@ class ModelBeside:
     path: Path
     step: int | None
     """From its name; None: it has none."""
-
-    @property
-    def uri(self) -> str:
-        """The path as text."""
-        return str(self.path)
 
 
 def models_beside(output_dir: Path, places: Collection[CheckpointLocation], *, run_name: str) -> list[ModelBeside]:
@@ -170,7 +168,7 @@ def read_listing(
         if fact.outside:
             continue
         if fact.name.endswith(".safetensors"):
-            headers[fact.name] = _header(folder / fact.name)
+            headers[fact.name] = _read(folder / fact.name, read_header)
         elif fact.name in listing.DOCUMENTS:
             documents[fact.name] = read_document(folder / fact.name)
     raw = read_raw(facts, config_from, beside or folder.parent, read_document)
@@ -194,12 +192,7 @@ def _base_folder(folder: Path, base: str) -> str:
 
 def read_document(path: Path) -> listing.Document | listing.Broken:
     """Return the JSON object in a file, or why there is none."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        _demand_present(error)
-        return listing.Broken(code=CheckpointIncomplete.code, text=f"cannot be read: {error.strerror}")
-    return parse_document(content)
+    return _read(path, lambda file: parse_document(file.read_bytes()))
 
 
 def parse_document(content: bytes) -> listing.Document | listing.Broken:
@@ -330,9 +323,10 @@ def _known_fact(name: str, size: int, mtime_ns: int, inode: int, outside: bool) 
     return listing.FileFact(name=name, size=size, mtime_ns=mtime_ns, inode=inode, outside=outside)
 
 
-def _header(path: Path) -> listing.Header | listing.Broken:
+def _read(path: Path, read: Callable[[Path], Content | listing.Broken]) -> Content | listing.Broken:
+    """Return what `read` returns; a file that can no longer be read is broken, unless it may still exist."""
     try:
-        return read_header(path)
+        return read(path)
     except OSError as error:
         _demand_present(error)
         return listing.Broken(code=CheckpointIncomplete.code, text=f"cannot be read: {error.strerror}")

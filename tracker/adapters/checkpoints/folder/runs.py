@@ -84,18 +84,13 @@ def find_runs(folder: Path, project: Path | None = None) -> FoundFolder:
     for place in places:
         by_run.setdefault(place.run_id, []).append(place)
     runs = sorted((_describe(run_id, group) for run_id, group in by_run.items()), key=lambda r: r.sub_folder)
-    data: list[Path] = []
-    training_data: list[Path] = []
-    for path in sorted(_jsonl_files(folder, project)):
-        if is_training_data(path.name):
-            training_data.append(path)
-        elif not is_training_log(path.name):
-            data.append(path)
+    found = sorted(_jsonl_files(folder, project))
+    training_data = tuple(path for path in found if is_training_data(path.name))
     return FoundFolder(
         path=folder,
         runs=tuple(runs),
-        data=tuple(data),
-        training_data=tuple(training_data),
+        data=tuple(path for path in found if path not in training_data and not is_training_log(path.name)),
+        training_data=training_data,
         beside=tuple(model.path for model in models_beside(folder, places, run_name="")) if places else (),
         models=_models_near(folder, project),
     )

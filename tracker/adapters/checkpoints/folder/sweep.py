@@ -51,10 +51,6 @@ class Outage:
         self.is_on = False
         """Whether the last scan could not read something that the next one may find again."""
 
-    def begin_look(self) -> None:
-        """Reset the state for a new scan."""
-        self.is_on = False
-
     def note(self, path: Path, now: datetime) -> bool:
         """Record that a checkpoint cannot be read; return whether this has lasted too long for a mere outage."""
         lasts = is_quiet(self._since.setdefault(path, now), now, STALLED_S)
@@ -93,7 +89,7 @@ class Folders:
 
         `is_full`: also list finished folders, instead of only checking whether their entries changed.
         """
-        self.outage.begin_look()
+        self.outage.is_on = False
         places = self._places()
         if places is None:
             self.watchlist.all_unseen(now)
@@ -147,10 +143,10 @@ class Folders:
         unnumbered = []
         for model in models_beside(self._output_dir, places, run_name=self._run_name):
             if model.step is None:
-                unnumbered.append(model.uri)
+                unnumbered.append(str(model.path))
             elif (model.run_id, model.step) not in steps:
                 place = CheckpointLocation(run_id=model.run_id, step=model.step, path=model.path)
-                error = CheckpointUnnamed(f"{model.uri} has another name", hint=_NAME_HINT)
+                error = CheckpointUnnamed(f"{model.path} has another name", hint=_NAME_HINT)
                 self.watchlist.gaps.add(place, error, now)
         if unnumbered:
             which = names_text(unnumbered)

@@ -19,7 +19,7 @@ from tracker.app.commands.bisect import Lost, Places, SearchStep, bisect
 from tracker.app.tick import review_finished
 from tracker.app.world import WatchState, World
 from tracker.cli import interrupts
-from tracker.cli.evaluating import local_workers
+from tracker.cli.evaluating import LOOK_S, local_workers
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import COUNT, asked_as, config_option, workers_option
 from tracker.cli.tables.progress_bars import LiveProgress
@@ -29,9 +29,6 @@ from tracker.domain.records.display import one_line, p_value_text, signed_text
 from tracker.ports import Lead
 from tracker.wiring.checkpoints import pin_named
 from tracker.wiring.project import Project
-
-LOOK_S = 0.5
-"""Seconds between two polls of the queue."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -112,8 +112,7 @@ def _case(asked: _Asked) -> tuple[GateCase, RecordedDecision | None]:
         if any((asked.candidate, asked.baseline, asked.policy, changed)):
             hint = "remove CANDIDATE, --baseline, --policy and --changed"
             raise ConfigError("--replay cannot be combined with another candidate, baseline or policy", hint=hint)
-        bundle = read_bundle(asked.replay)
-        return bundle.case, bundle.said
+        return read_bundle(asked.replay)
     if not asked.candidate or not asked.baseline:
         raise ConfigError("missing CANDIDATE or --baseline", hint="run `tracker gate CANDIDATE --baseline REF`")
     project = open_project(asked.config_path)
@@ -213,10 +212,9 @@ def _no_commands(environment: Mapping[str, str]) -> Iterator[None]:
 
 
 def _text(report: GateReport) -> str:
-    console = Console(file=StringIO(), width=_WIDTH)
-    with console.capture() as captured:
-        console.print(gate_table(report))
-    return captured.get()
+    page = StringIO()
+    Console(file=page, width=_WIDTH).print(gate_table(report))
+    return page.getvalue()
 
 
 def _append(summary: Path, text: str) -> None:

@@ -116,8 +116,8 @@ def _pages_in_mlflow(project: Project, chosen: ChosenPages) -> Iterator[str]:
     yield f"samples side by side in MLflow{when}:"
     project.make_state_dir()
     try:
-        for page, written in zip(chosen.pages, project.mlflow.write_samples(chosen.pages), strict=True):
-            yield f"  {_words(page)}\n    {server}/{written.link}"
+        for page, link in zip(chosen.pages, project.mlflow.write_samples(chosen.pages), strict=True):
+            yield f"  {_words(page)}\n    {server}/{link}"
     except TrackingUnreachable as error:
         hint = "start MLflow or fix [tracking] in tracker.toml, then run the command again to continue"
         raise TrackingUnreachable(error.message, hint=hint) from error

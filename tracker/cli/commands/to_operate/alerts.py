@@ -211,8 +211,7 @@ def _chosen(channels: Sequence[Notifier], name: str | None) -> Sequence[Notifier
 
 
 def _check_gone(project: Project, name: str) -> None:
-    states = {state.name: state for state in project.alerting.channels()}
-    if name in states and states[name].is_configured:
+    if name in [state.name for state in project.alerting.channels() if state.is_configured]:
         raise ConfigError(f"channel {name!r} is still configured", hint="remove it from tracker.toml first")
 
 

@@ -47,19 +47,16 @@ def command(*, kind: str, config_path: Path | None, work_dir: Path | None, withi
         )
     for life in found:
         if life.age_s > within_s:
-            raise _stuck(kind, life)
+            what = f"no heartbeat from {kind} {life.pid} for {life.age_s:.0f} s"
+            raise NoSignOfLife(
+                f"{what}; last activity: {one_line(life.activity)}",
+                hint=f"the process is stopped or stuck: run `kill -9 {life.pid}` and start it again; no data is lost",
+            )
     if as_json:
         print_json(found)
         return
     for life in found:
         click.echo(f"{kind} {life.pid}: {one_line(life.activity)} ({life.age_s:.0f} s ago)")
-
-
-def _stuck(kind: str, life: Life) -> NoSignOfLife:
-    return NoSignOfLife(
-        f"no heartbeat from {kind} {life.pid} for {life.age_s:.0f} s; last activity: {one_line(life.activity)}",
-        hint=f"the process is stopped or stuck: run `kill -9 {life.pid}` and start it again; no data is lost",
-    )
 
 
 def _work_dir(config_path: Path | None) -> Path:

@@ -67,7 +67,7 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool, workers: int) 
         dispatcher=project.dispatcher,
     )
     is_watched = has_watcher(project)
-    _say_what_comes(console, plan, project, "of the running `tracker watch`" if is_watched else "")
+    _say_what_comes(console, plan, project, is_watched=is_watched)
     with project.pins.in_use(chosen):
         calibration = _carried_out(
             plan, context, local_workers(project, 0 if is_watched else workers, config_path), console
@@ -119,13 +119,15 @@ def _held(project: Project, wanted: Checkpoint) -> Checkpoint:
     return pin_named(project.config, wanted.uri)
 
 
-def _say_what_comes(console: Console, plan: EvalPlan, project: Project, whose: str) -> None:
+def _say_what_comes(console: Console, plan: EvalPlan, project: Project, *, is_watched: bool) -> None:
     checkpoint, names = plan.checkpoint, names_text([b.name for b in plan.suite.benchmarks])
     print_line(console, "calibrate", f"step {checkpoint.step} of {checkpoint.run_id}: {names}, evaluated twice")
     records = project.history.records(checkpoint.run_id)
     print_line(console, "cost", _estimate_text(calibration_estimate(plan, records, project.history.record)))
-    workers = f"evaluated by the workers {whose}" if whose else "Ctrl-C stops; run the same command again to continue"
-    print_line(console, "workers" if whose else "note", workers)
+    if is_watched:
+        print_line(console, "workers", "evaluated by the workers of the running `tracker watch`")
+    else:
+        print_line(console, "note", "Ctrl-C stops; run the same command again to continue")
 
 
 def _estimate_text(expected: CalibrationEstimate | None) -> str:

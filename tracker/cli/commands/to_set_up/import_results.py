@@ -177,15 +177,9 @@ def _table(run_id: str, steps: Sequence[ImportedStep]) -> Table:
     for name in ("step", "benchmarks", "samples", "loads", "verdicts"):
         table.add_column(name, justify="left" if name == "verdicts" else "right")
     for one in steps:
-        counts = map(_count_text, (one.benchmarks, one.samples, one.loads))
+        counts = [f"{count:,}" if count else "-" for count in (one.benchmarks, one.samples, one.loads)]
         table.add_row(str(one.step), *counts, _found_text(one))
     return table
-
-
-def _count_text(count: int) -> str:
-    if count:
-        return f"{count:,}"
-    return "-"
 
 
 def _found_text(one: ImportedStep) -> str:

@@ -14,7 +14,7 @@ from eval_jobs.types import EvalRecord
 from tracker.api.opening import open_project
 from tracker.app.steps import sweeps
 from tracker.cli import interrupts
-from tracker.cli.evaluating import check_ready, has_watcher, local_workers
+from tracker.cli.evaluating import LOOK_S, check_ready, has_watcher, local_workers
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import config_option, workers_option
 from tracker.cli.tables.progress_bars import LiveProgress, Titled
@@ -27,9 +27,6 @@ from tracker.domain.sweeps.matrix import plans_of
 from tracker.domain.sweeps.types import OPEN, Sweep, Turn, TurnState
 from tracker.wiring.programs import check_endpoint
 from tracker.wiring.project import Project
-
-LOOK_S = 0.5
-"""Seconds between two polls of the queue."""
 
 
 @click.group("sweep")
@@ -66,8 +63,10 @@ def run(*, name: str, config_path: Path, dry_run: bool, workers: int, as_json: b
     is_watched = has_watcher(project)
     check_ready(project, console, has_engine=workers > 0 and not is_watched)
     turn = _open_turn(service, name) or sweeps.begin_by_hand(service, sweep, clock.now())
-    whose = "evaluated by `tracker watch`" if is_watched else "Ctrl-C stops; run the same command again to continue"
-    print_line(console, "workers" if is_watched else "note", whose)
+    if is_watched:
+        print_line(console, "workers", "evaluated by `tracker watch`")
+    else:
+        print_line(console, "note", "Ctrl-C stops; run the same command again to continue")
     turn = _carried_out(turn, service, local_workers(project, 0 if is_watched else workers, config_path), console)
     unsent = project.tracking.flush()
     board = board_of(turn, service.store.results([plan.id for plan in turn.plans]))

@@ -200,7 +200,7 @@ def _keep(workers: Launcher, sign: SignOfLife, gate: ReadyGate) -> None:
     """Run once per pass. The first pass precedes the first workers, so that plans have the current settings."""
     interrupts.check()
     sign.give("watching")
-    if gate.has_errors:
+    if gate.errors:
         workers.stop()
     else:
         workers.check()

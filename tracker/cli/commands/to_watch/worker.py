@@ -1,7 +1,6 @@
 """`tracker worker`: claim plans from a database and evaluate them here."""
 
 import logging
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
@@ -39,30 +38,22 @@ def command(*, config_path: Path | None, database: str, password_file: Path | No
     database = database or url
     if config_path is None and database:
         password = read_secret(variable="", file=password_file, setting="--password") or password
-        place = _Place(url=checked_database_url(database), password=password, work_dir=work_dir)
+        url = checked_database_url(database)
     else:
-        place = _place_of(config_path or Path(DEFAULT_NAME), work_dir)
-    _work(place)
+        url, password, work_dir = _place_of(config_path or Path(DEFAULT_NAME), work_dir)
+    _work(url, password, work_dir)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Place:
-    """Source of plans, and folder for partial results."""
-
-    url: str
-    password: str = field(repr=False)
-    work_dir: Path | None
-
-
-def _place_of(config_path: Path, work_dir: Path | None) -> _Place:
+def _place_of(config_path: Path, work_dir: Path | None) -> tuple[str, str, Path]:
+    """Return URL and password of a project's database, and the work folder."""
     project = open_project(config_path)
     project.make_state_dir()
     config = project.config
-    return _Place(url=config.database_url, password=project.database_password, work_dir=work_dir or config.run.work_dir)
+    return config.database_url, project.database_password, work_dir or config.run.work_dir
 
 
-def _work(place: _Place) -> None:
-    if place.work_dir is None:
+def _work(url: str, password: str, work_dir: Path | None) -> None:
+    if work_dir is None:
         raise ConfigError("missing --work-dir", hint="pass a folder on a local disk for logs and partial results")
     console = Console()
     status = console.status("starting")
@@ -74,9 +65,9 @@ def _work(place: _Place) -> None:
     try:
         run_worker(
             WorkerOptions(
-                queue_url=place.url,
-                password=place.password,
-                work_dir=place.work_dir.absolute(),
+                queue_url=url,
+                password=password,
+                work_dir=work_dir.absolute(),
                 visibility=PinVisibility(),
                 show=_line_of(status),
             )

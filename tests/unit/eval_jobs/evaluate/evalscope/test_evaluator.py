@@ -16,7 +16,7 @@ from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
 from eval_jobs.ports import ShowProgress
 from eval_jobs.records.progress import Progress
 from eval_jobs.types import Benchmark, Endpoint, EngineInfo, EvalResult, Suite
-from tests.evaluating import evaluate_one
+from tests.evaluating import child_pid, evaluate_one
 
 BENCHMARK = Benchmark(name="b", adapter="gsm8k")
 SUITE = Suite(name="s", benchmarks=(BENCHMARK,))
@@ -134,7 +134,7 @@ def test_the_hub_is_asked_only_for_a_benchmark_without_local_data(start: Start, 
     pids = []
     for benchmark in (local, BENCHMARK, BENCHMARK, local):
         evaluate(evaluator, benchmark=benchmark)
-        pids.append(evaluator.child_pid)
+        pids.append(child_pid(evaluator))
     said = {path.parent.name.split("-")[0]: path.read_text() for path in evaluator.work_dir.rglob("hub.txt")}
     assert said == {"local": "1", "b": os.environ.get("HF_HUB_OFFLINE", "as it is")}
     assert pids[1] == pids[2]

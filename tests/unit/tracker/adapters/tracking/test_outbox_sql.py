@@ -21,7 +21,7 @@ from eval_jobs.types import EvalResult
 from tests.fakes.clock import FakeClock
 from tests.fakes.tracking import FakeSink
 from tests.records import forgetting_run
-from tracker.adapters.database.lock_sql import sender_lock
+from tracker.adapters.database.lock_sql import lock_if_free
 from tracker.adapters.tracking.outbox_sql import (
     BACKOFF,
     FLUSH_BUDGET_S,
@@ -330,7 +330,7 @@ def test_only_one_sender_sends(outbox: Open, tmp_path: Path) -> None:
     tracking = outbox(sink)
     publish(tracking, 0)
     engine = open_database(f"sqlite:///{tmp_path}/tracker.db")
-    with sender_lock(engine) as mine:
+    with lock_if_free(engine, "sender ") as mine:
         assert mine
         assert tracking.flush() == 1
         assert sink.attempts == 0
@@ -346,12 +346,12 @@ def test_a_sender_that_was_killed_leaves_no_lock_behind(tmp_path: Path) -> None:
     process.start()
     assert ours.recv() is True
     engine = open_database(url)
-    with sender_lock(engine) as mine:
+    with lock_if_free(engine, "sender ") as mine:
         assert not mine
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
     process.join()
-    with sender_lock(engine) as mine:
+    with lock_if_free(engine, "sender ") as mine:
         assert mine
 
 
@@ -383,6 +383,6 @@ def _with_word(report: Report, word: VerdictWord) -> Report:
 
 
 def _hold_the_lock(url: str, pipe: multiprocessing.connection.Connection) -> None:
-    with sender_lock(open_database(url)) as mine:
+    with lock_if_free(open_database(url), "sender ") as mine:
         pipe.send(mine)
         signal.pause()

@@ -57,7 +57,7 @@ def test_checkpoints_are_let_in_one_by_one_in_their_order() -> None:
     assert fill.pinned == [100], "the next one is not even read"
     fill.fakes.work()
     assert fill.tick() == (1000,)
-    assert [place.step for place in fill.source.left] == [500]
+    assert [place.step for place in fill.source._left] == [500]
 
 
 def test_a_sweep_that_waits_keeps_no_checkpoint_waiting() -> None:
@@ -99,7 +99,7 @@ def test_one_that_cannot_be_evaluated_is_a_gap_and_the_next_one_follows() -> Non
 def test_a_store_that_refuses_a_pin_is_asked_again() -> None:
     fill = Backfill([100])
     is_full = [True]
-    (place,) = fill.source.left  # the disk is full at the first try
+    (place,) = fill.source._left  # the disk is full at the first try
 
     def pin() -> Checkpoint:
         if is_full.pop() if is_full else False:
