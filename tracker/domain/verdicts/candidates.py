@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from eval_jobs.types import EvalRecord, EvalResult
-from tracker.domain.calibration.noise import decoding_variance, measured_by, repetition_of
+from tracker.domain.calibration.noise import decoding_variance, repetition_of
 from tracker.domain.records.calibration import Calibration, Repetition
 from tracker.domain.records.types import Acceptance, Incident, Measure, Phase, Policy
 from tracker.domain.regression.budget import BEHAVIOUR_SHARE, DEFAULT, PLAIN, SCORE_SHARE
@@ -291,10 +291,8 @@ def _whole(series: BenchmarkSeries, rows: IntArray) -> IntArray:
 
 
 def _repetition(context: JudgingContext, series: BenchmarkSeries) -> Repetition | None:
-    measured = measured_by(context.record)
-    return repetition_of(
-        context.run_context.calibrations, measured, series.key.benchmark, min_effect=context.policy.min_effect
-    )
+    calibrations, min_effect = context.run_context.calibrations, context.policy.min_effect
+    return repetition_of(calibrations, context.record, series.key.benchmark, min_effect=min_effect)
 
 
 def _is_newest(context: JudgingContext, series: BenchmarkSeries) -> bool:
