@@ -41,8 +41,6 @@ class ImportedCheckpoint:
     """One imported checkpoint."""
 
     record: EvalRecord
-    sources: tuple[str, ...]
-    """Files with results of it."""
     left_out: tuple[LeftOut, ...] = ()
 
 
@@ -106,7 +104,7 @@ def _checkpoint(sheets: Sequence[Sheet], target: ImportTarget) -> ImportedCheckp
     content = sorted(content_hash(asdict(outcome)) for outcome in (*record.outcomes, *record.probes))
     record = replace(record, plan=replace(plan, id=content_hash([plan.id, IMPORTED, content])))
     left_out = (*chain.from_iterable(sheet.left_out for sheet in ordered), *replaced, *others)
-    return ImportedCheckpoint(record=record, sources=tuple(s.source for s in ordered), left_out=left_out)
+    return ImportedCheckpoint(record=record, left_out=left_out)
 
 
 def _plan(
