@@ -137,9 +137,7 @@ def _left_behind(reports: Sequence[Report]) -> dict[str, tuple[Checkpoint, int]]
 
 def open_gaps(reports: Iterable[Report], gaps: Iterable[Gap]) -> tuple[Gap, ...]:
     """Return the gaps of steps that were not evaluated after all."""
-    judged_at: dict[int, datetime] = {}
-    for report in sorted(reports, key=lambda report: report.created_at):
-        judged_at[report.step] = report.created_at
+    judged_at = {report.step: report.created_at for report in sorted(reports, key=lambda report: report.created_at)}
     return tuple(gap for gap in gaps if not _is_closed(gap, judged_at.get(gap.step)))
 
 
