@@ -213,11 +213,8 @@ def _side_by_side(pair: SeriesPair, a: ScoreAt | None, b: ScoreAt | None) -> Sid
 
 
 def _at_best(curve: Sequence[ScoreAt], best: Best | None) -> ScoreAt | None:
-    if best is not None:
-        for one in curve:
-            if one.step == best.checkpoint.step:
-                return one
-    return None
+    step = None if best is None else best.checkpoint.step
+    return next((one for one in curve if one.step == step), None)
 
 
 def _matched(of_a: Sequence[ScoreAt], of_b: Sequence[ScoreAt], by: By) -> list[tuple[ScoreAt | None, ScoreAt | None]]:

@@ -104,10 +104,7 @@ def answers_of(result: EvalResult) -> dict[str, Answered]:
 
 def first_detail(samples: Iterable[SampleScore]) -> str:
     """Return the first reason why a sample has no score; empty if there is none."""
-    for sample in samples:
-        if sample.detail and not has_score(sample):
-            return sample.detail
-    return ""
+    return next((sample.detail for sample in samples if sample.detail and not has_score(sample)), "")
 
 
 def has_score(sample: SampleScore) -> bool:

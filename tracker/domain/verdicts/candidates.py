@@ -159,7 +159,7 @@ def chance_of(context: JudgingContext, candidate: Candidate) -> float | None:
 def known_jitter(scores: RunScores, min_coverage: float) -> Mapping[SeriesKey, Jitter]:
     """Return the jitter of every series of a run that has enough checkpoints to estimate it."""
     tracks = {
-        key: Track(scores=series.matrix(Measure.SCORE), rows=series.whole_rows(min_coverage))
+        key: Track(scores=series.matrices[Measure.SCORE], rows=series.whole_rows(min_coverage))
         for key, series in scores.series.items()
     }
     jitters = dict(zip(tracks, jitter_of(tuple(tracks.values())), strict=True))
@@ -239,7 +239,7 @@ def _candidate(context: JudgingContext, series: BenchmarkSeries, measure: Measur
 
 def _rows_so_far(context: JudgingContext, series: BenchmarkSeries, measure: Measure) -> IntArray:
     """Return the rows up to the candidate that have values of this measure for enough samples."""
-    matrix, rows = series.matrix(measure), series.usable_rows(context.policy.min_coverage)
+    matrix, rows = series.matrices[measure], series.usable_rows(context.policy.min_coverage)
     rows = rows[matrix.missing[rows] < matrix.n_samples]
     so_far: IntArray = rows[np.array([series.steps[row] <= context.step for row in rows], dtype=bool)]
     return so_far
@@ -249,7 +249,7 @@ def _with_pinned(
     context: JudgingContext, series: BenchmarkSeries, measure: Measure, accepted: Iterable[Acceptance]
 ) -> tuple[ScoreMatrix, tuple[int, ...]]:
     """Return the scores and the step of every row; the last row is the pinned model if one counts."""
-    matrix, steps, pinned = series.matrix(measure), series.steps, context.policy.pinned
+    matrix, steps, pinned = series.matrices[measure], series.steps, context.policy.pinned
     # After an accepted level the pinned model no longer counts, whatever it scores.
     is_accepted = any(a.step <= context.step for a in accepted)
     values = None if is_accepted else _pinned_values(context, series, measure)
@@ -322,7 +322,7 @@ def _pinned_values(context: JudgingContext, series: BenchmarkSeries, measure: Me
     row = None if other is None else other.row_of(pinned.step)
     if other is None or row is None:
         return None
-    values = dict(zip(other.sample_ids, values_at(other.matrix(measure), np.array([row]))[0].tolist(), strict=True))
+    values = dict(zip(other.sample_ids, values_at(other.matrices[measure], np.array([row]))[0].tolist(), strict=True))
     return np.array([values.get(sample_id, np.nan) for sample_id in series.sample_ids])
 
 
