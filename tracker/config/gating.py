@@ -121,18 +121,14 @@ class GateSection(Section):
         """Return a sentence for each table that asks for a benchmark or a load that is not among these."""
         known = ", ".join(benchmarks)
         timed = ", ".join(loads) or "none, because probe.enabled is false"
-        return [
-            *(
-                f"gate.benchmark.{toml_key(name)}: unknown benchmark (known: {known})"
-                for name in self.benchmark
-                if name not in benchmarks
-            ),
-            *(
-                f"gate.latency.[{number}].load: unknown load {one.load!r} (known: {timed})"
-                for number, one in enumerate(self.latency, start=1)
-                if one.load not in loads
-            ),
-        ]
+        problems = []
+        for name in self.benchmark:
+            if name not in benchmarks:
+                problems.append(f"gate.benchmark.{toml_key(name)}: unknown benchmark (known: {known})")
+        for number, one in enumerate(self.latency, start=1):
+            if one.load not in loads:
+                problems.append(f"gate.latency.[{number}].load: unknown load {one.load!r} (known: {timed})")
+        return problems
 
     def inheriting(self, policy: PolicySection) -> GateSection:
         """Return it with what the verdicts go by where it says nothing itself."""
