@@ -9,7 +9,7 @@ from eval_jobs.types import EvalRecord, EvalResult
 from tracker.domain.calibration.noise import decoding_variance, repetition_of
 from tracker.domain.records.calibration import Calibration, Repetition
 from tracker.domain.records.types import Acceptance, Incident, Measure, Phase, Policy
-from tracker.domain.regression.budget import BEHAVIOUR_SHARE, DEFAULT, PLAIN, SCORE_SHARE
+from tracker.domain.regression.budget import BEHAVIOUR_SHARE, DEFAULT, PLAIN, SCORE_SHARE, Design
 from tracker.domain.regression.detector import ErrorBudget, Track, jitter_of
 from tracker.domain.regression.jitter import MIN_HISTORY, WINDOW, Jitter
 from tracker.domain.regression.screened import ScreenedScores, screened_scores
@@ -192,6 +192,12 @@ def alpha_of_scores(context: JudgingContext, series: BenchmarkSeries) -> float:
     return alpha
 
 
+def budget_of(context: JudgingContext, alpha: float, design: Design = DEFAULT) -> ErrorBudget:
+    """Return the levels of tests that share `alpha` over the run."""
+    planned, benchmarks = context.policy.planned_checkpoints, context.benchmarks
+    return ErrorBudget(alpha=alpha, planned=planned, benchmarks=benchmarks, design=design)
+
+
 def has_subsets(series: BenchmarkSeries) -> bool:
     """Return whether the samples are in more than one subset."""
     return len(series.samples.grouping.names) > 1
@@ -327,12 +333,8 @@ def _pinned_values(context: JudgingContext, series: BenchmarkSeries, measure: Me
 
 
 def _level(context: JudgingContext, candidate: Candidate) -> ErrorBudget:
-    is_score = candidate.subject.measure is Measure.SCORE
-    alpha = alpha_of_scores(context, candidate.series) if is_score else context.policy.alpha * BEHAVIOUR_SHARE
-    return ErrorBudget(
-        alpha=alpha,
-        planned=context.policy.planned_checkpoints,
-        benchmarks=context.benchmarks,
-        pinned=context.policy.pinned is not None,
-        design=DEFAULT if is_score else PLAIN,
-    )
+    if candidate.subject.measure is Measure.SCORE:
+        level = budget_of(context, alpha_of_scores(context, candidate.series))
+    else:
+        level = budget_of(context, context.policy.alpha * BEHAVIOUR_SHARE, PLAIN)
+    return replace(level, pinned=context.policy.pinned is not None)
