@@ -80,7 +80,7 @@ def measure(records: list[tuple[EvalRecord, Columns]]) -> tuple[float, float, fl
 
 def bytes_of(scores: RunScores) -> int:
     """Return what the values of all measures take; names and Gram matrices left out."""
-    return sum(s.matrix(measure).codes.nbytes for s in scores.series.values() for measure in Measure)
+    return sum(s.matrices[measure].codes.nbytes for s in scores.series.values() for measure in Measure)
 
 
 def records_of(series: Series, *, with_subsets: bool) -> list[tuple[EvalRecord, Columns]]:

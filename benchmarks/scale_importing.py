@@ -15,7 +15,7 @@ from eval_jobs.host.clock import SystemClock
 from tracker.adapters.result_files import ImportRequest, read_results
 from tracker.app.commands.importing import JudgedImport, import_results
 from tracker.config import load_config
-from tracker.domain.imports.records import ImportTarget, checkpoints_of
+from tracker.domain.imports.records import checkpoints_of
 from tracker.wiring.project import Project
 
 BENCHMARKS = 5
@@ -43,7 +43,7 @@ def import_times(folder: Path, *, checkpoints: int) -> ImportTimes:
     project = Project(load_config(write_project(folder)))
     begun = time.process_time()
     found = read_results([folder / "evals"], ImportRequest(), progress=lambda _: None)
-    known = checkpoints_of(found.sheets, ImportTarget(run_id=project.config.run.name, suite="scale"))
+    known = checkpoints_of(found.sheets, run_id=project.config.run.name, suite="scale")
     ends = [time.process_time()]
 
     def taken(_: JudgedImport) -> None:

@@ -35,6 +35,7 @@ from eval_jobs.types import (
     Suite,
 )
 from tests.verdicts import reports_of
+from tracker.domain.records.outlines import newest_of_benchmarks, outline_of
 from tracker.domain.records.types import Acceptance, CurvePoint, Gap, Incident, Phase, Report
 from tracker.domain.scores.run_scores import RunScores, scores_of
 from tracker.domain.scores.sample_columns import columns_of
@@ -155,6 +156,12 @@ def without_samples(record: EvalRecord) -> EvalRecord:
     """Return the record as `History.records` does: every result without its samples."""
     outcomes = tuple(replace(o, samples=()) if isinstance(o, EvalResult) else o for o in record.outcomes)
     return replace(record, outcomes=outcomes)
+
+
+def outlined(reports: Sequence[Report]) -> tuple[Report, ...]:
+    """Return the reports as `History.outlines` does."""
+    newest = newest_of_benchmarks(reports)
+    return tuple(report if report.plan_id in newest else outline_of(report) for report in reports)
 
 
 # --- private: the skills

@@ -19,7 +19,7 @@ def table_of(scores: RunScores) -> Table:
     table: Table = {}
     for key, series in scores.series.items():
         for measure in scores.measures:
-            values = values_at(series.matrix(measure), np.arange(len(series.steps)))
+            values = values_at(series.matrices[measure], np.arange(len(series.steps)))
             for t, step in enumerate(series.steps):
                 for i, sample_id in enumerate(series.sample_ids):
                     value = float(values[t, i])

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dashboards.charts.figures import Frame, ticks
-from dashboards.charts.svg import MARKERS, begin_chart, legend_mark, marker, number_axis, panel_title, text, value_axis
+from dashboards.charts.svg import MARKERS, begin_chart, marker, number_axis, panel_title, text, value_axis
 from eval_jobs.types import Percentiles, ProbeResult
-from tracker.domain.records.display import one_line
 from tracker.domain.sweeps.board import LoadCurve, load_size_text
 
 LEFT, RIGHT, TOP, BOTTOM = 58, 16, 24, 36
@@ -31,11 +30,6 @@ class CurveChart:
     ident: str
     """Unique on the page; letters, digits and hyphens."""
     curves: tuple[LoadCurve, ...]
-
-    @property
-    def keys(self) -> tuple[tuple[str, str], ...]:
-        """Legend SVG and name of each line."""
-        return tuple((legend_mark(slot), one_line(curve.target)) for slot, curve in enumerate(self.curves))
 
 
 def curve_chart(ident: str, curves: Sequence[LoadCurve]) -> CurveChart | None:

@@ -13,9 +13,8 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from dashboards.charts.ecdf import Curve, Ecdf, draw_ecdf, legend_line
+from dashboards.charts.ecdf import draw_ecdf, legend_line
 from dashboards.charts.figures import Figure
-from dashboards.charts.heatmap import HeatRow
 from dashboards.charts.latency_spread import SHOWN
 from dashboards.charts.load_curve import CurveChart, draw_curve
 from dashboards.charts.svg import draw, legend_mark
@@ -24,7 +23,7 @@ from dashboards.views.run import RunView
 from dashboards.views.runs import RunsView
 from dashboards.views.samples.changes import MAX_LISTED
 from tracker.domain.compare.run_text import SCOPE
-from tracker.domain.records.display import clean, count_text
+from tracker.domain.records.display import clean, count_text, one_line
 
 WIDE_WIDTH = 1032
 NARROW_WIDTH = 380
@@ -63,7 +62,14 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(figure=_figure, small=_small, strip=_strip, curve=_curve, ecdf=_ecdf, key=_key)
+    environment.globals.update(
+        figure=_figure,
+        curve=_curve,
+        small=lambda figure: _markup(draw(figure, width=SMALL_WIDTH)),
+        ecdf=lambda figure: _markup(draw_ecdf(figure, width=SMALL_WIDTH)),
+        key=lambda curve: _markup(legend_line(curve.slot, dashed=curve.slot > 0)),
+        strip=lambda row: _markup(row.strip),
+    )
     script = (files("dashboards") / "templates" / "samples.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment.globals.update(script=_markup(script), script_hash=f"sha256-{digest}")
@@ -90,27 +96,12 @@ def _figure(figure: Figure) -> Markup:
 
 def _curve(chart: CurveChart) -> Markup:
     """Return the chart for wide screens and paper, and for narrow screens, with a legend below."""
-    keys = [Markup("<li>{} {}</li>").format(_markup(mark), name) for mark, name in chart.keys]
+    names = enumerate(one_line(curve.target) for curve in chart.curves)
+    keys = [Markup("<li>{} {}</li>").format(_markup(legend_mark(slot)), name) for slot, name in names]
     wide, narrow = (_markup(draw_curve(chart, width=width)) for width in (WIDE_WIDTH, NARROW_WIDTH))
     return Markup(
         '<figure><div class="wide-only">{}</div><div class="narrow">{}</div><ul class="keys">{}</ul></figure>'
     ).format(wide, narrow, Markup().join(keys))
-
-
-def _ecdf(figure: Ecdf) -> Markup:
-    return _markup(draw_ecdf(figure, width=SMALL_WIDTH))
-
-
-def _key(curve: Curve) -> Markup:
-    return _markup(legend_line(curve.slot, dashed=curve.slot > 0))
-
-
-def _small(figure: Figure) -> Markup:
-    return _markup(draw(figure, width=SMALL_WIDTH))
-
-
-def _strip(row: HeatRow) -> Markup:
-    return _markup(row.strip)
 
 
 def _markup(own: str) -> Markup:

@@ -23,20 +23,20 @@ class LedgerEntry:
 
     name: str
     samples: str
-    best: str
-    best_at: str
+    best: str = display.NOTHING
+    best_at: str = ""
     now: str
-    change: str
-    interval: str
-    p: str
-    kept: str
-    lost: str
-    by_chance: str
-    net: str
-    lowest: str
-    lowest_by_chance: str
-    raw: str
-    raw_by_chance: str
+    change: str = display.NOTHING
+    interval: str = ""
+    p: str = display.NOTHING
+    kept: str = display.NOTHING
+    lost: str = display.NOTHING
+    by_chance: str = ""
+    net: str = display.NOTHING
+    lowest: str = display.NOTHING
+    lowest_by_chance: str = ""
+    raw: str = display.NOTHING
+    raw_by_chance: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,15 +106,9 @@ def _entry(name: str, row: LedgerRow) -> LedgerEntry:
         name=name,
         samples=display.count_text(row.samples, "sample"),
         now=display.score_text(found.last.mean if found else newest),
-        **(_levels(found) if found else _NO_LEVELS),
-        **_flow(flow),
+        **(_levels(found) if found else {}),
+        **(_flow(flow) if flow else {}),
     )
-
-
-_NO_LEVELS = {
-    **dict.fromkeys(("best", "change", "p", "kept", "lowest", "raw"), display.NOTHING),
-    **dict.fromkeys(("best_at", "interval", "lowest_by_chance", "raw_by_chance"), ""),
-}
 
 
 def _levels(found: Forgetting) -> dict[str, str]:
@@ -135,9 +129,7 @@ def _levels(found: Forgetting) -> dict[str, str]:
     }
 
 
-def _flow(flow: Flow | None) -> dict[str, str]:
-    if flow is None:
-        return {"lost": display.NOTHING, "by_chance": "", "net": display.NOTHING}
+def _flow(flow: Flow) -> dict[str, str]:
     return {
         "lost": f"{flow.lost} / {flow.gained}",
         "by_chance": f"{chance_text(flow.expected_false)} by chance",

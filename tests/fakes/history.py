@@ -4,10 +4,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from eval_jobs.types import EvalRecord, EvalResult, Outcome
-from tests.records import without_samples
+from tests.records import outlined, without_samples
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.calibration import Calibration
-from tracker.domain.records.outlines import outlined
 from tracker.domain.records.types import Acceptance, Closing, Gap, Incident, Measure, Report
 from tracker.domain.scores.run_scores import RunScores, with_record
 from tracker.domain.scores.sample_columns import columns_of

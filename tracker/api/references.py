@@ -15,16 +15,14 @@ from typing import TYPE_CHECKING
 from eval_jobs.errors import ConfigError
 from tracker.domain.overview.run import overview
 from tracker.domain.records.types import Report
+from tracker.domain.sweeps.selectors import OF_BENCHMARK, REGISTRY
 from tracker.ports import RecordStore
 
 if TYPE_CHECKING:
     from tracker.wiring.project import Project
 
-MODELS = "models:/"
 BEST = "best"
 
-_OF_BENCHMARK = re.compile(r"(?:(?P<run>.+?)@)?best:(?P<benchmark>.+)")
-"""Matched first: the name of a benchmark may contain an `@`, as in `pass@1`."""
 _PLACE = re.compile(r"(?:(?P<run>.+)@)?(?P<place>latest|best|\d+(?::[\w-]*)?)")
 _SHOWN = 20
 """Maximum steps listed in a hint."""
@@ -35,7 +33,7 @@ Outlines = Callable[[str], tuple[Report, ...]]
 
 def is_reference(name: str) -> bool:
     """Return whether `name` can only be a reference to an evaluated checkpoint, and never a folder."""
-    return any((name.startswith(MODELS), _OF_BENCHMARK.fullmatch(name), _PLACE.fullmatch(name)))
+    return any((name.startswith(REGISTRY), OF_BENCHMARK.fullmatch(name), _PLACE.fullmatch(name)))
 
 
 def known_run(history: RecordStore, run: str) -> str:
@@ -76,7 +74,7 @@ def named_checkpoints(project: Project, names: Sequence[str]) -> tuple[Report, .
     outlines = cache(project.history.outlines)
     return tuple(
         _registered(project, name, outlines)
-        if name.startswith(MODELS)
+        if name.startswith(REGISTRY)
         else _checkpoint(project.history, name, project.config.run.name, outlines)
         for name in names
     )
@@ -100,7 +98,7 @@ def choose_run(known: Sequence[str], named: str | None, *, own: str) -> str:
 
 
 def _checkpoint(history: RecordStore, name: str, default_run: str, outlines: Outlines) -> Report:
-    if of_benchmark := _OF_BENCHMARK.fullmatch(name):
+    if of_benchmark := OF_BENCHMARK.fullmatch(name):
         run = _run_of(history, of_benchmark["run"], default_run)
         return _best(history, run, of_benchmark["benchmark"], outlines)
     match = _PLACE.fullmatch(name)

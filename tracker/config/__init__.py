@@ -82,8 +82,9 @@ class Config(Section):
             raise ValueError(f"duplicate sweep name {twice!r}: set a different `name`")
         known = tuple(b.resolved_name() for b in self.benchmark)
         for schedule in self.schedule:
-            if unknown := schedule.unknown_benchmarks(known):
-                raise ValueError(f"sweep {schedule.name}: no [[benchmark]] named {unknown[0]!r}")
+            for name in schedule.benchmarks or ():
+                if name not in known:
+                    raise ValueError(f"sweep {schedule.name}: no [[benchmark]] named {name!r}")
         return self
 
     @property

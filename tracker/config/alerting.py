@@ -15,14 +15,7 @@ from tracker.domain.records.channels import ChannelKind, ChannelSettings, MailRo
 _ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9.-]+")
 _PORTS = {MailSecurity.STARTTLS: 587, MailSecurity.TLS: 465, MailSecurity.NONE: 25}
 _MAY_BE_PLAIN = {ChannelKind.WEBHOOK, ChannelKind.ALERTMANAGER}
-_TAKES_A_SECRET = {
-    ChannelKind.DINGTALK,
-    ChannelKind.FEISHU,
-    ChannelKind.LARK,
-    ChannelKind.WEBHOOK,
-    ChannelKind.EMAIL,
-    ChannelKind.ALERTMANAGER,
-}
+_TAKES_NO_SECRET = {ChannelKind.SLACK, ChannelKind.WECOM, ChannelKind.APPRISE}
 _TAKES_A_USER = {ChannelKind.EMAIL, ChannelKind.ALERTMANAGER}
 _OF_MAIL = ("host", "port", "security", "sender", "recipients")
 
@@ -114,7 +107,7 @@ class ChannelSection(Section):
     def _has_a_key_where_it_is_used(self) -> ChannelSection:
         if self.secret_env and self.secret_file is not None:
             raise ValueError("set secret_env or secret_file, not both")
-        if self.has_secret and self.kind not in _TAKES_A_SECRET:
+        if self.has_secret and self.kind in _TAKES_NO_SECRET:
             raise ValueError(f"{self.kind} does not use a secret: remove secret_env and secret_file")
         return self
 

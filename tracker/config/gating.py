@@ -12,6 +12,7 @@ A file of its own means the same in every project, so there the defaults are fix
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,12 +44,7 @@ class GateBenchmarkSection(Section):
 
     def to_rule(self, otherwise: BenchmarkRule) -> BenchmarkRule:
         """Return the record; what is not set here is as in `otherwise`."""
-        return record_of(
-            BenchmarkRule,
-            self,
-            min_effect=otherwise.min_effect if self.min_effect is None else self.min_effect,
-            min_coverage=otherwise.min_coverage if self.min_coverage is None else self.min_coverage,
-        )
+        return replace(otherwise, **self.model_dump(exclude_none=True))
 
 
 class GateLatencySection(Section):
@@ -125,18 +121,14 @@ class GateSection(Section):
         """Return a sentence for each table that asks for a benchmark or a load that is not among these."""
         known = ", ".join(benchmarks)
         timed = ", ".join(loads) or "none, because probe.enabled is false"
-        return [
-            *(
-                f"gate.benchmark.{toml_key(name)}: unknown benchmark (known: {known})"
-                for name in self.benchmark
-                if name not in benchmarks
-            ),
-            *(
-                f"gate.latency.[{number}].load: unknown load {one.load!r} (known: {timed})"
-                for number, one in enumerate(self.latency, start=1)
-                if one.load not in loads
-            ),
-        ]
+        problems = []
+        for name in self.benchmark:
+            if name not in benchmarks:
+                problems.append(f"gate.benchmark.{toml_key(name)}: unknown benchmark (known: {known})")
+        for number, one in enumerate(self.latency, start=1):
+            if one.load not in loads:
+                problems.append(f"gate.latency.[{number}].load: unknown load {one.load!r} (known: {timed})")
+        return problems
 
     def inheriting(self, policy: PolicySection) -> GateSection:
         """Return it with what the verdicts go by where it says nothing itself."""
@@ -149,17 +141,13 @@ class GateSection(Section):
         Raises:
             ConfigError: `policy.min_effect` is too small for a gate, and there is no `gate.min_effect` in its place.
         """
-        min_effect = BenchmarkRule.min_effect if self.min_effect is None else self.min_effect
-        if min_effect < SMALLEST_EFFECT:
+        if self.min_effect is not None and self.min_effect < SMALLEST_EFFECT:
             raise ConfigError(
-                f"policy.min_effect = {min_effect:g} is too small for a gate",
+                f"policy.min_effect = {self.min_effect:g} is too small for a gate",
                 hint=f"set gate.min_effect to the smallest loss that counts, at least {SMALLEST_EFFECT:g}",
             )
-        otherwise = BenchmarkRule(
-            required=self.others_required,
-            min_effect=min_effect,
-            min_coverage=BenchmarkRule.min_coverage if self.min_coverage is None else self.min_coverage,
-        )
+        given = self.model_dump(include={"min_effect", "min_coverage"}, exclude_none=True)
+        otherwise = BenchmarkRule(required=self.others_required, **given)
         return GatePolicy(
             alpha=self.alpha,
             otherwise=otherwise,

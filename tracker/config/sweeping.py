@@ -189,10 +189,6 @@ class ScheduleSection(Section):
         """Return the record of when it is due."""
         return record_of(Timetable, self)
 
-    def unknown_benchmarks(self, known: tuple[str, ...]) -> tuple[str, ...]:
-        """Return what is asked for and described nowhere."""
-        return tuple(name for name in self.benchmarks or () if name not in known)
-
     def to_sweep(self, suite: Suite, serve: ServeSpec, own: tuple[Benchmark, ...]) -> Sweep:
         """Return the record for the use case.
 

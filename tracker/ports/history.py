@@ -65,7 +65,7 @@ class ReportStore(Protocol):
         """Return the run's reports ordered by step."""
 
     def outlines(self, run_id: str) -> tuple[Report, ...]:
-        """Return the same as `records.outlines.outlined` of the run's reports, without reading them in full."""
+        """Return the run's reports; those that newer ones replace on all their benchmarks as `records.outlines`."""
 
 
 class IncidentStore(Protocol):

@@ -99,7 +99,7 @@ def _changed(data: RunData, sides: _Sides) -> Iterator[Pair]:
 
 def _loss(data: RunData, pair: _Sides) -> Loss:
     series = pair.series
-    values = values_at(series.matrix(Measure.SCORE), np.arange(len(series.steps)))
+    values = values_at(series.matrices[Measure.SCORE], np.arange(len(series.steps)))
     then, now = values[pair.then], values[pair.now]
     lost = np.flatnonzero((then > RIGHT) & (now <= RIGHT))
     return Loss(

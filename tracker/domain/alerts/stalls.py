@@ -34,7 +34,12 @@ COPIED_S = 10.0
 PLANS = 3
 """Finished evaluations after which the usual duration is known."""
 
-QUEUE = AlertSubject(kind=SubjectKind.QUEUE)
+_SUBJECTS = {
+    AlertKind.OVERDUE: CHECKPOINT,
+    AlertKind.STUCK: AlertSubject(kind=SubjectKind.QUEUE),
+    AlertKind.UNSENT: AlertSubject(kind=SubjectKind.TRACKING),
+}
+_START_WORKER = "tracker worker"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,63 +106,40 @@ def overdue(rhythm: Rhythm, factor: float, *, quiet_s: float, silent_s: float, n
     why = "training may have hung or ended, or may save less often or elsewhere"
     if is_logging:
         why = "training still writes logs, but saves less often or elsewhere, or fails to save"
-    return Alert(
-        fingerprint=_cause(rhythm.run_id, AlertKind.OVERDUE),
-        run_id=rhythm.run_id,
-        step=rhythm.step,
-        kind=AlertKind.OVERDUE,
-        subject=CHECKPOINT,
-        state=AlertState.FIRING,
-        message=f"no checkpoint for {duration_text(quiet_s)} since step {rhythm.step} "
-        f"(usual interval {duration_text(usual_s)}): {why}",
-        command=looking(rhythm.run_id),
-        raised_at=now,
-    )
+    since = f"no checkpoint for {duration_text(quiet_s)} since step {rhythm.step}"
+    message = f"{since} (usual interval {duration_text(usual_s)}): {why}"
+    alert = _firing(AlertKind.OVERDUE, rhythm.run_id, rhythm.step, message, now)
+    return replace(alert, command=looking(rhythm.run_id))
 
 
 def idle_queue(state: QueueState, run: str, idle_s: float, now: datetime) -> Alert:
     """Return the alert that evaluations are pending and no worker was active for `idle_s`."""
     left = count_text(sum(state.unfinished.values()), "evaluation")
     steps = [waiting.step for waiting in state.waiting] + [one.plan.checkpoint.step for one in state.running]
-    return _stuck(
-        run,
-        steps[0] if steps else 0,
-        f"{left} pending, no worker active for {duration_text(idle_s)}: "
-        "start `tracker worker`, or see the logs of the workers",
-        now,
-    )
+    hint = "start `tracker worker`, or see the logs of the workers"
+    message = f"{left} pending, no worker active for {duration_text(idle_s)}: {hint}"
+    alert = _firing(AlertKind.STUCK, run, steps[0] if steps else 0, message, now)
+    return replace(alert, command=_START_WORKER)
 
 
 def slow_plan(slow: Running, run: str, *, for_s: float, longest_s: float, now: datetime) -> Alert:
     """Return the alert of an evaluation that has taken `for_s`; earlier ones took at most `longest_s`."""
     step, shown = slow.plan.checkpoint.step, progress_text(slow.progress)
     note = f" ({shown})" if shown else ""
-    alert = _stuck(
-        run,
-        step,
-        f"evaluation of step {step} has been running for {duration_text(for_s)} on {slow.worker}{note}; "
-        f"earlier ones took at most {duration_text(longest_s)}: check the log of that worker",
-        now,
-    )
+    took = f"evaluation of step {step} has been running for {duration_text(for_s)} on {slow.worker}{note}"
+    usual = f"earlier ones took at most {duration_text(longest_s)}: check the log of that worker"
+    alert = _firing(AlertKind.STUCK, run, step, f"{took}; {usual}", now)
     return replace(alert, command=looking(slow.plan.checkpoint.run_id))
 
 
 def rejected_results(run: str, rejected: Sequence[RejectedItem], now: datetime) -> Alert:
     """Return the alert that the tracking store rejects results; resolved if it rejects none."""
-    message = "MLflow has accepted all results"
-    if rejected:
-        count = count_text(len(rejected), "result")
-        message = f"{count} not in MLflow, which rejected each five times; {rejected[0].run_id}: {rejected[0].reason}"
-    return Alert(
-        fingerprint=_cause(run, AlertKind.UNSENT),
-        run_id=run,
-        step=0,
-        kind=AlertKind.UNSENT,
-        subject=AlertSubject(kind=SubjectKind.TRACKING),
-        state=AlertState.FIRING if rejected else AlertState.RESOLVED,
-        message=message,
-        raised_at=now,
-    )
+    if not rejected:
+        accepted = _firing(AlertKind.UNSENT, run, 0, "MLflow has accepted all results", now)
+        return replace(accepted, state=AlertState.RESOLVED)
+    count, first = count_text(len(rejected), "result"), rejected[0]
+    message = f"{count} not in MLflow, which rejected each five times; {first.run_id}: {first.reason}"
+    return _firing(AlertKind.UNSENT, run, 0, message, now)
 
 
 def over(alert: Alert, now: datetime, *, is_training: bool) -> Alert:
@@ -171,24 +153,21 @@ def over(alert: Alert, now: datetime, *, is_training: bool) -> Alert:
 def ends_of_unknown(run: str, step: int, now: datetime) -> tuple[Alert, Alert]:
     """Return resolved alerts for those that a killed process may have queued and not stored."""
     why = "raised by a watcher that was killed; it is raised again if the problem persists"
-    stuck = replace(_stuck(run, step, why, now), state=AlertState.RESOLVED)
-    late = replace(stuck, fingerprint=_cause(run, AlertKind.OVERDUE), kind=AlertKind.OVERDUE, subject=CHECKPOINT)
+    stuck, late = (
+        replace(_firing(kind, run, step, why, now), state=AlertState.RESOLVED, command=_START_WORKER)
+        for kind in (AlertKind.STUCK, AlertKind.OVERDUE)
+    )
     return stuck, late
 
 
-def _cause(run: str, kind: AlertKind) -> str:
-    return content_hash([run, kind])
-
-
-def _stuck(run: str, step: int, message: str, now: datetime) -> Alert:
+def _firing(kind: AlertKind, run: str, step: int, message: str, now: datetime) -> Alert:
     return Alert(
-        fingerprint=_cause(run, AlertKind.STUCK),
+        fingerprint=content_hash([run, kind]),
         run_id=run,
         step=step,
-        kind=AlertKind.STUCK,
-        subject=QUEUE,
+        kind=kind,
+        subject=_SUBJECTS[kind],
         state=AlertState.FIRING,
         message=message,
-        command="tracker worker",
         raised_at=now,
     )

@@ -124,7 +124,7 @@ def _peak(series: Sequence[BenchmarkSeries], min_coverage: float) -> Best | None
         return None
     steps, scored = list(known), []
     for one, of in zip(series, rows, strict=True):
-        scored.append(one.matrix(Measure.SCORE).means[[of[step] for step in steps]])
+        scored.append(one.matrices[Measure.SCORE].means[[of[step] for step in steps]])
     means: FloatArray = np.mean(scored, axis=0)
     first, width = _best_block(means)
     block = means[first : first + width]
@@ -150,7 +150,7 @@ def _plans_of_all(series: Sequence[BenchmarkSeries], rows: Sequence[Mapping[int,
 
 def _usable(series: BenchmarkSeries, min_coverage: float) -> dict[int, int]:
     """Return the rows that count: step -> row."""
-    means = series.matrix(Measure.SCORE).means
+    means = series.matrices[Measure.SCORE].means
     rows = series.whole_rows(min_coverage).tolist()
     return {series.steps[row]: row for row in rows if not np.isnan(means[row])}
 

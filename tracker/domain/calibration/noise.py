@@ -10,7 +10,7 @@ give an upper limit of 2.4 %.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import betaincinv
 
 from eval_jobs.errors import Incomparable
-from eval_jobs.types import BenchmarkFailure, EngineInfo, EvalPlan, EvalRecord, EvalResult, Outcome
+from eval_jobs.types import BenchmarkFailure, EngineInfo, EvalRecord, EvalResult, Outcome
 from tracker.domain.records.calibration import AskedTwice, Calibration, Fitness, Repetition
 from tracker.domain.records.grouping import cluster_index
 from tracker.domain.scores.pairing import explain_difference, served_alike
@@ -131,27 +131,10 @@ def fitness(asked: AskedTwice, min_effect: float) -> Fitness:
     return Fitness.UNSURE
 
 
-@dataclass(frozen=True, kw_only=True)
-class MeasurementSettings:
-    """How benchmarks were measured: what a valid calibration must have in common with them."""
-
-    plan: EvalPlan
-    engine: EngineInfo | None
-    fingerprints: Mapping[str, str]
-    """Fingerprint of every result and failure, by benchmark."""
-
-
-def measured_by(record: EvalRecord) -> MeasurementSettings:
-    """Return how the benchmarks of a record were measured."""
-    return MeasurementSettings(
-        plan=record.plan, engine=record.engine, fingerprints={o.benchmark: o.fingerprint for o in record.outcomes}
-    )
-
-
 def repetition_of(
-    calibrations: Iterable[Calibration], measured: MeasurementSettings, benchmark: str, *, min_effect: float
+    calibrations: Iterable[Calibration], record: EvalRecord, benchmark: str, *, min_effect: float
 ) -> Repetition | None:
-    """Return the newest calibration of a benchmark that is valid for `measured`; else the run's newest, as stale.
+    """Return the newest calibration of a benchmark that is valid for `record`; else the run's newest, as stale.
 
     It is valid for the same benchmark and settings, with the same serve settings, engine version and kind of device,
     regardless of the run that it was made in. None: never calibrated.
@@ -160,8 +143,8 @@ def repetition_of(
     for calibration in calibrations:
         for asked in calibration.benchmarks:
             if asked.benchmark == benchmark:
-                why = _changed(calibration, asked, measured)
-                if not why or calibration.plan.checkpoint.run_id == measured.plan.checkpoint.run_id:
+                why = _changed(calibration, asked, record)
+                if not why or calibration.plan.checkpoint.run_id == record.plan.checkpoint.run_id:
                     known.append((why, calibration, asked))
     if not known:
         return None
@@ -173,8 +156,8 @@ def repetitions_of(
     calibrations: Sequence[Calibration], record: EvalRecord, *, min_effect: float
 ) -> tuple[Repetition, ...]:
     """Return `repetition_of` for the benchmarks of a record, in its order, without those never calibrated."""
-    measured = measured_by(record)
-    found = (repetition_of(calibrations, measured, name, min_effect=min_effect) for name in measured.fingerprints)
+    names = dict.fromkeys(outcome.benchmark for outcome in record.outcomes)
+    found = (repetition_of(calibrations, record, name, min_effect=min_effect) for name in names)
     return tuple(one for one in found if one is not None)
 
 
@@ -256,12 +239,12 @@ def _texts(result: EvalResult) -> dict[str, tuple[str, ...]]:
     return {key: tuple(texts) for key, texts in found.items()}
 
 
-def _changed(calibration: Calibration, asked: AskedTwice, measured: MeasurementSettings) -> str:
+def _changed(calibration: Calibration, asked: AskedTwice, record: EvalRecord) -> str:
     """Return why a calibration is stale; empty: it is valid."""
-    fingerprint = measured.fingerprints.get(asked.benchmark)
-    if fingerprint != asked.fingerprint or not served_alike(measured.plan, calibration.plan):
-        return "; ".join(explain_difference(measured.plan, calibration.plan, asked.benchmark))
-    now, then = measured.engine, calibration.engine
+    fingerprints = {outcome.benchmark: outcome.fingerprint for outcome in record.outcomes}
+    if fingerprints.get(asked.benchmark) != asked.fingerprint or not served_alike(record.plan, calibration.plan):
+        return "; ".join(explain_difference(record.plan, calibration.plan, asked.benchmark))
+    now, then = record.engine, calibration.engine
     if now is None:
         return ""
     if then is None:

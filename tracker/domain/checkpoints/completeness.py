@@ -35,8 +35,7 @@ from tracker.domain.checkpoints.listing import (
 )
 from tracker.domain.checkpoints.names import counts_epochs
 from tracker.domain.checkpoints.raw_state import check_config
-from tracker.domain.checkpoints.unusable import NotYet, Rejected
-from tracker.domain.checkpoints.unusable import not_yet as _not_yet
+from tracker.domain.checkpoints.unusable import NotYet, Rejected, not_yet
 from tracker.domain.records.display import count_text
 
 _RESUME_STATE = re.compile(r"(?:optimizer.*|scheduler|scaler)\.(?:pt|bin)$|rng_state.*\.pth$")
@@ -133,7 +132,7 @@ def stated_step(listing: Listing, complete: Complete) -> int | None:
 
 def _assess(listing: Listing, habits: Habits, rules: Iterable[Rule], *, allow_pickle: bool) -> Readiness:
     if listing.facts.problem:
-        return _not_yet(f"cannot list its files: {listing.facts.problem}", hint="grant the tracker read permission")
+        return not_yet(f"cannot list its files: {listing.facts.problem}", hint="grant the tracker read permission")
     layout = layout_of(listing, allow_pickle=allow_pickle)
     if not isinstance(layout, WeightsLayout):
         return layout
@@ -164,7 +163,7 @@ def _check_links(listing: Listing, layout: WeightsLayout, _: Habits) -> Objectio
 def _check_weights(listing: Listing, layout: WeightsLayout, _: Habits) -> Objection:
     if layout.raw is not None:  # `find_raw` has checked them
         name = next((name for name in layout.weights if name in listing.raw.broken), None)
-        return None if name is None else _not_yet(f"{name} {listing.raw.broken[name]}")
+        return None if name is None else not_yet(f"{name} {listing.raw.broken[name]}")
     for name in layout.weights:
         finding = _check_shard(listing, name, layout.tensors.get(name))
         if finding is not None:
@@ -175,18 +174,18 @@ def _check_weights(listing: Listing, layout: WeightsLayout, _: Habits) -> Object
 def _check_shard(listing: Listing, name: str, expected: frozenset[str] | None) -> Objection:
     fact, header = listing.facts.file(name), listing.headers.get(name)
     if fact is None:
-        return _not_yet(f"{name} is missing")
+        return not_yet(f"{name} is missing")
     if isinstance(header, Broken):
-        return _not_yet(f"{name} {header.text}", code=header.code)
+        return not_yet(f"{name} {header.text}", code=header.code)
     if header is None or header.end != fact.size:
         expected_size = f"{header.end} according to its header" if header else "more"
-        return _not_yet(f"{name} has {count_text(fact.size, 'byte')}, expected {expected_size}")
+        return not_yet(f"{name} has {count_text(fact.size, 'byte')}, expected {expected_size}")
     absent = sorted((expected or frozenset()) - header.tensors)
     if absent:
-        return _not_yet(f"{name} does not contain tensor {absent[0]} listed in {INDEX}")
+        return not_yet(f"{name} does not contain tensor {absent[0]} listed in {INDEX}")
     if header.tensors:
         return None
-    return _not_yet(f"{name} contains no tensors", code=CheckpointUnreadable.code)
+    return not_yet(f"{name} contains no tensors", code=CheckpointUnreadable.code)
 
 
 def _check_config(listing: Listing, layout: WeightsLayout, _: Habits) -> Objection:
@@ -197,7 +196,7 @@ def _check_config(listing: Listing, layout: WeightsLayout, _: Habits) -> Objecti
         return finding
     document = _config(listing, layout)
     if isinstance(document, Broken):
-        return _not_yet(f"{layout.config} {document.text}", code=document.code)
+        return not_yet(f"{layout.config} {document.text}", code=document.code)
     if layout.format is CheckpointFormat.LORA and not base_model_of(document):
         return Rejected(
             code=CheckpointUnreadable.code,
@@ -211,7 +210,7 @@ def _check_temporaries(listing: Listing, _: WeightsLayout, __: Habits) -> Object
     name = _temporary(listing.facts)
     if name is None:
         return None
-    return _not_yet(f"temporary file {name} still exists")
+    return not_yet(f"temporary file {name} still exists")
 
 
 def _check_trainer_state(listing: Listing, _: WeightsLayout, habits: Habits) -> Objection:
@@ -220,12 +219,12 @@ def _check_trainer_state(listing: Listing, _: WeightsLayout, habits: Habits) -> 
         sign = _sign_of_state(listing.facts, habits)
         if sign is None:
             return None
-        return _not_yet(f"{TRAINER_STATE}, which the trainer writes last, is missing although {sign}")
+        return not_yet(f"{TRAINER_STATE}, which the trainer writes last, is missing although {sign}")
     if isinstance(document, Broken):
-        return _not_yet(f"{TRAINER_STATE} {document.text}", code=document.code)
+        return not_yet(f"{TRAINER_STATE} {document.text}", code=document.code)
     step = document.get("global_step")
     if listing.step is not None and step != listing.step and not _counts_epochs(listing):
-        return _not_yet(f"{TRAINER_STATE} has step {step}, the folder name has {listing.step}")
+        return not_yet(f"{TRAINER_STATE} has step {step}, the folder name has {listing.step}")
     return None
 
 
@@ -246,7 +245,7 @@ def _check_ranks(listing: Listing, _: WeightsLayout, __: Habits) -> Objection:
         return None
     missing = sorted(set(range(max(2, max(ranks) + 1))) - ranks)
     if missing:
-        return _not_yet(f"rng_state_{missing[0]}.pth is missing: that rank has not finished saving")
+        return not_yet(f"rng_state_{missing[0]}.pth is missing: that rank has not finished saving")
     return None
 
 
@@ -319,10 +318,8 @@ def _temporary(facts: Facts) -> str | None:
     One that is older than trainer_state.json was left by a killed save, before the same step was saved again.
     """
     state = facts.file(TRAINER_STATE)
-    for fact in facts.files:
-        if is_temporary(fact.name) and (state is None or fact.mtime_ns >= state.mtime_ns):
-            return fact.name
-    return None
+    since_ns = 0 if state is None else state.mtime_ns
+    return next((f.name for f in facts.files if is_temporary(f.name) and f.mtime_ns >= since_ns), None)
 
 
 def _held(facts: Facts, layout: WeightsLayout) -> tuple[str, ...]:

@@ -139,7 +139,7 @@ def _raw(listing: Listing, *, allow_pickle: bool) -> RawLayout | NotYet | Reject
     if other_form(listing) is None:
         return find_raw(listing, allow_pickle=allow_pickle)
     files = tuple(name for name in sorted(names) if not is_temporary(name))  # only its framework knows which it needs
-    return RawLayout(kind=RawKind.OTHER, format=CheckpointFormat.FULL, folder="", weights=files)
+    return RawLayout(kind=RawKind.OTHER, format=CheckpointFormat.FULL, weights=files)
 
 
 def _is_adapter(listing: Listing, *, is_full: bool) -> bool:

@@ -61,8 +61,6 @@ class RawLayout:
 
     kind: RawKind
     format: CheckpointFormat
-    folder: str
-    """Sub-folder of the checkpoint that contains the state; empty: the checkpoint itself."""
     weights: tuple[str, ...]
     """Files with the weights, relative to the checkpoint, ordered."""
     extra: tuple[str, ...] = ()
@@ -146,7 +144,7 @@ def _torch(listing: Listing) -> RawLayout | NotYet | Rejected:
         return files
     is_lora = single == "adapter_model.bin"
     layout = CheckpointFormat.LORA if is_lora else CheckpointFormat.FULL
-    return _missing(listing, files) or RawLayout(kind=RawKind.TORCH, format=layout, folder="", weights=files)
+    return _missing(listing, files) or RawLayout(kind=RawKind.TORCH, format=layout, weights=files)
 
 
 def _shards(listing: Listing) -> tuple[str, ...] | NotYet | Rejected:
@@ -179,7 +177,6 @@ def _dcp(listing: Listing) -> RawLayout | NotYet | Rejected:
     return RawLayout(
         kind=RawKind.DCP,
         format=CheckpointFormat.LORA if is_lora else CheckpointFormat.FULL,
-        folder=raw.folder,
         weights=tuple(prefix + name for name in sorted(raw.index.files)),
         extra=(f"{prefix}{DCP_INDEX}",),
     )
@@ -208,13 +205,12 @@ def _absent_files(listing: Listing, index: StateIndex, prefix: str, *, is_lora: 
 
 
 def _zero(listing: Listing) -> RawLayout | NotYet | Rejected:
-    facts = listing.facts
-    folder, prefix = "", ""
+    facts, latest, prefix = listing.facts, listing.raw.latest, ""
     extra: tuple[str, ...] = ()
     if LATEST in facts.names():
-        folder, prefix, extra = listing.raw.latest, f"{listing.raw.latest}/", (LATEST,)
-        if folder not in facts.folders:
-            return not_yet(f"{LATEST} references {folder!r}, but that folder does not exist")
+        prefix, extra = f"{latest}/", (LATEST,)
+        if latest not in facts.folders:
+            return not_yet(f"{LATEST} references {latest!r}, but that folder does not exist")
     if ADAPTER_CONFIG in listing.documents:
         return not_yet("found a DeepSpeed state and adapter_config.json, but no adapter_model.safetensors")
     states = (f.name for f in facts.files if f.name.endswith("_states.pt"))
@@ -223,7 +219,7 @@ def _zero(listing: Listing) -> RawLayout | NotYet | Rejected:
     fault = _unlike_zero(names) or _absent_ranks(listing, names, prefix) or _missing(listing, files)
     if fault is not None:
         return fault
-    return RawLayout(kind=RawKind.ZERO, format=CheckpointFormat.FULL, folder=folder, weights=files, extra=extra)
+    return RawLayout(kind=RawKind.ZERO, format=CheckpointFormat.FULL, weights=files, extra=extra)
 
 
 def _has(names: frozenset[str], ending: str) -> bool:

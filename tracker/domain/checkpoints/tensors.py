@@ -7,6 +7,7 @@ boundaries of the disk, in the middle of a row.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -37,10 +38,7 @@ class TensorFact:
 
     def row_bytes(self) -> int:
         """Return the bytes of one row: the last dimension; of a vector, all of it."""
-        count = 1
-        for size in self.shape[:-1]:
-            count *= size
-        return (self.end - self.begin) // max(1, count)
+        return (self.end - self.begin) // max(1, math.prod(self.shape[:-1]))
 
     def is_matrix(self) -> bool:
         """Return whether at least two dimensions are larger than one."""

@@ -93,7 +93,7 @@ def ends_of(series: BenchmarkSeries, rows: IntArray, incidents: Iterable[Inciden
 
 def _best_of(series: BenchmarkSeries, rows: IntArray) -> int:
     """Return the step of the best checkpoint, the newest of equally good ones."""
-    means = _common_means(series.matrix(Measure.SCORE), rows)
+    means = _common_means(series.matrices[Measure.SCORE], rows)
     return series.steps[int(rows[np.flatnonzero(means == means.max())[-1]])]
 
 
@@ -108,7 +108,7 @@ def search_of(series: BenchmarkSeries, rows: IntArray, ends: tuple[int, int], pr
     """Return the search between two evaluated steps; `present` are further steps that could be evaluated."""
     good, bad = ends
     between = [int(row) for row in rows if good <= series.steps[row] <= bad]
-    means = _common_means(series.matrix(Measure.SCORE), np.array(between, dtype=np.int64))
+    means = _common_means(series.matrices[Measure.SCORE], np.array(between, dtype=np.int64))
     looks = {series.steps[row]: float(mean) for row, mean in zip(between, means, strict=True)}
     steps = sorted({*looks, *(step for step in present if good < step < bad)})
     return Search(steps=tuple(steps), looks=looks)
@@ -116,7 +116,7 @@ def search_of(series: BenchmarkSeries, rows: IntArray, ends: tuple[int, int], pr
 
 def lost_between(run_id: str, series: BenchmarkSeries, search: Search, *, evaluated: int) -> LostBetween:
     """Return the result of a finished search."""
-    border, matrix = search.border(), series.matrix(Measure.SCORE)
+    border, matrix = search.border(), series.matrices[Measure.SCORE]
     sides = _sides(series, border)
     test = _test(series, sides, up_to=border.good)
     low, high = test.interval()
@@ -195,7 +195,7 @@ def _sides(series: BenchmarkSeries, border: Border) -> Blocks:
 
 def _test(series: BenchmarkSeries, sides: Blocks, *, up_to: int) -> PooledTest:
     """Return the test of a border; the jitter is estimated from the checkpoints up to step `up_to`."""
-    matrix = series.matrix(Measure.SCORE)
+    matrix = series.matrices[Measure.SCORE]
     healthy = np.flatnonzero((np.array(series.steps) <= up_to) & series.is_whole)
     jitter = jitter_of([Track(scores=matrix, rows=healthy)])[0]
     return blocks_test(matrix, sides.new, sides.base, jitter)

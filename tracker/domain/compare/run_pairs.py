@@ -87,7 +87,7 @@ def pair_of(of_a: Sequence[BenchmarkSeries], of_b: Sequence[BenchmarkSeries]) ->
 
 def score_at(series: BenchmarkSeries, row: int, clusters: IntArray | None) -> ScoreAt:
     """Return the score of one checkpoint, over its samples with a score; `clusters` are those of all samples."""
-    values = values_at(series.matrix(Measure.SCORE), np.array([row]))[0]
+    values = values_at(series.matrices[Measure.SCORE], np.array([row]))[0]
     known = ~np.isnan(values)
     own = _clusters_of(clusters, known)
     units = int(known.sum()) if own is None else int(own.max()) + 1
@@ -106,7 +106,7 @@ def _settings(series: BenchmarkSeries) -> tuple[str, str]:
 def _values(series: BenchmarkSeries, steps: Sequence[int], columns: IntArray) -> FloatArray:
     """Return the values of some steps and samples, shape (steps, samples)."""
     rows = np.searchsorted(series.steps, steps)
-    values: FloatArray = values_at(series.matrix(Measure.SCORE), rows)[:, columns]
+    values: FloatArray = values_at(series.matrices[Measure.SCORE], rows)[:, columns]
     return values
 
 

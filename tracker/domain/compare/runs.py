@@ -49,11 +49,6 @@ class RunToCompare:
     tokens: Mapping[int, float] = field(default_factory=dict)
     """Training tokens so far by step, as logged by the trainer."""
 
-    @property
-    def run_id(self) -> str:
-        """Name of the run."""
-        return self.scores.run_id
-
     def tokens_at(self, steps: Sequence[int]) -> list[float | None]:
         """Return the training tokens until each step, interpolated between the trainer's log rows; None: unknown."""
         if not self.tokens:
@@ -137,7 +132,7 @@ def compare_runs(a: RunToCompare, b: RunToCompare, *, min_coverage: float, by: B
     for run in (a, b):
         if by is By.TOKENS and not run.tokens:
             hint = "compare by step, or set include_num_input_tokens_seen in the trainer"
-            raise ConfigError(f"the trainer of {run.run_id} logged no token counts", hint=hint)
+            raise ConfigError(f"the trainer of {run.scores.run_id} logged no token counts", hint=hint)
     best_a, best_b = (best_by_benchmark(run.scores, min_coverage=min_coverage) for run in (a, b))
     compared: list[BenchmarkOfRuns] = []
     refused: list[RefusedBenchmark] = []
@@ -213,11 +208,8 @@ def _side_by_side(pair: SeriesPair, a: ScoreAt | None, b: ScoreAt | None) -> Sid
 
 
 def _at_best(curve: Sequence[ScoreAt], best: Best | None) -> ScoreAt | None:
-    if best is not None:
-        for one in curve:
-            if one.step == best.checkpoint.step:
-                return one
-    return None
+    step = None if best is None else best.checkpoint.step
+    return next((one for one in curve if one.step == step), None)
 
 
 def _matched(of_a: Sequence[ScoreAt], of_b: Sequence[ScoreAt], by: By) -> list[tuple[ScoreAt | None, ScoreAt | None]]:
@@ -253,11 +245,12 @@ def position_of(one: ScoreAt, by: By) -> float:
 
 
 def _refused(name: str, a: RunToCompare, b: RunToCompare) -> RefusedBenchmark:
-    reasons = [f"no samples with a score in {run.run_id}" for run in (a, b) if not run.scores.of(name)]
+    reasons = [f"no samples with a score in {run.scores.run_id}" for run in (a, b) if not run.scores.of(name)]
     if reasons:
         return RefusedBenchmark(benchmark=name, reasons=tuple(reasons), is_missing=True)
     old, new = (run.scores.of(name)[-1].plans[-1] for run in (a, b))
-    reasons = [f"{text} ({b.run_id}, {a.run_id})" for text in explain_difference(new, old, name)]
+    runs = f"({b.scores.run_id}, {a.scores.run_id})"
+    reasons = [f"{text} {runs}" for text in explain_difference(new, old, name)]
     return RefusedBenchmark(benchmark=name, reasons=tuple(reasons))
 
 
@@ -268,7 +261,7 @@ def _summary_of(run: RunToCompare, min_coverage: float) -> RunSummary:
     """Return a run as a whole."""
     best = best_of(run.scores, min_coverage=min_coverage)
     return RunSummary(
-        run_id=run.run_id,
+        run_id=run.scores.run_id,
         steps=tuple(sorted({record.plan.checkpoint.step for record in run.records})),
         best_step=None if best is None else best.checkpoint.step,
         latency=tuple(_latencies(run)),

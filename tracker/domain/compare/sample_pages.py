@@ -75,8 +75,6 @@ class SampleSheet:
 class SamplePage:
     """Two sheets of the same samples in the same order."""
 
-    benchmark: str
-    choice: SampleFilter
     before: SampleSheet
     after: SampleSheet
     chosen_from: int
@@ -175,9 +173,7 @@ def _page(pair: _Pair, choice: SampleFilter, samples: Sequence[str], chosen_from
         _sheet(checkpoint, other, result, choice, _rows(result, titles), is_right_or_wrong=is_right_or_wrong)
         for checkpoint, other, result in ((first, second, pair.before), (second, first, pair.after))
     )
-    return SamplePage(
-        benchmark=pair.after.benchmark, choice=choice, before=before, after=after, chosen_from=chosen_from
-    )
+    return SamplePage(before=before, after=after, chosen_from=chosen_from)
 
 
 def _sheet(

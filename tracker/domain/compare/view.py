@@ -10,7 +10,7 @@ from datetime import datetime
 
 from eval_jobs.errors import Incomparable
 from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, Outcome, SampleStatus
-from tracker.domain.calibration.noise import decoding_variance, measured_by, repetition_of
+from tracker.domain.calibration.noise import decoding_variance, repetition_of
 from tracker.domain.compare.unpaired import HINT, lacks_samples, unpaired_text
 from tracker.domain.records.calibration import Calibration, Repetition
 from tracker.domain.records.types import Baseline, Comparison, Policy, VerdictWord
@@ -152,9 +152,7 @@ def compare_what_can_be(
     compared = []
     for one in possible:
         jitter = noise.jitters.get(series_key(after.plan, one.after))
-        repetition = repetition_of(
-            noise.calibrations, measured_by(after), one.after.benchmark, min_effect=policy.min_effect
-        )
+        repetition = repetition_of(noise.calibrations, after, one.after.benchmark, min_effect=policy.min_effect)
         known = replace(one, jitter=jitter, repetition=repetition)
         compared.append(_compared(known, alpha_test, policy, examples))
     return ComparisonView(before=_side(before), after=_side(after), benchmarks=tuple(compared), refused=refused)

@@ -78,7 +78,7 @@ def _track(series: BenchmarkSeries, policy: Policy) -> Track:
     """Return the checkpoints that count; their jitter is estimated from the newest phase, as for verdicts."""
     rows = series.whole_rows(policy.min_coverage)  # the state of a sample that was not evaluated is unknown
     noise_from = phase_start(policy.phases, [series.steps[row] for row in rows])
-    return Track(scores=series.matrix(Measure.SCORE), rows=rows, noise_from=noise_from)
+    return Track(scores=series.matrices[Measure.SCORE], rows=rows, noise_from=noise_from)
 
 
 def _case(series: BenchmarkSeries, track: Track, jitter: Jitter, policy: Policy) -> _Case:
@@ -125,7 +125,7 @@ class _Shares:
 
 def _ledger_of(case: _Case, scores: RunScores, details: int) -> types.BenchmarkLedger:
     series, key = case.series, case.series.key
-    matrix = series.matrix(Measure.SCORE)
+    matrix = series.matrices[Measure.SCORE]
     steps = tuple(series.steps[row] for row in case.rows)
     lives = sample_lives.lives_of(matrix, case.rows)
     changes = sample_lives.event_matrix(lives)
@@ -187,7 +187,7 @@ def _other_steps(scores: RunScores, series: BenchmarkSeries) -> tuple[int, ...]:
 
 def _shares(case: _Case) -> _Shares | None:
     """Return the shares at the end of the phase that taught it, else at the peak, and at the newest checkpoints."""
-    matrix = case.series.matrix(Measure.SCORE)
+    matrix = case.series.matrices[Measure.SCORE]
     if np.any((matrix.palette < 0) | (matrix.palette > 1)):
         return None
     before = _known_at(case)

@@ -184,8 +184,5 @@ def flow_between(before: FloatArray, after: FloatArray, window: int) -> Flow:
 
 
 _LEARNED, _FORGOTTEN, _RELEARNED = np.int8(1), np.int8(2), np.int8(3)
-_CHANGES = {
-    int(_LEARNED): SampleEvent.LEARNED,
-    int(_FORGOTTEN): SampleEvent.FORGOTTEN,
-    int(_RELEARNED): SampleEvent.RELEARNED,
-}
+_CHANGES = dict(enumerate(SampleEvent, start=1))
+"""By the codes above."""

@@ -53,23 +53,23 @@ def texts_of(before: Answered, after: Answered, *, was_right: bool, is_right: bo
 
 def _wanted(ledger: RunLedger) -> Iterator[_Key]:
     for one in ledger.benchmarks:
-        if one.window is not None:
-            for sample in one.details:
-                yield one.window.before_plan_id, one.benchmark, sample.sample_id
-                yield one.window.after_plan_id, one.benchmark, sample.sample_id
+        for sample in one.details:
+            yield from _keys(one, sample)
+
+
+def _keys(benchmark: BenchmarkLedger, sample: LostSample) -> Iterator[_Key]:
+    """Yield the key of the answer before and of the one after, if there are two groups of checkpoints."""
+    if benchmark.window is not None:
+        for plan_id in (benchmark.window.before_plan_id, benchmark.window.after_plan_id):
+            yield plan_id, benchmark.benchmark, sample.sample_id
 
 
 def _sample_with_texts(sample: LostSample, benchmark: BenchmarkLedger, found: dict[_Key, Answered]) -> LostSample:
-    window = benchmark.window
-    if window is None:
+    answers = [found[key] for key in _keys(benchmark, sample) if key in found]
+    if len(answers) < 2:
         return sample
-    before, after = (
-        found.get((plan_id, benchmark.benchmark, sample.sample_id))
-        for plan_id in (window.before_plan_id, window.after_plan_id)
-    )
-    if before is None or after is None:
-        return sample
-    was_right, is_right = (_is_right(one.sample, benchmark) for one in (before, after))
+    before, after = answers
+    was_right, is_right = (_is_right(one.sample, benchmark) for one in answers)
     return replace(sample, texts=texts_of(before, after, was_right=was_right, is_right=is_right))
 
 

@@ -9,8 +9,8 @@ from tracker.domain.forgetting.transfer import BackwardTransfer
 from tracker.domain.forgetting.types import BenchmarkLedger, RunLedger
 from tracker.domain.records.display import count_text, names_text, one_line, percent_text, signed_text, span_text
 
-_EVENTS = 6
-_STRETCHES = 6
+_SHOWN = 6
+"""Maximum changes of a sample that are listed."""
 
 
 def chance_text(expected: float) -> str:
@@ -56,9 +56,7 @@ def notes(benchmark: BenchmarkLedger) -> tuple[str, ...]:
 
 def events_text(events: Sequence[Event]) -> str:
     """Return `learned at 300, forgotten at 800`; of many events, the newest ones."""
-    shown = [f"{event.change} at {event.step}" for event in events[-_EVENTS:]]
-    left_out = len(events) - len(shown)
-    return ", ".join([count_text(left_out, "earlier change"), *shown] if left_out else shown)
+    return _newest([f"{event.change} at {event.step}" for event in events])
 
 
 def life_text(right: Sequence[bool | None], steps: Sequence[int]) -> str:
@@ -67,9 +65,14 @@ def life_text(right: Sequence[bool | None], steps: Sequence[int]) -> str:
     stretches = []
     for is_right, group in groupby(zip(right, steps, strict=True), key=itemgetter(0)):
         stretches.append(f"{words[is_right]} at {span_text([step for _, step in group])}")
-    shown = stretches[-_STRETCHES:]
-    left_out = len(stretches) - len(shown)
-    return ", ".join([count_text(left_out, "earlier change"), *shown] if left_out else shown)
+    return _newest(stretches)
+
+
+def _newest(changes: list[str]) -> str:
+    left_out = len(changes) - _SHOWN
+    if left_out > 0:
+        changes = [count_text(left_out, "earlier change"), *changes[-_SHOWN:]]
+    return ", ".join(changes)
 
 
 def _of_phase(phase: str | None, transfer: BackwardTransfer) -> str:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import starmap
 
 from eval_jobs.types import EvalRecord, ProbeResult
-from tracker.domain.calibration.noise import measured_by, repetition_of
+from tracker.domain.calibration.noise import repetition_of
 from tracker.domain.compare.view import ComparedBenchmark, RefusedBenchmark, RunNoise, compare_what_can_be
 from tracker.domain.gate.changed import asked_alike
 from tracker.domain.gate.rules import BenchmarkRule, GatePolicy, LatencyLimit
@@ -124,8 +124,7 @@ def _with_fitness(
     one: ComparedBenchmark, candidate: EvalRecord, rule: BenchmarkRule, noise: RunNoise
 ) -> ComparedBenchmark:
     """Return `one` with its calibration's fitness computed for the rule's smallest loss."""
-    measured = measured_by(candidate)
-    known = repetition_of(noise.calibrations, measured, one.benchmark, min_effect=rule.min_effect)
+    known = repetition_of(noise.calibrations, candidate, one.benchmark, min_effect=rule.min_effect)
     return replace(one, repetition=known)
 
 

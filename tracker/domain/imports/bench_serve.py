@@ -208,10 +208,10 @@ def _tokens(document: Fields, way: str, planned: int) -> int:
 def _fixed_length(document: Fields) -> int:
     """Return the fixed length of all answers; 0 if the model chose the length, which then varies by checkpoint."""
     lengths = {length for length in document.numbers("output_lens") if length}
-    if lengths:
-        if len(lengths) == 1:
-            return int(lengths.pop())
+    if len(lengths) > 1:
         return 0
+    if lengths:
+        return int(lengths.pop())
     total, completed = document.count("total_output_tokens"), document.count("completed")
     if completed and total % completed == 0:
         return total // completed

@@ -61,15 +61,11 @@ def sheet_of_evalscope(folder: EvalScopeFolder, given: Given) -> Sheet:
         benchmark = _benchmark(folder, name)
         result, note = _result(folder, benchmark, subsets)
         if result is not None:
-            measured.append(
-                ImportedBenchmark(
-                    benchmark=replace(benchmark, higher_is_better=result.higher_is_better), outcome=result
-                )
-            )
+            directed = replace(benchmark, higher_is_better=result.higher_is_better)
+            measured.append(ImportedBenchmark(benchmark=directed, outcome=result))
         if note:
-            left_out.append(
-                LeftOut(source=given.source, name=name if result is None else f"samples of {name}", reason=note)
-            )
+            what = name if result is None else f"samples of {name}"
+            left_out.append(LeftOut(source=given.source, name=what, reason=note))
     models = (folder.config.text("model"), *(report.text("model_name") for report in folder.reports.values()))
     return Sheet(
         source=given.source,

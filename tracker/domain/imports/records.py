@@ -29,25 +29,17 @@ from tracker.domain.records.imported import IMPORTED, stands_for_import
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImportTarget:
-    """Run and suite that imported results belong to."""
-
-    run_id: str
-    suite: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class ImportedCheckpoint:
     """One imported checkpoint."""
 
     record: EvalRecord
-    sources: tuple[str, ...]
-    """Files with results of it."""
     left_out: tuple[LeftOut, ...] = ()
 
 
-def checkpoints_of(sheets: Iterable[Sheet], target: ImportTarget) -> tuple[ImportedCheckpoint, ...]:
+def checkpoints_of(sheets: Iterable[Sheet], *, run_id: str, suite: str) -> tuple[ImportedCheckpoint, ...]:
     """Return the checkpoints of all files, lowest step first. If the same measurement was repeated, the newest counts.
+
+    Run and suite are those that the results will belong to.
 
     Raises:
         BadData: two files have the same benchmark and step with different settings, or one step has two engines.
@@ -55,7 +47,7 @@ def checkpoints_of(sheets: Iterable[Sheet], target: ImportTarget) -> tuple[Impor
     by_step: dict[int, list[Sheet]] = {}
     for sheet in sheets:
         by_step.setdefault(sheet.step, []).append(sheet)
-    return tuple(_checkpoint(by_step[step], target) for step in sorted(by_step))
+    return tuple(_checkpoint(by_step[step], run_id, suite) for step in sorted(by_step))
 
 
 def known_chances(checkpoints: Iterable[ImportedCheckpoint]) -> dict[str, float]:
@@ -88,11 +80,12 @@ def models_of(records: Iterable[EvalRecord]) -> dict[str, frozenset[int]]:
 _AGAIN = "superseded by a newer file of this step"
 
 
-def _checkpoint(sheets: Sequence[Sheet], target: ImportTarget) -> ImportedCheckpoint:
+def _checkpoint(sheets: Sequence[Sheet], run_id: str, suite_name: str) -> ImportedCheckpoint:
     ordered = sorted(sheets, key=lambda sheet: (sheet.measured_at, sheet.source))
     measured, replaced = _measured(ordered)
     probes, engine, others = _probes(ordered)
-    plan = _plan(ordered, target, measured, probes)
+    suite = Suite(name=suite_name, benchmarks=tuple(one.benchmark for one in measured))
+    plan = _plan(ordered, run_id, suite, probes)
     times = [sheet.measured_at for sheet in ordered]
     record = EvalRecord(
         plan=plan,
@@ -106,28 +99,25 @@ def _checkpoint(sheets: Sequence[Sheet], target: ImportTarget) -> ImportedCheckp
     content = sorted(content_hash(asdict(outcome)) for outcome in (*record.outcomes, *record.probes))
     record = replace(record, plan=replace(plan, id=content_hash([plan.id, IMPORTED, content])))
     left_out = (*chain.from_iterable(sheet.left_out for sheet in ordered), *replaced, *others)
-    return ImportedCheckpoint(record=record, sources=tuple(s.source for s in ordered), left_out=left_out)
+    return ImportedCheckpoint(record=record, left_out=left_out)
 
 
-def _plan(
-    sheets: Sequence[Sheet], target: ImportTarget, measured: Sequence[ImportedBenchmark], probes: Sequence[ProbeResult]
-) -> EvalPlan:
-    suite = Suite(name=target.suite, benchmarks=tuple(one.benchmark for one in measured))
-    checkpoint = _imported_checkpoint(sheets[0], target, min(sheet.measured_at for sheet in sheets))
+def _plan(sheets: Sequence[Sheet], run_id: str, suite: Suite, probes: Sequence[ProbeResult]) -> EvalPlan:
+    checkpoint = _imported_checkpoint(sheets[0], run_id, min(sheet.measured_at for sheet in sheets))
     loads = sorted((probe.load for probe in probes), key=lambda load: load.name)
     return make_plan(checkpoint, suite, ServeSpec(engine=EngineKind.REMOTE), loads)
 
 
-def _imported_checkpoint(sheet: Sheet, target: ImportTarget, ready_at: datetime) -> Checkpoint:
-    model = (sheet.model or target.run_id).rstrip("/").rpartition("/")[2]
+def _imported_checkpoint(sheet: Sheet, run_id: str, ready_at: datetime) -> Checkpoint:
+    model = (sheet.model or run_id).rstrip("/").rpartition("/")[2]
     place = f"{IMPORTED}:{model}/checkpoint-{sheet.step}"
     return Checkpoint(
-        run_id=target.run_id,
+        run_id=run_id,
         step=sheet.step,
         uri=place,
         source_uri=place,
         format=CheckpointFormat.FULL,
-        digest=content_hash([IMPORTED, target.run_id, sheet.step]),
+        digest=content_hash([IMPORTED, run_id, sheet.step]),
         ready_at=ready_at,
     )
 

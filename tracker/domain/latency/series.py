@@ -106,20 +106,14 @@ def has_enough(blocks: tuple[PairedBlock, PairedBlock], needed: int) -> bool:
 
 def time_of(timing: RequestTiming, metric: LatencyMetric) -> float | None:
     """Return one time of a request in milliseconds; None if it has none."""
-    if metric is LatencyMetric.TTFT:
-        return timing.ttft_ms
-    if metric is LatencyMetric.TPOT:
-        return timing.tpot_ms
-    return timing.e2e_ms
+    time_ms: float | None = getattr(timing, f"{metric}_ms")
+    return time_ms
 
 
 def percentiles_of(probe: ProbeResult, metric: LatencyMetric) -> Percentiles | None:
     """Return the percentiles of a load in milliseconds; None if nothing was timed."""
-    if metric is LatencyMetric.TTFT:
-        return probe.ttft_ms
-    if metric is LatencyMetric.TPOT:
-        return probe.tpot_ms
-    return probe.e2e_ms
+    percentiles: Percentiles | None = getattr(probe, f"{metric}_ms")
+    return percentiles
 
 
 def quantile_of(probe: ProbeResult, metric: LatencyMetric, quantile: float) -> float | None:

@@ -17,13 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtr
 
-from tracker.domain.scores.matrix import FloatArray
+from tracker.domain.scores.matrix import FloatArray, IntArray
 from tracker.domain.scores.statistics import Spread
-
-IntArray = NDArray[np.int64]
 
 BLOCK = 10
 """Number of pairs of requests that are drawn together."""

@@ -93,10 +93,8 @@ def cost_text(cost: Cost) -> str:
         (cost.probing_s, "latency test"),
     )
     spent = [f"{duration_text(seconds)} {name}" for seconds, name in stages if seconds >= MIN_SHOWN_S]
-    parts = [f"{duration_text(cost.wall_s)}{': ' if spent else ''}{', '.join(spent)}", *_resources(cost)]
-    if parts[1:]:
-        return "; ".join([parts[0], ", ".join(parts[1:])])
-    return parts[0]
+    took = f"{duration_text(cost.wall_s)}{': ' if spent else ''}{', '.join(spent)}"
+    return "; ".join(filter(None, (took, ", ".join(_resources(cost)))))
 
 
 MIN_SHOWN_S = 0.05

@@ -3,6 +3,7 @@
 The terminal's tables (`tracker.cli.tables.render`) and the HTML report both show this.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,33 +17,21 @@ from tracker.domain.records.subjects import subject_text
 from tracker.domain.records.types import Baseline, Comparison, Gap, Measure, Report, Verdict, VerdictWord
 
 SYMBOLS: Mapping[VerdictWord, str] = {
-    VerdictWord.MISSING: "?",
-    VerdictWord.INCOMPARABLE: "≠",
     VerdictWord.FORGOTTEN: "▼▼",
     VerdictWord.REGRESSED: "▼",
+    VerdictWord.MISSING: "?",
+    VerdictWord.INCOMPARABLE: "≠",
+    VerdictWord.SUSPECT: "▽",
     VerdictWord.RECOVERED: "△",
     VerdictWord.IMPROVED: "▲",
-    VerdictWord.EQUIVALENT: "=",
-    VerdictWord.SUSPECT: "▽",
     VerdictWord.INCONCLUSIVE: "~",
+    VerdictWord.EQUIVALENT: "=",
     VerdictWord.FIRST: "·",
 }
-"""Distinguishable without colour."""
+"""Distinguishable without colour; in the order of display, most important first."""
 
+URGENCY = tuple(SYMBOLS)
 WORSE = frozenset({VerdictWord.FORGOTTEN, VerdictWord.REGRESSED})
-URGENCY = (
-    VerdictWord.FORGOTTEN,
-    VerdictWord.REGRESSED,
-    VerdictWord.MISSING,
-    VerdictWord.INCOMPARABLE,
-    VerdictWord.SUSPECT,
-    VerdictWord.RECOVERED,
-    VerdictWord.IMPROVED,
-    VerdictWord.INCONCLUSIVE,
-    VerdictWord.EQUIVALENT,
-    VerdictWord.FIRST,
-)
-"""Order of display, most important first."""
 _DECISIVE = frozenset({*WORSE, VerdictWord.IMPROVED, VerdictWord.RECOVERED})
 _IN_A_STREAK = frozenset({*WORSE, VerdictWord.SUSPECT, VerdictWord.MISSING, VerdictWord.INCOMPARABLE})
 _UNKNOWN = frozenset({VerdictWord.MISSING, VerdictWord.INCOMPARABLE})
@@ -148,12 +137,9 @@ def _left_behind(reports: Sequence[Report]) -> dict[str, tuple[Checkpoint, int]]
 
 def open_gaps(reports: Iterable[Report], gaps: Iterable[Gap]) -> tuple[Gap, ...]:
     """Return the gaps of steps that were not evaluated after all."""
-    judged_at: dict[int, datetime] = {}
-    for report in sorted(reports, key=lambda report: report.created_at):
-        judged_at[report.step] = report.created_at
-    judged_at_last = max(judged_at.values(), default=None)
-    closed_at = {CheckpointsUnnamed.code: judged_at_last}
-    return tuple(gap for gap in gaps if not _is_closed(gap, closed_at.get(gap.code, judged_at.get(gap.step))))
+    judged_at = {report.step: report.created_at for report in sorted(reports, key=lambda report: report.created_at)}
+    last = {CheckpointsUnnamed.code: max(judged_at.values(), default=None)}  # it is about the run, not about a step
+    return tuple(gap for gap in gaps if not _is_closed(gap, last.get(gap.code, judged_at.get(gap.step))))
 
 
 def _is_closed(gap: Gap, judged_at: datetime | None) -> bool:
@@ -317,19 +303,11 @@ def _finding_clause(word: VerdictWord, measure: Measure, group: Sequence[Verdict
 
 def _nothing_found(group: Sequence[Standing], *, alone: bool, qualifier: str) -> str:
     """Return how many benchmarks show nothing, with the words of their verdicts: no finding is not "no change"."""
-    counts: dict[VerdictWord, int] = {}
-    for standing in group:
-        counts[standing.word] = counts.get(standing.word, 0) + 1
-    words = ", ".join(f"{n} {_BY_NAME[word]}" for word, n in counts.items())
+    counts = Counter(standing.word for standing in group)
+    words = ", ".join(f"{n} {word}" for word, n in counts.items())
     if len(counts) == 1:
-        words = f"all {_BY_NAME[group[0].word]}"
+        words = f"all {group[0].word}"
     if len(group) == 1:
-        return f"no significant change in {names_text([group[0].benchmark])}{qualifier} ({_BY_NAME[group[0].word]})"
+        return f"no significant change in {names_text([group[0].benchmark])}{qualifier} ({group[0].word})"
     subject = count_text(len(group), "benchmark" if alone else "other benchmark")
     return f"no significant change in {subject}{qualifier} ({words})"
-
-
-_BY_NAME: Mapping[VerdictWord, str] = {
-    VerdictWord.EQUIVALENT: "equivalent",
-    VerdictWord.INCONCLUSIVE: "inconclusive",
-}

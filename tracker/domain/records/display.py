@@ -95,28 +95,14 @@ def percent_text(share: float) -> str:
 
 def bytes_text(count: int) -> str:
     """Return a size in a suitable unit, in powers of 1000 as disks are sold."""
-    size = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 999.5:
-            if unit == "B" or size >= 99.5:
-                return f"{size:.0f} {unit}"
-            return f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"
+    return _in_unit(count, (" B", " kB", " MB", " GB", " TB"), whole_from=99.5)
 
 
 def tokens_text(count: int | None) -> str:
     """Return `950`, `45.2 k` or `3.4 M`."""
     if count is None:
         return NOTHING
-    size = float(count)
-    for unit in ("", " k", " M"):
-        if size < 999.5:
-            if not unit or size >= 99.95:
-                return f"{size:.0f}{unit}"
-            return f"{size:.1f}{unit}"
-        size /= 1000
-    return f"{size:.1f} G"
+    return _in_unit(count, ("", " k", " M", " G"), whole_from=99.95)
 
 
 def duration_text(seconds: float | None) -> str:
@@ -153,6 +139,17 @@ def evaluated_text(scored: int, unscored: int) -> str:
         return f"{count_text(unscored, 'checkpoint')}, none with a score"
     without = f", {unscored} without a score" if unscored else ""
     return f"{count_text(scored, 'checkpoint')} evaluated{without}"
+
+
+def _in_unit(count: int, units: Sequence[str], *, whole_from: float) -> str:
+    """Return a count in the first of the units that makes it small; with a decimal below `whole_from`, if not exact."""
+    size = float(count)
+    for unit in units[:-1]:
+        if size < 999.5:
+            digits = 0 if unit == units[0] or size >= whole_from else 1
+            return f"{size:.{digits}f}{unit}"
+        size /= 1000
+    return f"{size:.1f}{units[-1]}"
 
 
 def _fixed(value: float) -> str:

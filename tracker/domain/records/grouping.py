@@ -1,6 +1,6 @@
 """Subset and cluster of each sample. Pure, and importable without the statistics."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,14 +30,8 @@ def cluster_index(cluster_ids: Sequence[str]) -> IntArray | None:
 
     An empty id is a cluster of its own.
     """
-    numbers: dict[str, int] = {}
-    index = np.fromiter(_numbered(cluster_ids, numbers), dtype=np.int64, count=len(cluster_ids))
-    if len(numbers) < len(cluster_ids):
-        return index
+    # An id from a data file cannot contain NUL, so the key of a lone sample never collides with an id.
+    found = grouping_of([cluster_id or f"\0{position}" for position, cluster_id in enumerate(cluster_ids)])
+    if len(found.names) < len(cluster_ids):
+        return found.index
     return None
-
-
-def _numbered(cluster_ids: Iterable[str], numbers: dict[str, int]) -> Iterable[int]:
-    for position, cluster_id in enumerate(cluster_ids):
-        # An id from a data file cannot contain NUL, so the key of a lone sample never collides with an id.
-        yield numbers.setdefault(cluster_id or f"\0{position}", len(numbers))

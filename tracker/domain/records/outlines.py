@@ -1,6 +1,6 @@
 """Reports without their evidence, enough for a table of thousands of checkpoints and its headline. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from eval_jobs.types import EvalRecord, EvalResult
@@ -29,12 +29,6 @@ def newest_of_benchmarks(reports: Iterable[Report]) -> frozenset[str]:
     branches = branches_of(r.checkpoint for r in known)
     newest = (r for r in known if branches.left_by(r.checkpoint) is None)
     return frozenset({v.benchmark: r.plan_id for r in newest for v in r.verdicts}.values())
-
-
-def outlined(reports: Sequence[Report]) -> tuple[Report, ...]:
-    """Return the outline of every report that newer ones replace on all its benchmarks, and the others complete."""
-    newest = newest_of_benchmarks(reports)
-    return tuple(report if report.plan_id in newest else outline_of(report) for report in reports)
 
 
 def _outline(verdict: Verdict) -> Verdict:

@@ -99,7 +99,7 @@ def _place_in_suite(series: BenchmarkSeries) -> int:
 
 
 def _results(record: EvalRecord, columns: Mapping[str, SampleColumns]) -> Iterator[tuple[SeriesKey, EvalResult]]:
-    scored = {name for name, own in columns.items() if own.sample_ids.size}
+    scored = {name for name, own in columns.items() if own.questions.sample_ids.size}
     results = [o for o in record.results if o.benchmark in scored]
     return zip(series_keys(record.plan, results), results, strict=True)
 

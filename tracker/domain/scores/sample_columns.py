@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,9 @@ LARGEST_SCORE = 1e100
 
 STATUSES = tuple(SampleStatus)
 """The statuses by their code."""
+
+_ARRAYS = attrgetter("sample_ids", "subsets", "cluster_ids")
+"""Of questions."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -86,11 +90,6 @@ class SampleColumns:
     """1 if the answer reached the maximum length, else 0; NaN if it has no score; None: not requested."""
     output_tokens: FloatArray | None
     """NaN if unknown or if the answer has no score; None: not requested."""
-
-    @property
-    def sample_ids(self) -> ObjectArray:
-        """Sample of every answer."""
-        return self.questions.sample_ids
 
     @property
     def coverage(self) -> float:
@@ -165,18 +164,10 @@ def in_order_of(columns: SampleColumns, questions: Questions) -> SampleColumns |
     """Return the same columns with `questions` as object, in its order; None if the questions differ."""
     if columns.questions is questions:
         return columns
-    if columns.sample_ids.size != questions.sample_ids.size:
+    if columns.questions.sample_ids.size != questions.sample_ids.size:
         return None
-    order = _order(columns.sample_ids, questions.sample_ids)
-    mine = columns.questions.at(order)
-    if not all(
-        np.array_equal(ours, theirs)
-        for ours, theirs in (
-            (mine.sample_ids, questions.sample_ids),
-            (mine.subsets, questions.subsets),
-            (mine.cluster_ids, questions.cluster_ids),
-        )
-    ):
+    order = _order(columns.questions.sample_ids, questions.sample_ids)
+    if not all(map(np.array_equal, _ARRAYS(columns.questions.at(order)), _ARRAYS(questions))):
         return None
     return SampleColumns(
         questions=questions,

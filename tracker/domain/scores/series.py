@@ -4,7 +4,7 @@ series = empty_series(series_key(plan, result), result, Measure)
 means = sample_means_of(columns, series.asked)
 row = row_of(record, result, coverage=columns.coverage, asked=means.questions)
 series = with_row(series, row, values_of(series, means, plan))     # one more checkpoint, of any step
-series.matrix(Measure.SCORE), series.subsets, series.sample_ids, series.steps
+series.matrices[Measure.SCORE], series.subsets, series.sample_ids, series.steps
 """
 
 from bisect import bisect_left
@@ -70,6 +70,7 @@ class BenchmarkSeries:
     samples: Questions
     """Questions of all checkpoints, in the order in which they were added."""
     matrices: Mapping[Measure, ScoreMatrix]
+    """Checkpoints x samples, for each stored measure."""
 
     @cached_property
     def sample_ids(self) -> tuple[str, ...]:
@@ -85,10 +86,6 @@ class BenchmarkSeries:
     def steps(self) -> tuple[int, ...]:
         """Steps of the checkpoints, ascending."""
         return tuple(plan.checkpoint.step for plan in self.plans)
-
-    def matrix(self, measure: Measure) -> ScoreMatrix:
-        """Return checkpoints x samples of `measure`, which must be in `matrices`."""
-        return self.matrices[measure]
 
     @property
     def is_whole(self) -> BoolArray:

@@ -1,6 +1,7 @@
 """Mean, standard error and coverage of one benchmark, from its samples. Pure."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -53,9 +54,7 @@ def summarise(result: EvalResult) -> ScoreSummary:
     """Return mean, standard error, counts and coverage of `result`."""
     if result.aggregate is not None:
         return _of_aggregate(result.aggregate)
-    counts = dict.fromkeys(SampleStatus, 0)
-    for sample in result.samples:
-        counts[_counted_as(sample)] += 1
+    counts = Counter(map(_counted_as, result.samples))
     means = sample_means(result)
     values = np.array([m.score for m in means.values()], dtype=np.float64)
     clusters = cluster_index([m.cluster_id for m in means.values()])
@@ -104,10 +103,7 @@ def answers_of(result: EvalResult) -> dict[str, Answered]:
 
 def first_detail(samples: Iterable[SampleScore]) -> str:
     """Return the first reason why a sample has no score; empty if there is none."""
-    for sample in samples:
-        if sample.detail and not has_score(sample):
-            return sample.detail
-    return ""
+    return next((sample.detail for sample in samples if sample.detail and not has_score(sample)), "")
 
 
 def has_score(sample: SampleScore) -> bool:

@@ -13,7 +13,8 @@ FORMS = (
 )
 REGISTRY = "models:/"
 
-_OF_BENCHMARK = re.compile(r"(?:(?P<run>.+?)@)?best:(?P<benchmark>.+)")
+OF_BENCHMARK = re.compile(r"(?:(?P<run>.+?)@)?best:(?P<benchmark>.+)")
+"""Matched first: the name of a benchmark may contain an `@`, as in `pass@1`."""
 _BY_STEP = re.compile(r"(?:(?P<run>.+)@)?(?P<step>[0-9]{1,18})")
 _BY_WORD = re.compile(
     r"(?:(?P<run>.+)@)?(?:(?P<counted>latest|first|every)(?::(?P<number>(?!0+$)[0-9]{1,18}))?|(?P<word>all|best))"
@@ -28,8 +29,7 @@ def parse_selector(text: str) -> Selector:
     """
     if text.startswith(REGISTRY):
         return Selector(text=text, pick=Pick.REGISTERED)
-    # The name of a benchmark may contain an `@`, as in `pass@1`.
-    match = _OF_BENCHMARK.fullmatch(text)
+    match = OF_BENCHMARK.fullmatch(text)
     if match is not None:
         return Selector(text=text, run=match["run"] or "", pick=Pick.BEST, benchmark=match["benchmark"])
     return _by_place(text)

@@ -14,14 +14,14 @@ from tracker.domain.records import reasons
 from tracker.domain.records.types import Baseline, Policy, Verdict, VerdictWord
 from tracker.domain.regression.aggregates import AggregateSeries, aggregate_evidence
 from tracker.domain.regression.budget import SCORE_SHARE
-from tracker.domain.regression.detector import ErrorBudget, Evidence, blocks_test, level_test
+from tracker.domain.regression.detector import Evidence, blocks_test, level_test
 from tracker.domain.scores.matrix import IntArray
 from tracker.domain.scores.mean_series import NO_MEANS, Means, MeanSeries, means_of
 from tracker.domain.scores.pairing import differences_of
 from tracker.domain.scores.series import series_keys
 from tracker.domain.scores.summary import summarise
 from tracker.domain.scores.suspicion import at_most_suspect
-from tracker.domain.verdicts.candidates import JudgingContext, thresholds_of
+from tracker.domain.verdicts.candidates import JudgingContext, budget_of, thresholds_of
 from tracker.domain.verdicts.decision import is_learned
 from tracker.domain.verdicts.hypothesis import EQUIVALENCE_POOLED, Thresholds, gains, losses, suspects, word_of
 
@@ -86,11 +86,7 @@ def _series(points: MeanSeries, result: EvalResult, policy: Policy) -> Aggregate
 
 
 def _judged(context: JudgingContext, series: Mapping[str, AggregateSeries]) -> dict[str, Verdict]:
-    level = ErrorBudget(
-        alpha=context.policy.alpha * SCORE_SHARE,
-        planned=context.policy.planned_checkpoints,
-        benchmarks=context.benchmarks,
-    )
+    level = budget_of(context, context.policy.alpha * SCORE_SHARE)
     found = aggregate_evidence(tuple(series.values()), context.step, level)
     results = {o.benchmark: o for o in context.record.outcomes if isinstance(o, EvalResult)}
     return {

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from eval_jobs.types import EvalRecord, EvalResult
-from tracker.domain.calibration.noise import decoding_variance, measured_by, repetition_of
+from tracker.domain.calibration.noise import decoding_variance, repetition_of
 from tracker.domain.records.calibration import Calibration, Repetition
 from tracker.domain.records.types import Acceptance, Incident, Measure, Phase, Policy
-from tracker.domain.regression.budget import BEHAVIOUR_SHARE, DEFAULT, PLAIN, SCORE_SHARE
+from tracker.domain.regression.budget import BEHAVIOUR_SHARE, DEFAULT, PLAIN, SCORE_SHARE, Design
 from tracker.domain.regression.detector import ErrorBudget, Track, jitter_of
 from tracker.domain.regression.jitter import MIN_HISTORY, WINDOW, Jitter
 from tracker.domain.regression.screened import ScreenedScores, screened_scores
@@ -159,7 +159,7 @@ def chance_of(context: JudgingContext, candidate: Candidate) -> float | None:
 def known_jitter(scores: RunScores, min_coverage: float) -> Mapping[SeriesKey, Jitter]:
     """Return the jitter of every series of a run that has enough checkpoints to estimate it."""
     tracks = {
-        key: Track(scores=series.matrix(Measure.SCORE), rows=series.whole_rows(min_coverage))
+        key: Track(scores=series.matrices[Measure.SCORE], rows=series.whole_rows(min_coverage))
         for key, series in scores.series.items()
     }
     jitters = dict(zip(tracks, jitter_of(tuple(tracks.values())), strict=True))
@@ -190,6 +190,12 @@ def alpha_of_scores(context: JudgingContext, series: BenchmarkSeries) -> float:
     if has_subsets(series):
         return alpha / 2
     return alpha
+
+
+def budget_of(context: JudgingContext, alpha: float, design: Design = DEFAULT) -> ErrorBudget:
+    """Return the levels of tests that share `alpha` over the run."""
+    planned, benchmarks = context.policy.planned_checkpoints, context.benchmarks
+    return ErrorBudget(alpha=alpha, planned=planned, benchmarks=benchmarks, design=design)
 
 
 def has_subsets(series: BenchmarkSeries) -> bool:
@@ -239,7 +245,7 @@ def _candidate(context: JudgingContext, series: BenchmarkSeries, measure: Measur
 
 def _rows_so_far(context: JudgingContext, series: BenchmarkSeries, measure: Measure) -> IntArray:
     """Return the rows up to the candidate that have values of this measure for enough samples."""
-    matrix, rows = series.matrix(measure), series.usable_rows(context.policy.min_coverage)
+    matrix, rows = series.matrices[measure], series.usable_rows(context.policy.min_coverage)
     rows = rows[matrix.missing[rows] < matrix.n_samples]
     so_far: IntArray = rows[np.array([series.steps[row] <= context.step for row in rows], dtype=bool)]
     return so_far
@@ -249,7 +255,7 @@ def _with_pinned(
     context: JudgingContext, series: BenchmarkSeries, measure: Measure, accepted: Iterable[Acceptance]
 ) -> tuple[ScoreMatrix, tuple[int, ...]]:
     """Return the scores and the step of every row; the last row is the pinned model if one counts."""
-    matrix, steps, pinned = series.matrix(measure), series.steps, context.policy.pinned
+    matrix, steps, pinned = series.matrices[measure], series.steps, context.policy.pinned
     # After an accepted level the pinned model no longer counts, whatever it scores.
     is_accepted = any(a.step <= context.step for a in accepted)
     values = None if is_accepted else _pinned_values(context, series, measure)
@@ -291,10 +297,8 @@ def _whole(series: BenchmarkSeries, rows: IntArray) -> IntArray:
 
 
 def _repetition(context: JudgingContext, series: BenchmarkSeries) -> Repetition | None:
-    measured = measured_by(context.record)
-    return repetition_of(
-        context.run_context.calibrations, measured, series.key.benchmark, min_effect=context.policy.min_effect
-    )
+    calibrations, min_effect = context.run_context.calibrations, context.policy.min_effect
+    return repetition_of(calibrations, context.record, series.key.benchmark, min_effect=min_effect)
 
 
 def _is_newest(context: JudgingContext, series: BenchmarkSeries) -> bool:
@@ -324,17 +328,13 @@ def _pinned_values(context: JudgingContext, series: BenchmarkSeries, measure: Me
     row = None if other is None else other.row_of(pinned.step)
     if other is None or row is None:
         return None
-    values = dict(zip(other.sample_ids, values_at(other.matrix(measure), np.array([row]))[0].tolist(), strict=True))
+    values = dict(zip(other.sample_ids, values_at(other.matrices[measure], np.array([row]))[0].tolist(), strict=True))
     return np.array([values.get(sample_id, np.nan) for sample_id in series.sample_ids])
 
 
 def _level(context: JudgingContext, candidate: Candidate) -> ErrorBudget:
-    is_score = candidate.subject.measure is Measure.SCORE
-    alpha = alpha_of_scores(context, candidate.series) if is_score else context.policy.alpha * BEHAVIOUR_SHARE
-    return ErrorBudget(
-        alpha=alpha,
-        planned=context.policy.planned_checkpoints,
-        benchmarks=context.benchmarks,
-        pinned=context.policy.pinned is not None,
-        design=DEFAULT if is_score else PLAIN,
-    )
+    if candidate.subject.measure is Measure.SCORE:
+        level = budget_of(context, alpha_of_scores(context, candidate.series))
+    else:
+        level = budget_of(context, context.policy.alpha * BEHAVIOUR_SHARE, PLAIN)
+    return replace(level, pinned=context.policy.pinned is not None)

@@ -7,13 +7,14 @@ import numpy as np
 
 from tracker.domain.records.types import Incident, Measure, Verdict, VerdictWord
 from tracker.domain.regression.budget import ONE_SIZE
-from tracker.domain.regression.detector import ErrorBudget, Track, jitter_of
+from tracker.domain.regression.detector import Track, jitter_of
 from tracker.domain.regression.subsets import MIN_SAMPLES, subset_evidence
 from tracker.domain.scores.matrix import columns_of_matrix, is_varied
 from tracker.domain.verdicts.candidates import (
     Candidate,
     JudgingContext,
     alpha_of_scores,
+    budget_of,
     candidates_of,
     has_subsets,
     hypothesis_of,
@@ -74,14 +75,9 @@ def _of_behaviour(context: JudgingContext, measure: Measure) -> Iterator[Judged]
 
 def _of_subsets(context: JudgingContext, candidate: Candidate) -> Iterator[Judged]:
     grouping = candidate.series.samples.grouping
-    level = ErrorBudget(
-        alpha=alpha_of_scores(context, candidate.series),
-        planned=context.policy.planned_checkpoints,
-        benchmarks=context.benchmarks,
-        design=ONE_SIZE,
-    )
+    level = budget_of(context, alpha_of_scores(context, candidate.series), ONE_SIZE)
     thresholds = replace(thresholds_of(context.policy), min_effect=context.policy.subset_min_effect)
-    scores = candidate.series.matrix(Measure.SCORE)
+    scores = candidate.series.matrices[Measure.SCORE]
     followed = {e.subset for e in context.run_context.incidents if e.benchmark == candidate.subject.benchmark}
     for name, tests in subset_evidence(scores, candidate.track, grouping, level, followed).items():
         subject = replace(candidate.subject, subset=name)

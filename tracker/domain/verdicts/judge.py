@@ -35,6 +35,7 @@ from tracker.domain.verdicts.findings import Judged, findings_besides, judged_of
 from tracker.domain.verdicts.hypothesis import Subject
 from tracker.domain.verdicts.incidents import subject_of
 from tracker.domain.verdicts.rewind import branches_known, context_of, rewound
+from tracker.domain.verdicts.screening import sum_of_known
 
 
 def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy: Policy, *, now: datetime) -> Report:
@@ -88,9 +89,7 @@ def _of_part(judged: Judged, candidate: Candidate | None, outcome: Outcome) -> J
     """Return the finding, marked as screened if only a part of the benchmark was evaluated."""
     if candidate is None or not candidate.left_out or not isinstance(outcome, EvalResult):
         return judged
-    tokens = None
-    if outcome.input_tokens is not None and outcome.output_tokens is not None:
-        tokens = outcome.input_tokens + outcome.output_tokens
+    tokens = sum_of_known(outcome.input_tokens, outcome.output_tokens)
     part = Screened(asked=candidate.asked, left_out=candidate.left_out, tokens=tokens, seconds=outcome.duration_s)
     return replace(judged, verdict=replace(judged.verdict, screened=part))
 

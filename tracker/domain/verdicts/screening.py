@@ -110,7 +110,8 @@ def savings_text(savings: Savings) -> str:
     return f"{PART} screened only: {savings.screens} of {savings.results} results, which saved {saved}"
 
 
-def _sum(first: int | None, second: int | None) -> int | None:
+def sum_of_known(first: int | None, second: int | None) -> int | None:
+    """Return the sum of two counts; None if one is unknown."""
     if first is None or second is None:
         return None
     return first + second
@@ -134,8 +135,8 @@ def _joined(first: Outcome, second: Outcome | None) -> Outcome:
         second,
         samples=(*first.samples, *second.samples),
         duration_s=first.duration_s + second.duration_s,
-        input_tokens=_sum(first.input_tokens, second.input_tokens),
-        output_tokens=_sum(first.output_tokens, second.output_tokens),
+        input_tokens=sum_of_known(first.input_tokens, second.input_tokens),
+        output_tokens=sum_of_known(first.output_tokens, second.output_tokens),
         left_out=0,
         has_texts=first.has_texts and second.has_texts,
     )

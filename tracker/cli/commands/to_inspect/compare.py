@@ -129,8 +129,8 @@ def _pages_in_mlflow(project: Project, chosen: ChosenPages) -> Iterator[str]:
 
 
 def _words(page: SamplePage) -> str:
-    shown, name = len(page.after.rows), one_line(page.benchmark)
-    if page.choice is SampleFilter.CHANGED:
+    shown, name = len(page.after.rows), one_line(page.after.benchmark)
+    if page.after.choice is SampleFilter.CHANGED:
         which = "all samples that" if shown == page.chosen_from else f"{shown} of the {page.chosen_from} samples that"
         return f"{name}: {which} changed"
     if shown == page.chosen_from:

@@ -19,7 +19,7 @@ from tracker.api.opening import open_project
 from tracker.app.commands.importing import JudgedImport, import_results, publish_all
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import asked_as, checked_run_name, config_option
-from tracker.domain.imports.records import ImportedCheckpoint, ImportTarget, checkpoints_of, models_of
+from tracker.domain.imports.records import ImportedCheckpoint, checkpoints_of, models_of
 from tracker.domain.imports.types import LeftOut
 from tracker.domain.records.display import count_text, names_text, one_line
 from tracker.domain.records.imported import IMPORTED
@@ -90,8 +90,8 @@ def command(asked: _Asked) -> None:
             ImportRequest(step=asked.step, metrics=asked.metrics),
             progress=lambda place: status.update(f"reading {one_line(place)}"),
         )
-    target = ImportTarget(run_id=project.config.run.name, suite=project.config.suite.name)
-    checkpoints = checkpoints_of(found.sheets, target)
+    run_id = project.config.run.name
+    checkpoints = checkpoints_of(found.sheets, run_id=run_id, suite=project.config.suite.name)
     if not checkpoints:
         names = names_text([str(path) for path in asked.paths])
         raise BadData(f"no supported result format in {names}", hint=SUPPORTED_HINT)
@@ -100,11 +100,11 @@ def command(asked: _Asked) -> None:
     skipped = (*(left for one in checkpoints for left in one.left_out), *found.passed_over)
     steps = tuple(map(_step, taken))
     if asked.as_json:
-        print_json(ImportSummary(run_id=target.run_id, steps=steps, skipped=skipped, pending_for_mlflow=unsent))
+        print_json(ImportSummary(run_id=run_id, steps=steps, skipped=skipped, pending_for_mlflow=unsent))
         return
-    console.print(_table(target.run_id, steps))
-    models = models_of(project.history.records(target.run_id))
-    for line in (*_skipped_lines(skipped), *_model_lines(models, target.run_id), _summary(taken, target)):
+    console.print(_table(run_id, steps))
+    models = models_of(project.history.records(run_id))
+    for line in (*_skipped_lines(skipped), *_model_lines(models, run_id), _summary(taken, run_id)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     if unsent:
         console.print(f"{count_text(unsent, 'result')} pending for MLflow: run the same command again to send them")
@@ -210,11 +210,11 @@ def _model_lines(models: Mapping[str, frozenset[int]], run_id: str) -> Iterator[
         yield f"{what}; use --run NAME to import unrelated models into separate runs"
 
 
-def _summary(taken: Sequence[JudgedImport], target: ImportTarget) -> str:
+def _summary(taken: Sequence[JudgedImport], run_id: str) -> str:
     new = [one for one in taken if one.is_new]
     results = sum(len(one.checkpoint.record.outcomes) + len(one.checkpoint.record.probes) for one in new)
     known = len(taken) - len(new)
-    text = f"imported {count_text(len(new), 'checkpoint')} with {count_text(results, 'result')} into {target.run_id}"
+    text = f"imported {count_text(len(new), 'checkpoint')} with {count_text(results, 'result')} into {run_id}"
     if known:
         return f"{text}, {known} already imported"
     return text

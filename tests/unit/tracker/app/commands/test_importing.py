@@ -16,7 +16,7 @@ from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.app.commands.importing import JudgedImport, import_results, policy_of, publish_all
 from tracker.domain.imports.lm_eval import sheets_of_lm_eval
-from tracker.domain.imports.records import ImportedCheckpoint, ImportTarget, checkpoints_of
+from tracker.domain.imports.records import ImportedCheckpoint, checkpoints_of
 from tracker.domain.imports.types import Sheet
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import Policy, Report, VerdictWord
@@ -35,7 +35,7 @@ def imported(*counts: int, first: int = 1000, samples: bool = True) -> tuple[Imp
         scores = [1.0] * count + [0.0] * (N - count)
         document = fields(lm_eval({"copa": count / N}, n=N, step=first + 1000 * index))
         sheets += sheets_of_lm_eval(document, {"copa": lm_eval_rows(scores)} if samples else {}, given())
-    return checkpoints_of(sheets, ImportTarget(run_id="others", suite="s"))
+    return checkpoints_of(sheets, run_id="others", suite="s")
 
 
 def take(fakes: FakeWorld, checkpoints: Sequence[ImportedCheckpoint]) -> tuple[JudgedImport, ...]:

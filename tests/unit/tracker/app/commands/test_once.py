@@ -14,7 +14,7 @@ from tests.imported import fields, given, lm_eval
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.commands.once import evaluate_once
 from tracker.domain.imports.lm_eval import sheets_of_lm_eval
-from tracker.domain.imports.records import ImportTarget, checkpoints_of
+from tracker.domain.imports.records import checkpoints_of
 
 ENDPOINT = Endpoint(
     base_url="http://127.0.0.1:1/v1",
@@ -42,7 +42,7 @@ def test_a_named_checkpoint_is_timed_against_the_first_that_was_measured(index: 
 def test_a_checkpoint_that_was_imported_cannot_be_served_as_the_first() -> None:
     fakes = FakeWorld()
     (sheet,) = sheets_of_lm_eval(fields(lm_eval({"copa": 0.5}, step=1)), {}, given())
-    (imported,) = checkpoints_of([sheet], ImportTarget(run_id=fakes.run.run_id, suite="skills"))
+    (imported,) = checkpoints_of([sheet], run_id=fakes.run.run_id, suite="skills")
     fakes.history.append(imported.record)
     world = fakes.world()
     world = replace(world, measurement=replace(world.measurement, reference="first"))

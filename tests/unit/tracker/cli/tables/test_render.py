@@ -6,11 +6,10 @@ import pytest
 from rich.console import Console, RenderableType
 
 from tests.judged_run import judged_run
-from tests.records import forgetting_run, wide_run
+from tests.records import forgetting_run, outlined, wide_run
 from tracker.cli.tables.comparison import comparison_table
 from tracker.cli.tables.render import STYLES, gaps_table, history_table, report_lines
 from tracker.domain.compare.view import RunNoise, compare_records
-from tracker.domain.records.outlines import outlined
 from tracker.domain.records.reasons import Failed
 from tracker.domain.records.types import Policy, Report, VerdictWord
 

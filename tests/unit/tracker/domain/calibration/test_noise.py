@@ -19,7 +19,6 @@ from tracker.domain.calibration.noise import (
     calibration_of,
     decoding_variance,
     fitness,
-    measured_by,
     noise_of,
     repetition,
     repetition_of,
@@ -240,7 +239,7 @@ def measured(run: str = "run", **changes: object) -> EvalRecord:
 
 
 def stale(record: EvalRecord, *calibrations: Calibration) -> str | None:
-    found = repetition_of(calibrations, measured_by(record), "sums", min_effect=0.01)
+    found = repetition_of(calibrations, record, "sums", min_effect=0.01)
     return None if found is None else found.stale
 
 
@@ -278,16 +277,16 @@ def test_another_suite_or_serving_makes_it_stale_in_its_own_run_and_is_nothing_i
 
 def test_what_was_never_calibrated_is_not_known() -> None:
     assert stale(measured()) is None
-    assert repetition_of((calibration(),), measured_by(measured()), "facts", min_effect=0.01) is None
+    assert repetition_of((calibration(),), measured(), "facts", min_effect=0.01) is None
 
 
 def test_the_newest_calibration_that_holds_counts_though_a_newer_one_is_stale() -> None:
     older, newer = calibration(lost=1, number=1), calibration(lost=2, number=2)
     elsewhere = replace(calibration(lost=9, number=3), engine=replace(ENGINE, version="0.33.0"))
-    found = repetition_of((newer, elsewhere, older), measured_by(measured()), "sums", min_effect=0.01)
+    found = repetition_of((newer, elsewhere, older), measured(), "sums", min_effect=0.01)
     assert found is not None
     assert (found.flips, found.stale) == (2, "")
-    only_stale = repetition_of((elsewhere,), measured_by(measured()), "sums", min_effect=0.01)
+    only_stale = repetition_of((elsewhere,), measured(), "sums", min_effect=0.01)
     assert only_stale is not None
     assert decoding_variance(only_stale) == decoding_variance(None) == 0.0
     assert decoding_variance(found) == pytest.approx(0.01 / 2)  # 2 of 200 flipped

@@ -23,7 +23,7 @@ def at(step: int) -> EvalRecord:
 
 def page_of(before: EvalRecord, after: EvalRecord, name: str, choice: SampleFilter) -> SamplePage:
     pages = sample_pages(before, after, NAMES).pages
-    (page,) = (page for page in pages if (page.benchmark, page.choice) == (name, choice))
+    (page,) = (page for page in pages if (page.after.benchmark, page.after.choice) == (name, choice))
     return page
 
 
@@ -66,7 +66,7 @@ def test_what_changed_comes_first_and_of_it_what_was_lost() -> None:
 
 def test_where_nothing_changed_there_is_the_fixed_set_alone() -> None:
     pages = sample_pages(at(600), replace(at(600), plan=at(700).plan), NAMES).pages
-    assert {page.choice for page in pages} == {SampleFilter.FIXED}
+    assert {page.after.choice for page in pages} == {SampleFilter.FIXED}
 
 
 def test_the_benchmark_that_lost_the_most_comes_first_and_those_beyond_the_limit_are_named() -> None:
@@ -74,7 +74,7 @@ def test_the_benchmark_that_lost_the_most_comes_first_and_those_beyond_the_limit
     before, after = run.records[9], run.records[-1]
     names = [outcome.benchmark for outcome in after.outcomes]
     chosen = sample_pages(before, after, names)
-    shown = list(dict.fromkeys(page.benchmark for page in chosen.pages))
+    shown = list(dict.fromkeys(page.after.benchmark for page in chosen.pages))
     assert shown[0] in {"benchmark_03", "benchmark_10"}
     assert len(shown) == MAX_BENCHMARKS
     assert {*shown, *chosen.left_out} == set(names)

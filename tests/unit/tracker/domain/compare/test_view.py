@@ -16,7 +16,7 @@ from tests.unit.tracker.domain.judging import right, run_of, scores_of
 from tests.unit.tracker.domain.making import failure_of, record_of, suite_of
 from tracker.domain.compare.view import RunNoise, compare_records
 from tracker.domain.imports.lm_eval import sheets_of_lm_eval
-from tracker.domain.imports.records import ImportTarget, checkpoints_of
+from tracker.domain.imports.records import checkpoints_of
 from tracker.domain.records.types import Baseline, Policy, VerdictWord
 from tracker.domain.scores.series import series_key
 from tracker.domain.verdicts.candidates import known_jitter, steps_for_jitter
@@ -114,9 +114,7 @@ def test_too_few_common_samples_are_refused() -> None:
 def means_at(step: int, *means: float, task_version: float = 1.0) -> EvalRecord:
     names = [f"task{k}" for k in range(len(means))]
     document = lm_eval(dict(zip(names, means, strict=True)), step=step, versions=dict.fromkeys(names, task_version))
-    (one,) = checkpoints_of(
-        sheets_of_lm_eval(fields(document), {}, given_file()), ImportTarget(run_id="run", suite="s")
-    )
+    (one,) = checkpoints_of(sheets_of_lm_eval(fields(document), {}, given_file()), run_id="run", suite="s")
     return one.record
 
 

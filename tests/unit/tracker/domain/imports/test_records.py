@@ -7,11 +7,11 @@ from eval_jobs.errors import BadData
 from tests.imported import bench, fields, given, lm_eval
 from tracker.domain.imports.bench_serve import sheet_of_bench_serve
 from tracker.domain.imports.lm_eval import sheets_of_lm_eval
-from tracker.domain.imports.records import ImportTarget, checkpoints_of, known_chances, models_of
+from tracker.domain.imports.records import checkpoints_of, known_chances, models_of
 from tracker.domain.imports.types import Sheet
 from tracker.domain.scores.pairing import explain_difference
 
-TARGET = ImportTarget(run_id="run", suite="suite")
+TARGET = {"run_id": "run", "suite": "suite"}
 
 
 def sheet(source: str = "a", step: int = 1000, **scores: float) -> Sheet:
@@ -20,16 +20,16 @@ def sheet(source: str = "a", step: int = 1000, **scores: float) -> Sheet:
 
 
 def test_files_of_one_step_are_one_checkpoint_and_steps_are_in_order() -> None:
-    found = checkpoints_of([sheet("b", 2000, x=0.5), sheet("a", 1000, x=0.5), sheet("c", 1000, y=0.5)], TARGET)
-    assert [(c.record.plan.checkpoint.step, c.sources) for c in found] == [(1000, ("a", "c")), (2000, ("b",))]
+    found = checkpoints_of([sheet("b", 2000, x=0.5), sheet("a", 1000, x=0.5), sheet("c", 1000, y=0.5)], **TARGET)
+    assert [c.record.plan.checkpoint.step for c in found] == [1000, 2000]
     assert [o.benchmark for o in found[0].record.outcomes] == ["x", "y"]
 
 
 def test_the_same_files_give_the_same_plan_wherever_they_lie_and_in_any_order() -> None:
-    one = checkpoints_of([sheet("a", x=0.5), sheet("b", y=0.5)], TARGET)[0]
-    other = checkpoints_of([sheet("z", x=0.5), sheet("b", y=0.5)], TARGET)[0]
+    one = checkpoints_of([sheet("a", x=0.5), sheet("b", y=0.5)], **TARGET)[0]
+    other = checkpoints_of([sheet("z", x=0.5), sheet("b", y=0.5)], **TARGET)[0]
     assert one.record.plan.id == other.record.plan.id
-    assert checkpoints_of([sheet("a", x=0.6), sheet("b", y=0.5)], TARGET)[0].record.plan.id != one.record.plan.id
+    assert checkpoints_of([sheet("a", x=0.6), sheet("b", y=0.5)], **TARGET)[0].record.plan.id != one.record.plan.id
 
 
 @pytest.mark.parametrize(
@@ -46,18 +46,18 @@ def test_several_models_in_one_run_are_noticed_and_names_of_checkpoints_are_none
     named: list[str], models: dict[str, set[int]]
 ) -> None:
     sheets = [replace(sheet(str(k), 1000 * (k + 1), x=0.5), model=name) for k, name in enumerate(named)]
-    assert models_of(one.record for one in checkpoints_of(sheets, TARGET)) == models
+    assert models_of(one.record for one in checkpoints_of(sheets, **TARGET)) == models
 
 
 def test_a_record_survives_being_stored() -> None:
-    record = checkpoints_of([sheet(x=0.5)], TARGET)[0].record
+    record = checkpoints_of([sheet(x=0.5)], **TARGET)[0].record
     assert record_from_bytes(record_to_bytes(record)) == record
 
 
 def test_of_one_measurement_made_twice_the_newer_counts() -> None:
     old = sheet("old", x=0.4)
     new = replace(sheet("new", x=0.5), measured_at=old.measured_at.replace(year=2027))
-    (found,) = checkpoints_of([new, old], TARGET)
+    (found,) = checkpoints_of([new, old], **TARGET)
     assert found.record.outcomes == (new.measured[0].outcome,)
     assert [(left.source, left.name) for left in found.left_out] == [("old", "x")]
 
@@ -66,12 +66,12 @@ def test_one_benchmark_measured_in_two_ways_at_one_step_is_refused() -> None:
     five_shot = lm_eval({"x": 0.5}) | {"n-shot": {"x": 5}}
     (other,) = sheets_of_lm_eval(fields(five_shot), {}, given())
     with pytest.raises(BadData, match="conflicting results of x at step 1000: a and evals"):
-        checkpoints_of([sheet("a", x=0.5), other], TARGET)
+        checkpoints_of([sheet("a", x=0.5), other], **TARGET)
 
 
 def test_scores_and_latencies_of_a_step_are_one_record() -> None:
     latency = sheet_of_bench_serve(fields(bench()), given("f.json"))
-    (found,) = checkpoints_of([sheet(x=0.5), latency], TARGET)
+    (found,) = checkpoints_of([sheet(x=0.5), latency], **TARGET)
     assert found.record.plan.loads == (latency.probes[0].load,)
     assert found.record.engine == latency.engine
 
@@ -80,14 +80,14 @@ def test_two_engines_at_one_step_are_refused() -> None:
     one = sheet_of_bench_serve(fields(bench()), given("f.json"))
     other = sheet_of_bench_serve(fields(bench(backend="sglang")), given("g.json"))
     with pytest.raises(BadData, match="was served by sglang, other results by vllm"):
-        checkpoints_of([one, other], TARGET)
+        checkpoints_of([one, other], **TARGET)
 
 
 def test_what_differs_between_two_imports_is_said_in_words() -> None:
     (newest,) = sheets_of_lm_eval(fields(lm_eval({"x": 0.5}, versions={"x": 2.0})), {}, given())
-    newer, older = (checkpoints_of([s], TARGET)[0].record.plan for s in (newest, sheet(x=0.5)))
+    newer, older = (checkpoints_of([s], **TARGET)[0].record.plan for s in (newest, sheet(x=0.5)))
     assert explain_difference(newer, older, "x") == ("task_version is 2.0, was 1.0",)
 
 
 def test_guessing_is_known_for_accuracies_of_well_known_tasks_only() -> None:
-    assert known_chances(checkpoints_of([sheet(copa=0.5, mine=0.5)], TARGET)) == {"copa": 0.5}
+    assert known_chances(checkpoints_of([sheet(copa=0.5, mine=0.5)], **TARGET)) == {"copa": 0.5}

@@ -91,7 +91,7 @@ def assert_same(one: RunScores, other: RunScores) -> None:
         assert named(mine) == named(theirs)
         np.testing.assert_array_equal(mine.coverage, theirs.coverage)
         for measure in Measure:
-            a, b = mine.matrix(measure), theirs.matrix(measure)
+            a, b = mine.matrices[measure], theirs.matrices[measure]
             rows = np.arange(a.codes.shape[0])
             np.testing.assert_allclose(a.products(rows), b.products(rows), rtol=1e-12, atol=1e-12)
             np.testing.assert_allclose(a.sums, b.sums, rtol=1e-12, atol=1e-12)
@@ -138,7 +138,7 @@ def sample(sample_id: str, score: float | None = 1.0, **fields: object) -> Sampl
 def test_samples_that_appear_later_have_no_score_before() -> None:
     series = series_of(scored(100, [sample("a"), sample("b", 0.0)]), scored(200, [sample("c"), sample("a")]))
     assert series.sample_ids == ("a", "b", "c")
-    matrix = series.matrix(Measure.SCORE)
+    matrix = series.matrices[Measure.SCORE]
     assert matrix.missing.tolist() == [1, 1]
     (contrast,) = matrix.contrasts(np.array([[-1.0, 1.0]]))
     assert contrast.n == 1
@@ -148,13 +148,13 @@ def test_samples_that_appear_later_have_no_score_before() -> None:
 def test_samples_of_a_checkpoint_that_comes_late_are_added() -> None:
     series = series_of(scored(200, [sample("a"), sample("b")]), scored(100, [sample("z"), sample("a")]))
     assert sorted(series.sample_ids) == ["a", "b", "z"]
-    assert series.matrix(Measure.SCORE).missing.tolist() == [1, 1]
+    assert series.matrices[Measure.SCORE].missing.tolist() == [1, 1]
 
 
 def test_repeats_are_averaged_and_never_counted_as_samples() -> None:
     record = scored(100, [sample("a", 1.0), sample("a", 0.0, repeat=1), sample("b", 1.0), sample("b", None, repeat=1)])
     series = series_of(record)
-    assert series.matrix(Measure.SCORE).n_samples == 2
+    assert series.matrices[Measure.SCORE].n_samples == 2
     assert table_of(one_by_one([record]))[series.key, 100, "a", Measure.SCORE] == 0.5
     assert series.coverage.tolist() == [0.75]
 
@@ -163,29 +163,28 @@ def test_where_lower_is_better_scores_are_turned_round() -> None:
     suite = suite_of(("sums",), higher_is_better=False)
     series = series_of(record_of(100, {"sums": [0.0, 0.25, None]}, suite=suite))
     assert series.higher_is_better is False
-    assert series.matrix(Measure.SCORE).means.tolist() == [0.875]
+    assert series.matrices[Measure.SCORE].means.tolist() == [0.875]
 
 
 def test_longer_and_truncated_answers_go_down() -> None:
     suite = suite_of(("sums",), max_tokens=200)
     answers = [sample("a", output_tokens=50), sample("b", output_tokens=200, status=SampleStatus.TRUNCATED)]
     series = series_of(scored(100, answers, suite=suite))
-    assert series.matrix(Measure.OUTPUT_LENGTH).means.tolist() == [0.375]
-    assert series.matrix(Measure.COMPLETENESS).means.tolist() == [0.5]
+    assert series.matrices[Measure.OUTPUT_LENGTH].means.tolist() == [0.375]
+    assert series.matrices[Measure.COMPLETENESS].means.tolist() == [0.5]
 
 
 def test_answers_of_unknown_length_have_no_length() -> None:
     series = series_of(scored(100, [sample("a"), sample("b")]))
-    assert series.matrix(Measure.OUTPUT_LENGTH).missing.tolist() == [2]
-    assert math.isnan(series.matrix(Measure.OUTPUT_LENGTH).means[0])
+    assert series.matrices[Measure.OUTPUT_LENGTH].missing.tolist() == [2]
+    assert math.isnan(series.matrices[Measure.OUTPUT_LENGTH].means[0])
 
 
 def test_without_an_own_limit_the_suites_limit_is_the_longest_answer() -> None:
     suite = suite_of(("sums",))
     half = suite.generation.max_tokens // 2
-    assert series_of(scored(100, [sample("a", output_tokens=half)], suite=suite)).matrix(
-        Measure.OUTPUT_LENGTH
-    ).means.tolist() == [0.5]
+    series = series_of(scored(100, [sample("a", output_tokens=half)], suite=suite))
+    assert series.matrices[Measure.OUTPUT_LENGTH].means.tolist() == [0.5]
 
 
 def test_other_settings_and_other_serving_begin_another_series() -> None:

@@ -39,7 +39,7 @@ def unique(samples: list[SampleScore]) -> list[SampleScore]:
 def test_the_mean_of_each_sample_is_the_one_that_reports_show(samples: list[SampleScore]) -> None:
     result = result_with(samples)
     means = averaged(columns_of(samples))
-    found = {i: s for i, s in zip(means.sample_ids, means.scores.tolist(), strict=True) if not math.isnan(s)}
+    found = {i: s for i, s in zip(means.questions.sample_ids, means.scores.tolist(), strict=True) if not math.isnan(s)}
     assert found == pytest.approx({key: mean.score for key, mean in sample_means(result).items()}, abs=1e-12)
     assert columns_of(samples).coverage == summarise(result).coverage
 
@@ -48,9 +48,9 @@ def test_the_mean_of_each_sample_is_the_one_that_reports_show(samples: list[Samp
 def test_every_sample_is_there_once_in_the_order_of_first_appearance(samples: list[SampleScore]) -> None:
     means = averaged(columns_of(samples))
     first = {s.sample_id: s for s in reversed(samples)}
-    assert means.sample_ids.tolist() == list(dict.fromkeys(s.sample_id for s in samples))
-    assert means.questions.subsets.tolist() == [first[i].subset for i in means.sample_ids]
-    assert means.questions.cluster_ids.tolist() == [first[i].cluster_id for i in means.sample_ids]
+    assert means.questions.sample_ids.tolist() == list(dict.fromkeys(s.sample_id for s in samples))
+    assert means.questions.subsets.tolist() == [first[i].subset for i in means.questions.sample_ids]
+    assert means.questions.cluster_ids.tolist() == [first[i].cluster_id for i in means.questions.sample_ids]
 
 
 def answer(sample_id: str, score: float | None, status: SampleStatus, tokens: int | None = None) -> SampleScore:
@@ -80,15 +80,15 @@ def test_without_repeats_nothing_is_copied() -> None:
 
 def test_nothing_planned_is_nothing_covered() -> None:
     columns = columns_of(())
-    assert (columns.sample_ids.size, columns.coverage) == (0, 0.0)
-    assert averaged(columns).sample_ids.size == 0
+    assert (columns.questions.sample_ids.size, columns.coverage) == (0, 0.0)
+    assert averaged(columns).questions.sample_ids.size == 0
 
 
 def by_sample(columns: SampleColumns) -> dict[str, tuple[str, ...]]:
     assert columns.truncated is not None
     assert columns.output_tokens is not None
     numbers = np.stack([columns.scores, columns.truncated, columns.output_tokens], axis=1)
-    return {i: tuple(map(str, row)) for i, row in zip(columns.sample_ids.tolist(), numbers, strict=True)}
+    return {i: tuple(map(str, row)) for i, row in zip(columns.questions.sample_ids.tolist(), numbers, strict=True)}
 
 
 @given(SAMPLES, st.integers(0, 100))

@@ -9,7 +9,7 @@ import pytest
 from eval_jobs.types import EvalRecord
 from tests.imported import fields, given, lm_eval
 from tracker.domain.imports.lm_eval import sheets_of_lm_eval
-from tracker.domain.imports.records import ImportTarget, checkpoints_of
+from tracker.domain.imports.records import checkpoints_of
 from tracker.domain.imports.types import Sheet
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import Acceptance, Policy, Verdict, VerdictWord
@@ -28,7 +28,7 @@ def records_of(means: Sequence[float], *, stderr: object = 0.007, **more: Any) -
         document = lm_eval({"lambada": mean}, n=5000, step=1000 * (index + 1), **more)
         document["results"]["lambada"]["acc_stderr,none"] = stderr
         sheets += sheets_of_lm_eval(fields(document), {}, given())
-    return [one.record for one in checkpoints_of(sheets, ImportTarget(run_id="run", suite="s"))]
+    return [one.record for one in checkpoints_of(sheets, run_id="run", suite="s")]
 
 
 def judged(records: Sequence[EvalRecord], index: int = -1, run_context: RunContext | None = None) -> Verdict:
@@ -111,6 +111,6 @@ def test_a_value_that_is_missing_in_the_file_is_missing_in_the_verdict(value: fl
     document = lm_eval({"lambada": 0.5}, step=9000)
     document["results"]["lambada"]["acc,none"] = value
     sheets = sheets_of_lm_eval(fields(document), {}, given())
-    record = checkpoints_of(sheets, ImportTarget(run_id="run", suite="s"))[0].record
+    record = checkpoints_of(sheets, run_id="run", suite="s")[0].record
     verdict = judged([record])
     assert (verdict.word, verdict.score) == (VerdictWord.MISSING, None)
