@@ -257,8 +257,10 @@ def _models_inside(folder: Path, *, is_deeper: bool = True) -> tuple[Path, ...]:
     """Return the Hugging Face models that were trained and are in sub-folders of a checkpoint."""
     found: list[Path] = []
     with suppress(OSError):  # a file, deleted, or not readable: the sweep reports it
-        names = [name for name in _folders(folder) if name not in _OTHER_MODELS and not listing.is_state_folder(name)]
-        for inner in (folder / name for name in names[:MAX_INSIDE]):
+        for name in _folders(folder)[:MAX_INSIDE]:
+            inner = folder / name
+            if name in _OTHER_MODELS or listing.is_state_folder(name):
+                continue
             if _is_model(inner):
                 found.append(inner)
             elif is_deeper:

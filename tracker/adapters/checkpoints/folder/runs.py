@@ -84,13 +84,18 @@ def find_runs(folder: Path, project: Path | None = None) -> FoundFolder:
     for place in places:
         by_run.setdefault(place.run_id, []).append(place)
     runs = sorted((_describe(run_id, group) for run_id, group in by_run.items()), key=lambda r: r.sub_folder)
-    found = sorted(_jsonl_files(folder, project))
-    training_data = tuple(path for path in found if is_training_data(path.name))
+    data: list[Path] = []
+    training_data: list[Path] = []
+    for path in sorted(_jsonl_files(folder, project)):
+        if is_training_data(path.name):
+            training_data.append(path)
+        elif not is_training_log(path.name):
+            data.append(path)
     return FoundFolder(
         path=folder,
         runs=tuple(runs),
-        data=tuple(path for path in found if path not in training_data and not is_training_log(path.name)),
-        training_data=training_data,
+        data=tuple(data),
+        training_data=tuple(training_data),
         beside=tuple(model.path for model in models_beside(folder, places, run_name="")) if places else (),
         models=_models_near(folder, project),
     )
@@ -128,8 +133,9 @@ def no_names(folder: Path, unnumbered: list[str]) -> CheckpointsUnnamed | None:
 
 
 def _run_below(folder: Path) -> Path | None:
-    children = (child for child in sorted(folder.glob("[!.]*")) if child.is_dir() and not child.is_symlink())
-    for child in islice(children, MAX_FILES):
+    for child in islice(sorted(folder.glob("[!.]*/")), MAX_FILES):
+        if child.is_symlink():
+            continue
         with suppress(OSError):
             for place in places_in(child, run_name=""):
                 return place.named.parent
