@@ -22,6 +22,7 @@ from tracker.domain.checkpoints.listing import (
     single_files_text,
 )
 from tracker.domain.checkpoints.names import step_of
+from tracker.domain.checkpoints.unusable import NotYet, Rejected
 from tracker.domain.records.display import names_text
 
 MAX_FILES = 50
@@ -43,8 +44,8 @@ class FoundRun:
     """Name of the newest checkpoint's folder or file."""
     complete: Assessed | None
     """The newest complete checkpoint; None: none is complete."""
-    problem: str
-    """Why the newest checkpoint is not complete; empty: it is complete."""
+    problem: NotYet | Rejected | None
+    """Why the newest checkpoint is not complete or cannot be served; None: it can."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,5 +178,5 @@ def _describe(run_id: str, places: list[CheckpointLocation]) -> FoundRun:
         checkpoints=len(places),
         newest=places[-1].named.name,
         complete=complete,
-        problem=newest.problem.reason if newest.problem is not None else "",
+        problem=newest.problem,
     )

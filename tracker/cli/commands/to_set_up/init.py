@@ -22,6 +22,7 @@ from tracker.cli.options import config_option
 from tracker.cli.settings_text import Values, commented_toml
 from tracker.config import DEFAULT_NAME
 from tracker.domain.checkpoints.listing import RawKind
+from tracker.domain.checkpoints.raw_state import CONFIG_HINT
 from tracker.domain.readiness.proposal import longest_tokens, run_name, serve_values, suite_values
 from tracker.domain.readiness.surroundings import empty_finding
 from tracker.domain.records.display import count_text, one_line
@@ -206,11 +207,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _explain(found: FoundFolder, config_path: Path, benchmarks: tuple[Values, ...], refused: list[str]) -> None:
-    lines = [f"found  {one_line(_described(run))}" for run in found.runs]
-    if not found.runs:
-        lines += _reason(found)
-    if base := _base(found):
-        lines.append(f"model  {_relative(base, config_path)}, for the configuration of checkpoints without one")
+    lines = _seen(found, config_path)
     refused += [f"{_relative(path, config_path)}: {_BESIDE}" for path in found.beside]
     used = {benchmark.get("data") for benchmark in benchmarks}
     training = {_relative(path, config_path) for path in found.training_data}
@@ -222,6 +219,20 @@ def _explain(found: FoundFolder, config_path: Path, benchmarks: tuple[Values, ..
     option = "" if str(config_path) == DEFAULT_NAME else f" --config {shlex.quote(str(config_path))}"
     lines += [f"wrote  {config_path}", f"next   tracker doctor{option}", f"       tracker watch{option}"]
     Console(highlight=False, soft_wrap=True).print("\n".join(lines), markup=False)
+
+
+def _seen(found: FoundFolder, config_path: Path) -> list[str]:
+    base = _base(found)
+    lines = []
+    for run in found.runs:
+        lines.append(f"found  {one_line(_described(run))}")
+        if run.problem is not None and not (base and run.problem.hint == CONFIG_HINT):
+            lines.append(f"       hint: {one_line(run.problem.hint)}")
+    if not found.runs:
+        lines += _reason(found)
+    if base:
+        lines.append(f"model  {_relative(base, config_path)}, for the configuration of checkpoints without one")
+    return lines
 
 
 def _reason(found: FoundFolder) -> tuple[str, str]:
@@ -236,8 +247,8 @@ def _reason(found: FoundFolder) -> tuple[str, str]:
 def _described(run: FoundRun) -> str:
     where = f"{run.sub_folder}: " if run.sub_folder else ""
     known = run.complete.complete if run.complete is not None else None
-    kind = run.problem
-    if known is not None and not run.problem:
+    kind = run.problem.reason if run.problem is not None else ""
+    if known is not None and not kind:
         kind = str(known.format) + (f", base {known.base_model}" if known.base_model else "")
         if known.raw is not None:
             kind += f", to be converted from {_RAW[known.raw]}"

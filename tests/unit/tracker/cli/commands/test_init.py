@@ -206,6 +206,13 @@ def test_the_only_model_next_to_a_run_without_checkpoints_completes_them(tmp_pat
         "skips  out/best: not named like the checkpoints; evaluate it with `tracker evaluate FOLDER`\n"
     )
     assert "config_from" not in settings(tmp_path)["watch"]
+    (tmp_path / "lit" / "step-00000100").mkdir(parents=True)
+    (tmp_path / "lit" / "step-00000100" / "lit_model.pth").write_bytes(b"torch")
+    said = tracker(tmp_path, "init", "lit", "--force")
+    assert said.startswith(
+        "found  1 checkpoint up to step-00000100 (checkpoint of LitGPT, which needs a converter)\n"
+        "       hint: export it with `litgpt convert_from_litgpt`, or set watch.convert to a command that does\n"
+    )
 
 
 def test_what_init_writes_for_a_base_model_passes_the_doctor(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ def test_a_trainers_output_folder_is_described(tmp_path: Path) -> None:
     assert (run.sub_folder, run.checkpoints, run.newest) == ("", 4, "checkpoint-40")
     assert run.complete is not None
     assert run.complete.path.name == "checkpoint-30"
-    assert run.problem == "folder is empty"
+    assert run.problem is not None
+    assert run.problem.reason == "folder is empty"
 
 
 def test_runs_in_sub_folders_logs_and_data_are_found(tmp_path: Path) -> None:
