@@ -77,6 +77,21 @@ def places_in(
     return tuple(sorted(found, key=lambda p: (p.step, p.run_id, p.path)))
 
 
+def model_in(folder: Path) -> Path:
+    """Return the only trained model in the sub-folders of a checkpoint that is none itself; else `folder`."""
+    models = () if _holds_model(folder) else _models_inside(folder)
+    return models[0] if len(models) == 1 else folder
+
+
+def step_named(model: Path) -> int | None:
+    """Return the step in the name of a model's folder, or of the checkpoint that it is in."""
+    for above in (model.parent, model.parent.parent):
+        step = step_of(above.name)
+        if step is not None and model_in(above) == model:
+            return step
+    return step_of(model.name)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelBeside:
     """A folder with a model that is none of a run's checkpoints: a final save, `best`, or one with another name."""
@@ -242,9 +257,9 @@ def _steps(folder: Path, names: Sequence[str], pattern: str) -> Mapping[str, int
 
 def _location(run_id: str, step: int, folder: Path, name: str) -> CheckpointLocation:
     place = _known_location(run_id, step, folder, name)
-    models = () if _holds_model(place.path) else _models_inside(place.path)
-    if len(models) == 1:
-        return replace(place, path=models[0], above=place.path)
+    model = model_in(place.path)
+    if model != place.path:
+        return replace(place, path=model, above=place.path)
     return place
 
 

@@ -10,9 +10,11 @@ from tracker.adapters.checkpoints.consolidate.consolidator import consolidator_o
 from tracker.adapters.checkpoints.files.listing import (
     CheckpointLocation,
     facts_of_folder,
+    model_in,
     places_in,
     read_document,
     read_listing,
+    step_named,
 )
 from tracker.adapters.checkpoints.pins.hold import hold, publish, refusal, remove_folder, store_error
 from tracker.domain.checkpoints.completeness import Complete, assess, stated_step
@@ -43,10 +45,12 @@ def pin_folder(
         DiskFull, StoreError: the pin cannot be written, or the checkpoint may not be read.
     """
     folder = path.absolute()
+    if step_of(folder.name) is not None:
+        folder = model_in(folder)
     options = options or WatchOptions()
     try:
         facts = _facts(folder)
-        listing = read_listing(facts, step_of(folder.name), config_from=options.config_from)
+        listing = read_listing(facts, step_named(folder), config_from=options.config_from)
     except OSError as error:
         raise store_error(error, f"cannot read {folder}") from error
     readiness = assess(listing, allow_pickle=options.allow_pickle, converts=bool(options.convert))

@@ -48,6 +48,13 @@ def test_a_final_save_has_the_last_step_if_the_training_reached_it(
     assert (checkpoint.run_id, checkpoint.step) == (run_id, step)
 
 
+def test_a_checkpoint_and_the_model_in_it_have_the_step_in_its_name(tmp_path: Path) -> None:
+    inner = write_checkpoint(tmp_path / "global_step_50" / "actor" / "huggingface", seed=1)
+    for path in (tmp_path / "global_step_50", inner):
+        checkpoint = pin_folder(path, run_id="run", pins_dir=tmp_path / "pins")
+        assert (checkpoint.run_id, checkpoint.step, checkpoint.source_uri) == ("run", 50, str(inner))
+
+
 def test_trainer_state_says_the_step_of_a_folder_with_another_name(tmp_path: Path) -> None:
     folder = trainer.save(tmp_path, 10).rename(tmp_path / "final")
     assert pin_folder(folder, run_id="run", pins_dir=tmp_path / "pins").step == 10
