@@ -36,15 +36,9 @@ from tracker.domain.checkpoints.unusable import (
     two_saves,
     weight_map_of,
 )
-from tracker.domain.records.display import one_line
 
 _SHARD = re.compile(r"(?:model|pytorch_model)-[0-9]+-of-[0-9]+\.safetensors$")
-_PICKLE = re.compile(r"(?:pytorch|adapter)_model.*\.bin$")
-_FOREIGN = re.compile(r".*\.(?:bin|pt|pth|npz)$")
-_OF_TRAINING = re.compile(
-    r"(?:optim|sched|scaler|sampler|rng_|random_|train|data|latest).*|.*(?:states?|args|optim|[0-9]of[0-9]+)\.\w+$"
-)
-"""Files of a training state that are not the model, or not all of it."""
+_PICKLE = re.compile(r"(?:pytorch_model.*|adapter_model|model.*|consolidated.*)\.(?:bin|pt|pth|ckpt)$")
 
 _TORCHTITAN_TENSOR = "tok_embeddings.weight"
 MEGATRON_COMMON = "common.pt"
@@ -93,13 +87,6 @@ def other_form(listing: Listing) -> OtherForm | None:
     for form, is_there in signs.items():
         if is_there:
             return form
-    return _unknown_form(listing)
-
-
-def _unknown_form(listing: Listing) -> OtherForm | None:
-    foreign = [name for name in sorted(listing.facts.names()) if _FOREIGN.match(name) and not _OF_TRAINING.match(name)]
-    if foreign and not any(map(_PICKLE.match, foreign)) and find_raw(listing, allow_pickle=False) is None:
-        return OtherForm(name=f"weights in {one_line(foreign[0])}", export="the tools of its framework")
     return None
 
 

@@ -23,7 +23,7 @@ _STEP_FORMS = (
 """Names that trainers use, most common first. Only the first that occurs in a folder counts: no step is found twice."""
 _EPOCH_FORM = rf"(?:checkpoint|ckpt|model)?[-_]?epoch[-_=]?{_NUMBER}"
 _FORMS = tuple(re.compile(form, re.IGNORECASE) for form in (*_STEP_FORMS, _EPOCH_FORM))
-_SERIES = re.compile(r"(.*?)[-_=]?(?<![0-9])0*([0-9]{1,18})([^0-9]*)")
+_SERIES = re.compile(r"(.*?)[-_=]?(?<![0-9])0*([0-9]{1,18})((?:[-_](?:hf|merged|unsharded))?)")
 _LAST_NUMBER = re.compile(r"(?<![0-9])([0-9]{1,18})$")
 
 

@@ -58,6 +58,11 @@ def weight_map_of(document: Document | Broken | None, name: str) -> Mapping[str,
     return not_yet(f"{name} has no weight_map", code=CheckpointUnreadable.code)
 
 
+_ELSEWHERE_HINT = (
+    "save safetensors into the folder itself, or convert them; `tracker evaluate FOLDER` takes a model in a sub-folder"
+)
+
+
 def no_weights(folders: Sequence[str], names: frozenset[str]) -> NotYet:
     """Return what is known of a folder of other files: its sub-folders and the names of its files."""
     for name in folders:
@@ -68,4 +73,4 @@ def no_weights(folders: Sequence[str], names: frozenset[str]) -> NotYet:
     if not folders:
         return not_yet("folder is empty")
     what = f"no weights in the Hugging Face format: only {names_text([one_line(name) for name in folders[:3]])}"
-    return not_yet(what, hint="save or convert the checkpoint to the Hugging Face format (safetensors)")
+    return not_yet(what, hint=_ELSEWHERE_HINT)

@@ -127,11 +127,6 @@ class Watchlist:
         for uri in self._watched:
             self.unseen(uri, now)
 
-    def forget(self, uri: str) -> None:
-        """Remove a folder that is no checkpoint itself: its model is in a sub-folder."""
-        self._watched.pop(uri, None)
-        self.gaps.forget(uri)
-
     def keep(self, uris: Set[str], now: datetime) -> tuple[Pin, ...]:
         """Record that only these checkpoints exist; return the pins of the others that are useless."""
         useless: list[Pin] = []

@@ -37,13 +37,6 @@ class CheckpointLocation:
     run_id: str
     step: int
     path: Path
-    above: Path | None = None
-    """Folder with this name, if `path` is a model in it, such as actor/huggingface."""
-
-    @property
-    def named(self) -> Path:
-        """The folder whose name has the step."""
-        return self.above or self.path
 
     @property
     def uri(self) -> str:
@@ -104,8 +97,8 @@ class ModelBeside:
 
 def models_beside(output_dir: Path, places: Collection[CheckpointLocation], *, run_name: str) -> list[ModelBeside]:
     """Return the models in `output_dir` and in the runs below it that are none of `places`."""
-    known = {place.named for place in places}
-    runs = {output_dir: run_name} | {place.named.parent: place.run_id for place in places}
+    known = {place.path for place in places}
+    runs = {output_dir: run_name} | {place.path.parent: place.run_id for place in places}
     found = [ModelBeside(run_id=run_id, path=run, step=None) for run, run_id in runs.items() if _holds_model(run)]
     for run, run_id in runs.items():
         with suppress(OSError):  # deleted, or not readable: the sweep reports it
@@ -255,16 +248,8 @@ def _steps(folder: Path, names: Sequence[str], pattern: str) -> Mapping[str, int
     return series_in(name for name in names[:MAX_LOOKED] if _holds_model(folder / name))
 
 
-def _location(run_id: str, step: int, folder: Path, name: str) -> CheckpointLocation:
-    place = _known_location(run_id, step, folder, name)
-    model = model_in(place.path)
-    if model != place.path:
-        return replace(place, path=model, above=place.path)
-    return place
-
-
 @lru_cache(maxsize=1 << 16)  # the same thousands of places are found every second
-def _known_location(run_id: str, step: int, folder: Path, name: str) -> CheckpointLocation:
+def _location(run_id: str, step: int, folder: Path, name: str) -> CheckpointLocation:
     return CheckpointLocation(run_id=run_id, step=step, path=folder / name)
 
 

@@ -27,9 +27,11 @@ from tracker.domain.records.display import names_text
 
 MAX_FILES = 50
 """Maximum number of JSONL files that are considered in each place."""
+_OF_TRAINING = ("trainer_state.json", "training_args.bin", "all_results.json")
+"""A model with one of these was trained, and is not what another training started from."""
 _NO_STEP_HINT = "save with the step in the name, such as checkpoint-100, or run `tracker evaluate FOLDER --step N`"
 _NAME_OF_MODEL = re.compile(
-    "ckpt|checkpoint|model|weight|step|epoch|iter|latest|last|best|final|ba[0-9]", re.IGNORECASE
+    r"(?:^|[-_.])(?:ckpt|checkpoint|model|step|epoch|iter|latest|last|best|ba)(?![a-z])", re.IGNORECASE
 )
 
 
@@ -116,12 +118,12 @@ def demand_output_folder(folder: Path) -> None:
 
 
 def no_names(folder: Path, unnumbered: list[str]) -> CheckpointsUnnamed | None:
-    """Return why nothing in an output folder is a checkpoint, although a trainer seems to save there; None: unclear.
+    """Return why no model that a trainer seems to save in an output folder is a checkpoint; None: it saves none.
 
     `unnumbered`: models in it without a step in the name.
     """
     files = single_files(path.name for path in folder.glob("*"))
-    numbers = sorted(path.name for path in folder.glob("[0-9]*") if path.name.isdecimal() and path.is_dir())
+    numbers = sorted(path.name for path in folder.glob("[0-9][0-9]*/") if path.name.isdecimal())
     if any(map(_NAME_OF_MODEL.search, files)):
         return CheckpointsUnnamed(single_files_text(str(folder), files), hint=EXPORT_HINT)
     if run := _run_below(folder):
@@ -139,7 +141,7 @@ def _run_below(folder: Path) -> Path | None:
             continue
         with suppress(OSError):
             for place in places_in(child, run_name=""):
-                return place.named.parent
+                return place.path.parent
     return None
 
 
@@ -165,7 +167,8 @@ def _models_near(folder: Path, project: Path) -> tuple[Path, ...]:
     for place in (folder.parent, project):
         for config in islice(place.glob(f"*/{CONFIG}"), MAX_FILES):
             model = config.parent
-            if model != folder and step_of(model.name) is None and has_tokenizer(model):
+            is_result = any((model / name).exists() for name in _OF_TRAINING)
+            if model != folder and step_of(model.name) is None and has_tokenizer(model) and not is_result:
                 near.add(model)
     return tuple(sorted(near))
 
@@ -176,7 +179,7 @@ def _describe(run_id: str, places: list[CheckpointLocation]) -> FoundRun:
     return FoundRun(
         sub_folder=run_id.removeprefix("/"),
         checkpoints=len(places),
-        newest=places[-1].named.name,
+        newest=places[-1].path.name,
         complete=complete,
         problem=newest.problem,
     )

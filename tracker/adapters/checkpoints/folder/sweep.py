@@ -80,6 +80,8 @@ class Folders:
         self._options = options
         self._root = output_dir
         """The output folder with symbolic links resolved, as of the last sweep."""
+        self._problem_at_start: str | None = None
+        """Why nothing in the folder was a checkpoint when watching began; None: not looked at yet."""
         self._complaints = Complaints()
         self.watchlist = Watchlist(options, is_bucket=False)
         self.outage = Outage()
@@ -94,7 +96,6 @@ class Folders:
         if places is None:
             self.watchlist.all_unseen(now)
             return False
-        self._forget_above(places)
         if is_full:
             self.watchlist.retry()
             self._look_beside(places, now)
@@ -131,12 +132,6 @@ class Folders:
             return None
         return places
 
-    def _forget_above(self, places: tuple[CheckpointLocation, ...]) -> None:
-        """Drop the folders in which a model has appeared: that one is the checkpoint."""
-        for place in places:
-            if place.above is not None:
-                self.watchlist.forget(str(place.above))
-
     def _look_beside(self, places: tuple[CheckpointLocation, ...], now: datetime) -> None:
         """Name the models that are no checkpoints of the run; one with a step of its own is a gap."""
         steps = {(place.run_id, place.step) for place in places}
@@ -153,7 +148,19 @@ class Folders:
             self._complaints.say(f"models without a step: {which}; evaluate one with `tracker evaluate FOLDER`")
         if places:
             self.watchlist.gaps.forget(str(self._output_dir))
-        elif (problem := no_names(self._output_dir, unnumbered)) is not None:
+        else:
+            self._check_names(unnumbered, now)
+
+    def _check_names(self, unnumbered: list[str], now: datetime) -> None:
+        """Report that nothing is a checkpoint by its name; what was there before watching began is not of the run."""
+        problem = no_names(self._output_dir, unnumbered)
+        message = "" if problem is None else problem.message
+        if self._problem_at_start is None:
+            self._problem_at_start = message
+        if problem is None:
+            return
+        self._complaints.say(str(problem))
+        if message != self._problem_at_start:
             place = CheckpointLocation(run_id=self._run_name, step=0, path=self._output_dir)
             self.watchlist.gaps.add(place, problem, now)
 

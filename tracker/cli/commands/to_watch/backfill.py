@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import click
 from rich.console import Console
@@ -27,6 +27,7 @@ from tracker.cli.evaluating import check_ready, ending_of
 from tracker.cli.options import asked_as, checked_run_name, config_option, workers_option
 from tracker.cli.tables.watch_display import WatchDisplay
 from tracker.domain.checkpoints.backfill import FillOrder, StepFilter, chosen_steps, evaluation_order, time_left_s
+from tracker.domain.checkpoints.names import step_of
 from tracker.domain.records.display import count_text, duration_text, names_text
 from tracker.domain.records.types import Report
 from tracker.ports import Lead
@@ -232,7 +233,8 @@ def _changed(place: CheckpointLocation, known: Checkpoint) -> bool:
 def _pinned(project: Project, place: CheckpointLocation, known: Checkpoint | None) -> Checkpoint:
     if known is not None and known.uri in [pin.checkpoint.uri for pin in project.pins.held()]:
         return known
-    return pin_named(project.config, place.uri, place.run_id)
+    is_named = step_of(PurePath(place.uri).name) is not None  # else the name was learned from those beside it
+    return pin_named(project.config, place.uri, place.run_id, step=None if is_named else place.step)
 
 
 def _first_of_runs(world: World, project: Project, places: Sequence[CheckpointLocation]) -> dict[str, Checkpoint]:

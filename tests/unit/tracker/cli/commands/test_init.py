@@ -196,6 +196,8 @@ def test_the_only_model_next_to_a_run_without_checkpoints_completes_them(tmp_pat
     said = tracker(tmp_path, "init", "out")
     assert "model  base, for the configuration of checkpoints without one\n" in said
     assert (settings(tmp_path)["watch"]["config_from"], settings(tmp_path)["suite"]) == ("base", {"max_tokens": 108})
+    (write_checkpoint(tmp_path / "old-run") / "training_args.bin").write_bytes(b"of an earlier training")
+    assert "model  base, " in tracker(tmp_path, "init", "out", "--force")
     write_checkpoint(tmp_path / "other")
     assert "model  " not in tracker(tmp_path, "init", "out", "--force")
     for name in ("epoch_0", "epoch_1", "best"):

@@ -265,7 +265,9 @@ def test_a_folder_that_changed_after_its_newest_file_may_be_on_its_way_out() -> 
     assert not readiness.is_end_proven
 
 
-@pytest.mark.parametrize("name", ["pytorch_model.bin", "pytorch_model-00001-of-00002.bin", "adapter_model.bin"])
+@pytest.mark.parametrize(
+    "name", ["pytorch_model.bin", "pytorch_model-00001-of-00002.bin", "adapter_model.bin", "model.pt"]
+)
 def test_pickle_weights_are_refused(name: str) -> None:
     readiness = assess(listing("config.json", name, config_json=CONFIG))
     assert isinstance(readiness, Rejected)
@@ -318,10 +320,9 @@ def test_a_trainer_that_saves_on_improvement_has_no_rhythm() -> None:
     ("names", "said"),
     [
         (("lit_model.pth", "model_config.yaml"), "checkpoint of LitGPT, which needs a converter"),
-        (("config.json", "model.pt", "optim.pt"), "weights in model.pt, which needs a converter"),
         (("config.json", "optimizer.pt", "rng_state.pth", "training_args.bin"), "no weights: model.safetensors"),
         (("mp_rank_00_model_states.pt",), "no weights: model.safetensors"),
-        (("config.json",), "no weights: model.safetensors"),
+        (("common.pt", "metadata.json"), "no weights: model.safetensors"),  # of Megatron-core, which writes more
     ],
 )
 def test_weights_in_another_form_need_a_converter(names: tuple[str, ...], said: str) -> None:

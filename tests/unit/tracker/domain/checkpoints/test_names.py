@@ -74,6 +74,8 @@ def test_a_numbered_series_is_learned_and_a_single_name_is_not() -> None:
     assert series_in(["save_10", "save_20", "best", "v1"]) == {"save_10": 10, "save_20": 20}
     assert series_in(["save_10", "best-2"]) == {}
     assert series_in(["a-1", "a_1"]) == {}, "one number is no series"
+    assert series_in(["llama-7b", "llama-13b", "seed1_lora", "seed2_lora"]) == {}, "sizes and seeds"
+    assert series_in(["save_10_hf", "save_20_hf"]) == {"save_10_hf": 10, "save_20_hf": 20}
     assert series_in([]) == {}
 
 

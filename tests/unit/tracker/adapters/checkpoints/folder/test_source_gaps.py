@@ -94,7 +94,7 @@ UNUSABLE = {
 @pytest.mark.parametrize("kind", UNUSABLE)
 def test_a_run_in_which_nothing_is_a_checkpoint_is_one_gap_until_something_is(kind: str, tmp_path: Path) -> None:
     with watching(tmp_path) as watched:
-        assert watched.reasons() == []
+        watched.look()
         for number, name in enumerate(UNUSABLE[kind]):
             path = watched.out / name
             if path.suffix:
@@ -108,21 +108,15 @@ def test_a_run_in_which_nothing_is_a_checkpoint_is_one_gap_until_something_is(ki
         assert (watched.steps(), watched.reasons()) == ([10], [])
 
 
-@pytest.mark.parametrize(
-    ("folder", "inner"),
-    [("global_step_{}", "actor/huggingface"), ("epoch_0_step_{}", "model/consolidated"), ("iter_{:07d}", "hf")],
-)
-def test_the_model_in_a_folder_of_a_checkpoint_is_the_checkpoint(folder: str, inner: str, tmp_path: Path) -> None:
+def test_what_was_there_before_watching_began_is_no_gap(tmp_path: Path) -> None:
+    for name in ("first", "best"):
+        trainer.save_model(tmp_path / "out" / name, seed=1)
     with watching(tmp_path) as watched:
-        for step in (50, 100):
-            above = watched.out / folder.format(step)
-            (above / "critic").mkdir(parents=True)
-            (above / "critic" / "config.json").write_text("{}")
-            (above / "data.pt").write_bytes(b"state")
-            watched.look()
-            trainer.save_model(above / inner, seed=step)
-        assert watched.steps() == [50, 100]
-        assert watched.reasons() == []
+        assert (watched.steps(), watched.reasons()) == ([], [])
+        for name in ("class_weights.pt", "criterion.pt", "runs/0/a.txt", "0/a.txt", "1/a.txt"):
+            (watched.out / name).parent.mkdir(parents=True, exist_ok=True)
+            (watched.out / name).write_bytes(b"no model")
+        assert (watched.steps(), watched.reasons()) == ([], [])
 
 
 def test_weights_behind_a_link_out_of_the_folder_are_refused(watched: Watched) -> None:
