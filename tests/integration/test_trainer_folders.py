@@ -1,7 +1,9 @@
 """What real trainers leave on disk, built again without their weights: every checkpoint is found and understood."""
 
+import base64
 import json
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,13 @@ from tests.watched import watching
 from tracker.adapters.curves import TrainerCurves
 
 GOLDEN: dict[str, dict[str, dict[str, Any]]] = json.loads((PROJECT / "tests" / "trainer_folders.json").read_text())
-LAST = {"torchtune": 4, "Lightning": 200}
+LAST = {"torchtune": 4, "torchtune LoRA": 4}
+UNSERVED = {
+    "Lightning": "PyTorch Lightning checkpoint, which needs a converter",
+    "torchtitan": "checkpoint of torchtitan, which needs a converter",
+    "Trainer, FSDP2": "no config.json",
+}
+"""What is held, and why it is not served without a setting."""
 
 
 def build(files: dict[str, dict[str, Any]], out: Path) -> None:
@@ -30,6 +38,11 @@ def build(files: dict[str, dict[str, Any]], out: Path) -> None:
             path.write_text(json.dumps(content["json"]))
         elif "text" in content:
             path.write_text("".join(line + "\n" for line in content["text"]))
+        elif "packed" in content:
+            path.write_bytes(zlib.decompress(base64.b64decode(content["packed"])))
+        elif path.suffix == ".distcp":
+            with path.open("wb") as file:
+                file.truncate(content["bytes"])
         elif path.suffix in {".ckpt", ".pt", ".pth", ".bin"}:
             with zipfile.ZipFile(path, "w") as archive:
                 archive.writestr("archive/data.pkl", b"content")
@@ -43,13 +56,15 @@ def test_the_folders_of_a_trainer_are_understood(trainer: str, tmp_path: Path) -
     build(GOLDEN[trainer], tmp_path / "out")
     with watching(tmp_path, below=below) as watched:
         found = watched.settle()
-        if trainer == "Lightning":
-            assert {gap.step for gap in watched.source.gaps()} >= {200}
-            assert all("PyTorch Lightning" in gap.message for gap in watched.source.gaps())
+        if trainer in UNSERVED:
+            assert {gap.step for gap in watched.source.gaps()} >= {160, 200}
+            assert {gap.message for gap in watched.source.gaps()} == {UNSERVED[trainer]}
             return
         assert watched.source.gaps() == ()
-    expected = CheckpointFormat.LORA if "LoRA" in trainer else CheckpointFormat.FULL
+    expected = CheckpointFormat.FULL
+    if trainer in {"TRL SFT LoRA", "LLaMA-Factory LoRA", "ms-swift LoRA"}:
+        expected = CheckpointFormat.LORA
     assert {checkpoint.format for checkpoint in found} == {expected}
     assert max(checkpoint.step for checkpoint in found) == LAST.get(trainer, 200)
-    if trainer != "torchtune":
+    if trainer not in LAST:
         assert any(point.key == "train/loss" for point in TrainerCurves().read(found[-1]))
