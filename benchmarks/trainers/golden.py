@@ -24,7 +24,10 @@ MAX_KEPT_BYTES = 1 << 13
 def main() -> None:
     """Write the file anew, from the trainers that have run."""
     found = {setup.name: _tree(folder_of(setup) / "out") for setup in SETUPS if (folder_of(setup) / "out").is_dir()}
-    text = _block({name: _block({file: json.dumps(found[name][file]) for file in found[name]}) for name in sorted(found)})
+    blocks = {}
+    for name in sorted(found):
+        blocks[name] = _block({file: json.dumps(content) for file, content in found[name].items()})
+    text = _block(blocks)
     for folder in sorted(FOLDER.iterdir()):
         text = text.replace(f"{folder}/", "/runs/")
     GOLDEN.write_text(text + "\n", encoding="utf-8")
