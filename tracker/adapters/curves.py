@@ -6,7 +6,7 @@ trainer_state.json is in the pin; logs in JSON lines are next to the trainer's c
 import csv
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from tracker.domain.checkpoints.names import unit_of
 from tracker.domain.records.tracking import TrainerFacts
 from tracker.domain.records.types import CurvePoint
 from tracker.domain.tracking.curves import points_of
-from tracker.domain.tracking.trainer_facts import trainer_facts
+from tracker.domain.tracking.trainer_facts import Document, trainer_facts
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +34,10 @@ _EVENT_FILES = (
 
 class TrainerCurves:
     """`tracker.ports.CurveReader` over trainer_state.json and JSONL logs."""
+
+    def __init__(self, command: Mapping[str, Document] | None = None) -> None:
+        """Read files; `command` has the settings on the trainer's command line, if it is known."""
+        self._command = command or {}
 
     def read(self, checkpoint: Checkpoint) -> tuple[CurvePoint, ...]:
         """Return all finite points known at this checkpoint, ordered by step; () when there are none.
@@ -53,7 +57,7 @@ class TrainerCurves:
         pin, source = Path(checkpoint.uri), Path(checkpoint.source_uri)
         # The state is first: it is in every pin, and states how long the training is as the trainer computed it.
         documents = {TRAINER_STATE: _state(pin / TRAINER_STATE), **read_documents([pin, source, source.parent])}
-        return trainer_facts(documents)
+        return trainer_facts({**documents, **self._command})
 
     def last_step(self, checkpoint: Checkpoint) -> int | None:
         """Return the step at which the training will end; see `ports.CurveReader`."""

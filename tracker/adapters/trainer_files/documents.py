@@ -9,6 +9,7 @@ import logging
 import pickletools
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 import yaml
@@ -32,6 +33,7 @@ FILES = (
     ADAPTER_CONFIG,
 )
 """Of Hugging Face, ms-swift, LLaMA-Factory, axolotl, torchtune and PEFT."""
+_SETTINGS = (".yaml", ".yml", ".json")
 _MARK = object()
 
 
@@ -42,6 +44,22 @@ def read_documents(folders: Sequence[Path]) -> dict[str, Document]:
         path = next((folder / name for folder in folders if (folder / name).is_file()), None)
         if path is not None:
             documents[name] = _read(path)
+    return documents
+
+
+def command_documents(command: Sequence[str], folder: Path) -> dict[str, Document]:
+    """Return the options of a trainer's command line, and the content of the settings files that it names.
+
+    `--name value`, `--name=value` and `name=value` are options; `folder` is where the trainer runs.
+    """
+    options: dict[str, object] = {}
+    documents: dict[str, Document] = {"command line": options}
+    for argument, following in zip_longest(command, command[1:], fillvalue=""):
+        name, has_value, value = argument.lstrip("-").partition("=")
+        if has_value or argument.startswith("--"):
+            options[name.replace("-", "_")] = value if has_value else following
+        elif argument.endswith(_SETTINGS) and (folder / argument).is_file():
+            documents[argument] = _read(folder / argument)
     return documents
 
 

@@ -4,13 +4,17 @@ import io
 import json
 import os
 import pickle
+import subprocess
+import sys
 import zipfile
 from enum import Enum
 from pathlib import Path
 
 import pytest
 
-from tracker.adapters.trainer_files.documents import MAX_BYTES, read_documents
+from tracker.adapters.trainer_files.documents import MAX_BYTES, command_documents, read_documents
+from tracker.cli.commands.to_watch.watch import _command_of
+from tracker.domain.tracking.trainer_facts import trainer_facts
 
 
 class Schedule(Enum):
@@ -122,3 +126,34 @@ def test_the_first_folder_that_has_a_file_counts(tmp_path: Path) -> None:
         (tmp_path / str(seed)).mkdir()
         (tmp_path / str(seed) / "args.json").write_text(json.dumps({"seed": seed}))
     assert read_documents([tmp_path / "2", tmp_path / "1"])["args.json"] == {"seed": 2}
+
+
+def test_the_command_line_of_a_trainer_and_the_settings_it_names_are_parameters(tmp_path: Path) -> None:
+    (tmp_path / "sft.yaml").write_text("model_name_or_path: base\nlearning_rate: 1e-4\n")
+    command = [
+        "python",
+        "train.py",
+        "sft.yaml",
+        "missing.yaml",
+        "--learning-rate",
+        "0.001",
+        "--seed=7",
+        "epochs=3",
+        "--lr",
+    ]
+    documents = command_documents(command, tmp_path)
+    assert documents["command line"] == {"learning_rate": "0.001", "seed": "7", "epochs": "3", "lr": ""}
+    facts = trainer_facts(documents)
+    assert facts.params == {"base_model": "base", "learning_rate": "0.001", "seed": "7", "num_train_epochs": "3"}
+    secret = command_documents(["train", "--hub_token", "hf_secret", "--seed", "7"], tmp_path)
+    assert trainer_facts(secret).params == {"seed": "7"}
+
+
+def test_the_command_line_is_that_of_the_process_to_wait_for() -> None:
+    trainer = subprocess.Popen([sys.executable, "-c", "input()", "--learning_rate", "0.001"], stdin=subprocess.PIPE)
+    try:
+        assert trainer_facts(_command_of(trainer.pid)).params == {"learning_rate": "0.001"}
+    finally:
+        trainer.kill()
+        trainer.communicate()
+    assert _command_of(trainer.pid) == _command_of(None) == {}

@@ -1,7 +1,7 @@
 """`tracker watch`: evaluate every checkpoint of a run as it appears."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,9 @@ from eval_jobs.host.gpus import busiest_gpu_pct
 from eval_jobs.host.paths import canonical
 from eval_jobs.ports import Launcher
 from eval_jobs.queue_types import QueueState
+from tracker.adapters.curves import TrainerCurves
 from tracker.adapters.free_memory import give_back, keep_no_pool
+from tracker.adapters.trainer_files.documents import command_documents
 from tracker.api.opening import open_project
 from tracker.api.settings_file import SettingsFile
 from tracker.app.daemon import StopRule, watch
@@ -34,6 +36,7 @@ from tracker.config import Config
 from tracker.domain.checkpoints.buckets import PASSED_S
 from tracker.domain.checkpoints.watching import Leader
 from tracker.domain.overview.ending import RunStep, known_text
+from tracker.domain.tracking.trainer_facts import Document
 from tracker.ports import Lead
 from tracker.wiring.project import Project, channels_of
 
@@ -79,6 +82,7 @@ def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: in
         config_path=config_path,
         workers=workers,
         training_ended=training_ended,
+        curves=TrainerCurves(_command_of(pid)),
         must_be_ready=until_idle,
         sign=SignOfLife(project.config.run.work_dir, "watch", SystemClock()),
         launcher=project.workers(workers, on_news=lambda: session.wake()),  # noqa: PLW0108 - it is replaced
@@ -106,6 +110,7 @@ class _Session:
     config_path: Path
     workers: int
     training_ended: Callable[[], bool]
+    curves: TrainerCurves
     must_be_ready: bool
     """Whether to end if evaluations would fail."""
     sign: SignOfLife
@@ -139,7 +144,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
 
     stand_by(lead, run.name, output_dir=canonical(run.output_dir), clock=clock, show=show_leader)
     project, workers = session.project, session.launcher
-    world = replace(project.world(), wake_workers=workers.nudge)
+    world = replace(project.world(), wake_workers=workers.nudge, curves=session.curves)
     session.wake = world.source.wake
     display.welcome(project.config, world.measurement)
     if session.workers == 0:
@@ -194,6 +199,17 @@ def _training_ended(pid: int | None, *, until_idle: bool) -> Callable[[], bool]:
             f"--until-exit-of {pid}: no such process", hint="use --until-idle to evaluate existing checkpoints"
         ) from error
     return lambda: _is_gone(trainer)
+
+
+def _command_of(pid: int | None) -> Mapping[str, Document]:
+    """Return the settings on the command line of the trainer; {} if it is unknown or belongs to another user."""
+    if pid is None:
+        return {}
+    try:
+        trainer = psutil.Process(pid)
+        return command_documents(trainer.cmdline(), Path(trainer.cwd()))
+    except psutil.Error:
+        return {}
 
 
 def _keep(workers: Launcher, sign: SignOfLife, gate: ReadyGate) -> None:
