@@ -78,11 +78,11 @@ def model_in(folder: Path) -> Path:
 
 def step_named(model: Path) -> int | None:
     """Return the step in the name of a model's folder, or of the checkpoint that it is in."""
-    for above in (model.parent, model.parent.parent):
-        step = step_of(above.name)
-        if step is not None and model_in(above) == model:
+    for folder in (model, model.parent, model.parent.parent):
+        step = step_of(folder.name)
+        if step is not None and model_in(folder) == model:
             return step
-    return step_of(model.name)
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -126,7 +126,8 @@ def no_names(folder: Path, unnumbered: list[str]) -> CheckpointsUnnamed | None:
     numbers = sorted(path.name for path in folder.glob("[0-9][0-9]*/") if path.name.isdecimal())
     if any(map(_NAME_OF_MODEL.search, files)):
         return CheckpointsUnnamed(single_files_text(str(folder), files), hint=EXPORT_HINT)
-    if run := _run_below(folder):
+    run = _run_below(folder)
+    if run is not None and any(run.glob(f"*/{CONFIG}")):
         return CheckpointsUnnamed(f"no checkpoint in {folder}, but in {run}", hint="set run.output_dir to that folder")
     if len(unnumbered) > 1:
         return CheckpointsUnnamed(f"{names_text(unnumbered)} have no step in their names", hint=_NO_STEP_HINT)

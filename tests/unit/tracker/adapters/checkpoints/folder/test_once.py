@@ -53,6 +53,8 @@ def test_a_checkpoint_and_the_model_in_it_have_the_step_in_its_name(tmp_path: Pa
     for path in (tmp_path / "global_step_50", inner):
         checkpoint = pin_folder(path, run_id="run", pins_dir=tmp_path / "pins")
         assert (checkpoint.run_id, checkpoint.step, checkpoint.source_uri) == ("run", 50, str(inner))
+    own = trainer.save(tmp_path / "step-5", 100)
+    assert pin_folder(own, run_id="run", pins_dir=tmp_path / "pins").step == 100
 
 
 def test_trainer_state_says_the_step_of_a_folder_with_another_name(tmp_path: Path) -> None:

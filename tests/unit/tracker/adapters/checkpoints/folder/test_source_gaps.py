@@ -113,7 +113,7 @@ def test_what_was_there_before_watching_began_is_no_gap(tmp_path: Path) -> None:
         trainer.save_model(tmp_path / "out" / name, seed=1)
     with watching(tmp_path) as watched:
         assert (watched.steps(), watched.reasons()) == ([], [])
-        for name in ("class_weights.pt", "criterion.pt", "runs/0/a.txt", "0/a.txt", "1/a.txt"):
+        for name in ("class_weights.pt", "criterion.pt", "runs/0/a.txt", "0/a.txt", "1/a.txt", "val/x/step_0/a.png"):
             (watched.out / name).parent.mkdir(parents=True, exist_ok=True)
             (watched.out / name).write_bytes(b"no model")
         assert (watched.steps(), watched.reasons()) == ([], [])
