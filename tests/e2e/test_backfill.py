@@ -97,6 +97,8 @@ def test_another_folder_is_another_run_and_steps_may_be_chosen(tmp_path: Path) -
     script = Script()
     with project(tmp_path, script):
         (tmp_path / "out").rename(tmp_path / "old-run")
+        for step in STEPS:  # names that are learned
+            (tmp_path / "old-run" / f"checkpoint-{step}").rename(tmp_path / "old-run" / f"save_{step}")
         tracker(tmp_path, "backfill", "old-run", "--steps", "200:", "--every", "2", "--order", "newest")
         assert script.order == [400, 200]
         assert reported(tmp_path, "old-run") == [200, 400]
