@@ -56,10 +56,12 @@ def command_documents(command: Sequence[str], folder: Path) -> dict[str, Documen
     documents: dict[str, Document] = {"command line": options}
     for argument, following in zip_longest(command, command[1:], fillvalue=""):
         name, has_value, value = argument.lstrip("-").partition("=")
-        if has_value or argument.startswith("--"):
-            options[name.replace("-", "_")] = value if has_value else following
+        if has_value:
+            options[name.replace("-", "_")] = value
+        elif argument.startswith("--"):
+            options[name.replace("-", "_")] = "" if following.startswith("--") else following
         elif argument.endswith(_SETTINGS) and (folder / argument).is_file():
-            documents[argument] = _read(folder / argument)
+            documents[str(folder / argument)] = _read(folder / argument)
     return documents
 
 

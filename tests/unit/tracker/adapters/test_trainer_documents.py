@@ -139,10 +139,11 @@ def test_the_command_line_of_a_trainer_and_the_settings_it_names_are_parameters(
         "0.001",
         "--seed=7",
         "epochs=3",
-        "--lr",
+        "--optim",
+        "--bf16",
     ]
     documents = command_documents(command, tmp_path)
-    assert documents["command line"] == {"learning_rate": "0.001", "seed": "7", "epochs": "3", "lr": ""}
+    assert documents["command line"] == {"learning_rate": "0.001", "seed": "7", "epochs": "3", "optim": "", "bf16": ""}
     facts = trainer_facts(documents)
     assert facts.params == {"base_model": "base", "learning_rate": "0.001", "seed": "7", "num_train_epochs": "3"}
     secret = command_documents(["train", "--hub_token", "hf_secret", "--seed", "7"], tmp_path)

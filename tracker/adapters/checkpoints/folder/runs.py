@@ -122,6 +122,8 @@ def no_names(folder: Path, unnumbered: list[str]) -> CheckpointsUnnamed | None:
 
     `unnumbered`: models in it without a step in the name.
     """
+    if len(unnumbered) > 1:
+        return CheckpointsUnnamed(f"{names_text(unnumbered)} have no step in their names", hint=_NO_STEP_HINT)
     files = single_files(path.name for path in folder.glob("*"))
     numbers = sorted(path.name for path in folder.glob("[0-9][0-9]*/") if path.name.isdecimal())
     if any(map(_NAME_OF_MODEL.search, files)):
@@ -129,8 +131,6 @@ def no_names(folder: Path, unnumbered: list[str]) -> CheckpointsUnnamed | None:
     run = _run_below(folder)
     if run is not None and any(run.glob(f"*/{CONFIG}")):
         return CheckpointsUnnamed(f"no checkpoint in {folder}, but in {run}", hint="set run.output_dir to that folder")
-    if len(unnumbered) > 1:
-        return CheckpointsUnnamed(f"{names_text(unnumbered)} have no step in their names", hint=_NO_STEP_HINT)
     if len(numbers) > 1:
         return CheckpointsUnnamed(f"no Hugging Face model in {names_text(numbers)} of {folder}", hint=EXPORT_HINT)
     return None

@@ -143,7 +143,7 @@ class Folders:
                 place = CheckpointLocation(run_id=model.run_id, step=model.step, path=model.path)
                 error = CheckpointUnnamed(f"{model.path} has another name", hint=_NAME_HINT)
                 self.watchlist.gaps.add(place, error, now)
-        if unnumbered:
+        if unnumbered and (places or len(unnumbered) == 1):  # else `no_names` says it
             which = names_text(unnumbered)
             self._complaints.say(f"models without a step: {which}; evaluate one with `tracker evaluate FOLDER`")
         if places:
