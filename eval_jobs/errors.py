@@ -7,6 +7,8 @@ A regression is not an error: it is a verdict.
 from enum import IntEnum
 from typing import ClassVar
 
+from eval_jobs.limits import cut
+
 
 class ExitCode(IntEnum):
     """Exit codes of all commands, listed in docs/reference/errors.md."""
@@ -35,8 +37,8 @@ class TrackerError(Exception):
     retryable: ClassVar[bool] = False
 
     def __init__(self, message: str, *, hint: str, **context: str | int | float) -> None:
-        super().__init__(message)
-        self.message = message
+        self.message = cut(message)
+        super().__init__(self.message)
         self.hint = hint
         self.context = context
 
