@@ -7,7 +7,7 @@ A regression is not an error: it is a verdict.
 from enum import IntEnum
 from typing import ClassVar
 
-from eval_jobs.limits import cut
+from eval_jobs.limits import MESSAGE_CHARS, cut
 
 
 class ExitCode(IntEnum):
@@ -37,7 +37,7 @@ class TrackerError(Exception):
     retryable: ClassVar[bool] = False
 
     def __init__(self, message: str, *, hint: str, **context: str | int | float) -> None:
-        self.message = cut(message)
+        self.message = cut(message, MESSAGE_CHARS)
         super().__init__(self.message)
         self.hint = hint
         self.context = context

@@ -8,7 +8,9 @@ Each is far above what real training runs write, and low enough that one file or
 from dataclasses import dataclass
 
 KEPT_CHARS = 1000
-"""Characters of a name or message of others that are kept in a gap, record, alert or log."""
+"""Characters of a name or text of others that are kept in a gap, record, alert or log."""
+MESSAGE_CHARS = 4000
+"""Characters of an error's message, which may quote several."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +27,23 @@ class Limit:
 UNREADABLE = "The checkpoint is a gap, `E-CKPT-UNREADABLE`."
 
 DOCUMENT = Limit(
-    subject="JSON file of a checkpoint: configuration, index, trainer state", most=64 << 20, beyond=UNREADABLE
+    subject="JSON file of a checkpoint: configuration, index, trainer state",
+    most=32 << 20,
+    beyond=f"{UNREADABLE} Of a larger trainer state, only the step is read.",
+)
+SERVED_FILE = Limit(subject="Tokenizer or other file beside the weights", most=256 << 20, beyond=UNREADABLE)
+HEADER = Limit(subject="Header of a safetensors file", most=32 << 20, beyond=UNREADABLE)
+TENSORS = Limit(subject="Tensors in a safetensors file", most=200_000, unit="tensors", beyond=UNREADABLE)
+FILES = Limit(subject="Files in a checkpoint", most=50_000, unit="files", beyond=UNREADABLE)
+STATE_INDEX = Limit(subject="Index of a sharded training state", most=512 << 20, beyond=UNREADABLE)
+STATE_MEMORY = Limit(subject="Memory of the child process that reads a large index", most=8 << 30, beyond=UNREADABLE)
+ARCHIVE_INDEX = Limit(subject="Table of contents of a torch.save file", most=16 << 20, beyond=UNREADABLE)
+# YAML of this size takes a second or two.
+SETTINGS = Limit(subject="File with the trainer's settings", most=128 << 10, beyond="It is ignored, with a warning.")
+LOG = Limit(subject="Training log beside the checkpoints", most=256 << 20, beyond="It has no curves.")
+LOG_LINE = Limit(subject="Line of a training log", most=1 << 20, beyond="The rest of the log has no curves.")
+CURVE_POINTS = Limit(
+    subject="Points of a run's curves", most=500_000, unit="points", beyond="The oldest are left out of the delivery."
 )
 VALUES = Limit(
     subject="Values in a JSON text", most=2_000_000, unit="values", beyond="As if the file or answer were too large."
@@ -35,6 +53,8 @@ DIGITS = Limit(
 )
 
 
-def cut(text: str) -> str:
-    """Return the text, or its beginning and an ellipsis if it is longer than `KEPT_CHARS`."""
-    return text if len(text) <= KEPT_CHARS else f"{text[: KEPT_CHARS - 1]}…"
+def cut(text: str, most: int = KEPT_CHARS) -> str:
+    """Return the text, or its beginning and an ellipsis if it has more than `most` characters."""
+    if len(text) <= most:
+        return text
+    return f"{text[: most - 1]}…"

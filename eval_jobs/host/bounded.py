@@ -3,11 +3,13 @@
 read_bytes(path, limits.DOCUMENT)      parse_json(text)      lines_of(path, limits.ROW)
 """
 
+import hashlib
 import json
 import os
 import stat
 from collections.abc import Iterator
 from errno import EINVAL
+from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -67,13 +69,26 @@ def read_from(file: BinaryIO, limit: Limit) -> bytes:
     return content
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> BufferedReader:
     """Open a regular file for reading in bytes. A pipe or device is an OSError, without waiting for its writer."""
-    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    file: BufferedReader = BufferedReader(FileIO(path, opener=_open))
     if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         return file
     file.close()
     raise OSError(EINVAL, "it is not a regular file", str(path))
+
+
+def file_digest(path: Path) -> str:
+    """Return the hex SHA-256 of a file beside the weights.
+
+    Raises:
+        TooLarge: it is larger than `limits.SERVED_FILE`.
+        OSError: it cannot be read, or is not a regular file.
+    """
+    with open_regular(path) as file:
+        if os.fstat(file.fileno()).st_size > limits.SERVED_FILE.most:
+            raise TooLarge(limits.SERVED_FILE)
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def lines_of(path: Path, limit: Limit) -> Iterator[bytes]:
@@ -106,6 +121,10 @@ def parse_json(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON value
         return json.loads(text, parse_int=_whole_number)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+
+
+def _open(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _whole_number(digits: str) -> int:

@@ -13,7 +13,9 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
+from eval_jobs import limits
 from eval_jobs.errors import ProbeError
+from eval_jobs.host.bounded import TooLarge, read_bytes
 from eval_jobs.host.local_http import ERRORS, request
 from eval_jobs.probe.client_process import ClientEnded, ClientProcess
 from eval_jobs.probe.latency import Measurement, summarize
@@ -137,8 +139,8 @@ def tokenizer_digest(folder: str) -> str:
     paths = sorted(path for path in Path(folder).glob("*") if _TOKENIZER.match(path.name)) if folder else []
     for path in paths:
         try:
-            content = path.read_bytes()
-        except OSError:
+            content = read_bytes(path, limits.SERVED_FILE)
+        except (OSError, TooLarge):
             return ""
         digest.update(f"{path.name} {len(content)} ".encode() + content)
     if paths:

@@ -15,7 +15,9 @@ from urllib.parse import urlsplit
 import httpx
 import psutil
 
+from eval_jobs import limits
 from eval_jobs.errors import ConfigError, EndpointUnreachable
+from eval_jobs.host.bounded import parse_json, read_bytes
 from eval_jobs.host.gpus import VISIBLE_DEVICES, Gpu, read_gpus, visible_gpus
 from eval_jobs.host.loopback import LOOPBACK
 from eval_jobs.host.secrets import without_secrets
@@ -225,7 +227,7 @@ def _has_chat_template(tokenizer: Path) -> bool:
 
 def _document(path: Path) -> dict[str, object]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = parse_json(read_bytes(path, limits.DOCUMENT))
     except (OSError, ValueError):  # the check of the checkpoint itself reports it
         return {}
     return found if isinstance(found, dict) else {}

@@ -21,13 +21,14 @@ from tests.integration.raw_states import states
 from tests.integration.raw_watcher import STAND_IN, found_in_the_end, opened, stand_in, watch_until
 from tests.watchers import CLOCK, pin_with_small_files_only, watch_for_ever
 from tracker.adapters.checkpoints.consolidate.consolidator import CHILD, Consolidator
+from tracker.adapters.checkpoints.files import dcp_index
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, read_listing
 from tracker.adapters.checkpoints.folder.once import pin_folder
 from tracker.adapters.checkpoints.pins.hold import hold
 from tracker.adapters.checkpoints.pins.manifest import read_pin
 from tracker.cli.commands.to_set_up.init import command as init
 from tracker.domain.checkpoints.completeness import Complete, assess
-from tracker.domain.checkpoints.listing import Listing
+from tracker.domain.checkpoints.listing import Listing, StateIndex
 from tracker.domain.checkpoints.pin import Pin
 from tracker.domain.checkpoints.watching import WatchOptions
 
@@ -301,6 +302,14 @@ def test_the_index_of_a_dcp_state_is_read_without_running_what_it_names(states: 
     with pytest.raises(CheckpointUnsafe, match=r"\.metadata references posix\.mkdir"):
         pin_folder(source, run_id="run", pins_dir=tmp_path / "pins", options=options_of(states, "dcp"))
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_large_index_is_read_in_a_process_of_its_own(states: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = states / "out-dcp/step-10/.metadata"
+    here = dcp_index.read_index(index)
+    monkeypatch.setattr(dcp_index, "MAX_PICKLE_BYTES", 1)
+    assert isinstance(here, StateIndex)
+    assert dcp_index.read_index(index) == here
 
 
 def test_a_bin_file_is_refused_unless_pickles_are_allowed(states: Path, tmp_path: Path) -> None:

@@ -4,12 +4,13 @@ trainer_state.json is in the pin; logs in JSON lines are next to the trainer's c
 """
 
 import csv
-import json
 import logging
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from eval_jobs import limits
+from eval_jobs.host.bounded import TooLarge, lines_of, parse_json, read_bytes
 from eval_jobs.types import Checkpoint
 from tracker.adapters.trainer_files.documents import read_documents
 from tracker.domain.checkpoints.listing import TRAINER_STATE, is_training_log
@@ -21,10 +22,9 @@ from tracker.domain.tracking.trainer_facts import Document, trainer_facts
 
 log = logging.getLogger(__name__)
 
-MAX_LOG_BYTES = 256 << 20
-"""A larger file is not a log of metrics."""
 LIGHTNING_LOG = "metrics.csv"
 """In the folder above the checkpoints."""
+_STEP_DIGITS = 12
 _EVENT_FILES = (
     "*tfevents*",
     *(f"{name}/{deep}*tfevents*" for name in ("runs", "logs", "tensorboard") for deep in ("", "*/")),
@@ -87,12 +87,10 @@ def _stated_rows(path: Path) -> list[object]:
 
 def _state(path: Path) -> dict[str, object]:
     try:
-        if path.stat().st_size > MAX_LOG_BYTES:
-            return {}
-        document = json.loads(path.read_bytes())
+        document = parse_json(read_bytes(path, limits.DOCUMENT))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         log.warning("cannot read training curves from %s: %s", path, error)
         return {}
     if isinstance(document, dict):
@@ -103,22 +101,22 @@ def _state(path: Path) -> dict[str, object]:
 def _logged_rows(folder: Path) -> Iterator[object]:
     try:
         for path in sorted(folder.glob("*.jsonl")):
-            if is_training_log(path.name) and path.stat().st_size <= MAX_LOG_BYTES:
+            if is_training_log(path.name) and path.stat().st_size <= limits.LOG.most:
                 yield from _rows(path)
         for path in (folder / LIGHTNING_LOG, folder.parent / LIGHTNING_LOG):
-            if path.is_file() and path.stat().st_size <= MAX_LOG_BYTES:
+            if path.is_file() and path.stat().st_size <= limits.LOG.most:
                 yield from _lightning_rows(path)
-    except OSError as error:
+    except (OSError, TooLarge, csv.Error) as error:
         log.warning("cannot read training curves from the logs in %s: %s", folder, error)
 
 
 def _lightning_rows(path: Path) -> Iterator[object]:
     """Yield the rows of Lightning's CSVLogger, which counts steps from 0 and leaves cells empty."""
-    with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        for row in csv.DictReader(file):
-            step = row.pop("step", None) or ""
-            if step.isdecimal():
-                yield {"step": int(step) + 1, **{name: cell for name, cell in row.items() if cell}}
+    lines = (line.decode(errors="replace") for line in lines_of(path, limits.LOG_LINE))
+    for row in csv.DictReader(lines):
+        step = row.pop("step", None) or ""
+        if step.isdecimal() and len(step) <= _STEP_DIGITS:
+            yield {"step": int(step) + 1, **{name: cell for name, cell in row.items() if cell}}
 
 
 def _logs(folder: Path) -> Iterator[Path]:
@@ -129,9 +127,8 @@ def _logs(folder: Path) -> Iterator[Path]:
 
 
 def _rows(path: Path) -> Iterator[object]:
-    with path.open(encoding="utf-8", errors="replace") as file:
-        for line in file:
-            try:
-                yield json.loads(line)
-            except (ValueError, RecursionError):
-                continue  # text between the rows, or the last line while it is being written
+    for line in lines_of(path, limits.LOG_LINE):
+        try:
+            yield parse_json(line)
+        except ValueError:
+            continue  # text between the rows, or the last line while it is being written

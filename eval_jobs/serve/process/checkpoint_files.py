@@ -1,9 +1,10 @@
 """Reads from a checkpoint's folder what serving needs: the tokenizer's folder, and an adapter's configuration."""
 
-import json
 from pathlib import Path
 
+from eval_jobs import limits
 from eval_jobs.errors import CheckpointNotFound, CheckpointUnreadable
+from eval_jobs.host.bounded import parse_json, read_bytes
 from eval_jobs.types import Checkpoint
 
 ADAPTER_CONFIG = "adapter_config.json"
@@ -48,7 +49,7 @@ def adapter_config(folder: Path) -> dict[str, object]:
     """
     path = folder / ADAPTER_CONFIG
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = parse_json(read_bytes(path, limits.DOCUMENT))
     except (OSError, ValueError) as error:
         raise CheckpointUnreadable(
             f"cannot read {path}: {error}", hint="the adapter is incomplete; evaluate another step"

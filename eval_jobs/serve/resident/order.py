@@ -1,6 +1,5 @@
 """What an engine is to serve: everything that can be checked, and refused, before a process is started or changed."""
 
-import hashlib
 import os
 import shutil
 import sys
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from eval_jobs.errors import CheckpointUnreadable, ConfigError
+from eval_jobs.host.bounded import file_digest, open_regular
 from eval_jobs.host.gpus import VISIBLE_DEVICES, have_batch_invariance
 from eval_jobs.identity import content_hash
 from eval_jobs.records.served_files import is_served
@@ -116,20 +116,27 @@ def is_without_effect(adapter: Path) -> bool:
     An adapter that cannot be read counts as having no effect.
     """
     try:
-        with (adapter / ADAPTER_WEIGHTS).open("rb") as file:
+        with open_regular(adapter / ADAPTER_WEIGHTS) as file:
             halves = [entry for entry in read_entries(file, ADAPTER_WEIGHTS) if "lora_B" in entry.name]
             return not any(_has_numbers(file, entry) for entry in halves)
     except (BadWeights, OSError):
         return True
 
 
+_CHUNK_BYTES = 8 << 20
 _BYTES_OF_ZEROS = b"\x00\x80"
 """Bytes of 0 and of -0."""
 
 
 def _has_numbers(file: BinaryIO, entry: TensorEntry) -> bool:
     file.seek(entry.begin)
-    return bool(file.read(entry.end - entry.begin).translate(None, _BYTES_OF_ZEROS))
+    left = entry.end - entry.begin
+    while left:
+        chunk = file.read(min(left, _CHUNK_BYTES))
+        if not chunk or chunk.translate(None, _BYTES_OF_ZEROS):
+            return bool(chunk)
+        left -= len(chunk)
+    return False
 
 
 def _wants_batch_invariance(spec: ServeSpec) -> bool:
@@ -158,9 +165,9 @@ def _adapter(checkpoint: Checkpoint) -> Adapter:
     try:
         # An engine reads these files at its start only.
         others = sorted(path for path in folder.iterdir() if is_served(path.name) and path.name != ADAPTER_CONFIG)
-        with (folder / ADAPTER_WEIGHTS).open("rb") as file:
+        with open_regular(folder / ADAPTER_WEIGHTS) as file:
             tensors = [[entry.name, entry.dtype, entry.shape] for entry in read_entries(file, ADAPTER_WEIGHTS)]
-        served = [[path.name, hashlib.sha256(path.read_bytes()).hexdigest()] for path in others]
+        served = [[path.name, file_digest(path)] for path in others]
     except (BadWeights, OSError, ValueError) as error:
         raise CheckpointUnreadable(
             f"cannot read {folder}: {error}", hint="the adapter is incomplete; evaluate another step"

@@ -16,7 +16,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from eval_jobs import limits
 from eval_jobs.errors import CheckpointUnreadable
+from eval_jobs.host.bounded import file_digest, open_regular, parse_json, read_bytes
 from eval_jobs.records.served_files import is_served
 from eval_jobs.serve.worker_extension.tracker_worker.weight_files import (
     BadWeights,
@@ -135,13 +137,13 @@ def never_swapped(fingerprint: Fingerprint, *, on_cpu: bool) -> str:
 def _tensors(folder: Path) -> dict[str, TensorEntry]:
     found = {}
     for name in weight_names(folder):
-        with (folder / name).open("rb") as file:
+        with open_regular(folder / name) as file:
             found[name] = read_entries(file, name)
     return check_complete(folder, found)
 
 
 def _config(folder: Path) -> dict[str, object]:
-    config = json.loads((folder / CONFIG).read_bytes())
+    config = parse_json(read_bytes(folder / CONFIG, limits.DOCUMENT))
     if not isinstance(config, dict):
         raise BadWeights(f"{CONFIG} is not a JSON object")
     return config
@@ -150,8 +152,9 @@ def _config(folder: Path) -> dict[str, object]:
 def _files(folder: Path, config: Mapping[str, object]) -> dict[str, str]:
     paths = [*folder.iterdir(), *folder.glob("additional_chat_templates/*")]
     served = (path for path in paths if is_served(path.name) and path.is_file())
-    digests = {str(path.relative_to(folder)): _sha256(path.read_bytes()) for path in served}
-    return digests | {CONFIG: _sha256(json.dumps(_normalised(config), sort_keys=True).encode())}
+    digests = {str(path.relative_to(folder)): file_digest(path) for path in served}
+    normalised = json.dumps(_normalised(config), sort_keys=True).encode()
+    return digests | {CONFIG: hashlib.sha256(normalised).hexdigest()}
 
 
 def _normalised(value: object) -> object:
@@ -214,7 +217,3 @@ def _list(value: object) -> list[object]:
     if isinstance(value, list):
         return value
     return []
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

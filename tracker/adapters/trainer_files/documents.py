@@ -4,7 +4,6 @@ The files come from outside: each is read up to a limit, nothing in it is run, a
 """
 
 import io
-import json
 import logging
 import pickletools
 import zipfile
@@ -14,13 +13,13 @@ from pathlib import Path
 
 import yaml
 
+from eval_jobs import limits
+from eval_jobs.host.bounded import parse_json, read_bytes
 from tracker.domain.checkpoints.listing import ADAPTER_CONFIG
 from tracker.domain.tracking.trainer_facts import Document
 
 log = logging.getLogger(__name__)
 
-MAX_BYTES = 128 << 10
-"""Settings take some 20 kB; YAML of this size takes a second or two."""
 FILES = (
     "training_args.bin",
     "args.json",
@@ -67,11 +66,7 @@ def command_documents(command: Sequence[str], folder: Path) -> dict[str, Documen
 
 def _read(path: Path) -> Document:
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise ValueError(f"larger than {MAX_BYTES >> 10} KiB")
-        document = _parse(path.suffix, content)
+        document = _parse(path.suffix, read_bytes(path, limits.SETTINGS))
         if not isinstance(document, dict):
             raise TypeError("it contains no names")
     except Exception as error:  # noqa: BLE001 - damaged YAML and archives raise nearly anything
@@ -82,7 +77,7 @@ def _read(path: Path) -> Document:
 
 def _parse(suffix: str, content: bytes) -> object:
     if suffix == ".json":
-        return json.loads(content)
+        return parse_json(content)
     if suffix == ".bin":
         return _arguments(content)
     # This loader makes texts only: no objects, no dates, no merged mappings, which can grow without limit.
@@ -94,7 +89,7 @@ def _arguments(content: bytes) -> object:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         name = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
         with archive.open(name) as file:
-            return _plain_attributes(file.read(MAX_BYTES))
+            return _plain_attributes(file.read(limits.SETTINGS.most))
 
 
 def _plain_attributes(pickled: bytes) -> dict[str, object]:

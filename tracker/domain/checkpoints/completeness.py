@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from eval_jobs.errors import CheckpointUnreadable, CheckpointUnsafe
+from eval_jobs.limits import SERVED_FILE
 from eval_jobs.records.served_files import SUFFIXES
 from eval_jobs.types import CheckpointFormat
 from tracker.domain.checkpoints.formats import WeightsLayout, layout_of, other_form
@@ -35,7 +36,7 @@ from tracker.domain.checkpoints.listing import (
 )
 from tracker.domain.checkpoints.names import counts_epochs
 from tracker.domain.checkpoints.raw_state import check_config
-from tracker.domain.checkpoints.unusable import NotYet, Rejected, not_yet
+from tracker.domain.checkpoints.unusable import NotYet, Rejected, not_yet, rejected
 from tracker.domain.records.display import count_text
 
 _RESUME_STATE = re.compile(r"(?:optimizer.*|scheduler|scaler)\.(?:pt|bin)$|rng_state.*\.pth$")
@@ -160,6 +161,14 @@ def _check_links(listing: Listing, layout: WeightsLayout, _: Habits) -> Objectio
     return None
 
 
+def _check_sizes(listing: Listing, _: WeightsLayout, __: Habits) -> Objection:
+    for fact in listing.facts.files:
+        if fact.name.endswith(SUFFIXES) and fact.size > SERVED_FILE.most:
+            reason = f"{fact.name} has {count_text(fact.size, 'byte')}, more than a file beside the weights may have"
+            return rejected(reason, code=CheckpointUnreadable.code, hint="delete the file, or save the step again")
+    return None
+
+
 def _check_weights(listing: Listing, layout: WeightsLayout, _: Habits) -> Objection:
     if layout.raw is not None:  # `find_raw` has checked them
         name = next((name for name in layout.weights if name in listing.raw.broken), None)
@@ -253,6 +262,7 @@ Rule = Callable[[Listing, WeightsLayout, Habits], Objection]
 _RULES: tuple[Rule, ...] = (
     _check_form,
     _check_links,
+    _check_sizes,
     _check_weights,
     _check_config,
     _check_temporaries,

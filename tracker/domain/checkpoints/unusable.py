@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable
+from eval_jobs.limits import cut
 from tracker.domain.checkpoints.listing import ADAPTER, INDEX, SINGLE, Broken, Document, is_state_folder
 from tracker.domain.records.display import names_text, one_line
 
@@ -34,12 +35,12 @@ class Rejected:
 
 def not_yet(reason: str, *, code: str = CheckpointIncomplete.code, hint: str = KILLED_HINT) -> NotYet:
     """Return a `NotYet` with the defaults for missing files."""
-    return NotYet(code=code, reason=reason, hint=hint)
+    return NotYet(code=code, reason=cut(reason), hint=hint)
 
 
 def rejected(reason: str, *, code: str = CheckpointIncomplete.code, hint: str) -> Rejected:
     """Return a `Rejected`, by default for files that do not fit together."""
-    return Rejected(code=code, reason=reason, hint=hint)
+    return Rejected(code=code, reason=cut(reason), hint=hint)
 
 
 def two_saves(one: str, other: str) -> Rejected:

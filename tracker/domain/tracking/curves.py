@@ -8,7 +8,9 @@ A row is a mapping with a step and numbers: `log_history` of trainer_state.json,
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 
+from eval_jobs.limits import CURVE_POINTS
 from tracker.domain.records.metric_keys import unique_keys
 from tracker.domain.records.types import CurvePoint
 
@@ -32,15 +34,19 @@ def points_of(rows: Iterable[object], *, up_to_step: int) -> tuple[CurvePoint, .
     """Return all finite numbers of `rows` as points, ordered by step, then by key.
 
     A later row wins over an earlier one with the same step: a resumed trainer writes steps again. Rows without a step,
-    values that are not numbers and steps beyond `up_to_step` are left out.
+    values that are not numbers and steps beyond `up_to_step` are left out, and of too many values the first.
     """
     values: dict[tuple[str, int], float] = {}
+    most = CURVE_POINTS.most
     for step, row in _steps(rows):
         if step <= up_to_step:
             for name, value in row.items():
                 number = _number(value)
                 if number is not None and name and name not in NO_CURVES:
                     values[SPELLINGS.get(name, name), step] = number
+            if len(values) > most + most // 4:
+                values = _newest(values, most)
+    values = _newest(values, most)
     keys = unique_keys(name for name, _ in values)
     points = (CurvePoint(key=PREFIX + keys[name], step=step, value=value) for (name, step), value in values.items())
     return tuple(sorted(points, key=lambda p: (p.step, p.key)))
@@ -56,6 +62,10 @@ def step_of_row(row: Row) -> int | None:
         if number is not None and number >= 0 and number.is_integer():
             return int(number)
     return None
+
+
+def _newest(values: dict[tuple[str, int], float], most: int) -> dict[tuple[str, int], float]:
+    return dict(islice(values.items(), max(0, len(values) - most), None))
 
 
 def _steps(rows: Iterable[object]) -> Iterator[tuple[int, Row]]:

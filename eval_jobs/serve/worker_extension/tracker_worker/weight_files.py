@@ -15,8 +15,12 @@ from typing import BinaryIO
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 
-MAX_HEADER_BYTES = 100_000_000
-"""As in the reference implementation: a longer header is malicious or corrupt."""
+MAX_HEADER_BYTES = 32 << 20
+"""A longer header is malicious or corrupt: 200,000 tensors take some 25 MB."""
+MAX_TENSORS = 200_000
+MAX_NAME_CHARS = 1000
+MAX_DIGITS = 20
+"""As 2**64 has."""
 
 ITEM_BYTES = {
     "BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1, "U16": 2, "I16": 2, "F16": 2, "BF16": 2,
@@ -93,7 +97,9 @@ def parse_header(raw: bytes, *, may_be_unknown: bool = False) -> tuple[TensorEnt
     Raises:
         ValueError, TypeError, KeyError, RecursionError: it is invalid.
     """
-    document = json.loads(raw)
+    if raw.count(b"{") > MAX_TENSORS + 2:
+        raise ValueError("too many tensors")
+    document = json.loads(raw, parse_int=_size)
     if not isinstance(document, dict):
         raise TypeError("not a JSON object")
     document.pop("__metadata__", None)
@@ -160,6 +166,8 @@ def _check_index(indexed: Mapping[str, str], places: Mapping[str, str]) -> None:
 
 
 def _entry(name: str, value: Mapping[str, object], start: int) -> TensorEntry:
+    if len(name) > MAX_NAME_CHARS:
+        raise ValueError(f"the name of a tensor has {len(name)} characters")
     dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
     if not isinstance(dtype, str) or not isinstance(shape, list) or not isinstance(offsets, list):
         raise TypeError(f"tensor {name} has a dtype, shape or data_offsets of the wrong type")
@@ -168,6 +176,12 @@ def _entry(name: str, value: Mapping[str, object], start: int) -> TensorEntry:
     if end < begin or (dtype in ITEM_BYTES and end - begin != ITEM_BYTES[dtype] * math.prod(sizes)):
         raise ValueError(f"tensor {name} of shape {shape} and dtype {dtype} does not fit bytes {begin} to {end}")
     return TensorEntry(name=name, dtype=dtype, shape=sizes, begin=start + begin, end=start + end)
+
+
+def _size(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"a size has {len(digits)} digits")
+    return int(digits)
 
 
 def _natural(value: object) -> int:

@@ -65,5 +65,5 @@ def test_json_has_the_same_value_as_text_and_as_bytes() -> None:
 
 def test_an_error_keeps_the_beginning_of_a_long_message() -> None:
     error = TrackerError("x" * 30_000_000, hint="shorten it")
-    assert len(str(error)) < 2 * limits.KEPT_CHARS
+    assert len(str(error)) < 2 * limits.MESSAGE_CHARS
     assert error.message.endswith("…")

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tracker.adapters.trainer_files.documents import MAX_BYTES, command_documents, read_documents
+from eval_jobs.limits import SETTINGS
+from tracker.adapters.trainer_files.documents import command_documents, read_documents
 from tracker.cli.commands.to_watch.watch import _command_of
 from tracker.domain.tracking.trainer_facts import trainer_facts
 
@@ -89,7 +90,7 @@ MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i}\n  <<: [{', '.join([f'*a{i -
         ("args.json", b"[" * 100_000),
         ("args.json", b'{"seed": ' + b"9" * 5000 + b"}"),
         ("args.json", b"\xff\xfe\x00"),
-        ("args.json", json.dumps({"seed": 1, "x": "y" * MAX_BYTES}).encode()),
+        ("args.json", json.dumps({"seed": 1, "x": "y" * SETTINGS.most}).encode()),
         ("config.yaml", b"a: [b"),
         ("config.yaml", b"? {a: b}\n: c"),
         ("config.yaml", b"[" * 50_000),

@@ -1,18 +1,29 @@
 """Reads the pickles that describe sharded states, without torch and without running anything.
 
 `.metadata` is a pickle, and a pickle may call anything that it names. This reader accepts the few names that torch
-itself writes, replaces each with an inert record, and refuses any other.
+itself writes, replaces each with an inert record, and refuses any other. A large index, whose objects could fill the
+memory, is read by a process of its own: `python -m tracker.adapters.checkpoints.files.dcp_index PATH`.
 """
 
 import io
+import json
+import os
 import pickle
 import re
+import resource
+import subprocess
+import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from eval_jobs import limits
 from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable, CheckpointUnsafe
+from eval_jobs.host.bounded import TooLarge, open_regular, parse_json, read_bytes
+from eval_jobs.host.secrets import without_secrets
 from tracker.domain.checkpoints.listing import Broken, StateIndex
 
 _METADATA = "torch.distributed.checkpoint.metadata"
@@ -42,7 +53,14 @@ ALLOWED = (
 )
 """All names that an index may contain; the conversion uses the same list."""
 
-MAX_BYTES = 1 << 29
+MAX_OBJECTS = 2_000_000
+"""Of a pickle that is read in this process: each takes some 60 bytes, and most are written as a single byte."""
+MAX_PICKLE_BYTES = 8 << 20
+"""Of a pickle that is read in this process."""
+_OBJECTS = b"]}\x8f\x85\x86\x87tldRb\x81"
+"""Opcodes that make or fill an object."""
+
+CHILD_TIMEOUT_S = 60.0
 
 _FILE = re.compile(r"[\w.-]+\.distcp$")
 _WRAPPERS = re.compile(r"(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
@@ -57,11 +75,13 @@ def read_world_size(path: Path) -> int:
         OSError: the file cannot be read.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_archive(path) as archive:
             (entry,) = (entry for entry in archive.infolist() if entry.filename.endswith("/data.pkl"))
-            if entry.file_size > MAX_BYTES:
+            with archive.open(entry) as file:
+                content = file.read(MAX_PICKLE_BYTES)
+            if not _is_small(content):
                 return 0
-            state = _Blind(io.BytesIO(archive.read(entry))).load()
+            state = _Blind(io.BytesIO(content)).load()
         size = state.get("dp_world_size")
     except OSError:
         raise
@@ -75,16 +95,78 @@ def read_world_size(path: Path) -> int:
 def read_index(path: Path) -> StateIndex | Broken:
     """Return which files of the folder hold the model, and its tensors; or why the index cannot be used."""
     try:
-        if path.stat().st_size > MAX_BYTES:
-            return Broken(code=CheckpointUnreadable.code, text="is too large for an index")
-        metadata = _Reader(io.BytesIO(path.read_bytes())).load()
-        return _index(metadata)
+        content = read_bytes(path, limits.STATE_INDEX)
+    except TooLarge as error:
+        return Broken(code=CheckpointUnreadable.code, text=str(error))
     except OSError as error:
         return Broken(code=CheckpointIncomplete.code, text=f"cannot be read: {error.strerror}")
+    if _is_small(content):
+        return _parsed(content)
+    del content
+    return _read_by_child(path)
+
+
+@contextmanager
+def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Open a file of torch.save.
+
+    Raises:
+        TooLarge: it has too many parts.
+        zipfile.BadZipFile, ValueError, NotImplementedError: it is not complete.
+        OSError: it cannot be read.
+    """
+    with _Archive(open_regular(path).detach()) as file, zipfile.ZipFile(file) as archive:
+        yield archive
+
+
+def _is_small(content: bytes) -> bool:
+    return len(content) < MAX_PICKLE_BYTES and sum(map(content.count, _OBJECTS)) <= MAX_OBJECTS
+
+
+def _parsed(content: bytes) -> StateIndex | Broken:
+    try:
+        return _index(_Reader(io.BytesIO(content)).load())
     except _Foreign as error:
         return Broken(code=CheckpointUnsafe.code, text=f"references {error}, which may run code")
     except Exception as error:  # noqa: BLE001 - a damaged pickle raises nearly anything
         return Broken(code=CheckpointUnreadable.code, text=f"is not a DCP index: {error!r:.200}")
+
+
+def _read_by_child(path: Path) -> StateIndex | Broken:
+    command = [sys.executable, "-m", __name__, str(path)]
+    environment = without_secrets(os.environ)
+    try:
+        done = subprocess.run(command, capture_output=True, check=True, timeout=CHILD_TIMEOUT_S, env=environment)
+        found = parse_json(done.stdout)
+    except (subprocess.SubprocessError, ValueError):
+        return Broken(code=CheckpointUnreadable.code, text="takes too much memory or time")
+    if "code" in found:
+        return Broken(**found)
+    tensors = {name: tuple(shape) for name, shape in found["tensors"].items()}
+    return StateIndex(files=found["files"], tensors=tensors, keys=found["keys"])
+
+
+def main() -> None:
+    """Print the index of the file that is named on the command line, or why it cannot be used, as JSON."""
+    with suppress(ValueError):  # a lower limit is set already
+        resource.setrlimit(resource.RLIMIT_AS, (limits.STATE_MEMORY.most, limits.STATE_MEMORY.most))
+    text = json.dumps(asdict(_parsed(read_bytes(Path(sys.argv[1]), limits.STATE_INDEX))))
+    if len(text) > limits.DOCUMENT.most:
+        sys.exit("too many tensors")
+    sys.stdout.write(text)
+
+
+class _Archive(io.BufferedReader):
+    """A file whose parts are read up to the size that a table of contents may have."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        most = limits.ARCHIVE_INDEX.most
+        if size is None or size < 0:
+            size = most + 1
+        content = super().read(min(size, most + 1))
+        if len(content) > most:
+            raise TooLarge(limits.ARCHIVE_INDEX)
+        return content
 
 
 class _Foreign(Exception):
@@ -184,3 +266,7 @@ def _files(metadata: _Record) -> dict[str, int]:
 def _model_name(name: str) -> str:
     """Return the name of a tensor in the model, without the prefixes that compilation and wrappers add."""
     return _WRAPPERS.sub("", name).removeprefix("module.")
+
+
+if __name__ == "__main__":
+    main()

@@ -4,17 +4,20 @@ places_in(output_dir) -> CheckpointLocation...      facts_of_folder(folder) -> F
 """
 
 import errno
-import json
 import os
+import re
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
+from eval_jobs import limits
 from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable
+from eval_jobs.host.bounded import TooLarge, amount, open_regular, parse_json, read_bytes
 from tracker.adapters.checkpoints.files.raw_files import read_raw
 from tracker.adapters.checkpoints.files.safetensors_file import read_header
 from tracker.domain.checkpoints import listing
@@ -124,7 +127,7 @@ def facts_of_folder(folder: Path, root: Path | None = None) -> listing.Facts | N
             return listing.Facts(path=str(folder), mtime_ns=status.st_mtime_ns, files=(only,))
         mtime_ns = status.st_mtime_ns
         with os.scandir(folder) as entries:
-            listed = list(entries)
+            listed = _entries_of(entries)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -200,18 +203,45 @@ def _base_folder(folder: Path, base: str) -> str:
 
 def read_document(path: Path) -> listing.Document | listing.Broken:
     """Return the JSON object in a file, or why there is none."""
-    return _read(path, lambda file: parse_document(file.read_bytes()))
+    return _read(path, _document)
 
 
 def parse_document(content: bytes) -> listing.Document | listing.Broken:
     """Return the JSON object in `content`, or why there is none."""
     try:
-        document = json.loads(content)
-    except (ValueError, RecursionError) as error:
+        document = parse_json(content)
+    except TooLarge as error:
+        return listing.Broken(code=CheckpointUnreadable.code, text=str(error))
+    except ValueError as error:
         return listing.Broken(code=CheckpointUnreadable.code, text=f"is not valid JSON: {error}")
     if not isinstance(document, dict):
         return listing.Broken(code=CheckpointUnreadable.code, text="is not a JSON object")
     return document
+
+
+_STATED = re.compile(rb'^ {0,2}"(global_step|max_steps|save_steps)": *([0-9]{1,15}),?$', re.MULTILINE)
+"""Of a trainer state, as transformers writes it: sorted by name, with `log_history` in between."""
+_ENDS_BYTES = 64 << 10
+
+
+def _document(path: Path) -> listing.Document | listing.Broken:
+    try:
+        return parse_document(read_bytes(path, limits.DOCUMENT))
+    except TooLarge as error:
+        if path.name == listing.TRAINER_STATE:  # its log grows with the training, and only two numbers are needed
+            return _ends_of_state(path)
+        return listing.Broken(code=CheckpointUnreadable.code, text=str(error))
+
+
+def _ends_of_state(path: Path) -> listing.Document | listing.Broken:
+    """Return the numbers at the beginning and the end of a trainer state that is too large to be parsed."""
+    with open_regular(path) as file:
+        ends = file.read(_ENDS_BYTES)
+        file.seek(-_ENDS_BYTES, os.SEEK_END)
+        ends += file.read(_ENDS_BYTES)
+    if not ends.rstrip().endswith(b"}"):
+        return listing.Broken(code=CheckpointUnreadable.code, text="is not valid JSON: it has no end")
+    return {name.decode(): int(number) for name, number in _STATED.findall(ends)}
 
 
 _AWAY = {
@@ -225,6 +255,13 @@ _AWAY = {
     errno.ETIMEDOUT,
 }
 """Errors of an unavailable file server or a failing disk: the file may still exist."""
+
+
+def _entries_of(folder: Iterator[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
+    found = list(islice(folder, limits.FILES.most + 1))
+    if len(found) > limits.FILES.most:
+        raise OSError(errno.E2BIG, f"there are more than {amount(limits.FILES)}")
+    return found
 
 
 def _demand_present(error: OSError) -> None:
@@ -309,7 +346,7 @@ def _state_files(folder: os.DirEntry[str], root: Path | None) -> Iterator[listin
     """Return the files of a sub-folder with a sharded training state, named relative to the checkpoint."""
     if listing.is_state_folder(folder.name):
         with os.scandir(folder) as entries:
-            for entry in entries:
+            for entry in _entries_of(entries):
                 if entry.is_file():
                     fact = _file_fact(entry, entry.stat(), root)
                     yield replace(fact, name=f"{folder.name}/{entry.name}")

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tracker.adapters.checkpoints.files.dcp_index import read_index, read_world_size
+from eval_jobs.host.bounded import TooLarge, open_regular
+from tracker.adapters.checkpoints.files.dcp_index import open_archive, read_index, read_world_size
 from tracker.domain.checkpoints import listing
 
 MODEL_FILES = (
@@ -97,8 +98,8 @@ def _world_size(folder: Path, names: list[str]) -> int:
 
 def _latest(path: Path) -> str:
     try:
-        with path.open(encoding="utf-8") as file:
-            return file.read(200).strip()
+        with open_regular(path) as file:
+            return file.read(200).decode().strip()
     except (OSError, UnicodeDecodeError):
         return ""
 
@@ -106,10 +107,12 @@ def _latest(path: Path) -> str:
 def _why_broken(path: Path) -> str:
     """Return why a file is incomplete, else "": torch.save writes a zip, whose table of contents comes last."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_archive(path) as archive:
             if archive.namelist():
                 return ""
             return "is empty"
+    except TooLarge as error:
+        return f"has a table of contents that {error}"
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     except (zipfile.BadZipFile, ValueError, NotImplementedError):

@@ -15,6 +15,7 @@ from typing import BinaryIO
 import numpy as np
 
 from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable
+from eval_jobs.host.bounded import open_regular
 from eval_jobs.serve.worker_extension.tracker_worker.weight_files import MAX_HEADER_BYTES, parse_header
 from tracker.adapters.checkpoints.files.zero_blocks import ZeroScan, is_zero
 from tracker.domain.checkpoints.listing import Broken, Header
@@ -51,7 +52,7 @@ def read_header(path: Path) -> Header | Broken:
     Raises:
         OSError: the file cannot be read.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return header_in(file, path.name)
 
 
@@ -86,7 +87,7 @@ def read_tensors(paths: Iterable[Path]) -> tuple[TensorFact, ...]:
     """
     found: list[TensorFact] = []
     for path in paths:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             found += _read_tensors(file, path.name)[1]
     return tuple(found)
 

@@ -8,7 +8,6 @@ process (see `recovery`).
 """
 
 import errno
-import hashlib
 import logging
 import os
 import re
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from eval_jobs.errors import CheckpointError, CheckpointIncomplete, CheckpointUnreadable, CheckpointUnsafe, StoreError
 from eval_jobs.host import proc
+from eval_jobs.host.bounded import file_digest
 from eval_jobs.host.storage import write_error
 from eval_jobs.identity import content_hash
 from eval_jobs.records.served_files import is_served
@@ -252,7 +252,7 @@ def _final(pin: Pin, digest: str) -> tuple[Path, Checkpoint | None]:
     earlier = _published(usual)
     if earlier is None or _is_alike(pin, earlier):
         return usual, None if earlier is None else earlier.checkpoint
-    small = [[name, (held / name).read_bytes().hex()] for name in sorted(pin.complete.small())]
+    small = [[name, file_digest(held / name)] for name in sorted(pin.complete.small())]
     other = usual.with_name(f"{usual.name}-{content_hash(small)[:8]}")
     known = _published(other)
     return other, None if known is None else known.checkpoint
@@ -268,14 +268,16 @@ def _published(folder: Path) -> Pin | None:
 
 def _is_alike(pin: Pin, earlier: Pin) -> bool:
     names = pin.complete.small()
-    held, other = Path(pin.folder), Path(earlier.folder)
-    return names == earlier.complete.small() and all((held / n).read_bytes() == (other / n).read_bytes() for n in names)
+    if names != earlier.complete.small():
+        return False
+    folders = (Path(pin.folder), Path(earlier.folder))
+    return all(len({file_digest(folder / name) for folder in folders}) == 1 for name in names)
 
 
 def _files_digest(pin: Pin) -> str:
     """Return the hash of the served files except the weights. The trainer's own state does not affect outputs."""
     held, served = Path(pin.folder), sorted(filter(is_served, pin.complete.small()))
-    return content_hash([[name, hashlib.sha256((held / name).read_bytes()).hexdigest()] for name in served])
+    return content_hash([[name, file_digest(held / name)] for name in served])
 
 
 def _checkpoint(pin: Pin, final: Path, digest: str) -> Checkpoint:
