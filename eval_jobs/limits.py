@@ -36,7 +36,7 @@ HEADER = Limit(subject="Header of a safetensors file", most=32 << 20, beyond=UNR
 TENSORS = Limit(subject="Tensors in a safetensors file", most=200_000, unit="tensors", beyond=UNREADABLE)
 FILES = Limit(subject="Files in a checkpoint", most=50_000, unit="files", beyond=UNREADABLE)
 STATE_INDEX = Limit(subject="Index of a sharded training state", most=512 << 20, beyond=UNREADABLE)
-STATE_MEMORY = Limit(subject="Memory of the child process that reads a large index", most=8 << 30, beyond=UNREADABLE)
+STATE_MEMORY = Limit(subject="Memory of the child process that reads a large index", most=2 << 30, beyond=UNREADABLE)
 ARCHIVE_INDEX = Limit(subject="Table of contents of a torch.save file", most=16 << 20, beyond=UNREADABLE)
 # YAML of this size takes a second or two.
 SETTINGS = Limit(subject="File with the trainer's settings", most=128 << 10, beyond="It is ignored, with a warning.")

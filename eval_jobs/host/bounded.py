@@ -42,7 +42,9 @@ def read_bytes(path: Path, limit: Limit) -> bytes:
         OSError: it cannot be read, or is not a regular file.
     """
     with open_regular(path) as file:
-        return read_from(file, limit)
+        if os.fstat(file.fileno()).st_size > limit.most:
+            raise TooLarge(limit)
+        return read_from(file, limit)  # it may grow meanwhile
 
 
 def read_text(path: Path, limit: Limit, *, encoding: str = "utf-8", errors: str = "strict") -> str:

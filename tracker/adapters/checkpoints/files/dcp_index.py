@@ -95,14 +95,12 @@ def read_world_size(path: Path) -> int:
 def read_index(path: Path) -> StateIndex | Broken:
     """Return which files of the folder hold the model, and its tensors; or why the index cannot be used."""
     try:
-        content = read_bytes(path, limits.STATE_INDEX)
-    except TooLarge as error:
-        return Broken(code=CheckpointUnreadable.code, text=str(error))
+        if path.stat().st_size <= MAX_PICKLE_BYTES:
+            content = read_bytes(path, limits.STATE_INDEX)
+            if _is_small(content):
+                return _parsed(content)
     except OSError as error:
         return Broken(code=CheckpointIncomplete.code, text=f"cannot be read: {error.strerror}")
-    if _is_small(content):
-        return _parsed(content)
-    del content
     return _read_by_child(path)
 
 
@@ -138,7 +136,7 @@ def _read_by_child(path: Path) -> StateIndex | Broken:
     try:
         done = subprocess.run(command, capture_output=True, check=True, timeout=CHILD_TIMEOUT_S, env=environment)
         found = parse_json(done.stdout)
-    except (subprocess.SubprocessError, ValueError):
+    except (OSError, subprocess.SubprocessError, ValueError):
         return Broken(code=CheckpointUnreadable.code, text="takes too much memory or time")
     if "code" in found:
         return Broken(**found)
@@ -150,7 +148,11 @@ def main() -> None:
     """Print the index of the file that is named on the command line, or why it cannot be used, as JSON."""
     with suppress(ValueError):  # a lower limit is set already
         resource.setrlimit(resource.RLIMIT_AS, (limits.STATE_MEMORY.most, limits.STATE_MEMORY.most))
-    text = json.dumps(asdict(_parsed(read_bytes(Path(sys.argv[1]), limits.STATE_INDEX))))
+    try:
+        found = _parsed(read_bytes(Path(sys.argv[1]), limits.STATE_INDEX))
+    except TooLarge as error:
+        found = Broken(code=CheckpointUnreadable.code, text=str(error))
+    text = json.dumps(asdict(found))
     if len(text) > limits.DOCUMENT.most:
         sys.exit("too many tensors")
     sys.stdout.write(text)
