@@ -27,6 +27,13 @@ UNREADABLE = "The checkpoint is a gap, `E-CKPT-UNREADABLE`."
 DOCUMENT = Limit(
     subject="JSON file of a checkpoint: configuration, index, trainer state", most=64 << 20, beyond=UNREADABLE
 )
+REFUSED = "The benchmark is refused before anything is served, `E-EVAL-DATA`."
+
+ROW = Limit(subject="Line or CSV field of a benchmark's data", most=16 << 20, beyond=REFUSED)
+ROWS = Limit(subject="Rows of a file of a benchmark", most=1_000_000, unit="rows", beyond=REFUSED)
+ROW_DOCUMENT = Limit(subject="JSON file of a benchmark; JSONL may be larger", most=64 << 20, beyond=REFUSED)
+DATA_FILE = Limit(subject="Data file of a benchmark, in any format", most=16 << 30, beyond=REFUSED)
+CARD = Limit(subject="Header of the README.md of a data folder", most=1 << 20, beyond="The rest is not read.")
 VALUES = Limit(
     subject="Values in a JSON text", most=2_000_000, unit="values", beyond="As if the file or answer were too large."
 )
