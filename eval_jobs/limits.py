@@ -34,6 +34,10 @@ ROWS = Limit(subject="Rows of a file of a benchmark", most=1_000_000, unit="rows
 ROW_DOCUMENT = Limit(subject="JSON file of a benchmark; JSONL may be larger", most=64 << 20, beyond=REFUSED)
 DATA_FILE = Limit(subject="Data file of a benchmark, in any format", most=16 << 30, beyond=REFUSED)
 CARD = Limit(subject="Header of the README.md of a data folder", most=1 << 20, beyond="The rest is not read.")
+UNBOUNDED = "The evaluation of the checkpoint fails, `E-SERVE-TEMPLATE`."
+TEMPLATE = Limit(subject="Chat template in a file", most=1 << 20, beyond=UNBOUNDED)
+TEMPLATE_TIME = Limit(subject="Processor time to render a chat template", most=3, unit="seconds", beyond=UNBOUNDED)
+TEMPLATE_MEMORY = Limit(subject="Memory to render a chat template", most=512 << 20, beyond=UNBOUNDED)
 VALUES = Limit(
     subject="Values in a JSON text", most=2_000_000, unit="values", beyond="As if the file or answer were too large."
 )
