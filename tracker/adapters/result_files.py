@@ -247,11 +247,10 @@ def _evalscope_sheet(folder: Path, given: Given) -> Sheet:
     return sheet_of_evalscope(read, given)
 
 
-class _PlainLoader(yaml.SafeLoader):
-    """A loader without merge keys, of which a few lines can make billions of values."""
+class _PlainLoader(yaml.SafeLoader):  # type: ignore[misc]
+    """A loader for which `<<` is an error: a few such lines can make billions of values."""
 
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Merge nothing: the key `<<` is an error then."""
+    def flatten_mapping(self, node: object) -> None: ...
 
 
 def _demand_few_values(value: object) -> None:

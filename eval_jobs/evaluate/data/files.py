@@ -13,7 +13,7 @@ from eval_jobs import limits
 from eval_jobs.errors import BadData
 from eval_jobs.evaluate.data.known_benchmarks import CHOICE, EXACT, OWN_ADAPTERS, check_name, few_shot_of, subsets_of
 from eval_jobs.evaluate.data.layouts import DATA_SUFFIXES, LAYOUTS, DatasetSplit, Layout, Row, evaluated
-from eval_jobs.evaluate.data.row_files import bad_row, open_data, read_rows, row_name
+from eval_jobs.evaluate.data.row_files import bad_row, read_rows, row_name
 from eval_jobs.evaluate.data.rows import Item, checked, choice_item, exact_item
 from eval_jobs.host.bounded import TooLarge, open_regular
 from eval_jobs.identity import content_hash
@@ -41,8 +41,6 @@ def read_data_digest(path: str | Path) -> str:
         raise BadData(
             f"cannot read {error.filename or path}: {error.strerror}", hint="check its permissions"
         ) from error
-    except TooLarge as error:
-        raise BadData(f"a data file in {path} {error}", hint="divide it into several files") from error
     return total.hexdigest()
 
 
@@ -100,31 +98,22 @@ def _check_items(benchmark: Benchmark) -> tuple[str, ...]:
     """Check that no question has two answers, and that there are the chosen subsets; return what may be a mistake."""
     path = Path(benchmark.data or "")
     first: dict[str, tuple[int, str]] = {}
-    subsets, repeated, missing = set(), [], []
+    subsets, repeated = set(), []
     for line, item in _numbered_items(benchmark):
         subsets.add(item.subset)
         question, answer = map(content_hash, item.meaning())
         earlier, known = first.setdefault(question, (line, answer))
         if known != answer:
             raise bad_row(path, line, f"the question of {row_name(path)} {earlier} with another answer")
+        if len(first) > limits.ROWS.most:
+            raise bad_row(path, line, str(TooLarge(limits.ROWS)))
         if earlier != line:
             repeated.append(line)
-        if _MISSING.intersection(target.strip().lower() for target in item.targets):
-            missing.append(line)
     _check_subsets(benchmark, subsets)
-    notes = ((repeated, "repeat an earlier row"), (missing, "have a missing value, such as `nan`, as their answer"))
-    return tuple(f"{_counted(lines, path)} {what}" for lines, what in notes if lines)
-
-
-_MISSING = {"nan", "<na>"}
-"""Texts that tables write for a missing value."""
-_SHOWN_LINES = 5
-
-
-def _counted(lines: list[int], path: Path) -> str:
-    more = ", ..." if len(lines) > _SHOWN_LINES else ""
-    shown = ", ".join(map(str, lines[:_SHOWN_LINES]))
-    return f"{len(lines)} rows of {path} ({row_name(path)} {shown}{more})"
+    if not repeated:
+        return ()
+    first_ones = ", ".join(map(str, repeated[:5]))
+    return (f"{len(repeated)} rows of {path} repeat an earlier one, first in {row_name(path)} {first_ones}",)
 
 
 def raw_layout(benchmark: Benchmark) -> Layout | None:
@@ -190,7 +179,9 @@ def visible_files(folder: Path) -> tuple[Path, ...]:
 
 
 def _file_digest(path: Path) -> str:
-    with open_data(path) as file:
+    if path.stat().st_size > limits.DATA_FILE.most:
+        raise BadData(f"{path} {TooLarge(limits.DATA_FILE)}", hint="divide it into several benchmarks")
+    with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

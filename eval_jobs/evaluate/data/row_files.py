@@ -3,11 +3,10 @@
 import csv
 import io
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, AnyStr, BinaryIO
+from typing import IO, AnyStr
 
 from eval_jobs import limits
 from eval_jobs.errors import BadData
@@ -32,30 +31,19 @@ def read_rows(path: Path, *, header: Sequence[str] = ()) -> Iterator[NumberedRow
         BadData: the file cannot be read or a row is broken; names file and line.
     """
     try:
-        for number, row in enumerate(_rows(path, header), start=1):
-            if number > limits.ROWS.most:
-                raise TooLarge(limits.ROWS)
-            yield row
+        match path.suffix.lower():
+            case ".json":
+                yield from _json_rows(path)
+            case ".csv":
+                yield from _csv_rows(path, header)
+            case _:
+                yield from _jsonl_rows(path)
     except OSError as error:
         raise BadData(f"cannot read {path}: {error.strerror}", hint="check the path and its permissions") from error
     except UnicodeDecodeError as error:
         raise BadData(f"{path} is not UTF-8 text: {error.reason}", hint="save the file as UTF-8") from error
     except ValueError as error:
         raise BadData(f"{path}: {error}", hint="divide it into several benchmarks, or write JSON as JSONL") from error
-
-
-def open_data(path: Path) -> BinaryIO:
-    """Open a data file.
-
-    Raises:
-        TooLarge: it is too large.
-        OSError: it cannot be read, or is not a regular file.
-    """
-    file = open_regular(path)
-    if os.fstat(file.fileno()).st_size <= limits.DATA_FILE.most:
-        return file
-    file.close()
-    raise TooLarge(limits.DATA_FILE)
 
 
 def row_name(path: Path) -> str:
@@ -69,18 +57,8 @@ def bad_row(path: Path, line: int, why: str) -> BadData:
     return BadData(f"{path}, {what} {line}: {why}", hint=f"fix or remove that {what}", path=str(path), line=line)
 
 
-def _rows(path: Path, header: Sequence[str]) -> Iterator[NumberedRow]:
-    match path.suffix.lower():
-        case ".json":
-            return _json_rows(path)
-        case ".csv":
-            return _csv_rows(path, header)
-        case _:
-            return _jsonl_rows(path)
-
-
 def _jsonl_rows(path: Path) -> Iterator[NumberedRow]:
-    with open_data(path) as file:
+    with open_regular(path) as file:
         for line, raw in enumerate(_lines(path, file), start=1):
             text = _decoded(path, line, raw)
             if text:
@@ -136,7 +114,7 @@ def _json_rows(path: Path) -> Iterator[NumberedRow]:
 
 def _csv_rows(path: Path, header: Sequence[str]) -> Iterator[NumberedRow]:
     csv.field_size_limit(limits.ROW.most)
-    with io.TextIOWrapper(open_data(path), encoding="utf-8-sig", newline="") as file:
+    with io.TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(_lines(path, file), fieldnames=list(header) or None, strict=True)
         try:
             columns = list(reader.fieldnames or ())

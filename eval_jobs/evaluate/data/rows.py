@@ -73,11 +73,7 @@ def choice_item(row: Mapping[str, object]) -> Item:
 
 
 def checked(row: Mapping[str, object]) -> Mapping[str, object]:
-    """Return a row for EvalScope.
-
-    Raises:
-        ValueError: its question is no text, or a number in it is NaN or infinite.
-    """
+    """Return a row for EvalScope; raise ValueError if its question is no text, or a number in it NaN or infinite."""
     _text(_one_of(row, QUESTION_KEYS, "question"), "question")
     json.dumps(row, allow_nan=False)
     return row

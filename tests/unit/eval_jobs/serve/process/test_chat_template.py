@@ -1,6 +1,7 @@
 """A chat template is rendered once in a process with limits of its own, before an engine starts."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,7 @@ def test_every_other_template_is_left_to_the_engine(tmp_path: Path, template: st
 def test_one_template_is_tried_once_for_all_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "chat_template.jinja").write_text("{{ messages[0].content }}, once")
     chat_template.demand_bounded_template(tmp_path)
-    monkeypatch.setattr(chat_template.subprocess, "run", lambda *_, **__: pytest.fail("tried again"))
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("tried again"))
     chat_template.demand_bounded_template(tmp_path)
 
 
