@@ -171,6 +171,12 @@ class CanaryFailed(ServeError):
     code = "E-SERVE-CANARY"
 
 
+class TemplateUnbounded(ServeError):
+    """The chat template takes too long or too much memory."""
+
+    code = "E-SERVE-TEMPLATE"
+
+
 class EndpointUnreachable(ServeError):
     """A remote endpoint does not respond."""
 

@@ -45,6 +45,21 @@ LOG_LINE = Limit(subject="Line of a training log", most=1 << 20, beyond="The res
 CURVE_POINTS = Limit(
     subject="Points of a run's curves", most=500_000, unit="points", beyond="The oldest are left out of the delivery."
 )
+REFUSED = "The benchmark is refused before anything is served, `E-EVAL-DATA`."
+
+ROW = Limit(subject="Line or CSV field of a benchmark's data", most=16 << 20, beyond=REFUSED)
+ROWS = Limit(subject="Rows or samples of a benchmark", most=1_000_000, unit="rows", beyond=REFUSED)
+ROW_DOCUMENT = Limit(subject="JSON file of a benchmark; JSONL may be larger", most=64 << 20, beyond=REFUSED)
+DATA_FILE = Limit(subject="Data file of a benchmark, in any format", most=16 << 30, beyond=REFUSED)
+CARD = Limit(subject="Header of the README.md of a data folder", most=1 << 20, beyond="The rest is not read.")
+UNBOUNDED = "The evaluation of the checkpoint fails, `E-SERVE-TEMPLATE`."
+TEMPLATE = Limit(subject="Chat template in a file", most=1 << 20, beyond=UNBOUNDED)
+TEMPLATE_TIME = Limit(subject="Processor time to render a chat template", most=3, unit="seconds", beyond=UNBOUNDED)
+TEMPLATE_MEMORY = Limit(subject="Memory to render a chat template", most=512 << 20, beyond=UNBOUNDED)
+NO_IMPORT = "The import is refused, `E-EVAL-DATA`."
+RESULTS = Limit(subject="Results file of another program, in JSON", most=128 << 20, beyond=NO_IMPORT)
+SAMPLES = Limit(subject="Samples file of another program", most=512 << 20, beyond=NO_IMPORT)
+SETTINGS = Limit(subject="Settings file of another program, in YAML", most=1 << 20, beyond=NO_IMPORT)
 VALUES = Limit(
     subject="Values in a JSON text", most=2_000_000, unit="values", beyond="As if the file or answer were too large."
 )

@@ -9,6 +9,8 @@ A row is one question through one filter. Rules:
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
+from eval_jobs import limits
+from eval_jobs.errors import BadData
 from eval_jobs.harness.fields import finite
 from eval_jobs.identity import numbered, sample_key
 from eval_jobs.types import SampleScore, SampleStatus
@@ -64,7 +66,13 @@ def contexts_of(row: Row) -> tuple[str, ...]:
 
 
 def missing_samples(known: int, expected: int | None) -> Iterator[SampleScore]:
-    """Yield an error for every evaluated sample that is missing from the file."""
+    """Yield an error for every evaluated sample that is missing from the file.
+
+    Raises:
+        BadData: more samples were evaluated than there can be.
+    """
+    if (expected or 0) > limits.ROWS.most:
+        raise BadData(f"the file reports {expected} samples and contains {known}", hint="use an unmodified result file")
     for index in range(known, expected or 0):
         yield SampleScore(sample_id=f"lost#{index}", subset=SUBSET, score=None, status=SampleStatus.ERROR, detail=_LOST)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sqlalchemy import URL, ColumnElement, Connection, Engine, Table, create_engine, event, func, make_url, or_
 from sqlalchemy.dialects import sqlite
@@ -20,11 +22,13 @@ from eval_jobs.records.run_scope import prefix_of
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql
 
+T = TypeVar("T")
 Database = Engine
 """An open database, for code that only passes it on."""
 
-BUSY_TIMEOUT_MS = 30_000
-WAL_ATTEMPTS = 10
+BUSY_TIMEOUT_S = 30.0
+BUSY_POLL_S = (0.001, 0.004)
+"""Between two attempts to write, drawn at random. SQLite's own waits grow to 0.1 s, while others take turns."""
 POSTGRES_OPTIONS: dict[str, str | int] = {
     "application_name": "checkpoint-tracker",
     "connect_timeout": 10,
@@ -38,6 +42,8 @@ POSTGRES_OPTIONS: dict[str, str | int] = {
 SILENCE_S = 30.0
 """Maximum time without data from PostgreSQL after a request. Migrations have no limit."""
 
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY}
+"""Not SQLITE_BUSY_SNAPSHOT: the transaction has read what is outdated, and only another one can write."""
 _LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _NO_SPACE = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
@@ -63,7 +69,7 @@ def open_database(url: str, *, password: str = "", silence_s: float = SILENCE_S)
             if password:
                 address = address.set(password=password)
             return _open_postgres(address, silence_s)
-        engine = create_engine(address)
+        engine = create_engine(address, connect_args={"factory": SharedConnection, "timeout": 0})
     except ImportError as error:
         raise ConfigError(
             f"the PostgreSQL driver is not installed: {error}",
@@ -150,19 +156,44 @@ def _open_postgres(address: URL, silence_s: float) -> Engine:
     return engine
 
 
+class SharedConnection(sqlite3.Connection):
+    """A connection to a SQLite file that waits for other processes up to `wait_s`."""
+
+    wait_s = BUSY_TIMEOUT_S
+
+    def cursor(self, *_: object) -> sqlite3.Cursor:  # type: ignore[override]
+        """Return a cursor that waits."""
+        return super().cursor(_SharedCursor)
+
+    def commit(self) -> None:
+        """Commit; without WAL, as on some file systems, this waits too."""
+        self.patiently(super().commit)
+
+    def patiently(self, run: Callable[..., T], *given: Any) -> T:  # noqa: ANN401 - sqlite3's
+        """Call `run`, again while another process holds the lock that it needs."""
+        deadline_s = time.monotonic() + self.wait_s
+        while True:
+            try:
+                return run(*given)
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode not in _BUSY or time.monotonic() > deadline_s:
+                    raise
+            time.sleep(random.uniform(*BUSY_POLL_S))  # noqa: S311, TID251 - no secret; the driver waited here itself
+
+
+class _SharedCursor(sqlite3.Cursor):
+    connection: SharedConnection
+
+    def execute(self, *given: Any) -> Self:  # noqa: ANN401 - sqlite3's
+        return self.connection.patiently(super().execute, *given)
+
+    def executemany(self, *given: Any) -> Self:  # noqa: ANN401 - sqlite3's
+        return self.connection.patiently(super().executemany, *given)
+
+
 def _prepare_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
     cursor = connection.cursor()
-    cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
-    for left in reversed(range(WAL_ATTEMPTS)):
-        try:
-            cursor.execute("PRAGMA journal_mode=WAL")
-            break
-        except sqlite3.OperationalError:
-            if not left:
-                raise
-            # Two processes that create the file collide here at once, whatever the timeout; a write lock waits.
-            cursor.execute("BEGIN IMMEDIATE")
-            cursor.execute("ROLLBACK")
+    cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=NORMAL")
     cursor.close()
 
@@ -194,7 +225,7 @@ def _mapped_sqlite(cause: sqlite3.Error, where: str) -> StoreError:
         return DiskFull(what, hint="free disk space, or check the disk")
     if code in _LOCKED:
         return StoreUnavailable(
-            f"the database {where} has been locked by another process for {BUSY_TIMEOUT_MS // 1000} s: {cause}",
+            f"the database {where} has been locked by another process for {BUSY_TIMEOUT_S:g} s: {cause}",
             hint="stop the program that holds the lock",
         )
     if code in _DAMAGED:

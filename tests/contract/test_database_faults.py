@@ -43,7 +43,7 @@ def open_queue(path: Path) -> Engine:
 def impatient(path: Path) -> Engine:
     """Open a SQLite database whose lock is waited for no longer than a moment."""
     engine = open_database(f"sqlite:///{path}")
-    event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA busy_timeout=20"))
+    event.listen(engine, "connect", lambda connection, _: setattr(connection, "wait_s", 0.02))
     return engine
 
 
@@ -71,6 +71,25 @@ def test_a_database_locked_by_another_process_is_a_retryable_error(tmp_path: Pat
     other.execute("COMMIT")
     other.close()
     write(engine)
+    engine.dispose()
+
+
+def test_a_waiting_writer_asks_again_within_milliseconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, waits = tmp_path / "tracker.db", []
+    engine = open_queue(path)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 100:
+            other.execute("COMMIT")
+
+    monkeypatch.setattr("eval_jobs.queue.database_sql.time.sleep", wait)
+    write(engine)
+    assert len(waits) == 100
+    assert max(waits) < 0.01
+    other.close()
     engine.dispose()
 
 

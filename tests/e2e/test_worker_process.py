@@ -53,7 +53,7 @@ QUICKLY_BUSY = """
 import sys
 from eval_jobs.execute.worker import main as worker
 from eval_jobs.queue import database_sql
-database_sql.BUSY_TIMEOUT_MS, worker.STORE_RETRY_S = 100, 0.1
+database_sql.SharedConnection.wait_s, worker.STORE_RETRY_S = 0.1, 0.1
 sys.exit(worker.main(sys.argv[1:]))
 """
 """A worker that does not wait half a minute for a lock before it says so."""

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -10,8 +11,10 @@ from typing import Any
 
 import yaml
 
+from eval_jobs import limits
 from eval_jobs.errors import BadData
 from eval_jobs.harness.fields import Fields
+from eval_jobs.host.bounded import TooLarge, lines_of, parse_json, read_text
 from tracker.domain.imports.bench_serve import is_bench_serve, sheet_of_bench_serve
 from tracker.domain.imports.evalscope import EvalScopeFolder, sheet_of_evalscope
 from tracker.domain.imports.lm_eval import is_lm_eval, sheets_of_lm_eval
@@ -128,7 +131,9 @@ class _Reading:
         return Given(
             source=_shown(path),
             names=tuple(names),
-            modified_at=datetime.fromtimestamp(path.stat().st_mtime, UTC).replace(microsecond=0),
+            modified_at=datetime.fromtimestamp(max(0, min(path.stat().st_mtime, time.time())), UTC).replace(
+                microsecond=0
+            ),
             step=self.asked.step,
             metrics=self.asked.metrics,
         )
@@ -160,8 +165,8 @@ def _json_or_nothing(file: Path) -> dict[str, object]:
 
 def _json_object(file: Path) -> dict[str, object]:
     try:
-        document = _parsed(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        document = _parsed(read_text(file, limits.RESULTS))
+    except (OSError, ValueError) as error:
         raise BadData(
             f"cannot read {_shown(file)} as JSON: {error}",
             hint=f"if it is truncated, copy it again or wait until it is complete; {SUPPORTED_HINT}",
@@ -173,7 +178,7 @@ def _json_object(file: Path) -> dict[str, object]:
 
 def _parsed(text: str) -> Any:  # noqa: ANN401 - JSON of others
     """Return the value of a JSON text; a lone surrogate, which cannot be stored, becomes a question mark."""
-    value = json.loads(text)
+    value = parse_json(text)
     if _HALF_PAIR.search(text) is None:
         return value
     return json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
@@ -181,22 +186,26 @@ def _parsed(text: str) -> Any:  # noqa: ANN401 - JSON of others
 
 def _rows(file: Path) -> tuple[dict[str, object], ...]:
     """Return the objects of a JSONL file; a broken line is an error, because skipping it would lose a sample."""
-    rows = []
+    rows: list[dict[str, object]] = []
+    number = 0
     try:
-        lines = file.read_text(encoding="utf-8").split("\n")
-    except (OSError, ValueError) as error:
+        if file.stat().st_size > limits.SAMPLES.most:
+            raise TooLarge(limits.SAMPLES)
+        for number, line in enumerate(lines_of(file, limits.ROW), start=1):  # noqa: B007 - named in errors
+            if line.strip():
+                rows.append(_row(line))
+    except OSError as error:
         raise BadData(f"cannot read {_shown(file)}: {error}", hint=SUPPORTED_HINT) from error
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            row = _parsed(line)
-        except (ValueError, RecursionError) as error:
-            raise BadData(f"{_shown(file)}, line {number}: invalid JSON ({error})", hint="copy it again") from error
-        if not isinstance(row, dict):
-            raise BadData(f"{_shown(file)}, line {number}: not a JSON object", hint=SUPPORTED_HINT)
-        rows.append(row)
+    except ValueError as error:
+        raise BadData(f"{_shown(file)}, line {number}: invalid JSON ({error})", hint="copy it again") from error
     return tuple(rows)
+
+
+def _row(line: bytes) -> dict[str, object]:
+    row = _parsed(line.decode())
+    if not isinstance(row, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004 - the file is wrong, not the call
+    return row
 
 
 def _samples_in(folder: Path) -> dict[str | None, dict[str, Path]]:
@@ -219,7 +228,8 @@ def _results_beside(samples: Path, time: str | None) -> Path | None:
 def _evalscope_sheet(folder: Path, given: Given) -> Sheet:
     config_file = folder / _CONFIG
     try:
-        config: Any = yaml.safe_load(config_file.read_text(encoding="utf-8"))
+        config: Any = yaml.load(read_text(config_file, limits.SETTINGS), _PlainLoader)  # noqa: S506 - a safe loader
+        _demand_few_values(config)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise BadData(f"cannot read {_shown(config_file)}: {error}", hint=SUPPORTED_HINT) from error
     if not isinstance(config, dict):
@@ -235,6 +245,25 @@ def _evalscope_sheet(folder: Path, given: Given) -> Sheet:
         reviews=_rows_by_stem(_of_one_model(folder, "reviews", ".jsonl")),
     )
     return sheet_of_evalscope(read, given)
+
+
+class _PlainLoader(yaml.SafeLoader):  # type: ignore[misc]
+    """A loader for which `<<` is an error: a few such lines can make billions of values."""
+
+    def flatten_mapping(self, node: object) -> None: ...
+
+
+def _demand_few_values(value: object) -> None:
+    """Raise TooLarge if a value is too large when its aliases are written out: each may stand for many others."""
+    left, count = [value], 0
+    while left:
+        one, count = left.pop(), count + 1
+        if count > limits.VALUES.most:
+            raise TooLarge(limits.VALUES)
+        if isinstance(one, dict):
+            left += one.values()
+        elif isinstance(one, list):
+            left += one
 
 
 def _rows_by_stem(files: Iterable[Path]) -> dict[str, tuple[dict[str, object], ...]]:

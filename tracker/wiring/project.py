@@ -6,6 +6,7 @@ a store nor the statistics.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import uuid
@@ -34,6 +35,8 @@ from tracker.ports import Alerting, Lead, Notifier, Pins, Tracking
 from tracker.wiring.checkpoints import open_source
 from tracker.wiring.mlflow import Mlflow
 from tracker.wiring.programs import benchmark_with_version, measurement_of, serve_of, sweeps_of
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from tracker.app.steps.alerting import AlertDispatcher
@@ -165,7 +168,8 @@ class Project:
         suite = replace(suite, benchmarks=tuple(benchmark_with_version(b, command) for b in suite.benchmarks))
         for benchmark in suite.benchmarks:
             if benchmark.program is None:  # else its evaluator reports errors
-                check_benchmark(benchmark)
+                for note in check_benchmark(benchmark):
+                    log.warning("benchmark %s: %s", benchmark.name, note)
         return suite
 
     def world(self, measurement: MeasurementPlan | None = None) -> World:

@@ -12,12 +12,12 @@ Rules (what EvalScope calls "success" is not enough: it scores a context overflo
     error      no valid answer: context overflow, rejected, filtered, aborted, never requested
 """
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from eval_jobs.host.bounded import parse_json
 from eval_jobs.identity import numbered, sample_key
 from eval_jobs.spending import known_sum
 from eval_jobs.types import SampleScore, SampleStatus
@@ -29,6 +29,7 @@ Place = tuple[str, int]
 USABLE_STATUS = (None, "success", "degraded")
 METRIC_NAMES = {"acc": "accuracy"}
 DETAIL_CHARS = 500
+_LONGEST_ANSWER_S = 1e6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +57,8 @@ def parse_lines(lines: Iterable[str]) -> tuple[Row, ...]:
     rows = []
     for line in lines:
         try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
+            row = parse_json(line)
+        except ValueError:
             continue
         if isinstance(row, dict):
             rows.append(row)
@@ -232,7 +233,7 @@ def _tokens(prediction: Row | None, kind: str) -> int | None:
 
 def _answer_ms(prediction: Row | None) -> int | None:
     seconds = _output(prediction).get("time")
-    if isinstance(seconds, float) and math.isfinite(seconds):
+    if isinstance(seconds, float) and 0 <= seconds < _LONGEST_ANSWER_S:
         return round(1000 * seconds)
     return None
 

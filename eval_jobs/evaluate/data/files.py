@@ -9,11 +9,14 @@ import string
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 
+from eval_jobs import limits
 from eval_jobs.errors import BadData
 from eval_jobs.evaluate.data.known_benchmarks import CHOICE, EXACT, OWN_ADAPTERS, check_name, few_shot_of, subsets_of
 from eval_jobs.evaluate.data.layouts import DATA_SUFFIXES, LAYOUTS, DatasetSplit, Layout, Row, evaluated
-from eval_jobs.evaluate.data.row_files import bad_row, read_rows
-from eval_jobs.evaluate.data.rows import Item, choice_item, exact_item
+from eval_jobs.evaluate.data.row_files import bad_row, read_rows, row_name
+from eval_jobs.evaluate.data.rows import Item, checked, choice_item, exact_item
+from eval_jobs.host.bounded import TooLarge, open_regular
+from eval_jobs.identity import content_hash
 from eval_jobs.types import Benchmark
 
 TEMPLATE_FIELDS = {EXACT: ({"question"}, {"question"}), CHOICE: ({"question", "choices"}, {"letters"})}
@@ -41,8 +44,10 @@ def read_data_digest(path: str | Path) -> str:
     return total.hexdigest()
 
 
-def check_benchmark(benchmark: Benchmark) -> None:
+def check_benchmark(benchmark: Benchmark) -> tuple[str, ...]:
     """Check everything about a benchmark that can be checked without a model.
+
+    Returns: what may be a mistake in its data and is evaluated as it is.
 
     Raises:
         UnknownBenchmark: no such benchmark.
@@ -52,13 +57,14 @@ def check_benchmark(benchmark: Benchmark) -> None:
     check_name(benchmark.adapter)
     if benchmark.adapter in OWN_ADAPTERS:
         _check_own_settings(benchmark)
-        _check_subsets(benchmark, {item.subset for item in read_items(benchmark)})
-    elif benchmark.data is None:
+        return _check_items(benchmark)
+    if benchmark.data is None:
         _check_subsets(benchmark, set(subsets_of(benchmark.adapter)))
     else:
         layout = raw_layout(benchmark)
         if layout is not None:
             _check_raw(benchmark, layout)
+    return ()
 
 
 def read_items(benchmark: Benchmark) -> tuple[Item, ...]:
@@ -67,21 +73,47 @@ def read_items(benchmark: Benchmark) -> tuple[Item, ...]:
     Raises:
         BadData: names file and line of the first broken row.
     """
+    return tuple(item for _, item in _numbered_items(benchmark))
+
+
+def _numbered_items(benchmark: Benchmark) -> Iterator[tuple[int, Item]]:
+    """Yield the rows of an `exact` or `choice` file with their lines."""
     if benchmark.data is None:
         raise BadData(f"benchmark `{benchmark.name}` has no data", hint="set `data` to the path of a JSONL file")
     path = Path(benchmark.data)
     if path.is_dir():
         raise BadData(f"{path} is a folder", hint="set `data` to the path of a JSONL file")
     read = exact_item if benchmark.adapter == EXACT else choice_item
-    items = []
+    numbered = None
     for numbered in read_rows(path):
         try:
-            items.append(read(numbered.row))
+            yield numbered.line, read(numbered.row)
         except ValueError as error:
             raise bad_row(path, numbered.line, str(error)) from error
-    if not items:
+    if numbered is None:
         raise BadData(f"no rows in {path}", hint="write one JSON object per line, with a question and an answer")
-    return tuple(items)
+
+
+def _check_items(benchmark: Benchmark) -> tuple[str, ...]:
+    """Check that no question has two answers, and that there are the chosen subsets; return what may be a mistake."""
+    path = Path(benchmark.data or "")
+    first: dict[str, tuple[int, str]] = {}
+    subsets, repeated = set(), []
+    for line, item in _numbered_items(benchmark):
+        subsets.add(item.subset)
+        question, answer = map(content_hash, item.meaning())
+        earlier, known = first.setdefault(question, (line, answer))
+        if known != answer:
+            raise bad_row(path, line, f"the question of {row_name(path)} {earlier} with another answer")
+        if len(first) > limits.ROWS.most:
+            raise bad_row(path, line, str(TooLarge(limits.ROWS)))
+        if earlier != line:
+            repeated.append(line)
+    _check_subsets(benchmark, subsets)
+    if not repeated:
+        return ()
+    first_ones = ", ".join(map(str, repeated[:5]))
+    return (f"{len(repeated)} rows of {path} repeat an earlier one, first in {row_name(path)} {first_ones}",)
 
 
 def raw_layout(benchmark: Benchmark) -> Layout | None:
@@ -101,7 +133,10 @@ def raw_layout(benchmark: Benchmark) -> Layout | None:
 def describes_itself(folder: Path) -> bool:
     """Return whether the folder has a README with a `configs:` header, as data sets on the hubs have."""
     card = folder / "README.md"
-    return card.is_file() and "\nconfigs:" in card.read_text(encoding="utf-8", errors="replace").split("\n---", 1)[0]
+    if not card.is_file():
+        return False
+    with open_regular(card) as file:
+        return b"\nconfigs:" in file.read(limits.CARD.most).split(b"\n---", 1)[0]
 
 
 def read_parts(benchmark: Benchmark, layout: Layout) -> Iterator[tuple[DatasetSplit, Row]]:
@@ -133,14 +168,19 @@ def visible_files(folder: Path) -> tuple[Path, ...]:
     files = [
         file
         for file in folder.rglob("*")
-        if file.is_file() and not any(p.startswith(".") for p in file.relative_to(folder).parts)
+        if not file.is_dir() and not any(p.startswith(".") for p in file.relative_to(folder).parts)
     ]
+    unreadable = [file for file in files if not file.is_file()]
+    if unreadable:
+        raise BadData(f"{unreadable[0]} is a broken link or not a regular file", hint="replace it by the file itself")
     if not files:
         raise BadData(f"the data folder {folder} is empty", hint="check the path in `data`")
     return tuple(sorted(files, key=lambda f: f.relative_to(folder).as_posix()))
 
 
 def _file_digest(path: Path) -> str:
+    if path.stat().st_size > limits.DATA_FILE.most:
+        raise BadData(f"{path} {TooLarge(limits.DATA_FILE)}", hint="divide it into several benchmarks")
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -205,10 +245,10 @@ def _raw_files(root: Path, layout: Layout) -> Mapping[Path, DatasetSplit]:
 def _converted(file: Path, relative: PurePath, layout: Layout) -> Iterator[Row]:
     for numbered in read_rows(file, header=_header(file, layout)):
         try:
-            yield layout.convert(numbered.row, relative)
+            yield checked(layout.convert(numbered.row, relative))
         except KeyError as error:
             raise bad_row(file, numbered.line, f"missing key `{error.args[0]}`; expected {layout.expects}") from error
-        except (ValueError, TypeError, IndexError) as error:
+        except (ValueError, TypeError, IndexError, AttributeError) as error:
             raise bad_row(file, numbered.line, f"{error}; expected {layout.expects}") from error
 
 
@@ -216,8 +256,8 @@ def _header(file: Path, layout: Layout) -> tuple[str, ...]:
     """Return the column names for a CSV file without a header line; () if it has one."""
     if file.suffix.lower() != ".csv" or not layout.header:
         return ()
-    with file.open(encoding="utf-8-sig", errors="replace") as text:
-        first = text.readline().lower()
-    if "question" in first and "answer" in first:
+    with open_regular(file) as content:
+        first = content.readline(limits.ROW.most).lower()
+    if b"question" in first and b"answer" in first:
         return ()
     return layout.header

@@ -1,14 +1,16 @@
 """Reading rows from JSONL, JSON and CSV files; errors name the file and line of a broken row."""
 
 import csv
+import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, AnyStr
 
+from eval_jobs import limits
 from eval_jobs.errors import BadData
-
-CSV_FIELD_CHARS = 10_000_000
+from eval_jobs.host.bounded import TooLarge, open_regular, parse_json, read_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,20 +42,37 @@ def read_rows(path: Path, *, header: Sequence[str] = ()) -> Iterator[NumberedRow
         raise BadData(f"cannot read {path}: {error.strerror}", hint="check the path and its permissions") from error
     except UnicodeDecodeError as error:
         raise BadData(f"{path} is not UTF-8 text: {error.reason}", hint="save the file as UTF-8") from error
+    except ValueError as error:
+        raise BadData(f"{path}: {error}", hint="divide it into several benchmarks, or write JSON as JSONL") from error
+
+
+def row_name(path: Path) -> str:
+    """Return what a row of a file is called, in which `NumberedRow.line` counts."""
+    return "row" if path.suffix.lower() == ".json" else "line"
 
 
 def bad_row(path: Path, line: int, why: str) -> BadData:
     """Return the error for one broken row."""
-    what = "row" if path.suffix.lower() == ".json" else "line"
+    what = row_name(path)
     return BadData(f"{path}, {what} {line}: {why}", hint=f"fix or remove that {what}", path=str(path), line=line)
 
 
 def _jsonl_rows(path: Path) -> Iterator[NumberedRow]:
-    with path.open("rb") as file:
-        for line, raw in enumerate(file, start=1):
+    with open_regular(path) as file:
+        for line, raw in enumerate(_lines(path, file), start=1):
             text = _decoded(path, line, raw)
             if text:
                 yield NumberedRow(line=line, row=_object(path, line, text))
+
+
+def _lines(path: Path, file: IO[AnyStr]) -> Iterator[AnyStr]:
+    """Yield the lines of a file with their ends."""
+    line = 0
+    while text := file.readline(limits.ROW.most + 1):
+        line += 1
+        if len(text) > limits.ROW.most:
+            raise bad_row(path, line, str(TooLarge(limits.ROW)))
+        yield text
 
 
 def _decoded(path: Path, line: int, raw: bytes) -> str:
@@ -65,14 +84,14 @@ def _decoded(path: Path, line: int, raw: bytes) -> str:
 
 def _object(path: Path, line: int, text: str) -> Mapping[str, object]:
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except json.JSONDecodeError as error:
         if line == 1 and text.startswith("["):
             what = f"{path}, line {line}: a JSON list; JSONL needs one object per line"
             raise BadData(what, hint="rename the file to .json, which may contain a list") from error
         raise bad_row(path, line, f"invalid JSON ({error.msg} at column {error.colno})") from error
-    except RecursionError as error:
-        raise bad_row(path, line, "nested too deeply") from error
+    except ValueError as error:
+        raise bad_row(path, line, str(error)) from error
     if not isinstance(value, dict):
         raise bad_row(path, line, f"expected a JSON object, got {text:.60}")
     return value
@@ -80,7 +99,7 @@ def _object(path: Path, line: int, text: str) -> Mapping[str, object]:
 
 def _json_rows(path: Path) -> Iterator[NumberedRow]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8-sig"))
+        document = parse_json(read_bytes(path, limits.ROW_DOCUMENT).decode("utf-8-sig"))
     except json.JSONDecodeError as error:
         raise BadData(f"{path}, line {error.lineno}: invalid JSON ({error.msg})", hint="fix that line") from error
     if isinstance(document, dict):
@@ -94,13 +113,16 @@ def _json_rows(path: Path) -> Iterator[NumberedRow]:
 
 
 def _csv_rows(path: Path, header: Sequence[str]) -> Iterator[NumberedRow]:
-    csv.field_size_limit(CSV_FIELD_CHARS)
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file, fieldnames=list(header) or None, strict=True)
+    csv.field_size_limit(limits.ROW.most)
+    with io.TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(_lines(path, file), fieldnames=list(header) or None, strict=True)
         try:
+            columns = list(reader.fieldnames or ())
+            if len(set(columns)) < len(columns):
+                raise bad_row(path, 1, "two columns have the same name")
             for row in reader:
                 if None in row or None in row.values():
-                    raise bad_row(path, reader.line_num, f"expected {len(reader.fieldnames or ())} columns")
+                    raise bad_row(path, reader.line_num, f"expected {len(columns)} columns")
                 yield NumberedRow(line=reader.line_num, row=row)
         except csv.Error as error:
             raise bad_row(path, reader.line_num, f"invalid CSV ({error})") from error

@@ -4,7 +4,10 @@
 {"question": "Which is red?", "choices": ["sky", "rose"], "answer": "B"}
 """
 
+import json
+import math
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -29,6 +32,17 @@ class Item:
     subset: str = DEFAULT_SUBSET
     cluster: str = ""
     id: str = ""
+
+    def meaning(self) -> tuple[object, object]:
+        """Return what is asked and what counts as correct, each equal if it means the same."""
+        choices = sorted(map(plain, self.choices))
+        targets = self.targets if not choices else (self.choices[LETTERS.index(self.targets[0])],)
+        return [self.subset, plain(self.question), choices], sorted(set(map(plain, targets)))
+
+
+def plain(text: str) -> str:
+    """Return a text as answers are compared: Unicode NFC, every run of whitespace as one space."""
+    return " ".join(unicodedata.normalize("NFC", text).split())
 
 
 def exact_item(row: Mapping[str, object]) -> Item:
@@ -56,6 +70,13 @@ def choice_item(row: Mapping[str, object]) -> Item:
     answer = _one_of(row, ANSWER_KEYS, "answer")
     letter = LETTERS[_position(answer, choices, labels)]
     return _item(row, (letter,), choices)
+
+
+def checked(row: Mapping[str, object]) -> Mapping[str, object]:
+    """Return a row for EvalScope; raise ValueError if its question is no text, or a number in it NaN or infinite."""
+    _text(_one_of(row, QUESTION_KEYS, "question"), "question")
+    json.dumps(row, allow_nan=False)
+    return row
 
 
 def _item(row: Mapping[str, object], targets: tuple[str, ...], choices: tuple[str, ...] = ()) -> Item:
@@ -95,21 +116,28 @@ def _text(value: object, what: str) -> str:
     if isinstance(value, bool):
         value = str(value).lower()
     if isinstance(value, int | float):
-        value = str(value)
+        value = _printed(value, what)
     if not isinstance(value, str):
         raise ValueError(f"the {what} must be text, not {value!r:.80}")  # noqa: TRY004 - the row is wrong, not the call
     if not value.strip():
         raise ValueError(f"the {what} is empty")
-    if _HALF_PAIR.search(value):
-        raise ValueError(f"the {what} contains an unpaired surrogate, which cannot be sent: {value!r:.80}")
-    return value
+    return _printed(value, what)
+
+
+def _printed(value: object, what: str) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"the {what} is {value}, not a finite number")
+    text = str(value)
+    if _HALF_PAIR.search(text):
+        raise ValueError(f"the {what} contains an unpaired surrogate, which cannot be sent: {text!r:.80}")
+    return text
 
 
 def _label(row: Mapping[str, object], key: str) -> str:
     value = row.get(key)
     if value is None:
         return ""
-    return str(value)
+    return _printed(value, key)
 
 
 def _subset(row: Mapping[str, object]) -> str:

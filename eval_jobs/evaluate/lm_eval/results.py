@@ -1,17 +1,18 @@
 """Files of one lm-evaluation-harness run and outcomes of its requests -> one result."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from eval_jobs import limits
 from eval_jobs.errors import ConfigError, EvaluateError
 from eval_jobs.evaluate.lm_eval.command import METRIC
 from eval_jobs.evaluate.lm_eval.outcomes import Outcomes, RequestOutcome
 from eval_jobs.harness.fields import Fields
 from eval_jobs.harness.metrics import Metric, NoScore, chosen_metric, metrics_of
 from eval_jobs.harness.samples import Row, contexts_of, missing_samples, samples_of_task, through_filter
+from eval_jobs.host.bounded import lines_of, parse_json, read_bytes
 from eval_jobs.identity import benchmark_fingerprint, content_hash
 from eval_jobs.types import Benchmark, EvalResult, SampleScore, SampleStatus, Suite
 
@@ -60,7 +61,7 @@ def _document(folder: Path) -> Fields:
     if not paths:
         raise _odd(folder, "no results file")
     try:
-        values = json.loads(paths[-1].read_bytes())
+        values = parse_json(read_bytes(paths[-1], limits.RESULTS))
     except (OSError, ValueError) as error:
         raise _odd(paths[-1], str(error)) from error
     if not isinstance(values, dict):
@@ -85,10 +86,12 @@ def _rows(folder: Path, task: str) -> tuple[Row, ...]:
     if not paths:
         raise _odd(folder, f"no samples of {task}")
     try:
-        with paths[-1].open(encoding="utf-8") as lines:
-            return tuple(json.loads(line) for line in lines)
+        rows = tuple(map(parse_json, lines_of(paths[-1], limits.ROW)))
     except (OSError, ValueError) as error:
         raise _odd(paths[-1], str(error)) from error
+    if not all(isinstance(row, dict) for row in rows):
+        raise _odd(paths[-1], "a line is not a JSON object")
+    return rows
 
 
 def _metric(document: Fields, task: str, benchmark: Benchmark) -> Metric:

@@ -12,6 +12,7 @@ from eval_jobs.host.bounded import file_digest, open_regular
 from eval_jobs.host.gpus import VISIBLE_DEVICES, have_batch_invariance
 from eval_jobs.identity import content_hash
 from eval_jobs.records.served_files import is_served
+from eval_jobs.serve.process.chat_template import demand_bounded_template
 from eval_jobs.serve.process.checkpoint_files import ADAPTER_CONFIG, adapter_config, require_folders, tokenizer_folder
 from eval_jobs.serve.process.launch import BATCH_INVARIANT, gpus_of, rank_of, refuse_reserved
 from eval_jobs.serve.process.sglang_launch import DETERMINISTIC
@@ -64,9 +65,14 @@ def take_order(checkpoint: Checkpoint, spec: ServeSpec) -> Order:
         ConfigError: a setting is invalid.
         CheckpointNotFound: the checkpoint or its base is missing.
         CheckpointUnreadable: an adapter's configuration or header cannot be read.
+        TemplateUnbounded: rendering the chat template does not end.
     """
     refuse_reserved(spec.args)
     require_folders(checkpoint)
+    # Without a tokenizer, vLLM's own error is the clearest.
+    tokenizer = tokenizer_folder(checkpoint) or checkpoint.uri
+    if not _names_template(spec):
+        demand_bounded_template(Path(tokenizer))
     on_cpu = runs_on_cpu()
     adapter = _adapter(checkpoint) if checkpoint.format is CheckpointFormat.LORA else None
     model, unread = _model(Path((checkpoint.base_model or "") if adapter else checkpoint.uri))
@@ -75,8 +81,7 @@ def take_order(checkpoint: Checkpoint, spec: ServeSpec) -> Order:
         spec=spec,
         python=interpreter(spec.python),
         on_cpu=on_cpu,
-        # Without a tokenizer, vLLM's own error is the clearest.
-        tokenizer=tokenizer_folder(checkpoint) or checkpoint.uri,
+        tokenizer=tokenizer,
         model=model,
         unread=unread,
         adapter=adapter,
@@ -137,6 +142,10 @@ def _has_numbers(file: BinaryIO, entry: TensorEntry) -> bool:
             return bool(chunk)
         left -= len(chunk)
     return False
+
+
+def _names_template(spec: ServeSpec) -> bool:
+    return any(argument.split("=", 1)[0].replace("_", "-") == "--chat-template" for argument in spec.args)
 
 
 def _wants_batch_invariance(spec: ServeSpec) -> bool:

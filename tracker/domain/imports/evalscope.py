@@ -158,7 +158,7 @@ def _of_samples(folder: EvalScopeFolder, benchmark: Benchmark, stems: Mapping[st
 
 def _planned(predictions: Mapping[Place, Row], reviews: Mapping[Place, Row]) -> Iterator[Planned]:
     """Yield the evaluated questions in the order of their places; several answers to one question are its repeats."""
-    repeats: Counter[tuple[str, object]] = Counter()
+    repeats: Counter[tuple[str, str]] = Counter()
     for subset, index in sorted({*predictions, *reviews}):
         review = reviews.get((subset, index), {})
         asked = review or predictions.get((subset, index), {})
@@ -167,11 +167,11 @@ def _planned(predictions: Mapping[Place, Row], reviews: Mapping[Place, Row]) -> 
         yield Planned(
             subset=subset,
             index=index,
-            repeat=repeats[subset, group],
+            repeat=repeats[subset, str(group)],
             messages=tuple(_messages(asked.get("messages"))),
             target=str(review.get("target") or ""),
         )
-        repeats[subset, group] += 1
+        repeats[subset, str(group)] += 1
 
 
 def _messages(found: object) -> Iterator[tuple[str, str]]:

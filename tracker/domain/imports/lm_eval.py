@@ -157,6 +157,8 @@ def _with_samples(
     if isinstance(read, str):
         return one, f"{read}: importing only mean and standard error"
     mean, expected = _mean_of_all(read, outcome.aggregate), outcome.aggregate.samples
+    if len(read) > (expected or len(read)):
+        return one, f"{len(read)} samples, but {expected} evaluated: importing only mean and standard error"
     if mean is not None and abs(mean - outcome.aggregate.mean) > _MEAN_TOLERANCE:
         reported = f"{outcome.aggregate.mean:.6g}"
         return one, f"their mean {mean:.6g} is not the reported one, {reported}: importing only mean and standard error"

@@ -18,6 +18,7 @@ TEMPLATE_TOKENS = 16
 """Room for the tokens that a chat template adds, which are not counted."""
 DEFAULT_MEMORY_SHARE = 0.9
 """Of vLLM, without serve.gpu_memory_utilization."""
+ODD_ROWS = "correct or remove these rows, unless they are meant: each one counts"
 _BFLOAT16_FROM = (8, 0)
 """Minimum compute capability for bfloat16 (vllm/platforms/cuda.py)."""
 

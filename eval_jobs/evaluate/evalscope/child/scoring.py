@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-from eval_jobs.evaluate.data.rows import LETTERS
+from eval_jobs.evaluate.data.rows import LETTERS, plain
 
 
 def exact_score(answer: str, targets: Iterable[str]) -> float:
@@ -12,8 +12,8 @@ def exact_score(answer: str, targets: Iterable[str]) -> float:
 
     Compared after Unicode NFC, with whitespace stripped and inner whitespace replaced by one space. Case-sensitive.
     """
-    plain = _plain(answer)
-    return float(any(plain == _plain(target) for target in targets))
+    given = plain(answer)
+    return float(any(given == plain(target) for target in targets))
 
 
 def chosen_letter(answer: str, n_choices: int) -> str:
@@ -47,7 +47,3 @@ _FIRST = re.compile(r"[\"'*_`$(\[]*([A-Za-z])(?:[\"'*_`$)\]]*$|[\"'*_`$]*[).:\],
 _NAMED = re.compile(rf"(?i:\b(?:option|choice)){_WRAP}([A-Z]){_END}")
 _MARKED = re.compile(r"(?:\(|\[|\*\*|\\boxed\{)\s*([A-Z])\s*(?:\)|\]|\*\*|\}|[.):])")
 _ALONE = re.compile(rf"(?<![A-Za-z0-9'])([B-HJ-Z]){_END}")
-
-
-def _plain(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFC", text).split())

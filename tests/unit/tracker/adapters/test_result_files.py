@@ -1,4 +1,5 @@
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -94,11 +95,12 @@ def test_half_a_surrogate_pair_is_no_obstacle(tmp_path: Path) -> None:
             "`checkpoints` is a list of size 1 (expected a list of numbers)",
         ),
         ('{"results": {"t": {"acc": [0.5]}}, "checkpoints": [0.5]}', "`checkpoints` must be a list of steps, not 0.5"),
-        (json.dumps(lm_eval({"t": 0.5}) | {"n-samples": {"t": {"effective": 10**400}}}), "a very large number"),
+        (json.dumps(lm_eval({"t": 0.5}) | {"n-samples": {"t": {"effective": 10**90}}}), "a very large number"),
         (
             json.dumps(lm_eval({"t": 0.5}) | {"n-samples": {"t": {"effective": -1}}}),
             "`n-samples.t.effective` is -1 (expected",
         ),
+        ('{"results": {"t": {"acc": ' + "9" * 5000 + "}}}", "as JSON: a number has 5000 digits"),
     ],
 )
 def test_hostile_files_are_refused_by_name(tmp_path: Path, content: str | bytes, said: str) -> None:
@@ -112,7 +114,7 @@ def test_hostile_files_are_refused_by_name(tmp_path: Path, content: str | bytes,
 
 def test_a_score_of_many_digits_is_a_failure_and_no_crash(tmp_path: Path) -> None:
     file = tmp_path / "step1.json"
-    file.write_text('{"results": {"t": {"acc": ' + "9" * 400 + '}}, "versions": {}}')
+    file.write_text('{"results": {"t": {"acc": ' + "9" * 90 + '}}, "versions": {}}')
     (one,) = read(file).sheets[0].measured
     assert not isinstance(one.outcome, EvalResult)
 
@@ -155,3 +157,64 @@ def test_settings_of_an_evaluation_that_are_none_are_refused(tmp_path: Path, tex
     (tmp_path / "configs" / "task_config.yaml").write_text(text)
     with pytest.raises(BadData, match=r"task_config\.yaml"):
         read(tmp_path, step=1)
+
+
+def test_files_of_any_size_are_refused_by_name_and_not_read(tmp_path: Path) -> None:
+    results = write_lm_eval(tmp_path, 100, {"t": [1.0, 0.0]}, samples=True)
+    (samples,) = results.parent.glob("samples_*.jsonl")
+    os.truncate(samples, 8 << 30)
+    with pytest.raises(BadData, match=rf"{samples.name}, line 0: .*is larger than 512 MiB"):
+        read(results)
+    os.truncate(results, 8 << 30)
+    with pytest.raises(BadData, match=rf"{results.name} as JSON: is larger than 128 MiB"):
+        read(results)
+
+
+def test_a_count_that_the_samples_contradict_fills_no_memory_and_doubles_no_score(tmp_path: Path) -> None:
+    results = write_lm_eval(tmp_path, 100, {"t": [1.0, 0.0]}, samples=True)
+    document = json.loads(results.read_text())
+    document["n-samples"]["t"]["effective"] = 10**17
+    results.write_text(json.dumps(document))
+    with pytest.raises(BadData, match="the file reports 100000000000000000 samples and contains 2"):
+        read(results)
+    document["n-samples"]["t"]["effective"] = 1
+    results.write_text(json.dumps(document))
+    (sheet,) = read(results).sheets
+    assert "2 samples, but 1 evaluated" in sheet.left_out[0].reason
+
+
+BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
+MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 12))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (BOMB, "is larger than 2,000,000 values"),
+        (MERGES, "could not determine a constructor"),
+        ("a: &a [*a]\n", "is larger than 2,000,000 values"),
+        ("a: " + "9" * 5000, "digits"),
+        ("x" * (2 << 20), "is larger than 1 MiB"),
+    ],
+)
+def test_settings_that_would_fill_the_memory_are_refused(tmp_path: Path, settings: str, said: str) -> None:
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "task_config.yaml").write_text(settings)
+    with pytest.raises(BadData, match=said) as caught:
+        read(tmp_path, step=1)
+    assert "task_config.yaml" in caught.value.message
+
+
+def test_odd_times_and_groups_of_an_evaluation_are_no_obstacle(tmp_path: Path) -> None:
+    for kind, row in (
+        ("predictions", {"index": 0, "model_output": {"choices": [{"stop_reason": "stop"}], "time": 1e308}}),
+        ("reviews", {"index": 0, "sample_score": {"group_id": [1], "score": {"value": {"acc": 1.0}}}}),
+    ):
+        (tmp_path / kind / "m").mkdir(parents=True)
+        (tmp_path / kind / "m" / "t_default.jsonl").write_text(json.dumps(row))
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "task_config.yaml").write_text("same: &a [1]\nagain: *a\ndataset_args: {t: {}}\n")
+    os.utime(tmp_path, (10**12, 10**12))
+    (one,) = read(tmp_path, step=1).sheets[0].measured
+    assert isinstance(one.outcome, EvalResult)
+    assert (one.outcome.samples[0].score, one.outcome.samples[0].answer_ms) == (1.0, None)

@@ -4,13 +4,14 @@ import json
 import os
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
 from rich.console import Console
 
 from eval_jobs.errors import BadData, ConfigError, EvaluateError, TrackerError
-from eval_jobs.evaluate.data.files import check_benchmark
+from eval_jobs.evaluate.data.files import check_benchmark, read_items
 from eval_jobs.evaluate.data.held_out import read_held_out
 from eval_jobs.evaluate.data.prompt_lengths import read_prompt_lengths
 from eval_jobs.host.storage import write_error
@@ -85,13 +86,13 @@ def _benchmark(path: Path, config_path: Path) -> Values:
     Raises:
         BadData: its rows are neither questions with answers nor with choices.
     """
+    found = Benchmark(name=path.stem, adapter="choice", data=str(path.absolute()))
     try:
-        check_benchmark(Benchmark(name=path.stem, adapter="choice", data=str(path.absolute())))
-        kind = "choice"
+        read_items(found)
     except BadData:
-        check_benchmark(Benchmark(name=path.stem, adapter="exact", data=str(path.absolute())))
-        kind = "exact"
-    return {"benchmark": kind, "data": _relative(path, config_path)}
+        found = replace(found, adapter="exact")
+    check_benchmark(found)
+    return {"benchmark": found.adapter, "data": _relative(path, config_path)}
 
 
 def _guessed(found: FoundFolder, config_path: Path, refused: list[str]) -> tuple[Values, ...]:

@@ -1,9 +1,12 @@
 import json
+import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from eval_jobs import limits
 from eval_jobs.errors import BadData
 from eval_jobs.evaluate.data.files import check_benchmark, read_data_digest, read_items
 from eval_jobs.types import Benchmark
@@ -123,3 +126,84 @@ def test_two_files_whose_contents_moved_between_them_differ(tmp_path: Path) -> N
         for name, text in zip("ab", texts, strict=True):
             (tmp_path / folder / name).write_text(text)
     assert read_data_digest(tmp_path / "x") != read_data_digest(tmp_path / "y")
+
+
+def test_what_would_fill_the_memory_or_wait_for_ever_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "ROW", replace(limits.ROW, most=1 << 20))
+    monkeypatch.setattr(limits, "ROWS", replace(limits.ROWS, most=3))
+    for name in ("endless.jsonl", "endless.csv"):
+        (tmp_path / name).write_bytes(b'"q' + b"x" * (2 << 20))
+    sparse = (tmp_path / "sparse.json", tmp_path / "sparse.jsonl")
+    for path in sparse:
+        path.touch()
+        os.truncate(path, 20 << 30)
+    jsonl(tmp_path / "many.jsonl", [{"question": n, "answer": n} for n in range(4)])
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "field.csv").write_text("question,answer\n" + '"' + "line\n" * 300_000)
+    for name, message in (
+        ("endless.jsonl", "line 1: is larger than 1 MiB"),
+        ("endless.csv", "line 1: is larger than 1 MiB"),
+        ("field.csv", "invalid CSV"),
+        ("sparse.json", "is larger than 64 MiB"),
+        ("sparse.jsonl", "line 1: is larger than 1 MiB"),
+        ("many.jsonl", "line 4: is larger than 3 rows"),
+        ("pipe.jsonl", "cannot read"),
+    ):
+        with pytest.raises(BadData, match=message):
+            check_benchmark(exact(tmp_path / name))
+    with pytest.raises(BadData, match="cannot read /dev/zero"):
+        check_benchmark(exact(Path("/dev/zero")))
+    with pytest.raises(BadData, match=r"sparse\.jsonl is larger than 16 GiB"):
+        read_data_digest(sparse[1])
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([GOOD, {"question": " 2+2= ", "answer": "5"}], "line 2: the question of line 1 with another answer"),
+        (
+            [GOOD, GOOD, {"question": "2+2=", "answer": ["4", "5"]}],
+            "line 3: the question of line 1 with another answer",
+        ),
+        ([{"question": "q", "answer": float("nan")}], "line 1: the answer is nan, not a finite number"),
+        ([{"question": float("inf"), "answer": "a"}], "line 1: the question is inf, not a finite number"),
+        ([GOOD | {"cluster": float("nan")}], "line 1: the cluster is nan, not a finite number"),
+        ([GOOD | {"cluster": "\ud800"}], "line 1: the cluster contains an unpaired surrogate"),
+        ([{"question": "q", "answer": int("9" * 4000)}], "line 1: a number has 4000 digits"),
+    ],
+)
+def test_a_row_without_one_sound_answer_is_refused(tmp_path: Path, rows: Sequence[object], message: str) -> None:
+    with pytest.raises(BadData, match=message):
+        check_benchmark(exact(jsonl(tmp_path / "a.jsonl", rows)))
+
+
+def test_the_choices_decide_whether_a_question_is_the_same(tmp_path: Path) -> None:
+    red = {"question": "Which is red?", "choices": ["sky", "rose"], "answer": "B"}
+    choice = Benchmark(name="b", adapter="choice", data=str(tmp_path / "a.jsonl"))
+    jsonl(tmp_path / "a.jsonl", [red, red | {"choices": ["rose", "grass"], "answer": "A"}])
+    assert check_benchmark(choice) == ()
+    jsonl(tmp_path / "a.jsonl", [red, red | {"choices": ["rose", "sky"], "answer": "A"}])
+    assert check_benchmark(choice) == (f"1 rows of {tmp_path}/a.jsonl repeat an earlier one, first in line 2",)
+    jsonl(tmp_path / "a.jsonl", [red, red | {"choices": ["rose", "sky"]}])
+    with pytest.raises(BadData, match="line 2: the question of line 1 with another answer"):
+        check_benchmark(choice)
+
+
+def test_repeated_rows_are_said(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "a.jsonl", [GOOD] * 9)
+    assert check_benchmark(exact(path)) == (f"8 rows of {path} repeat an earlier one, first in line 2, 3, 4, 5, 6",)
+
+
+def test_a_data_folder_with_a_broken_link_is_refused_because_a_part_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "test.jsonl").symlink_to(tmp_path / "gone.jsonl")
+    with pytest.raises(BadData, match=r"test\.jsonl is a broken link or not a regular file"):
+        read_data_digest(tmp_path)
+
+
+def test_a_card_of_any_size_is_read_up_to_its_header(tmp_path: Path) -> None:
+    card = tmp_path / "README.md"
+    card.write_text("---\nconfigs:\n---\n")
+    os.truncate(card, 20 << 30)
+    check_benchmark(Benchmark(name="b", adapter="gsm8k", data=str(tmp_path)))
