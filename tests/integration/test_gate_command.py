@@ -35,6 +35,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
     (folder / "tracker.toml").write_text(FORGETTING_TOML, encoding="utf-8")
     (folder / "lenient.toml").write_text(LENIENT, encoding="utf-8")
+    (folder / "out/checkpoint-9").mkdir(parents=True)
     history = open_project(folder / "tracker.toml").history
     run = forgetting_run(trouble=False)
     for record, report in zip(run.records, run.reports, strict=True):
@@ -136,6 +137,10 @@ def test_junit_in_a_file_is_what_ci_servers_read(project: Path, tmp_path: Path) 
         (("1000", "--baseline", "600", "--policy", "nothing.toml"), "nothing.toml"),
         (("1000", "--baseline", "600", "--format", "pdf"), "'pdf' is not one of"),
         (("1000", "--baseline", "600", "--bundle", "nowhere/b.zip"), "no such folder: nowhere"),
+        (
+            ("1000", "--baseline", "600", "--bundle", "out/checkpoint-9/b.zip"),
+            "out/checkpoint-9/b.zip is inside a checkpoint of the trainer",
+        ),
         (
             ("--replay", "x.zip", "--policy", "lenient.toml"),
             "--replay cannot be combined with another candidate, baseline or policy",
