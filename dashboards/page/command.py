@@ -40,6 +40,6 @@ def report(*, named: tuple[str, ...], config_path: Path, output: Path | None, ch
         raise click.UsageError("--checkpoints takes one run")
     else:
         path = write_report(config_path, named=next(iter(named), None), output=output, with_checkpoints=checkpoints)
-    click.echo(str(path))
+    click.echo(str(path), err=path.is_relative_to("/dev"))  # /dev/stdout gets the page and nothing else
     if open_it and not webbrowser.open(path.as_uri()):
         click.echo("cannot start a browser; open the file manually", err=True)

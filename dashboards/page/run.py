@@ -1,10 +1,8 @@
 """Writes the page of a run, of several runs or of a checkpoint: selects it, reads its data, renders it."""
 
 import hashlib
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from importlib.metadata import version
@@ -22,8 +20,9 @@ from dashboards.views.runs import build_runs_view
 from dashboards.views.samples.lost import texts_wanted
 from eval_jobs.errors import ConfigError
 from eval_jobs.host.clock import SystemClock
-from eval_jobs.host.storage import write_error
+from eval_jobs.host.storage import written
 from eval_jobs.types import Checkpoint, EvalRecord
+from tracker.adapters.checkpoints.folder.runs import demand_outside_checkpoints
 from tracker.adapters.curves import TrainerCurves
 from tracker.api.opening import open_project
 from tracker.api.references import choose_run, is_reference, known_runs, named_checkpoint
@@ -60,7 +59,7 @@ def write_report(config_path: Path, *, named: str | None, output: Path | None, w
         TrackingUnreachable: the name is in MLflow's registry, which is unreachable.
         DiskFull, StoreError: the report could not be written, or samples no longer exist.
     """
-    project = open_project(config_path)
+    project = _project_to_write(config_path, output)
     known = project.history.runs()
     if named is None or named in known or not is_reference(named):
         run_id = choose_run(known, named, own=project.config.run.name)
@@ -80,7 +79,7 @@ def write_runs_report(config_path: Path, names: Sequence[str], output: Path | No
     """
     if len(names) > MAX_RUNS:
         raise ConfigError(f"{len(names)} runs in one report", hint=f"pass at most {MAX_RUNS} runs")
-    project = open_project(config_path)
+    project = _project_to_write(config_path, output)
     min_coverage = project.config.to_policy().min_coverage
     runs = [run_to_compare(run, project.history, TrainerCurves()) for run in known_runs(project.history, names)]
     found = [compare_runs(runs[0], run, min_coverage=min_coverage) for run in runs[1:]]
@@ -150,22 +149,19 @@ def pages_beside(folder: Path, records: Iterable[EvalRecord]) -> Mapping[int, st
 
 
 def write_page(html: str, path: Path) -> None:
-    """Write the page atomically.
+    """Write the page as `written` does.
 
     Raises:
         DiskFull, StoreError: the page could not be written.
     """
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.write_text(html, encoding="utf-8")
-        unfinished.replace(path)
-    except OSError as error:
-        hint = "choose another file with --output"
-        raise write_error(error, f"cannot write report {path}", hint=hint) from error
-    finally:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
+    with written(path, hint="choose another file with --output", makes_folder=True) as file:
+        file.write(html.encode())
+
+
+def _project_to_write(config_path: Path, output: Path | None) -> Project:
+    project = open_project(config_path)
+    demand_outside_checkpoints([output], project.config.run.output_dir, project.config.watch.pattern)
+    return project
 
 
 def _sources(project: Project) -> Sources:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from eval_jobs.host.storage import storage_error
+from eval_jobs.host.storage import mapped_storage_errors
 
 log = logging.getLogger(__name__)
 
@@ -55,29 +55,37 @@ def held_if_free(path: Path) -> Iterator[bool]:
         path.unlink(missing_ok=True)
 
 
-def _taken(path: Path) -> IO[bytes] | None:
-    """Return the locked file; None if another process has the lock."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        while True:
-            file = path.open("ab")
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.close()
-                return None
-            except OSError:
-                file.close()
-                raise
-            if _is_at(path, file):
-                return file
-            file.close()  # it was deleted in between: a lock on it has no effect
-    except OSError as error:
-        raise storage_error(path.parent, error) from error
+def locked_file(path: Path) -> IO[bytes] | None:
+    """Return the file, locked until it is closed; None if another process has the lock.
+
+    Raises:
+        OSError: the file cannot be created.
+    """
+    while True:
+        file = path.open("ab")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            return None
+        except OSError:
+            file.close()
+            raise
+        if is_in_place(path, file):
+            return file
+        file.close()
 
 
-def _is_at(path: Path, file: IO[bytes]) -> bool:
+def is_in_place(path: Path, file: IO[bytes]) -> bool:
+    """Return whether the open file is the one at `path`: a lock on a deleted one stops nobody."""
     try:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     except FileNotFoundError:
         return False
+
+
+def _taken(path: Path) -> IO[bytes] | None:
+    """Return the locked file; None if another process has the lock."""
+    with mapped_storage_errors(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return locked_file(path)

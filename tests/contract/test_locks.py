@@ -68,6 +68,13 @@ def hold_for_ever(url: str, said: Connection) -> None:
     threading.Event().wait()
 
 
+def lead_when_told(url: str, orders: Connection) -> None:
+    """Take the lead at each order, and say whether this process leads."""
+    lead = SqlLead(open_database(url), "run", "/out")
+    while orders.recv() == "take":
+        orders.send(lead.take(NOW))
+
+
 def cut_all_sessions(engine: Engine) -> None:
     """Cut every connection of the other engines, as a restart of the server or a lost network does."""
     with transaction(engine) as connection:
@@ -124,6 +131,43 @@ def test_a_session_that_was_cut_is_noticed_by_its_holder(postgres_url: str) -> N
     one.release()
     for engine in engines:
         engine.dispose()
+
+
+def test_a_lock_whose_file_was_deleted_is_lost(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    url = f"sqlite:///{tmp_path}/tracker.db"
+    one, other = (named_lock(open_database(url), "a") for _ in range(2))
+    assert one.take()
+    (file,) = tmp_path.glob("*.lock")
+    file.unlink()
+    assert other.take()
+    assert not one.take()
+    assert not one.is_held()
+    assert caplog.messages == [f"the lock file {file} was deleted: requesting the lock again; keep these files"]
+    other.release()
+    assert one.take()
+    one.release()
+
+
+def test_deleting_the_lock_file_of_a_leader_makes_no_second_leader(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/tracker.db"
+    orders, replies = multiprocessing.Pipe()
+    leader = multiprocessing.get_context("spawn").Process(target=lead_when_told, args=(url, replies))
+    leader.start()
+    orders.send("take")
+    assert orders.recv() is True
+    standby = SqlLead(open_database(url), "run", "/out")
+    for file in tmp_path.glob("*.lock"):
+        file.unlink()
+    assert [standby.take(LATER) for _ in range(2)] == [False, False]
+    orders.send("take")  # its next pass
+    assert orders.recv() is True
+    assert not standby.take(LATER)
+    for file in tmp_path.glob("*.lock"):
+        file.unlink()
+    leader.kill()
+    leader.join()
+    assert standby.take(LATER)
+    standby.release()
 
 
 def test_a_lock_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
     (folder / "tracker.toml").write_text(FORGETTING_TOML, encoding="utf-8")
     (folder / "lenient.toml").write_text(LENIENT, encoding="utf-8")
+    (folder / "out/checkpoint-9").mkdir(parents=True)
     history = open_project(folder / "tracker.toml").history
     run = forgetting_run(trouble=False)
     for record, report in zip(run.records, run.reports, strict=True):
@@ -137,6 +138,10 @@ def test_junit_in_a_file_is_what_ci_servers_read(project: Path, tmp_path: Path) 
         (("1000", "--baseline", "600", "--format", "pdf"), "'pdf' is not one of"),
         (("1000", "--baseline", "600", "--bundle", "nowhere/b.zip"), "no such folder: nowhere"),
         (
+            ("1000", "--baseline", "600", "--bundle", "out/checkpoint-9/b.zip"),
+            "out/checkpoint-9/b.zip is inside a checkpoint of the trainer",
+        ),
+        (
             ("--replay", "x.zip", "--policy", "lenient.toml"),
             "--replay cannot be combined with another candidate, baseline or policy",
         ),
@@ -185,6 +190,17 @@ def test_the_step_of_the_github_action_stops_the_merge_or_lets_it_through(projec
     outputs = (tmp_path / "outputs").read_text().splitlines()
     assert outputs == ["result=regression", "result=pass", "result=inconclusive", "result=inconclusive"]
     assert action["outputs"]["result"]["value"] == f"${{{{ steps.{step['id']}.outputs.result }}}}"
+    assert run("--help", "600") == 2
+
+
+def test_the_script_of_the_gitlab_job_fails_for_a_candidate_that_looks_like_commands(project: Path) -> None:
+    (script,) = yaml.safe_load((PROJECT / "docs/ci/gitlab-gate.yml").read_text())[".gate"]["script"]
+    env = OWN_ENVIRONMENT | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "BASELINE": "600"}
+    env |= {"CANDIDATE": "--help $(touch pwned)\n`touch pwned`", "CHANGED": ""}
+    done = subprocess.run(["sh", "-ec", script], cwd=project, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "is neither a checkpoint reference nor a folder" in done.stderr
+    assert not (project / "pwned").exists()
 
 
 def test_a_new_version_of_the_engine_is_gated_by_name_and_so_is_its_replay(project: Path, tmp_path: Path) -> None:

@@ -109,8 +109,24 @@ def test_an_unknown_run_is_a_usage_error_that_names_the_known_ones(project: Path
 def test_a_place_that_cannot_be_written_is_an_infrastructure_error(project: Path) -> None:
     done = run_tracker(project, "report", "--output", "/proc/nowhere/r.html")
     assert done.returncode == 4
-    assert "cannot write report /proc/nowhere/r.html" in done.stderr
+    assert "cannot write /proc/nowhere/r.html" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_nothing_is_written_into_a_checkpoint_also_through_a_link(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(project / "out" / "checkpoint-700")
+    for name in ("out/checkpoint-700/r.html", str(tmp_path / "link" / "r.html")):
+        done = run_tracker(project, "report", "--output", name)
+        assert done.returncode == 2
+        assert f"{name} is inside a checkpoint of the trainer" in done.stderr
+    assert not (project / "out").exists()
+
+
+def test_standard_output_gets_the_page_alone(project: Path) -> None:
+    done = run_tracker(project, "report", "--output", "/dev/stdout")
+    assert (done.returncode, done.stderr) == (0, "/dev/stdout\n")
+    assert done.stdout.startswith("<!doctype html>")
+    assert done.stdout.endswith("</html>")
 
 
 def test_a_project_without_results_says_what_to_do(tmp_path: Path) -> None:

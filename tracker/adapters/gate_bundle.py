@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from eval_jobs.codec import from_document, record_from_bytes, record_to_bytes, to_document
 from eval_jobs.errors import ConfigError, StoreError
-from eval_jobs.host.storage import write_error
+from eval_jobs.host.storage import written
 from eval_jobs.types import EvalRecord
 from tracker.domain.compare.view import RunNoise
 from tracker.domain.gate.rules import GatePolicy
@@ -51,7 +51,7 @@ def recorded_decision_of(report: GateReport) -> Mapping[str, GateWord]:
 
 
 def write_bundle(path: Path, case: GateCase, report: GateReport) -> None:
-    """Write the file atomically; an existing file is replaced.
+    """Write the file as `written` does.
 
     Raises:
         DiskFull, StoreError: it cannot be written.
@@ -60,23 +60,17 @@ def write_bundle(path: Path, case: GateCase, report: GateReport) -> None:
         "jitters": _JITTERS.dump_python(tuple(case.noise.jitters.items()), mode="json"),
         "calibrations": _CALIBRATIONS.dump_python(case.noise.calibrations, mode="json"),
     }
-    draft = path.with_name(f".{path.name}.draft")
-    try:
-        with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as bundle:
-            bundle.writestr("gate.json", to_document({}))
-            said = RecordedDecision(program=version("checkpoint-tracker"), words=recorded_decision_of(report))
-            bundle.writestr("said.json", _SAID.dump_json(said))
-            bundle.writestr("policy.json", _POLICY.dump_json(case.policy, indent=2))
-            bundle.writestr("noise.json", json.dumps(noise))
-            for side in ("baseline", "candidate"):
-                bundle.writestr(f"{side}.record", record_to_bytes(getattr(case, side)))
-        draft.replace(path)
-    except KeyboardInterrupt:
-        draft.unlink(missing_ok=True)
-        raise
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise write_error(error, f"cannot write {path}", hint="pass another --bundle path") from error
+    with (
+        written(path, hint="pass another --bundle path") as file,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as bundle,
+    ):
+        bundle.writestr("gate.json", to_document({}))
+        said = RecordedDecision(program=version("checkpoint-tracker"), words=recorded_decision_of(report))
+        bundle.writestr("said.json", _SAID.dump_json(said))
+        bundle.writestr("policy.json", _POLICY.dump_json(case.policy, indent=2))
+        bundle.writestr("noise.json", json.dumps(noise))
+        for side in ("baseline", "candidate"):
+            bundle.writestr(f"{side}.record", record_to_bytes(getattr(case, side)))
 
 
 def read_bundle(path: Path) -> tuple[GateCase, RecordedDecision]:

@@ -85,6 +85,7 @@ def review_finished(
         dispatcher=world.dispatcher,
     )
     for record in state.boundary.unbroken(world.queue.finished()):  # written by workers on any machine
+        state.demand_lead(now)  # reviews take long, and two leaders would both judge
         with state.boundary.around(record):
             if record.plan.calibration:
                 calibrations.append(calibrating.take_calibration(record, context))

@@ -45,6 +45,9 @@ class SqlLead:
             "output_dir": self._output_dir,
         }
         try:
+            if self._has_unaware_leader():
+                self._lock.release()
+                return False
             with transaction(self._engine) as connection:
                 self._demand_own_name(connection)
                 put_row(connection, LEADERS, row)
@@ -64,6 +67,15 @@ class SqlLead:
     def release(self) -> None:
         """Release the lead; see `ports.Lead`."""
         self._lock.release()
+
+    def _has_unaware_leader(self) -> bool:
+        """Return whether the last leader still writes: it has yet to notice that its lock file was deleted."""
+        leader = self.leader()
+        if leader is None or leader.host != socket.gethostname():
+            return False
+        if leader.pid == os.getpid():
+            return False
+        return self._lock.is_lost_by(leader.pid)
 
     def _demand_own_name(self, connection: Connection) -> None:
         """Refuse a run whose name is a path prefix of another's, or vice versa: each would claim the other's plans."""

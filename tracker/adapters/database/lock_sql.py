@@ -3,19 +3,22 @@
 With SQLite it is a kernel lock on a file next to the database, in PostgreSQL a session lock on a separate connection.
 """
 
-import fcntl
 import hashlib
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import TextIOWrapper
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
+import psutil
 from sqlalchemy import Connection, Engine, func, literal, select, text
 from sqlalchemy.exc import DBAPIError
 
+from eval_jobs.host.plan_lock import is_in_place, locked_file
 from eval_jobs.host.storage import write_error
 from eval_jobs.queue.database_sql import mapped_database_errors
+
+log = logging.getLogger(__name__)
 
 _NOTICE_A_LOST_HOLDER = (
     # The server releases a lock when its session ends; only keepalives detect a machine that lost power.
@@ -29,7 +32,7 @@ class Lock(Protocol):
     """A named lock."""
 
     def is_held(self) -> bool:
-        """Return whether this object holds the lock now; a lost connection has released it."""
+        """Return whether this object holds the lock now; a lost connection or deleted file has released it."""
 
     def take(self) -> bool:
         """Take the lock and return True; return False immediately if another process holds it.
@@ -40,6 +43,11 @@ class Lock(Protocol):
 
     def release(self) -> None:
         """Release the lock, if it is held."""
+
+    def is_lost_by(self, pid: int) -> bool:
+        """Return whether a process of this machine held the lock and has not yet noticed its loss, if that is known."""
+        del pid
+        return False
 
 
 def named_lock(engine: Engine, name: str) -> Lock:
@@ -69,7 +77,7 @@ def _digest(name: str) -> bytes:
     return hashlib.sha256(f"checkpoint-tracker {name}".encode()).digest()
 
 
-class _OwnLock:
+class _OwnLock(Lock):
     def is_held(self) -> bool:
         return True
 
@@ -80,38 +88,44 @@ class _OwnLock:
         pass
 
 
-class _FileLock:
+class _FileLock(Lock):
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file: TextIOWrapper | None = None
+        self._file: IO[bytes] | None = None
 
     def is_held(self) -> bool:
-        return self._file is not None
+        if self._file is None:
+            return False
+        if is_in_place(self._path, self._file):
+            return True
+        log.warning("the lock file %s was deleted: requesting the lock again; keep these files", self._path)
+        self.release()
+        return False
 
     def take(self) -> bool:
-        if self._file is not None:
+        if self.is_held():
             return True
         try:
-            file = self._path.open("a", encoding="utf-8")
+            self._file = locked_file(self._path)
         except OSError as error:
             raise write_error(
                 error, f"cannot write the lock file {self._path}", hint="check the permissions of its folder"
             ) from error
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
-            return False
-        self._file = file
-        return True
+        return self._file is not None
 
     def release(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
 
+    def is_lost_by(self, pid: int) -> bool:
+        try:  # a process has the file open only as long as it holds the lock
+            return str(self._path.resolve()) in {file.path for file in psutil.Process(pid).open_files()}
+        except psutil.Error:
+            return False
 
-class _SessionLock:
+
+class _SessionLock(Lock):
     def __init__(self, engine: Engine, name: str) -> None:
         self._engine = engine
         self._key = int.from_bytes(_digest(name)[:8], signed=True)

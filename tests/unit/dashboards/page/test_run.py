@@ -118,7 +118,7 @@ def test_a_page_replaces_the_one_before(tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match=r"cannot write report .*file/run.html") as caught:
+    with pytest.raises(StoreError, match=r"cannot write .*file/run.html") as caught:
         write_page("html", tmp_path / "file" / "run.html")
     assert "--output" in caught.value.hint
 

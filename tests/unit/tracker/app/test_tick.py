@@ -101,6 +101,32 @@ def test_nothing_is_planned_while_this_process_does_not_lead_and_what_was_found_
     assert len(fakes.queue.state().waiting) == 1
 
 
+def test_a_lead_that_is_lost_during_a_pass_ends_it_before_the_next_verdict() -> None:
+    mine = FakeLead("/out")
+    fakes = FakeWorld(history=LeadTakenAtReport(mine))
+    world, state = fakes.world(), WatchState(demand_lead=partial(demand_lead, mine))
+    for record in fakes.run.records[:2]:
+        fakes.source.put(record.plan.checkpoint)
+    tick(world, state, fakes.clock.now())
+    fakes.work()
+    with pytest.raises(LeadLost):
+        tick(world, state, fakes.clock.now())
+    assert len(fakes.history.reports(fakes.run.run_id)) == 1
+
+
+class LeadTakenAtReport(FakeHistory):
+    """A history during whose first report another process takes the lead."""
+
+    def __init__(self, lead: FakeLead) -> None:
+        super().__init__()
+        self._lead = lead
+
+    def append_report(self, report: Report) -> None:
+        self._lead.release()
+        self._lead.another("/out").take(report.created_at)
+        super().append_report(report)
+
+
 def test_training_that_goes_back_is_a_new_branch() -> None:
     fakes = FakeWorld()
     run_through(fakes)

@@ -3,12 +3,14 @@
 import os
 import re
 import shlex
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from eval_jobs.errors import CheckpointNotFound, CheckpointsUnnamed
+from eval_jobs.errors import CheckpointNotFound, CheckpointsUnnamed, ConfigError
+from eval_jobs.host.paths import canonical
 from eval_jobs.serve.process.checkpoint_files import has_tokenizer
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, models_beside, places_in
 from tracker.adapters.checkpoints.folder.assessed import Assessed, newest_assessed
@@ -21,7 +23,7 @@ from tracker.domain.checkpoints.listing import (
     single_files,
     single_files_text,
 )
-from tracker.domain.checkpoints.names import step_of
+from tracker.domain.checkpoints.names import step_of, steps_in
 from tracker.domain.checkpoints.unusable import NotYet, Rejected
 from tracker.domain.records.display import names_text
 
@@ -115,6 +117,15 @@ def demand_output_folder(folder: Path) -> None:
         hint = f"run `tracker init {shlex.quote(str(run))}`, or use --yes if the trainer will write to {folder}"
         raise CheckpointNotFound(f"no checkpoint in {folder}, but in {run}", hint=hint)
     _demand_other_than_files(folder)
+
+
+def demand_outside_checkpoints(files: Iterable[Path | None], output_dir: str | Path, pattern: str = "") -> None:
+    """Raise ConfigError if a file to write is inside a checkpoint of an output folder: these are never changed."""
+    root = PurePosixPath(canonical(str(output_dir)))
+    for path in filter(None, files):
+        place = PurePosixPath(canonical(str(path)))
+        if place.is_relative_to(root) and steps_in(place.relative_to(root).parts[:-1], pattern):
+            raise ConfigError(f"{path} is inside a checkpoint of the trainer", hint="choose a file outside of it")
 
 
 def no_names(folder: Path, unnumbered: list[str]) -> CheckpointsUnnamed | None:

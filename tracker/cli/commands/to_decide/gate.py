@@ -14,8 +14,9 @@ from rich.console import Console
 
 from eval_jobs.errors import ConfigError, ExitCode, TrackerError
 from eval_jobs.host.paths import canonical
-from eval_jobs.host.storage import write_error
+from eval_jobs.host.storage import write_error, written
 from eval_jobs.types import EvalRecord
+from tracker.adapters.checkpoints.folder.runs import demand_outside_checkpoints
 from tracker.adapters.gate_bundle import RecordedDecision, read_bundle, recorded_decision_of, write_bundle
 from tracker.adapters.pull_requests import pull_request_of, put_comment
 from tracker.api.opening import open_project
@@ -39,6 +40,7 @@ from tracker.wiring.project import Project
 EXIT_CODES = {GateWord.PASS: ExitCode.OK, GateWord.REGRESSION: ExitCode.REGRESSION}
 
 _FORMATS = [str(form) for form in GateFormat]
+_HINT = "choose another file"
 _WIDTH = 120
 """Width of text in a file, in characters."""
 
@@ -116,6 +118,8 @@ def _case(asked: _Asked) -> tuple[GateCase, RecordedDecision | None]:
     if not asked.candidate or not asked.baseline:
         raise ConfigError("missing CANDIDATE or --baseline", hint="run `tracker gate CANDIDATE --baseline REF`")
     project = open_project(asked.config_path)
+    config = project.config
+    demand_outside_checkpoints((asked.output, asked.bundle), config.run.output_dir, config.watch.pattern)
     policy = project.config.gate.to_policy() if asked.policy is None else load_gate_policy(asked.policy)
     held_to = replace(policy, changed=changed)
     before = _record(project, asked.baseline, is_apart=bool(changed))
@@ -193,8 +197,8 @@ def _write(report: GateReport, form: GateFormat, output: Path | None) -> None:
     elif output is None:
         click.echo(DOCUMENTS[form](report), nl=False)
     else:
-        with _writing(output):
-            output.write_text(_text(report) if form is GateFormat.TEXT else DOCUMENTS[form](report), encoding="utf-8")
+        with written(output, hint=_HINT) as file:
+            file.write((_text(report) if form is GateFormat.TEXT else DOCUMENTS[form](report)).encode())
 
 
 @contextmanager
@@ -218,8 +222,11 @@ def _text(report: GateReport) -> str:
 
 
 def _append(summary: Path, text: str) -> None:
-    with _writing(summary), summary.open("a", encoding="utf-8") as file:
-        file.write(text)
+    try:
+        with summary.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise write_error(error, f"cannot write {summary}", hint=_HINT) from error
 
 
 def _comment(report: GateReport) -> None:
@@ -233,11 +240,3 @@ def _comment(report: GateReport) -> None:
         put_comment(page, text, marker=f"<!-- tracker gate: {escaped(page.job)} -->")
     except TrackerError as error:
         click.echo(f"warning {error.code}: {error.message}\n  hint: {error.hint}", err=True)
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise write_error(error, f"cannot write {path}", hint="choose another file") from error

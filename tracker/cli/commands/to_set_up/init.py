@@ -14,11 +14,17 @@ from eval_jobs.errors import BadData, ConfigError, EvaluateError, TrackerError
 from eval_jobs.evaluate.data.files import check_benchmark, read_items
 from eval_jobs.evaluate.data.held_out import read_held_out
 from eval_jobs.evaluate.data.prompt_lengths import read_prompt_lengths
-from eval_jobs.host.storage import write_error
+from eval_jobs.host.storage import written
 from eval_jobs.records.preflight import EngineEnvironment, ModelFacts
 from eval_jobs.serve.preflight import local_model, read_environment, read_model
 from eval_jobs.types import Benchmark, ServeSpec
-from tracker.adapters.checkpoints.folder.runs import FoundFolder, FoundRun, demand_output_folder, find_runs
+from tracker.adapters.checkpoints.folder.runs import (
+    FoundFolder,
+    FoundRun,
+    demand_output_folder,
+    demand_outside_checkpoints,
+    find_runs,
+)
 from tracker.cli.options import config_option
 from tracker.cli.settings_text import Values, commented_toml
 from tracker.config import DEFAULT_NAME
@@ -50,6 +56,7 @@ def command(
     """
     if config_path.exists() and not force:
         raise ConfigError(f"{config_path} already exists", hint="use --force to overwrite it, or --config FILE")
+    demand_outside_checkpoints([config_path], folder)
     found = find_runs(folder, config_path.absolute().parent)
     if not (found.runs or yes):
         demand_output_folder(found.path)
@@ -201,10 +208,8 @@ def _relative(path: Path, config_path: Path) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise write_error(error, f"cannot write {path}", hint="choose another file with --config") from error
+    with written(path, hint="choose another file with --config") as file:
+        file.write(text.encode())
 
 
 def _explain(found: FoundFolder, config_path: Path, benchmarks: tuple[Values, ...], refused: list[str]) -> None:

@@ -154,6 +154,14 @@ def test_a_download_or_training_questions_need_a_yes(tmp_path: Path) -> None:
     )
 
 
+def test_a_configuration_is_not_written_into_a_checkpoint(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "out" / "checkpoint-100")
+    place = "out/checkpoint-100/tracker.toml"
+    done = run_tracker(tmp_path, "init", "out", "--yes", "--config", place)
+    assert (done.returncode, f"{place} is inside a checkpoint of the trainer" in done.stderr) == (2, True)
+    assert not (tmp_path / place).exists()
+
+
 def test_a_folder_without_checkpoints_is_used_unless_the_run_is_further_down(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "work" / "capitals" / "outputs" / "checkpoint-100")
     (tmp_path / "facts.jsonl").write_text('{"question": "2+2=", "answer": 4}\n')
