@@ -17,8 +17,11 @@ from tracker.adapters.mlflow.champions import MODEL_TAG
 from tracker.adapters.mlflow.client import connect
 from tracker.adapters.mlflow.errors_sql import mapped_mlflow_errors
 from tracker.adapters.mlflow.runs import TrackingSettings, run_key
+from tracker.adapters.mlflow.transport import conversation
 
 SCHEME = "models:/"
+RESPONSE_S = 10.0
+"""Longest time of all requests for one version: a watcher waits for them when a sweep begins."""
 
 _NAME = re.compile(r"models:/(?P<name>[^/@]+)(@(?P<alias>[^/@]+)|/(?P<version>[0-9]+))")
 _UNKNOWN = frozenset({"RESOURCE_DOES_NOT_EXIST", "NOT_FOUND", "INVALID_PARAMETER_VALUE"})
@@ -46,7 +49,7 @@ def registered_checkpoint(settings: TrackingSettings, reference: str, runs: Coll
     match = _NAME.fullmatch(reference)
     if match is None:
         raise ConfigError(f"invalid model version {reference!r}", hint="use models:/NAME@ALIAS or models:/NAME/VERSION")
-    with mapped_mlflow_errors(public(settings.uri)):
+    with mapped_mlflow_errors(public(settings.uri)), conversation(RESPONSE_S):
         client = connect(settings.uri)
         version = _version(client, reference, match)
         key = _checkpoint_key(client, version)

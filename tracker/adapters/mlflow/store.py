@@ -22,12 +22,15 @@ from tracker.adapters.mlflow.errors_sql import mapped_mlflow_errors
 from tracker.adapters.mlflow.facts import send_facts
 from tracker.adapters.mlflow.models import write_model
 from tracker.adapters.mlflow.sweeps import dataset_input, send_sweep
+from tracker.adapters.mlflow.transport import conversation
 from tracker.adapters.mlflow.view import VIEW_TAG, note_links, view_state
 from tracker.adapters.samples.table_parquet import write_samples
 from tracker.domain.records import tracking
 from tracker.domain.tracking.batch import timestamp_ms, verdict_tags
 from tracker.domain.tracking.verdict_note import merge, read_newest, render, with_section, write_newest
 
+ITEM_S = 600.0
+"""Longest time that writing one item takes, with the files that it uploads."""
 NEWEST_TAG = "tracker.verdicts"
 NOTE_TAG = "mlflow.note.content"
 KIND = "custom_model_development"
@@ -52,7 +55,7 @@ class MlflowStore:
             ConfigError: the settings name a run or an experiment that cannot be used.
         """
         try:
-            with mapped_mlflow_errors(public(self._settings.uri)):
+            with mapped_mlflow_errors(public(self._settings.uri)), conversation(ITEM_S):
                 client = self._connected()
                 run = runs.find_or_create_run(client, self._settings, item)
                 key = runs.run_key(self._settings, item.checkpoint.run_id)
