@@ -28,8 +28,9 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\
 class HostileServer:
     """Answers each connection by `behave`; `asked` has the request line of each."""
 
-    def __init__(self, behave: Behaviour) -> None:
+    def __init__(self, behave: Behaviour, *, speaks_first: bool = False) -> None:
         self.behave = behave
+        self._speaks_first = speaks_first
         self.asked: list[str] = []
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=100)
         self._open: list[socket.socket] = []
@@ -72,8 +73,8 @@ class HostileServer:
 
     def _answer(self, connection: socket.socket) -> None:
         with suppress(OSError), connection:
-            asked = _request_of(connection)
-            if asked:
+            asked = b"" if self._speaks_first else _request_of(connection)
+            if asked or self._speaks_first:
                 self.asked.append(asked.partition(b"\r\n")[0].decode())
                 self.behave(asked, connection)
 
@@ -112,6 +113,11 @@ def compressed(_: bytes, connection: socket.socket) -> None:
 def zstd(_: bytes, connection: socket.socket) -> None:
     """Send a compression that nobody asked for."""
     connection.sendall(HEAD + b"Content-Encoding: zstd\r\n\r\n" + bytes(100))
+
+
+def forever(piece: bytes, pause_s: float = 0.0) -> Behaviour:
+    """Return the behaviour of a server that sends the same without an end."""
+    return lambda _, connection: _forever(connection, piece, pause_s)
 
 
 def silent(_: bytes, connection: socket.socket) -> None:

@@ -13,6 +13,8 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from eval_jobs.errors import ConfigError
+from eval_jobs.host.bounded_http import conversation
+from eval_jobs.limits import MLFLOW_ANSWERS
 from eval_jobs.queue.database_sql import open_database
 from tests.fakes import hostile_server as hostile
 from tests.fakes.clock import FakeClock
@@ -24,7 +26,6 @@ from tracker.adapters.mlflow.client import connect
 from tracker.adapters.mlflow.registry import registered_checkpoint
 from tracker.adapters.mlflow.runs import TrackingSettings
 from tracker.adapters.mlflow.store import MlflowStore
-from tracker.adapters.mlflow.transport import conversation
 from tracker.adapters.tracking.outbox_sql import BACKOFF, OutboxTracking
 
 RUN = forgetting_run(checkpoints=1, samples=2, trouble=False)
@@ -173,7 +174,7 @@ def test_a_list_whose_pages_never_end_ends() -> None:
     page = b'{"metrics": [{"key": "loss", "value": 1, "step": 1, "timestamp": 1}], "next_page_token": "again"}'
     with HostileServer(hostile.answer(page)) as server:
         client = connect(server.url, answer_s=ANSWER_S)
-        with conversation(1.0), pytest.raises(MlflowException, match=r"timed out|too"):
+        with conversation(1.0, MLFLOW_ANSWERS), pytest.raises(MlflowException, match=r"timed out|too"):
             client.get_metric_history("r", "loss")
 
 

@@ -10,7 +10,8 @@ import requests
 from packaging.version import InvalidVersion, Version
 
 from eval_jobs.errors import ConfigError, TrackingUnreachable
-from tracker.adapters.mlflow.transport import DEFAULT_PORTS, bounded_session
+from eval_jobs.host.bounded_http import DEFAULT_PORTS, bounded_session
+from eval_jobs.limits import MLFLOW_ANSWERS
 
 CONNECT_TIMEOUT_S = 3.0
 SQLITE_PREFIX = "sqlite:///"
@@ -85,7 +86,9 @@ def _host_and_port(uri: str) -> tuple[str | None, int | None]:
 def _check_version(uri: str) -> None:
     """Refuse a server that is known to be too old; some stores behind http have no such page."""
     try:
-        response = bounded_session(CONNECT_TIMEOUT_S).get(f"{uri.rstrip('/')}/version", timeout=CONNECT_TIMEOUT_S)
+        response = bounded_session(CONNECT_TIMEOUT_S, MLFLOW_ANSWERS).get(
+            f"{uri.rstrip('/')}/version", timeout=CONNECT_TIMEOUT_S
+        )
         version = Version(response.text.strip()[:40])
     except (requests.RequestException, InvalidVersion):
         return

@@ -15,8 +15,9 @@ import requests
 from mlflow import MlflowClient
 from mlflow.utils import request_utils
 
+from eval_jobs.host.bounded_http import ANSWER_S, BoundedAdapter
+from eval_jobs.limits import MLFLOW_ANSWERS
 from tracker.adapters.mlflow.address import SQLITE_PREFIX, check_reachable, sqlite_path
-from tracker.adapters.mlflow.transport import ANSWER_S, BoundedAdapter
 
 _get_session = request_utils._get_request_session  # noqa: SLF001 - the only place where MLflow opens its connections
 
@@ -48,7 +49,7 @@ def _bounded_session(answer_s: float, *args: object, **kwargs: object) -> reques
     adapter = session.get_adapter("https://")
     if not isinstance(adapter, BoundedAdapter) or adapter.answer_s != answer_s:
         for scheme in ("http://", "https://"):
-            session.mount(scheme, BoundedAdapter(answer_s, max_retries=adapter.max_retries))  # type: ignore[attr-defined]
+            session.mount(scheme, BoundedAdapter(answer_s, MLFLOW_ANSWERS, max_retries=adapter.max_retries))  # type: ignore[attr-defined]
     return session
 
 

@@ -16,11 +16,12 @@ from pathlib import Path
 import requests
 
 from eval_jobs.errors import PortTaken, TrackingUnreachable
+from eval_jobs.host.bounded_http import bounded_session
 from eval_jobs.host.secrets import without_secrets
+from eval_jobs.limits import MLFLOW_ANSWERS
 from tracker.adapters.mlflow.address import public
 from tracker.adapters.mlflow.client import connect
 from tracker.adapters.mlflow.errors_sql import mapped_mlflow_errors
-from tracker.adapters.mlflow.transport import bounded_session
 from tracker.adapters.mlflow.view import VIEW_TAG, view_link
 
 HOST = "127.0.0.1"
@@ -136,7 +137,7 @@ def _start(store_uri: str, artifacts_dir: Path, port: int, output: int) -> subpr
 def _wait_until_ready(server: RunningServer) -> None:
     for _ in range(START_POLLS):
         with suppress(requests.RequestException):
-            if bounded_session(POLL_S * 10).get(f"{server.url}/health", timeout=POLL_S * 10).ok:
+            if bounded_session(POLL_S * 10, MLFLOW_ANSWERS).get(f"{server.url}/health", timeout=POLL_S * 10).ok:
                 return
         with suppress(subprocess.TimeoutExpired):
             raise _died(server.log, server.process.wait(POLL_S))

@@ -13,6 +13,8 @@ from mlflow import MlflowClient
 from mlflow.entities import LoggedModel, LoggedModelOutput, Metric, Run, RunTag
 
 from eval_jobs.errors import TrackerError
+from eval_jobs.host.bounded_http import conversation
+from eval_jobs.limits import MLFLOW_ANSWERS
 from tracker.adapters.database.codec import to_json
 from tracker.adapters.mlflow import runs
 from tracker.adapters.mlflow.address import check_reachable, public
@@ -22,7 +24,6 @@ from tracker.adapters.mlflow.errors_sql import mapped_mlflow_errors
 from tracker.adapters.mlflow.facts import send_facts
 from tracker.adapters.mlflow.models import write_model
 from tracker.adapters.mlflow.sweeps import dataset_input, send_sweep
-from tracker.adapters.mlflow.transport import conversation
 from tracker.adapters.mlflow.view import VIEW_TAG, note_links, view_state
 from tracker.adapters.samples.table_parquet import write_samples
 from tracker.domain.records import tracking
@@ -55,7 +56,7 @@ class MlflowStore:
             ConfigError: the settings name a run or an experiment that cannot be used.
         """
         try:
-            with mapped_mlflow_errors(public(self._settings.uri)), conversation(ITEM_S):
+            with mapped_mlflow_errors(public(self._settings.uri)), conversation(ITEM_S, MLFLOW_ANSWERS):
                 client = self._connected()
                 run = runs.find_or_create_run(client, self._settings, item)
                 key = runs.run_key(self._settings, item.checkpoint.run_id)

@@ -1,6 +1,6 @@
-"""HTTP to an MLflow server: its answer is there within a time and up to a size, or the request fails.
+"""Answers over HTTP that are there within a time and up to a size, for libraries that use requests: MLflow, apprise.
 
-MLflow's client and requests limit the time between two bytes only, read any size, and follow any redirect.
+requests limits the time between two bytes only, reads any size, and follows redirects to any server.
 """
 
 import http.client
@@ -22,6 +22,7 @@ from urllib3.exceptions import HTTPError
 
 from eval_jobs import limits
 from eval_jobs.host.bounded import MeteredReader, decoded, demand_few_values
+from eval_jobs.limits import Limit
 
 ANSWER_S = 30.0
 """Longest time from the end of a request to the end of its answer; at least the client's timeout between two bytes."""
@@ -43,10 +44,9 @@ _CONVERSATION: ContextVar[_Conversation | None] = ContextVar("conversation", def
 
 
 @contextmanager
-def conversation(most_s: float) -> Iterator[None]:
+def conversation(most_s: float, limit: Limit) -> Iterator[None]:
     """Limit all requests in this context together: pages of a list may never end."""
-    limited = _Conversation(time.monotonic() + most_s, limits.MLFLOW_ANSWERS.most)
-    token = _CONVERSATION.set(limited)
+    token = _CONVERSATION.set(_Conversation(time.monotonic() + most_s, limit.most))
     try:
         yield
     finally:
@@ -56,8 +56,8 @@ def conversation(most_s: float) -> Iterator[None]:
 class BoundedAdapter(HTTPAdapter):
     """Sends the requests of a `requests.Session`."""
 
-    def __init__(self, answer_s: float, *, max_retries: Any = 0) -> None:  # noqa: ANN401 - of requests
-        self.answer_s = answer_s
+    def __init__(self, answer_s: float, limit: Limit, *, max_retries: Any = 0) -> None:  # noqa: ANN401 - of requests
+        self.answer_s, self._limit = answer_s, limit
         super().__init__(max_retries=max_retries)
 
     def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as in its base
@@ -65,7 +65,7 @@ class BoundedAdapter(HTTPAdapter):
         pool = super().get_connection_with_tls_context(*args, **kwargs)
         kind = pool.ConnectionCls
         if not issubclass(kind, _Timed):
-            answer = staticmethod(partial(_Answer, self.answer_s))
+            answer = staticmethod(partial(_Answer, self.answer_s, self._limit))
             pool.ConnectionCls = type(kind.__name__, (_Timed, kind), {"response_class": answer})
         return pool
 
@@ -81,7 +81,7 @@ class BoundedAdapter(HTTPAdapter):
             if response.is_redirect:
                 _demand_same_server(str(request.url), response.headers["Location"])
             # The body is not read by requests, which has no limit.
-            response._content = _body(response)  # noqa: SLF001
+            response._content = _body(response, self._limit)  # noqa: SLF001
             response._content_consumed = True  # type: ignore[attr-defined]  # noqa: SLF001
         except (HTTPError, OSError, ValueError) as error:
             response.close()
@@ -90,17 +90,17 @@ class BoundedAdapter(HTTPAdapter):
         return response
 
 
-def bounded_session(answer_s: float) -> requests.Session:
-    """Return a session for requests without MLflow's client; settings of the environment are not used."""
+def bounded_session(answer_s: float, limit: Limit) -> requests.Session:
+    """Return a session that uses no settings of the environment."""
     session = requests.Session()
     session.trust_env = False
     for scheme in DEFAULT_PORTS:
-        session.mount(f"{scheme}://", BoundedAdapter(answer_s))
+        session.mount(f"{scheme}://", BoundedAdapter(answer_s, limit))
     return session
 
 
-def _body(response: requests.Response) -> bytes:
-    limit, begun = limits.MLFLOW_ANSWERS, _CONVERSATION.get()
+def _body(response: requests.Response, limit: Limit) -> bytes:
+    begun = _CONVERSATION.get()
     if begun is not None:
         limit = replace(limit, most=begun.left_bytes)
     chunks = response.raw.stream(_BLOCK_BYTES, decode_content=False)
@@ -116,7 +116,7 @@ def _demand_same_server(url: str, location: str) -> None:
     there = urljoin(url, location)
     if _server(there) not in {_server(url), ("https", _server(url)[1], 443)}:
         scheme, host, port = _server(there)
-        raise ValueError(f"redirected to another server, {scheme}://{host}:{port}: set tracking.uri to the right one")
+        raise ValueError(f"redirected to another server, {scheme}://{host}:{port}")
 
 
 def _server(url: str) -> tuple[str, str | None, int | None]:
@@ -135,12 +135,12 @@ class _Timed(http.client.HTTPConnection):
 
 
 class _Answer(http.client.HTTPResponse):
-    def __init__(self, answer_s: float, connection: socket.socket, **kwargs: Any) -> None:  # noqa: ANN401
+    def __init__(self, answer_s: float, limit: Limit, connection: socket.socket, **kwargs: Any) -> None:  # noqa: ANN401
         super().__init__(connection, **kwargs)
         until_s = time.monotonic() + max(answer_s, connection.gettimeout() or 0)
         begun = _CONVERSATION.get()
         if begun is not None:
             until_s = min(until_s, begun.until_s)
         self.fp.close()
-        limit = replace(limits.MLFLOW_ANSWERS, most=limits.MLFLOW_ANSWERS.most + _FRAME_BYTES)
+        limit = replace(limit, most=limit.most + _FRAME_BYTES)
         self.fp = io.BufferedReader(MeteredReader(connection, until_s, limit))
