@@ -79,10 +79,14 @@ class HostileServer:
                 self.behave(asked, connection)
 
 
-def trickle(_: bytes, connection: socket.socket) -> None:
-    """Send the headers, and then one byte after the other, without an end."""
-    connection.sendall(HEAD + b"\r\n{")
-    _forever(connection, b" ", TRICKLE_S)
+def slowly(header: bytes) -> Behaviour:
+    """Return the behaviour of a server that sends its headers, and then one byte after the other, without an end."""
+    return lambda _, connection: _forever(connection, b" ", TRICKLE_S, first=HEAD + header + b"\r\n\r\n{")
+
+
+def trickle(asked: bytes, connection: socket.socket) -> None:
+    """Send headers, and then one byte after the other."""
+    slowly(b"X-Is-Slow: yes")(asked, connection)
 
 
 def trickle_headers(_: bytes, connection: socket.socket) -> None:
@@ -143,8 +147,9 @@ def redirect(to: str, status: str = "307 Temporary Redirect") -> Behaviour:
 # --- private
 
 
-def _forever(connection: socket.socket, piece: bytes, pause_s: float = 0.0) -> None:
+def _forever(connection: socket.socket, piece: bytes, pause_s: float = 0.0, *, first: bytes = b"") -> None:
     pause = threading.Event()
+    connection.sendall(first)
     while True:
         connection.sendall(piece)
         if pause_s:
