@@ -1,15 +1,19 @@
-"""Reads files and JSON texts of others up to a limit of `eval_jobs.limits`.
+"""Reads files, JSON texts and answers of others up to a limit of `eval_jobs.limits`.
 
 read_bytes(path, limits.DOCUMENT)      parse_json(text)      lines_of(path, limits.ROW)
+MeteredReader(socket, until_s, limit)  decoded(chunks, "gzip", limit)
 """
 
 import hashlib
 import json
 import os
+import socket
 import stat
-from collections.abc import Iterator
+import time
+import zlib
+from collections.abc import Iterable, Iterator
 from errno import EINVAL
-from io import BufferedReader, FileIO
+from io import BufferedReader, FileIO, RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -114,15 +118,82 @@ def parse_json(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON value
         TooLarge: it has too many values for the memory.
         ValueError: it is not valid JSON, is nested too deeply, or has a whole number with too many digits.
     """
-    # Each value but the first of a list or object follows a comma, and each list or object has a bracket.
-    text = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
-    values = text.count(b",") + text.count(b"[") + text.count(b"{")
-    if values > limits.VALUES.most:
-        raise TooLarge(limits.VALUES)
+    demand_few_values(text if isinstance(text, bytes) else text.encode(errors="surrogatepass"))
     try:
         return json.loads(text, parse_int=_whole_number)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+
+
+def demand_few_values(text: bytes) -> None:
+    """Check a JSON text before it is parsed, by us or by a library.
+
+    Raises:
+        TooLarge: it has too many values for the memory.
+    """
+    # Each value but the first of a list or object follows a comma, and each list or object has a bracket.
+    if text.count(b",") + text.count(b"[") + text.count(b"{") > limits.VALUES.most:
+        raise TooLarge(limits.VALUES)
+
+
+def decoded(chunks: Iterable[bytes], encoding: str, limit: Limit) -> bytes:
+    """Return the body of an answer with the header `Content-Encoding: encoding`, read until the limit.
+
+    Raises:
+        TooLarge: it is larger without its compression.
+        ValueError: the compression is unknown, or broken.
+    """
+    if encoding not in {"", "identity", "gzip"}:
+        raise ValueError(f"unexpected Content-Encoding {limits.cut(encoding)!r}")
+    inflating = zlib.decompressobj(16 + zlib.MAX_WBITS) if encoding == "gzip" else None
+    content = bytearray()
+    for chunk in chunks:
+        try:
+            content += inflating.decompress(chunk, limit.most + 1 - len(content)) if inflating else chunk
+        except zlib.error as error:
+            raise ValueError(f"broken gzip: {error}") from error
+        if len(content) > limit.most:
+            raise TooLarge(limit)
+        if inflating and inflating.unused_data:
+            raise ValueError("broken gzip: more after its end")
+    return bytes(content)
+
+
+class MeteredReader(RawIOBase):
+    """The bytes from a socket until a time and up to a limit. A socket's own timeout begins again with every byte."""
+
+    def __init__(self, connection: socket.socket, until_s: float, limit: Limit) -> None:
+        """Begin to read; `until_s` is a time of `time.monotonic`."""
+        self._socket, self._until_s, self._limit = connection, until_s, limit
+        self._pause_s = connection.gettimeout()
+        self._raw = connection.makefile("rb", buffering=0)
+        self._left = limit.most
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:  # noqa: ANN401 - as in its base
+        """Read what has arrived.
+
+        Raises:
+            TimeoutError: the time is over.
+            OSError: more than the limit arrives, or the connection is lost.
+        """
+        left_s = self._until_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("the answer takes too long")
+        self._socket.settimeout(min(left_s, self._pause_s or left_s))
+        count = self._raw.readinto(buffer)
+        self._left -= count or 0
+        if self._left < 0:
+            raise OSError(f"the answer {TooLarge(self._limit)}")
+        return count
+
+    def close(self) -> None:
+        """Close the reader; the connection stays open."""
+        self._raw.close()
+        super().close()
 
 
 def _open(path: str, flags: int) -> int:

@@ -61,7 +61,7 @@ class FakeTracking:
             moved = {c.alias: c.checkpoint.step for c in champions}
             self._waiting.append(lambda: self.champions.append(moved))
 
-    def flush(self) -> int:
+    def flush(self, wait_s: float = 0.0) -> int:  # noqa: ARG002
         while self._waiting and not self.is_down:
             self._waiting.pop(0)()
         return len(self._waiting)

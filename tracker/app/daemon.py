@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 TICK_S = 1.0
 MAX_PASS_S = 5.0
 """Maximum that one pass adds to the time without a new checkpoint: a pass may be slow for other reasons."""
+LAST_SENDING_S = 10.0
+"""Longest time that a pass at the end waits for what is being sent."""
 LAST_PASSES = 60
 """Maximum passes at the end while a store is unreachable; the next start sends what is left after them."""
 
@@ -80,7 +82,7 @@ def watch(
             break
         world.source.wait(TICK_S)
     world.source.give_up(clock.now())
-    _send_what_is_left(world.source, stores, lambda: do_pass(clock.now())[0], keep_workers)
+    _send_what_is_left(world, stores, lambda: do_pass(clock.now())[0], keep_workers)
 
 
 def _has_no_news(passed: Tick, source: CheckpointSource) -> bool:
@@ -88,15 +90,16 @@ def _has_no_news(passed: Tick, source: CheckpointSource) -> bool:
 
 
 def _send_what_is_left(
-    source: CheckpointSource, stores: _Stores, do_pass: Callable[[], Tick], keep_workers: Callable[[], None]
+    world: World, stores: _Stores, do_pass: Callable[[], Tick], keep_workers: Callable[[], None]
 ) -> None:
     """Do passes until nothing waits for the tracking store, at most `LAST_PASSES`: a store may stay unreachable."""
     for _ in range(LAST_PASSES):
         with stores.asked():
+            world.tracking.flush(LAST_SENDING_S)
             if not do_pass().unsent:
                 return
         keep_workers()
-        source.wait(TICK_S)
+        world.source.wait(TICK_S)
 
 
 class _Stores:

@@ -16,6 +16,9 @@ from tracker.domain.alerts.stalls import rejected_results
 from tracker.domain.records.alerts import AlertKind
 from tracker.domain.records.calibration import Calibration
 
+SENDING_S = 1.0
+"""Longest time that a pass waits for MLflow, which needs less while it is healthy."""
+
 
 def tick(world: World, state: WatchState, now: datetime) -> Tick:
     """Do one pass. It may be killed at any line and run again."""
@@ -51,7 +54,7 @@ def tick(world: World, state: WatchState, now: datetime) -> Tick:
         calibrations=calibrations,
         turns=turns,
         swept=swept,
-        unsent=world.tracking.flush(),
+        unsent=world.tracking.flush(SENDING_S),
         rejected=report_rejected(world, state, now),
         pending_alerts=world.dispatcher.alerting.flush(),
     )

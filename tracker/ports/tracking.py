@@ -32,8 +32,10 @@ class Tracking(Protocol):
     def publish_champions(self, checkpoint: Checkpoint, champions: Sequence[Champion]) -> None:
         """Queue the checkpoints of the run's aliases, as known after `checkpoint`. No-op if equal to the last ones."""
 
-    def flush(self) -> int:
+    def flush(self, wait_s: float = 60.0) -> int:
         """Send what is queued and return how many items still wait. An unreachable store is not an error here.
+
+        What is still being sent after `wait_s` is not waited for, here or by the next calls, until it has ended.
 
         Results of one checkpoint arrive in their order, and aliases after the results of their checkpoints. An item
         that the store rejects five times is set aside and no longer waits.

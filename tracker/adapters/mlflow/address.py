@@ -6,16 +6,18 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx
+import requests
 from packaging.version import InvalidVersion, Version
 
 from eval_jobs.errors import ConfigError, TrackingUnreachable
+from eval_jobs.host.bounded_http import DEFAULT_PORTS, bounded_session
+from eval_jobs.limits import MLFLOW_ANSWERS
 
 CONNECT_TIMEOUT_S = 3.0
 SQLITE_PREFIX = "sqlite:///"
 OLDEST_SERVER = Version("3.1")
 """The first with all requests of models (LoggedModel) that the tracker makes."""
-DEFAULT_PORTS = {"http": 80, "https": 443, "postgresql": 5432}
+_PORTS = DEFAULT_PORTS | {"postgresql": 5432}
 
 
 def check_reachable(uri: str) -> None:
@@ -65,7 +67,7 @@ def unreachable(uri: str, reason: str) -> TrackingUnreachable:
 
 def first_line(text: str) -> str:
     """Return the first line of an error message, without a traceback."""
-    lines = text.strip().splitlines()
+    lines = text[:1000].strip().splitlines()
     if lines:
         return lines[0][:500]
     return "no reason given"
@@ -74,7 +76,7 @@ def first_line(text: str) -> str:
 def _host_and_port(uri: str) -> tuple[str | None, int | None]:
     try:
         parts = urlsplit(uri)
-        return parts.hostname, parts.port or DEFAULT_PORTS.get(parts.scheme.partition("+")[0])
+        return parts.hostname, parts.port or _PORTS.get(parts.scheme.partition("+")[0])
     except ValueError as error:
         raise ConfigError(
             f"invalid tracking.uri {public(uri)!r}: {error}", hint="use http://host:port with a port number"
@@ -84,11 +86,13 @@ def _host_and_port(uri: str) -> tuple[str | None, int | None]:
 def _check_version(uri: str) -> None:
     """Refuse a server that is known to be too old; some stores behind http have no such page."""
     try:
-        response = httpx.get(f"{uri.rstrip('/')}/version", timeout=CONNECT_TIMEOUT_S, trust_env=False)
+        response = bounded_session(CONNECT_TIMEOUT_S, MLFLOW_ANSWERS).get(
+            f"{uri.rstrip('/')}/version", timeout=CONNECT_TIMEOUT_S
+        )
         version = Version(response.text.strip()[:40])
-    except (httpx.HTTPError, httpx.InvalidURL, InvalidVersion):
+    except (requests.RequestException, InvalidVersion):
         return
-    if response.is_success and version < OLDEST_SERVER:
+    if response.ok and version < OLDEST_SERVER:
         raise TrackingUnreachable(
             f"the MLflow server {public(uri)} has version {version}; {OLDEST_SERVER} or newer is required",
             hint="update the MLflow server, or set tracking.uri to another; pending results are sent later",

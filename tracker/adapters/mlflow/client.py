@@ -8,15 +8,24 @@ import logging
 import os
 import shutil
 import warnings
+from functools import partial
 from pathlib import Path
 
+import requests
 from mlflow import MlflowClient
+from mlflow.utils import request_utils
 
+from eval_jobs.host.bounded_http import ANSWER_S, BoundedAdapter
+from eval_jobs.limits import MLFLOW_ANSWERS
 from tracker.adapters.mlflow.address import SQLITE_PREFIX, check_reachable, sqlite_path
 
+_get_session = request_utils._get_request_session  # noqa: SLF001 - the only place where MLflow opens its connections
 
-def connect(uri: str) -> MlflowClient:
+
+def connect(uri: str, *, answer_s: float = ANSWER_S) -> MlflowClient:
     """Return a client after checking that its store responds; a missing SQLite store is created.
+
+    `answer_s`: longest time of an answer, for all clients of this process.
 
     Raises:
         TrackingUnreachable: the store does not respond, or the folder cannot be created or written.
@@ -25,6 +34,7 @@ def connect(uri: str) -> MlflowClient:
     # MLflow logs the tracebacks of errors that it also raises, and every table that it creates.
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
     logging.getLogger("alembic").setLevel(logging.WARNING)
+    request_utils._get_request_session = partial(_bounded_session, answer_s)  # noqa: SLF001
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # MLflow's models use a deprecated option of SQLAlchemy
         path = sqlite_path(uri)
@@ -32,6 +42,15 @@ def connect(uri: str) -> MlflowClient:
             _create_sqlite(path)
         check_reachable(uri)
         return MlflowClient(tracking_uri=uri)
+
+
+def _bounded_session(answer_s: float, *args: object, **kwargs: object) -> requests.Session:
+    session: requests.Session = _get_session(*args, **kwargs)  # the same one for the same arguments
+    adapter = session.get_adapter("https://")
+    if not isinstance(adapter, BoundedAdapter) or adapter.answer_s != answer_s:
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, BoundedAdapter(answer_s, MLFLOW_ANSWERS, max_retries=adapter.max_retries))  # type: ignore[attr-defined]
+    return session
 
 
 def _create_sqlite(path: Path) -> None:

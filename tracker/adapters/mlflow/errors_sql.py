@@ -1,13 +1,16 @@
 """Errors of MLflow, of its database and of the network -> ours. The only place that maps them."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mlflow.exceptions import MlflowException, RestException
 from sqlalchemy.exc import SQLAlchemyError
 
-from eval_jobs.errors import ConfigError, StoreError, TrackingUnreachable
+from eval_jobs.errors import ConfigError, StoreError, TrackerError, TrackingUnreachable
 from tracker.adapters.mlflow.address import first_line, unreachable
+
+log = logging.getLogger(__name__)
 
 REFUSALS = frozenset(
     {
@@ -32,7 +35,7 @@ def mapped_mlflow_errors(uri: str) -> Iterator[None]:
 
     Raises:
         TrackingUnreachable: the store does not respond, is locked, cannot be written or refuses the credentials.
-        StoreError: the store rejected the request.
+        StoreError: the store rejected the request, or its answer has another form.
         ConfigError: the address needs a driver that is not installed, or the server is too old for this request.
     """
     try:
@@ -49,6 +52,14 @@ def mapped_mlflow_errors(uri: str) -> Iterator[None]:
         raise ConfigError(
             f"missing database driver for the MLflow store {uri}: {error}",
             hint="install the driver, or use http://host:port or sqlite:////absolute/path.db as tracking.uri",
+        ) from error
+    except TrackerError:
+        raise
+    except Exception as error:  # the client reads answers without checking them
+        log.debug("unexpected answer", exc_info=error)
+        raise StoreError(
+            f"unexpected answer of the MLflow store {uri}: {type(error).__name__}: {first_line(str(error))}",
+            hint="check that tracking.uri is the address of an MLflow server; the request is retried",
         ) from error
 
 

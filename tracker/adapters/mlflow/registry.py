@@ -12,6 +12,8 @@ from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
 
 from eval_jobs.errors import ConfigError
+from eval_jobs.host.bounded_http import conversation
+from eval_jobs.limits import MLFLOW_ANSWERS
 from tracker.adapters.mlflow.address import public
 from tracker.adapters.mlflow.champions import MODEL_TAG
 from tracker.adapters.mlflow.client import connect
@@ -19,6 +21,8 @@ from tracker.adapters.mlflow.errors_sql import mapped_mlflow_errors
 from tracker.adapters.mlflow.runs import TrackingSettings, run_key
 
 SCHEME = "models:/"
+RESPONSE_S = 10.0
+"""Longest time of all requests for one version: a watcher waits for them when a sweep begins."""
 
 _NAME = re.compile(r"models:/(?P<name>[^/@]+)(@(?P<alias>[^/@]+)|/(?P<version>[0-9]+))")
 _UNKNOWN = frozenset({"RESOURCE_DOES_NOT_EXIST", "NOT_FOUND", "INVALID_PARAMETER_VALUE"})
@@ -46,7 +50,7 @@ def registered_checkpoint(settings: TrackingSettings, reference: str, runs: Coll
     match = _NAME.fullmatch(reference)
     if match is None:
         raise ConfigError(f"invalid model version {reference!r}", hint="use models:/NAME@ALIAS or models:/NAME/VERSION")
-    with mapped_mlflow_errors(public(settings.uri)):
+    with mapped_mlflow_errors(public(settings.uri)), conversation(RESPONSE_S, MLFLOW_ANSWERS):
         client = connect(settings.uri)
         version = _version(client, reference, match)
         key = _checkpoint_key(client, version)

@@ -13,6 +13,8 @@ from mlflow import MlflowClient
 from mlflow.entities import LoggedModel, LoggedModelOutput, Metric, Run, RunTag
 
 from eval_jobs.errors import TrackerError
+from eval_jobs.host.bounded_http import conversation
+from eval_jobs.limits import MLFLOW_ANSWERS
 from tracker.adapters.database.codec import to_json
 from tracker.adapters.mlflow import runs
 from tracker.adapters.mlflow.address import check_reachable, public
@@ -28,6 +30,8 @@ from tracker.domain.records import tracking
 from tracker.domain.tracking.batch import timestamp_ms, verdict_tags
 from tracker.domain.tracking.verdict_note import merge, read_newest, render, with_section, write_newest
 
+ITEM_S = 600.0
+"""Longest time that writing one item takes, with the files that it uploads."""
 NEWEST_TAG = "tracker.verdicts"
 NOTE_TAG = "mlflow.note.content"
 KIND = "custom_model_development"
@@ -52,7 +56,7 @@ class MlflowStore:
             ConfigError: the settings name a run or an experiment that cannot be used.
         """
         try:
-            with mapped_mlflow_errors(public(self._settings.uri)):
+            with mapped_mlflow_errors(public(self._settings.uri)), conversation(ITEM_S, MLFLOW_ANSWERS):
                 client = self._connected()
                 run = runs.find_or_create_run(client, self._settings, item)
                 key = runs.run_key(self._settings, item.checkpoint.run_id)

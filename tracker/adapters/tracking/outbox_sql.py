@@ -2,7 +2,7 @@
 
     tracking = OutboxTracking(open_database(url), MlflowStore(settings))
     tracking.publish(record, report)    # one transaction; nothing is sent
-    waiting = tracking.flush()          # oldest first; 0 when everything is sent
+    waiting = tracking.flush()          # oldest first, in a thread; 0 when everything is sent
 
 An item is marked as sent after the store accepted it: a crash in between sends it again, without duplicates.
 An item never changes after it was queued: keys, values and times are fixed in the same transaction.
@@ -12,13 +12,14 @@ unchanged metric keeps its time and so stays the same row; a changed one is a mi
 replaces, and a store shows the newest.
 
 Items of one checkpoint are sent in their order, and aliases after the records of their checkpoints. An item that the
-store rejects `MAX_REFUSALS` times is set aside, and the others pass it. The next process tries it once more, unless a
-newer item has replaced it.
+store rejects `MAX_REFUSALS` times is set aside, and the others pass it. The next process, or this one an hour later,
+tries it once more, unless a newer item has replaced it.
 """
 
 import logging
 import zlib
 from collections.abc import Sequence
+from concurrent.futures import Future, wait
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -28,6 +29,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Row, Update, and_, fun
 from eval_jobs.backoff import Backoff
 from eval_jobs.errors import ConfigError, StoreError, TrackingUnreachable
 from eval_jobs.host.clock import SystemClock
+from eval_jobs.host.threads import in_thread
 from eval_jobs.identity import content_hash
 from eval_jobs.ports import Clock
 from eval_jobs.queue.database_sql import add_row, belongs_to, insert_into, transaction
@@ -46,9 +48,15 @@ log = logging.getLogger(__name__)
 
 FLUSH_BUDGET_S = 10.0
 """A flush ends after the item that exceeds it: a long queue must not keep the watcher from its checkpoints."""
+FLUSH_S = 60.0
+"""Longest time that a flush waits for a store that responds slowly; the item is sent all the same."""
 FIRST_WAIT_S = 5.0
 LONGEST_WAIT_S = 300.0
 BACKOFF = Backoff(first_s=FIRST_WAIT_S, longest_s=LONGEST_WAIT_S)
+ASIDE_S = 3600.0
+"""Seconds after which what was set aside is sent once more: the server may have been another one for a while."""
+CLOSE_S = 2.0
+"""Seconds that `close` waits for an item that is being sent."""
 POINTS_PER_ITEM = 2000
 MAX_REFUSALS = 5
 _MAX_REASON_CHARS = 500
@@ -76,7 +84,8 @@ class OutboxTracking:
         self._run = run
         self._failures = 0
         self._retry_at: datetime | None = None
-        self._has_retried = False
+        self._aside_at: datetime | None = None
+        self._sending: Future[None] | None = None
         bring_up_to_date(engine, TRACKER_TABLES)
 
     def publish(self, record: EvalRecord, report: Report, left: Sequence[Checkpoint] = ()) -> None:
@@ -126,18 +135,15 @@ class OutboxTracking:
                     connection, f"{said}:{len(keys)}", tracking.ChampionBatch(checkpoint=checkpoint, champions=named)
                 )
 
-    def flush(self) -> int:
+    def flush(self, wait_s: float = FLUSH_S) -> int:
         """Send what is queued, oldest first, within `FLUSH_BUDGET_S`; see `ports.Tracking`."""
-        started = self._clock.now()
-        if not self._has_retried:
-            with transaction(self._engine) as connection:
-                connection.execute(_once_more(self._of_run()))
-            self._has_retried = True
-        if self._waiting() and not self._backing_off(started):
-            # Two senders could both find no run or model in the store and create two.
-            with lock_if_free(self._engine, f"sender {self._run}") as mine:
-                if mine:
-                    self._send_until(started + timedelta(seconds=FLUSH_BUDGET_S))
+        if self._sending is None:
+            # A store may take minutes for one item. There is never a second thread: it would write twice.
+            self._sending = in_thread("sending to MLflow", self._send_due)
+            wait([self._sending], timeout=wait_s)
+        if self._sending.done():
+            ended, self._sending = self._sending, None
+            ended.result()
         return self._waiting()
 
     def set_aside(self) -> tuple[tracking.RejectedItem, ...]:
@@ -151,8 +157,22 @@ class OutboxTracking:
 
     def close(self) -> None:
         """Release connections; see `ports.Tracking`."""
+        if self._sending is not None:
+            wait([self._sending], timeout=CLOSE_S)
         self._sink.close()
         self._engine.dispose()
+
+    def _send_due(self) -> None:
+        started = self._clock.now()
+        if self._aside_at is None or started - self._aside_at >= timedelta(seconds=ASIDE_S):
+            with transaction(self._engine) as connection:
+                connection.execute(_once_more(self._of_run()))
+            self._aside_at = started
+        if self._waiting() and not self._backing_off(started):
+            # Two senders could both find no run or model in the store and create two.
+            with lock_if_free(self._engine, f"sender {self._run}") as mine:
+                if mine:
+                    self._send_until(started + timedelta(seconds=FLUSH_BUDGET_S))
 
     def _send_until(self, deadline: datetime) -> None:
         delayed: set[str] = set()

@@ -98,11 +98,11 @@ class LateHands(FakeTracking):
         self._work = work
         self.flushes = 0
 
-    def flush(self) -> int:
+    def flush(self, wait_s: float = 0.0) -> int:
         self.flushes += 1
         if self.flushes == 40:  # long after the quiet time
             self._work()
-        return super().flush()
+        return super().flush(wait_s)
 
 
 def test_a_plan_that_is_finished_behind_the_back_of_a_pass_is_judged_before_watching_ends() -> None:

@@ -2,17 +2,22 @@
 
 import contextlib
 import html
+import io
 import smtplib
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import format_datetime
+from typing import Any
 
 from eval_jobs.errors import ChannelRefused, ChannelUnreachable
+from eval_jobs.host.bounded import MeteredReader
 from eval_jobs.identity import content_hash
+from eval_jobs.limits import CHANNEL_ANSWER
 from tracker.adapters.alerts.sending.markdown import address
 from tracker.adapters.alerts.sending.target import Channel, Target, within
 from tracker.domain.alerts.text import LINK, Markup, Room, blocks_text, id_of, message_text
@@ -80,6 +85,24 @@ def mail_of(message: AlertMessage, route: MailRoute) -> EmailMessage:
     return mail
 
 
+class _Bounded(smtplib.SMTP):
+    """A session that ends at a time: a reply may have lines without an end, and its bytes may come slowly."""
+
+    def __init__(self, until_s: float, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as in its base
+        self._until_s = until_s
+        super().__init__(*args, **kwargs)
+
+    def getreply(self) -> tuple[int, bytes]:
+        """Read one reply; see smtplib."""
+        if self.file is None:
+            self.file = io.BufferedReader(MeteredReader(self.sock, self._until_s, CHANNEL_ANSWER))
+        return super().getreply()
+
+
+class _BoundedTls(_Bounded, smtplib.SMTP_SSL):
+    """The same over TLS from its beginning."""
+
+
 def _send(mail: EmailMessage, target: Target, route: MailRoute) -> int:
     """Send the mail; return how many recipients were refused while at least one was accepted."""
     with _connected(target, route) as smtp:
@@ -91,13 +114,14 @@ def _send(mail: EmailMessage, target: Target, route: MailRoute) -> int:
 @contextlib.contextmanager
 def _connected(target: Target, route: MailRoute) -> Iterator[smtplib.SMTP]:
     timeout_s = target.patience_s
+    until_s = time.monotonic() + timeout_s
     # smtplib's own lookup of this machine's name may take minutes.
     name = socket.gethostname() if "." in socket.gethostname() else "[127.0.0.1]"
     if route.security is MailSecurity.TLS:
         context = ssl.create_default_context()
-        smtp: smtplib.SMTP = smtplib.SMTP_SSL(route.host, route.port, name, timeout=timeout_s, context=context)
+        smtp: smtplib.SMTP = _BoundedTls(until_s, route.host, route.port, name, timeout=timeout_s, context=context)
     else:
-        smtp = smtplib.SMTP(route.host, route.port, name, timeout=timeout_s)
+        smtp = _Bounded(until_s, route.host, route.port, name, timeout=timeout_s)
     try:
         if route.security is MailSecurity.STARTTLS:
             smtp.starttls(context=ssl.create_default_context())

@@ -13,10 +13,11 @@ import httpx
 
 from eval_jobs.backoff import retry_after_s
 from eval_jobs.errors import ChannelUnreachable
+from eval_jobs.host.bounded import decoded, parse_json
 from eval_jobs.host.loopback import LOOPBACK
+from eval_jobs.limits import CHANNEL_ANSWER
 from tracker.adapters.alerts.sending.target import Target, within
 
-MAX_ANSWER_BYTES = 64 * 1024
 MAX_RETRY_AFTER_S = 24 * 3600.0
 JSON = {"Content-Type": "application/json; charset=utf-8"}
 _LATER = {408, 425, 429}
@@ -88,7 +89,7 @@ def json_object(target: Target, reply: Reply) -> dict[str, Any]:
         ChannelUnreachable: there is none, so the response is not from the service but from a proxy or a login page.
     """
     try:
-        value = json.loads(reply.body)
+        value = parse_json(reply.body)
     except ValueError:
         value = None
     if not isinstance(value, dict):
@@ -116,14 +117,16 @@ async def _answer_to(
 ) -> tuple[int, str, str]:
     url = httpx.URL(address)
     async with asyncio.timeout(target.patience_s), httpx.AsyncClient(**_options(url, target.patience_s)) as client:
-        sending = client.stream("POST", url, content=body, headers=headers, auth=auth)
-        async with sending as response:
+        # Plain, because httpx decompresses without a limit.
+        sent = {**headers, "Accept-Encoding": "identity"}
+        async with client.stream("POST", url, content=body, headers=sent, auth=auth) as response:
             body = b""
-            async for chunk in response.aiter_bytes():
+            async for chunk in response.aiter_raw():
                 body += chunk
-                if len(body) > MAX_ANSWER_BYTES:
+                if len(body) > CHANNEL_ANSWER.most:
                     break
-            text = body[:MAX_ANSWER_BYTES].decode(errors="replace")
+            encoding = response.headers.get("Content-Encoding", "").lower()
+            text = decoded([body[: CHANNEL_ANSWER.most]], encoding, CHANNEL_ANSWER).decode(errors="replace")
             return response.status_code, text, response.headers.get("Retry-After", "")
 
 

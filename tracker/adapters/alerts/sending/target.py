@@ -4,15 +4,15 @@ import base64
 import hashlib
 import hmac
 import re
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from eval_jobs.errors import ChannelRefused, ChannelUnreachable
 from eval_jobs.host.secrets import masked
+from eval_jobs.host.threads import in_thread
 from eval_jobs.ports import Clock
 from tracker.domain.records.display import one_line, shortened
 
@@ -90,23 +90,21 @@ def hmac_base64(key: bytes, data: bytes) -> str:
     return base64.b64encode(hmac.new(key, data, hashlib.sha256).digest()).decode()
 
 
-def within(seconds: float, work: Callable[[], Result]) -> Result:
+def within(seconds: float, work: Callable[[], Result], hung: set[Future[Any]] | None = None) -> Result:
     """Return what `work` returns, or raise what it raises.
 
-    A name lookup cannot be interrupted, so `work` runs in a thread that may outlive the call.
+    A name lookup cannot be interrupted, so `work` runs in a thread that may outlive the call. With `hung`, which is
+    kept from call to call, there is at most one such thread.
 
     Raises:
-        TimeoutError: `work` had not ended after `seconds`.
+        TimeoutError: `work` had not ended after `seconds`, or that of an earlier call has not ended yet.
     """
-    outcome: Future[Result] = Future()
-
-    def run() -> None:
-        try:
-            outcome.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - it is raised where the result is waited for
-            outcome.set_exception(error)
-
-    threading.Thread(target=run, name="alert channel", daemon=True).start()
+    if any(not one.done() for one in hung or ()):
+        raise TimeoutError
+    outcome = in_thread("alert channel", work)
+    if hung is not None:
+        hung.clear()
+        hung.add(outcome)
     return outcome.result(timeout=seconds)
 
 

@@ -9,16 +9,21 @@ Credentials come from the same places as in AWS's own tools: AWS_ACCESS_KEY_ID a
 """
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import aiohttp
 import fsspec.asyn
 import s3fs
+from aiobotocore.httpsession import AIOHTTPSession
 from botocore import exceptions as aws
+from botocore.parsers import ResponseParserError
 
 from eval_jobs.errors import ConfigError, StoreUnavailable, TrackerError
+from eval_jobs.limits import S3_ANSWER, S3_OBJECTS
 from tracker.domain.checkpoints.buckets import S3Access, S3Location
 
 log = logging.getLogger(__name__)
@@ -26,11 +31,27 @@ log = logging.getLogger(__name__)
 CONNECT_S, READ_S, ATTEMPTS = 5, 30, 3
 """Per request: timeouts of the connection and of a read, in seconds, and the number of attempts."""
 
+CALL_S, LIST_S = 60.0, 600.0
+"""Longest time of a request with its attempts, without the bytes of an object, and of all pages of a listing."""
+
 BLOCK_BYTES = 4 << 20
 """Memory of one download."""
 
-TROUBLE = (OSError, ValueError, aws.BotoCoreError, aws.ClientError, *s3fs.core.S3_RETRYABLE_ERRORS)
-"""Errors that s3fs raises for failures of a server or the network."""
+PACE_BYTES = 1 << 20
+"""Bytes of an object that must arrive in each `READ_S`; otherwise the server counts as away."""
+
+TROUBLE = (
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    RecursionError,
+    aws.BotoCoreError,
+    aws.ClientError,
+    ResponseParserError,
+    *s3fs.core.S3_RETRYABLE_ERRORS,
+)
+"""Errors that s3fs raises for failures of a server or the network, or for answers of another form."""
 
 _GONE = {"NoSuchKey", "404", "PreconditionFailed", "412", "InvalidRange", "416"}
 """The object was deleted or replaced."""
@@ -49,6 +70,8 @@ _CREDENTIALS_HINT = (
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; a public bucket needs s3.anonymous = true"
 )
 _REFUSED_HINT = "grant s3:ListBucket on the bucket and s3:GetObject below the prefix, or correct the credentials"
+_REGION = "x-amz-bucket-region"
+"""Header of S3's own redirects, which botocore follows by itself."""
 _ELSEWHERE = {"PermanentRedirect", "301", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
 
 
@@ -78,6 +101,7 @@ class Bucket:
                 "connect_timeout": CONNECT_S,
                 "read_timeout": READ_S,
                 "retries": {"mode": "standard", "total_max_attempts": ATTEMPTS},
+                "http_session_cls": _BoundedSession,
             },
             use_listings_cache=False,
             skip_instance_cache=True,
@@ -93,12 +117,17 @@ class Bucket:
         """
         found: list[S3Object] = []
         more: dict[str, str] = {}
-        while True:
-            page = self._page(Prefix=self.location.prefix, **more)
-            found += [_object(entry) for entry in page.get("Contents", ())]
-            if not page.get("IsTruncated"):
-                return tuple(found)
-            more = {"ContinuationToken": page["NextContinuationToken"]}
+        until_s, pages = time.monotonic() + LIST_S, 0
+        try:
+            while time.monotonic() < until_s and len(found) <= S3_OBJECTS.most:
+                page, pages = self._page(Prefix=self.location.prefix, **more), pages + 1
+                found += [_object(entry) for entry in page.get("Contents", ())]
+                if not page.get("IsTruncated"):
+                    return tuple(found)
+                more = {"ContinuationToken": page["NextContinuationToken"]}
+            raise OSError(f"the listing has no end: {len(found):,} objects in {pages:,} pages")
+        except TROUBLE as error:
+            raise self._mapped(error) from error
 
     def uploads(self, below: str) -> dict[str, datetime]:
         """Return the keys of multipart uploads in progress, each with its start; {} if the server refuses to list them.
@@ -108,11 +137,11 @@ class Bucket:
         """
         try:
             page = self._call("list_multipart_uploads", Prefix=self.location.prefix + below)
+            return {entry["Key"]: entry["Initiated"] for entry in page.get("Uploads", ())}
         except TROUBLE as error:
             if _code_of(error):  # an error response, such as AccessDenied or NotImplemented
                 return {}
             raise self._mapped(error) from error
-        return {entry["Key"]: entry["Initiated"] for entry in page.get("Uploads", ())}
 
     def read(self, thing: S3Object, *, size: int) -> bytes | None:
         """Return the first `size` bytes; None if this version of the object no longer exists.
@@ -149,30 +178,70 @@ class Bucket:
         return True
 
     def _take(self, body: Any, left: int, take: Callable[[bytes], object]) -> None:  # noqa: ANN401 - aiobotocore's
+        begun_s, got = time.monotonic(), 0
         while left:
-            block = fsspec.asyn.sync(self._fs.loop, body.read, min(left, BLOCK_BYTES))
+            left_s = begun_s + READ_S - time.monotonic()
+            block = fsspec.asyn.sync(self._fs.loop, body.read, min(left, BLOCK_BYTES), timeout=max(left_s, 0.001))
             if not block:
                 raise OSError(f"response ended {left} bytes early")
             take(block)
             left -= len(block)
+            got += len(block)
+            if got >= PACE_BYTES:
+                begun_s, got = time.monotonic(), 0
 
     def _page(self, **arguments: str) -> dict[str, Any]:
-        try:
-            page = self._call("list_objects_v2", **arguments)
-            if "Name" not in page:  # a gateway's well-formed page must not count as an empty bucket
-                raise OSError("not an S3 server")
-        except TROUBLE as error:
-            raise self._mapped(error) from error
+        page = self._call("list_objects_v2", **arguments)
+        if "Name" not in page:  # a gateway's well-formed page must not count as an empty bucket
+            raise OSError("not an S3 server")
         return page
 
     def _call(self, method: str, **arguments: str) -> dict[str, Any]:
-        answer: dict[str, Any] = self._fs.call_s3(method, Bucket=self.location.bucket, **arguments)
+        answer: dict[str, Any] = self._fs.call_s3(method, Bucket=self.location.bucket, timeout=CALL_S, **arguments)
         return answer
 
     def _mapped(self, error: Exception) -> Exception:
         client = getattr(self._fs, "_s3", None)
         endpoint = str(client.meta.endpoint_url) if client is not None else self._access.endpoint_url
         return _mapped(error, self.location.uri, endpoint)
+
+
+class _BoundedSession(AIOHTTPSession):
+    """Requests of botocore: answers other than objects are read up to a limit, and no redirect is followed."""
+
+    async def send(self, request: Any) -> Any:  # noqa: ANN401 - botocore's
+        is_object, request.stream_output = request.stream_output, True
+        answer = await super().send(request)
+        if answer.status_code // 100 == 3 and not answer.headers.keys() & {_REGION, "etag"}:
+            raise aws.HTTPClientError(error=f"redirected with status {answer.status_code}")
+        if not is_object or answer.status_code >= 300:
+            answer._content = await _whole(answer.raw)  # noqa: SLF001 - of its base, which has no limit
+        return answer
+
+    async def _get_session(self, proxy_url: Any) -> Any:  # noqa: ANN401 - aiohttp's
+        return _SameServer(await super()._get_session(proxy_url))
+
+
+async def _whole(answer: aiohttp.ClientResponse) -> bytes:
+    content = bytearray()
+    try:
+        async for block in answer.content.iter_any():
+            content += block
+            if len(content) > S3_ANSWER.most:
+                raise aws.HTTPClientError(error="the answer has no end")
+    except aiohttp.ClientError as error:
+        raise aws.HTTPClientError(error=error) from error
+    finally:
+        answer.release()  # closes the connection if something of the answer is left
+    return bytes(content)
+
+
+class _SameServer:
+    def __init__(self, session: Any) -> None:  # noqa: ANN401 - aiohttp's
+        self._session = session
+
+    def request(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - aiohttp's
+        return self._session.request(*args, allow_redirects=False, **kwargs)
 
 
 def _object(entry: dict[str, Any]) -> S3Object:

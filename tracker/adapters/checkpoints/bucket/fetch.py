@@ -19,7 +19,7 @@ from eval_jobs.errors import ConfigError, StoreUnavailable
 from eval_jobs.host.proc import boot_id
 from eval_jobs.identity import content_hash
 from eval_jobs.records.run_scope import is_of
-from tracker.adapters.checkpoints.bucket.client import Bucket, S3Object
+from tracker.adapters.checkpoints.bucket.client import PACE_BYTES, Bucket, S3Object
 from tracker.adapters.checkpoints.bucket.listing import Prefix, facts_of_listing
 from tracker.adapters.checkpoints.pins.hold import HELD, new_hold, remove_folder, seal, store_error
 from tracker.adapters.checkpoints.pins.manifest import MANIFEST
@@ -134,7 +134,7 @@ class Fetcher:
                         thing, start=before, stop=thing.size, take=partial(self._write, file, path)
                     )
                 except StoreUnavailable as error:
-                    in_vain = 0 if file.tell() > before else in_vain + 1
+                    in_vain = 0 if file.tell() - before >= PACE_BYTES else in_vain + 1
                     if in_vain == TRIES:
                         raise
                     log.info("%s: %s; resuming at byte %d", thing.key, error.message, file.tell())

@@ -9,8 +9,10 @@ import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from eval_jobs.errors import CheckpointIncomplete
+from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable
+from eval_jobs.host.bounded import TooLarge
 from eval_jobs.identity import content_hash
+from eval_jobs.limits import DOCUMENT
 from tracker.adapters.checkpoints.bucket.client import Bucket, S3Object
 from tracker.adapters.checkpoints.files.listing import parse_document
 from tracker.adapters.checkpoints.files.safetensors_file import header_end, header_in
@@ -127,6 +129,8 @@ class Reader:
         return header_in(io.BytesIO(head), name)
 
     def _document(self, thing: S3Object) -> Document | Broken:
+        if thing.size > DOCUMENT.most:
+            return Broken(code=CheckpointUnreadable.code, text=str(TooLarge(DOCUMENT)))
         content = self._bucket.read(thing, size=thing.size)
         if content is None:
             return _CHANGED
@@ -149,6 +153,8 @@ def _place(
     parts: list[str], run_name: str, steps: Mapping[str, Mapping[str, int]]
 ) -> tuple[str, str, int, list[str]] | None:
     """Return (folder, run id, step, rest of the key) of an object in a checkpoint's folder, else None."""
+    if not all(map(_is_file_name, parts[:2])):
+        return None
     if len(parts) > 1 and (step := steps[""].get(parts[0])) is not None:
         return parts[0], run_name, step, parts[1:]
     if len(parts) > 2 and not parts[0].startswith(".") and (step := steps[parts[0]].get(parts[1])) is not None:

@@ -3,6 +3,7 @@
 import base64
 import logging
 import re
+import threading
 from email.message import EmailMessage
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from eval_jobs.errors import AlertError, ChannelRefused, ChannelUnreachable
 from tests.alert_messages import alert, hostile, huge, message_of, ordinary, resolved
 from tests.channels import mail_channel, self_signed
+from tests.fakes.hostile_server import HostileServer, forever
 from tests.fakes.mail_server import MailServer
 from tracker.domain.records.alerts import AlertState
 from tracker.domain.records.channels import MailSecurity
@@ -195,3 +197,16 @@ def test_a_refused_connection_is_unreachable(tmp_path: Path) -> None:
         pass
     with pytest.raises(ChannelUnreachable, match="localhost"):
         mail_channel(server.port, tmp_path).notify(ordinary())
+
+
+@pytest.mark.parametrize(
+    ("piece", "pause_s"), [(b"220-more\r\n", 0.0), (b"2" * 100_000, 0.0), (b"2", 0.05), (b"220-more\r\n", 0.05)]
+)
+def test_a_greeting_without_an_end_ends_and_so_does_its_thread(piece: bytes, pause_s: float, tmp_path: Path) -> None:
+    with HostileServer(forever(piece, pause_s), speaks_first=True) as server:
+        with pytest.raises(AlertError):
+            mail_channel(server.port, tmp_path, patience_s=0.3).notify(ordinary())
+        for thread in threading.enumerate():
+            if thread.name == "alert channel":
+                thread.join(60)
+                assert not thread.is_alive()

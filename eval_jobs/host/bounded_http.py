@@ -1,0 +1,146 @@
+"""Answers over HTTP that are there within a time and up to a size, for libraries that use requests: MLflow, apprise.
+
+requests limits the time between two bytes only, reads any size, and follows redirects to any server.
+"""
+
+import http.client
+import io
+import logging
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.exceptions import HTTPError
+
+from eval_jobs import limits
+from eval_jobs.host.bounded import MeteredReader, decoded, demand_few_values
+from eval_jobs.limits import Limit
+
+ANSWER_S = 30.0
+"""Longest time from the end of a request to the end of its answer; at least the client's timeout between two bytes."""
+_FRAME_BYTES = 1 << 20
+"""Headers and chunk sizes around a body."""
+_BLOCK_BYTES = 64 << 10
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+logging.getLogger("urllib3").setLevel(logging.ERROR)  # it logs broken headers with tracebacks
+
+
+@dataclass
+class _Conversation:
+    until_s: float
+    left_bytes: int
+
+
+_CONVERSATION: ContextVar[_Conversation | None] = ContextVar("conversation", default=None)
+
+
+@contextmanager
+def conversation(most_s: float, limit: Limit) -> Iterator[None]:
+    """Limit all requests in this context together: pages of a list may never end."""
+    token = _CONVERSATION.set(_Conversation(time.monotonic() + most_s, limit.most))
+    try:
+        yield
+    finally:
+        _CONVERSATION.reset(token)
+
+
+class BoundedAdapter(HTTPAdapter):
+    """Sends the requests of a `requests.Session`."""
+
+    def __init__(self, answer_s: float, limit: Limit, *, max_retries: Any = 0) -> None:  # noqa: ANN401 - of requests
+        self.answer_s, self._limit = answer_s, limit
+        super().__init__(max_retries=max_retries)
+
+    def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as in its base
+        """Return the connections to a server, with a deadline for each answer."""
+        pool = super().get_connection_with_tls_context(*args, **kwargs)
+        kind = pool.ConnectionCls
+        if not issubclass(kind, _Timed):
+            answer = staticmethod(partial(_Answer, self.answer_s, self._limit))
+            pool.ConnectionCls = type(kind.__name__, (_Timed, kind), {"response_class": answer})
+        return pool
+
+    def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:  # noqa: ANN401
+        """Send a request and return its answer, with its whole body.
+
+        Raises:
+            requests.RequestException: no answer in time, one that is too large or broken, or a redirect elsewhere.
+        """
+        request.headers["Accept-Encoding"] = "gzip"
+        response = super().send(request, *args, **{**kwargs, "stream": True})
+        try:
+            if response.is_redirect:
+                _demand_same_server(str(request.url), response.headers["Location"])
+            # The body is not read by requests, which has no limit.
+            response._content = _body(response, self._limit)  # noqa: SLF001
+            response._content_consumed = True  # type: ignore[attr-defined]  # noqa: SLF001
+        except (HTTPError, OSError, ValueError) as error:
+            response.close()
+            raise requests.ConnectionError(limits.cut(str(error)), request=request) from error
+        response.encoding = response.encoding or "utf-8"  # guessing it takes minutes for a large body
+        return response
+
+
+def bounded_session(answer_s: float, limit: Limit) -> requests.Session:
+    """Return a session that uses no settings of the environment."""
+    session = requests.Session()
+    session.trust_env = False
+    for scheme in DEFAULT_PORTS:
+        session.mount(f"{scheme}://", BoundedAdapter(answer_s, limit))
+    return session
+
+
+def _body(response: requests.Response, limit: Limit) -> bytes:
+    begun = _CONVERSATION.get()
+    if begun is not None:
+        limit = replace(limit, most=begun.left_bytes)
+    chunks = response.raw.stream(_BLOCK_BYTES, decode_content=False)
+    content = decoded(chunks, response.headers.get("Content-Encoding", "").lower(), limit)
+    demand_few_values(content)
+    if begun is not None:
+        begun.left_bytes -= len(content)
+    return content
+
+
+def _demand_same_server(url: str, location: str) -> None:
+    """Refuse a redirect to another server: results would go there. From http to https it is the same one."""
+    there = urljoin(url, location)
+    if _server(there) not in {_server(url), ("https", _server(url)[1], 443)}:
+        scheme, host, port = _server(there)
+        raise ValueError(f"redirected to another server, {scheme}://{host}:{port}")
+
+
+def _server(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or DEFAULT_PORTS.get(parts.scheme)
+
+
+class _Timed(http.client.HTTPConnection):
+    """Mixed into urllib3's classes of connections."""
+
+    def send(self, data: Any) -> None:  # noqa: ANN401 - as in its base
+        begun = _CONVERSATION.get()
+        if begun is not None and time.monotonic() > begun.until_s:
+            raise TimeoutError("the server reads too slowly")
+        super().send(data)
+
+
+class _Answer(http.client.HTTPResponse):
+    def __init__(self, answer_s: float, limit: Limit, connection: socket.socket, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(connection, **kwargs)
+        until_s = time.monotonic() + max(answer_s, connection.gettimeout() or 0)
+        begun = _CONVERSATION.get()
+        if begun is not None:
+            until_s = min(until_s, begun.until_s)
+        self.fp.close()
+        limit = replace(limit, most=limit.most + _FRAME_BYTES)
+        self.fp = io.BufferedReader(MeteredReader(connection, until_s, limit))
