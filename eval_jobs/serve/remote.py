@@ -161,6 +161,8 @@ def _offered_models(client: openai.OpenAI, url: str, key: str, variable: str) ->
         body = client.get("/models", cast_to=object)
     except openai.OpenAIError as error:
         raise _mapped(error, url, variable) from error
+    except (ValueError, RecursionError):
+        body = None
     if not isinstance(body, dict) or "data" not in body:
         raise WrongModel(
             f"{url}/models is not an OpenAI-compatible endpoint", hint="check that serve.base_url ends in /v1"

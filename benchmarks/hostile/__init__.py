@@ -1,0 +1,1 @@
+"""What folders, endpoints and stores of others can do to the tracker, tried at random."""
