@@ -88,6 +88,28 @@ S3_ANSWER = Limit(
     beyond="The bucket counts as unreachable and is asked again later.",
 )
 
+ANSWER = Limit(
+    subject="Answer of an endpoint, decompressed; at most 256 KiB and 256 bytes per token of `max_tokens`",
+    most=16 << 20,
+    beyond="The request has failed, and is repeated like others. It is never a score.",
+)
+REPLY = Limit(
+    subject="Other response of an endpoint or engine, decompressed",
+    most=4 << 20,
+    beyond="As if there were no response.",
+)
+STREAM = Limit(
+    subject="Streamed answer in a latency measurement; at most 1 MiB and 8 KiB per token of `output_tokens`",
+    most=64 << 20,
+    beyond="The request has failed, and enters no figure.",
+)
+TOKENS = Limit(
+    subject="Tokens that an endpoint reports for one answer",
+    most=10**9,
+    unit="tokens",
+    beyond="Their number is unknown, and the answer counts.",
+)
+
 
 def cut(text: str, most: int = KEPT_CHARS) -> str:
     """Return the text, or its beginning and an ellipsis if it has more than `most` characters."""

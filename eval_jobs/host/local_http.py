@@ -4,8 +4,14 @@ It uses the standard library: httpx would cost every worker 6 MB and a tenth of 
 """
 
 import http.client
-import json
+import io
+import socket
+import time
 from collections.abc import Mapping
+from typing import Any
+
+from eval_jobs import limits
+from eval_jobs.host.bounded import TooLarge, parse_json
 
 ERRORS = (OSError, http.client.HTTPException)
 """Raised by `request` if there is no complete response."""
@@ -22,18 +28,26 @@ def request(
     headers: Mapping[str, str] | None = None,
     body: bytes | None = None,
 ) -> tuple[int, bytes]:
-    """Return status and body of the response.
+    """Return status and body of the response, at most `limits.REPLY`.
 
-    `place`: host and port; `timeout_s`: for each socket operation.
+    `place`: host and port; `timeout_s`: for the whole response.
 
     Raises:
         OSError, http.client.HTTPException: see `ERRORS`.
     """
+    deadline_s = time.monotonic() + timeout_s
     connection = http.client.HTTPConnection(*place, timeout=timeout_s)
+    timed: Any = lambda sock, **more: http.client.HTTPResponse(_UntilDeadline(sock, deadline_s), **more)  # type: ignore[arg-type]  # noqa: E731
+    connection.response_class = timed
     try:
         connection.request(method, path, body, dict(headers or {}))
         response = connection.getresponse()
-        return response.status, response.read()
+        content = response.read(limits.REPLY.most + 1)
+        if len(content) > limits.REPLY.most:
+            raise http.client.HTTPException(f"response {TooLarge(limits.REPLY)}")
+        if response.length:  # not noticed by `read` with a limit
+            raise http.client.IncompleteRead(content, response.length)
+        return response.status, content
     finally:
         connection.close()
 
@@ -41,6 +55,31 @@ def request(
 def parsed_json(body: bytes) -> object:
     """Return the parsed JSON of a body; None if it is not JSON."""
     try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
+        return parse_json(body)
+    except ValueError:
         return None
+
+
+class _UntilDeadline(io.RawIOBase):
+    """What a response reads of its socket, whose own timeout counts from one byte to the next."""
+
+    def __init__(self, sock: socket.socket, deadline_s: float) -> None:
+        self._socket, self._deadline_s = sock, deadline_s
+        self._file = sock.makefile("rb", buffering=0)
+
+    def makefile(self, _: str) -> io.BufferedReader:
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:  # noqa: ANN401 - any buffer
+        left_s = self._deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left_s)
+        return self._file.readinto(buffer)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()

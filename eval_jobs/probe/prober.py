@@ -159,9 +159,10 @@ def _gauge(line: str) -> str:
 
 def _value(line: str) -> float:
     try:
-        return float(line.rpartition("}")[2].split()[0 if "}" in line else 1])
+        value = float(line.rpartition("}")[2].split()[0 if "}" in line else 1])
     except (ValueError, IndexError):
         return 0.0
+    return value if math.isfinite(value) else 0.0
 
 
 def _check(load: ProbeLoad) -> None:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import openai
 
 from eval_jobs.errors import ConfigError, EndpointUnreachable, TrackerError, WrongModel
+from eval_jobs.host.bounded_client import BoundedClient
 from eval_jobs.host.loopback import LOOPBACK
 from eval_jobs.host.secrets import masked
 from eval_jobs.identity import content_hash
@@ -80,10 +81,14 @@ def served_model(checkpoint: Checkpoint, spec: ServeSpec, *, is_look: bool = Fal
     # A proxy from the environment cannot reach a server on this machine.
     loopback = urlsplit(url).hostname in LOOPBACK
     with (
-        openai.DefaultHttpxClient(trust_env=not loopback) as http_client,
+        BoundedClient(trust_env=not loopback) as http_client,
         # Set here, not on the HTTP client: there, 5 s (the httpx default) counts as unset and becomes 10 minutes.
         openai.OpenAI(
-            base_url=url, api_key=key, max_retries=retries, timeout=timeout, http_client=http_client
+            base_url=url,
+            api_key=key,
+            max_retries=retries,
+            timeout=timeout,
+            http_client=http_client,  # type: ignore[arg-type]
         ) as client,
     ):
         offered = _offered_models(client, url, key, spec.api_key_env)
@@ -156,6 +161,8 @@ def _offered_models(client: openai.OpenAI, url: str, key: str, variable: str) ->
         body = client.get("/models", cast_to=object)
     except openai.OpenAIError as error:
         raise _mapped(error, url, variable) from error
+    except (ValueError, RecursionError):
+        body = None
     if not isinstance(body, dict) or "data" not in body:
         raise WrongModel(
             f"{url}/models is not an OpenAI-compatible endpoint", hint="check that serve.base_url ends in /v1"
@@ -173,7 +180,9 @@ def _mapped(error: openai.OpenAIError, url: str, variable: str) -> TrackerError:
     if isinstance(error, openai.NotFoundError):
         return WrongModel(f"{url}/models does not exist (HTTP 404)", hint="check that serve.base_url ends in /v1")
     if isinstance(error, openai.APIStatusError):
-        return EndpointUnreachable(f"{url}/models returned HTTP {error.status_code}", hint="see the log of that server")
+        said = f": {error.body.get('message')}" if isinstance(error.body, dict) else ""
+        text = f"{url}/models returned HTTP {error.status_code}{said}"
+        return EndpointUnreachable(text, hint="see the log of that server")
     reason = error.__cause__ or error
     return EndpointUnreachable(
         f"no response from {url}: {reason}", hint="check that the server is running and reachable from this machine"

@@ -30,6 +30,8 @@ COUNT = 20
 HTML = b"<html><body>502 Bad Gateway</body></html>"
 ERROR = {"message": "EngineCore encountered an issue.", "type": "InternalServerError", "code": 500}
 
+TWO = [{"index": 1 - number, "finish_reason": "stop", "message": {"content": "4"}} for number in range(2)]
+
 BUSY: dict[str, Reply] = {
     "429": Reply(status=429, text="slow down"),
     "429 with Retry-After": Reply(status=429, text="slow down", headers=(("Retry-After", "1"),)),
@@ -57,6 +59,10 @@ BROKEN: dict[str, tuple[Reply, str]] = {
     "error object with 200": (Reply(raw=b'{"error": {"message": "EngineCore died", "code": 500}}'), "EngineCore died"),
     "error beside an answer": (Reply(text="4", changes={"error": ERROR}), "EngineCore encountered an issue"),
     "no finish_reason": (Reply(text="60", finish_reason=None), "unexpected finish_reason None"),
+    "two choices": (Reply(changes={"choices": TWO}), "2 choices"),
+    "many choices": (Reply(changes={"choices": TWO * 1000}), "2000 choices"),
+    "a list as finish_reason": (Reply(text="60", changes={"choices.0.finish_reason": ["stop"]}), "finish_reason"),
+    "20 MB": (Reply(text="4" * 20_000_000), "response exceeds"),
     "stopped in the middle": (Reply(text="60", finish_reason="abort"), "unexpected finish_reason abort"),
 }
 SLOW: dict[str, tuple[Reply, str]] = {
@@ -187,6 +193,41 @@ def test_questions_that_always_fail_and_are_many_cost_one_more_evaluation_and_no
     samples = by_number(result)
     assert {samples[number].status for number in poison} == {SampleStatus.ERROR}
     assert {samples[number].score for number in samples if number not in poison} == {1.0}
+
+
+def test_impossible_token_counts_and_characters_do_not_cost_the_answer(
+    evaluator: EvalScopeEvaluator, tmp_path: Path, plan_id: str
+) -> None:
+    usages = [{"prompt_tokens": 10**30, "completion_tokens": 1, "total_tokens": 10**30}, {"prompt_tokens": "8"}, [8]]
+    odd = {number: {"usage": usage} for number, usage in enumerate(usages)}
+    texts = {number: {"choices.0.message.content": f"{number + 1}{end}"} for number, end in ((3, "\ud83d"), (4, "\0"))}
+    ids = {5: {"id": "\ud83d", "created": 10**30}}
+    changes = odd | texts | ids
+
+    def answer(request: Request) -> Reply:
+        return replace(right(request), changes=changes.get(number_of(request)))
+
+    with OpenAIServer(answer) as server:
+        result = ask(evaluator, server, sums(tmp_path, 10), plan_id=plan_id)
+        assert len(server.requests) == 10
+    samples = by_number(result)
+    assert {number: samples[number].score for number in samples} == {n: float(n not in texts) for n in range(10)}
+    assert [samples[number].output_tokens for number in odd] == [None] * len(odd)
+    assert [samples[number].answer for number in texts] == ["4\ufffd", "5\ufffd"]
+    assert result.input_tokens == 8 * (10 - len(odd))
+
+
+def test_an_endpoint_that_redirects_to_another_host_gets_no_prompt_there_and_no_score(
+    evaluator: EvalScopeEvaluator, tmp_path: Path, plan_id: str
+) -> None:
+    with OpenAIServer(right) as other:
+        moved = Reply(status=307, headers=(("Location", f"{other.base_url}/chat/completions"),))
+        with (
+            OpenAIServer(lambda _: moved) as server,
+            pytest.raises(EndpointFailed, match=rf"redirects to another host, http://127\.0\.0\.1:{other.port}"),
+        ):
+            ask(evaluator, server, sums(tmp_path, COUNT), plan_id=plan_id)
+        assert other.requests == []
 
 
 def test_many_failures_that_pass_leave_no_trace(evaluator: EvalScopeEvaluator, tmp_path: Path, plan_id: str) -> None:

@@ -8,6 +8,7 @@ import httpx
 
 from eval_jobs.backoff import retry_after_s
 from eval_jobs.evaluate.common.protocol import RetryPolicy
+from eval_jobs.limits import cut
 
 MAX_RETRY_AFTER_S = 60.0
 
@@ -79,7 +80,7 @@ def describe(error: Exception) -> str:
     reply = _refusal(error)
     if reply is not None:
         body = reply.body if isinstance(reply.body, dict) else {}
-        return f"HTTP {reply.status_code}: {body.get('message') or reply.message}"
+        return f"HTTP {reply.status_code}: {cut(str(body.get('message') or reply.message))}"
     cause = error.__cause__
     text = f"{type(error).__name__}: {error}"
     if cause is not None and str(cause) not in text:

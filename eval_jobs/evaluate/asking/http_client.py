@@ -1,27 +1,35 @@
-"""HTTP client of the evaluator's child: it limits the time and size of a response and masks the API key in it.
+"""HTTP client of the evaluator's child: it limits responses, masks the API key in them and cleans them.
 
 It also counts the requests in flight: every request to the model goes through it.
 """
 
+import json
 import logging
 import os
-import time
-from collections.abc import Iterator
+import re
 from functools import cache
 from ssl import SSLContext
 from typing import Any
 
 import httpx
 
+from eval_jobs import limits
 from eval_jobs.errors import EndpointFailed
 from eval_jobs.evaluate.asking.limiter import ConcurrencyLimiter
+from eval_jobs.evaluate.common.answer_check import has_possible_usage
+from eval_jobs.host.bounded import TooLarge, parse_json
+from eval_jobs.host.bounded_client import MAX_BYTES, BoundedClient
+from eval_jobs.host.replies import storable
 from eval_jobs.host.secrets import masked
 
 log = logging.getLogger(__name__)
 
 ALIVE_TIMEOUT_S = 10.0
-MAX_ANSWER_BYTES = 64 * 2**20
+ANSWER_BYTES, TOKEN_BYTES = 256 << 10, 256
+"""A token is at most 128 characters in common vocabularies, and JSON doubles some of them."""
 MAX_CONNECTIONS = 1000
+_MAY_BE_UNSTORABLE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])|\x00|\xed[\xa0-\xbf]")
+"""An escaped or plain NUL or half surrogate; also a whole pair."""
 
 
 def api_key(variable: str) -> str:
@@ -40,7 +48,7 @@ def is_alive(client: httpx.Client, base_url: str) -> bool:
     """Return whether a server responds, with a status below 500."""
     try:
         status = client.get(f"{base_url}/models", timeout=ALIVE_TIMEOUT_S).status_code
-    except (httpx.HTTPError, ValueError) as error:
+    except Exception as error:  # noqa: BLE001 - a response that is no HTTP breaks a client at any place
         log.info("server not responding: %s", error)
         return False
     return status < httpx.codes.INTERNAL_SERVER_ERROR
@@ -52,27 +60,22 @@ def _certificates() -> SSLContext:
     return httpx.create_ssl_context()
 
 
-class ModelClient(httpx.Client):
-    """A client whose responses must be complete `timeout_s` after their headers.
+class ModelClient(BoundedClient):
+    """A client for answers: `max_tokens` limits their size, see `limits.ANSWER`.
 
-    It sends the key `secret`, and masks it in responses. Every POST request takes a slot of `limiter`; after a failure
-    the slot stays taken until its thread releases it.
-
-    The timeout of an HTTP library counts from one byte to the next. A server that sends a byte now and then, or that
-    never stops sending, would keep a request open forever. A server that repeats the key, in an error or in an answer,
-    would bring it into files, databases and reports.
+    It sends the key `secret`, and masks it in responses: a server that repeats the key, in an error or in an answer,
+    would bring it into files, databases and reports. Every POST request takes a slot of `limiter`; after a failure the
+    slot stays taken until its thread releases it.
     """
 
-    def __init__(self, timeout_s: float, limiter: ConcurrencyLimiter, *, secret: str) -> None:
+    def __init__(self, timeout_s: float, limiter: ConcurrencyLimiter, *, secret: str, max_tokens: int) -> None:
         super().__init__(
             verify=_certificates(),
             timeout=timeout_s,
             headers={"Authorization": f"Bearer {secret}"},
             limits=httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS),
-            follow_redirects=True,
-            event_hooks={"response": [self._limit]},
         )
-        self._timeout_s = timeout_s
+        self._max_bytes = min(limits.ANSWER.most, ANSWER_BYTES + TOKEN_BYTES * max_tokens)
         self._limiter = limiter
         self._secret = secret
 
@@ -82,43 +85,32 @@ class ModelClient(httpx.Client):
             return self._sent(request, **options)
         if not self._limiter.acquire():
             raise httpx.ConnectError("evaluation stopped before the request was sent", request=request)
+        request.extensions.setdefault(MAX_BYTES, self._max_bytes)
         response = self._sent(request, **options)
         if response.is_success:
             self._limiter.release()
         return response
 
-    def _limit(self, response: httpx.Response) -> None:
-        if isinstance(response.stream, httpx.SyncByteStream):
-            response.stream = _Limited(response.stream, response.request, time.monotonic() + self._timeout_s)
-
     def _sent(self, request: httpx.Request, **options: Any) -> httpx.Response:  # noqa: ANN401 - httpx's own
         response = super().send(request, **options)
-        if options.get("stream"):  # no caller sets it
-            response.read()
         text = response.content.decode("latin-1")  # any byte, and back to the same
-        shown = masked(text, (self._secret,))
-        if shown == text:
+        shown = _kept(masked(text, (self._secret,)).encode("latin-1"))
+        if shown == response.content:
             return response
-        left_out = ("content-length", "content-encoding", "transfer-encoding")
+        left_out = ("content-length", "transfer-encoding")
         headers = [(name, value) for name, value in response.headers.multi_items() if name not in left_out]
-        return httpx.Response(response.status_code, headers=headers, content=shown.encode("latin-1"), request=request)
+        return httpx.Response(response.status_code, headers=headers, content=shown, request=request)
 
 
-class _Limited(httpx.SyncByteStream):
-    def __init__(self, stream: httpx.SyncByteStream, request: httpx.Request, deadline_s: float) -> None:
-        self._stream = stream
-        self._request = request
-        self._deadline_s = deadline_s
-
-    def __iter__(self) -> Iterator[bytes]:
-        received = 0
-        for part in self._stream:
-            received += len(part)
-            if time.monotonic() > self._deadline_s:
-                raise httpx.ReadTimeout("response not complete in time", request=self._request)
-            if received > MAX_ANSWER_BYTES:
-                raise httpx.ReadError(f"response exceeds {MAX_ANSWER_BYTES} bytes", request=self._request)
-            yield part
-
-    def close(self) -> None:
-        self._stream.close()
+def _kept(content: bytes) -> bytes:
+    """Return the body of a response as it can be read and stored: the same bytes, if nothing is wrong with it."""
+    try:
+        body = parse_json(content)
+        kept = storable(body) if _MAY_BE_UNSTORABLE.search(content) else body
+    except (TooLarge, RecursionError):
+        return b""  # no answer
+    except ValueError:  # an error page is shown
+        return content.replace(b"\0", b" ")
+    if isinstance(kept, dict) and not has_possible_usage(kept):
+        kept = {**kept, "usage": None}
+    return content if kept is body else json.dumps(kept).encode()

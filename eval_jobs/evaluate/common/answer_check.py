@@ -7,18 +7,25 @@ So an answer must be complete, have a known finish reason, and contain a text or
 import re
 from collections.abc import Mapping
 
+from eval_jobs.host.replies import token_count
+from eval_jobs.limits import cut
+
 FILTERED = "content_filter"
 CUT = ("length", "max_tokens")
 ENDINGS = ("stop", "eos", *CUT, "tool_calls", "function_call", FILTERED)
 """Known finish reasons. vLLM also sends `abort` or `error`, with the text so far, if it is stopped during a request."""
 INSTEAD_OF_TEXT = ("tool_calls", "function_call", "reasoning", "reasoning_content", "refusal", "audio")
 
-
+_COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
+_DETAILS, _DETAIL = ("prompt_tokens_details", "completion_tokens_details"), ("cached_tokens", "reasoning_tokens")
 _OVERFLOW = re.compile(r"context length|maximum context|context window|too many tokens|max_model_len", re.IGNORECASE)
 
 
 class BadAnswer(ValueError):
     """A response with HTTP status 200 that is not an answer."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(cut(reason))
 
 
 def check_answer(response: Mapping[str, object], *, model: str = "", is_chat: bool = True) -> None:
@@ -26,6 +33,8 @@ def check_answer(response: Mapping[str, object], *, model: str = "", is_chat: bo
     choices = response.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise BadAnswer(f"response has no choices{_error_of(response)}")
+    if len(choices) > 1:  # one was requested, and a harness may take another one than is checked here
+        raise BadAnswer(f"response has {len(choices)} choices (expected 1)")
     if model and response.get("model") != model:
         raise BadAnswer(f"response is from model {response.get('model')!r} (expected {model!r})")
     if response.get("error"):
@@ -35,6 +44,18 @@ def check_answer(response: Mapping[str, object], *, model: str = "", is_chat: bo
         raise BadAnswer(f"unexpected finish_reason {ending}{_error_of(response)}")
     check = _check_message if is_chat else _check_text
     check(choices[0], filtered=ending == FILTERED)
+
+
+def has_possible_usage(response: Mapping[str, object]) -> bool:
+    """Return whether a harness can read the token counts of a response; it must not lose the answer over them."""
+    usage = response.get("usage")
+    if not isinstance(usage, dict):
+        return usage is None
+    details = [usage.get(name) or {} for name in _DETAILS]
+    if not all(isinstance(one, dict) for one in details):
+        return False
+    counts = [usage.get(name) for name in _COUNTS] + [one.get(name, 0) or 0 for one in details for name in _DETAIL]
+    return all(token_count(count) is not None for count in counts)
 
 
 def is_overflow(message: str) -> bool:

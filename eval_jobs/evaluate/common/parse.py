@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from eval_jobs.host.bounded import parse_json
+from eval_jobs.host.replies import token_count
 from eval_jobs.identity import numbered, sample_key
 from eval_jobs.spending import known_sum
 from eval_jobs.types import SampleScore, SampleStatus
@@ -225,10 +226,7 @@ def _answer(prediction: Row | None) -> str:
 
 
 def _tokens(prediction: Row | None, kind: str) -> int | None:
-    tokens = _mapping(_output(prediction).get("usage")).get(kind)
-    if isinstance(tokens, int):
-        return tokens
-    return None
+    return token_count(_mapping(_output(prediction).get("usage")).get(kind))
 
 
 def _answer_ms(prediction: Row | None) -> int | None:

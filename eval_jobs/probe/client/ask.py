@@ -1,19 +1,23 @@
 """One streaming request to an OpenAI-compatible endpoint, timed. The only file that imports aiohttp."""
 
-import json
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import aiohttp
 
+from eval_jobs import limits
+from eval_jobs.host.bounded import parse_json
 from eval_jobs.host.loopback import LOOPBACK
+from eval_jobs.host.replies import MAX_REDIRECTS, redirect_problem, storable
 from eval_jobs.probe.client.stream import DataLines, StreamEvent, read_event, refusal
 from eval_jobs.probe.latency import Timeline
 
 CONNECT_TIMEOUT_S = 10.0
 MAX_ERROR_CHARS = 300
+STREAM_BYTES, STREAM_TOKEN_BYTES = 1 << 20, 8 << 10
+"""Size of a streamed answer, and of one event for each of its tokens, at most `limits.STREAM`."""
 
 Session = aiohttp.ClientSession
 
@@ -85,10 +89,11 @@ class Asker:
         """
         body = self.dialect.body(self.model, prompt, max_tokens)
         sent_s = time.perf_counter()
-        async with self.session.post(self.url, json=body) as response:
+        async with self.session.post(self.url, json=body, max_redirects=MAX_REDIRECTS) as response:
             if response.status != 200:
-                raise RequestRefused(response.status, await response.text(errors="replace"))
-            return await _read(response, sent_s)
+                raise RequestRefused(response.status, await _text(response))
+            most = min(limits.STREAM.most, STREAM_BYTES + STREAM_TOKEN_BYTES * max_tokens)
+            return await _read(response, sent_s, most)
 
     async def call(self, path: str, body: Mapping[str, object]) -> Mapping[str, object]:
         """Call one of vLLM's own routes, which are not below /v1, and return its JSON object.
@@ -97,11 +102,11 @@ class Asker:
             FAILURES: the server does not have the route, or rejects the request.
         """
         url = self.base_url.rstrip("/").removesuffix("/v1") + path
-        async with self.session.post(url, json={"model": self.model, **body}) as response:
-            text = await response.text(errors="replace")
+        async with self.session.post(url, json={"model": self.model, **body}, max_redirects=MAX_REDIRECTS) as response:
+            text = await _text(response)
         if response.status != 200:
             raise RequestRefused(response.status, text)
-        value = json.loads(text)
+        value = parse_json(text)
         if isinstance(value, dict):
             return value
         return {}
@@ -117,17 +122,24 @@ class Asker:
 
 def open_session(base_url: str, *, api_key: str, request_timeout_s: float) -> Session:
     """Return a session that keeps its connections, so that only the first requests include connection setup."""
+    redirects = aiohttp.TraceConfig()
+    redirects.on_request_redirect.append(_check_redirect)
     return Session(
+        trace_configs=[redirects],
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
         timeout=aiohttp.ClientTimeout(total=request_timeout_s, sock_connect=CONNECT_TIMEOUT_S),
         # A proxy from the environment must not be used for a server on this machine.
         trust_env=urlsplit(base_url).hostname not in LOOPBACK,
-        headers={"Authorization": f"Bearer {api_key}"} if api_key else None,
+        headers={"Accept-Encoding": "identity", **({"Authorization": f"Bearer {api_key}"} if api_key else {})},
     )
 
 
 def reason(error: BaseException) -> str:
     """Return the error as one line for messages."""
+    return str(storable(limits.cut(_reason(error))))
+
+
+def _reason(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         if str(error):
             return f"request timed out ({error})"
@@ -137,11 +149,31 @@ def reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-async def _read(response: aiohttp.ClientResponse, sent_s: float) -> Timeline:
+async def _check_redirect(_: Session, __: object, redirect: aiohttp.TraceRequestRedirectParams) -> None:
+    location = redirect.response.headers.get("location", "")
+    if problem := redirect_problem(str(redirect.response.url), location):
+        raise ValueError(problem)
+
+
+async def _text(response: aiohttp.ClientResponse) -> str:
+    return b"".join([part async for part in _parts(response, limits.REPLY.most)]).decode(errors="replace")
+
+
+async def _parts(response: aiohttp.ClientResponse, most: int) -> AsyncIterator[bytes]:
+    """Yield the parts of a body as they arrive, decompressed; ValueError if it is larger than `most`."""
+    received = 0
+    async for part in response.content.iter_any():
+        received += len(part)
+        if received > most:
+            raise ValueError(f"response exceeds {most} bytes")
+        yield part
+
+
+async def _read(response: aiohttp.ClientResponse, sent_s: float, most: int) -> Timeline:
     lines, last = DataLines(), StreamEvent()
     events_s: list[float] = []
     done, output_tokens, prompt_tokens = False, None, None
-    async for chunk in response.content.iter_any():
+    async for chunk in _parts(response, most):
         for last in map(read_event, lines.feed(chunk)):
             if last.error:
                 raise ValueError(last.error)

@@ -1,7 +1,9 @@
 """Parses the bytes of an OpenAI-compatible stream into events. Pure."""
 
-import json
 from dataclasses import dataclass
+
+from eval_jobs.host.bounded import parse_json
+from eval_jobs.host.replies import token_count
 
 BAD_FINISHES = ("abort", "error")
 """Finish reasons of requests that vLLM aborted, after HTTP 200 and some text."""
@@ -24,11 +26,16 @@ class DataLines:
     """Splits a stream of server-sent events into the payloads of its `data:` lines, in chunks of any size."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._parts: list[bytes] = []
+        """Of the line that is not complete: joined once, not with every chunk."""
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Add bytes and return the payloads that are complete now. Comments and other fields are ignored."""
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        *lines, rest = chunk.split(b"\n")
+        if lines:
+            lines[0] = b"".join((*self._parts, lines[0]))
+            self._parts = []
+        self._parts.append(rest)
         return [line[5:].strip() for line in lines if line.startswith(b"data:")]
 
 
@@ -40,18 +47,19 @@ def read_event(data: bytes) -> StreamEvent:
     """
     if data == b"[DONE]":
         return StreamEvent(done=True)
-    body = json.loads(data)
+    body = parse_json(data)
     if not isinstance(body, dict):
         raise ValueError("a stream event is not a JSON object")  # noqa: TRY004 - one kind of error for callers
     if body.get("error"):
         return StreamEvent(error=_message(body["error"]))
-    finish = _finish_reason(body.get("choices"))
-    usage = body.get("usage") or {}
+    choices, usage = body.get("choices"), body.get("usage")
+    finish = _finish_reason(choices)
+    counts = usage if isinstance(usage, dict) else {}
     return StreamEvent(
-        has_choices=bool(body.get("choices")),
+        has_choices=isinstance(choices, list) and bool(choices),
         done=finish is not None,
-        output_tokens=usage.get("completion_tokens"),
-        prompt_tokens=usage.get("prompt_tokens"),
+        output_tokens=token_count(counts.get("completion_tokens")),
+        prompt_tokens=token_count(counts.get("prompt_tokens")),
         error=f"the server ended the request with finish_reason {finish}" if finish in BAD_FINISHES else "",
     )
 
@@ -59,7 +67,7 @@ def read_event(data: bytes) -> StreamEvent:
 def refusal(text: str) -> str:
     """Return the error in the body of a response other than 200, on one line."""
     try:
-        body = json.loads(text)
+        body = parse_json(text)
     except ValueError:
         body = None
     error = body.get("error", body) if isinstance(body, dict) else None

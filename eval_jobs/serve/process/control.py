@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from eval_jobs.host.local_http import ERRORS, NO_ANSWER, parsed_json, request
+from eval_jobs.host.replies import storable
+from eval_jobs.limits import cut
 from eval_jobs.serve.process.launch import HOST
 
 KEY_VARIABLE = "TRACKER_ENGINE_KEY"
@@ -78,7 +80,7 @@ def served_model_names(body: object) -> tuple[str, ...]:
     entries = body.get("data") if isinstance(body, dict) else None
     if not isinstance(entries, list):
         return ()
-    return tuple(str(entry["id"]) for entry in entries if isinstance(entry, dict) and "id" in entry)
+    return tuple(cut(storable(str(entry["id"]))) for entry in entries if isinstance(entry, dict) and "id" in entry)
 
 
 def _ask(method: str, port: int, path: str, body: bytes | None, timeout_s: float) -> EngineReply:

@@ -8,7 +8,9 @@ import signal
 from pathlib import Path
 
 from eval_jobs.errors import PortTaken, ServeError, ServerDied, ServerKilled, StartTimeout, WrongModel
+from eval_jobs.host.replies import storable
 from eval_jobs.host.unforeseen import exit_words
+from eval_jobs.limits import cut
 from eval_jobs.ports import Clock, Note
 from eval_jobs.serve.process import logfile
 from eval_jobs.serve.process.control import EngineReply, ask, served_model_names
@@ -62,7 +64,7 @@ def engine_version(port: int) -> str:
     answer = ask(port, "/version")
     body = answer.body if answer is not None else None
     if isinstance(body, dict):
-        return str(body.get("version") or UNKNOWN_VERSION)
+        return str(storable(cut(str(body.get("version") or UNKNOWN_VERSION))))
     return UNKNOWN_VERSION
 
 

@@ -57,7 +57,7 @@ def read_canary(prompt: tuple[int, ...], body: object) -> Canary:
         (choice,) = body["choices"]  # type: ignore[index]
         tokens = tuple(map(int, choice["token_ids"]))
         logprobs = tuple(map(float, choice["logprobs"]["token_logprobs"]))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
         raise canary_failed(f"a response lacks tokens or log probabilities ({error!r})") from error
     return checked_canary(Canary(prompt=prompt, tokens=tokens, logprobs=logprobs))
 

@@ -25,7 +25,8 @@ class StrictAPI(OpenAICompatibleAPI):  # type: ignore[misc]
     def __init__(self, request: Message) -> None:
         key = api_key(request["api_key_env"])
         self.limiter = ConcurrencyLimiter(request["concurrency"])
-        self._http = ModelClient(request["timeout_s"], self.limiter, secret=key)
+        max_tokens = max(task["task"]["generation_config"]["max_tokens"] for task in request["tasks"])
+        self._http = ModelClient(request["timeout_s"], self.limiter, secret=key, max_tokens=max_tokens)
         super().__init__(
             model_name=request["model"],
             base_url=request["base_url"],

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import httpx
 
+from eval_jobs import limits
 from eval_jobs.errors import EvaluateError
 from eval_jobs.evaluate.asking.circuit_breaker import CircuitBreaker, NoAnswer
 from eval_jobs.evaluate.asking.failures import StatusError
@@ -30,6 +31,8 @@ from eval_jobs.evaluate.common.protocol import Message, RetryPolicy
 from eval_jobs.evaluate.lm_eval.child.answers import Answers
 from eval_jobs.evaluate.lm_eval.child.likelihoods import asks_likelihoods, problem_of
 from eval_jobs.evaluate.lm_eval.outcomes import NOWHERE, RequestOutcome, write_outcomes
+from eval_jobs.host.bounded_client import MAX_BYTES
+from eval_jobs.host.replies import token_count
 from eval_jobs.identity import content_hash
 from eval_jobs.types import SampleStatus
 
@@ -59,7 +62,8 @@ class Session:
         self._request = request
         self._sampling: Json = task["sampling"]
         self._limiter = ConcurrencyLimiter(request["concurrency"])
-        self._client = ModelClient(request["timeout_s"], self._limiter, secret=key)
+        max_tokens = int(self._sampling["max_tokens"])
+        self._client = ModelClient(request["timeout_s"], self._limiter, secret=key, max_tokens=max_tokens)
         self._retry_policy = RetryPolicy(**request["retry_policy"])
         self._breaker = CircuitBreaker(
             is_alive=lambda: is_alive(self._client, request["base_url"]),
@@ -167,12 +171,15 @@ class Session:
 
     def _send(self, body: Json) -> Json:
         route = "chat/completions" if "messages" in body else "completions"
-        response = self._client.post(f"{self._request['base_url']}/{route}", json=body)
+        # Likelihoods are as many as the tokens of the prompt.
+        extensions = {MAX_BYTES: limits.ANSWER.most} if asks_likelihoods(body) else {}
+        response = self._client.post(f"{self._request['base_url']}/{route}", json=body, extensions=extensions)
         if response.status_code != httpx.codes.OK:
             raise StatusError(response)
         reply: Json = response.json()
         model = self._request["model"] if self._request["own_engine"] else ""
         check_answer(reply, model=model, is_chat="messages" in body)
+        reply["choices"][0]["index"] = 0  # the harness uses it as a position
         return reply
 
     def _ask_controls(self, bodies: Sequence[Json]) -> None:
@@ -193,8 +200,8 @@ class Session:
         is_cut = any(choice.get("finish_reason") in CUT for choice in reply["choices"])
         return RequestOutcome(
             status=SampleStatus.TRUNCATED if is_cut else SampleStatus.SCORED,
-            input_tokens=_count_in(usage, "prompt_tokens"),
-            output_tokens=_count_in(usage, "completion_tokens"),
+            input_tokens=token_count(usage.get("prompt_tokens")),
+            output_tokens=token_count(usage.get("completion_tokens")),
         )
 
 
@@ -225,10 +232,3 @@ def _check_likelihoods(body: Json, reply: Json) -> None:
             f"the server does not return log probabilities of prompt tokens: {problem}",
             hint="use generation tasks, or an engine that returns them, such as vLLM",
         )
-
-
-def _count_in(usage: Json, name: str) -> int | None:
-    value = usage.get(name)
-    if isinstance(value, int):
-        return value
-    return None

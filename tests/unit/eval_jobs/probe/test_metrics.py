@@ -22,3 +22,4 @@ def test_gauges_without_labels_are_read_too() -> None:
 def test_a_page_without_the_gauges_means_idle() -> None:
     assert requests_in_flight("") == 0
     assert requests_in_flight("<html>not found</html>\nvllm:num_requests_running\nvllm:num_requests_waiting{} x") == 0
+    assert requests_in_flight("vllm:num_requests_running NaN\nvllm:num_requests_waiting{} +Inf") == 0

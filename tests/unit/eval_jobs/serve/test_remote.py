@@ -5,17 +5,21 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
 
 from eval_jobs.errors import ConfigError, EndpointUnreachable, WrongModel
 from eval_jobs.host.clock import SystemClock
+from eval_jobs.serve import remote
 from eval_jobs.serve.process.port import choose_port
 from eval_jobs.serve.remote import RemoteEngine, checked_base_url, chosen_model, model_name
 from eval_jobs.types import Endpoint, EngineKind, ServeSpec
 from tests.contract.engine_rules import nothing_to_show
 from tests.fakes.openai_server import OpenAIServer, Reply
+from tests.fakes.raw_server import RawServer, whole
 from tests.tiny_model import checkpoint_record, write_checkpoint
 
 VARIABLE = "TEST_REMOTE_ENGINE_KEY"
@@ -120,6 +124,37 @@ def test_a_server_that_speaks_no_http_is_unreachable() -> None:
         threading.Thread(target=_speak_ssh, args=(listener,), daemon=True).start()
         with pytest.raises(EndpointUnreachable, match="no response from"):
             serve(f"http://127.0.0.1:{listener.getsockname()[1]}/v1")
+
+
+def test_a_list_of_models_without_an_end_or_of_a_byte_now_and_then_is_no_response(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(remote, "LOOK_TIMEOUT_S", 0.4)
+    spec = ServeSpec(engine=EngineKind.REMOTE, base_url="")
+    start = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
+    for part, pause_s, reason in ((b" " * 100_000, 0.0, "exceeds 4194304 bytes"), (b" ", 0.05, "not complete in time")):
+        with (
+            RawServer(lambda part=part: chain([start], repeat(part)), pause_s=pause_s) as server,
+            pytest.raises(EndpointUnreachable, match=reason),
+        ):
+            remote.served_model(CHECKPOINT, replace(spec, base_url=server.base_url), is_look=True)
+
+
+def test_a_list_of_models_at_another_host_is_not_asked_for_and_both_hosts_are_named() -> None:
+    with OpenAIServer(model="tiny") as other:
+        moved = f"HTTP/1.1 308 Moved\r\nLocation: {other.base_url}/models\r\nContent-Length: 0\r\n\r\n"
+        with (
+            RawServer(lambda: [moved.encode()]) as server,
+            pytest.raises(EndpointUnreachable, match=rf":{server.port} redirects to another host, .*:{other.port}"),
+        ):
+            serve(server.base_url)
+
+
+@pytest.mark.parametrize("body", [b"", b"[" * 100_000, b"null", b'{"data": 5}', b'{"data": [{"id": "\\ud83d"}, 7]}'])
+def test_what_is_no_list_of_models_is_said_to_be_none(body: bytes) -> None:
+    with RawServer(lambda: whole(body)) as server, pytest.raises(WrongModel) as caught:
+        serve(server.base_url, model="tiny")
+    assert caught.value.message.encode()
 
 
 def test_what_is_no_url_or_holds_a_secret_is_refused_and_not_repeated() -> None:

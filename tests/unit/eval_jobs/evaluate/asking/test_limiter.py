@@ -64,14 +64,14 @@ def ask(client: httpx.Client, server: OpenAIServer, question: str = "1+1=") -> i
 
 def test_no_more_requests_are_in_flight_than_there_are_slots(server: OpenAIServer, crowd: Crowd) -> None:
     limiter = ConcurrencyLimiter(3)
-    with ModelClient(30, limiter, secret=KEY) as client, ThreadPoolExecutor(12) as threads:
+    with ModelClient(30, limiter, secret=KEY, max_tokens=16) as client, ThreadPoolExecutor(12) as threads:
         assert set(threads.map(lambda _: ask(client, server), range(30))) == {200}
     assert crowd.most == 3
 
 
 def test_an_answer_gives_its_slot_back_at_once(server: OpenAIServer) -> None:
     limiter = ConcurrencyLimiter(1)
-    with ModelClient(30, limiter, secret=KEY) as client:
+    with ModelClient(30, limiter, secret=KEY, max_tokens=16) as client:
         assert ask(client, server) == 200
         with ThreadPoolExecutor(1) as other:
             assert other.submit(limiter.acquire).result(timeout=60)
@@ -79,7 +79,7 @@ def test_an_answer_gives_its_slot_back_at_once(server: OpenAIServer) -> None:
 
 def test_a_failure_keeps_its_slot_for_its_own_thread_until_it_is_dealt_with(server: OpenAIServer) -> None:
     limiter = ConcurrencyLimiter(1)
-    with ModelClient(30, limiter, secret=KEY) as client, ThreadPoolExecutor(1) as other:
+    with ModelClient(30, limiter, secret=KEY, max_tokens=16) as client, ThreadPoolExecutor(1) as other:
         assert ask(client, server, "no") == 500
         waiting = other.submit(limiter.acquire)
         assert ask(client, server, "no") == 500, "the same thread asks again in its slot"
@@ -91,13 +91,13 @@ def test_a_failure_keeps_its_slot_for_its_own_thread_until_it_is_dealt_with(serv
 def test_what_is_no_question_needs_no_slot(server: OpenAIServer) -> None:
     limiter = ConcurrencyLimiter(1)
     assert limiter.acquire()
-    with ModelClient(30, limiter, secret=KEY) as client, ThreadPoolExecutor(1) as other:
+    with ModelClient(30, limiter, secret=KEY, max_tokens=16) as client, ThreadPoolExecutor(1) as other:
         assert other.submit(client.get, f"{server.base_url}/models").result(timeout=60).status_code == 200
 
 
 def test_after_the_end_nothing_is_sent_any_more(server: OpenAIServer) -> None:
     limiter = ConcurrencyLimiter(1)
-    with ModelClient(30, limiter, secret=KEY) as client, ThreadPoolExecutor(2) as others:
+    with ModelClient(30, limiter, secret=KEY, max_tokens=16) as client, ThreadPoolExecutor(2) as others:
         assert limiter.acquire()
         waiting = [others.submit(ask, client, server) for _ in range(2)]
         limiter.stopped.set()

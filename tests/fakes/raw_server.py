@@ -1,0 +1,62 @@
+"""A server that writes any bytes: what no HTTP library would.
+
+    with RawServer(lambda: [b"SSH-2.0", ...]) as server:
+        ...  # point a client at server.base_url
+
+It stops writing after `ends_s`, so that a client without a deadline fails instead of hanging.
+"""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from typing import Self
+
+from benchmarks.hostile.endpoint_server import head, request
+
+__all__ = ["RawServer", "whole"]
+
+
+class RawServer:
+    """The server; a context manager. Each connection gets one response."""
+
+    def __init__(self, parts: Callable[[], Iterable[bytes]], *, pause_s: float = 0.0, ends_s: float = 8.0) -> None:
+        self._parts = parts
+        self._pause_s = pause_s
+        self._ends_s = ends_s
+        self.requests = 0
+        self._ended = threading.Event()
+
+    def __enter__(self) -> Self:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.base_url = f"http://127.0.0.1:{self.port}/v1"
+        threading.Thread(target=self._serve, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._listener.close()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                threading.Thread(target=self._play, args=(connection,), daemon=True).start()
+
+    def _play(self, connection: socket.socket) -> None:
+        ender = threading.Timer(self._ends_s, connection.shutdown, (socket.SHUT_RDWR,))
+        ender.daemon = True
+        with connection, contextlib.suppress(OSError):
+            request(connection)
+            self.requests += 1
+            ender.start()
+            for part in self._parts():
+                connection.sendall(part)
+                self._ended.wait(self._pause_s)
+            ender.cancel()
+
+
+def whole(body: bytes, *headers: str) -> list[bytes]:
+    """Return a response with this body."""
+    return [head(body, *headers) + body]
