@@ -13,7 +13,7 @@ from pathlib import Path
 from eval_jobs.types import Checkpoint
 from tracker.adapters.trainer_files.documents import read_documents
 from tracker.domain.checkpoints.listing import TRAINER_STATE, is_training_log
-from tracker.domain.checkpoints.names import unit_of
+from tracker.domain.checkpoints.names import is_step, unit_of
 from tracker.domain.records.tracking import TrainerFacts
 from tracker.domain.records.types import CurvePoint
 from tracker.domain.tracking.curves import points_of
@@ -62,7 +62,7 @@ class TrainerCurves:
     def last_step(self, checkpoint: Checkpoint) -> int | None:
         """Return the step at which the training will end; see `ports.CurveReader`."""
         step = _state(Path(checkpoint.uri) / TRAINER_STATE).get("max_steps")
-        if isinstance(step, int) and step > 0:
+        if is_step(step) and step > 0:
             return step
         return None
 

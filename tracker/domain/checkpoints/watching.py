@@ -117,8 +117,8 @@ def gap_is_due(
     return is_quiet(unchanged_since, now, max(settle_s, STALLED_S))
 
 
-def missed_steps(known: Mapping[int, int | None]) -> tuple[int, ...]:
-    """Return the steps that the trainer must have saved between two known ones and that were never seen.
+def missed_steps(known: Mapping[int, int | None]) -> tuple[range, ...]:
+    """Return the steps that the trainer must have saved between two known ones and that were never seen: never empty.
 
     Inferred only if the save interval is confirmed: two consecutive steps are exactly one interval apart. No step
     is inferred before the first known one, so a run can be joined late. `known` maps the steps of one run, seen in any
@@ -126,11 +126,11 @@ def missed_steps(known: Mapping[int, int | None]) -> tuple[int, ...]:
     """
     pairs = list(pairwise(sorted(known)))
     rhythms = {after - before for before, after in pairs if known[after] == after - before}
-    missed: list[int] = []
+    missed: list[range] = []
     for before, after in pairs:
         every = known[after]
-        if every in rhythms and before % every == 0:
-            missed += range(before + every, after, every)
+        if every in rhythms and before % every == 0 and before + every < after:
+            missed.append(range(before + every, after, every))
     return tuple(missed)
 
 
