@@ -21,16 +21,10 @@ class Gaps:
     """The gaps of one output folder or bucket, and the steps from which further ones are inferred."""
 
     def __init__(self) -> None:
-        self._gaps: dict[str, dict[str, Gap]] = {}
-        """By URI and code."""
-        self._found: tuple[Gap, ...] | None = ()
-        """All of them in order; None: not ordered yet."""
-        self._changed: set[str] = set()
-        """Runs with steps that `add_missed` has not seen."""
+        self._gaps: dict[str, dict[tuple[str, int], Gap]] = {}
+        """By URI, then by code and number of steps."""
         self._ranges: dict[str, list[tuple[int, int]]] = {}
         """Per run: first and last steps of the gaps of several steps, ascending and apart from each other."""
-        self._single: dict[str, list[int]] = {}
-        """Per run: steps of the other gaps, ascending."""
         self._steps: dict[str, dict[int, int | None]] = {}
         """Per run: every step seen -> steps between two saves according to its trainer_state.json."""
         self._joined: dict[str, int] = {}
@@ -40,10 +34,8 @@ class Gaps:
 
     def found(self) -> tuple[Gap, ...]:
         """Return all gaps, by run and step."""
-        if self._found is None:
-            gaps = (gap for of_uri in self._gaps.values() for gap in of_uri.values())
-            self._found = tuple(sorted(gaps, key=lambda g: (g.run_id, g.step, g.code)))
-        return self._found
+        gaps = (gap for of_uri in self._gaps.values() for gap in of_uri.values())
+        return tuple(sorted(gaps, key=lambda g: (g.run_id, g.step, g.code)))
 
     def add(self, place: Site, error: CheckpointError, now: datetime) -> None:
         """Add a gap that an error explains."""
@@ -54,34 +46,28 @@ class Gaps:
         self._add(place, code=readiness.code, message=readiness.reason, hint=readiness.hint, now=now)
 
     def add_vanished(self, place: Site, message: str, now: datetime, *, hint: str = ROTATION_HINT) -> None:
-        """Add a folder that was deleted, unless it has another gap already."""
-        if not self._gaps.get(place.uri):
+        """Add a folder that was deleted, unless it alone has another gap already."""
+        is_series = isinstance(place, _Missed) and len(place.steps) > 1
+        if is_series or not self._gaps.get(place.uri):
             self._add(place, code=CheckpointVanished.code, message=message, hint=hint, now=now)
 
     def add_missed(self, now: datetime) -> None:
         """Add the steps that the trainer must have saved and deleted between two scans."""
-        for run_id in self._changed:
-            known = self._steps[run_id]
+        for run_id, known in self._steps.items():
             if self._is_first_look:
                 self._joined.setdefault(run_id, max(known))
             for steps in missed_steps(known):
                 # With both ends known, the steps between them are not missed a second time.
                 known |= {steps[0]: None, steps[-1]: None}
                 if steps[0] > self._joined[run_id] and not self._is_noted(run_id, steps[0]):
-                    self._add_missed(run_id, steps, now)
-        self._changed.clear()
+                    uri = self._places[run_id].uri.rstrip("0123456789") + str(steps[0])
+                    place = _Missed(run_id=run_id, step=steps[0], uri=uri, steps=steps)
+                    self.add_vanished(place, _missed_text(steps), now)
         self._is_first_look = False
-
-    def _add_missed(self, run_id: str, steps: range, now: datetime) -> None:
-        for part in _without(steps, self._single.get(run_id, ())):
-            uri = self._places[run_id].uri.rstrip("0123456789") + str(part[0])
-            place = _Missed(run_id=run_id, step=part[0], uri=uri, steps=part)
-            self.add_vanished(place, _missed_text(part), now)
 
     def remember_step(self, place: Site, save_every: int | None, *, was_watched: bool = False) -> None:
         """Record that a step exists; `was_watched`: an earlier process watched this run from this step on or before."""
         known = self._steps.setdefault(place.run_id, {})
-        self._changed.add(place.run_id)
         known[place.step] = save_every or known.get(place.step)
         self._places[place.run_id] = place
         if was_watched:
@@ -91,10 +77,8 @@ class Gaps:
 
     def forget(self, uri: str) -> None:
         """Remove the gaps of a folder, because it has become a checkpoint; others may be missing after it."""
-        of_uri = self._gaps.pop(uri, None)
-        if of_uri is not None:
-            self._found = None
-            self._gaps[uri] = {code: gap for code, gap in of_uri.items() if gap.last_step is not None}
+        of_uri = self._gaps.pop(uri, {})
+        self._gaps[uri] = {key: gap for key, gap in of_uri.items() if gap.last_step is not None}
 
     def _is_noted(self, run_id: str, step: int) -> bool:
         """Return whether a gap of several steps has this one: another of them was saved after all."""
@@ -103,10 +87,10 @@ class Gaps:
         return before > 0 and step <= ranges[before - 1][1]
 
     def _add(self, place: Site, *, code: str, message: str, hint: str, now: datetime) -> None:
+        steps = place.steps if isinstance(place, _Missed) else range(place.step, place.step + 1)
         of_uri = self._gaps.setdefault(place.uri, {})
-        if code in of_uri:
+        if (code, len(steps)) in of_uri:
             return
-        self._found = None
         gap = Gap(
             run_id=place.run_id,
             step=place.step,
@@ -117,36 +101,28 @@ class Gaps:
             seen_at=now,
             is_inferred=isinstance(place, _Missed),
         )
-        if isinstance(place, _Missed) and len(place.steps) > 1:
-            gap = _part_of(gap, place.steps)
-            insort(self._ranges.setdefault(gap.run_id, []), (place.steps[0], place.steps[-1]))
-        else:
-            insort(self._single.setdefault(gap.run_id, []), gap.step)
-        of_uri[code] = gap
+        if len(steps) > 1:
+            insort(self._ranges.setdefault(place.run_id, []), (steps[0], steps[-1]))
+        of_uri[code, len(steps)] = _part_of(gap, steps)
 
 
 def without(gap: Gap, steps: Sequence[int], others: Iterable[range] = ()) -> Iterator[Gap]:
     """Yield what is left of a gap without some `steps`, ascending, and without all between the ends of the `others`."""
-    for left in _without(gap.steps, steps, others):
-        if left == gap.steps:
-            yield gap
-        else:
-            yield _part_of(gap, left)
-
-
-def _without(missed: range, steps: Sequence[int], others: Iterable[range] = ()) -> Iterator[range]:
-    inside = steps[bisect_left(steps, missed[0]) : bisect_right(steps, missed[-1])]
+    left = gap.steps
+    inside = steps[bisect_left(steps, left[0]) : bisect_right(steps, left[-1])]
     for other in sorted([*others, *(range(step, step + 1) for step in inside)], key=lambda other: other[0]):
-        low, high = bisect_left(missed, other[0]), bisect_right(missed, other[-1])
+        low, high = bisect_left(left, other[0]), bisect_right(left, other[-1])
         if 0 < low < high:
-            yield missed[:low]
+            yield _part_of(gap, left[:low])
         if low < high:
-            missed = missed[high:]
-    if missed:
-        yield missed
+            left = left[high:]
+    if left:
+        yield _part_of(gap, left)
 
 
 def _part_of(gap: Gap, steps: range) -> Gap:
+    if steps == gap.steps:
+        return gap
     last_step = steps[-1] if len(steps) > 1 else None
     return replace(gap, step=steps[0], last_step=last_step, count=len(steps), message=_missed_text(steps))
 
