@@ -14,6 +14,7 @@ from eval_jobs.types import Checkpoint
 from tracker.adapters.trainer_files.documents import read_documents
 from tracker.domain.checkpoints.listing import TRAINER_STATE, is_training_log
 from tracker.domain.checkpoints.names import is_step, unit_of
+from tracker.domain.checkpoints.watching import known_time
 from tracker.domain.records.tracking import TrainerFacts
 from tracker.domain.records.types import CurvePoint
 from tracker.domain.tracking.curves import points_of
@@ -70,12 +71,10 @@ class TrainerCurves:
         """Return when the trainer last wrote a log next to the checkpoint; see `ports.CurveReader`."""
         folder = Path(checkpoint.source_uri).parent
         try:
-            written_s = [log.stat().st_mtime for log in _logs(folder)]
+            times = [known_time(log.stat().st_mtime_ns, datetime.now(UTC)) for log in _logs(folder)]
         except OSError:
             return None  # only a heartbeat, which is optional
-        if written_s:
-            return datetime.fromtimestamp(max(written_s), UTC)
-        return None
+        return max((time for time in times if time is not None), default=None)
 
 
 def _stated_rows(path: Path) -> list[object]:

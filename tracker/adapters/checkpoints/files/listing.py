@@ -133,7 +133,7 @@ def facts_of_folder(folder: Path, root: Path | None = None) -> listing.Facts | N
             return listing.Facts(path=str(folder), mtime_ns=status.st_mtime_ns, files=(only,))
         mtime_ns = status.st_mtime_ns
         with os.scandir(folder) as entries:
-            listed = list(entries)
+            listed = [entry for entry in entries if entry.name not in listing.OWN_FILES]
     except FileNotFoundError:
         return None
     except OSError as error:
