@@ -77,7 +77,7 @@ def look(place: Place) -> Seen:
     return Seen(
         records=records,
         reports=reports,
-        gaps=frozenset(gap.step for run in history.runs() for gap in history.gaps(run)),
+        gaps=frozenset(step for run in history.runs() for gap in history.gaps(run) for step in gap.steps),
         words={keys[r.plan_id]: {v.benchmark: v.word for v in r.verdicts} for r in reports if r.plan_id in keys},
         firing=frozenset(alert.message for run in history.runs() for alert in history.open_alerts(run)),
         told=told(place),

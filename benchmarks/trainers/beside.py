@@ -166,7 +166,7 @@ class _Run:
         runs = project.history.runs()
         records = [record for run in runs for record in project.history.records(run)]
         steps = sorted({record.plan.checkpoint.step for record in records})
-        gaps = sorted({gap.step for run in runs for gap in project.history.gaps(run)} - set(steps))
+        gaps = sorted({step for run in runs for gap in project.history.gaps(run) for step in gap.steps} - set(steps))
         loads = [_load(record.engine) for record in sorted(records, key=_step) if record.engine is not None]
         points, params, is_joined = _tracked(project)
         found = zip(self._setup.versions, versions_in(self._python, *self._setup.versions), strict=True)

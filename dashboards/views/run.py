@@ -138,7 +138,7 @@ def _facts(data: RunData, view: Overview) -> Iterator[str]:
     yield f"{evaluated_text(scored, len(view.steps) - scored)}{span}"
     yield count_text(len(view.benchmarks), "benchmark")
     if view.gaps:
-        yield f"{count_text(len(view.gaps), 'checkpoint')} not evaluated"
+        yield f"{count_text(sum(gap.count for gap in view.gaps), 'checkpoint')} not evaluated"
     missing = sum(isinstance(outcome, BenchmarkFailure) for record in data.records for outcome in record.outcomes)
     if missing:
         yield f"{count_text(missing, 'result')} missing"

@@ -14,7 +14,8 @@ from eval_jobs.host.bounded import TooLarge, lines_of, parse_json, read_bytes
 from eval_jobs.types import Checkpoint
 from tracker.adapters.trainer_files.documents import read_documents
 from tracker.domain.checkpoints.listing import TRAINER_STATE, is_training_log
-from tracker.domain.checkpoints.names import unit_of
+from tracker.domain.checkpoints.names import is_step, unit_of
+from tracker.domain.checkpoints.watching import known_time
 from tracker.domain.records.tracking import TrainerFacts
 from tracker.domain.records.types import CurvePoint
 from tracker.domain.tracking.curves import points_of
@@ -62,7 +63,7 @@ class TrainerCurves:
     def last_step(self, checkpoint: Checkpoint) -> int | None:
         """Return the step at which the training will end; see `ports.CurveReader`."""
         step = _state(Path(checkpoint.uri) / TRAINER_STATE).get("max_steps")
-        if isinstance(step, int) and step > 0:
+        if is_step(step) and step > 0:
             return step
         return None
 
@@ -70,12 +71,10 @@ class TrainerCurves:
         """Return when the trainer last wrote a log next to the checkpoint; see `ports.CurveReader`."""
         folder = Path(checkpoint.source_uri).parent
         try:
-            written_s = [log.stat().st_mtime for log in _logs(folder)]
+            times = [known_time(log.stat().st_mtime_ns, datetime.now(UTC)) for log in _logs(folder)]
         except OSError:
             return None  # only a heartbeat, which is optional
-        if written_s:
-            return datetime.fromtimestamp(max(written_s), UTC)
-        return None
+        return max((time for time in times if time is not None), default=None)
 
 
 def _stated_rows(path: Path) -> list[object]:

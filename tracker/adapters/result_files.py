@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from eval_jobs import limits
 from eval_jobs.errors import BadData
 from eval_jobs.harness.fields import Fields
 from eval_jobs.host.bounded import TooLarge, lines_of, parse_json, read_text
+from tracker.domain.checkpoints.watching import known_time
 from tracker.domain.imports.bench_serve import is_bench_serve, sheet_of_bench_serve
 from tracker.domain.imports.evalscope import EvalScopeFolder, sheet_of_evalscope
 from tracker.domain.imports.lm_eval import is_lm_eval, sheets_of_lm_eval
@@ -128,12 +128,12 @@ class _Reading:
         names = [path.name, *(folder.name for folder in inside if folder.name)]
         if path == named or named.is_dir():
             names += [named.name] if path != named else [named.parent.name]
+        now = datetime.now(UTC)
+        modified_at = known_time(path.stat().st_mtime_ns, now) or now
         return Given(
             source=_shown(path),
             names=tuple(names),
-            modified_at=datetime.fromtimestamp(max(0, min(path.stat().st_mtime, time.time())), UTC).replace(
-                microsecond=0
-            ),
+            modified_at=modified_at.replace(microsecond=0),
             step=self.asked.step,
             metrics=self.asked.metrics,
         )

@@ -77,7 +77,8 @@ class SilentRuns:
     def _add_signs(self, passed: Tick) -> frozenset[str]:
         """Record what the trainers wrote, and return the ids of the runs with news."""
         signs = [(c.ready_at, c.run_id, c.step) for c in passed.checkpoints]
-        signs += [(gap.seen_at, gap.run_id, gap.step) for gap in passed.gaps]
+        for gap in passed.gaps:
+            signs += [(gap.seen_at, gap.run_id, step) for step in gap.steps[-2:]]  # also the interval
         for at, run_id, step in sorted(signs):
             first = SeenRun(rhythm=Rhythm(run_id=run_id, step=step, times=()))
             self.seen.setdefault(run_id, first).add_sign(at, step)

@@ -23,7 +23,10 @@ _REASON: TypeAdapter[Reason | None] = TypeAdapter(Reason | None)
 
 def to_json(value: Document) -> str:
     """Return the record as a JSON document in ASCII."""
-    return to_document({"value": _ADAPTERS[type(value)].dump_python(value, mode="json")})
+    fields = _ADAPTERS[type(value)].dump_python(value, mode="json")
+    if isinstance(value, Gap) and value.last_step is None:
+        del fields["last_step"], fields["count"]  # as older versions store it
+    return to_document({"value": fields})
 
 
 def from_json(kind: type[Kind], text: str) -> Kind:

@@ -105,8 +105,9 @@ def gaps_table(gaps: Sequence[Gap], *, last: int = 0) -> RenderableType:
     table.add_column("reason", overflow="fold")
     table.add_column("hint", style="dim", overflow="fold")
     for (code, message, hint), series in groupby(shown, key=lambda gap: (gap.code, gap.message, gap.hint)):
-        steps = [gap.step for gap in series]
-        which = f"{steps[0]} to {steps[-1]} ({len(steps)})" if len(steps) > 1 else str(steps[0])
+        spans = [gap.steps for gap in series]
+        count = sum(map(len, spans))
+        which = f"{spans[0][0]} to {spans[-1][-1]} ({count:,})" if count > 1 else str(spans[0][0])
         table.add_row(which, Text(f"{one_line(message)} [{code}]"), Text(one_line(hint)))
     return Group("", *_earlier(len(gaps) - len(shown), "checkpoint"), table)
 

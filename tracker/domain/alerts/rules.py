@@ -69,7 +69,7 @@ def alert_of_gap(gap: Gap) -> Alert:
     return Alert(
         fingerprint=_fingerprint_of_gap(gap.run_id, gap.step, gap.code),
         run_id=gap.run_id,
-        step=gap.step,
+        step=gap.steps[-1],
         kind=AlertKind.CHECKPOINT,
         subject=CHECKPOINT,
         state=AlertState.FIRING,

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import PurePath
 
 from eval_jobs.errors import CheckpointUnreadable, CheckpointUnsafe
@@ -34,7 +35,7 @@ from tracker.domain.checkpoints.listing import (
     has_lost_entry,
     is_temporary,
 )
-from tracker.domain.checkpoints.names import counts_epochs
+from tracker.domain.checkpoints.names import counts_epochs, is_step
 from tracker.domain.checkpoints.raw_state import check_config
 from tracker.domain.checkpoints.unusable import NotYet, Rejected, not_yet, rejected
 from tracker.domain.records.display import count_text
@@ -252,9 +253,9 @@ def _check_ranks(listing: Listing, _: WeightsLayout, __: Habits) -> Objection:
     ranks = listing.facts.ranks()
     if not ranks:
         return None
-    missing = sorted(set(range(max(2, max(ranks) + 1))) - ranks)
-    if missing:
-        return not_yet(f"rng_state_{missing[0]}.pth is missing: that rank has not finished saving")
+    missing = next(rank for rank in count() if rank not in ranks)
+    if missing < max(2, *ranks):
+        return not_yet(f"rng_state_{missing}.pth is missing: that rank has not finished saving")
     return None
 
 
@@ -293,7 +294,7 @@ def _complete(listing: Listing, layout: WeightsLayout, habits: Habits) -> Comple
 
 def _step(listing: Listing, stated: object) -> int:
     is_named = listing.step is not None and not _counts_epochs(listing)
-    if isinstance(stated, int) and not is_named:
+    if not is_named and is_step(stated):
         return stated
     return listing.step or 0
 
@@ -341,6 +342,6 @@ def _held(facts: Facts, layout: WeightsLayout) -> tuple[str, ...]:
 def _save_every(state: Document) -> int | None:
     save_steps, step = state.get("save_steps"), state.get("global_step")
     # This save is the best so far: the trainer may save on improvement only, without a fixed interval.
-    if not isinstance(save_steps, int) or save_steps < 1 or state.get("best_global_step") == step:
+    if not is_step(save_steps) or save_steps < 1 or state.get("best_global_step") == step:
         return None
     return save_steps

@@ -1,7 +1,8 @@
 """Checkpoints that will not be evaluated, each once with the reason, until they become usable. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from eval_jobs.errors import CheckpointError, CheckpointVanished
@@ -20,7 +21,10 @@ class Gaps:
     """The gaps of one output folder or bucket, and the steps from which further ones are inferred."""
 
     def __init__(self) -> None:
-        self._gaps: dict[tuple[str, str], Gap] = {}
+        self._gaps: dict[str, dict[tuple[str, int], Gap]] = {}
+        """By URI, then by code and number of steps."""
+        self._ranges: dict[str, list[tuple[int, int]]] = {}
+        """Per run: first and last steps of the gaps of several steps, ascending and apart from each other."""
         self._steps: dict[str, dict[int, int | None]] = {}
         """Per run: every step seen -> steps between two saves according to its trainer_state.json."""
         self._joined: dict[str, int] = {}
@@ -30,7 +34,8 @@ class Gaps:
 
     def found(self) -> tuple[Gap, ...]:
         """Return all gaps, by run and step."""
-        return tuple(sorted(self._gaps.values(), key=lambda g: (g.run_id, g.step, g.code)))
+        gaps = (gap for of_uri in self._gaps.values() for gap in of_uri.values())
+        return tuple(sorted(gaps, key=lambda g: (g.run_id, g.step, g.code)))
 
     def add(self, place: Site, error: CheckpointError, now: datetime) -> None:
         """Add a gap that an error explains."""
@@ -41,8 +46,9 @@ class Gaps:
         self._add(place, code=readiness.code, message=readiness.reason, hint=readiness.hint, now=now)
 
     def add_vanished(self, place: Site, message: str, now: datetime, *, hint: str = ROTATION_HINT) -> None:
-        """Add a folder that was deleted, unless it has another gap already."""
-        if not any(uri == place.uri for uri, _ in self._gaps):
+        """Add a folder that was deleted, unless it alone has another gap already."""
+        is_series = isinstance(place, _Missed) and len(place.steps) > 1
+        if is_series or not self._gaps.get(place.uri):
             self._add(place, code=CheckpointVanished.code, message=message, hint=hint, now=now)
 
     def add_missed(self, now: datetime) -> None:
@@ -50,12 +56,13 @@ class Gaps:
         for run_id, known in self._steps.items():
             if self._is_first_look:
                 self._joined.setdefault(run_id, max(known))
-            for step in missed_steps(known):
-                known[step] = None
-                if step > self._joined[run_id]:
-                    uri = self._places[run_id].uri.rstrip("0123456789") + str(step)
-                    place = _Missed(run_id=run_id, step=step, uri=uri)
-                    self.add_vanished(place, "it was expected from the save interval but never seen", now)
+            for steps in missed_steps(known):
+                # With both ends known, the steps between them are not missed a second time.
+                known |= {steps[0]: None, steps[-1]: None}
+                if steps[0] > self._joined[run_id] and not self._is_noted(run_id, steps[0]):
+                    uri = self._places[run_id].uri.rstrip("0123456789") + str(steps[0])
+                    place = _Missed(run_id=run_id, step=steps[0], uri=uri, steps=steps)
+                    self.add_vanished(place, _missed_text(steps), now)
         self._is_first_look = False
 
     def remember_step(self, place: Site, save_every: int | None, *, was_watched: bool = False) -> None:
@@ -69,13 +76,22 @@ class Gaps:
             self._joined.setdefault(place.run_id, place.step)
 
     def forget(self, uri: str) -> None:
-        """Remove the gaps of a folder, because it has become a checkpoint."""
-        self._gaps = {key: gap for key, gap in self._gaps.items() if key[0] != uri}
+        """Remove the gaps of a folder, because it has become a checkpoint; others may be missing after it."""
+        of_uri = self._gaps.pop(uri, {})
+        self._gaps[uri] = {key: gap for key, gap in of_uri.items() if gap.last_step is not None}
+
+    def _is_noted(self, run_id: str, step: int) -> bool:
+        """Return whether a gap of several steps has this one: another of them was saved after all."""
+        ranges = self._ranges.get(run_id, [])
+        before = bisect_right(ranges, step, key=lambda ends: ends[0])
+        return before > 0 and step <= ranges[before - 1][1]
 
     def _add(self, place: Site, *, code: str, message: str, hint: str, now: datetime) -> None:
-        if (place.uri, code) in self._gaps:
+        steps = place.steps if isinstance(place, _Missed) else range(place.step, place.step + 1)
+        of_uri = self._gaps.setdefault(place.uri, {})
+        if (code, len(steps)) in of_uri:
             return
-        self._gaps[place.uri, code] = Gap(
+        gap = Gap(
             run_id=place.run_id,
             step=place.step,
             source_uri=place.uri,
@@ -85,6 +101,37 @@ class Gaps:
             seen_at=now,
             is_inferred=isinstance(place, _Missed),
         )
+        if len(steps) > 1:
+            insort(self._ranges.setdefault(place.run_id, []), (steps[0], steps[-1]))
+        of_uri[code, len(steps)] = _part_of(gap, steps)
+
+
+def without(gap: Gap, steps: Sequence[int], others: Iterable[range] = ()) -> Iterator[Gap]:
+    """Yield what is left of a gap without some `steps`, ascending, and without all between the ends of the `others`."""
+    left = gap.steps
+    inside = steps[bisect_left(steps, left[0]) : bisect_right(steps, left[-1])]
+    for other in sorted([*others, *(range(step, step + 1) for step in inside)], key=lambda other: other[0]):
+        low, high = bisect_left(left, other[0]), bisect_right(left, other[-1])
+        if 0 < low < high:
+            yield _part_of(gap, left[:low])
+        if low < high:
+            left = left[high:]
+    if left:
+        yield _part_of(gap, left)
+
+
+def _part_of(gap: Gap, steps: range) -> Gap:
+    if steps == gap.steps:
+        return gap
+    last_step = steps[-1] if len(steps) > 1 else None
+    return replace(gap, step=steps[0], last_step=last_step, count=len(steps), message=_missed_text(steps))
+
+
+def _missed_text(steps: range) -> str:
+    if len(steps) == 1:
+        return "it was expected from the save interval but never seen"
+    which = f"{len(steps):,} checkpoints, steps {steps[0]} to {steps[-1]},"
+    return f"{which} were expected from the save interval but never seen"
 
 
 def unsettled(found: Iterable[Gap], known: Iterable[Gap], records: Iterable[EvalRecord]) -> Iterator[Gap]:
@@ -96,14 +143,25 @@ def unsettled(found: Iterable[Gap], known: Iterable[Gap], records: Iterable[Eval
     for gap in known:
         codes.setdefault(gap.step, {})[gap.code] = gap
     evaluated = {r.plan.checkpoint.step: r.finished_at for r in sorted(records, key=lambda r: r.finished_at)}
+    settled = sorted(evaluated.keys() | codes)
+    ranges = [gap for of_step in codes.values() for gap in of_step.values() if gap.last_step is not None]
     for gap in found:
-        if _stands(gap, codes.get(gap.step, {}), evaluated.get(gap.step)):
+        before, finished_at = codes.get(gap.step, {}), evaluated.get(gap.step)
+        if not _stands(gap, before, finished_at):
+            continue
+        if not gap.is_inferred or _is_same(gap, before.get(gap.code)):
             yield gap
+        else:
+            yield from without(gap, settled, (one.steps for one in ranges))
+
+
+def _is_same(gap: Gap, stored: Gap | None) -> bool:
+    return stored is not None and stored.last_step == gap.last_step
 
 
 def _stands(gap: Gap, before: Mapping[str, Gap], finished_at: datetime | None) -> bool:
     """Return whether a gap is valid, given the stored gaps of its step and the end of its evaluation."""
-    if gap.is_inferred and (finished_at is not None or before.keys() - {gap.code}):
+    if gap.is_inferred and gap.count == 1 and (finished_at is not None or before.keys() - {gap.code}):
         return False
     earlier = before.get(gap.code)
     return earlier is None or finished_at is None or finished_at <= earlier.seen_at
@@ -114,3 +172,4 @@ class _Missed:
     run_id: str
     step: int
     uri: str
+    steps: range

@@ -25,6 +25,9 @@ FSDP_FOLDER = "pytorch_model_fsdp_0"
 LATEST = "latest"
 """Written last by DeepSpeed: contains the name of the folder with the state."""
 
+OWN_FILES = frozenset((".pin.json", ".pin.json.tmp", ".fetch.json"))
+"""Files with a meaning in our folders: in a trainer's folder they are no part of a checkpoint."""
+
 REMOVAL_TOLERANCE_NS = 50_000_000
 """A folder that changed this much later than its newest file has lost an entry: its deletion may have begun."""
 

@@ -9,8 +9,12 @@ import fnmatch
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import TypeGuard
 
-_NUMBER = "0*([0-9]{1,18})"
+MAX_STEP = 10**12
+"""A larger number in a name is no step, but a date or an attempt to exhaust the watcher."""
+
+_NUMBER = "0*([0-9]+)"
 _WORDS = "checkpoint|ckpt|(?:global_?)?step|iter(?:ation)?"
 _STEP_FORMS = (
     rf"checkpoint[-_]?{_NUMBER}",
@@ -24,18 +28,23 @@ _STEP_FORMS = (
 _EPOCH_FORM = rf"(?:checkpoint|ckpt|model)?[-_]?epoch[-_=]?{_NUMBER}"
 _FORMS = tuple(re.compile(form, re.IGNORECASE) for form in (*_STEP_FORMS, _EPOCH_FORM))
 _SERIES = re.compile(r"(.*?)[-_=]?(?<![0-9])0*([0-9]{1,18})((?:[-_](?:hf|merged|unsharded))?)")
-_LAST_NUMBER = re.compile(r"(?<![0-9])([0-9]{1,18})$")
+_LAST_NUMBER = re.compile(r"(?<![0-9])([0-9]+)$")
+_NO_WHOLE_NUMBER = re.compile(
+    rf"(?:(?:^|[^A-Za-z0-9]|{_WORDS})[0-9]+(?:\.[0-9]+)?e[-+]?|(?:^|[^A-Za-z0-9])-)[0-9]+(?:[-_](?:hf|merged|unsharded))?$",
+    re.IGNORECASE,
+)
+"""1e3 and --5: numbers that are no steps, although they end in one."""
 
 
 def steps_in(names: Iterable[str], pattern: str = "") -> Mapping[str, int]:
     """Return the step of each name of a checkpoint among the names in one folder; `pattern`: glob that decides."""
     if pattern:
-        found = {name: _step_by(pattern, name) for name in names}
-        return {name: step for name, step in found.items() if step is not None}
+        found = ((name, _step_by(pattern, name)) for name in names)
+        return {name: step for name, step in found if step is not None and step <= MAX_STEP}
     by_form: dict[int, dict[str, int]] = {}
     for name in names:
         form, number = _known(name)
-        if form is not None:
+        if form is not None and number <= MAX_STEP:
             by_form.setdefault(form, {})[name] = number
     return by_form[min(by_form)] if by_form else {}
 
@@ -47,16 +56,28 @@ def series_in(names: Iterable[str]) -> Mapping[str, int]:
     """
     groups: dict[tuple[str, str], dict[str, int]] = {}
     for name in names:
-        match = _SERIES.fullmatch(name)
-        if match is not None:
+        match = None if _NO_WHOLE_NUMBER.search(name) else _SERIES.fullmatch(name)
+        if match is not None and int(match.group(2)) <= MAX_STEP:
             groups.setdefault((match.group(1), match.group(3)), {})[name] = int(match.group(2))
     largest = max(groups.values(), key=len, default={})
     return largest if len(set(largest.values())) > 1 else {}
 
 
+def too_high(names: Iterable[str], pattern: str = "") -> list[str]:
+    """Return the names that would be those of checkpoints if their numbers were not above `MAX_STEP`."""
+    if pattern:
+        return [name for name in names if (_step_by(pattern, name) or 0) > MAX_STEP]
+    return [name for name in names if _known(name)[1] > MAX_STEP]
+
+
 def step_of(name: str, pattern: str = "") -> int | None:
     """Return the step in a single name, or None if it is not the name of a checkpoint."""
     return steps_in([name], pattern).get(name)
+
+
+def is_step(value: object) -> TypeGuard[int]:
+    """Return whether a value that a trainer wrote can be a number of steps."""
+    return type(value) is int and 0 <= value <= MAX_STEP
 
 
 def counts_epochs(name: str) -> bool:
@@ -84,4 +105,6 @@ def _step_by(pattern: str, name: str) -> int | None:
     match = _LAST_NUMBER.search(name)
     if match is None or not fnmatch.fnmatchcase(name, pattern):
         return None
+    if name[: match.start()] != pattern.rstrip("*") and _NO_WHOLE_NUMBER.search(name):
+        return None  # unless the pattern itself says what precedes the number
     return int(match.group(1))

@@ -15,6 +15,7 @@ Such a state is pinned like any checkpoint and converted to safetensors later (`
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 
 from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable, CheckpointUnsafe
 from eval_jobs.types import CheckpointFormat
@@ -256,7 +257,7 @@ def _absent_ranks(listing: Listing, names: list[str], prefix: str) -> NotYet | N
         return not_yet(f"{prefix}mp_rank_00_model_states.pt is missing")
     # All ranks must exist up to the highest one with any file.
     world = max(listing.raw.world_size, max(seen | listing.facts.ranks(), default=0) + 1)
-    absent = sorted(set(range(world)) - whole)
-    if absent:
-        return not_yet(f"rank {absent[0]} has not saved its part of {prefix or 'the state'}")
+    absent = next(rank for rank in count() if rank not in whole)
+    if absent < world:
+        return not_yet(f"rank {absent} has not saved its part of {prefix or 'the state'}")
     return None

@@ -25,6 +25,9 @@ HEARD_BEFORE = timedelta(seconds=1)
 
 NS_PER_S = 1_000_000_000
 
+_FIRST_S = datetime(1980, 1, 1, tzinfo=UTC).timestamp()
+_DAY_S = 86_400
+
 STALLED_S = 600.0
 """After this time without changes an unfinished folder becomes a gap, even without a later checkpoint."""
 
@@ -90,6 +93,13 @@ def time_of_ns(ns: int) -> datetime:
     return datetime.fromtimestamp(ns / 1e9, UTC)
 
 
+def known_time(ns: int, now: datetime) -> datetime | None:
+    """Return a file time as UTC; None: it is not between 1980 and tomorrow, so it says nothing about the file."""
+    if _FIRST_S * NS_PER_S <= ns <= (now.timestamp() + _DAY_S) * NS_PER_S:
+        return time_of_ns(ns)
+    return None
+
+
 def is_quiet(unchanged_since: datetime, now: datetime, quiet_s: float) -> bool:
     """Return whether nothing changed for `quiet_s`, by the clock of this machine."""
     return now - unchanged_since >= timedelta(seconds=quiet_s)
@@ -117,8 +127,8 @@ def gap_is_due(
     return is_quiet(unchanged_since, now, max(settle_s, STALLED_S))
 
 
-def missed_steps(known: Mapping[int, int | None]) -> tuple[int, ...]:
-    """Return the steps that the trainer must have saved between two known ones and that were never seen.
+def missed_steps(known: Mapping[int, int | None]) -> tuple[range, ...]:
+    """Return the steps that the trainer must have saved between two known ones and that were never seen: never empty.
 
     Inferred only if the save interval is confirmed: two consecutive steps are exactly one interval apart. No step
     is inferred before the first known one, so a run can be joined late. `known` maps the steps of one run, seen in any
@@ -126,11 +136,11 @@ def missed_steps(known: Mapping[int, int | None]) -> tuple[int, ...]:
     """
     pairs = list(pairwise(sorted(known)))
     rhythms = {after - before for before, after in pairs if known[after] == after - before}
-    missed: list[int] = []
+    missed: list[range] = []
     for before, after in pairs:
         every = known[after]
-        if every in rhythms and before % every == 0:
-            missed += range(before + every, after, every)
+        if every in rhythms and before % every == 0 and before + every < after:
+            missed.append(range(before + every, after, every))
     return tuple(missed)
 
 
@@ -141,9 +151,10 @@ def settles_in_s(complete: Complete, newest_ns: int, unchanged_since: datetime, 
     is enough if the save triggered file events: later changes would trigger events too. File times in whole seconds
     cannot show a second write, so they require the long wait.
     """
-    if not complete.is_end_proven:
+    saved_at = known_time(newest_ns, look.now)
+    if not complete.is_end_proven or saved_at is None:
         return _left_s(unchanged_since, look, look.settle_s)
-    start = min(unchanged_since, time_of_ns(newest_ns))
+    start = min(unchanged_since, saved_at)
     is_heard = look.heard_at is not None and look.heard_at >= unchanged_since - HEARD_BEFORE
     is_brisk = is_heard and newest_ns % NS_PER_S != 0
     return _left_s(start, look, min(PROMPT_S, look.settle_s) if is_brisk else look.settle_s)

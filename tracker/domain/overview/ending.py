@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from eval_jobs.errors import ExitCode
+from tracker.domain.checkpoints.gaps import without
 from tracker.domain.records.display import count_text, evaluated_text
 from tracker.domain.records.types import Gap, Report, Verdict, VerdictWord
 
@@ -63,6 +64,7 @@ def totals_of(found: Collection[RunStep], reports: Iterable[Report], gaps: Itera
     for report in sorted(reports, key=lambda report: report.created_at):
         newest = {verdict.benchmark: verdict for verdict in report.verdicts}
         verdicts.setdefault((report.run_id, report.step), {}).update(newest)
+    gaps = tuple(gaps)
     known_gaps = {(gap.run_id, gap.step) for gap in gaps}
     counts = dict.fromkeys(("judged", "unscored", "failed", "uncovered", "left_out"), 0)
     for checkpoint in found:
@@ -70,6 +72,7 @@ def totals_of(found: Collection[RunStep], reports: Iterable[Report], gaps: Itera
             counts["left_out"] += 1
         else:
             counts[_result(verdicts.get(checkpoint))] += 1
+    counts["left_out"] += sum(_more_left_out(found, verdicts, gaps))
     return Totals(**counts)
 
 
@@ -98,6 +101,14 @@ def sweep_ending(*, missing: int, unsent: int, note: str) -> Ending:
         hint = "`tracker sweep run NAME --dry-run` shows what the sweep selects"
         return Ending(code=ExitCode.UNKNOWN, text=note, hint=hint)
     return Ending(code=ExitCode.OK, text="everything is measured")
+
+
+def _more_left_out(found: Collection[RunStep], judged: Collection[RunStep], gaps: Iterable[Gap]) -> Iterator[int]:
+    """Yield how many checkpoints are left out besides the first, for each gap of several."""
+    for gap in gaps:
+        if gap.last_step is not None and (gap.run_id, gap.step) in found:
+            left = without(gap, sorted({gap.step, *(step for run_id, step in judged if run_id == gap.run_id)}))
+            yield sum(one.count for one in left)
 
 
 def _result(verdicts: dict[str, Verdict] | None) -> str:

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from eval_jobs.errors import CheckpointSkipped, CheckpointsUnnamed
 from eval_jobs.types import Checkpoint
+from tracker.domain.checkpoints.gaps import without
 from tracker.domain.checkpoints.names import unit_of
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.display import count_text, names_text, steps_text
@@ -139,7 +140,15 @@ def open_gaps(reports: Iterable[Report], gaps: Iterable[Gap]) -> tuple[Gap, ...]
     """Return the gaps of steps that were not evaluated after all."""
     judged_at = {report.step: report.created_at for report in sorted(reports, key=lambda report: report.created_at)}
     last = {CheckpointsUnnamed.code: max(judged_at.values(), default=None)}  # it is about the run, not about a step
-    return tuple(gap for gap in gaps if not _is_closed(gap, last.get(gap.code, judged_at.get(gap.step))))
+    found = tuple(gaps)
+    known = sorted({*judged_at, *(gap.step for gap in found if gap.last_step is None)})
+    left: list[Gap] = []
+    for gap in found:
+        if gap.last_step is not None:
+            left += without(gap, known)
+        elif not _is_closed(gap, last.get(gap.code, judged_at.get(gap.step))):
+            left.append(gap)
+    return tuple(sorted(left, key=lambda gap: gap.step))
 
 
 def _is_closed(gap: Gap, judged_at: datetime | None) -> bool:
@@ -174,7 +183,7 @@ def headline(view: Overview) -> str:
         overall = " overall" if found else ""
         found.append(_nothing_found(rest, alone=not parts, qualifier=overall))
     if newest := _newest_gap(view):
-        found.append(f"step {newest.step} was not evaluated")
+        found.append(f"step {newest.steps[-1]} was not evaluated")
     return "; ".join([*parts, *found])
 
 
@@ -184,14 +193,15 @@ def blind_spots(view: Overview) -> tuple[str, ...]:
     unknown = [one for one in standings(view) if one.step == newest and one.word in _UNKNOWN]
     found = [_clause(phrase, group) for phrase, group in _by_phrase(unknown).items()]
     if gap := _newest_gap(view):
-        found.append(f"step {gap.step} was not evaluated: {gap.message}")
+        found.append(f"step {gap.steps[-1]} was not evaluated: {gap.message}")
     return tuple(found)
 
 
 def _newest_gap(view: Overview) -> Gap | None:
     """Return the newest checkpoint if it was not evaluated."""
-    if view.gaps and view.gaps[-1].step > max(view.steps, default=-1):
-        return view.gaps[-1]
+    newest = max(reversed(view.gaps), key=lambda gap: gap.steps[-1], default=None)
+    if newest is not None and newest.steps[-1] > max(view.steps, default=-1):
+        return newest
     return None
 
 

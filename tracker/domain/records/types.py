@@ -27,6 +27,17 @@ class Gap:
     seen_at: datetime
     is_inferred: bool = False
     """The checkpoint was never found: the trainer's save interval implies that it existed."""
+    last_step: int | None = None
+    """The last step of several that are missing at equal intervals; None: only `step` is missing."""
+    count: int = 1
+    """Number of these steps."""
+
+    @property
+    def steps(self) -> range:
+        """All steps of the gap."""
+        if self.last_step is None:
+            return range(self.step, self.step + 1)
+        return range(self.step, self.last_step + 1, (self.last_step - self.step) // (self.count - 1))
 
 
 @dataclass(frozen=True, kw_only=True)

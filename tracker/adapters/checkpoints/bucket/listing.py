@@ -17,7 +17,7 @@ from tracker.adapters.checkpoints.bucket.client import Bucket, S3Object
 from tracker.adapters.checkpoints.files.listing import parse_document
 from tracker.adapters.checkpoints.files.safetensors_file import header_end, header_in
 from tracker.domain.checkpoints.buckets import S3Location
-from tracker.domain.checkpoints.listing import DOCUMENTS, Broken, Document, Facts, FileFact, Header, Listing
+from tracker.domain.checkpoints.listing import DOCUMENTS, OWN_FILES, Broken, Document, Facts, FileFact, Header, Listing
 from tracker.domain.checkpoints.names import steps_in
 
 HEAD_BYTES = 256 << 10
@@ -26,7 +26,7 @@ HEAD_BYTES = 256 << 10
 MAX_NAME_BYTES = 255
 """A longer name is valid for an object but not for a file."""
 
-RESERVED = {".", "..", ".pin.json", ".fetch.json"}
+RESERVED = OWN_FILES | {".", ".."}
 """Names with another meaning in our folders."""
 
 

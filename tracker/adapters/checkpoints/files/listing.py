@@ -21,7 +21,7 @@ from eval_jobs.host.bounded import TooLarge, amount, open_regular, parse_json, r
 from tracker.adapters.checkpoints.files.raw_files import read_raw
 from tracker.adapters.checkpoints.files.safetensors_file import read_header
 from tracker.domain.checkpoints import listing
-from tracker.domain.checkpoints.names import counts_epochs, series_in, step_of, steps_in
+from tracker.domain.checkpoints.names import counts_epochs, series_in, step_of, steps_in, too_high
 
 Content = TypeVar("Content")
 
@@ -110,6 +110,15 @@ def models_beside(output_dir: Path, places: Collection[CheckpointLocation], *, r
                 step = None if counts_epochs(name) else step_of(name)
                 found.append(ModelBeside(run_id=run_id, path=run / name, step=step))
     return sorted(found, key=lambda model: model.path)
+
+
+def too_high_in(runs: Collection[Path], pattern: str) -> list[str]:
+    """Return the folders in `runs` that would be checkpoints if the numbers in their names could be steps."""
+    found: list[str] = []
+    for run in runs:
+        with suppress(OSError):  # as above
+            found += (str(run / name) for name in too_high(_folders(run), pattern))
+    return sorted(found)
 
 
 def facts_of_folder(folder: Path, root: Path | None = None) -> listing.Facts | None:
@@ -261,7 +270,7 @@ def _entries_of(folder: Iterator[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
     found = list(islice(folder, limits.FILES.most + 1))
     if len(found) > limits.FILES.most:
         raise OSError(errno.E2BIG, f"there are more than {amount(limits.FILES)}")
-    return found
+    return [entry for entry in found if entry.name not in listing.OWN_FILES]
 
 
 def _demand_present(error: OSError) -> None:

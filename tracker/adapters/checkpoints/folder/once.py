@@ -19,7 +19,7 @@ from tracker.adapters.checkpoints.files.listing import (
 from tracker.adapters.checkpoints.pins.hold import hold, publish, refusal, remove_folder, store_error
 from tracker.domain.checkpoints.completeness import Complete, assess, stated_step
 from tracker.domain.checkpoints.listing import EXPORT_HINT, TRAINER_STATE, Facts, Listing, single_files
-from tracker.domain.checkpoints.names import step_of
+from tracker.domain.checkpoints.names import is_step, step_of
 from tracker.domain.checkpoints.unusable import NotYet, Rejected
 from tracker.domain.checkpoints.watching import WatchOptions
 
@@ -85,7 +85,7 @@ def _end_of_training(folder: Path) -> int | None:
     if not isinstance(state, Mapping):
         return None
     step, end = state.get("global_step"), state.get("max_steps")
-    return step if isinstance(step, int) and step == end else None
+    return step if is_step(step) and step == end else None
 
 
 def _facts(folder: Path) -> Facts:

@@ -16,6 +16,7 @@ from tracker.adapters.checkpoints.files.listing import (
     models_beside,
     places_in,
     read_listing,
+    too_high_in,
 )
 from tracker.adapters.checkpoints.folder.runs import no_names
 from tracker.adapters.checkpoints.pins.hold import hold, remove_folder
@@ -24,6 +25,7 @@ from tracker.adapters.checkpoints.pins.publisher import Complaints
 from tracker.domain.checkpoints.completeness import Complete, assess
 from tracker.domain.checkpoints.lifecycle import Watched
 from tracker.domain.checkpoints.listing import Facts
+from tracker.domain.checkpoints.names import MAX_STEP
 from tracker.domain.checkpoints.pin import Pin
 from tracker.domain.checkpoints.unusable import not_yet
 from tracker.domain.checkpoints.watching import STALLED_S, WatchOptions, is_quiet
@@ -146,6 +148,9 @@ class Folders:
         if unnumbered and (places or len(unnumbered) == 1):  # else `no_names` says it
             which = names_text(unnumbered)
             self._complaints.say(f"models without a step: {which}; evaluate one with `tracker evaluate FOLDER`")
+        high = too_high_in({self._output_dir, *(place.path.parent for place in places)}, self._options.pattern)
+        if high:
+            self._complaints.say(f"no checkpoints, because their steps are above {MAX_STEP:,}: {names_text(high)}")
         if places:
             self.watchlist.gaps.forget(str(self._output_dir))
         else:

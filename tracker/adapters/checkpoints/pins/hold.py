@@ -34,7 +34,7 @@ from tracker.domain.checkpoints.listing import Facts, FileFact, RawKind, Site
 from tracker.domain.checkpoints.pin import Pin
 from tracker.domain.checkpoints.tensors import WeightsContent
 from tracker.domain.checkpoints.unusable import NotYet, Rejected
-from tracker.domain.checkpoints.watching import FileChange, change_of, time_of_ns
+from tracker.domain.checkpoints.watching import FileChange, change_of, known_time, time_of_ns
 
 log = logging.getLogger(__name__)
 
@@ -281,6 +281,7 @@ def _files_digest(pin: Pin) -> str:
 
 
 def _checkpoint(pin: Pin, final: Path, digest: str) -> Checkpoint:
+    held_at = time_of_ns(Path(pin.folder).stat().st_mtime_ns)
     return Checkpoint(
         run_id=pin.run_id,
         step=pin.step,
@@ -288,7 +289,7 @@ def _checkpoint(pin: Pin, final: Path, digest: str) -> Checkpoint:
         source_uri=pin.source,
         format=pin.complete.format,
         digest=digest,
-        ready_at=time_of_ns(pin.ready_ns),
+        ready_at=known_time(pin.ready_ns, held_at) or held_at,
         base_model=pin.complete.base_model,
         unpickled=pin.unpickled,
         files_digest=_files_digest(pin),

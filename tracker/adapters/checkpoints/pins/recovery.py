@@ -16,7 +16,7 @@ from tracker.adapters.checkpoints.files.safetensors_file import read_weights
 from tracker.adapters.checkpoints.pins.hold import HELD, owner_mark, remove_folder
 from tracker.adapters.checkpoints.pins.manifest import is_unchanged, read_pin
 from tracker.domain.checkpoints.pin import Pin
-from tracker.domain.checkpoints.watching import time_of_ns
+from tracker.domain.checkpoints.watching import known_time
 
 log = logging.getLogger(__name__)
 
@@ -53,9 +53,10 @@ def is_abandoned(folder: Path, now: datetime) -> bool:
     if host == socket.gethostname() and pid.isdigit():
         return owner_mark(int(pid)) != owner
     try:
-        return now - time_of_ns(folder.stat().st_mtime_ns) > ABANDONED
+        modified_at = known_time(folder.stat().st_mtime_ns, now)
     except OSError:
         return False
+    return modified_at is not None and now - modified_at > ABANDONED
 
 
 def _usable_pins(pins_dir: Path, run_name: str, output_dir: PurePath, now: datetime) -> Iterator[Pin]:

@@ -230,7 +230,7 @@ def test_trainer_state_is_expected_where_earlier_checkpoints_had_it() -> None:
     assert "earlier checkpoints" in reason_of(assess(saved, Habits(trainer_state=True)))
 
 
-@pytest.mark.parametrize("ranks", [[0], [1], [0, 2], [1, 2, 3]])
+@pytest.mark.parametrize("ranks", [[0], [1], [0, 2], [1, 2, 3], [0, 10**12]])
 def test_every_rank_below_the_highest_must_be_there(ranks: list[int]) -> None:
     assert "rank has not finished" in reason_of(assess(full(*(f"rng_state_{rank}.pth" for rank in ranks))))
 

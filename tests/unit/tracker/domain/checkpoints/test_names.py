@@ -2,7 +2,7 @@
 
 import pytest
 
-from tracker.domain.checkpoints.names import counts_epochs, series_in, step_of, steps_in, unit_of
+from tracker.domain.checkpoints.names import counts_epochs, series_in, step_of, steps_in, too_high, unit_of
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,15 @@ from tracker.domain.checkpoints.names import counts_epochs, series_in, step_of, 
         ("checkpoint-1٣", "checkpoint-*", None),
         ("checkpoint-" + "9" * 30, "checkpoint-*", None),
         ("Checkpoint-10", "checkpoint-*", None),
+        ("checkpoint-1000000000000", "checkpoint-*", 10**12),
+        ("checkpoint-1000000000001", "checkpoint-*", None),
+        ("checkpoint-1e3", "checkpoint-*", None),
+        ("checkpoint1e3", "*", None),
+        ("checkpoint--5", "checkpoint-*", None),
+        ("my-checkpoint--5", "*", None),
+        ("ckpt--5", "ckpt--*", 5),
+        ("llama_2e-100", "llama_2e-*", 100),
+        ("run--1-step-100", "run*", 100),
     ],
 )
 def test_with_a_pattern_the_step_is_the_number_at_the_end_of_a_matching_name(
@@ -48,6 +57,13 @@ def test_with_a_pattern_the_step_is_the_number_at_the_end_of_a_matching_name(
         ("global_step20_hf", 20),
         ("step1000-unsharded", 1000),
         ("epoch1epochstep5globalstep10", 10),
+        ("checkpoint-1000000000000", 10**12),
+        ("checkpoint-1000000000001", None),
+        ("my-checkpoint-1000000000001", None),
+        ("checkpoint-1e3", None),
+        ("my-checkpoint-1e3", None),
+        ("checkpoint--5", None),
+        ("my-checkpoint--5", None),
         ("tmp-checkpoint-10", None),
         ("checkpoint-10-merged", None),
         ("last-checkpoint", None),
@@ -76,7 +92,16 @@ def test_a_numbered_series_is_learned_and_a_single_name_is_not() -> None:
     assert series_in(["a-1", "a_1"]) == {}, "one number is no series"
     assert series_in(["llama-7b", "llama-13b", "seed1_lora", "seed2_lora"]) == {}, "sizes and seeds"
     assert series_in(["save_10_hf", "save_20_hf"]) == {"save_10_hf": 10, "save_20_hf": 20}
+    assert series_in(["checkpoint-1e3", "checkpoint-1e4", "my-1e-3", "my-1e-4"]) == {}, "powers of ten"
+    assert series_in(["checkpoint--5", "checkpoint--6"]) == {}, "negative numbers"
+    assert series_in(["20261122101010", "20261123101010"]) == {}, "dates"
     assert series_in([]) == {}
+
+
+def test_names_with_too_high_a_step_are_known_to_be_none() -> None:
+    names = ["checkpoint-10", "checkpoint-" + "9" * 200, "my-step-1000000000001", "1000000000001", "runs"]
+    assert too_high(names) == names[1:3]
+    assert too_high(names, "*") == names[1:4]
 
 
 def test_a_step_that_only_the_name_gives_may_be_an_epoch() -> None:

@@ -145,8 +145,9 @@ def test_a_rejected_folder_is_a_gap_as_soon_as_it_is_quiet() -> None:
 
 
 def test_a_step_missing_in_a_shown_rhythm_is_missed() -> None:
-    assert missed_steps({10: 10, 20: 10, 50: 10}) == (30, 40)
-    assert missed_steps({10: None, 30: 10, 40: 10}) == (20,)
+    assert missed_steps({10: 10, 20: 10, 50: 10}) == (range(30, 50, 10),)
+    assert missed_steps({10: None, 30: 10, 40: 10}) == (range(20, 30, 10),)
+    assert missed_steps({100: 100, 200: 100, 10**12: 100}) == (range(300, 10**12, 100),)
 
 
 @pytest.mark.parametrize(

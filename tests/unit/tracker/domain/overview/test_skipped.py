@@ -23,7 +23,7 @@ def report(step: int) -> Report:
 def test_what_was_evaluated_after_all_is_no_gap_and_what_was_saved_again_and_broken_is() -> None:
     vanished, broken_later = gap(100, "E-CKPT-VANISHED"), replace(gap(100, "E-CKPT"), seen_at=NOW + timedelta(hours=1))
     gaps = [gap(100), vanished, gap(200), broken_later]
-    assert open_gaps([report(100), report(300)], gaps) == (gap(200), broken_later)
+    assert open_gaps([report(100), report(300)], gaps) == (broken_later, gap(200))
     nameless = gap(0, "E-CKPT-NAMES")
     assert open_gaps([], [nameless]) == (nameless,)
     assert open_gaps([report(100)], [nameless]) == ()

@@ -12,7 +12,7 @@ from eval_jobs.types import Checkpoint, CheckpointFormat
 from tests import trainer
 from tests.tiny_model import write_checkpoint, write_lora, write_sharded_checkpoint
 from tests.watched import RESCAN_S, SETTLE_S, Watched, watching
-from tracker.adapters.checkpoints.pins.manifest import MANIFEST
+from tracker.adapters.checkpoints.pins.manifest import MANIFEST, read_pin
 
 
 @pytest.fixture
@@ -72,6 +72,20 @@ def test_weights_are_linked_and_small_files_are_copies(watched: Watched) -> None
     assert {path.name for path in pin.iterdir()} == held
     (folder / "config.json").write_text("{}")
     assert "LlamaForCausalLM" in (pin / "config.json").read_text()
+
+
+def test_files_with_the_names_of_ours_are_no_part_of_a_checkpoint(watched: Watched) -> None:
+    folder = trainer.save(watched.out, 10)
+    for name in (MANIFEST, f"{MANIFEST}.tmp", ".fetch.json"):
+        (folder / name).write_text("{}")
+    (folder / ".tracker").mkdir()
+    (checkpoint,) = watched.settle()
+    assert read_pin(Path(checkpoint.uri)) is not None
+    copy = watched.out / "checkpoint-20"
+    shutil.copytree(checkpoint.uri, copy)
+    trainer.write_json(copy / "trainer_state.json", trainer.trainer_state(20))
+    assert watched.steps() == [20]
+    assert watched.source.gaps() == ()
 
 
 def test_a_checkpoint_deleted_right_after_it_was_held_is_not_lost(watched: Watched) -> None:

@@ -2,12 +2,15 @@
 
 import os
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from tests import trainer
 from tests.watched import RESCAN_S, SETTLE_S, Watched, watching
+from tracker.adapters.curves import TrainerCurves
 
 HOURS = 3600.0
 
@@ -62,6 +65,42 @@ def test_what_is_still_being_written_by_a_server_ahead_of_us_is_waited_for(watch
     trainer.write_json(folder / "trainer_state.json", trainer.trainer_state(10))
     shifted(folder, 5 * HOURS)
     assert watched.steps() == [10]
+
+
+@pytest.fixture
+def any_time() -> Iterator[Path]:
+    """A folder on a file system that takes times beyond those of a calendar, where there is one."""
+    memory = Path("/dev/shm")  # noqa: S108 - the only one that takes them
+    with TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        yield Path(folder)
+
+
+def test_files_whose_times_are_none_are_evaluated_when_they_have_rested(any_time: Path) -> None:
+    times = {10: 10**12, 20: -(10**10), 30: 0, 40: 4 * 10**9, 50: 10**10}
+    with watching(any_time) as watched:
+        for step, seconds in times.items():
+            folder = trainer.save(watched.out, step)
+            for path in (
+                folder / "config.json",
+                folder / "model.safetensors",
+                *list(folder.iterdir())[step % 3 :],
+                folder,
+            ):
+                os.utime(path, (seconds, seconds))
+        assert watched.look() == watched.look(SETTLE_S - 0.5) == ()
+        found = watched.look(1.0)
+        assert [checkpoint.step for checkpoint in found] == [*times]
+        assert all(abs(watched.clock.now() - one.ready_at) < timedelta(minutes=10) for one in found)
+        (pin,) = watched.pins.glob("*/step-00000010-*")
+        os.utime(pin, (10**12, 10**12))
+        log_file = watched.out / "trainer_log.jsonl"
+        log_file.touch()
+        os.utime(log_file, (10**12, 10**12))
+        assert TrainerCurves().logged_at(found[0]) is None
+    (held,) = [pin.rename(pin.with_name(".held-other-1-2-x"))]
+    with watching(any_time) as watched:
+        assert [checkpoint.step for checkpoint in watched.look()] == [20, 30, 40, 50]
+    assert held.exists(), "it may be that of another machine"
 
 
 def shifted(folder: Path, by_s: float) -> None:

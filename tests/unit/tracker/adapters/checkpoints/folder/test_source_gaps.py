@@ -10,6 +10,7 @@ import pytest
 from tests import trainer
 from tests.watched import Watched, watching
 from tracker.adapters.checkpoints.folder.once import pin_folder
+from tracker.domain.checkpoints.gaps import unsettled, without
 
 
 @pytest.fixture
@@ -54,6 +55,42 @@ def test_a_lost_step_that_only_a_killed_process_knew_of_is_found_again(tmp_path:
         watched.look()
         assert watched.reasons() == [(30, "E-CKPT-VANISHED")]
         assert [gap.is_inferred for gap in watched.source.gaps()] == [True]
+
+
+def test_a_step_far_away_is_one_gap_and_what_comes_between_is_held_and_leaves_it(tmp_path: Path) -> None:
+    with watching(tmp_path) as watched:
+        for step in (10, 20):
+            trainer.save(watched.out, step)
+        assert watched.steps() == [10, 20]
+        far = trainer.save_model(watched.out / f"checkpoint-{10**12}", seed=3)
+        trainer.write_json(far / "trainer_state.json", {"global_step": 10**12, "save_steps": 10})
+        assert watched.steps() == [10**12]
+        trainer.save(watched.out, 30)
+        trainer.save(watched.out, 500)
+        assert watched.steps() == [30, 500]
+        (gap,) = watched.source.gaps()
+        assert (gap.step, gap.last_step, gap.count) == (30, 10**12 - 10, 10**11 - 3)
+        assert "99,999,999,997 checkpoints, steps 30 to 999999999990," in gap.message
+        left = list(without(gap, [30, 500]))
+        assert [(one.step, one.last_step, one.count) for one in left] == [
+            (40, 490, 46),
+            (510, 10**12 - 10, 10**11 - 51),
+        ]
+    with watching(tmp_path) as watched:
+        watched.look()
+        assert [list(unsettled([one], [gap], ())) for one in watched.source.gaps()] == [[], []], "it is in the history"
+
+
+def test_a_step_beyond_the_highest_is_no_checkpoint_and_is_said_once(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    trainer.save(watched.out, 10)
+    for name in ("checkpoint-1000000000001", "checkpoint-1e3", "checkpoint--5"):
+        trainer.save_model(watched.out / name, seed=1)
+    assert watched.steps() == [10]
+    watched.settle()
+    assert caplog.text.count("steps are above 1,000,000,000,000: ") == 1, caplog.text
+    assert watched.source.gaps() == ()
 
 
 def test_an_early_checkpoint_pinned_by_hand_makes_no_later_step_a_gap(tmp_path: Path) -> None:
