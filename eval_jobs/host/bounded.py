@@ -1,11 +1,10 @@
-"""Reads files, JSON texts and answers of others up to a limit of `eval_jobs.limits`.
+"""Reads files and answers of others up to a limit of `eval_jobs.limits`.
 
-read_bytes(path, limits.DOCUMENT)      parse_json(text)      lines_of(path, limits.ROW)
+read_bytes(path, limits.DOCUMENT)      lines_of(path, limits.ROW)
 MeteredReader(socket, until_s, limit)  decoded(chunks, "gzip", limit)
 """
 
 import hashlib
-import json
 import os
 import socket
 import stat
@@ -18,24 +17,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from eval_jobs import limits
+from eval_jobs.host.json_text import TooLarge
 from eval_jobs.limits import Limit
-
-_SCALES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
-
-
-class TooLarge(ValueError):
-    """A file or text of others is larger than its limit. The message continues the name of the file."""
-
-    def __init__(self, limit: Limit) -> None:
-        super().__init__(f"is larger than {amount(limit)}")
-
-
-def amount(limit: Limit) -> str:
-    """Return how much a limit accepts, with its unit."""
-    for scale, unit in _SCALES if limit.unit == "bytes" else ():
-        if limit.most >= scale:
-            return f"{limit.most // scale} {unit}"
-    return f"{limit.most:,} {limit.unit}"
 
 
 def read_bytes(path: Path, limit: Limit) -> bytes:
@@ -111,31 +94,6 @@ def lines_of(path: Path, limit: Limit) -> Iterator[bytes]:
             yield line.rstrip(b"\r\n")
 
 
-def parse_json(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON value
-    """Return the value in a JSON text.
-
-    Raises:
-        TooLarge: it has too many values for the memory.
-        ValueError: it is not valid JSON, is nested too deeply, or has a whole number with too many digits.
-    """
-    demand_few_values(text if isinstance(text, bytes) else text.encode(errors="surrogatepass"))
-    try:
-        return json.loads(text, parse_int=_whole_number)
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
-
-
-def demand_few_values(text: bytes) -> None:
-    """Check a JSON text before it is parsed, by us or by a library.
-
-    Raises:
-        TooLarge: it has too many values for the memory.
-    """
-    # Each value but the first of a list or object follows a comma, and each list or object has a bracket.
-    if text.count(b",") + text.count(b"[") + text.count(b"{") > limits.VALUES.most:
-        raise TooLarge(limits.VALUES)
-
-
 def decoded(chunks: Iterable[bytes], encoding: str, limit: Limit) -> bytes:
     """Return the body of an answer with the header `Content-Encoding: encoding`, read until the limit.
 
@@ -198,9 +156,3 @@ class MeteredReader(RawIOBase):
 
 def _open(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
-
-
-def _whole_number(digits: str) -> int:
-    if len(digits) > limits.DIGITS.most:
-        raise ValueError(f"a number has {len(digits)} digits")
-    return int(digits)

@@ -21,7 +21,8 @@ from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError
 
 from eval_jobs import limits
-from eval_jobs.host.bounded import MeteredReader, decoded, demand_few_values
+from eval_jobs.host.bounded import MeteredReader, decoded
+from eval_jobs.host.json_text import demand_few_values
 from eval_jobs.limits import Limit
 
 ANSWER_S = 30.0

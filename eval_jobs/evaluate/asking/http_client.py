@@ -17,8 +17,8 @@ from eval_jobs import limits
 from eval_jobs.errors import EndpointFailed
 from eval_jobs.evaluate.asking.limiter import ConcurrencyLimiter
 from eval_jobs.evaluate.common.answer_check import has_possible_usage
-from eval_jobs.host.bounded import TooLarge, parse_json
 from eval_jobs.host.bounded_client import MAX_BYTES, BoundedClient
+from eval_jobs.host.json_text import TooLarge, parse_json
 from eval_jobs.host.replies import storable
 from eval_jobs.host.secrets import masked
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from eval_jobs import limits
-from eval_jobs.host.bounded import parse_json
+from eval_jobs.host.json_text import parse_json
 from eval_jobs.host.loopback import LOOPBACK
 from eval_jobs.host.replies import MAX_REDIRECTS, redirect_problem, storable
 from eval_jobs.probe.client.stream import DataLines, StreamEvent, read_event, refusal

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from eval_jobs.host.bounded import parse_json
+from eval_jobs.host.json_text import parse_json
 from eval_jobs.host.replies import token_count
 
 BAD_FINISHES = ("abort", "error")

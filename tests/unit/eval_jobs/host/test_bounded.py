@@ -7,7 +7,7 @@ import pytest
 
 from eval_jobs import limits
 from eval_jobs.errors import TrackerError
-from eval_jobs.host import bounded
+from eval_jobs.host import bounded, json_text
 from eval_jobs.limits import Limit
 
 TEN = Limit(subject="test", most=10, beyond="")
@@ -18,7 +18,7 @@ def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
     file.write_bytes(b"x" * 10)
     assert bounded.read_bytes(file, TEN) == b"x" * 10
     os.truncate(file, 20 << 30)  # sparse
-    with pytest.raises(bounded.TooLarge, match="is larger than 10 bytes"):
+    with pytest.raises(json_text.TooLarge, match="is larger than 10 bytes"):
         bounded.read_bytes(file, TEN)
 
 
@@ -34,7 +34,7 @@ def test_a_line_is_read_up_to_its_limit(tmp_path: Path) -> None:
     file.write_bytes(b"0123456\r\n89\nab")
     assert list(bounded.lines_of(file, TEN)) == [b"0123456", b"89", b"ab"]
     file.write_bytes(b"01\n" + b"x" * 11)
-    with pytest.raises(bounded.TooLarge):
+    with pytest.raises(json_text.TooLarge):
         list(bounded.lines_of(file, TEN))
 
 
@@ -51,14 +51,14 @@ IMPOSSIBLE: dict[str, str | bytes] = {
 @pytest.mark.parametrize("named", IMPOSSIBLE)
 def test_an_impossible_json_text_is_a_value_error(named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        bounded.parse_json(IMPOSSIBLE[named])
+        json_text.parse_json(IMPOSSIBLE[named])
 
 
 def test_json_has_the_same_value_as_text_and_as_bytes() -> None:
     text = '{"a": [1, -2.5e3, "ü", null], "b": {"c": true}}'
     assert (
-        bounded.parse_json(text)
-        == bounded.parse_json(text.encode())
+        json_text.parse_json(text)
+        == json_text.parse_json(text.encode())
         == {"a": [1, -2500.0, "ü", None], "b": {"c": True}}
     )
 

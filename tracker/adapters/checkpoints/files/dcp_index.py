@@ -22,7 +22,8 @@ from typing import Any
 
 from eval_jobs import limits
 from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable, CheckpointUnsafe
-from eval_jobs.host.bounded import TooLarge, open_regular, parse_json, read_bytes
+from eval_jobs.host.bounded import open_regular, read_bytes
+from eval_jobs.host.json_text import TooLarge, parse_json
 from eval_jobs.host.secrets import without_secrets
 from tracker.domain.checkpoints.listing import Broken, StateIndex
 

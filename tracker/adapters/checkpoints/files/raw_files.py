@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from eval_jobs.host.bounded import TooLarge, open_regular
+from eval_jobs.host.bounded import open_regular
+from eval_jobs.host.json_text import TooLarge
 from tracker.adapters.checkpoints.files.dcp_index import open_archive, read_index, read_world_size
 from tracker.domain.checkpoints import listing
 
