@@ -217,7 +217,7 @@ def beside(out: Path, chance: random.Random) -> None:
     """Put logs and settings that nobody can read beside the checkpoints."""
     row = json.dumps({"step": chance.choice(NUMBERS), "loss": chance.choice((*NUMBERS, *TEXTS))})
     files: dict[str, str] = {
-        "logging.jsonl": f"{row}\n" * chance.choice((1, 100)) + "\x00" + "9" * chance.choice((1, 5000)),
+        "logging.jsonl": f"{row}\n" * chance.choice((1, 20)) + "\x00" + "9" * chance.choice((1, 5000)),
         "trainer_log.jsonl": '{"current_steps": 1, "loss": 2' * chance.choice((1, 100_000)),
         "metrics.csv": "step,loss\n" + "9" * 5000 + ",1\n" + "1," + "x" * chance.choice((1, 300_000)),
         "args.json": '{"a":' * 20_000,

@@ -106,7 +106,9 @@ def _logged_rows(folder: Path) -> Iterator[object]:
         for path in (folder / LIGHTNING_LOG, folder.parent / LIGHTNING_LOG):
             if path.is_file() and path.stat().st_size <= limits.LOG.most:
                 yield from _lightning_rows(path)
-    except (OSError, TooLarge, csv.Error) as error:
+    except TooLarge as error:
+        log.warning("cannot read all training curves from the logs in %s: a line %s", folder, error)
+    except (OSError, csv.Error) as error:
         log.warning("cannot read training curves from the logs in %s: %s", folder, error)
 
 

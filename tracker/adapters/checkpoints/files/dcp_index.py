@@ -17,6 +17,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -96,13 +97,14 @@ def read_world_size(path: Path) -> int:
 def read_index(path: Path) -> StateIndex | Broken:
     """Return which files of the folder hold the model, and its tensors; or why the index cannot be used."""
     try:
-        if path.stat().st_size <= MAX_PICKLE_BYTES:
+        status = path.stat()
+        if status.st_size <= MAX_PICKLE_BYTES:
             content = read_bytes(path, limits.STATE_INDEX)
             if _is_small(content):
                 return _parsed(content)
     except OSError as error:
         return Broken(code=CheckpointIncomplete.code, text=f"cannot be read: {error.strerror}")
-    return _read_by_child(path)
+    return _read_by_child(path, status.st_size, status.st_mtime_ns)
 
 
 @contextmanager
@@ -131,7 +133,9 @@ def _parsed(content: bytes) -> StateIndex | Broken:
         return Broken(code=CheckpointUnreadable.code, text=f"is not a DCP index: {error!r:.200}")
 
 
-def _read_by_child(path: Path) -> StateIndex | Broken:
+@lru_cache(maxsize=64)
+def _read_by_child(path: Path, size: int, mtime_ns: int) -> StateIndex | Broken:
+    del size, mtime_ns  # a part of the key: the file has changed
     command = [sys.executable, "-m", __name__, str(path)]
     environment = without_secrets(os.environ)
     try:
