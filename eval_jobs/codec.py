@@ -74,7 +74,7 @@ def plan_from_json(text: str) -> EvalPlan:
 
 
 def record_to_bytes(record: EvalRecord) -> bytes:
-    """Return the record, samples included, as compressed JSON; one benchmark after the other, because many are large."""
+    """Return the record, samples included, as compressed JSON, one benchmark after the other to save memory."""
     bare = to_document({"value": _RECORD.dump_python(replace(record, outcomes=()), mode="json")})
     # Inside a text of the document, its quotes would be escaped.
     before, outcomes, after = bare.partition('"outcomes":[]')

@@ -12,12 +12,12 @@ Rules (what EvalScope calls "success" is not enough: it scores a context overflo
     error      no valid answer: context overflow, rejected, filtered, aborted, never requested
 """
 
+import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from eval_jobs.host.bounded import parse_json
 from eval_jobs.identity import numbered, sample_key
 from eval_jobs.spending import known_sum
 from eval_jobs.types import SampleScore, SampleStatus
@@ -57,8 +57,8 @@ def parse_lines(lines: Iterable[str]) -> tuple[Row, ...]:
     rows = []
     for line in lines:
         try:
-            row = parse_json(line)
-        except ValueError:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
             continue
         if isinstance(row, dict):
             rows.append(row)
