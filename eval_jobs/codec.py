@@ -4,13 +4,14 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
 from eval_jobs.errors import SchemaTooNew, StoreError
 from eval_jobs.records.progress import Progress
-from eval_jobs.types import EvalPlan, EvalRecord
+from eval_jobs.types import EvalPlan, EvalRecord, Outcome
 
 SCHEMA_VERSION = 1
 BACKUP = "restore the database from a backup"
@@ -22,6 +23,7 @@ _ID = re.compile(r"[\w-]{1,64}", re.ASCII)
 _PLAN = TypeAdapter(EvalPlan)
 _RECORD = TypeAdapter(EvalRecord)
 _PROGRESS = TypeAdapter(Progress)
+_OUTCOME: TypeAdapter[Outcome] = TypeAdapter(Outcome)
 
 
 def to_document(fields: Mapping[str, object], *, indent: int | None = None) -> str:
@@ -72,8 +74,17 @@ def plan_from_json(text: str) -> EvalPlan:
 
 
 def record_to_bytes(record: EvalRecord) -> bytes:
-    """Return the record, samples included, as compressed JSON."""
-    return zlib.compress(to_document({"value": _RECORD.dump_python(record, mode="json")}).encode(), level=3)
+    """Return the record, samples included, as compressed JSON, one benchmark after the other to save memory."""
+    bare = to_document({"value": _RECORD.dump_python(replace(record, outcomes=()), mode="json")})
+    # Inside a text of the document, its quotes would be escaped.
+    before, outcomes, after = bare.partition('"outcomes":[]')
+    packer, packed = zlib.compressobj(level=3), []
+    for number, outcome in enumerate(record.outcomes):
+        lead = "," if number else before + outcomes[:-1]
+        text = json.dumps(_OUTCOME.dump_python(outcome, mode="json"), separators=(",", ":"))
+        packed.append(packer.compress((lead + text).encode()))
+    rest = f"]{after}" if record.outcomes else bare
+    return b"".join((*packed, packer.compress(rest.encode()), packer.flush()))
 
 
 def record_from_bytes(data: bytes) -> EvalRecord:

@@ -219,7 +219,7 @@ class SampleStatus(StrEnum):
     """No valid answer: context overflow, interrupted stream, dead server, NaN."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SampleScore:
     """One sample at one repeat. `sample_id` is a content key that pairs the same question across checkpoints."""
 

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import (
+    BindParameter,
     ColumnElement,
     Connection,
     Engine,
@@ -125,23 +126,12 @@ class SqlQueue:
             run_id = connection.scalar(_NEXT_RUN, {"except_runs": tuple(except_runs)})
             if run_id is None:
                 return None
-            taken = {
-                "state": rules.PlanState.RUNNING,
-                "worker": worker,
-                "attempt": PLANS.c.attempt + 1,
-                "note": "",
-                "progress": "",
-                "claimed_at": now,
-                "lease_until": lease_until,
-            }
-            columns = (PLANS.c.plan, PLANS.c.attempt, PLANS.c.lost, PLANS.c.crashes, PLANS.c.stalled)
-            take = update(PLANS).where(PLANS.c.id == _next_of(run_id), _WAITS).values(taken).returning(*columns)
-            row = connection.execute(take).one_or_none()
-            if row is None:  # on PostgreSQL: another worker is claiming it
-                return None
-            plan = codec.plan_from_json(row.plan)
+            taken = {"of_run": run_id, "by_worker": worker, "now": now, "until": lease_until}
+            row = connection.execute(_TAKE_NEXT, taken).one_or_none()
+        if row is None:  # on PostgreSQL: another worker is claiming it
+            return None
         return Claim(
-            plan=plan,
+            plan=codec.plan_from_json(row.plan),
             worker=worker,
             attempt=row.attempt,
             lost=row.lost,
@@ -324,7 +314,7 @@ def _newest_note() -> ColumnElement[str]:
 _NEWEST_NOTE = _newest_note()
 
 
-def _next_of(run_id: str) -> ScalarSelect[str]:
+def _next_of(run_id: BindParameter[str]) -> ScalarSelect[str]:
     """Return the next plan of a run. A scalar subquery is evaluated once; an IN may be evaluated repeatedly."""
     waits = select(PLANS.c.id).where(_WAITS, PLANS.c.run_id == run_id)
     return waits.order_by(PLANS.c.place, PLANS.c.id).limit(1).with_for_update(skip_locked=True).scalar_subquery()
@@ -332,10 +322,9 @@ def _next_of(run_id: str) -> ScalarSelect[str]:
 
 def _end_leases(connection: Connection, now: datetime, lease_until: datetime) -> None:
     """Requeue plans with an expired lease; shorten leases that were granted before the clock was set back."""
-    too_long = and_(_RUNS, PLANS.c.lease_until > now + timedelta(seconds=rules.MAX_LEASE_S))
-    connection.execute(_locked(select(PLANS.c.id).where(too_long), too_long, lease_until=lease_until))
-    run_out = and_(_RUNS, PLANS.c.lease_until <= now)
-    connection.execute(_locked(select(PLANS.c.id).where(run_out), run_out, **_lost(crashed=True)))
+    latest = now + timedelta(seconds=rules.MAX_LEASE_S)
+    connection.execute(_SHORTEN, {"latest": latest, "until": lease_until})
+    connection.execute(_END_RUN_OUT, {"now": now})
 
 
 def _locked(chosen: Select[Any], still: ColumnElement[bool], **values: object) -> Any:  # noqa: ANN401 - Update is generic
@@ -360,6 +349,27 @@ def _lost(*, crashed: bool) -> dict[str, object]:
         "stalled": case((got_further, 1), else_=PLANS.c.stalled + 1),
         "answered_at_loss": PLANS.c.answered,
     }
+
+
+# Made once: on SQLite, other workers wait while a claim makes its statements.
+_TAKE_NEXT = (
+    update(PLANS)
+    .where(PLANS.c.id == _next_of(bindparam("of_run")), _WAITS)
+    .values(
+        state=rules.PlanState.RUNNING,
+        worker=bindparam("by_worker"),
+        attempt=PLANS.c.attempt + 1,
+        note="",
+        progress="",
+        claimed_at=bindparam("now"),
+        lease_until=bindparam("until"),
+    )
+    .returning(PLANS.c.plan, PLANS.c.attempt, PLANS.c.lost, PLANS.c.crashes, PLANS.c.stalled)
+)
+_TOO_LONG = and_(_RUNS, PLANS.c.lease_until > bindparam("latest"))
+_SHORTEN = _locked(select(PLANS.c.id).where(_TOO_LONG), _TOO_LONG, lease_until=bindparam("until"))
+_RUN_OUT = and_(_RUNS, PLANS.c.lease_until <= bindparam("now"))
+_END_RUN_OUT = _locked(select(PLANS.c.id).where(_RUN_OUT), _RUN_OUT, **_lost(crashed=True))
 
 
 def _is_of(hold: Hold) -> ColumnElement[bool]:

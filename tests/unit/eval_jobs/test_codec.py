@@ -1,5 +1,6 @@
 """Records survive being written down, and damaged ones are noticed."""
 
+import tracemalloc
 import zlib
 from dataclasses import replace
 
@@ -58,3 +59,19 @@ def test_a_record_of_before_canaries_were_asked_is_read_as_one_without() -> None
 def test_a_newer_schema_is_refused_by_its_number() -> None:
     with pytest.raises(StoreError, match="schema version 2"):
         plan_from_json('{"schema_version": 2, "value": {}}')
+
+
+def test_a_record_of_many_benchmarks_is_written_one_after_the_other() -> None:
+    record = forgetting_run(checkpoints=1, samples=500).records[0]
+    (result, *_) = record.results
+    peaks = []
+    for count in (1, 20):
+        many = replace(record, outcomes=(result,) * count)
+        tracemalloc.start()
+        try:
+            stored = record_to_bytes(many)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+        assert record_from_bytes(stored) == many
+    assert peaks[1] < 3 * peaks[0]

@@ -156,14 +156,19 @@ def _with_samples(
     read = samples_of_task(rows, metric=metric.name, through=metric.filter, filters=through)
     if isinstance(read, str):
         return one, f"{read}: importing only mean and standard error"
-    mean, expected = _mean_of_all(read, outcome.aggregate), outcome.aggregate.samples
-    if len(read) > (expected or len(read)):
-        return one, f"{len(read)} samples, but {expected} evaluated: importing only mean and standard error"
-    if mean is not None and abs(mean - outcome.aggregate.mean) > _MEAN_TOLERANCE:
-        reported = f"{outcome.aggregate.mean:.6g}"
-        return one, f"their mean {mean:.6g} is not the reported one, {reported}: importing only mean and standard error"
-    samples = (*read, *missing_samples(len(read), expected))
+    if why := _contradiction(read, outcome.aggregate):
+        return one, f"{why}: importing only mean and standard error"
+    samples = (*read, *missing_samples(len(read), outcome.aggregate.samples))
     return replace(one, outcome=replace(outcome, samples=samples, aggregate=None)), ""
+
+
+def _contradiction(samples: Sequence[SampleScore], reported: Aggregate) -> str:
+    if reported.samples is not None and len(samples) > reported.samples:
+        return f"{len(samples)} samples, but {reported.samples} evaluated"
+    mean = _mean_of_all(samples, reported)
+    if mean is not None and abs(mean - reported.mean) > _MEAN_TOLERANCE:
+        return f"their mean {mean:.6g} is not the reported one, {reported.mean:.6g}"
+    return ""
 
 
 def _mean_of_all(samples: Sequence[SampleScore], reported: Aggregate) -> float | None:
