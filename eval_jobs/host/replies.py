@@ -6,8 +6,14 @@ from urllib.parse import urljoin, urlsplit
 
 from eval_jobs import limits
 
-MAX_REDIRECTS = 3
+TOKEN_BYTES, EVENT_BYTES = 256, 8 << 10
+"""Of one token in an answer and in a stream. Common vocabularies have tokens of 128 characters; JSON doubles some."""
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+def answer_bytes(tokens: int, token_bytes: int) -> int:
+    """Return how large an answer of at most `tokens` tokens may be; see `limits.ANSWER`."""
+    return min(limits.ANSWER.most, (256 << 10) + token_bytes * tokens)
 
 
 def token_count(value: object) -> int | None:
@@ -33,8 +39,5 @@ def redirect_problem(url: str, location: str) -> str:
     here, there = urlsplit(url), urlsplit(urljoin(url, location))
     if (here.scheme, here.netloc) == (there.scheme, there.netloc):
         return ""
-    shown = limits.cut(f"{there.scheme}://{there.netloc}")
-    return (
-        f"{here.scheme}://{here.netloc} redirects to another host, {shown}, which would get the prompts: "
-        "set serve.base_url to it if you trust it"
-    )
+    hosts = f"{here.scheme}://{here.netloc} redirects to another host, {there.scheme}://{there.netloc}"
+    return f"{limits.cut(hosts)}: set serve.base_url to that host if it may get the prompts"

@@ -181,8 +181,8 @@ def _mapped(error: openai.OpenAIError, url: str, variable: str) -> TrackerError:
         return WrongModel(f"{url}/models does not exist (HTTP 404)", hint="check that serve.base_url ends in /v1")
     if isinstance(error, openai.APIStatusError):
         said = f": {error.body.get('message')}" if isinstance(error.body, dict) else ""
-        text = f"{url}/models returned HTTP {error.status_code}{said}"
-        return EndpointUnreachable(text, hint="see the log of that server")
+        failed = f"{url}/models returned HTTP {error.status_code}{said}"
+        return EndpointUnreachable(failed, hint="see the log of that server")
     reason = error.__cause__ or error
     return EndpointUnreachable(
         f"no response from {url}: {reason}", hint="check that the server is running and reachable from this machine"

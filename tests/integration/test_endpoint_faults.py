@@ -68,7 +68,7 @@ BROKEN: dict[str, tuple[Reply, str]] = {
 SLOW: dict[str, tuple[Reply, str]] = {
     "no byte": (Reply(fault=Fault.HANG), "APITimeoutError"),
     "one byte": (Reply(fault=Fault.SILENCE), "APITimeoutError"),
-    "a body without end": (Reply(fault=Fault.ENDLESS), "response not complete in time"),
+    "a body without end": (Reply(fault=Fault.ENDLESS), "APITimeoutError"),
 }
 REFUSED: dict[str, tuple[Reply, str]] = {
     "overflow": (context_overflow(), "HTTP 400: This model's maximum context length is 128 tokens"),

@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping
 
 from eval_jobs.host.replies import token_count
-from eval_jobs.limits import cut
 
 FILTERED = "content_filter"
 CUT = ("length", "max_tokens")
@@ -23,9 +22,6 @@ _OVERFLOW = re.compile(r"context length|maximum context|context window|too many 
 
 class BadAnswer(ValueError):
     """A response with HTTP status 200 that is not an answer."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(cut(reason))
 
 
 def check_answer(response: Mapping[str, object], *, model: str = "", is_chat: bool = True) -> None:
