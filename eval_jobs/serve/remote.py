@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import openai
 
 from eval_jobs.errors import ConfigError, EndpointUnreachable, TrackerError, WrongModel
-from eval_jobs.host.bounded_client import BoundedClient
+from eval_jobs.host.endpoints.client import BoundedClient
 from eval_jobs.host.loopback import LOOPBACK
 from eval_jobs.host.secrets import masked
 from eval_jobs.identity import content_hash
@@ -81,7 +81,7 @@ def served_model(checkpoint: Checkpoint, spec: ServeSpec, *, is_look: bool = Fal
     # A proxy from the environment cannot reach a server on this machine.
     loopback = urlsplit(url).hostname in LOOPBACK
     with (
-        BoundedClient(trust_env=not loopback) as http_client,
+        BoundedClient(timeout_s, {}, trust_env=not loopback) as http_client,
         # Set here, not on the HTTP client: there, 5 s (the httpx default) counts as unset and becomes 10 minutes.
         openai.OpenAI(
             base_url=url,

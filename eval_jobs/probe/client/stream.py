@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from eval_jobs.host.bounded import parse_json
-from eval_jobs.host.replies import token_count
+from eval_jobs.host.endpoints.replies import token_count
 
 BAD_FINISHES = ("abort", "error")
 """Finish reasons of requests that vLLM aborted, after HTTP 200 and some text."""

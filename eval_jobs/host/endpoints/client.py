@@ -8,29 +8,42 @@ import json
 import threading
 import time
 import zlib
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from functools import cache
+from ssl import SSLContext
+from typing import Any, Protocol
 
-import httpcore
 import httpx
 
 from eval_jobs import limits
-from eval_jobs.host.replies import redirect_problem
+from eval_jobs.host.endpoints.replies import redirect_problem
 
 MAX_BYTES = "max_bytes"
 """Extension of a request: limit of its decompressed response; `limits.REPLY` without it."""
-INCOMPLETE = "response not complete in time"
+MAX_CONNECTIONS = 1000
 PART_BYTES = 1 << 16
 _WBITS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
+
+
+@cache
+def _certificates() -> SSLContext:
+    """Load the machine's CA certificates once per process: this is the slowest part of creating a client."""
+    return httpx.create_ssl_context()
 
 
 class BoundedClient(httpx.Client):
     """A client whose responses are complete, with redirects, headers and body, within the read timeout."""
 
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - httpx's own
-        headers = {"Accept-Encoding": "identity", **options.pop("headers", {})}
-        options |= {"headers": headers, "event_hooks": {"response": [_bound]}}
-        super().__init__(follow_redirects=True, **options)
+    def __init__(self, timeout_s: float, headers: Mapping[str, str], *, trust_env: bool = True) -> None:
+        super().__init__(
+            verify=_certificates(),
+            timeout=timeout_s,
+            headers={"Accept-Encoding": "identity", **headers},
+            limits=httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS),
+            follow_redirects=True,
+            event_hooks={"response": [_bound]},
+            trust_env=trust_env,
+        )
         self._own = threading.local()
         for transport in (self._transport, *self._mounts.values()):
             if isinstance(transport, httpx.HTTPTransport):
@@ -45,10 +58,14 @@ class BoundedClient(httpx.Client):
         return response
 
 
+class _Reads(Protocol):
+    def read(self, max_bytes: int, timeout: float) -> bytes: ...
+
+
 class _Timed:
     """A network backend of httpcore, or one of its streams: each read ends at the deadline of its thread's request."""
 
-    def __init__(self, inner: Any, own: threading.local) -> None:  # noqa: ANN401 - either of them
+    def __init__(self, inner: _Reads, own: threading.local) -> None:
         self._inner = inner
         self._own = own
 
@@ -61,9 +78,8 @@ class _Timed:
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002 - all that is left
         left_s = self._own.deadline_s - time.monotonic()
         if left_s <= 0:
-            raise httpcore.ReadTimeout(INCOMPLETE)
-        content: bytes = self._inner.read(max_bytes, left_s)
-        return content
+            raise httpx.ReadTimeout("response not complete in time")
+        return self._inner.read(max_bytes, left_s)
 
 
 def _bound(response: httpx.Response) -> None:
