@@ -35,7 +35,7 @@ DIGITS = Limit(
 )
 
 ANSWER = Limit(
-    subject="Answer of an endpoint, decompressed; at most 256 KiB and 256 bytes per token asked for (streamed: 8 KiB)",
+    subject="Answer of an endpoint, decompressed; at most 64 KiB and 256 bytes per token asked for (streamed: 8 KiB)",
     most=16 << 20,
     beyond="The request has failed, and is repeated like others. It is never a score.",
 )

@@ -98,7 +98,9 @@ class _Bounded(httpx.SyncByteStream):
 
     def __init__(self, response: httpx.Response, stream: httpx.SyncByteStream) -> None:
         self._stream = stream
-        self._most = response.request.extensions.get(MAX_BYTES, limits.REPLY.most)
+        self._most = limits.REPLY.most  # an error may repeat the prompt
+        if response.is_success:
+            self._most = response.request.extensions.get(MAX_BYTES, self._most)
         self._wbits = _WBITS.get(response.headers.pop("content-encoding", "").lower())
 
     def __iter__(self) -> Iterator[bytes]:

@@ -6,14 +6,17 @@ from urllib.parse import urljoin, urlsplit
 
 from eval_jobs import limits
 
-TOKEN_BYTES, EVENT_BYTES = 256, 8 << 10
-"""Of one token in an answer and in a stream. Common vocabularies have tokens of 128 characters; JSON doubles some."""
+ENVELOPE_BYTES, TOKEN_BYTES, EVENT_BYTES = 64 << 10, 256, 8 << 10
+"""Of an answer without its text, and of one token in it and in a stream.
+
+Common vocabularies have tokens of 128 characters, and JSON doubles some.
+"""
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def answer_bytes(tokens: int, token_bytes: int) -> int:
     """Return how large an answer of at most `tokens` tokens may be; see `limits.ANSWER`."""
-    return min(limits.ANSWER.most, (256 << 10) + token_bytes * tokens)
+    return min(limits.ANSWER.most, ENVELOPE_BYTES + token_bytes * tokens)
 
 
 def token_count(value: object) -> int | None:
