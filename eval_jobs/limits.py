@@ -89,7 +89,7 @@ S3_ANSWER = Limit(
 )
 
 ANSWER = Limit(
-    subject="Answer of an endpoint, decompressed; at most 256 KiB and 256 bytes per token of `max_tokens`",
+    subject="Answer of an endpoint, decompressed; at most 64 KiB and 256 bytes per token asked for (streamed: 8 KiB)",
     most=16 << 20,
     beyond="The request has failed, and is repeated like others. It is never a score.",
 )
@@ -97,11 +97,6 @@ REPLY = Limit(
     subject="Other response of an endpoint or engine, decompressed",
     most=4 << 20,
     beyond="As if there were no response.",
-)
-STREAM = Limit(
-    subject="Streamed answer in a latency measurement; at most 1 MiB and 8 KiB per token of `output_tokens`",
-    most=64 << 20,
-    beyond="The request has failed, and enters no figure.",
 )
 TOKENS = Limit(
     subject="Tokens that an endpoint reports for one answer",

@@ -2,7 +2,6 @@
 
 import contextlib
 import gzip
-import json
 import random
 import socket
 import struct
@@ -13,10 +12,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-COMPLETION, MODELS, STREAM = "completion", "models", "stream"
+from benchmarks.hostile.endpoint_contents import (
+    BODIES,
+    COMPLETION,
+    CONTENTS,
+    EITHER,
+    MODELS,
+    SOUND_CONTENTS,
+    STREAM,
+    completion,
+    models,
+)
+
 PLAY_S = 20.0
 """A client that is still there after so long is stalled."""
-MODEL = "m"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,151 +39,13 @@ class Behaviour:
 
     @property
     def is_sound(self) -> bool:
+        """Whether the client must get what it asked for."""
         return self.delivery in SOUND_DELIVERIES and self.content in SOUND_CONTENTS[self.route]
 
     @property
     def may_fail(self) -> bool:
         """Whether a failure is right too, although the answer can be read."""
         return self.content in EITHER or self.delivery == "HTTP/3"
-
-
-def completion(content: str, pick: random.Random) -> bytes:
-    """Return the body of a completion."""
-    usage: object = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
-    choice: dict[str, object] = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "42"}}
-    body: dict[str, object] = {"id": "x", "object": "chat.completion", "created": 1, "model": MODEL}
-    body |= {"choices": [choice], "usage": usage}
-    if content in USAGES:
-        body["usage"] = USAGES[content]
-    elif content in MESSAGES:
-        choice["message"] = {"role": "assistant", "content": MESSAGES[content]}
-    elif content in CHANGES:
-        body |= CHANGES[content]
-    elif content in CHOICES:
-        body["choices"] = [choice | CHOICES[content]]
-    elif content == "two choices":
-        body["choices"] = [choice, choice | {"index": -1, "finish_reason": "abort"}]
-    elif content == "many choices":
-        body["choices"] = [choice] * 100_000
-    elif content in RAW:
-        return RAW[content]
-    elif content == "noise":
-        return pick.randbytes(pick.randint(0, 5000))
-    elif content == "cut JSON":
-        text = json.dumps(body).encode()
-        return text[: pick.randrange(1, len(text) - 1)]
-    return json.dumps(body).encode()
-
-
-def models(content: str, _: random.Random) -> bytes:
-    """Return the body of a list of models."""
-    if content == "good":
-        return json.dumps({"object": "list", "data": [{"id": MODEL}]}).encode()
-    return RAW.get(content, json.dumps(MODEL_LISTS.get(content)).encode())
-
-
-def stream(content: str, _: random.Random) -> bytes:
-    """Return the body of a streamed answer."""
-    first: dict[str, object] = {"choices": [{"index": 0, "text": "4", "finish_reason": None}]}
-    last: dict[str, object] = {"choices": [{"index": 0, "text": "2", "finish_reason": "length"}]}
-    usage: dict[str, object] = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}
-    events: list[object] = [first, last, usage]
-    if content in USAGES:
-        usage["usage"] = USAGES[content]
-    elif content == "no end":
-        events = [first, first]
-    elif content == "error event":
-        events = [first, {"error": {"message": "died \ud83d\x00"}}]
-    elif content == "aborted":
-        events = [first, {"choices": [{"text": "", "finish_reason": "abort"}]}]
-    elif content == "no objects":
-        events = [first, [1, 2]]
-    elif content == "odd choices":
-        events = [{"choices": 5}, {"choices": "text"}]
-    elif content == "one endless line":
-        return b"data: " + b"x" * (8 << 20)
-    elif content == "endless events":
-        return b'data: {"choices": [{"text": ""}]}\n' * 300_000
-    lines = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
-    return lines if content == "no end" else lines + b"data: [DONE]\n\n"
-
-
-USAGES: dict[str, object] = {
-    "huge usage": {"prompt_tokens": 10**30, "completion_tokens": 2, "total_tokens": 10**30},
-    "negative usage": {"prompt_tokens": -1, "completion_tokens": -5, "total_tokens": -6},
-    "NaN usage": {"prompt_tokens": float("nan"), "completion_tokens": 2, "total_tokens": float("inf")},
-    "text usage": {"prompt_tokens": "3", "completion_tokens": "two", "total_tokens": "5"},
-    "fraction usage": {"prompt_tokens": 3.5, "completion_tokens": 2.0, "total_tokens": 5.5},
-    "true usage": {"prompt_tokens": True, "completion_tokens": False, "total_tokens": True},
-    "list usage": [1, 2, 3],
-    "word usage": "none",
-    "detail usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5, "prompt_tokens_details": "x"},
-    "half usage": {"prompt_tokens": 3},
-}
-MESSAGES: dict[str, object] = {
-    "half surrogate": "42\ud83d",
-    "NUL": "42\x00",
-    "number content": 42,
-    "list content": [1, 2],
-    "map content": {"text": "42"},
-    "null content": None,
-    "20 MB": "42" * (10 << 20),
-    "2 MB": "4\n" * (1 << 20),
-}
-CHANGES: dict[str, dict[str, object]] = {
-    "no choices": {"choices": []},
-    "null choices": {"choices": None},
-    "text choices": {"choices": "42"},
-    "map choices": {"choices": {"0": "42"}},
-    "number choice": {"choices": [42]},
-    "number id": {"id": 5},
-    "list model": {"model": ["m"]},
-    "error beside": {"error": {"message": "engine died", "code": 500}},
-}
-CHOICES: dict[str, dict[str, object]] = {
-    "no finish": {"finish_reason": None},
-    "abort": {"finish_reason": "abort"},
-    "list finish": {"finish_reason": ["stop"]},
-    "number finish": {"finish_reason": 1},
-    "text index": {"index": "zero"},
-    "odd logprobs": {"logprobs": {"content": "x"}},
-    "text message": {"message": "42"},
-    "list message": {"message": ["42"]},
-}
-RAW = {
-    "empty": b"",
-    "null": b"null",
-    "HTML": b"<html>bad gateway</html>",
-    "deep": b"[" * 100_000,
-    "deep objects": b'{"a":' * 50_000,
-    "digits": b'{"id": ' + b"9" * 50_000 + b"}",
-    "bad UTF-8": b'{"choices": [{"message": {"content": "\xff"}}]}',
-    "many values": b"[" + b"[]," * 3_000_000 + b"[]]",
-}
-MODEL_LISTS: dict[str, object] = {
-    "other model": {"data": [{"id": "another"}]},
-    "no data": {"models": []},
-    "text data": {"data": "m"},
-    "odd ids": {"data": [{"id": 5}, {"id": None}, 7, {"id": ["m"]}]},
-    "long id": {"data": [{"id": "m" * 3_000_000}, {"id": "\ud83d"}]},
-}
-EITHER = {"number id", "list model", "text index", "odd logprobs", "half usage"}
-"""An answer that can be read in spite of them may count or fail."""
-
-SOUND_CONTENTS = {
-    COMPLETION: {"good", "half surrogate", "NUL", *USAGES, *EITHER},
-    MODELS: {"good"},
-    STREAM: {"good", *USAGES},
-}
-CONTENTS = {
-    COMPLETION: ("good", *USAGES, *MESSAGES, *CHANGES, *CHOICES, *RAW, "two choices", "many choices", "noise", "cut JSON"),
-    MODELS: ("good", *RAW, *MODEL_LISTS),
-    STREAM: (
-        "good", *USAGES, "no end", "error event", "aborted", "no objects", "odd choices", "one endless line",
-        "endless events",
-    ),
-}  # fmt: skip
-BODIES: dict[str, Callable[[str, random.Random], bytes]] = {COMPLETION: completion, MODELS: models, STREAM: stream}
 
 
 class Server:
@@ -213,12 +84,13 @@ class Server:
     def _play_other(self, connection: socket.socket) -> None:
         request(connection)
         self.led_astray += 1
-        connection.sendall(head(completion("good", random.Random(0))) + completion("good", random.Random(0)))
+        body = completion("good", random.Random(0))  # noqa: S311 - no secret
+        connection.sendall(head(body) + body)
 
     def _play(self, connection: socket.socket) -> None:
         method, path = request(connection)
         behaviour = self._behaviours[int(path.split("/")[1])]
-        pick = random.Random(behaviour.seed)
+        pick = random.Random(behaviour.seed)  # noqa: S311 - no secret
         if behaviour.route != MODELS and method == "GET":  # whether the server is alive
             body = models("good", pick)
             connection.sendall(head(body) + body)
@@ -233,8 +105,8 @@ class Server:
         if delivery == "redirect":
             connection.sendall(redirect(f"http://127.0.0.1:{self.other_port}{path}"))
             return
-        if delivery == "redirect loop":
-            connection.sendall(redirect(path))
+        if delivery in ("redirect loop", "odd redirect"):
+            connection.sendall(redirect(path if delivery == "redirect loop" else pick.choice(ODD_LOCATIONS)))
             return
         for part in DELIVERIES[delivery](body, pick):
             connection.sendall(part)
@@ -370,27 +242,39 @@ DELIVERIES: dict[str, Callable[..., Iterator[bytes]]] = {
     "flood of 103": _many(b"", b"HTTP/1.1 103 Early Hints\r\n\r\n" * 100, pause_s=0.01),
     "nothing": _many(b"", b"", pause_s=0.1),
     "too long": _once(lambda body, pick: head(body, length=len(body) + pick.randint(1, 99)) + body),
-    "too short": _once(lambda body, pick: head(body, length=len(body) // 2) + body),
-    "odd length": _once(lambda body, pick: head(body).replace(b"Content-Length: ", b"Content-Length: -") + body),
-    "closed": _once(lambda body, pick: head(body) + body[: len(body) // 2]),
-    "reset": _once(lambda body, pick: head(body) + body[: len(body) // 2]),
-    "odd chunks": _once(lambda body, pick: _CHUNKED + b"zz\r\n" + body),
-    "huge chunk": _once(lambda body, pick: _CHUNKED + b"f" * 16 + b"\r\n" + body),
-    "no head": _once(lambda body, pick: body),
-    "TLS": _once(lambda body, pick: b"\x16\x03\x03" + pick.randbytes(500)),
-    "SSH": _once(lambda body, pick: b"SSH-2.0-OpenSSH_9.2\r\n"),
-    "HTTP/3": _once(lambda body, pick: head(body).replace(b"HTTP/1.1", b"HTTP/3.0") + body),
-    "status 500": _once(lambda body, pick: head(body).replace(b"200 OK", b"500 Dead") + body),
-    "status 400": _once(lambda body, pick: head(body).replace(b"200 OK", b"400 No") + body),
-    "status 204": _once(lambda body, pick: head(body).replace(b"200 OK", b"204 None")),
+    "too short": _once(lambda body, _: head(body, length=len(body) // 2) + body),
+    "odd length": _once(lambda body, _: head(body).replace(b"Content-Length: ", b"Content-Length: -") + body),
+    "closed": _once(lambda body, _: head(body) + body[: len(body) // 2]),
+    "reset": _once(lambda body, _: head(body) + body[: len(body) // 2]),
+    "odd chunks": _once(lambda body, _: _CHUNKED + b"zz\r\n" + body),
+    "huge chunk": _once(lambda body, _: _CHUNKED + b"f" * 16 + b"\r\n" + body),
+    "no head": _once(lambda body, _: body),
+    "TLS": _once(lambda _, pick: b"\x16\x03\x03" + pick.randbytes(500)),
+    "SSH": _once(lambda *_: b"SSH-2.0-OpenSSH_9.2\r\n"),
+    "HTTP/3": _once(lambda body, _: head(body).replace(b"HTTP/1.1", b"HTTP/3.0") + body),
+    "status 500": _once(lambda body, _: head(body).replace(b"200 OK", b"500 Dead") + body),
+    "status 400": _once(lambda body, _: head(body).replace(b"200 OK", b"400 No") + body),
+    "status 204": _once(lambda body, _: head(body).replace(b"200 OK", b"204 None")),
 }
 SOUND_DELIVERIES = {"plain", "chunked", "in time", "until closed", "gzip", "deflate", "same-host redirect", "HTTP/3"}
-ALL_DELIVERIES = (*DELIVERIES, "redirect", "redirect loop", "same-host redirect")
+ODD_LOCATIONS = (
+    "",
+    "http://[::1",
+    "http://",
+    "ftp://a/b",
+    "http://a:99999/",
+    "http://a:b/",
+    "//",
+    "mailto:x",
+    "http:///",
+    "\x7f",
+)
+ALL_DELIVERIES = (*DELIVERIES, "redirect", "redirect loop", "odd redirect", "same-host redirect")
 
 
 def behaviours(seed: int, count: int) -> tuple[Behaviour, ...]:
     """Return random behaviours; the same seed gives the same ones."""
-    pick = random.Random(seed)
+    pick = random.Random(seed)  # noqa: S311 - no secret
     return tuple(_behaviour(pick) for _ in range(count))
 
 

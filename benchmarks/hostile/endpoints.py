@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.hostile.endpoint_server import COMPLETION, MODEL, MODELS, STREAM, Behaviour, Server, behaviours
+from benchmarks.hostile.endpoint_contents import COMPLETION, MODEL, MODELS, STREAM
+from benchmarks.hostile.endpoint_server import Behaviour, Server, behaviours
 
 PROJECT = Path(__file__).parent.parent.parent
 AT_ONCE = 8

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import openai
 
 from eval_jobs.errors import ConfigError, EndpointUnreachable, TrackerError, WrongModel
-from eval_jobs.host.bounded_client import BoundedClient
+from eval_jobs.host.endpoints.client import BoundedClient
 from eval_jobs.host.loopback import LOOPBACK
 from eval_jobs.host.secrets import masked
 from eval_jobs.identity import content_hash
@@ -81,7 +81,7 @@ def served_model(checkpoint: Checkpoint, spec: ServeSpec, *, is_look: bool = Fal
     # A proxy from the environment cannot reach a server on this machine.
     loopback = urlsplit(url).hostname in LOOPBACK
     with (
-        BoundedClient(trust_env=not loopback) as http_client,
+        BoundedClient(timeout_s, {}, trust_env=not loopback) as http_client,
         # Set here, not on the HTTP client: there, 5 s (the httpx default) counts as unset and becomes 10 minutes.
         openai.OpenAI(
             base_url=url,
@@ -181,8 +181,8 @@ def _mapped(error: openai.OpenAIError, url: str, variable: str) -> TrackerError:
         return WrongModel(f"{url}/models does not exist (HTTP 404)", hint="check that serve.base_url ends in /v1")
     if isinstance(error, openai.APIStatusError):
         said = f": {error.body.get('message')}" if isinstance(error.body, dict) else ""
-        text = f"{url}/models returned HTTP {error.status_code}{said}"
-        return EndpointUnreachable(text, hint="see the log of that server")
+        failed = f"{url}/models returned HTTP {error.status_code}{said}"
+        return EndpointUnreachable(failed, hint="see the log of that server")
     reason = error.__cause__ or error
     return EndpointUnreachable(
         f"no response from {url}: {reason}", hint="check that the server is running and reachable from this machine"

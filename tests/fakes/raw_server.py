@@ -9,6 +9,7 @@ It stops writing after `ends_s`, so that a client without a deadline fails inste
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import Self
 
@@ -45,16 +46,15 @@ class RawServer:
                 threading.Thread(target=self._play, args=(connection,), daemon=True).start()
 
     def _play(self, connection: socket.socket) -> None:
-        ender = threading.Timer(self._ends_s, connection.shutdown, (socket.SHUT_RDWR,))
-        ender.daemon = True
+        ends_s = time.monotonic() + self._ends_s
+        connection.settimeout(self._ends_s)
         with connection, contextlib.suppress(OSError):
             request(connection)
             self.requests += 1
-            ender.start()
             for part in self._parts():
+                if self._ended.wait(self._pause_s) or time.monotonic() > ends_s:
+                    return
                 connection.sendall(part)
-                self._ended.wait(self._pause_s)
-            ender.cancel()
 
 
 def whole(body: bytes, *headers: str) -> list[bytes]:

@@ -82,7 +82,7 @@ def describe(error: Exception) -> str:
         body = reply.body if isinstance(reply.body, dict) else {}
         return f"HTTP {reply.status_code}: {cut(str(body.get('message') or reply.message))}"
     cause = error.__cause__
-    text = f"{type(error).__name__}: {error}"
+    text = cut(f"{type(error).__name__}: {error}")
     if cause is not None and str(cause) not in text:
         return f"{text} ({cause})"
     return text

@@ -7,27 +7,21 @@ import json
 import logging
 import os
 import re
-from functools import cache
-from ssl import SSLContext
 from typing import Any
 
 import httpx
 
-from eval_jobs import limits
 from eval_jobs.errors import EndpointFailed
 from eval_jobs.evaluate.asking.limiter import ConcurrencyLimiter
 from eval_jobs.evaluate.common.answer_check import has_possible_usage
-from eval_jobs.host.bounded_client import MAX_BYTES, BoundedClient
+from eval_jobs.host.endpoints.client import MAX_BYTES, BoundedClient
+from eval_jobs.host.endpoints.replies import TOKEN_BYTES, answer_bytes, storable
 from eval_jobs.host.json_text import TooLarge, parse_json
-from eval_jobs.host.replies import storable
 from eval_jobs.host.secrets import masked
 
 log = logging.getLogger(__name__)
 
 ALIVE_TIMEOUT_S = 10.0
-ANSWER_BYTES, TOKEN_BYTES = 256 << 10, 256
-"""A token is at most 128 characters in common vocabularies, and JSON doubles some of them."""
-MAX_CONNECTIONS = 1000
 _MAY_BE_UNSTORABLE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])|\x00|\xed[\xa0-\xbf]")
 """An escaped or plain NUL or half surrogate; also a whole pair."""
 
@@ -54,12 +48,6 @@ def is_alive(client: httpx.Client, base_url: str) -> bool:
     return status < httpx.codes.INTERNAL_SERVER_ERROR
 
 
-@cache
-def _certificates() -> SSLContext:
-    """Load the machine's CA certificates once per process: this is the slowest part of creating a client."""
-    return httpx.create_ssl_context()
-
-
 class ModelClient(BoundedClient):
     """A client for answers: `max_tokens` limits their size, see `limits.ANSWER`.
 
@@ -69,13 +57,8 @@ class ModelClient(BoundedClient):
     """
 
     def __init__(self, timeout_s: float, limiter: ConcurrencyLimiter, *, secret: str, max_tokens: int) -> None:
-        super().__init__(
-            verify=_certificates(),
-            timeout=timeout_s,
-            headers={"Authorization": f"Bearer {secret}"},
-            limits=httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS),
-        )
-        self._max_bytes = min(limits.ANSWER.most, ANSWER_BYTES + TOKEN_BYTES * max_tokens)
+        super().__init__(timeout_s, {"Authorization": f"Bearer {secret}"})
+        self._max_bytes = answer_bytes(max_tokens, TOKEN_BYTES)
         self._limiter = limiter
         self._secret = secret
 

@@ -7,8 +7,7 @@ So an answer must be complete, have a known finish reason, and contain a text or
 import re
 from collections.abc import Mapping
 
-from eval_jobs.host.replies import token_count
-from eval_jobs.limits import cut
+from eval_jobs.host.endpoints.replies import token_count
 
 FILTERED = "content_filter"
 CUT = ("length", "max_tokens")
@@ -23,9 +22,6 @@ _OVERFLOW = re.compile(r"context length|maximum context|context window|too many 
 
 class BadAnswer(ValueError):
     """A response with HTTP status 200 that is not an answer."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(cut(reason))
 
 
 def check_answer(response: Mapping[str, object], *, model: str = "", is_chat: bool = True) -> None:
@@ -51,11 +47,13 @@ def has_possible_usage(response: Mapping[str, object]) -> bool:
     usage = response.get("usage")
     if not isinstance(usage, dict):
         return usage is None
-    details = [usage.get(name) or {} for name in _DETAILS]
-    if not all(isinstance(one, dict) for one in details):
-        return False
-    counts = [usage.get(name) for name in _COUNTS] + [one.get(name, 0) or 0 for one in details for name in _DETAIL]
-    return all(token_count(count) is not None for count in counts)
+    counts = [usage.get(name) for name in _COUNTS]
+    for name in _DETAILS:
+        detail = usage.get(name) or {}
+        if not isinstance(detail, dict):
+            return False
+        counts += filter(None, map(detail.get, _DETAIL))
+    return None not in map(token_count, counts)
 
 
 def is_overflow(message: str) -> bool:

@@ -8,16 +8,14 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from eval_jobs import limits
+from eval_jobs.host.endpoints.replies import EVENT_BYTES, answer_bytes, redirect_problem, storable
 from eval_jobs.host.json_text import parse_json
 from eval_jobs.host.loopback import LOOPBACK
-from eval_jobs.host.replies import MAX_REDIRECTS, redirect_problem, storable
 from eval_jobs.probe.client.stream import DataLines, StreamEvent, read_event, refusal
 from eval_jobs.probe.latency import Timeline
 
 CONNECT_TIMEOUT_S = 10.0
 MAX_ERROR_CHARS = 300
-STREAM_BYTES, STREAM_TOKEN_BYTES = 1 << 20, 8 << 10
-"""Size of a streamed answer, and of one event for each of its tokens, at most `limits.STREAM`."""
 
 Session = aiohttp.ClientSession
 
@@ -89,11 +87,10 @@ class Asker:
         """
         body = self.dialect.body(self.model, prompt, max_tokens)
         sent_s = time.perf_counter()
-        async with self.session.post(self.url, json=body, max_redirects=MAX_REDIRECTS) as response:
+        async with self.session.post(self.url, json=body) as response:
             if response.status != 200:
                 raise RequestRefused(response.status, await _text(response))
-            most = min(limits.STREAM.most, STREAM_BYTES + STREAM_TOKEN_BYTES * max_tokens)
-            return await _read(response, sent_s, most)
+            return await _read(response, sent_s, answer_bytes(max_tokens, EVENT_BYTES))
 
     async def call(self, path: str, body: Mapping[str, object]) -> Mapping[str, object]:
         """Call one of vLLM's own routes, which are not below /v1, and return its JSON object.
@@ -102,7 +99,7 @@ class Asker:
             FAILURES: the server does not have the route, or rejects the request.
         """
         url = self.base_url.rstrip("/").removesuffix("/v1") + path
-        async with self.session.post(url, json={"model": self.model, **body}, max_redirects=MAX_REDIRECTS) as response:
+        async with self.session.post(url, json={"model": self.model, **body}) as response:
             text = await _text(response)
         if response.status != 200:
             raise RequestRefused(response.status, text)

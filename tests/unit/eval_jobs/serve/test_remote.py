@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
 
@@ -132,9 +133,9 @@ def test_a_list_of_models_without_an_end_or_of_a_byte_now_and_then_is_no_respons
     monkeypatch.setattr(remote, "LOOK_TIMEOUT_S", 0.4)
     spec = ServeSpec(engine=EngineKind.REMOTE, base_url="")
     start = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
-    for part, pause_s, reason in ((b" " * 100_000, 0.0, "exceeds 4194304 bytes"), (b" ", 0.05, "not complete in time")):
+    for part, pause_s, reason in ((b" " * 100_000, 0.0, "exceeds 4194304 bytes"), (b" ", 0.05, "timed out")):
         with (
-            RawServer(lambda part=part: chain([start], repeat(part)), pause_s=pause_s) as server,
+            RawServer(partial(chain, [start], repeat(part)), pause_s=pause_s) as server,
             pytest.raises(EndpointUnreachable, match=reason),
         ):
             remote.served_model(CHECKPOINT, replace(spec, base_url=server.base_url), is_look=True)

@@ -8,29 +8,42 @@ import json
 import threading
 import time
 import zlib
-from collections.abc import Iterator
-from typing import Any, Self
+from collections.abc import Iterator, Mapping
+from functools import cache
+from ssl import SSLContext
+from typing import Any, Protocol
 
-import httpcore
 import httpx
 
 from eval_jobs import limits
-from eval_jobs.host.replies import MAX_REDIRECTS, redirect_problem
+from eval_jobs.host.endpoints.replies import redirect_problem
 
 MAX_BYTES = "max_bytes"
 """Extension of a request: limit of its decompressed response; `limits.REPLY` without it."""
-INCOMPLETE = "response not complete in time"
+MAX_CONNECTIONS = 1000
 PART_BYTES = 1 << 16
 _WBITS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
+
+
+@cache
+def _certificates() -> SSLContext:
+    """Load the machine's CA certificates once per process: this is the slowest part of creating a client."""
+    return httpx.create_ssl_context()
 
 
 class BoundedClient(httpx.Client):
     """A client whose responses are complete, with redirects, headers and body, within the read timeout."""
 
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - httpx's own
-        headers = {"Accept-Encoding": "identity", **options.pop("headers", {})}
-        options |= {"headers": headers, "event_hooks": {"response": [_bound]}}
-        super().__init__(follow_redirects=True, max_redirects=MAX_REDIRECTS, **options)
+    def __init__(self, timeout_s: float, headers: Mapping[str, str], *, trust_env: bool = True) -> None:
+        super().__init__(
+            verify=_certificates(),
+            timeout=timeout_s,
+            headers={"Accept-Encoding": "identity", **headers},
+            limits=httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS),
+            follow_redirects=True,
+            event_hooks={"response": [_bound]},
+            trust_env=trust_env,
+        )
         self._own = threading.local()
         for transport in (self._transport, *self._mounts.values()):
             if isinstance(transport, httpx.HTTPTransport):
@@ -45,71 +58,69 @@ class BoundedClient(httpx.Client):
         return response
 
 
+class _Reads(Protocol):
+    def read(self, max_bytes: int, timeout: float) -> bytes: ...
+
+
 class _Timed:
     """A network backend of httpcore, or one of its streams: each read ends at the deadline of its thread's request."""
 
-    def __init__(self, inner: Any, own: threading.local) -> None:  # noqa: ANN401 - either of them
+    def __init__(self, inner: _Reads, own: threading.local) -> None:
         self._inner = inner
         self._own = own
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any method
-        return getattr(self._inner, name)
+        method = getattr(self._inner, name)
+        if name in ("connect_tcp", "start_tls"):  # they return a stream
+            return lambda *arguments, **named: _Timed(method(*arguments, **named), self._own)
+        return method
 
-    def connect_tcp(self, *arguments: Any, **named: Any) -> Self:  # noqa: ANN401 - httpcore's own
-        return type(self)(self._inner.connect_tcp(*arguments, **named), self._own)
-
-    def start_tls(self, *arguments: Any, **named: Any) -> Self:  # noqa: ANN401 - httpcore's own
-        return type(self)(self._inner.start_tls(*arguments, **named), self._own)
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002 - at most what is left
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002 - all that is left
         left_s = self._own.deadline_s - time.monotonic()
         if left_s <= 0:
-            raise httpcore.ReadTimeout(INCOMPLETE)
-        try:
-            content: bytes = self._inner.read(max_bytes, left_s)
-        except httpcore.ReadTimeout as error:
-            raise httpcore.ReadTimeout(INCOMPLETE) from error
-        return content
+            raise httpx.ReadTimeout("response not complete in time")
+        return self._inner.read(max_bytes, left_s)
 
 
 def _bound(response: httpx.Response) -> None:
     """Bound the body, and refuse a redirect to another host, which becomes a response with the reason."""
     assert isinstance(response.stream, httpx.SyncByteStream)  # noqa: S101 - the client is not asynchronous
     response.stream = _Bounded(response, response.stream)
-    if response.has_redirect_location:
-        problem = redirect_problem(str(response.url), response.headers["location"])
-        if problem:
-            response.stream.close()
-            response.stream = httpx.ByteStream(json.dumps({"error": {"message": problem}}).encode())
-            del response.headers["location"]
+    problem = redirect_problem(str(response.url), response.headers.get("location", ""))
+    if response.has_redirect_location and problem:
+        response.stream.close()
+        response.stream = httpx.ByteStream(json.dumps({"error": {"message": problem}}).encode())
+        del response.headers["location"]
 
 
 class _Bounded(httpx.SyncByteStream):
+    """A body, decompressed in small parts up to a limit. Unknown encodings stay as they are: none was requested."""
+
     def __init__(self, response: httpx.Response, stream: httpx.SyncByteStream) -> None:
         self._stream = stream
-        self._most = response.request.extensions.get(MAX_BYTES, limits.REPLY.most)
-        self._encoding = response.headers.pop("content-encoding", "identity").lower()
+        self._most = limits.REPLY.most  # an error may repeat the prompt
+        if response.is_success:
+            self._most = response.request.extensions.get(MAX_BYTES, self._most)
+        self._wbits = _WBITS.get(response.headers.pop("content-encoding", "").lower())
 
     def __iter__(self) -> Iterator[bytes]:
         received = 0
-        for part in self._decoded():
+        for part in self._stream if self._wbits is None else self._inflated(self._wbits):
             received += len(part)
             if received > self._most:
                 raise httpx.ReadError(f"response exceeds {self._most} bytes")
             yield part
 
-    def _decoded(self) -> Iterator[bytes]:
-        """Yield the body in parts of bounded size; a compressed one was not requested."""
-        if self._encoding == "identity":
-            yield from self._stream
-            return
-        if self._encoding not in _WBITS:
-            raise httpx.DecodingError(f"response is encoded as {limits.cut(self._encoding)}, which was not requested")
-        inflate = zlib.decompressobj(_WBITS[self._encoding])
+    def _inflated(self, wbits: int) -> Iterator[bytes]:
+        inflate = zlib.decompressobj(wbits)
         for part in self._stream:
             rest = part
             while rest:
-                yield inflate.decompress(rest, PART_BYTES)
+                try:
+                    decoded = inflate.decompress(rest, PART_BYTES)
+                except zlib.error as error:
+                    raise httpx.DecodingError(str(error)) from error
+                yield decoded
                 rest = inflate.unconsumed_tail
         if not inflate.eof:
             raise httpx.DecodingError("response ends within its compressed body")

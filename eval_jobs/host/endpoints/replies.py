@@ -6,8 +6,17 @@ from urllib.parse import urljoin, urlsplit
 
 from eval_jobs import limits
 
-MAX_REDIRECTS = 3
+ENVELOPE_BYTES, TOKEN_BYTES, EVENT_BYTES = 64 << 10, 256, 8 << 10
+"""Of an answer without its text, and of one token in it and in a stream.
+
+Common vocabularies have tokens of 128 characters, and JSON doubles some.
+"""
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+def answer_bytes(tokens: int, token_bytes: int) -> int:
+    """Return how large an answer of at most `tokens` tokens may be; see `limits.ANSWER`."""
+    return min(limits.ANSWER.most, ENVELOPE_BYTES + token_bytes * tokens)
 
 
 def token_count(value: object) -> int | None:
@@ -33,8 +42,5 @@ def redirect_problem(url: str, location: str) -> str:
     here, there = urlsplit(url), urlsplit(urljoin(url, location))
     if (here.scheme, here.netloc) == (there.scheme, there.netloc):
         return ""
-    shown = limits.cut(f"{there.scheme}://{there.netloc}")
-    return (
-        f"{here.scheme}://{here.netloc} redirects to another host, {shown}, which would get the prompts: "
-        "set serve.base_url to it if you trust it"
-    )
+    hosts = f"{here.scheme}://{here.netloc} redirects to another host, {there.scheme}://{there.netloc}"
+    return f"{limits.cut(hosts)}: set serve.base_url to that host if it may get the prompts"
