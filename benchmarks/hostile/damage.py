@@ -17,6 +17,7 @@ Damage = Callable[[Path, random.Random], None]
 TIMES_S = (-1, 0, 1, 10**9, 4 * 10**9, 10**10, 10**11, 10**12, -(10**9), 2**31 - 1, 2**31, 2**33, 2**34 - 1)
 SIZES = (0, 1, 7, 8, 9, 4095, 1 << 20, 40 << 20, 300 << 20, 5 << 30, 20 << 30, 1 << 40)
 """In bytes; files of these sizes are sparse."""
+TARGETS = ("/dev/zero", "/dev/null", "/proc/self/environ", "config.json", "..", ".", "nowhere", "../../tracker.toml")
 NUMBERS: tuple[object, ...] = (
     0,
     -1,
@@ -81,7 +82,9 @@ FOLDER_NAMES = (
 
 def sized(folder: Path, chance: random.Random) -> None:
     """Give a file an impossible size."""
-    with (folder / chance.choice(NAMES[:12])).open("ab") as file:
+    path = folder / chance.choice(NAMES[:12])
+    _remove_special(path)
+    with path.open("ab") as file:
         file.truncate(chance.choice(SIZES))
 
 
@@ -90,17 +93,14 @@ def timed(folder: Path, chance: random.Random) -> None:
     paths = [folder, *folder.iterdir()]
     for path in chance.sample(paths, chance.randint(1, len(paths))):
         with suppress(OSError, OverflowError):
-            os.utime(path, (chance.choice(TIMES_S), chance.choice(TIMES_S)))
+            os.utime(path, (chance.choice(TIMES_S), chance.choice(TIMES_S)), follow_symlinks=False)
 
 
 def linked(folder: Path, chance: random.Random) -> None:
     """Put a link in place of a file."""
     path = folder / chance.choice(NAMES)
     _remove(path)
-    target = chance.choice(
-        ("/dev/zero", "/dev/full", "/etc/passwd", path.name, "..", ".", "/nowhere", "/proc/self/mem")
-    )
-    path.symlink_to(target)
+    path.symlink_to(chance.choice(TARGETS))
 
 
 def special(folder: Path, chance: random.Random) -> None:
@@ -132,7 +132,7 @@ def with_header(folder: Path, chance: random.Random) -> None:
     )
     text = chance.choice(texts).encode(errors="replace")
     length = chance.choice((len(text), len(text) + 1, 0, 2**63, 2**64 - 1, 1 << 25, 99_000_000))
-    (folder / "model.safetensors").write_bytes(struct.pack("<Q", length) + text)
+    _write(folder / "model.safetensors", struct.pack("<Q", length) + text)
 
 
 def with_json(folder: Path, chance: random.Random) -> None:
@@ -151,7 +151,7 @@ def with_json(folder: Path, chance: random.Random) -> None:
         "\ufeff{}",
         "",
     )
-    (folder / chance.choice(JSON_FILES)).write_text(chance.choice(texts), errors="surrogatepass")
+    _write(folder / chance.choice(JSON_FILES), chance.choice(texts).encode(errors="surrogatepass"))
 
 
 def with_pickle(folder: Path, chance: random.Random) -> None:
@@ -164,9 +164,10 @@ def with_pickle(folder: Path, chance: random.Random) -> None:
         chance.randbytes(99),
     )
     if chance.random() < 0.5:
-        (folder / ".metadata").write_bytes(chance.choice(pickles))
-        (folder / "__0_0.distcp").write_bytes(b"x")
+        _write(folder / ".metadata", chance.choice(pickles))
+        _write(folder / "__0_0.distcp", b"x")
         return
+    _remove_special(folder / "pytorch_model.bin")
     with zipfile.ZipFile(folder / "pytorch_model.bin", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive/data.pkl", chance.choice(pickles))
         archive.writestr("archive/zeros", b"\0" * 50_000_000)
@@ -227,6 +228,17 @@ def beside(out: Path, chance: random.Random) -> None:
         (out / name).write_text(files[name], errors="replace")
     if chance.random() < 0.2:
         os.mkfifo(out / "events.out.tfevents.1")
+
+
+def _write(path: Path, content: bytes) -> None:
+    _remove_special(path)
+    path.write_bytes(content)
+
+
+def _remove_special(path: Path) -> None:
+    """Remove what is no file: nothing is ever written through a link or into a pipe."""
+    if path.is_symlink() or not path.is_file():
+        _remove(path)
 
 
 def _remove(path: Path) -> None:

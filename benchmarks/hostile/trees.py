@@ -183,6 +183,7 @@ def _hostile(out: Path, chance: random.Random) -> None:
     name = chance.choice((*FOLDER_NAMES, *(f"checkpoint-{chance.choice((5, 15, 25, 35, 45))}" for _ in range(20))))
     parent = chance.choice((out, out, out / "sub", out / "checkpoint-10 copy"))
     folder = parent / name
+    shutil.rmtree(folder, ignore_errors=True)  # an earlier one may hold links, which nothing may be written through
     with suppress(OSError):
         trainer.save_model(folder, seed=chance.randrange(1000))
         trainer.write_json(folder / "trainer_state.json", trainer.trainer_state(15))

@@ -80,6 +80,29 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def tail_of(path: Path, most: int = 64 << 10) -> bytes:
+    """Return the last `most` bytes of a file, such as a log.
+
+    Raises:
+        OSError: it cannot be read, or is not a regular file.
+    """
+    with open_regular(path) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - most))
+        return file.read(most)
+
+
+def last_line_of(path: Path) -> str:
+    """Return the last line of a log that is not empty, or what is known instead."""
+    try:
+        lines = tail_of(path).decode(errors="replace").split("\n")
+    except OSError:
+        return "cannot read its log"
+    for line in reversed(lines):
+        if line.strip():
+            return line.strip()
+    return "no output"
+
+
 def lines_of(path: Path, limit: Limit) -> Iterator[bytes]:
     """Return the lines of a regular file, without their ends.
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from eval_jobs.errors import TrackerError
 from eval_jobs.execute.nudge import nudge, pass_on
+from eval_jobs.host.bounded import last_line_of
 from eval_jobs.host.unforeseen import exit_words
 from eval_jobs.queue.address import PASSWORD_VARIABLE, QUEUE_URL_VARIABLE
 
@@ -25,7 +26,6 @@ QUICK_DEATH_S = 30.0
 MAX_QUICK_DEATHS = 5
 REST_S = 60.0
 """Delay between two starts of a worker that dies repeatedly."""
-TAIL_BYTES = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +109,7 @@ class LocalWorkers:
             return
         often = f"a worker exited {quick_deaths} times within {QUICK_DEATH_S:.0f} s of its start (last: {how})"
         if not self._has_lived:
-            raise TrackerError(f"{often}: {_last_line(where)}", hint=f"read {where}")
+            raise TrackerError(f"{often}: {last_line_of(where)}", hint=f"read {where}")
         log.error("%s; starting the next one in %.0f s, log: %s", often, REST_S, where)
         self._resting.add(pid)
 
@@ -165,13 +165,3 @@ def _hang_up(process: subprocess.Popen[bytes]) -> None:
     """Close the pipe to its stdin; the listening thread closes the pipe from its stdout."""
     if process.stdin is not None:
         process.stdin.close()
-
-
-def _last_line(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - TAIL_BYTES))
-            lines = file.read().decode(errors="replace").split("\n")
-    except OSError:
-        return "cannot read its log"
-    return next((line.strip() for line in reversed(lines) if line.strip()), "no output")

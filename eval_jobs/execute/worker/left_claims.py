@@ -15,6 +15,7 @@ from pathlib import Path
 
 from eval_jobs.execute.worker_name import WorkerName, oom_kills, parse_name
 from eval_jobs.host import proc
+from eval_jobs.host.bounded import tail_of
 from eval_jobs.ports import HoldRegistry
 from eval_jobs.queue_types import Hold, HoldEnd
 
@@ -23,7 +24,6 @@ log = logging.getLogger(__name__)
 UNEXPECTED_END = "worker exiting after an unexpected error"
 _SIGNS_OF_A_CRASH = (b"Fatal Python error: ", UNEXPECTED_END.encode())
 """In a worker's log. The first is written by Python's faulthandler, for example after a segmentation fault."""
-_TAIL_BYTES = 65536
 _STOPPED = "T"
 """Stopped by a signal; a process under a debugger has another state."""
 
@@ -86,9 +86,7 @@ def _has_crashed(name: WorkerName) -> bool:
     if oom_kills() > name.oom_kills:
         return True
     try:
-        with Path(name.log).open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-            tail = file.read()
+        tail = tail_of(Path(name.log))
     except OSError:
         return True  # no evidence of another cause
     return any(sign in tail for sign in _SIGNS_OF_A_CRASH)

@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 from eval_jobs.errors import PortTaken, ServeError, ServerDied, ServerKilled, StartTimeout, WrongModel
+from eval_jobs.host.bounded import tail_of
 from eval_jobs.host.endpoints.replies import storable
 from eval_jobs.host.unforeseen import exit_words
 from eval_jobs.limits import cut
@@ -84,9 +85,7 @@ def _answers(engine: EngineProcess, launch: Launch) -> bool:
 
 def _tail(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - LOG_TAIL_BYTES))
-            return file.read().decode(errors="replace")
+        return tail_of(path, LOG_TAIL_BYTES).decode(errors="replace")
     except OSError:
         return ""
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from eval_jobs.host.bounded import last_line_of
 from eval_jobs.host.cpu_placement import set_niceness
 from eval_jobs.host.secrets import without_secrets
 from eval_jobs.host.unforeseen import exit_words
@@ -20,7 +21,6 @@ from tracker.domain.records.display import one_line
 
 NICENESS = 10
 POLL_S = 0.2
-TAIL_BYTES = 4096
 
 
 def run_command(
@@ -60,7 +60,7 @@ def run_command(
     if trouble:
         return _failed(trouble)
     if process.returncode:
-        return _failed(f"{command[0]} {exit_words(process.returncode)}: {_last_line(log_path)}")
+        return _failed(f"{command[0]} {exit_words(process.returncode)}: {one_line(last_line_of(log_path))}")
     return _checked(out, pin.step)
 
 
@@ -108,10 +108,3 @@ def _checked(out: Path, step: int) -> Mapping[str, Any]:
 
 def _failed(message: str) -> Mapping[str, Any]:
     return {"type": "error", "kind": "command", "message": message}
-
-
-def _last_line(log_path: Path) -> str:
-    with suppress(OSError):
-        lines = log_path.read_bytes()[-TAIL_BYTES:].decode(errors="replace").split("\n")
-        return one_line(next((line for line in reversed(lines) if line.strip()), "no output"))
-    return "no output"
