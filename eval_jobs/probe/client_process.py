@@ -12,7 +12,7 @@ import time
 import weakref
 from typing import IO
 
-from eval_jobs.host.secrets import without_secrets
+from eval_jobs.host.secrets import passed_on
 
 READ_BYTES = 1 << 16
 
@@ -37,7 +37,7 @@ class ClientProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._words,
-            env=without_secrets(os.environ, keep=(keep_secret,)),
+            env=passed_on(os.environ, keep=(keep_secret,)),
         )
         self._end = weakref.finalize(self, _end, self._process, self._words)
 

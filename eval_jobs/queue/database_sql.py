@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sqlalchemy import URL, ColumnElement, Connection, Engine, Table, create_engine, event, func, make_url, or_
 from sqlalchemy.dialects import sqlite
-from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.engine.interfaces import DBAPIConnection, Dialect
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -46,6 +46,8 @@ _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY}
 """Not SQLITE_BUSY_SNAPSHOT: the transaction has read what is outdated, and only another one can write."""
 _LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _NO_SPACE = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}
+_NO_SHARING = {sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMMAP}
+_IS_ALONE = "tracker: is alone"
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 _POSTGRES_NO_SPACE = "53100"
@@ -80,7 +82,8 @@ def open_database(url: str, *, password: str = "", silence_s: float = SILENCE_S)
             f"invalid database URL {checked!r}: {error}",
             hint="use postgresql://user@host/name or sqlite:////absolute/path.db",
         ) from error
-    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "do_connect", _connect_sqlite)
+    event.listen(engine, "checkin", _end_alone)
     return engine
 
 
@@ -191,7 +194,28 @@ class _SharedCursor(sqlite3.Cursor):
         return self.connection.patiently(super().executemany, *given)
 
 
-def _prepare_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+def _connect_sqlite(dialect: Dialect, record: ConnectionPoolEntry, args: Any, options: Any) -> DBAPIConnection:  # noqa: ANN401
+    """Return a connection; on a full disk, where the file that processes share does not fit, one that is alone."""
+    connection = dialect.connect(*args, **options)
+    try:
+        _prepare_sqlite(connection)
+    except sqlite3.OperationalError as error:
+        connection.close()
+        if error.sqlite_errorcode not in _NO_SHARING:
+            raise
+        connection = dialect.connect(*args, **options)
+        connection.cursor().execute("PRAGMA locking_mode=EXCLUSIVE")
+        _prepare_sqlite(connection)
+        record.info[_IS_ALONE] = True
+    return connection
+
+
+def _end_alone(_: DBAPIConnection | None, record: ConnectionPoolEntry) -> None:
+    if record.info.get(_IS_ALONE):
+        record.invalidate()  # it keeps all others out
+
+
+def _prepare_sqlite(connection: DBAPIConnection) -> None:
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=NORMAL")

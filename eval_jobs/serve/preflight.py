@@ -21,7 +21,7 @@ from eval_jobs.host.bounded import read_bytes
 from eval_jobs.host.gpus import VISIBLE_DEVICES, Gpu, read_gpus, visible_gpus
 from eval_jobs.host.json_text import parse_json
 from eval_jobs.host.loopback import LOOPBACK
-from eval_jobs.host.secrets import without_secrets
+from eval_jobs.host.secrets import passed_on
 from eval_jobs.records.preflight import EngineEnvironment, ModelFacts
 from eval_jobs.serve.process.checkpoint_files import has_tokenizer
 from eval_jobs.serve.process.launch import gpus_of
@@ -145,7 +145,7 @@ def _package_folders(python: str, names: tuple[str, ...]) -> Mapping[str, list[s
             text=True,
             timeout=FIND_TIMEOUT_S,
             check=True,
-            env=without_secrets(os.environ, keep=()),
+            env=passed_on(os.environ),
         )
         found: dict[str, list[str]] = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:

@@ -161,7 +161,12 @@ def tracker(folder: Path, *arguments: str, until: str = "", **variables: str) ->
             [str(TRACKER), "--debug", *arguments],
             cwd=folder,
             env=os.environ
-            | {"OF_TEST": str(folder), "MLFLOW_TRACKING_USERNAME": "me", "MLFLOW_TRACKING_PASSWORD": STORE}
+            | {
+                "OF_TEST": str(folder),
+                "TRACKER_PASS_ENV": "OF_TEST",
+                "MLFLOW_TRACKING_USERNAME": "me",
+                "MLFLOW_TRACKING_PASSWORD": STORE,
+            }
             | variables,
             stdout=output,
             stderr=output,

@@ -17,7 +17,7 @@ import eval_jobs
 from eval_jobs.errors import EvaluatorDied
 from eval_jobs.evaluate.common.protocol import Message, decode, encode
 from eval_jobs.host.loopback import LOOPBACK
-from eval_jobs.host.secrets import HUB_TOKENS, without_secrets
+from eval_jobs.host.secrets import HUB_TOKENS, passed_on
 from eval_jobs.host.storage import mapped_storage_errors
 from eval_jobs.host.unforeseen import exit_words
 
@@ -201,7 +201,7 @@ def child_environment(
     """
     caches = {name: str(work_dir / "cache" / folder) for name, folder in CACHE_VARIABLES.items()}
     result = caches | ({"HF_HUB_OFFLINE": "1"} if offline else {})
-    result |= without_secrets(environment, keep=(key, *HUB_TOKENS))
+    result |= passed_on(environment, keep=(key, *HUB_TOKENS))
     no_proxy = ",".join(filter(None, [environment.get("NO_PROXY") or environment.get("no_proxy"), *LOOPBACK]))
     result |= {
         "CUDA_VISIBLE_DEVICES": "",

@@ -1,5 +1,6 @@
 """Location and version of the installed lm-evaluation-harness, found without importing it."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from eval_jobs.errors import ConfigError
+from eval_jobs.host.secrets import passed_on
 
 HINT = "run `pip install 'lm-eval[api]'` in an environment, and set suite.lm_eval to its `lm_eval` command"
 TIMEOUT_S = 120.0
@@ -42,7 +44,12 @@ def installed_version(command: str) -> str:
         python = python_of(python)
         # -I: another Python must not import modules of this environment.
         done = subprocess.run(
-            [python, "-I", "-c", _CODE], capture_output=True, text=True, check=True, timeout=TIMEOUT_S
+            [python, "-I", "-c", _CODE],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=TIMEOUT_S,
+            env=passed_on(os.environ),
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise ConfigError(f"cannot determine the lm-eval version of {python}: {error}", hint=HINT) from error

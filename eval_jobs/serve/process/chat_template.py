@@ -12,7 +12,7 @@ from eval_jobs import limits
 from eval_jobs.errors import TemplateUnbounded
 from eval_jobs.host.bounded import read_text
 from eval_jobs.host.json_text import TooLarge, parse_json
-from eval_jobs.host.secrets import without_secrets
+from eval_jobs.host.secrets import passed_on
 
 _HINT = "correct it, in chat_template.jinja or tokenizer_config.json, and save it with the next checkpoint"
 _TIMEOUT_S = 30.0
@@ -69,7 +69,7 @@ def _templates(tokenizer: Path) -> Iterator[str]:
 @lru_cache(maxsize=64)
 def _why_unbounded(template: str) -> str:
     command = [sys.executable, "-P", "-c", _TRIAL]
-    text, env = template.encode(errors="replace"), without_secrets(os.environ)
+    text, env = template.encode(errors="replace"), passed_on(os.environ)
     try:
         done = subprocess.run(command, input=text, capture_output=True, timeout=_TIMEOUT_S, check=False, env=env)
     except subprocess.TimeoutExpired:  # other processes used the processor: it proves nothing

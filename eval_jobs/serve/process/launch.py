@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from eval_jobs.errors import CheckpointUnreadable, ConfigError
-from eval_jobs.host.secrets import HUB_TOKENS, without_secrets
+from eval_jobs.host.secrets import HUB_TOKENS, passed_on
 from eval_jobs.types import Between, Checkpoint, CheckpointFormat, ServeSpec
 
 HOST = "127.0.0.1"
@@ -113,7 +113,7 @@ def command(launch: Launch, spec: ServeSpec, *, python: str) -> tuple[str, ...]:
 def environment(
     inherited: Mapping[str, str], *, cache_dir: str, on_cpu: bool, is_batch_invariant: bool = False
 ) -> dict[str, str]:
-    """Return the engine's environment: the inherited one without secrets, and our defaults for unset variables.
+    """Return the engine's environment: what is passed on of the inherited one, and our defaults for unset variables.
 
     Args:
         inherited: environment of the worker.
@@ -137,7 +137,7 @@ def environment(
     if on_cpu:
         defaults["VLLM_CPU_KVCACHE_SPACE"] = "1"
     not_passed_on = OPENS_MORE | {BATCH_INVARIANT}
-    kept = without_secrets(inherited, keep=HUB_TOKENS)
+    kept = passed_on(inherited, keep=HUB_TOKENS)
     found = defaults | {name: value for name, value in kept.items() if name not in not_passed_on}
     return found | ({BATCH_INVARIANT: "1"} if is_batch_invariant and not on_cpu else {})
 

@@ -9,7 +9,7 @@ Order of the arguments as in `launch`: our defaults, the user's `serve.args`, th
 from collections.abc import Mapping
 
 from eval_jobs.errors import ConfigError
-from eval_jobs.host.secrets import HUB_TOKENS, without_secrets
+from eval_jobs.host.secrets import HUB_TOKENS, passed_on
 from eval_jobs.serve.process.launch import HOST, Launch, refuse_reserved
 from eval_jobs.types import CheckpointFormat, ServeSpec
 
@@ -66,7 +66,7 @@ def command(launch: Launch, spec: ServeSpec, *, python: str) -> tuple[str, ...]:
 
 
 def environment(inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return the engine's environment: the inherited one without secrets, and our defaults for unset variables."""
+    """Return the engine's environment: what is passed on of the inherited one, and our defaults for unset variables."""
     defaults = {
         "DO_NOT_TRACK": "1",
         # Without it, a wrong path is looked up on the Hub, and the error is about repositories.
@@ -75,4 +75,4 @@ def environment(inherited: Mapping[str, str]) -> dict[str, str]:
         "PYTHONSAFEPATH": "1",
         "PYTHONUNBUFFERED": "1",
     }
-    return defaults | without_secrets(inherited, keep=HUB_TOKENS)
+    return defaults | passed_on(inherited, keep=HUB_TOKENS)

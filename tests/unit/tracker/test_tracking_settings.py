@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from eval_jobs.errors import ConfigError
-from eval_jobs.host.secrets import held_secrets, without_secrets
+from eval_jobs.host.secrets import held_secrets, passed_on
 from tracker.config import parse_config
 from tracker.wiring.project import Project
 
@@ -36,7 +36,7 @@ def test_the_password_of_an_mlflow_server_comes_from_the_first_line_of_a_file(tm
     assert project(tmp_path, BY_FILE).mlflow.uri == "http://mlflow:5000"
     assert asks_as() == ("admin", PASSWORD, None)
     assert PASSWORD in held_secrets(os.environ)
-    assert not {"MLFLOW_TRACKING_PASSWORD"} & set(without_secrets(os.environ))
+    assert not {"MLFLOW_TRACKING_PASSWORD"} & set(passed_on(os.environ))
 
 
 def test_without_a_file_the_environment_decides(tmp_path: Path) -> None:

@@ -129,7 +129,10 @@ class SqlHistory:
     def forget_texts(self, plan_id: str) -> None:
         """Delete the answers of a plan; see `ports.History`."""
         with transaction(self._engine) as connection:
-            _hold(connection, plan_id)
+            if self._engine.dialect.name == "sqlite":
+                connection.exec_driver_sql("BEGIN IMMEDIATE")  # locks without writing: the disk may be full
+            else:
+                _hold(connection, plan_id)
             self._samples.forget_answers(plan_id)
 
     def append_report(self, report: Report) -> None:

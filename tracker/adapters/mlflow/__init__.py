@@ -22,7 +22,7 @@ def log_in(username: str, password: str) -> None:
     """Make all requests of this process to an MLflow server as that user, whatever the environment sets.
 
     MLflow's client reads the user only from environment variables. Child processes other than an MLflow server do not
-    inherit the password (`eval_jobs.host.secrets.without_secrets`).
+    inherit the password (`eval_jobs.host.secrets.passed_on`).
     """
     os.environ.pop("MLFLOW_TRACKING_TOKEN", None)
     os.environ["MLFLOW_TRACKING_USERNAME"] = username

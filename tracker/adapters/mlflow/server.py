@@ -17,7 +17,7 @@ import requests
 
 from eval_jobs.errors import PortTaken, TrackingUnreachable
 from eval_jobs.host.bounded_http import bounded_session
-from eval_jobs.host.secrets import without_secrets
+from eval_jobs.host.secrets import passed_on
 from eval_jobs.limits import MLFLOW_ANSWERS
 from tracker.adapters.mlflow.address import public
 from tracker.adapters.mlflow.client import connect
@@ -117,8 +117,8 @@ def _free_port(port: int) -> int:
 
 def _start(store_uri: str, artifacts_dir: Path, port: int, output: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"]
-    needed = (name for name in os.environ if name.startswith(("MLFLOW_", "AWS_", "PG")))
-    environment = without_secrets(os.environ, keep=needed) | {
+    needed = (name for name in os.environ if name.startswith(("MLFLOW_", "AWS_", "AZURE_STORAGE_", "PG")))
+    environment = passed_on(os.environ, keep=needed) | {
         "MLFLOW_BACKEND_STORE_URI": store_uri,  # not an argument: it may hold a password, and `ps` shows arguments
         "MLFLOW_ARTIFACTS_DESTINATION": artifacts_dir.absolute().as_uri(),
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # saves 230 MB for jobs that are never submitted

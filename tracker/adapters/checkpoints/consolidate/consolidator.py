@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_jobs import errors
-from eval_jobs.host.secrets import without_secrets
+from eval_jobs.host.secrets import passed_on
 from eval_jobs.host.storage import NO_SPACE
 from eval_jobs.host.unforeseen import exit_words
 from eval_jobs.types import CheckpointFormat
@@ -249,7 +249,7 @@ def _request(pin: Pin, *, allow_pickle: bool) -> Mapping[str, Any]:
 
 def _environment() -> dict[str, str]:
     """Return the child's environment, without secrets, because the child reads pickles that may run code."""
-    return without_secrets(os.environ) | {
+    return passed_on(os.environ) | {
         "CUDA_VISIBLE_DEVICES": "",  # the GPUs are the trainer's
         "DS_ACCELERATOR": "cpu",
         "HF_HUB_OFFLINE": "1",

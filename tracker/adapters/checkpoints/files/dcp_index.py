@@ -25,7 +25,7 @@ from eval_jobs import limits
 from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable, CheckpointUnsafe
 from eval_jobs.host.bounded import open_regular, read_bytes
 from eval_jobs.host.json_text import TooLarge, parse_json
-from eval_jobs.host.secrets import without_secrets
+from eval_jobs.host.secrets import passed_on
 from tracker.domain.checkpoints.listing import Broken, StateIndex
 
 _METADATA = "torch.distributed.checkpoint.metadata"
@@ -137,7 +137,7 @@ def _parsed(content: bytes) -> StateIndex | Broken:
 def _read_by_child(path: Path, size: int, mtime_ns: int) -> StateIndex | Broken:
     del size, mtime_ns  # a part of the key: the file has changed
     command = [sys.executable, "-m", __name__, str(path)]
-    environment = without_secrets(os.environ)
+    environment = passed_on(os.environ)
     try:
         done = subprocess.run(command, capture_output=True, check=True, timeout=CHILD_TIMEOUT_S, env=environment)
         found = parse_json(done.stdout)

@@ -40,9 +40,16 @@ def is_unchanged(pin: Pin) -> bool:
     return facts is not None and change_of(pin.own_files, facts) is FileChange.SAME
 
 
+def overwrite_manifest(pin: Pin, folder: Path) -> None:
+    """Write the manifest of `pin` over the one in `folder`, which takes no space; a crash may destroy it."""
+    with (folder / MANIFEST).open("r+", encoding="utf-8") as file:
+        file.write(_document_of(pin))
+        file.truncate()
+
+
 def write_manifest(pin: Pin, folder: Path, *, is_durable: bool) -> None:
     """Write the manifest of `pin` to `folder` atomically; with `is_durable` it survives a power loss."""
-    document = to_document({"pin": _PIN.dump_python(pin, mode="json")}, indent=1)
+    document = _document_of(pin)
     temporary = folder / f"{MANIFEST}.tmp"
     with temporary.open("w", encoding="utf-8") as file:
         file.write(document)
@@ -50,3 +57,7 @@ def write_manifest(pin: Pin, folder: Path, *, is_durable: bool) -> None:
             file.flush()
             os.fsync(file.fileno())
     temporary.replace(folder / MANIFEST)
+
+
+def _document_of(pin: Pin) -> str:
+    return to_document({"pin": _PIN.dump_python(pin, mode="json")}, indent=1)

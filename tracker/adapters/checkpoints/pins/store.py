@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from eval_jobs.host.storage import is_full
 from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.pins.hold import HELD, store_error
-from tracker.adapters.checkpoints.pins.manifest import MANIFEST, read_pin, write_manifest
+from tracker.adapters.checkpoints.pins.manifest import MANIFEST, overwrite_manifest, read_pin, write_manifest
 from tracker.domain.checkpoints.pin import Pin
 from tracker.ports import HeldPin
 
@@ -92,17 +93,29 @@ def _locked(folder: Path, kind: int) -> Iterator[bool]:
 def _give_up(pin: Pin) -> None:
     """Delete all files but the manifest, after marking it as released: `held` lists the pin again after a kill.
 
+    On a full disk, it is marked after the files are deleted.
+
     Raises:
         DiskFull, StoreError: the folder cannot be written.
     """
-    folder = Path(pin.folder)
+    folder, released = Path(pin.folder), replace(pin, released=True)
     try:
-        write_manifest(replace(pin, released=True), folder, is_durable=True)
-        for path in folder.iterdir():
-            if path.name != MANIFEST:
-                path.unlink()
+        try:
+            write_manifest(released, folder, is_durable=True)
+            _delete_files(folder)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            _delete_files(folder)
+            overwrite_manifest(released, folder)
     except OSError as error:
         raise store_error(error, f"cannot delete the weights of pin {folder}") from error
+
+
+def _delete_files(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.name != MANIFEST:
+            path.unlink()
 
 
 def _is_bare(folder: Path) -> bool:
