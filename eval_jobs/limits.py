@@ -35,7 +35,7 @@ DIGITS = Limit(
 )
 MLFLOW_ANSWERS = Limit(
     subject="Answers of MLflow to one write, without their compression",
-    most=64 << 20,
+    most=32 << 20,
     beyond="The write waits and is sent again later, as when MLflow does not respond.",
 )
 CHANNEL_ANSWER = Limit(

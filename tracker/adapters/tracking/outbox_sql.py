@@ -140,8 +140,7 @@ class OutboxTracking:
         if self._sending is None:
             # A store may take minutes for one item. There is never a second thread: it would write twice.
             self._sending = in_thread("sending to MLflow", self._send_due)
-            wait([self._sending], timeout=wait_s)
-        if self._sending.done():
+        if wait([self._sending], timeout=wait_s).done:
             ended, self._sending = self._sending, None
             ended.result()
         return self._waiting()

@@ -1,0 +1,1 @@
+"""Random hostile folders, endpoints and stores against the real program."""
