@@ -13,7 +13,6 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from eval_jobs.errors import ConfigError
-from eval_jobs.host.bounded_http import conversation
 from eval_jobs.limits import MLFLOW_ANSWERS
 from eval_jobs.queue.database_sql import open_database
 from tests.fakes import hostile_server as hostile
@@ -21,6 +20,7 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.hostile_server import Behaviour, HostileServer
 from tests.mlflow_stores import MlflowFiles
 from tests.records import forgetting_run
+from tracker.adapters.bounded_http import conversation
 from tracker.adapters.mlflow import address
 from tracker.adapters.mlflow.client import connect
 from tracker.adapters.mlflow.registry import registered_checkpoint

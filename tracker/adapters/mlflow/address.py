@@ -10,8 +10,8 @@ import requests
 from packaging.version import InvalidVersion, Version
 
 from eval_jobs.errors import ConfigError, TrackingUnreachable
-from eval_jobs.host.bounded_http import DEFAULT_PORTS, bounded_session
 from eval_jobs.limits import MLFLOW_ANSWERS
+from tracker.adapters.bounded_http import DEFAULT_PORTS, bounded_session
 
 CONNECT_TIMEOUT_S = 3.0
 SQLITE_PREFIX = "sqlite:///"

@@ -14,11 +14,11 @@ import apprise
 import requests
 
 from eval_jobs.errors import ConfigError
-from eval_jobs.host.bounded_http import BoundedAdapter
 from eval_jobs.limits import CHANNEL_ANSWER
 from tracker.adapters.alerts.channels.mail import TEXT
 from tracker.adapters.alerts.sending.markdown import address
 from tracker.adapters.alerts.sending.target import Channel, Target, within
+from tracker.adapters.bounded_http import BoundedAdapter
 from tracker.domain.alerts.text import LINK, Room, blocks_text, bytes_long, message_text
 from tracker.domain.records.alerts import AlertMessage
 
@@ -63,7 +63,7 @@ def open_apprise(target: Target) -> Apprise:
         ConfigError: apprise does not recognize the URL.
     """
     # Its services read any answer and follow any redirect. requests makes an adapter for each of their requests.
-    requests.sessions.HTTPAdapter = partial(BoundedAdapter, target.patience_s, CHANNEL_ANSWER)  # type: ignore[misc]
+    vars(requests.sessions)["HTTPAdapter"] = partial(BoundedAdapter, target.patience_s, CHANNEL_ANSWER)
     service = apprise.Apprise()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # apprise imports all services, some from old modules

@@ -94,7 +94,7 @@ class _Bounded(smtplib.SMTP):
 
     def getreply(self) -> tuple[int, bytes]:
         """Read one reply; see smtplib."""
-        if self.file is None:
+        if self.file is None and self.sock is not None:
             self.file = io.BufferedReader(MeteredReader(self.sock, self._until_s, CHANNEL_ANSWER))
         return super().getreply()
 

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from eval_jobs.errors import ChannelRefused, ChannelUnreachable
+from eval_jobs.host.bounded import in_thread
 from eval_jobs.host.secrets import masked
-from eval_jobs.host.threads import in_thread
 from eval_jobs.ports import Clock
 from tracker.domain.records.display import one_line, shortened
 

@@ -206,7 +206,7 @@ class Bucket:
         return _mapped(error, self.location.uri, endpoint)
 
 
-class _BoundedSession(AIOHTTPSession):
+class _BoundedSession(AIOHTTPSession):  # type: ignore[misc]  # it has no types
     """Requests of botocore: answers other than objects are read up to a limit, and no redirect is followed."""
 
     async def send(self, request: Any) -> Any:  # noqa: ANN401 - botocore's

@@ -18,6 +18,7 @@ from urllib.parse import urljoin, urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection
 from urllib3.exceptions import HTTPError
 
 from eval_jobs import limits
@@ -82,7 +83,7 @@ class BoundedAdapter(HTTPAdapter):
                 _demand_same_server(str(request.url), response.headers["Location"])
             # The body is not read by requests, which has no limit.
             response._content = _body(response, self._limit)  # noqa: SLF001
-            response._content_consumed = True  # type: ignore[attr-defined]  # noqa: SLF001
+            response._content_consumed = True  # noqa: SLF001
         except (HTTPError, OSError, ValueError) as error:
             response.close()
             raise requests.ConnectionError(limits.cut(str(error)), request=request) from error
@@ -124,7 +125,7 @@ def _server(url: str) -> tuple[str, str | None, int | None]:
     return parts.scheme, parts.hostname, parts.port or DEFAULT_PORTS.get(parts.scheme)
 
 
-class _Timed(http.client.HTTPConnection):
+class _Timed(HTTPConnection):
     """Mixed into urllib3's classes of connections."""
 
     def send(self, data: Any) -> None:  # noqa: ANN401 - as in its base
