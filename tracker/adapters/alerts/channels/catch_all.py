@@ -5,10 +5,9 @@ For several services, apprise reports delivery although the service refused the 
 
 import logging
 import warnings
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from threading import Semaphore
 
 import apprise
 import requests
@@ -33,7 +32,7 @@ class Apprise(Channel):
     """`tracker.ports.Notifier` through apprise."""
 
     service: apprise.Apprise = field(repr=False)
-    hung: set[Future[Any]] = field(default_factory=set, repr=False, compare=False)
+    alone: Semaphore = field(default_factory=Semaphore, repr=False, compare=False)
 
     def notify(self, message: AlertMessage) -> str:
         """Deliver the message; see the port. Every failure is retried, because apprise gives no reason."""
@@ -47,7 +46,7 @@ class Apprise(Channel):
                 lambda: self.service.notify(
                     body=body, title=text.title, notify_type=kind, body_format=apprise.NotifyFormat.TEXT
                 ),
-                self.hung,
+                self.alone,
             )
         except (TimeoutError, OSError, TypeError, ValueError) as error:
             raise self.target.unreachable(f"apprise failed: {type(error).__name__}") from error
