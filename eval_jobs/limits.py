@@ -67,26 +67,13 @@ DIGITS = Limit(
     subject="Digits of a whole number in a JSON text", most=100, unit="digits", beyond="The text is not valid JSON."
 )
 MLFLOW_ANSWERS = Limit(
-    subject="Answers of MLflow to one write, without their compression",
-    most=64 << 20,
-    beyond="The write waits and is sent again later, as when MLflow does not respond.",
+    subject="Answers of MLflow to one write", most=32 << 20, beyond="As if MLflow did not respond: it is sent later."
 )
 CHANNEL_ANSWER = Limit(
-    subject="Answer of a notification service or mail server, without its compression",
-    most=64 << 10,
-    beyond="The rest is not read; a mail counts as not delivered and is sent again later.",
+    subject="Answer of a notification service or mail server", most=64 << 10, beyond="The rest is not read."
 )
-S3_OBJECTS = Limit(
-    subject="Objects below the prefix of a bucket",
-    most=500_000,
-    unit="objects",
-    beyond="The bucket counts as unreachable; use a longer prefix.",
-)
-S3_ANSWER = Limit(
-    subject="Page of a bucket's listing, or error of its server",
-    most=16 << 20,
-    beyond="The bucket counts as unreachable and is asked again later.",
-)
+S3_OBJECTS = Limit(subject="Objects below a prefix", most=500_000, unit="objects", beyond="As if S3 did not respond.")
+S3_ANSWER = Limit(subject="Page of a bucket's listing", most=16 << 20, beyond="As if S3 did not respond.")
 
 ANSWER = Limit(
     subject="Answer of an endpoint, decompressed; at most 64 KiB and 256 bytes per token asked for (streamed: 8 KiB)",

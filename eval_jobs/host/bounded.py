@@ -2,23 +2,28 @@
 
 read_bytes(path, limits.DOCUMENT)      lines_of(path, limits.ROW)
 MeteredReader(socket, until_s, limit)  decoded(chunks, "gzip", limit)
+in_thread(name, work).result(seconds)
 """
 
 import hashlib
 import os
 import socket
 import stat
+import threading
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from errno import EINVAL
 from io import BufferedReader, FileIO, RawIOBase
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from eval_jobs import limits
 from eval_jobs.host.json_text import TooLarge
 from eval_jobs.limits import Limit
+
+Result = TypeVar("Result")
 
 
 def read_bytes(path: Path, limit: Limit) -> bytes:
@@ -126,18 +131,23 @@ def decoded(chunks: Iterable[bytes], encoding: str, limit: Limit) -> bytes:
     """
     if encoding not in {"", "identity", "gzip"}:
         raise ValueError(f"unexpected Content-Encoding {limits.cut(encoding)!r}")
-    inflating = zlib.decompressobj(16 + zlib.MAX_WBITS) if encoding == "gzip" else None
+    inflating = zlib.decompressobj(16 + zlib.MAX_WBITS)
     content = bytearray()
     for chunk in chunks:
-        try:
-            content += inflating.decompress(chunk, limit.most + 1 - len(content)) if inflating else chunk
-        except zlib.error as error:
-            raise ValueError(f"broken gzip: {error}") from error
+        content += chunk if encoding != "gzip" else _inflated(inflating, chunk, limit.most + 1 - len(content))
         if len(content) > limit.most:
             raise TooLarge(limit)
-        if inflating and inflating.unused_data:
-            raise ValueError("broken gzip: more after its end")
     return bytes(content)
+
+
+def _inflated(inflating: Any, chunk: bytes, most: int) -> bytes:  # noqa: ANN401 - zlib has no public type for it
+    try:
+        content: bytes = inflating.decompress(chunk, most)
+    except zlib.error as error:
+        raise ValueError(f"broken gzip: {error}") from error
+    if inflating.unused_data:
+        raise ValueError("broken gzip: more after its end")
+    return content
 
 
 class MeteredReader(RawIOBase):
@@ -179,3 +189,17 @@ class MeteredReader(RawIOBase):
 
 def _open(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
+
+
+def in_thread(name: str, work: Callable[[], Result]) -> Future[Result]:
+    """Begin `work`, which may hang, in a thread that does not keep the process from ending; return its outcome."""
+    outcome: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is waited for
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return outcome

@@ -16,7 +16,7 @@ from tracker.domain.alerts.stalls import rejected_results
 from tracker.domain.records.alerts import AlertKind
 from tracker.domain.records.calibration import Calibration
 
-SENDING_S = 1.0
+SENDING_S = 0.5
 """Longest time that a pass waits for MLflow, which needs less while it is healthy."""
 
 

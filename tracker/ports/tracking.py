@@ -35,7 +35,7 @@ class Tracking(Protocol):
     def flush(self, wait_s: float = 60.0) -> int:
         """Send what is queued and return how many items still wait. An unreachable store is not an error here.
 
-        What is still being sent after `wait_s` is not waited for, here or by the next calls, until it has ended.
+        A call waits at most `wait_s`; what is still being sent then is sent all the same, and nothing else meanwhile.
 
         Results of one checkpoint arrive in their order, and aliases after the results of their checkpoints. An item
         that the store rejects five times is set aside and no longer waits.

@@ -10,14 +10,14 @@ import requests
 from packaging.version import InvalidVersion, Version
 
 from eval_jobs.errors import ConfigError, TrackingUnreachable
-from eval_jobs.host.bounded_http import DEFAULT_PORTS, bounded_session
 from eval_jobs.limits import MLFLOW_ANSWERS
+from tracker.adapters.bounded_http import bounded_session
 
 CONNECT_TIMEOUT_S = 3.0
 SQLITE_PREFIX = "sqlite:///"
 OLDEST_SERVER = Version("3.1")
 """The first with all requests of models (LoggedModel) that the tracker makes."""
-_PORTS = DEFAULT_PORTS | {"postgresql": 5432}
+DEFAULT_PORTS = {"http": 80, "https": 443, "postgresql": 5432}
 
 
 def check_reachable(uri: str) -> None:
@@ -76,7 +76,7 @@ def first_line(text: str) -> str:
 def _host_and_port(uri: str) -> tuple[str | None, int | None]:
     try:
         parts = urlsplit(uri)
-        return parts.hostname, parts.port or _PORTS.get(parts.scheme.partition("+")[0])
+        return parts.hostname, parts.port or DEFAULT_PORTS.get(parts.scheme.partition("+")[0])
     except ValueError as error:
         raise ConfigError(
             f"invalid tracking.uri {public(uri)!r}: {error}", hint="use http://host:port with a port number"

@@ -15,8 +15,8 @@ import requests
 from mlflow import MlflowClient
 from mlflow.utils import request_utils
 
-from eval_jobs.host.bounded_http import ANSWER_S, BoundedAdapter
 from eval_jobs.limits import MLFLOW_ANSWERS
+from tracker.adapters.bounded_http import ANSWER_S, BoundedAdapter
 from tracker.adapters.mlflow.address import SQLITE_PREFIX, check_reachable, sqlite_path
 
 _get_session = request_utils._get_request_session  # noqa: SLF001 - the only place where MLflow opens its connections

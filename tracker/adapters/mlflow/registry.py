@@ -12,8 +12,8 @@ from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
 
 from eval_jobs.errors import ConfigError
-from eval_jobs.host.bounded_http import conversation
 from eval_jobs.limits import MLFLOW_ANSWERS
+from tracker.adapters.bounded_http import conversation
 from tracker.adapters.mlflow.address import public
 from tracker.adapters.mlflow.champions import MODEL_TAG
 from tracker.adapters.mlflow.client import connect

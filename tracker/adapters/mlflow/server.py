@@ -16,9 +16,9 @@ from pathlib import Path
 import requests
 
 from eval_jobs.errors import PortTaken, TrackingUnreachable
-from eval_jobs.host.bounded_http import bounded_session
 from eval_jobs.host.secrets import passed_on
 from eval_jobs.limits import MLFLOW_ANSWERS
+from tracker.adapters.bounded_http import bounded_session
 from tracker.adapters.mlflow.address import public
 from tracker.adapters.mlflow.client import connect
 from tracker.adapters.mlflow.errors_sql import mapped_mlflow_errors

@@ -13,8 +13,8 @@ from mlflow import MlflowClient
 from mlflow.entities import LoggedModel, LoggedModelOutput, Metric, Run, RunTag
 
 from eval_jobs.errors import TrackerError
-from eval_jobs.host.bounded_http import conversation
 from eval_jobs.limits import MLFLOW_ANSWERS
+from tracker.adapters.bounded_http import conversation
 from tracker.adapters.database.codec import to_json
 from tracker.adapters.mlflow import runs
 from tracker.adapters.mlflow.address import check_reachable, public

@@ -28,8 +28,8 @@ from sqlalchemy import ColumnElement, Connection, Engine, Row, Update, and_, fun
 
 from eval_jobs.backoff import Backoff
 from eval_jobs.errors import ConfigError, StoreError, TrackingUnreachable
+from eval_jobs.host.bounded import in_thread
 from eval_jobs.host.clock import SystemClock
-from eval_jobs.host.threads import in_thread
 from eval_jobs.identity import content_hash
 from eval_jobs.ports import Clock
 from eval_jobs.queue.database_sql import add_row, belongs_to, insert_into, transaction
@@ -140,8 +140,7 @@ class OutboxTracking:
         if self._sending is None:
             # A store may take minutes for one item. There is never a second thread: it would write twice.
             self._sending = in_thread("sending to MLflow", self._send_due)
-            wait([self._sending], timeout=wait_s)
-        if self._sending.done():
+        if wait([self._sending], timeout=wait_s).done:
             ended, self._sending = self._sending, None
             ended.result()
         return self._waiting()

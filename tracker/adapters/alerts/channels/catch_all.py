@@ -5,20 +5,19 @@ For several services, apprise reports delivery although the service refused the 
 
 import logging
 import warnings
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from threading import Semaphore
 
 import apprise
 import requests
 
 from eval_jobs.errors import ConfigError
-from eval_jobs.host.bounded_http import BoundedAdapter
 from eval_jobs.limits import CHANNEL_ANSWER
 from tracker.adapters.alerts.channels.mail import TEXT
 from tracker.adapters.alerts.sending.markdown import address
 from tracker.adapters.alerts.sending.target import Channel, Target, within
+from tracker.adapters.bounded_http import BoundedAdapter
 from tracker.domain.alerts.text import LINK, Room, blocks_text, bytes_long, message_text
 from tracker.domain.records.alerts import AlertMessage
 
@@ -33,7 +32,7 @@ class Apprise(Channel):
     """`tracker.ports.Notifier` through apprise."""
 
     service: apprise.Apprise = field(repr=False)
-    hung: set[Future[Any]] = field(default_factory=set, repr=False, compare=False)
+    alone: Semaphore = field(default_factory=Semaphore, repr=False, compare=False)
 
     def notify(self, message: AlertMessage) -> str:
         """Deliver the message; see the port. Every failure is retried, because apprise gives no reason."""
@@ -47,7 +46,7 @@ class Apprise(Channel):
                 lambda: self.service.notify(
                     body=body, title=text.title, notify_type=kind, body_format=apprise.NotifyFormat.TEXT
                 ),
-                self.hung,
+                self.alone,
             )
         except (TimeoutError, OSError, TypeError, ValueError) as error:
             raise self.target.unreachable(f"apprise failed: {type(error).__name__}") from error
@@ -63,7 +62,7 @@ def open_apprise(target: Target) -> Apprise:
         ConfigError: apprise does not recognize the URL.
     """
     # Its services read any answer and follow any redirect. requests makes an adapter for each of their requests.
-    requests.sessions.HTTPAdapter = partial(BoundedAdapter, target.patience_s, CHANNEL_ANSWER)  # type: ignore[misc]
+    vars(requests.sessions)["HTTPAdapter"] = partial(BoundedAdapter, target.patience_s, CHANNEL_ANSWER)
     service = apprise.Apprise()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # apprise imports all services, some from old modules

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import format_datetime
-from typing import Any
 
 from eval_jobs.errors import ChannelRefused, ChannelUnreachable
 from eval_jobs.host.bounded import MeteredReader
@@ -86,16 +85,12 @@ def mail_of(message: AlertMessage, route: MailRoute) -> EmailMessage:
 
 
 class _Bounded(smtplib.SMTP):
-    """A session that ends at a time: a reply may have lines without an end, and its bytes may come slowly."""
-
-    def __init__(self, until_s: float, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as in its base
-        self._until_s = until_s
-        super().__init__(*args, **kwargs)
+    """A session with a deadline: a reply may have lines without an end, and its bytes may come slowly."""
 
     def getreply(self) -> tuple[int, bytes]:
         """Read one reply; see smtplib."""
-        if self.file is None:
-            self.file = io.BufferedReader(MeteredReader(self.sock, self._until_s, CHANNEL_ANSWER))
+        if self.file is None and self.sock is not None:
+            self.file = io.BufferedReader(MeteredReader(self.sock, time.monotonic() + self.timeout, CHANNEL_ANSWER))
         return super().getreply()
 
 
@@ -114,14 +109,13 @@ def _send(mail: EmailMessage, target: Target, route: MailRoute) -> int:
 @contextlib.contextmanager
 def _connected(target: Target, route: MailRoute) -> Iterator[smtplib.SMTP]:
     timeout_s = target.patience_s
-    until_s = time.monotonic() + timeout_s
     # smtplib's own lookup of this machine's name may take minutes.
     name = socket.gethostname() if "." in socket.gethostname() else "[127.0.0.1]"
     if route.security is MailSecurity.TLS:
         context = ssl.create_default_context()
-        smtp: smtplib.SMTP = _BoundedTls(until_s, route.host, route.port, name, timeout=timeout_s, context=context)
+        smtp: smtplib.SMTP = _BoundedTls(route.host, route.port, name, timeout=timeout_s, context=context)
     else:
-        smtp = _Bounded(until_s, route.host, route.port, name, timeout=timeout_s)
+        smtp = _Bounded(route.host, route.port, name, timeout=timeout_s)
     try:
         if route.security is MailSecurity.STARTTLS:
             smtp.starttls(context=ssl.create_default_context())

@@ -1,7 +1,6 @@
 """Wraps a channel of another package: anything that it raises becomes an error that names the plugin."""
 
-from concurrent.futures import Future
-from typing import Any
+from threading import Semaphore
 
 from eval_jobs.errors import ChannelRefused, ChannelUnreachable, ConfigError
 from eval_jobs.host.plugins import PluginKind, find_plugin
@@ -27,7 +26,7 @@ class PluginChannel:
         """
         self.name = name
         self._patience_s = patience_s
-        self._hung: set[Future[Any]] = set()
+        self._alone = Semaphore()
         self._found = find_plugin(CHANNELS, program.name)
         self._channel: Notifier = self._found.open(Notifier, name, program)
         with self._found.blamed(ConfigError):
@@ -38,7 +37,7 @@ class PluginChannel:
         """Deliver the message within the timeout; see the port."""
         try:
             with self._found.blamed(ChannelRefused):
-                said = within(self._patience_s, lambda: self._channel.notify(message), self._hung)
+                said = within(self._patience_s, lambda: self._channel.notify(message), self._alone)
         except ChannelRefused as error:
             if isinstance(error.__cause__, TimeoutError | ConnectionError):
                 raise ChannelUnreachable(

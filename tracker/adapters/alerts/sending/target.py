@@ -5,14 +5,14 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
+from threading import Semaphore
+from typing import ClassVar, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from eval_jobs.errors import ChannelRefused, ChannelUnreachable
+from eval_jobs.host.bounded import in_thread
 from eval_jobs.host.secrets import masked
-from eval_jobs.host.threads import in_thread
 from eval_jobs.ports import Clock
 from tracker.domain.records.display import one_line, shortened
 
@@ -90,22 +90,26 @@ def hmac_base64(key: bytes, data: bytes) -> str:
     return base64.b64encode(hmac.new(key, data, hashlib.sha256).digest()).decode()
 
 
-def within(seconds: float, work: Callable[[], Result], hung: set[Future[Any]] | None = None) -> Result:
+def within(seconds: float, work: Callable[[], Result], alone: Semaphore | None = None) -> Result:
     """Return what `work` returns, or raise what it raises.
 
-    A name lookup cannot be interrupted, so `work` runs in a thread that may outlive the call. With `hung`, which is
-    kept from call to call, there is at most one such thread.
+    A name lookup cannot be interrupted, so `work` runs in a thread that may outlive the call; with the same `alone`,
+    there is at most one such thread.
 
     Raises:
         TimeoutError: `work` had not ended after `seconds`, or that of an earlier call has not ended yet.
     """
-    if any(not one.done() for one in hung or ()):
+    alone = alone or Semaphore()
+    if not alone.acquire(blocking=False):
         raise TimeoutError
-    outcome = in_thread("alert channel", work)
-    if hung is not None:
-        hung.clear()
-        hung.add(outcome)
-    return outcome.result(timeout=seconds)
+
+    def run() -> Result:
+        try:
+            return work()
+        finally:
+            alone.release()
+
+    return in_thread("alert channel", run).result(timeout=seconds)
 
 
 def hidden_parts(url: str, secret: str, user: str = "") -> frozenset[str]:

@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -206,7 +208,7 @@ class Bucket:
         return _mapped(error, self.location.uri, endpoint)
 
 
-class _BoundedSession(AIOHTTPSession):
+class _BoundedSession(AIOHTTPSession):  # type: ignore[misc]  # it has no types
     """Requests of botocore: answers other than objects are read up to a limit, and no redirect is followed."""
 
     async def send(self, request: Any) -> Any:  # noqa: ANN401 - botocore's
@@ -219,7 +221,8 @@ class _BoundedSession(AIOHTTPSession):
         return answer
 
     async def _get_session(self, proxy_url: Any) -> Any:  # noqa: ANN401 - aiohttp's
-        return _SameServer(await super()._get_session(proxy_url))
+        session = await super()._get_session(proxy_url)
+        return SimpleNamespace(request=partial(session.request, allow_redirects=False))
 
 
 async def _whole(answer: aiohttp.ClientResponse) -> bytes:
@@ -234,14 +237,6 @@ async def _whole(answer: aiohttp.ClientResponse) -> bytes:
     finally:
         answer.release()  # closes the connection if something of the answer is left
     return bytes(content)
-
-
-class _SameServer:
-    def __init__(self, session: Any) -> None:  # noqa: ANN401 - aiohttp's
-        self._session = session
-
-    def request(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - aiohttp's
-        return self._session.request(*args, allow_redirects=False, **kwargs)
 
 
 def _object(entry: dict[str, Any]) -> S3Object:

@@ -18,7 +18,9 @@ from urllib.parse import urljoin, urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection
 from urllib3.exceptions import HTTPError
+from urllib3.util import Retry
 
 from eval_jobs import limits
 from eval_jobs.host.bounded import MeteredReader, decoded
@@ -30,7 +32,6 @@ ANSWER_S = 30.0
 _FRAME_BYTES = 1 << 20
 """Headers and chunk sizes around a body."""
 _BLOCK_BYTES = 64 << 10
-DEFAULT_PORTS = {"http": 80, "https": 443}
 
 logging.getLogger("urllib3").setLevel(logging.ERROR)  # it logs broken headers with tracebacks
 
@@ -57,7 +58,7 @@ def conversation(most_s: float, limit: Limit) -> Iterator[None]:
 class BoundedAdapter(HTTPAdapter):
     """Sends the requests of a `requests.Session`."""
 
-    def __init__(self, answer_s: float, limit: Limit, *, max_retries: Any = 0) -> None:  # noqa: ANN401 - of requests
+    def __init__(self, answer_s: float, limit: Limit, *, max_retries: Retry | int = 0) -> None:
         self.answer_s, self._limit = answer_s, limit
         super().__init__(max_retries=max_retries)
 
@@ -66,7 +67,7 @@ class BoundedAdapter(HTTPAdapter):
         pool = super().get_connection_with_tls_context(*args, **kwargs)
         kind = pool.ConnectionCls
         if not issubclass(kind, _Timed):
-            answer = staticmethod(partial(_Answer, self.answer_s, self._limit))
+            answer = staticmethod(partial(_answer, self.answer_s, self._limit))
             pool.ConnectionCls = type(kind.__name__, (_Timed, kind), {"response_class": answer})
         return pool
 
@@ -83,7 +84,7 @@ class BoundedAdapter(HTTPAdapter):
                 _demand_same_server(str(request.url), response.headers["Location"])
             # The body is not read by requests, which has no limit.
             response._content = _body(response, self._limit)  # noqa: SLF001
-            response._content_consumed = True  # type: ignore[attr-defined]  # noqa: SLF001
+            response._content_consumed = True  # noqa: SLF001
         except (HTTPError, OSError, ValueError) as error:
             response.close()
             raise requests.ConnectionError(limits.cut(str(error)), request=request) from error
@@ -95,8 +96,8 @@ def bounded_session(answer_s: float, limit: Limit) -> requests.Session:
     """Return a session that uses no settings of the environment."""
     session = requests.Session()
     session.trust_env = False
-    for scheme in DEFAULT_PORTS:
-        session.mount(f"{scheme}://", BoundedAdapter(answer_s, limit))
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, BoundedAdapter(answer_s, limit))
     return session
 
 
@@ -113,19 +114,13 @@ def _body(response: requests.Response, limit: Limit) -> bytes:
 
 
 def _demand_same_server(url: str, location: str) -> None:
-    """Refuse a redirect to another server: results would go there. From http to https it is the same one."""
-    there = urljoin(url, location)
-    if _server(there) not in {_server(url), ("https", _server(url)[1], 443)}:
-        scheme, host, port = _server(there)
-        raise ValueError(f"redirected to another server, {scheme}://{host}:{port}")
+    """Refuse a redirect to another scheme, host or port: results would go there."""
+    here, there = urlsplit(url), urlsplit(urljoin(url, location))
+    if (here.scheme, here.netloc) != (there.scheme, there.netloc):
+        raise ValueError(f"redirected to another server, {there.scheme}://{there.netloc}")
 
 
-def _server(url: str) -> tuple[str, str | None, int | None]:
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or DEFAULT_PORTS.get(parts.scheme)
-
-
-class _Timed(http.client.HTTPConnection):
+class _Timed(HTTPConnection):
     """Mixed into urllib3's classes of connections."""
 
     def send(self, data: Any) -> None:  # noqa: ANN401 - as in its base
@@ -135,13 +130,12 @@ class _Timed(http.client.HTTPConnection):
         super().send(data)
 
 
-class _Answer(http.client.HTTPResponse):
-    def __init__(self, answer_s: float, limit: Limit, connection: socket.socket, **kwargs: Any) -> None:  # noqa: ANN401
-        super().__init__(connection, **kwargs)
-        until_s = time.monotonic() + max(answer_s, connection.gettimeout() or 0)
-        begun = _CONVERSATION.get()
-        if begun is not None:
-            until_s = min(until_s, begun.until_s)
-        self.fp.close()
-        limit = replace(limit, most=limit.most + _FRAME_BYTES)
-        self.fp = io.BufferedReader(MeteredReader(connection, until_s, limit))
+def _answer(answer_s: float, limit: Limit, connection: socket.socket, method: str) -> http.client.HTTPResponse:
+    answer = http.client.HTTPResponse(connection, method=method)
+    until_s, begun = time.monotonic() + max(answer_s, connection.gettimeout() or 0), _CONVERSATION.get()
+    if begun is not None:
+        until_s = min(until_s, begun.until_s)
+    answer.fp.close()
+    limit = replace(limit, most=limit.most + _FRAME_BYTES)
+    answer.fp = io.BufferedReader(MeteredReader(connection, until_s, limit))
+    return answer
