@@ -1,5 +1,6 @@
 """Reads from a checkpoint's folder what serving needs: the tokenizer's folder, and an adapter's configuration."""
 
+import os
 from pathlib import Path
 
 from eval_jobs import limits
@@ -21,7 +22,7 @@ def require_folders(checkpoint: Checkpoint) -> None:
         )
     base = checkpoint.base_model
     # A relative path may be a name in the Hugging Face cache, which only the engine can resolve.
-    if base and Path(base).is_absolute() and not Path(base).is_dir():
+    if base and Path(base).is_absolute() and not os.path.isdir(base):  # noqa: PTH112 - takes names of any length
         raise CheckpointNotFound(
             f"no base model at {base}, required by the adapter {checkpoint.uri}",
             hint="restore the base model, or correct base_model_name_or_path in adapter_config.json",

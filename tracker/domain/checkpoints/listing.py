@@ -31,6 +31,7 @@ OWN_FILES = frozenset((".pin.json", ".pin.json.tmp", ".fetch.json"))
 REMOVAL_TOLERANCE_NS = 50_000_000
 """A folder that changed this much later than its newest file has lost an entry: its deletion may have begun."""
 
+_PATH = re.compile("[^\x00-\x1f\ud800-\udfff]{1,4096}")
 _RANK = re.compile(r"rng_state_([0-9]+)\.pth$")
 _STATE_FOLDER = re.compile(rf"(?:{FSDP_FOLDER}|global_step[0-9]+|pytorch_model|weights|context|mp_rank_[0-9_]+)$")
 _TRAINING_LOG = re.compile(
@@ -182,9 +183,9 @@ class Listing:
 
 
 def base_model_of(document: Document | Broken | None) -> str:
-    """Return the base model in an adapter's configuration: a path or a name; empty: none."""
+    """Return the base model in an adapter's configuration: a path or a name; empty: none, or what can be neither."""
     base = document.get("base_model_name_or_path") if isinstance(document, Mapping) else None
-    if isinstance(base, str):
+    if isinstance(base, str) and _PATH.fullmatch(base):
         return base
     return ""
 

@@ -205,7 +205,8 @@ def _base_folder(folder: Path, base: str) -> str:
     if not base or Path(base).is_absolute():
         return ""
     found = (parent / base for parent in folder.absolute().parents)
-    places = {place.resolve() for place in found if (place / listing.CONFIG).is_file()}
+    # Unlike Path.is_file, it takes a name that is too long for a file.
+    places = {place.resolve() for place in found if os.path.isfile(place / listing.CONFIG)}  # noqa: PTH113
     if len(places) != 1:
         return ""
     return str(places.pop())
