@@ -1,0 +1,1 @@
+"""What hostile neighbours do to the tracker, and what it costs."""
