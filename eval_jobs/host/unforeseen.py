@@ -2,6 +2,18 @@
 
 import logging
 import signal
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from eval_jobs.errors import TrackerError
+from eval_jobs.limits import cut
+
+Result = TypeVar("Result")
+Other = TypeVar("Other")
+
+LONGEST_S = 600.0
+"""Maximum time between two attempts of what is set aside."""
 
 
 def error_text(error: BaseException) -> str:
@@ -21,3 +33,43 @@ def report_unforeseen(log: logging.Logger, what: str, error: BaseException, *, t
     """Log what failed, what happens `then`, and a request to report it; with the traceback if debugging is on."""
     traceback = error if log.isEnabledFor(logging.DEBUG) else None
     log.error("%s: %s (%s); please report this bug", what, error_text(error), then, exc_info=traceback)
+
+
+class SetAside:
+    """What failed because of a bug: the rest goes on without it, and it is tried again ever more rarely.
+
+    Each has a key. Not thread-safe.
+    """
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._times: dict[str, int] = {}
+        self._next_s: dict[str, float] = {}
+        self.found: dict[str, str] = {}
+        """By key, what is set aside and why."""
+
+    def attempt(self, key: str, what: str, action: Callable[[], Result], otherwise: Other) -> Result | Other:
+        """Return the result of an action, or `otherwise` if it fails unexpectedly; its first failure is logged.
+
+        Raises:
+            TrackerError: a known error, such as an unreachable store, which concerns everything.
+        """
+        if time.monotonic() < self._next_s.get(key, 0.0):
+            return otherwise
+        try:
+            result = action()
+        except TrackerError:
+            raise
+        except Exception as error:  # noqa: BLE001 - an edge that must go on
+            self._fail(key, f"{what}: {cut(error_text(error))}")
+            return otherwise
+        self._times.pop(key, None)
+        self.found.pop(key, None)
+        return result
+
+    def _fail(self, key: str, text: str) -> None:
+        times = self._times[key] = self._times.get(key, 0) + 1
+        self._next_s[key] = time.monotonic() + min(2.0 ** min(times, 10), LONGEST_S)
+        if key not in self.found:
+            self._log.exception("%s (it is set aside and tried again later); please report this bug", text)
+        self.found[key] = text

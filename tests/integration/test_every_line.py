@@ -51,8 +51,10 @@ AFTER_A_KILL = (FORGOTTEN, PASSED_OVER)
 """Statements to which only a kill at another one leads."""
 OF_SWEEPS = (
     "world.wake_workers()",
-    "elif world.sweeps is not None:  # sweeps have no verdicts and no alerts",
-    "sweeps.take_sweep_result(record, world.sweeps)",
+    'turns = attempt("sweeps", "cannot follow sweeps", partial(sweeps.follow, world.sweeps, now), ())',
+    "if world.sweeps is None:",
+    "return None  # another process has the sweeps",
+    "return sweeps.take_sweep_result(record, world.sweeps)  # sweeps have no verdicts and no alerts",
     "swept += 1",
 )
 """These worlds have none: app/steps/test_sweeps.py and tests/e2e/test_sweep.py kill those that have."""
@@ -63,8 +65,8 @@ OF_CHANGED_SETTINGS = (
 )
 """Nor these: app/test_readiness.py and tests/e2e/test_changed_settings.py have them."""
 OF_REJECTIONS = (
-    "world.dispatcher.dispatch([rejected_results(run, rejected, now)])",
-    "state.has_rejected = bool(rejected)",
+    "world.dispatcher.dispatch([alert])",
+    "state.firing ^= {alert.kind}",
 )
 """Nor these: app/test_tick.py has them."""
 NOT_HERE = (*AFTER_A_KILL, *OF_SWEEPS, *OF_CHANGED_SETTINGS, *OF_REJECTIONS)

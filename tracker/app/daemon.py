@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from eval_jobs.errors import StoreError
 from eval_jobs.ports import Clock
@@ -58,7 +59,7 @@ def watch(
 
     def do_pass(now: datetime) -> tuple[Tick, QueueState]:
         passed, queued = tick(world, state, now), world.queue.state()
-        show(passed, queued)
+        state.aside.attempt("show", "cannot show the progress", partial(show, passed, queued), None)
         return passed, queued
 
     has_begun = was_idle = False
@@ -68,7 +69,8 @@ def watch(
         with stores.asked():
             has_begun = has_begun or _begin(world)  # before the first plans are added: they carry the current settings
             passed, queued = do_pass(started_at)
-            monitor.look(passed, queued, started_at, is_training=not has_ended)
+            look = partial(monitor.look, passed, queued, started_at, is_training=not has_ended)
+            state.aside.attempt("stalls", "cannot look for stalls", look, None)
             is_quiet = has_ended and _has_no_news(passed, world.source)
             is_idle = not (queued.waiting or queued.running)
             # A result that arrives late in a pass is reviewed by the next pass, and may lead to more plans.

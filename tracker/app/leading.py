@@ -20,8 +20,8 @@ GIVE_WAY_S = 5.0
 """Seconds to wait after a database outage: the previous leader, which kept watching, takes the lead first."""
 
 
-class LeadLost(Exception):
-    """Another process has taken the lead."""
+class LeadLost(BaseException):
+    """Another process has taken the lead. As an interrupt, it is no error that something may be set aside for."""
 
 
 def demand_lead(lead: Lead, now: datetime) -> None:

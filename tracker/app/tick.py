@@ -4,17 +4,21 @@ Data flows one way: checkpoint -> plan -> (a worker runs eval_jobs.run.run_plan)
 plan for the samples that screening left out.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
+from functools import partial
 
+from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.app.gaps import remember_gaps, skip_surplus
 from tracker.app.plans import first_plans, is_baseline
 from tracker.app.review import Reviewed, new_branches, review
 from tracker.app.steps import calibrating, sweeps
 from tracker.app.steps.collect import collect
 from tracker.app.world import Tick, WatchState, World
-from tracker.domain.alerts.stalls import rejected_results
-from tracker.domain.records.alerts import AlertKind
+from tracker.domain.alerts.stalls import rejected_results, set_aside
+from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.calibration import Calibration
+from tracker.domain.sweeps.types import Turn
 
 SENDING_S = 0.5
 """Longest time that a pass waits for MLflow, which needs less while it is healthy."""
@@ -22,28 +26,25 @@ SENDING_S = 0.5
 
 def tick(world: World, state: WatchState, now: datetime) -> Tick:
     """Do one pass. It may be killed at any line and run again."""
-    checkpoints = world.source.ready(now)
+    attempt = state.aside.attempt
+    checkpoints = attempt("ready", "cannot look for checkpoints", partial(world.source.ready, now), ())
     state.found.extend(checkpoints)
     state.unreported.extend(checkpoints)
     state.seen.update((checkpoint.run_id, checkpoint.step) for checkpoint in checkpoints)
     state.demand_lead(now)
-    while state.found and not state.is_held(state.found[-1]):
-        checkpoint = state.found[0]
-        first = state.first.setdefault(checkpoint.run_id, checkpoint)
-        keep = checkpoint == first or is_baseline(checkpoint, world.policy)
-        for plan in first_plans(checkpoint, world, state, keep=keep):
-            # plan.id is a content hash: adding twice is a no-op
-            world.queue.add(plan, now=now, backlog=world.order.backlog, keep=keep)
-        world.wake_workers()  # before the curves: long ones and a slow tracking store take time
-        world.tracking.publish_curves(checkpoint, world.curves.read(checkpoint))
-        world.tracking.publish_facts(checkpoint, world.curves.facts(checkpoint))  # the curves find the run
-        del state.found[0]
-    skipped = skip_surplus(world, state, now)
-    gaps = remember_gaps(world, state)
-    reviewed, calibrations, swept = review_finished(world, state, now)
-    turns = () if world.sweeps is None else sweeps.follow(world.sweeps, now)
+    plan_found(world, state, now)
+    skipped = attempt("skip", "cannot skip checkpoints", partial(skip_surplus, world, state, now), ())
+    gaps = attempt("gaps", "cannot store gaps", partial(remember_gaps, world, state), ())
+    reviewed, calibrations, swept = attempt(
+        "review", "cannot review results", partial(review_finished, world, state, now), ((), (), 0)
+    )
+    turns: tuple[Turn, ...] = ()
+    if world.sweeps is not None:
+        turns = attempt("sweeps", "cannot follow sweeps", partial(sweeps.follow, world.sweeps, now), ())
     if turns:
         world.wake_workers()
+    rejected = world.tracking.set_aside()
+    report_lasting(world, state, (rejected_results(world.keeping.run, rejected, now), _bugs(world, state, now)))
     passed = Tick(
         checkpoints=tuple(state.unreported),
         branches=tuple(new_branches(world.history, state.unreported)),
@@ -54,24 +55,55 @@ def tick(world: World, state: WatchState, now: datetime) -> Tick:
         calibrations=calibrations,
         turns=turns,
         swept=swept,
-        unsent=world.tracking.flush(SENDING_S),
-        rejected=report_rejected(world, state, now),
-        pending_alerts=world.dispatcher.alerting.flush(),
+        unsent=attempt("flush", "cannot send results", partial(world.tracking.flush, SENDING_S), 0),
+        rejected=len(rejected),
+        set_aside=len(state.aside.found),
+        pending_alerts=attempt("alerts", "cannot send alerts", world.dispatcher.alerting.flush, 0),
     )
     state.unreported.clear()
     return passed
 
 
-def report_rejected(world: World, state: WatchState, now: datetime) -> int:
-    """Send an alert when MLflow begins or ends to reject results; return how many it rejects."""
-    rejected, run = world.tracking.set_aside(), world.keeping.run
-    if state.has_rejected is None:
-        firing = world.dispatcher.alerts.open_alerts(run)
-        state.has_rejected = any(alert.kind is AlertKind.UNSENT for alert in firing)
-    if state.has_rejected != bool(rejected):
-        world.dispatcher.dispatch([rejected_results(run, rejected, now)])
-        state.has_rejected = bool(rejected)
-    return len(rejected)
+def plan_found(world: World, state: WatchState, now: datetime) -> None:
+    """Queue the plans of what was found and publish its curves; what fails stays found, behind the others."""
+    for checkpoint in tuple(state.found):
+        if state.is_held(state.found[-1]):
+            return
+        at = f"step {checkpoint.step} of {checkpoint.run_id}"
+        plan = partial(_plan, world, state, checkpoint, now)
+        if state.aside.attempt(f"plan {checkpoint.uri}", f"cannot queue the evaluation of {at}", plan, otherwise=False):
+            publish = partial(_publish_training, world, checkpoint)
+            state.aside.attempt(f"curves {checkpoint.uri}", f"cannot publish the curves of {at}", publish, None)
+            state.found.remove(checkpoint)
+
+
+def _plan(world: World, state: WatchState, checkpoint: Checkpoint, now: datetime) -> bool:
+    first = state.first.setdefault(checkpoint.run_id, checkpoint)
+    keep = checkpoint == first or is_baseline(checkpoint, world.policy)
+    for plan in first_plans(checkpoint, world, state, keep=keep):
+        # plan.id is a content hash: adding twice is a no-op
+        world.queue.add(plan, now=now, backlog=world.order.backlog, keep=keep)
+    world.wake_workers()  # before the curves: long ones and a slow tracking store take time
+    return True
+
+
+def _publish_training(world: World, checkpoint: Checkpoint) -> None:
+    world.tracking.publish_curves(checkpoint, world.curves.read(checkpoint))
+    world.tracking.publish_facts(checkpoint, world.curves.facts(checkpoint))  # the curves find the run
+
+
+def _bugs(world: World, state: WatchState, now: datetime) -> Alert:
+    return set_aside(world.keeping.run, tuple(state.aside.found.values()), now)
+
+
+def report_lasting(world: World, state: WatchState, alerts: Iterable[Alert]) -> None:
+    """Send the alerts whose cause begins or ends."""
+    if state.firing is None:
+        state.firing = {alert.kind for alert in world.dispatcher.alerts.open_alerts(world.keeping.run)}
+    for alert in alerts:
+        if (alert.kind in state.firing) != (alert.state is AlertState.FIRING):
+            world.dispatcher.dispatch([alert])
+            state.firing ^= {alert.kind}
 
 
 def review_finished(
@@ -87,19 +119,34 @@ def review_finished(
         policy=world.policy,
         dispatcher=world.dispatcher,
     )
-    for record in state.boundary.unbroken(world.queue.finished()):  # written by workers on any machine
+    for record in world.queue.finished():  # written by workers on any machine
         state.demand_lead(now)  # reviews take long, and two leaders would both judge
-        with state.boundary.around(record):
-            if record.plan.calibration:
-                calibrations.append(calibrating.take_calibration(record, context))
-            elif record.plan.sweep is None:
-                reviewed.append(review(world, record, now))
-                world.queue.acknowledge(record.plan.id)  # after review: a crash in between repeats it harmlessly
-            elif world.sweeps is not None:  # sweeps have no verdicts and no alerts
-                sweeps.take_sweep_result(record, world.sweeps)
-                swept += 1
+        checkpoint, take = record.plan.checkpoint, partial(_take, world, record, context, now)
+        what = f"cannot compute the verdicts of step {checkpoint.step} of {checkpoint.run_id}"
+        taken = state.aside.attempt(record.plan.id, what, take, None)
+        if isinstance(taken, Reviewed):
+            reviewed.append(taken)
+        elif isinstance(taken, Calibration):
+            calibrations.append(taken)
+        elif taken is not None:
+            swept += 1
     state.seen.update((one.report.run_id, one.report.step) for one in reviewed)
     if reviewed:
         world.wake_workers()
-        collect(world.keeping)
+        state.aside.attempt("collect", "cannot delete what is not kept", partial(collect, world.keeping), ())
     return tuple(reviewed), tuple(calibrations), swept
+
+
+def _take(
+    world: World, record: EvalRecord, context: calibrating.CalibrationContext, now: datetime
+) -> Reviewed | Calibration | EvalRecord | None:
+    """Return what a record led to; None: a sweep's, which is left for another process."""
+    if record.plan.calibration:
+        return calibrating.take_calibration(record, context)
+    if record.plan.sweep is None:
+        reviewed = review(world, record, now)
+        world.queue.acknowledge(record.plan.id)  # after review: a crash in between repeats it harmlessly
+        return reviewed
+    if world.sweeps is None:
+        return None  # another process has the sweeps
+    return sweeps.take_sweep_result(record, world.sweeps)  # sweeps have no verdicts and no alerts

@@ -1,20 +1,19 @@
 """What the use cases work with: settings, the ports to the outside, and the state of a watcher."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
-from eval_jobs.errors import TrackerError
-from eval_jobs.host.unforeseen import report_unforeseen
+from eval_jobs.host.unforeseen import SetAside
 from eval_jobs.queue_types import Backlog
-from eval_jobs.types import Checkpoint, EvalRecord, ProbeLoad, ServeSpec, Suite
+from eval_jobs.types import Checkpoint, ProbeLoad, ServeSpec, Suite
 from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.steps.collect import Keeping
 from tracker.app.steps.screening import ScreeningSchedule
 from tracker.app.steps.sweeps import SweepService
+from tracker.domain.records.alerts import AlertKind
 from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.types import Gap, Policy, Report
 from tracker.domain.sweeps.types import Turn
@@ -73,39 +72,6 @@ class World:
         self.dispatcher.alerting.close()
 
 
-class ErrorBoundary:
-    """Excludes the records whose review failed: a bug must not end the watching of a run that lasts days.
-
-    The next start tries them again.
-    """
-
-    def __init__(self) -> None:
-        self._broken: set[str] = set()
-
-    def unbroken(self, records: Iterable[EvalRecord]) -> Iterator[EvalRecord]:
-        """Yield the records whose review has not failed before."""
-        return (record for record in records if record.plan.id not in self._broken)
-
-    @contextmanager
-    def around(self, record: EvalRecord) -> Iterator[None]:
-        """Suppress an unexpected error of the review of `record`: it is logged once, and the record stays in the queue.
-
-        Raises:
-            TrackerError: a known error, such as an unreachable store, which concerns every record.
-        """
-        try:
-            yield
-        except TrackerError:
-            raise
-        except Exception as error:  # noqa: BLE001 - an edge that must go on
-            self._broken.add(record.plan.id)
-            checkpoint = record.plan.checkpoint
-            what = f"cannot compute the verdicts of step {checkpoint.step} of {checkpoint.run_id}"
-            report_unforeseen(
-                log, what, error, then="its results are kept, and its verdicts are computed at the next start"
-            )
-
-
 @dataclass(kw_only=True)
 class WatchState:
     """What this process has seen so far. A restart begins with an empty state and reaches the same results."""
@@ -126,9 +92,10 @@ class WatchState:
     """Gaps that are stored and alerted: a source returns all its gaps at every pass."""
     seen: set[tuple[str, int]] = field(default_factory=set)
     """Run and step of every checkpoint that was found or judged, or that is a gap."""
-    boundary: ErrorBoundary = field(default_factory=ErrorBoundary)
-    has_rejected: bool | None = None
-    """Whether the alert of results that MLflow rejects is firing; None: not read yet."""
+    aside: SetAside = field(default_factory=lambda: SetAside(log))
+    """What fails because of a bug, which must not end the watching of a run that lasts days."""
+    firing: set[AlertKind] | None = None
+    """Kinds of alerts of the run itself that are firing; None: not read yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,5 +120,7 @@ class Tick:
     """Results that still wait for MLflow."""
     rejected: int = 0
     """Results that MLflow rejected; they do not wait."""
+    set_aside: int = 0
+    """What failed because of a bug."""
     pending_alerts: int = 0
     """Alerts that still wait for a channel."""

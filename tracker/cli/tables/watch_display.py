@@ -165,6 +165,8 @@ class WatchDisplay:
             parts.append(f"{count_text(passed.unsent, 'result')} pending for MLflow")
         if passed.rejected:
             parts.append(f"{count_text(passed.rejected, 'result')} rejected by MLflow (see `tracker alerts list`)")
+        if passed.set_aside:
+            parts.append(f"{passed.set_aside} set aside after an error (see the log)")
         if passed.pending_alerts:
             parts.append(f"{count_text(passed.pending_alerts, 'alert')} pending")
         return " | ".join(parts) or "scanning for checkpoints"

@@ -38,6 +38,7 @@ _SUBJECTS = {
     AlertKind.OVERDUE: CHECKPOINT,
     AlertKind.STUCK: AlertSubject(kind=SubjectKind.QUEUE),
     AlertKind.UNSENT: AlertSubject(kind=SubjectKind.TRACKING),
+    AlertKind.BUG: CHECKPOINT,
 }
 _START_WORKER = "tracker worker"
 
@@ -140,6 +141,14 @@ def rejected_results(run: str, rejected: Sequence[RejectedItem], now: datetime) 
     count, first = count_text(len(rejected), "result"), rejected[0]
     message = f"{count} not in MLflow, which rejected each five times; {first.run_id}: {first.reason}"
     return _firing(AlertKind.UNSENT, run, 0, message, now)
+
+
+def set_aside(run: str, failed: Sequence[str], now: datetime) -> Alert:
+    """Return the alert that something fails because of a bug; resolved if nothing does."""
+    if not failed:
+        return replace(_firing(AlertKind.BUG, run, 0, "nothing is set aside", now), state=AlertState.RESOLVED)
+    message = f"{count_text(len(failed), 'action')} set aside after an unexpected error; {failed[0]}"
+    return _firing(AlertKind.BUG, run, 0, message, now)
 
 
 def over(alert: Alert, now: datetime, *, is_training: bool) -> Alert:

@@ -183,6 +183,7 @@ _HEADLINES: dict[AlertKind, tuple[str, str]] = {
     AlertKind.STUCK: ("evaluation stuck", "evaluation no longer stuck"),
     AlertKind.UNFIT: ("{subject} is too noisy", "{subject} is no longer flagged as too noisy"),
     AlertKind.UNSENT: ("results rejected by MLflow", "no result rejected by MLflow any more"),
+    AlertKind.BUG: ("unexpected error", "no unexpected error any more"),
     AlertKind.TEST: ("test alert, no action needed", "test alert resolved"),
 }
 

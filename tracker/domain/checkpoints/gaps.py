@@ -75,6 +75,10 @@ class Gaps:
         elif not self._is_first_look:
             self._joined.setdefault(place.run_id, place.step)
 
+    def has(self, uri: str) -> bool:
+        """Return whether a folder has a gap."""
+        return bool(self._gaps.get(uri))
+
     def forget(self, uri: str) -> None:
         """Remove the gaps of a folder, because it has become a checkpoint; others may be missing after it."""
         of_uri = self._gaps.pop(uri, {})

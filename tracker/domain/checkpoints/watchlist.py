@@ -143,7 +143,7 @@ class Watchlist:
 
     def next_due(self, now: datetime, heard: Heard) -> Pin | None:
         """Hand out the due pin with the lowest step, or None."""
-        for uri, one in self._watched.items():
+        for uri, one in () if self._due else self._watched.items():
             if one.pin is not None and self._left_s(one, now, heard) == 0:
                 self._watched[uri] = replace(one, is_taken=True)
                 self._due.append(one.pin)

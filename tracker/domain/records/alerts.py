@@ -35,6 +35,8 @@ class AlertKind(StrEnum):
     """Repeating a benchmark changes its score by more than the smallest effect it should detect."""
     UNSENT = "unsent"
     """MLflow rejects results, so that it does not show them."""
+    BUG = "bug"
+    """The tracker fails unexpectedly over something, and goes on without it."""
     TEST = "test"
     """A test of a channel, without a cause."""
 

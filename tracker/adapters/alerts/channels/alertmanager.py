@@ -32,6 +32,7 @@ _NAMES = {
     AlertKind.STUCK: ("EvaluationStuck", "critical"),
     AlertKind.UNFIT: ("BenchmarkUnfit", "warning"),
     AlertKind.UNSENT: ("ResultsRejected", "warning"),
+    AlertKind.BUG: ("TrackerFailed", "warning"),
     AlertKind.TEST: ("CheckpointTrackerTest", "info"),
 }
 

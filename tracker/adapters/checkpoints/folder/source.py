@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from eval_jobs.ports import Clock
@@ -43,6 +44,11 @@ MAX_HEARD = 1 << 12
 HASHED_BYTES = 4 << 30
 """One call of `ready` hashes about this much, so that the evaluation of a backlog starts with its first checkpoint."""
 
+PUBLISHED_S = 2.0
+"""The same for many small checkpoints."""
+TOGETHER = 100
+"""Due pins that are taken from the watchlist at once."""
+
 
 class FilesystemSource:
     """`tracker.ports.CheckpointSource` for one output folder, which may not exist yet."""
@@ -59,6 +65,8 @@ class FilesystemSource:
         self._publisher = Publisher(self._folders.watchlist, self._lock)
         self._hint, self._wake, self._stopped = threading.Event(), threading.Event(), threading.Event()
         self._consolidations = Consolidations(consolidator_of(options, pins_dir), self._wake.set)
+        self._due: list[Pin] = []
+        """Handed out by the watchlist, and not published yet."""
         self._thread: threading.Thread | None = None
         self._swept_at: datetime | None = None
         self._looked_s = -math.inf
@@ -73,7 +81,8 @@ class FilesystemSource:
         if self._thread is None:
             self._start(now)
         steady = self._clock.now()
-        self._sweep(steady)
+        if not self._folders.is_unfinished:  # else the thread goes on with it
+            self._sweep(steady)
         self._publish_settled(steady)
         return self._publisher.take()
 
@@ -95,6 +104,9 @@ class FilesystemSource:
 
     def wait(self, timeout_s: float) -> None:
         """Return after `timeout_s`, or earlier when something may have changed on disk or a hold has settled."""
+        if self._folders.is_unfinished:
+            self._stopped.wait(timeout_s)  # holding comes first
+            return
         settles_in_s = self._settles_in_s()
         if settles_in_s is not None:
             timeout_s = min(timeout_s, max(settles_in_s, PAUSE_S))
@@ -140,7 +152,7 @@ class FilesystemSource:
 
     def _is_notified(self, hints: Hints | None) -> bool:
         # Files written before watching began gave no event: scan immediately.
-        is_new = hints is not None and hints.follow()
+        is_new = self._folders.is_unfinished or (hints is not None and hints.follow())
         return is_new or self._hint.wait(self._pause_s())
 
     def _hear(self, path: str) -> None:
@@ -170,30 +182,40 @@ class FilesystemSource:
     def _sweep(self, now: datetime) -> bool:
         with self._lock:
             is_full = self._swept_at is None or (now - self._swept_at).total_seconds() >= self._options.rescan_s
-            if is_full:
-                self._swept_at = now
             self._looked_s = time.monotonic()
-            return self._folders.sweep(now, is_full=is_full)
+            sweep = partial(self._folders.sweep, now, is_full=is_full)
+            is_new = self._folders.aside.attempt("sweep", f"cannot scan {self._output_dir}", sweep, otherwise=False)
+            if is_full and not self._folders.is_unfinished:
+                self._swept_at = now
+            return is_new
 
     def _publish_settled(self, now: datetime) -> None:
         for held, conversion in self._consolidations.ended():
             self._publisher.publish(held, now, final=conversion.result)
-        hashed = 0
-        while hashed < HASHED_BYTES:
-            pin = self._next_due(now)
-            if pin is None:
+        hashed, until_s = 0, time.monotonic() + PUBLISHED_S
+        if self._folders.is_unfinished:
+            until_s -= 0.75 * PUBLISHED_S  # holding comes first
+        while hashed < HASHED_BYTES and time.monotonic() < until_s:
+            if not self._due:
+                self._due = self._next_due(now)
+            if not self._due:
                 return
+            pin = self._due.pop(0)
             if pin.needs_conversion:
                 self._consolidations.start(pin)
                 continue
             hashed += sum(f.size for f in pin.weights())
             self._publisher.publish(pin, now)
 
-    def _next_due(self, now: datetime) -> Pin | None:
-        """Return the next pin that is due and can be served, or None."""
+    def _next_due(self, now: datetime) -> list[Pin]:
+        """Return the next pins that are due and can be served: several, because a sweep may hold the lock for long."""
+        found: list[Pin] = []
         with self._lock:
-            while (due := self._folders.watchlist.next_due(now, self._heard)) is not None:
-                pin = due if due.complete.blocked is None else self._folders.unblocked(due, now)
+            while len(found) < TOGETHER and (due := self._folders.watchlist.next_due(now, self._heard)) is not None:
+                pin: Pin | None = due
+                if due.complete.blocked is not None:
+                    unblocked = partial(self._folders.unblocked, due, now)
+                    pin = self._folders.aside.attempt(due.folder, f"cannot examine {due.source}", unblocked, None)
                 if pin is not None:
-                    return pin
-        return None
+                    found.append(pin)
+        return found

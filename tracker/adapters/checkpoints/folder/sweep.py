@@ -4,12 +4,15 @@ Only our own pins are written. Not thread-safe: `FilesystemSource` holds a lock 
 """
 
 import logging
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from eval_jobs.errors import CheckpointUnnamed, StoreError
+from eval_jobs.host.unforeseen import SetAside
 from tracker.adapters.checkpoints.files.listing import (
     CheckpointLocation,
     facts_of_folder,
@@ -21,7 +24,7 @@ from tracker.adapters.checkpoints.files.listing import (
 from tracker.adapters.checkpoints.folder.runs import no_names
 from tracker.adapters.checkpoints.pins.hold import hold, remove_folder
 from tracker.adapters.checkpoints.pins.manifest import write_manifest
-from tracker.adapters.checkpoints.pins.publisher import Complaints
+from tracker.adapters.checkpoints.pins.publisher import Complaints, bug_of
 from tracker.domain.checkpoints.completeness import Complete, assess
 from tracker.domain.checkpoints.lifecycle import Watched
 from tracker.domain.checkpoints.listing import Facts
@@ -34,6 +37,8 @@ from tracker.domain.records.display import names_text
 
 log = logging.getLogger(__name__)
 
+PORTION_S = 1.0
+"""Seconds after which a sweep of many folders pauses."""
 _NAME_HINT = "set watch.pattern to the names of the checkpoints that are to be evaluated"
 _AWAY_HINT = "check the file server or the disk; the checkpoint is pinned once it is readable again"
 
@@ -87,13 +92,18 @@ class Folders:
         self._complaints = Complaints()
         self.watchlist = Watchlist(options, is_bucket=False)
         self.outage = Outage()
+        self.aside = SetAside(log)
+        self.is_unfinished = False
+        """Whether the last sweep ended before it had seen every folder."""
+        self._next = 0
+        """Position in the order of the known folders at which the next sweep begins."""
 
     def sweep(self, now: datetime, *, is_full: bool) -> bool:
         """Scan every folder once and hold complete checkpoints; return whether something changed.
 
         `is_full`: also list finished folders, instead of only checking whether their entries changed.
         """
-        self.outage.is_on = False
+        self.outage.is_on = self.is_unfinished = False
         places = self._places()
         if places is None:
             self.watchlist.all_unseen(now)
@@ -102,16 +112,30 @@ class Folders:
             self.watchlist.retry()
             self._look_beside(places, now)
         self._root = self._output_dir.resolve()
-        last = {place.run_id: place.step for place in places}
         before = self.watchlist.news()
-        is_new = False
-        for place in places:
-            is_new |= self._look(place, now, is_full=is_full, is_passed=place.step < last[place.run_id])
+        look = partial(self._look, now=now, is_full=is_full, last={place.run_id: place.step for place in places})
+        is_new = self._look_in_turn(places, look)
         remove_pins(self.watchlist.keep({place.uri for place in places}, now))
         for one in self.watchlist.overdue(now):
             self.watchlist.add_gap(one, now)
         self.watchlist.gaps.add_missed(now)
         return is_new or before != self.watchlist.news()
+
+    def _look_in_turn(self, places: Sequence[CheckpointLocation], look: Callable[[CheckpointLocation], bool]) -> bool:
+        """Scan for a limited time: folders never seen first, since they may be deleted soon, and others in turn."""
+        new = [place for place in places if self.watchlist.known(place.uri) is None]
+        known = [place for place in places if self.watchlist.known(place.uri) is not None]
+        known = known[self._next :] + known[: self._next]
+        is_new, done = False, []
+        for part, share in ((new, 0.8), (known, 0.2)):
+            until_s, count = time.monotonic() + share * PORTION_S, 0
+            while count < len(part) and time.monotonic() < until_s:
+                is_new |= look(part[count])
+                count += 1
+            done.append(count)
+        self._next = (self._next + done[1]) % max(1, len(known))
+        self.is_unfinished = done != [len(new), len(known)]
+        return is_new
 
     def _places(self) -> tuple[CheckpointLocation, ...] | None:
         places: tuple[CheckpointLocation, ...] = ()
@@ -169,8 +193,16 @@ class Folders:
             place = CheckpointLocation(run_id=self._run_name, step=0, path=self._output_dir)
             self.watchlist.gaps.add(place, problem, now)
 
-    def _look(self, place: CheckpointLocation, now: datetime, *, is_full: bool, is_passed: bool) -> bool:
-        """Scan one folder; return whether something new is held."""
+    def _look(self, place: CheckpointLocation, now: datetime, *, is_full: bool, last: Mapping[str, int]) -> bool:
+        """Scan one folder; return whether something new is held. If that fails because of a bug, it is a gap."""
+        is_passed = place.step < last[place.run_id]
+        look = partial(self._look_safely, place, now, is_full=is_full, is_passed=is_passed)
+        is_new = self.aside.attempt(place.uri, f"cannot examine {place.path}", look, None)
+        if is_new is None:
+            self.watchlist.gaps.add(place, bug_of(self.aside.found[place.uri]), now)
+        return bool(is_new)
+
+    def _look_safely(self, place: CheckpointLocation, now: datetime, *, is_full: bool, is_passed: bool) -> bool:
         try:
             is_new = self._look_into(place, now, is_full=is_full, is_passed=is_passed)
         except OSError as error:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from eval_jobs.errors import CheckpointError, ConsolidationFailed, StoreError
+from eval_jobs.errors import CheckpointError, CheckpointUnreadable, ConsolidationFailed, StoreError
+from eval_jobs.host.unforeseen import error_text
 from eval_jobs.ports import Clock
 from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.pins.hold import publish, remove_folder
@@ -43,6 +44,11 @@ class Complaints:
         if message not in self._said:
             log.warning("%s", message)
             self._said.add(message)
+
+
+def bug_of(text: str) -> CheckpointError:
+    """Return the error of a checkpoint over which the tracker fails because of a bug."""
+    return CheckpointUnreadable(f"unexpected error: {text}", hint="report this bug, with its traceback in the log")
 
 
 class Publisher:
@@ -82,9 +88,14 @@ class Publisher:
             self._complaints.say(str(error))
             with self._watchlist_lock:
                 self._watchlist.postponed(pin)
-        else:
+        except Exception as error:
+            log.exception("cannot publish %s; please report this bug", pin.source)
             with self._watchlist_lock:
-                self._watchlist.gaps.forget(pin.uri)  # its source has no fault any more
+                self._watchlist.gaps.add(pin, bug_of(error_text(error)), now)
+        else:
+            if self._watchlist.gaps.has(pin.uri):  # asked without the lock, which a sweep may hold for long
+                with self._watchlist_lock:
+                    self._watchlist.gaps.forget(pin.uri)  # its source has no fault any more
             with self._lock:
                 self._fresh.append(checkpoint)
 

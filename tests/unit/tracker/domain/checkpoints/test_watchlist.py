@@ -23,6 +23,7 @@ SAVE = (CONFIG, WEIGHTS, STATE)
 MODEL = (CONFIG, WEIGHTS)
 """Nothing but quiet proves the end of it."""
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+WRITTEN_NS = int(datetime(2025, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,10 +90,10 @@ class World:
 
     def facts(self, step: int) -> Facts:
         files = (
-            FileFact(name=name, size=8, mtime_ns=2 if name == STATE else 1, inode=inode)
+            FileFact(name=name, size=8, mtime_ns=WRITTEN_NS + 2 if name == STATE else WRITTEN_NS + 1, inode=inode)
             for name, inode in sorted(self.files[step].items())
         )
-        return Facts(path=Place(step=step).uri, mtime_ns=1, files=tuple(files))
+        return Facts(path=Place(step=step).uri, mtime_ns=WRITTEN_NS + 1, files=tuple(files))
 
     def read(self, step: int) -> Listing | NotYet:
         documents: dict[str, Document] = {CONFIG: {}, STATE: {"global_step": step, "save_steps": 10}}
