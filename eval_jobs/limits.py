@@ -1,6 +1,6 @@
 """Limits on what folders, files, endpoints and stores of others may contain. The documentation's table is made of them.
 
-    content = read_bytes(path, limits.DOCUMENT)     # eval_jobs.host.bounded: stops before it reads more
+    content = read_bytes(path, limits.DOCUMENT)     # eval_jobs.host.bounded.files: stops before it reads more
 
 Each is far above what real training runs write, and low enough that one file or answer cannot fill the memory.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eval_jobs import limits
-from eval_jobs.host.json_text import amount
+from eval_jobs.host.bounded.json_text import amount
 from eval_jobs.limits import Limit
 
 HEAD = """# Limits

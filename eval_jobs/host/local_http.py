@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from eval_jobs import limits
-from eval_jobs.host.json_text import TooLarge, parse_json
+from eval_jobs.host.bounded.json_text import TooLarge, parse_json
 
 ERRORS = (OSError, http.client.HTTPException)
 """Raised by `request` if there is no complete response."""

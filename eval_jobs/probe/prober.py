@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from eval_jobs import limits
 from eval_jobs.errors import ProbeError
-from eval_jobs.host.bounded import read_bytes
-from eval_jobs.host.json_text import TooLarge
+from eval_jobs.host.bounded.files import read_bytes
+from eval_jobs.host.bounded.json_text import TooLarge
 from eval_jobs.host.local_http import ERRORS, request
 from eval_jobs.probe.client_process import ClientEnded, ClientProcess
 from eval_jobs.probe.latency import Measurement, summarize

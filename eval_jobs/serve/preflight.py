@@ -17,9 +17,9 @@ import psutil
 
 from eval_jobs import limits
 from eval_jobs.errors import ConfigError, EndpointUnreachable
-from eval_jobs.host.bounded import read_bytes
+from eval_jobs.host.bounded.files import read_bytes
+from eval_jobs.host.bounded.json_text import parse_json
 from eval_jobs.host.gpus import VISIBLE_DEVICES, Gpu, read_gpus, visible_gpus
-from eval_jobs.host.json_text import parse_json
 from eval_jobs.host.loopback import LOOPBACK
 from eval_jobs.host.secrets import passed_on
 from eval_jobs.records.preflight import EngineEnvironment, ModelFacts

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import openai
 
 from eval_jobs.errors import ConfigError, EndpointUnreachable, TrackerError, WrongModel
-from eval_jobs.host.endpoints.client import BoundedClient
+from eval_jobs.host.bounded.client import BoundedClient
 from eval_jobs.host.loopback import LOOPBACK
 from eval_jobs.host.secrets import masked
 from eval_jobs.identity import content_hash

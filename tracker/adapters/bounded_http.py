@@ -23,8 +23,8 @@ from urllib3.exceptions import HTTPError
 from urllib3.util import Retry
 
 from eval_jobs import limits
-from eval_jobs.host.bounded import MeteredReader, decoded
-from eval_jobs.host.json_text import demand_few_values
+from eval_jobs.host.bounded.answers import MeteredReader, decoded
+from eval_jobs.host.bounded.json_text import demand_few_values
 from eval_jobs.limits import Limit
 
 ANSWER_S = 30.0

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from eval_jobs import limits
-from eval_jobs.host.bounded import lines_of, read_bytes
-from eval_jobs.host.json_text import TooLarge, parse_json
+from eval_jobs.host.bounded.files import lines_of, read_bytes
+from eval_jobs.host.bounded.json_text import TooLarge, parse_json
 from eval_jobs.types import Checkpoint
 from tracker.adapters.trainer_files.documents import read_documents
 from tracker.domain.checkpoints.listing import TRAINER_STATE, is_training_log

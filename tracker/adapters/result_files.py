@@ -13,8 +13,8 @@ import yaml
 from eval_jobs import limits
 from eval_jobs.errors import BadData
 from eval_jobs.harness.fields import Fields
-from eval_jobs.host.bounded import lines_of, read_text
-from eval_jobs.host.json_text import TooLarge, parse_json
+from eval_jobs.host.bounded.files import lines_of, read_text
+from eval_jobs.host.bounded.json_text import TooLarge, parse_json
 from tracker.domain.checkpoints.watching import known_time
 from tracker.domain.imports.bench_serve import is_bench_serve, sheet_of_bench_serve
 from tracker.domain.imports.evalscope import EvalScopeFolder, sheet_of_evalscope

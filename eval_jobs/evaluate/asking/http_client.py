@@ -14,9 +14,9 @@ import httpx
 from eval_jobs.errors import EndpointFailed
 from eval_jobs.evaluate.asking.limiter import ConcurrencyLimiter
 from eval_jobs.evaluate.common.answer_check import has_possible_usage
-from eval_jobs.host.endpoints.client import MAX_BYTES, BoundedClient
-from eval_jobs.host.endpoints.replies import TOKEN_BYTES, answer_bytes, storable
-from eval_jobs.host.json_text import TooLarge, parse_json
+from eval_jobs.host.bounded.client import MAX_BYTES, BoundedClient
+from eval_jobs.host.bounded.json_text import TooLarge, parse_json
+from eval_jobs.host.bounded.replies import TOKEN_BYTES, answer_bytes, storable
 from eval_jobs.host.secrets import masked
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ So an answer must be complete, have a known finish reason, and contain a text or
 import re
 from collections.abc import Mapping
 
-from eval_jobs.host.endpoints.replies import token_count
+from eval_jobs.host.bounded.replies import token_count
 
 FILTERED = "content_filter"
 CUT = ("length", "max_tokens")

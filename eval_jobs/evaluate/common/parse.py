@@ -17,8 +17,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from eval_jobs.host.endpoints.replies import token_count
-from eval_jobs.host.json_text import parse_json
+from eval_jobs.host.bounded.json_text import parse_json
+from eval_jobs.host.bounded.replies import token_count
 from eval_jobs.identity import numbered, sample_key
 from eval_jobs.spending import known_sum
 from eval_jobs.types import SampleScore, SampleStatus

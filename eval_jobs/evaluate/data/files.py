@@ -15,8 +15,8 @@ from eval_jobs.evaluate.data.known_benchmarks import CHOICE, EXACT, OWN_ADAPTERS
 from eval_jobs.evaluate.data.layouts import DATA_SUFFIXES, LAYOUTS, DatasetSplit, Layout, Row, evaluated
 from eval_jobs.evaluate.data.row_files import bad_row, read_rows, row_name
 from eval_jobs.evaluate.data.rows import Item, checked, choice_item, exact_item
-from eval_jobs.host.bounded import open_regular
-from eval_jobs.host.json_text import TooLarge
+from eval_jobs.host.bounded.files import open_regular
+from eval_jobs.host.bounded.json_text import TooLarge
 from eval_jobs.identity import content_hash
 from eval_jobs.types import Benchmark
 

@@ -10,8 +10,8 @@ from typing import IO, AnyStr
 
 from eval_jobs import limits
 from eval_jobs.errors import BadData
-from eval_jobs.host.bounded import open_regular, read_bytes
-from eval_jobs.host.json_text import TooLarge, parse_json
+from eval_jobs.host.bounded.files import open_regular, read_bytes
+from eval_jobs.host.bounded.json_text import TooLarge, parse_json
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,8 @@ from eval_jobs.evaluate.lm_eval.outcomes import Outcomes, RequestOutcome
 from eval_jobs.harness.fields import Fields
 from eval_jobs.harness.metrics import Metric, NoScore, chosen_metric, metrics_of
 from eval_jobs.harness.samples import Row, contexts_of, missing_samples, samples_of_task, through_filter
-from eval_jobs.host.bounded import lines_of, read_bytes
-from eval_jobs.host.json_text import parse_json
+from eval_jobs.host.bounded.files import lines_of, read_bytes
+from eval_jobs.host.bounded.json_text import parse_json
 from eval_jobs.identity import benchmark_fingerprint, content_hash
 from eval_jobs.types import Benchmark, EvalResult, SampleScore, SampleStatus, Suite
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from eval_jobs.errors import TrackerError
 from eval_jobs.execute.nudge import nudge, pass_on
-from eval_jobs.host.bounded import last_line_of
+from eval_jobs.host.bounded.files import last_line_of
 from eval_jobs.host.unforeseen import exit_words
 from eval_jobs.queue.address import PASSWORD_VARIABLE, QUEUE_URL_VARIABLE
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from eval_jobs.execute.worker_name import WorkerName, oom_kills, parse_name
 from eval_jobs.host import proc
-from eval_jobs.host.bounded import tail_of
+from eval_jobs.host.bounded.files import tail_of
 from eval_jobs.ports import HoldRegistry
 from eval_jobs.queue_types import Hold, HoldEnd
 

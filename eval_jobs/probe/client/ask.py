@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from eval_jobs import limits
-from eval_jobs.host.endpoints.replies import EVENT_BYTES, answer_bytes, redirect_problem, storable
-from eval_jobs.host.json_text import parse_json
+from eval_jobs.host.bounded.json_text import parse_json
+from eval_jobs.host.bounded.replies import EVENT_BYTES, answer_bytes, redirect_problem, storable
 from eval_jobs.host.loopback import LOOPBACK
 from eval_jobs.probe.client.stream import DataLines, StreamEvent, read_event, refusal
 from eval_jobs.probe.latency import Timeline

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from eval_jobs.host.endpoints.replies import token_count
-from eval_jobs.host.json_text import parse_json
+from eval_jobs.host.bounded.json_text import parse_json
+from eval_jobs.host.bounded.replies import token_count
 
 BAD_FINISHES = ("abort", "error")
 """Finish reasons of requests that vLLM aborted, after HTTP 200 and some text."""

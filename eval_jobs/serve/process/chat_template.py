@@ -10,8 +10,8 @@ from pathlib import Path
 
 from eval_jobs import limits
 from eval_jobs.errors import TemplateUnbounded
-from eval_jobs.host.bounded import read_text
-from eval_jobs.host.json_text import TooLarge, parse_json
+from eval_jobs.host.bounded.files import read_text
+from eval_jobs.host.bounded.json_text import TooLarge, parse_json
 from eval_jobs.host.secrets import passed_on
 
 _HINT = "correct it, in chat_template.jinja or tokenizer_config.json, and save it with the next checkpoint"

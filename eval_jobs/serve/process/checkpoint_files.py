@@ -5,8 +5,8 @@ from pathlib import Path
 
 from eval_jobs import limits
 from eval_jobs.errors import CheckpointNotFound, CheckpointUnreadable
-from eval_jobs.host.bounded import read_bytes
-from eval_jobs.host.json_text import parse_json
+from eval_jobs.host.bounded.files import read_bytes
+from eval_jobs.host.bounded.json_text import parse_json
 from eval_jobs.types import Checkpoint
 
 ADAPTER_CONFIG = "adapter_config.json"

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from eval_jobs.host.endpoints.replies import storable
+from eval_jobs.host.bounded.replies import storable
 from eval_jobs.host.local_http import ERRORS, NO_ANSWER, parsed_json, request
 from eval_jobs.limits import cut
 from eval_jobs.serve.process.launch import HOST

@@ -8,8 +8,8 @@ import signal
 from pathlib import Path
 
 from eval_jobs.errors import PortTaken, ServeError, ServerDied, ServerKilled, StartTimeout, WrongModel
-from eval_jobs.host.bounded import tail_of
-from eval_jobs.host.endpoints.replies import storable
+from eval_jobs.host.bounded.files import tail_of
+from eval_jobs.host.bounded.replies import storable
 from eval_jobs.host.unforeseen import exit_words
 from eval_jobs.limits import cut
 from eval_jobs.ports import Clock, Note

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from eval_jobs.errors import CheckpointUnreadable, ConfigError
-from eval_jobs.host.bounded import file_digest, open_regular
+from eval_jobs.host.bounded.files import file_digest, open_regular
 from eval_jobs.host.gpus import VISIBLE_DEVICES, have_batch_invariance
 from eval_jobs.identity import content_hash
 from eval_jobs.records.served_files import is_served

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from eval_jobs import limits
 from eval_jobs.errors import CheckpointUnreadable
-from eval_jobs.host.bounded import file_digest, open_regular, read_bytes
-from eval_jobs.host.json_text import parse_json
+from eval_jobs.host.bounded.files import file_digest, open_regular, read_bytes
+from eval_jobs.host.bounded.json_text import parse_json
 from eval_jobs.records.served_files import is_served
 from eval_jobs.serve.worker_extension.tracker_worker.weight_files import (
     BadWeights,

@@ -28,7 +28,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Row, Update, and_, fun
 
 from eval_jobs.backoff import Backoff
 from eval_jobs.errors import ConfigError, StoreError, TrackingUnreachable
-from eval_jobs.host.bounded import in_thread
+from eval_jobs.host.bounded.answers import in_thread
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.identity import content_hash
 from eval_jobs.ports import Clock

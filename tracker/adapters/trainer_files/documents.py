@@ -14,8 +14,8 @@ from pathlib import Path
 import yaml
 
 from eval_jobs import limits
-from eval_jobs.host.bounded import read_bytes
-from eval_jobs.host.json_text import parse_json
+from eval_jobs.host.bounded.files import read_bytes
+from eval_jobs.host.bounded.json_text import parse_json
 from tracker.domain.checkpoints.listing import ADAPTER_CONFIG
 from tracker.domain.tracking.trainer_facts import Document
 

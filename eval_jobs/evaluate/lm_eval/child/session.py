@@ -31,8 +31,8 @@ from eval_jobs.evaluate.common.protocol import Message, RetryPolicy
 from eval_jobs.evaluate.lm_eval.child.answers import Answers
 from eval_jobs.evaluate.lm_eval.child.likelihoods import asks_likelihoods, problem_of
 from eval_jobs.evaluate.lm_eval.outcomes import NOWHERE, RequestOutcome, write_outcomes
-from eval_jobs.host.endpoints.client import MAX_BYTES
-from eval_jobs.host.endpoints.replies import token_count
+from eval_jobs.host.bounded.client import MAX_BYTES
+from eval_jobs.host.bounded.replies import token_count
 from eval_jobs.identity import content_hash
 from eval_jobs.types import SampleStatus
 

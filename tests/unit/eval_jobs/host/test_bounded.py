@@ -7,7 +7,8 @@ import pytest
 
 from eval_jobs import limits
 from eval_jobs.errors import TrackerError
-from eval_jobs.host import bounded, json_text
+from eval_jobs.host.bounded import files as bounded
+from eval_jobs.host.bounded import json_text
 from eval_jobs.limits import Limit
 
 TEN = Limit(subject="test", most=10, beyond="")

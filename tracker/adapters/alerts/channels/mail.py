@@ -14,7 +14,7 @@ from email.policy import SMTP
 from email.utils import format_datetime
 
 from eval_jobs.errors import ChannelRefused, ChannelUnreachable
-from eval_jobs.host.bounded import MeteredReader
+from eval_jobs.host.bounded.answers import MeteredReader
 from eval_jobs.identity import content_hash
 from eval_jobs.limits import CHANNEL_ANSWER
 from tracker.adapters.alerts.sending.markdown import address

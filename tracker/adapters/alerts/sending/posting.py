@@ -13,8 +13,8 @@ import httpx
 
 from eval_jobs.backoff import retry_after_s
 from eval_jobs.errors import ChannelUnreachable
-from eval_jobs.host.bounded import decoded
-from eval_jobs.host.json_text import parse_json
+from eval_jobs.host.bounded.answers import decoded
+from eval_jobs.host.bounded.json_text import parse_json
 from eval_jobs.host.loopback import LOOPBACK
 from eval_jobs.limits import CHANNEL_ANSWER
 from tracker.adapters.alerts.sending.target import Target, within

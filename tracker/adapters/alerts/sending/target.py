@@ -11,7 +11,7 @@ from typing import ClassVar, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from eval_jobs.errors import ChannelRefused, ChannelUnreachable
-from eval_jobs.host.bounded import in_thread
+from eval_jobs.host.bounded.answers import in_thread
 from eval_jobs.host.secrets import masked
 from eval_jobs.ports import Clock
 from tracker.domain.records.display import one_line, shortened

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable
-from eval_jobs.host.json_text import TooLarge
+from eval_jobs.host.bounded.json_text import TooLarge
 from eval_jobs.identity import content_hash
 from eval_jobs.limits import DOCUMENT
 from tracker.adapters.checkpoints.bucket.client import Bucket, S3Object

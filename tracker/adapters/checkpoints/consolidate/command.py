@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from eval_jobs.host.bounded import last_line_of
+from eval_jobs.host.bounded.files import last_line_of
 from eval_jobs.host.cpu_placement import set_niceness
 from eval_jobs.host.secrets import without_secrets
 from eval_jobs.host.unforeseen import exit_words

@@ -23,8 +23,8 @@ from typing import Any
 
 from eval_jobs import limits
 from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable, CheckpointUnsafe
-from eval_jobs.host.bounded import open_regular, read_bytes
-from eval_jobs.host.json_text import TooLarge, parse_json
+from eval_jobs.host.bounded.files import open_regular, read_bytes
+from eval_jobs.host.bounded.json_text import TooLarge, parse_json
 from eval_jobs.host.secrets import passed_on
 from tracker.domain.checkpoints.listing import Broken, StateIndex
 

@@ -17,8 +17,8 @@ from typing import TypeVar
 
 from eval_jobs import limits
 from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable
-from eval_jobs.host.bounded import open_regular, read_bytes
-from eval_jobs.host.json_text import TooLarge, amount, parse_json
+from eval_jobs.host.bounded.files import open_regular, read_bytes
+from eval_jobs.host.bounded.json_text import TooLarge, amount, parse_json
 from tracker.adapters.checkpoints.files.raw_files import read_raw
 from tracker.adapters.checkpoints.files.safetensors_file import read_header
 from tracker.domain.checkpoints import listing

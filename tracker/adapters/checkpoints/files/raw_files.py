@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from eval_jobs.host.bounded import open_regular
-from eval_jobs.host.json_text import TooLarge
+from eval_jobs.host.bounded.files import open_regular
+from eval_jobs.host.bounded.json_text import TooLarge
 from tracker.adapters.checkpoints.files.dcp_index import open_archive, read_index, read_world_size
 from tracker.domain.checkpoints import listing
 

@@ -15,7 +15,7 @@ from typing import BinaryIO
 import numpy as np
 
 from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable
-from eval_jobs.host.bounded import open_regular
+from eval_jobs.host.bounded.files import open_regular
 from eval_jobs.serve.worker_extension.tracker_worker.weight_files import MAX_HEADER_BYTES, parse_header
 from tracker.adapters.checkpoints.files.zero_blocks import ZeroScan, is_zero
 from tracker.domain.checkpoints.listing import Broken, Header

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from eval_jobs.errors import CheckpointError, CheckpointIncomplete, CheckpointUnreadable, CheckpointUnsafe, StoreError
 from eval_jobs.host import proc
-from eval_jobs.host.bounded import file_digest
+from eval_jobs.host.bounded.files import file_digest
 from eval_jobs.host.storage import write_error
 from eval_jobs.identity import content_hash
 from eval_jobs.records.served_files import is_served

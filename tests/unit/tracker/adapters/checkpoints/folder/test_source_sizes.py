@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eval_jobs import limits
-from eval_jobs.host.json_text import TooLarge
+from eval_jobs.host.bounded.json_text import TooLarge
 from tests import trainer
 from tests.watched import watching
 from tracker.adapters.checkpoints.files.dcp_index import open_archive

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import httpx
 
 from eval_jobs import limits
-from eval_jobs.host.endpoints.replies import redirect_problem
+from eval_jobs.host.bounded.replies import redirect_problem
 
 MAX_BYTES = "max_bytes"
 """Extension of a request: limit of its decompressed response; `limits.REPLY` without it."""

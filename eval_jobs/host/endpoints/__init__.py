@@ -1,1 +1,0 @@
-"""Responses of endpoints that anybody may run: what is read of them, and what is kept."""
