@@ -58,10 +58,13 @@ RUN = forgetting_run(checkpoints=1, samples=2, trouble=False)
 
 VALUES: tuple[Any, ...] = (None, [], {}, -1, 10**30, 1e308, "", "x" * 1000, "\ud800", True, [[[]]], "1970")
 
+DEEP = hostile.answer(b"[" * 1_000_000)
+MANY = hostile.answer(b'{"runs": [' + b"{}," * 3_000_000 + b"{}]}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What the behaviours of one seed led to. Everything but the first and the last two is 0 in a sound program."""
+    """What the behaviours of one seed led to. Counts but the first are 0 in a sound program."""
 
     behaviours: int
     stalls: int
@@ -72,11 +75,15 @@ class Measured:
     """Requests that another server got."""
     tracebacks: int
     longest_pass_s: float
+    first_bytes: int
+    """Memory of a child before the first behaviour: its imports."""
     peak_bytes: int
+    """With the hostile server, which runs in threads of the child."""
 
 
 def measure(seed: int, count: int) -> Measured:
     """Play `count` behaviours in `PROCESSES` processes, and return what they led to."""
+    os.environ["MALLOC_ARENA_MAX"] = "2"  # for the hundreds of threads of the hostile servers
     with tempfile.TemporaryDirectory(prefix="hostile-stores-") as name, _server(Path(name) / "server") as url:
         shares = [(seed, range(first, count, PROCESSES), url, Path(name)) for first in range(PROCESSES)]
         with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
@@ -89,6 +96,7 @@ def measure(seed: int, count: int) -> Measured:
         astray=sum(p.astray for p in parts),
         tracebacks=sum(p.tracebacks for p in parts),
         longest_pass_s=max(p.longest_pass_s for p in parts),
+        first_bytes=max(p.first_bytes for p in parts),
         peak_bytes=max(p.peak_bytes for p in parts),
     )
 
@@ -123,6 +131,7 @@ def _measure_share(seed: int, indexes: range, url: str, folder: Path) -> Measure
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = "1"
     address.CONNECT_TIMEOUT_S = ANSWER_S
+    first = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
     shown = _Tracebacks()
     logging.getLogger().addHandler(shown)
     total: Counter[str] = Counter()
@@ -135,9 +144,8 @@ def _measure_share(seed: int, indexes: range, url: str, folder: Path) -> Measure
             sys.stdout.write(f"seed {seed}, behaviour {index}: {dict(counts)}\n")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
     counted = {name: total[name] for name in ("stalls", "lost", "doubled", "astray")}
-    return Measured(
-        behaviours=len(indexes), **counted, tracebacks=shown.count, longest_pass_s=longest_s, peak_bytes=peak
-    )
+    memory = {"first_bytes": first, "peak_bytes": peak}
+    return Measured(behaviours=len(indexes), **counted, tracebacks=shown.count, longest_pass_s=longest_s, **memory)
 
 
 def _play(chance: random.Random, name: str, url: str, folder: Path) -> tuple[float, Counter[str]]:
@@ -231,8 +239,8 @@ class _Proxy:
             hostile.answer(b'{"error_code": "INVALID_PARAMETER_VALUE"}', status="400 Bad Request"),
             hostile.answer(b'{"error_code": "%s"}' % (b"x" * 100_000), status="500 Oops"),
             hostile.answer(chance.randbytes(1000)),
-            hostile.answer(b"[" * 1_000_000),
-            hostile.answer(b'{"runs": [' + b"{}," * 3_000_000 + b"{}]}"),
+            DEEP,
+            MANY,
             self._die,
             self._do_and_say_nothing,
             self._do_and_cut,
