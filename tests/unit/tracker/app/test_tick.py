@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 import pytest
 
 from eval_jobs.queue.rules import lease_end
+from eval_jobs.queue_types import Backlog
+from eval_jobs.types import Checkpoint, EvalPlan
 from tests.deep import sampled
+from tests.fakes.curves import FakeCurves
 from tests.fakes.history import FakeHistory
 from tests.fakes.lead import FakeLead
+from tests.fakes.queue import FakeQueue
+from tests.fakes.source import FakeSource
 from tests.killing import Killed
 from tests.records import forgetting_run
 from tests.unit.tracker.app.fake_world import FakeWorld
@@ -27,7 +32,7 @@ from tracker.app.world import WatchState, World
 from tracker.domain.records.alerts import Alert, AlertKind, AlertState
 from tracker.domain.records.subjects import alert_subject_text
 from tracker.domain.records.tracking import RejectedItem
-from tracker.domain.records.types import Gap, Pinned, Report, VerdictWord
+from tracker.domain.records.types import CurvePoint, Gap, Pinned, Report, VerdictWord
 
 GAP = forgetting_run().gaps[0]
 
@@ -376,3 +381,43 @@ def test_results_that_mlflow_rejects_raise_one_alert_until_none_is_rejected() ->
     fakes.tracking.rejected = []
     fakes.tick(WatchState())
     assert [alert.state for alert in fakes.alerting.alerts] == [AlertState.FIRING, AlertState.RESOLVED]
+
+
+def test_a_bug_at_one_checkpoint_or_step_of_the_loop_sets_it_aside_with_one_traceback_and_one_alert(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fakes = FakeWorld(queue=QueueWithBug(), source=SourceWithBug())
+    for record in fakes.run.records[:3]:
+        fakes.source.put(record.plan.checkpoint)
+    world, state = replace(fakes.world(), curves=CurvesWithBug()), WatchState()
+    passes = [tick(world, state, fakes.clock.now()) for _ in range(3)]
+    assert [one.step for one in fakes.queue.state().waiting] == [200, 300]
+    assert [one.set_aside for one in passes[1:]] == [3, 3]
+    assert caplog.text.count("Traceback") == 3
+    assert "cannot queue the evaluation of step 100 of tiny-forgetting: MemoryError" in caplog.text
+    assert "cannot publish the curves of step 200 of tiny-forgetting: RecursionError" in caplog.text
+    (alert,) = fakes.alerting.alerts
+    assert (alert.kind, alert.state) == (AlertKind.BUG, AlertState.FIRING)
+    assert "set aside after an unexpected error; cannot queue the evaluation of step 100" in alert.message
+    fakes.source = FakeSource()
+    fakes.tick()  # the next start, with the bugs mended
+    assert [alert.state for alert in fakes.alerting.alerts] == [AlertState.FIRING, AlertState.RESOLVED]
+
+
+class QueueWithBug(FakeQueue):
+    def add(self, plan: EvalPlan, *, now: datetime, backlog: Backlog, keep: bool = False) -> None:
+        if plan.checkpoint.step == 100:
+            raise MemoryError
+        super().add(plan, now=now, backlog=backlog, keep=keep)
+
+
+class CurvesWithBug(FakeCurves):
+    def read(self, checkpoint: Checkpoint) -> tuple[CurvePoint, ...]:
+        if checkpoint.step == 200:
+            raise RecursionError
+        return super().read(checkpoint)
+
+
+class SourceWithBug(FakeSource):
+    def gaps(self) -> tuple[Gap, ...]:
+        raise ValueError("a bug")

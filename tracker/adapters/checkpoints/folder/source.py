@@ -105,7 +105,7 @@ class FilesystemSource:
     def wait(self, timeout_s: float) -> None:
         """Return after `timeout_s`, or earlier when something may have changed on disk or a hold has settled."""
         if self._folders.is_unfinished:
-            self._stopped.wait(timeout_s)  # holding comes first
+            self._stopped.wait(3 * timeout_s)  # holding comes first
             return
         settles_in_s = self._settles_in_s()
         if settles_in_s is not None:

@@ -117,7 +117,8 @@ class Folders:
         is_new = self._look_in_turn(places, look)
         remove_pins(self.watchlist.keep({place.uri for place in places}, now))
         for one in self.watchlist.overdue(now):
-            self.watchlist.add_gap(one, now)
+            if one.site.uri not in self.aside.found:  # that has a gap of its own
+                self.watchlist.add_gap(one, now)
         self.watchlist.gaps.add_missed(now)
         return is_new or before != self.watchlist.news()
 

@@ -58,7 +58,8 @@ def hold(
     folder = new_hold(place.run_id, pins_dir)
     links = () if copy_weights else complete.weights
     try:
-        folder.mkdir(parents=True)
+        for parent in {(folder / name).parent for name in complete.held}:
+            parent.mkdir(parents=True, exist_ok=True)
         linked = {n for n in complete.held if _take(path_in(place.path, n), folder / n, is_link=n in links)}
         pin = seal(place, facts, complete, folder, linked) if _is_as_seen(place, facts, complete) else None
     except OSError as error:
@@ -169,7 +170,6 @@ def refusal(place: str, readiness: NotYet | Rejected) -> CheckpointError:
 
 def _take(source: Path, target: Path, *, is_link: bool) -> bool:
     """Link or copy one file, which may lie in a sub-folder; return whether it was linked."""
-    target.parent.mkdir(exist_ok=True)
     if is_link:
         try:
             os.link(source.resolve(), target)

@@ -3,6 +3,7 @@
 import logging
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -22,6 +23,7 @@ log = logging.getLogger(__name__)
 
 ABANDONED = timedelta(days=1)
 """A hold of another machine that was not modified for this long is deleted."""
+RELEASE_S = 2.0
 RELEASED = "released"
 """Takes the place of the owner in the name of a hold whose source was closed."""
 
@@ -36,8 +38,14 @@ def find_pins(pins_dir: Path, run_name: str, output_dir: PurePath, now: datetime
 
 
 def release_holds(pins_dir: Path, run_name: str, output_dir: PurePath) -> None:
-    """Release this process's holds of one output folder: the next watcher takes them, on any machine."""
+    """Release this process's holds of one output folder: the next watcher takes them, on any machine.
+
+    It ends after `RELEASE_S`: on this machine the next watcher also takes the others, whose owner is dead then.
+    """
+    until_s = time.monotonic() + RELEASE_S
     for folder in pins_dir.absolute().glob(f"*/{HELD}{owner_mark(os.getpid())}-*"):
+        if time.monotonic() > until_s:
+            return
         pin = read_pin(folder)
         if pin is not None and _belongs(pin, run_name, output_dir):
             with suppress(OSError):

@@ -3,14 +3,20 @@
 import os
 import shutil
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
 from tests import trainer
 from tests.watched import Watched, watching
+from tracker.adapters.checkpoints import folder
+from tracker.adapters.checkpoints.files.listing import CheckpointLocation
+from tracker.adapters.checkpoints.folder import sweep
 from tracker.adapters.checkpoints.folder.once import pin_folder
+from tracker.adapters.checkpoints.pins import publisher
 from tracker.domain.checkpoints.gaps import unsettled, without
+from tracker.domain.checkpoints.listing import Facts
 
 
 @pytest.fixture
@@ -220,3 +226,42 @@ def test_a_checkpoint_without_a_configuration_is_held_through_rotation_and_resta
         assert watched.reasons() == []
         for checkpoint in found:
             assert (Path(checkpoint.uri) / "config.json").read_bytes() == (base / "config.json").read_bytes()
+
+
+@pytest.mark.parametrize("place", ["sweep.facts_of_folder", "sweep.hold", "sweep.read_listing"])
+def test_a_bug_over_one_folder_is_a_gap_of_that_one_with_one_traceback(
+    place: str, watched: Watched, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    module = f"tracker.adapters.checkpoints.folder.{place}"
+    real = attrgetter(place)(folder)
+
+    def buggy(what: CheckpointLocation | Facts | Path, *arguments: object, **named: object) -> object:
+        if str(getattr(what, "path", what)).endswith("checkpoint-20"):
+            raise RecursionError("too deep")
+        return real(what, *arguments, **named)
+
+    monkeypatch.setattr(module, buggy)
+    for step in (10, 20, 30):
+        trainer.save(watched.out, step)
+    assert watched.steps() == [10, 30]
+    (gap,) = watched.source.gaps()
+    assert (gap.step, gap.code, "RecursionError: too deep" in gap.message) == (20, "E-CKPT-UNREADABLE", True)
+    assert caplog.text.count("Traceback") == 1
+    monkeypatch.undo()
+    watched.source._folders.aside._next_s.clear()
+    assert watched.steps() == [20]
+    assert watched.source.gaps() == ()
+
+
+def test_a_bug_over_what_is_published_is_a_gap_of_that_one_and_a_bug_in_the_sweep_ends_no_thread(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real = publisher.publish
+    monkeypatch.setattr(publisher, "publish", lambda pin: real(pin) if pin.step != 20 else 1 // 0)
+    for step in (10, 20, 30):
+        trainer.save(watched.out, step)
+    assert watched.steps() == [10, 30]
+    assert [(gap.step, "ZeroDivisionError" in gap.message) for gap in watched.source.gaps()] == [(20, True)]
+    monkeypatch.setattr(sweep, "places_in", lambda *_, **__: 1 // 0)
+    assert watched.settle() == ()
+    assert caplog.text.count("Traceback") == 2
