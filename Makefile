@@ -1,6 +1,6 @@
 # `make demo` and `make test` set everything up by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-deep test-versions test-trainers coverage check format lint types imports unit docs texts site pictures lock bench-probe bench-client bench-loop bench-evaluator bench-verdicts bench-judge bench-replay bench-scale bench-screen bench-chaos bench-gate bench-report clean
+.PHONY: help setup demo test test-deep test-versions test-trainers coverage check format lint types imports unit docs texts site pictures lock bench-probe bench-client bench-loop bench-evaluator bench-verdicts bench-judge bench-replay bench-scale bench-screen bench-chaos bench-hostile bench-gate bench-report clean
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -n 2
 
@@ -91,6 +91,9 @@ bench-report: setup ## size of the report of a long run, and the time until it c
 
 bench-chaos: setup ## kill everything 300 times and count what is lost, doubled, misread or left behind
 	@$(BIN)/python -m benchmarks.chaos
+
+bench-hostile: setup ## random folders, endpoints and MLflow servers of a hostile neighbor, and 10,000 checkpoints at once
+	@$(BIN)/python -m benchmarks.hostile
 
 bench-replay: setup ## our verdicts on published training runs, and how far repeated runs differ
 	@$(BIN)/python -m benchmarks.replay_series
