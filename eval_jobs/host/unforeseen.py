@@ -2,7 +2,6 @@
 
 import logging
 import signal
-import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -12,8 +11,8 @@ from eval_jobs.limits import cut
 Result = TypeVar("Result")
 Other = TypeVar("Other")
 
-LONGEST_S = 600.0
-"""Maximum time between two attempts of what is set aside."""
+MAX_SKIPPED = 512
+"""Calls between two attempts of what is set aside: about one call a second."""
 
 
 def error_text(error: BaseException) -> str:
@@ -44,7 +43,9 @@ class SetAside:
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
         self._times: dict[str, int] = {}
-        self._next_s: dict[str, float] = {}
+        """By key, how many calls were skipped before the last attempt."""
+        self._skip: dict[str, int] = {}
+        """By key, for how many calls it is not attempted."""
         self.found: dict[str, str] = {}
         """By key, what is set aside and why."""
 
@@ -54,7 +55,8 @@ class SetAside:
         Raises:
             TrackerError: a known error, such as an unreachable store, which concerns everything.
         """
-        if time.monotonic() < self._next_s.get(key, 0.0):
+        if self._skip.get(key):
+            self._skip[key] -= 1
             return otherwise
         try:
             result = action()
@@ -68,8 +70,7 @@ class SetAside:
         return result
 
     def _fail(self, key: str, text: str) -> None:
-        times = self._times[key] = self._times.get(key, 0) + 1
-        self._next_s[key] = time.monotonic() + min(2.0 ** min(times, 10), LONGEST_S)
+        self._skip[key] = self._times[key] = min(2 * self._times.get(key, 2), MAX_SKIPPED)
         if key not in self.found:
             self._log.exception("%s (it is set aside and tried again later); please report this bug", text)
         self.found[key] = text
