@@ -2,8 +2,8 @@
 
 import logging
 import signal
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from eval_jobs.errors import TrackerError
@@ -12,8 +12,8 @@ from eval_jobs.limits import cut
 Result = TypeVar("Result")
 Other = TypeVar("Other")
 
-LONGEST_S = 600.0
-"""Maximum time between two attempts of what is set aside."""
+MAX_SKIPPED = 512
+"""Calls between two attempts of what is set aside: about one call a second."""
 
 
 def error_text(error: BaseException) -> str:
@@ -36,7 +36,7 @@ def report_unforeseen(log: logging.Logger, what: str, error: BaseException, *, t
 
 
 class SetAside:
-    """What failed because of a bug: the rest goes on without it, and it is tried again ever more rarely.
+    """What failed because of a bug: the rest continues, and it is tried again ever more rarely.
 
     Each has a key. Not thread-safe.
     """
@@ -44,7 +44,9 @@ class SetAside:
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
         self._times: dict[str, int] = {}
-        self._next_s: dict[str, float] = {}
+        """By key, how many calls were skipped before the last attempt."""
+        self._skip: dict[str, int] = {}
+        """By key, for how many calls it is not attempted."""
         self.found: dict[str, str] = {}
         """By key, what is set aside and why."""
 
@@ -54,22 +56,34 @@ class SetAside:
         Raises:
             TrackerError: a known error, such as an unreachable store, which concerns everything.
         """
-        if time.monotonic() < self._next_s.get(key, 0.0):
-            return otherwise
+        with self.around(key, what) as is_due:
+            if is_due:
+                return action()
+        return otherwise
+
+    @contextmanager
+    def around(self, key: str, what: str) -> Iterator[bool]:
+        """Yield whether to attempt it now; an unexpected error is logged and ends the context.
+
+        Raises:
+            TrackerError: a known error, such as an unreachable store, which concerns everything.
+        """
+        if self._skip.get(key):
+            self._skip[key] -= 1
+            yield False
+            return
         try:
-            result = action()
+            yield True
         except TrackerError:
             raise
-        except Exception as error:  # noqa: BLE001 - an edge that must go on
+        except Exception as error:  # noqa: BLE001 - an edge that must not fail
             self._fail(key, f"{what}: {cut(error_text(error))}")
-            return otherwise
-        self._times.pop(key, None)
-        self.found.pop(key, None)
-        return result
+        else:
+            self._times.pop(key, None)
+            self.found.pop(key, None)
 
     def _fail(self, key: str, text: str) -> None:
-        times = self._times[key] = self._times.get(key, 0) + 1
-        self._next_s[key] = time.monotonic() + min(2.0 ** min(times, 10), LONGEST_S)
+        self._skip[key] = self._times[key] = min(2 * self._times.get(key, 2), MAX_SKIPPED)
         if key not in self.found:
             self._log.exception("%s (it is set aside and tried again later); please report this bug", text)
         self.found[key] = text

@@ -6,9 +6,8 @@ plan for the samples that screening left out.
 
 from collections.abc import Iterable
 from datetime import datetime
-from functools import partial
 
-from eval_jobs.types import Checkpoint, EvalRecord
+from eval_jobs.types import Checkpoint
 from tracker.app.gaps import remember_gaps, skip_surplus
 from tracker.app.plans import first_plans, is_baseline
 from tracker.app.review import Reviewed, new_branches, review
@@ -18,7 +17,6 @@ from tracker.app.world import Tick, WatchState, World
 from tracker.domain.alerts.stalls import rejected_results, set_aside
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.calibration import Calibration
-from tracker.domain.sweeps.types import Turn
 
 SENDING_S = 0.5
 """Longest time that a pass waits for MLflow, which needs less while it is healthy."""
@@ -27,24 +25,23 @@ SENDING_S = 0.5
 def tick(world: World, state: WatchState, now: datetime) -> Tick:
     """Do one pass. It may be killed at any line and run again."""
     attempt = state.aside.attempt
-    checkpoints = attempt("ready", "cannot look for checkpoints", partial(world.source.ready, now), ())
+    checkpoints = attempt("ready", "cannot look for checkpoints", lambda: world.source.ready(now), ())
     state.found.extend(checkpoints)
     state.unreported.extend(checkpoints)
     state.seen.update((checkpoint.run_id, checkpoint.step) for checkpoint in checkpoints)
     state.demand_lead(now)
     plan_found(world, state, now)
-    skipped = attempt("skip", "cannot skip checkpoints", partial(skip_surplus, world, state, now), ())
-    gaps = attempt("gaps", "cannot store gaps", partial(remember_gaps, world, state), ())
+    skipped = attempt("skip", "cannot skip checkpoints", lambda: skip_surplus(world, state, now), ())
+    gaps = attempt("gaps", "cannot store gaps", lambda: remember_gaps(world, state), ())
     reviewed, calibrations, swept = attempt(
-        "review", "cannot review results", partial(review_finished, world, state, now), ((), (), 0)
+        "review", "cannot review results", lambda: review_finished(world, state, now), ((), (), 0)
     )
-    turns: tuple[Turn, ...] = ()
-    if world.sweeps is not None:
-        turns = attempt("sweeps", "cannot follow sweeps", partial(sweeps.follow, world.sweeps, now), ())
+    turns = attempt("sweeps", "cannot follow sweeps", lambda: sweeps.follow(world.sweeps, now), ())
     if turns:
         world.wake_workers()
     rejected = world.tracking.set_aside()
-    report_lasting(world, state, (rejected_results(world.keeping.run, rejected, now), _bugs(world, state, now)))
+    bugs = set_aside(world.keeping.run, tuple(state.aside.found.values()), now)
+    report_lasting(world, state, (rejected_results(world.keeping.run, rejected, now), bugs))
     passed = Tick(
         checkpoints=tuple(state.unreported),
         branches=tuple(new_branches(world.history, state.unreported)),
@@ -55,7 +52,7 @@ def tick(world: World, state: WatchState, now: datetime) -> Tick:
         calibrations=calibrations,
         turns=turns,
         swept=swept,
-        unsent=attempt("flush", "cannot send results", partial(world.tracking.flush, SENDING_S), 0),
+        unsent=attempt("flush", "cannot send results", lambda: world.tracking.flush(SENDING_S), 0),
         rejected=len(rejected),
         set_aside=len(state.aside.found),
         pending_alerts=attempt("alerts", "cannot send alerts", world.dispatcher.alerting.flush, 0),
@@ -70,30 +67,23 @@ def plan_found(world: World, state: WatchState, now: datetime) -> None:
         if state.is_held(state.found[-1]):
             return
         at = f"step {checkpoint.step} of {checkpoint.run_id}"
-        plan = partial(_plan, world, state, checkpoint, now)
-        if state.aside.attempt(f"plan {checkpoint.uri}", f"cannot queue the evaluation of {at}", plan, otherwise=False):
-            publish = partial(_publish_training, world, checkpoint)
-            state.aside.attempt(f"curves {checkpoint.uri}", f"cannot publish the curves of {at}", publish, None)
-            state.found.remove(checkpoint)
+        with state.aside.around(f"plan {checkpoint.uri}", f"cannot queue the evaluation of {at}") as is_due:
+            if is_due:
+                _plan(world, state, checkpoint, now)
+                state.found.remove(checkpoint)
+        if checkpoint not in state.found:
+            with state.aside.around(f"curves {checkpoint.uri}", f"cannot publish the curves of {at}"):
+                world.tracking.publish_curves(checkpoint, world.curves.read(checkpoint))
+                world.tracking.publish_facts(checkpoint, world.curves.facts(checkpoint))  # the curves find the run
 
 
-def _plan(world: World, state: WatchState, checkpoint: Checkpoint, now: datetime) -> bool:
+def _plan(world: World, state: WatchState, checkpoint: Checkpoint, now: datetime) -> None:
     first = state.first.setdefault(checkpoint.run_id, checkpoint)
     keep = checkpoint == first or is_baseline(checkpoint, world.policy)
     for plan in first_plans(checkpoint, world, state, keep=keep):
         # plan.id is a content hash: adding twice is a no-op
         world.queue.add(plan, now=now, backlog=world.order.backlog, keep=keep)
     world.wake_workers()  # before the curves: long ones and a slow tracking store take time
-    return True
-
-
-def _publish_training(world: World, checkpoint: Checkpoint) -> None:
-    world.tracking.publish_curves(checkpoint, world.curves.read(checkpoint))
-    world.tracking.publish_facts(checkpoint, world.curves.facts(checkpoint))  # the curves find the run
-
-
-def _bugs(world: World, state: WatchState, now: datetime) -> Alert:
-    return set_aside(world.keeping.run, tuple(state.aside.found.values()), now)
 
 
 def report_lasting(world: World, state: WatchState, alerts: Iterable[Alert]) -> None:
@@ -121,32 +111,21 @@ def review_finished(
     )
     for record in world.queue.finished():  # written by workers on any machine
         state.demand_lead(now)  # reviews take long, and two leaders would both judge
-        checkpoint, take = record.plan.checkpoint, partial(_take, world, record, context, now)
-        what = f"cannot compute the verdicts of step {checkpoint.step} of {checkpoint.run_id}"
-        taken = state.aside.attempt(record.plan.id, what, take, None)
-        if isinstance(taken, Reviewed):
-            reviewed.append(taken)
-        elif isinstance(taken, Calibration):
-            calibrations.append(taken)
-        elif taken is not None:
-            swept += 1
+        at = f"step {record.plan.checkpoint.step} of {record.plan.checkpoint.run_id}"
+        with state.aside.around(record.plan.id, f"cannot compute the verdicts of {at}") as is_due:
+            if not is_due:
+                continue
+            if record.plan.calibration:
+                calibrations.append(calibrating.take_calibration(record, context))
+            elif record.plan.sweep is None:
+                reviewed.append(review(world, record, now))
+                world.queue.acknowledge(record.plan.id)  # after review: a crash in between repeats it harmlessly
+            elif world.sweeps is not None:  # sweeps have no verdicts and no alerts
+                sweeps.take_sweep_result(record, world.sweeps)
+                swept += 1
     state.seen.update((one.report.run_id, one.report.step) for one in reviewed)
     if reviewed:
         world.wake_workers()
-        state.aside.attempt("collect", "cannot delete what is not kept", partial(collect, world.keeping), ())
+        with state.aside.around("collect", "cannot delete what is not kept"):
+            collect(world.keeping)
     return tuple(reviewed), tuple(calibrations), swept
-
-
-def _take(
-    world: World, record: EvalRecord, context: calibrating.CalibrationContext, now: datetime
-) -> Reviewed | Calibration | EvalRecord | None:
-    """Return what a record led to; None: a sweep's, which is left for another process."""
-    if record.plan.calibration:
-        return calibrating.take_calibration(record, context)
-    if record.plan.sweep is None:
-        reviewed = review(world, record, now)
-        world.queue.acknowledge(record.plan.id)  # after review: a crash in between repeats it harmlessly
-        return reviewed
-    if world.sweeps is None:
-        return None  # another process has the sweeps
-    return sweeps.take_sweep_result(record, world.sweeps)  # sweeps have no verdicts and no alerts

@@ -84,8 +84,10 @@ class SweepSelection:
     missing: tuple[str, ...]
 
 
-def follow(service: SweepService, now: datetime) -> tuple[Turn, ...]:
-    """Execute what is due, and return the sweep runs that began, ended or were skipped."""
+def follow(service: SweepService | None, now: datetime) -> tuple[Turn, ...]:
+    """Execute what is due, and return the sweep runs that began, ended or were skipped; None: another process does."""
+    if service is None:
+        return ()
     noted = [turn for sweep in service.sweeps.values() for turn in _note_due(service, sweep, now)]
     return (*noted, *carry_on(service, now))
 

@@ -151,16 +151,16 @@ def unsettled(found: Iterable[Gap], known: Iterable[Gap], records: Iterable[Eval
     ranges = [gap for of_step in codes.values() for gap in of_step.values() if gap.last_step is not None]
     for gap in found:
         before, finished_at = codes.get(gap.step, {}), evaluated.get(gap.step)
-        if not _stands(gap, before, finished_at):
-            continue
-        if not gap.is_inferred or _is_same(gap, before.get(gap.code)):
-            yield gap
-        else:
-            yield from without(gap, settled, (one.steps for one in ranges))
+        if _stands(gap, before, finished_at):
+            yield from _news_of(gap, before.get(gap.code), settled, ranges)
 
 
-def _is_same(gap: Gap, stored: Gap | None) -> bool:
-    return stored is not None and stored.last_step == gap.last_step
+def _news_of(gap: Gap, stored: Gap | None, settled: Sequence[int], ranges: Iterable[Gap]) -> Iterator[Gap]:
+    """Yield an inferred gap without the steps of which something is known, unless it is stored as it is."""
+    if not gap.is_inferred or (stored is not None and stored.last_step == gap.last_step):
+        yield gap
+    else:
+        yield from without(gap, settled, (one.steps for one in ranges))
 
 
 def _stands(gap: Gap, before: Mapping[str, Gap], finished_at: datetime | None) -> bool:

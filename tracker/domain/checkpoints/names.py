@@ -44,7 +44,7 @@ def steps_in(names: Iterable[str], pattern: str = "") -> Mapping[str, int]:
     by_form: dict[int, dict[str, int]] = {}
     for name in names:
         form, number = _known(name)
-        if form is not None and number <= MAX_STEP:
+        if form is not None:
             by_form.setdefault(form, {})[name] = number
     return by_form[min(by_form)] if by_form else {}
 
@@ -96,7 +96,8 @@ def _known(name: str) -> tuple[int | None, int]:
     for form, known in enumerate(_FORMS):
         match = known.fullmatch(name)
         if match is not None:
-            return form, int(match.group(1))
+            number = int(match.group(1))
+            return (form if number <= MAX_STEP else None), number
     return None, 0
 
 

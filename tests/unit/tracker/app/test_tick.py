@@ -405,10 +405,10 @@ def test_a_bug_at_one_checkpoint_or_step_of_the_loop_sets_it_aside_with_one_trac
 
 
 class QueueWithBug(FakeQueue):
-    def add(self, plan: EvalPlan, *, now: datetime, backlog: Backlog, keep: bool = False) -> None:
+    def add(self, plan: EvalPlan, *, now: datetime, backlog: Backlog = Backlog.ALL, keep: bool = False) -> bool:
         if plan.checkpoint.step == 100:
             raise MemoryError
-        super().add(plan, now=now, backlog=backlog, keep=keep)
+        return super().add(plan, now=now, backlog=backlog, keep=keep)
 
 
 class CurvesWithBug(FakeCurves):

@@ -44,7 +44,7 @@ MAX_HEARD = 1 << 12
 HASHED_BYTES = 4 << 30
 """One call of `ready` hashes about this much, so that the evaluation of a backlog starts with its first checkpoint."""
 
-PUBLISHED_S = 2.0
+PUBLISHED_S = 1.0
 """The same for many small checkpoints."""
 TOGETHER = 100
 """Due pins that are taken from the watchlist at once."""
@@ -193,11 +193,8 @@ class FilesystemSource:
         for held, conversion in self._consolidations.ended():
             self._publisher.publish(held, now, final=conversion.result)
         hashed, until_s = 0, time.monotonic() + PUBLISHED_S
-        if self._folders.is_unfinished:
-            until_s -= 0.75 * PUBLISHED_S  # holding comes first
         while hashed < HASHED_BYTES and time.monotonic() < until_s:
-            if not self._due:
-                self._due = self._next_due(now)
+            self._due = self._due or self._next_due(now)
             if not self._due:
                 return
             pin = self._due.pop(0)

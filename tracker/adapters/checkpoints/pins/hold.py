@@ -14,7 +14,7 @@ import re
 import shutil
 import socket
 import uuid
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,8 +58,7 @@ def hold(
     folder = new_hold(place.run_id, pins_dir)
     links = () if copy_weights else complete.weights
     try:
-        for parent in {(folder / name).parent for name in complete.held}:
-            parent.mkdir(parents=True, exist_ok=True)
+        _make_folders(folder, complete.held)
         linked = {n for n in complete.held if _take(path_in(place.path, n), folder / n, is_link=n in links)}
         pin = seal(place, facts, complete, folder, linked) if _is_as_seen(place, facts, complete) else None
     except OSError as error:
@@ -166,6 +165,11 @@ def refusal(place: str, readiness: NotYet | Rejected) -> CheckpointError:
 
 
 # --- private: holding
+
+
+def _make_folders(folder: Path, names: Iterable[str]) -> None:
+    for parent in {(folder / name).parent for name in names}:
+        parent.mkdir(parents=True, exist_ok=True)
 
 
 def _take(source: Path, target: Path, *, is_link: bool) -> bool:
