@@ -24,10 +24,8 @@ log = logging.getLogger(__name__)
 TICK_S = 1.0
 MAX_PASS_S = 5.0
 """Maximum that one pass adds to the time without a new checkpoint: a pass may be slow for other reasons."""
-LAST_SENDING_S = 10.0
-"""Longest time that a pass at the end waits for what is being sent."""
 LAST_PASSES = 60
-"""Maximum passes at the end while a store is unreachable; the next start sends what is left after them."""
+"""Maximum passes at the end in which a store takes nothing; the next start sends what is left after them."""
 
 Show = Callable[[Tick, QueueState], None]
 """Called after every pass."""
@@ -94,12 +92,17 @@ def _has_no_news(passed: Tick, source: CheckpointSource) -> bool:
 def _send_what_is_left(
     world: World, stores: _Stores, do_pass: Callable[[], Tick], keep_workers: Callable[[], None]
 ) -> None:
-    """Do passes until nothing waits for the tracking store, at most `LAST_PASSES`: a store may stay unreachable."""
-    for _ in range(LAST_PASSES):
+    """Do passes until nothing waits for the tracking store, or it takes nothing in `LAST_PASSES` of them."""
+    left, idle = 0, 0
+    while idle < LAST_PASSES:
+        idle += 1
         with stores.asked():
-            world.tracking.flush(LAST_SENDING_S)
-            if not do_pass().unsent:
+            unsent = do_pass().unsent
+            if not unsent:
                 return
+            if unsent < left:
+                idle = 0
+            left = unsent
         keep_workers()
         world.source.wait(TICK_S)
 

@@ -14,6 +14,7 @@ from eval_jobs.limits import MLFLOW_ANSWERS
 from tracker.adapters.bounded_http import bounded_session
 
 CONNECT_TIMEOUT_S = 3.0
+VERSION_TIMEOUT_S = 10.0
 SQLITE_PREFIX = "sqlite:///"
 OLDEST_SERVER = Version("3.1")
 """The first with all requests of models (LoggedModel) that the tracker makes."""
@@ -86,12 +87,13 @@ def _host_and_port(uri: str) -> tuple[str | None, int | None]:
 def _check_version(uri: str) -> None:
     """Refuse a server that is known to be too old; some stores behind http have no such page."""
     try:
-        response = bounded_session(CONNECT_TIMEOUT_S, MLFLOW_ANSWERS).get(
-            f"{uri.rstrip('/')}/version", timeout=CONNECT_TIMEOUT_S
-        )
+        session = bounded_session(VERSION_TIMEOUT_S, MLFLOW_ANSWERS)
+        response = session.get(f"{uri.rstrip('/')}/version", timeout=VERSION_TIMEOUT_S)
         version = Version(response.text.strip()[:40])
-    except (requests.RequestException, InvalidVersion):
+    except InvalidVersion:
         return
+    except requests.RequestException as error:
+        raise unreachable(public(uri), str(error)) from error
     if response.ok and version < OLDEST_SERVER:
         raise TrackingUnreachable(
             f"the MLflow server {public(uri)} has version {version}; {OLDEST_SERVER} or newer is required",
