@@ -52,6 +52,7 @@ class Journal:
         self.answered = 0
         """Number of questions with an answer."""
         self.failures: dict[Place, Failure] = {}
+        """Questions without an answer, or with an answer that could not be scored."""
         self._doubted_before = {place for place, row in failures(self.folder).items() if row.get("may_pass")}
         self._asking_s: list[float] = []
         self._send = send
@@ -105,10 +106,6 @@ class Journal:
     def asking_s(self) -> float:
         """Seconds for which requests were in flight, summed over all of them."""
         return sum(self._asking_s)
-
-    def fail(self, place: Place, failure: Failure) -> None:
-        """Record a question without an answer, or with an answer that could not be scored."""
-        self.failures[place] = failure
 
     def refusal(self, place: Place) -> str:
         """Return why the server rejected this question in an earlier pass; "" if it did not."""
@@ -169,18 +166,12 @@ class Journal:
     def drop_torn_lines(self) -> None:
         """Remove a partial last line left by a kill: EvalScope would append the next row to it."""
         for path in (*self.folder.glob("predictions/*/*.jsonl"), *self.folder.glob("reviews/*/*.jsonl")):
-            if path.is_file() and path.stat().st_size:
-                _drop_torn_line(path)
+            if path.is_file() and not (content := path.read_bytes()).endswith(b"\n"):
+                with path.open("r+b") as file:
+                    file.truncate(content.rfind(b"\n") + 1)
 
     def _report(self) -> None:
         self._send({"type": "progress", "benchmark": self.name, "done": self.done, "total": self.planned})
-
-
-def _drop_torn_line(path: Path) -> None:
-    content = path.read_bytes()
-    if not content.endswith(b"\n"):
-        with path.open("r+b") as file:
-            file.truncate(content.rfind(b"\n") + 1)
 
 
 def _jsonl(rows: Rows) -> str:

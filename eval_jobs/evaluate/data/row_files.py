@@ -55,7 +55,7 @@ def row_name(path: Path) -> str:
 def bad_row(path: Path, line: int, why: str) -> BadData:
     """Return the error for one broken row."""
     what = row_name(path)
-    return BadData(f"{path}, {what} {line}: {why}", hint=f"fix or remove that {what}", path=str(path), line=line)
+    return BadData(f"{path}, {what} {line}: {why}", hint=f"fix or remove that {what}")
 
 
 def _jsonl_rows(path: Path) -> Iterator[NumberedRow]:

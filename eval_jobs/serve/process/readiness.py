@@ -96,7 +96,6 @@ def _wrong(answer: EngineReply, launch: Launch, log_file: Path) -> WrongModel:
         f"another server listens on port {launch.port} on {HOST}: "
         f"{said if answer.status else 'not HTTP'} (expected {launch.name})",
         hint=f"set serve.port = 0 to pick a free port; engine log: {log_file}",
-        port=launch.port,
     )
 
 
@@ -106,14 +105,12 @@ def _died(log_file: Path, code: int, launch: Launch) -> ServeError:
         return PortTaken(
             f"port {launch.port} on {HOST} was taken by another process while the engine started",
             hint=f"retry, or set serve.port = 0 to pick a free port; engine log: {log_file}",
-            port=launch.port,
         )
     reason = logfile.last_error(text) or "no output"
     kind = ServerKilled if code < 0 else ServerDied
     return kind(
         f"the engine exited while loading {launch.checkpoint.uri} ({exit_words(code)}): {reason}",
         hint=f"{logfile.advice(reason, code)}read the engine log {log_file}",
-        exit_code=code,
         lacks_launcher=logfile.lacks_module(reason, launch.launcher),
     )
 
