@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from ssl import SSLContext
-from typing import Any, Protocol
+from typing import Any
 
 import httpx
 
@@ -58,14 +58,10 @@ class BoundedClient(httpx.Client):
         return response
 
 
-class _Reads(Protocol):
-    def read(self, max_bytes: int, timeout: float) -> bytes: ...
-
-
 class _Timed:
     """A network backend of httpcore, or one of its streams: each read ends at the deadline of its thread's request."""
 
-    def __init__(self, inner: _Reads, own: threading.local) -> None:
+    def __init__(self, inner: Any, own: threading.local) -> None:  # noqa: ANN401 - httpcore has no public type
         self._inner = inner
         self._own = own
 
@@ -79,7 +75,8 @@ class _Timed:
         left_s = self._own.deadline_s - time.monotonic()
         if left_s <= 0:
             raise httpx.ReadTimeout("response not complete in time")
-        return self._inner.read(max_bytes, left_s)
+        part: bytes = self._inner.read(max_bytes, left_s)
+        return part
 
 
 def _bound(response: httpx.Response) -> None:
