@@ -119,23 +119,6 @@ class Journal:
         """Questions without an answer for which the server may be at fault."""
         return {place for place, failure in self.failures.items() if failure.may_pass}
 
-    def finish(self) -> None:
-        """Write the failures to the run's folder.
-
-        Raises:
-            DiskFull, StoreError: it cannot be written.
-        """
-        rows: Rows = [
-            {
-                "subset": subset,
-                "index": index,
-                "detail": f"the scorer failed: {failure.detail}" if failure.answered else failure.detail,
-                "may_pass": failure.may_pass,
-            }
-            for (subset, index), failure in self.failures.items()
-        ]
-        _write(self.folder / FAILURES_FILE, _jsonl(rows))
-
     def check(self, *, hint: str = "see the server log: it may not support this kind of request") -> None:
         """Write the failures (unless every request failed), and reject a result that only shows a server fault.
 
@@ -146,7 +129,16 @@ class Journal:
         details = [failure.detail for failure in self.failures.values() if not failure.answered]
         if details and len(details) == self.planned and not any(map(is_overflow, details)):
             raise EndpointFailed(f"every request of `{self.name}` failed: {details[0]}", hint=hint)
-        self.finish()
+        rows: Rows = [
+            {
+                "subset": subset,
+                "index": index,
+                "detail": f"the scorer failed: {failure.detail}" if failure.answered else failure.detail,
+                "may_pass": failure.may_pass,
+            }
+            for (subset, index), failure in self.failures.items()
+        ]
+        _write(self.folder / FAILURES_FILE, _jsonl(rows))
         # Retry once: in the next evaluation, perhaps of a restarted server, the same samples count as not answered.
         reasons = [self.failures[place].detail for place in self.doubtful - self._doubted_before]
         if len(reasons) > MAX_DOUBTFUL * self.planned:

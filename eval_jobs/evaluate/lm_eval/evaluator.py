@@ -60,10 +60,9 @@ class LmEvalEvaluator(ChildEvaluator):
         with mapped_storage_errors(folder):
             shutil.rmtree(folder / OUT, ignore_errors=True)  # of a run that ended early: only its responses are reused
             (folder / OUT).mkdir(parents=True)
-        request: Message = {
-            **evaluate_request(suite, endpoint, [child_task(benchmark, suite, endpoint, folder=folder)])
-        }
-        reply = self._reply(request | {"retry_policy": asdict(self.retry_policy)}, progress)
+        task = child_task(benchmark, suite, endpoint, folder=folder)
+        request: Message = {**evaluate_request(suite, endpoint, [task]), "retry_policy": asdict(self.retry_policy)}
+        reply = self._reply(request, progress)
         if reply["type"] != "result":
             raise error_of(reply, logs=f"evaluator log: {self.log_path}")
         found = read_result(folder / OUT, benchmark, suite, Outcomes.read(folder))
