@@ -144,7 +144,7 @@ def _judge(prediction: Row | None, review: Row | None, failure: str) -> tuple[Sa
     """Return status, score and the detail of a sample."""
     if prediction is None:
         return SampleStatus.ERROR, None, failure or "no response"
-    reason = _stop_reason(prediction)
+    reason = str(_choice(prediction).get("stop_reason") or "missing")
     if reason not in ("stop", "max_tokens", "tool_calls"):
         return SampleStatus.ERROR, None, _why_no_answer(prediction, reason)
     score, detail = _number(review, failure)
@@ -196,10 +196,6 @@ def _choice(prediction: Row | None) -> Row:
     if isinstance(choices, list) and choices:
         return _mapping(choices[0])
     return {}
-
-
-def _stop_reason(prediction: Row) -> str:
-    return str(_choice(prediction).get("stop_reason") or "missing")
 
 
 def _why_no_answer(prediction: Row, reason: str) -> str:

@@ -10,7 +10,6 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping
 from functools import cache
-from ssl import SSLContext
 from typing import Any
 
 import httpx
@@ -22,13 +21,9 @@ MAX_BYTES = "max_bytes"
 """Extension of a request: limit of its decompressed response; `limits.REPLY` without it."""
 MAX_CONNECTIONS = 1000
 PART_BYTES = 1 << 16
+_certificates = cache(httpx.create_ssl_context)
+"""The machine's, loaded once per process: this is the slowest part of creating a client."""
 _WBITS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
-
-
-@cache
-def _certificates() -> SSLContext:
-    """Load the machine's CA certificates once per process: this is the slowest part of creating a client."""
-    return httpx.create_ssl_context()
 
 
 class BoundedClient(httpx.Client):
