@@ -54,9 +54,10 @@ def death(engine: EngineProcess, what: str) -> ServerDied | None:
     if code is None and not logfile.is_dead(text):
         return None
     reason = logfile.cause_of_death(text)
-    kind = ServerDied if reason or (code or 0) > 0 else ServerKilled
     words = exit_words(code) if code else "a process was killed"
-    advice = logfile.advice(reason, -signal.SIGKILL if kind is ServerKilled else 0)
+    kind, advice = ServerDied, logfile.advice(reason, 0)
+    if not reason and (code or 0) <= 0:
+        kind, advice = ServerKilled, logfile.advice(reason, -signal.SIGKILL)
     return kind(f"the engine died ({reason or words}) while serving {what}", hint=f"{advice}read its log {engine.log}")
 
 
