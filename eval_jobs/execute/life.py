@@ -12,7 +12,6 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Self
 from eval_jobs.host import proc
 from eval_jobs.ports import Clock
 
+FOLDER = "alive"
 EVERY_S = 5.0
 """Minimum time between two writes of the file; loops iterate more often."""
 LEFT_S = 3600.0
@@ -43,7 +43,7 @@ class SignOfLife:
 
     def __init__(self, work_dir: Path, kind: str, clock: Clock) -> None:
         name = f"{kind}-{os.getpid()}-{proc.own_start_time()}-{proc.machine_hash()}.json"
-        self._path = _folder(work_dir) / name
+        self._path = work_dir / FOLDER / name
         self._clock = clock
         self._lock = threading.Lock()
         self._given_s: float | None = None
@@ -75,15 +75,8 @@ class SignOfLife:
 
 def lives(work_dir: Path, kind: str, clock: Clock) -> tuple[Life, ...]:
     """Return the running processes of this kind that have a heartbeat, lowest process ID first."""
-    return tuple(sorted(_lives(work_dir, kind, clock), key=lambda life: life.pid))
-
-
-def _folder(work_dir: Path) -> Path:
-    return work_dir / "alive"
-
-
-def _lives(work_dir: Path, kind: str, clock: Clock) -> Iterator[Life]:
-    for path in _folder(work_dir).glob(f"{kind}-*.json"):
+    found = []
+    for path in (work_dir / FOLDER).glob(f"{kind}-*.json"):
         name = _NAME.fullmatch(path.name)
         if name is None or name["machine"] != proc.machine_hash():
             continue  # processes of another machine cannot be checked
@@ -91,4 +84,6 @@ def _lives(work_dir: Path, kind: str, clock: Clock) -> Iterator[Life]:
             continue
         with suppress(FileNotFoundError):  # it has just ended
             said = json.loads(path.read_text(encoding="utf-8"))
-            yield Life(pid=int(name["pid"]), activity=said["activity"], age_s=clock.monotonic_s() - said["at_s"])
+            age_s = clock.monotonic_s() - said["at_s"]
+            found.append(Life(pid=int(name["pid"]), activity=said["activity"], age_s=age_s))
+    return tuple(sorted(found, key=lambda life: life.pid))

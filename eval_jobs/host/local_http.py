@@ -8,9 +8,10 @@ import io
 import socket
 import time
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
 
 from eval_jobs import limits
+from eval_jobs.host.bounded.answers import MeteredReader
 from eval_jobs.host.bounded.json_text import TooLarge, parse_json
 
 ERRORS = (OSError, http.client.HTTPException)
@@ -37,8 +38,7 @@ def request(
     """
     deadline_s = time.monotonic() + timeout_s
     connection = http.client.HTTPConnection(*place, timeout=timeout_s)
-    timed: Any = lambda sock, **more: http.client.HTTPResponse(_UntilDeadline(sock, deadline_s), **more)  # type: ignore[arg-type]  # noqa: E731
-    connection.response_class = timed
+    connection.response_class = partial(_timed_response, deadline_s)  # type: ignore[assignment]
     try:
         connection.request(method, path, body, dict(headers or {}))
         response = connection.getresponse()
@@ -60,26 +60,8 @@ def parsed_json(body: bytes) -> object:
         return None
 
 
-class _UntilDeadline(io.RawIOBase):
-    """What a response reads of its socket, whose own timeout counts from one byte to the next."""
-
-    def __init__(self, sock: socket.socket, deadline_s: float) -> None:
-        self._socket, self._deadline_s = sock, deadline_s
-        self._file = sock.makefile("rb", buffering=0)
-
-    def makefile(self, _: str) -> io.BufferedReader:
-        return io.BufferedReader(self)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int | None:  # noqa: ANN401 - any buffer
-        left_s = self._deadline_s - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutError
-        self._socket.settimeout(left_s)
-        return self._file.readinto(buffer)
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
+def _timed_response(deadline_s: float, connection: socket.socket, method: str) -> http.client.HTTPResponse:
+    response = http.client.HTTPResponse(connection, method=method)
+    response.fp.close()
+    response.fp = io.BufferedReader(MeteredReader(connection, deadline_s, limits.ANSWER))  # with its headers
+    return response

@@ -8,54 +8,28 @@ from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import (
-    BindParameter,
-    ColumnElement,
-    Connection,
-    Engine,
-    ScalarSelect,
-    Select,
-    Text,
-    and_,
-    bindparam,
-    case,
-    delete,
-    func,
-    literal,
-    or_,
-    select,
-    true,
-    type_coerce,
-    update,
-)
+import sqlalchemy as sa
 
 from eval_jobs import codec
 from eval_jobs.queue import rules
 from eval_jobs.queue.database_sql import add_row, belongs_to, transaction
 from eval_jobs.queue.migrate_sql import QUEUE_TABLES, bring_up_to_date
-from eval_jobs.queue.plans_sql import (
-    ENTRY,
-    FIELD,
-    PLANS,
-    crashes_of,
-    running_of,
-    unfinished_of,
-    waiting_of,
-)
+from eval_jobs.queue.plans_sql import ENTRY, FIELD, PLANS, crashes_of, running_of, unfinished_of, waiting_of
+from eval_jobs.queue.rules import PlanState
 from eval_jobs.queue_types import Backlog, Claim, Hold, HoldEnd, QueueState
 from eval_jobs.records.progress import Progress, shown_line
 from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord
 
-_WAITS = PLANS.c.state == rules.PlanState.WAITING
-_RUNS = PLANS.c.state == rules.PlanState.RUNNING
-_UNCLAIMED = {"state": rules.PlanState.WAITING, "worker": "", "note": "", "progress": "", "lease_until": None}
+_WAITS = PLANS.c.state == PlanState.WAITING
+_RUNS = PLANS.c.state == PlanState.RUNNING
+_UNCLAIMED = {"state": PlanState.WAITING, "worker": "", "note": "", "progress": "", "lease_until": None}
 """Column values of a plan that waits."""
 
 
 class SqlQueue:
     """`eval_jobs.ports.Queue` in the database behind `engine`; its tables are created or brought up to date."""
 
-    def __init__(self, engine: Engine, *, run: str = "") -> None:
+    def __init__(self, engine: sa.Engine, *, run: str = "") -> None:
         """Open the queue. With `run`, the methods for a watcher cover only that run and its sub-folders.
 
         Workers claim plans of every run.
@@ -65,7 +39,7 @@ class SqlQueue:
             StoreError: the database cannot be reached or written.
         """
         self._engine = engine
-        self._mine = belongs_to(PLANS.c.run_id, run) if run else true()
+        self._mine = belongs_to(PLANS.c.run_id, run) if run else sa.true()
         bring_up_to_date(engine, QUEUE_TABLES)
 
     def add(self, plan: EvalPlan, *, now: datetime, backlog: Backlog = Backlog.OLDEST, keep: bool = False) -> bool:
@@ -80,49 +54,47 @@ class SqlQueue:
         with transaction(self._engine) as connection:
             if add_row(connection, PLANS, {**_NEW, **turn, **what}):
                 return True
-            states = (
-                [rules.PlanState.WAITING]
-                if skippable
-                else [rules.PlanState.WAITING, rules.PlanState.SKIPPED, rules.PlanState.LEFT_OUT]
-            )
-            known = update(PLANS).where(PLANS.c.id == plan.id, PLANS.c.state.in_(states))
-            connection.execute(known.values(turn | {"state": rules.PlanState.WAITING}))
+            states = [PlanState.WAITING] if skippable else [PlanState.WAITING, PlanState.SKIPPED, PlanState.LEFT_OUT]
+            known = sa.update(PLANS).where(PLANS.c.id == plan.id, PLANS.c.state.in_(states))
+            connection.execute(known.values(turn | {"state": PlanState.WAITING}))
         return False
 
     def skip(self, run_id: str, *, max_waiting: int) -> int:
         """Skip the surplus; see `ports.Queue`."""
-        of_run = and_(_WAITS, PLANS.c.run_id == run_id)
-        first_surplus = (
-            select(PLANS.c.place).where(of_run).distinct().order_by(PLANS.c.place).offset(max_waiting).limit(1)
-        )
-        surplus = select(PLANS.c.id).where(of_run, PLANS.c.place >= first_surplus.scalar_subquery(), PLANS.c.may_skip)
-        change = _locked(surplus, _WAITS, state=rules.PlanState.SKIPPED)
+        of_run = sa.and_(_WAITS, PLANS.c.run_id == run_id)
+        places = sa.select(PLANS.c.place).where(of_run).distinct().order_by(PLANS.c.place)
+        first_surplus = places.offset(max_waiting).limit(1).scalar_subquery()
+        surplus = sa.select(PLANS.c.id).where(of_run, PLANS.c.place >= first_surplus, PLANS.c.may_skip)
+        change = _locked(surplus, _WAITS, state=PlanState.SKIPPED)
         with transaction(self._engine) as connection:
             return connection.execute(change).rowcount
 
     def skipped(self) -> tuple[EvalPlan, ...]:
         """Return skipped plans that are not left out yet; see `ports.Queue`."""
-        return self._plans_in(rules.PlanState.SKIPPED)
+        return self._plans_in(PlanState.SKIPPED)
 
     def waiting(self) -> tuple[EvalPlan, ...]:
         """Return all waiting plans; see `ports.Queue`."""
-        return self._plans_in(rules.PlanState.WAITING)
+        return self._plans_in(PlanState.WAITING)
 
     def withdraw(self, plan_id: str) -> bool:
         """Remove a waiting plan; see `ports.Queue`."""
         with transaction(self._engine) as connection:
-            return connection.execute(delete(PLANS).where(PLANS.c.id == plan_id, _WAITS)).rowcount == 1
+            return connection.execute(sa.delete(PLANS).where(PLANS.c.id == plan_id, _WAITS)).rowcount == 1
 
     def leave_out(self, plan_id: str) -> None:
         """Mark a skipped plan as recorded; see `ports.Queue`."""
-        self._change(plan_id, rules.PlanState.SKIPPED, state=rules.PlanState.LEFT_OUT)
+        self._change(plan_id, PlanState.SKIPPED, state=PlanState.LEFT_OUT)
 
     def claim(
         self, *, worker: str, now: datetime, lease_until: datetime, except_runs: Collection[str] = ()
     ) -> Claim | None:
         """Take the next plan; see `ports.Queue`."""
         with transaction(self._engine) as connection:
-            _end_leases(connection, now, lease_until)
+            # A lease that was granted before the clock was set back is shortened, and plans with an expired one wait.
+            latest = now + timedelta(seconds=rules.MAX_LEASE_S)
+            connection.execute(_SHORTEN, {"latest": latest, "until": lease_until})
+            connection.execute(_END_RUN_OUT, {"now": now})
             run_id = connection.scalar(_NEXT_RUN, {"except_runs": tuple(except_runs)})
             if run_id is None:
                 return None
@@ -144,7 +116,7 @@ class SqlQueue:
         self, claim: Claim, *, lease_until: datetime, progress: Progress | None = None, answered: int = 0
     ) -> bool:
         """Extend the lease and store the progress; see `ports.Queue`."""
-        most = case((PLANS.c.answered < answered, answered), else_=PLANS.c.answered)
+        most = sa.case((PLANS.c.answered < answered, answered), else_=PLANS.c.answered)
         return self._change_held(
             claim.hold, lease_until=lease_until, progress=codec.progress_to_json(progress), answered=most
         )
@@ -154,7 +126,7 @@ class SqlQueue:
         failed = any(isinstance(outcome, BenchmarkFailure) for outcome in record.outcomes)
         stored = self._change_held(
             claim.hold,
-            state=rules.PlanState.FINISHED,
+            state=PlanState.FINISHED,
             record=codec.record_to_bytes(record),
             failed=failed,
             poisoned=rules.was_poisoned(record),
@@ -169,7 +141,7 @@ class SqlQueue:
 
     def holds(self) -> tuple[Hold, ...]:
         """Return all current holds; see `ports.Queue`."""
-        query = select(PLANS.c.id, PLANS.c.worker, PLANS.c.attempt, PLANS.c.lease_until).where(_RUNS)
+        query = sa.select(PLANS.c.id, PLANS.c.worker, PLANS.c.attempt, PLANS.c.lease_until).where(_RUNS)
         with transaction(self._engine) as connection:
             rows = connection.execute(query).all()
         # Sorted here: with ORDER BY id, SQLite scans all plans.
@@ -185,18 +157,19 @@ class SqlQueue:
     def known(self, plan_ids: Collection[str]) -> frozenset[str]:
         """Return which plans were added; see `ports.Queue`."""
         with transaction(self._engine) as connection:
-            return frozenset(connection.scalars(select(PLANS.c.id).where(PLANS.c.id.in_(plan_ids))))
+            return frozenset(connection.scalars(sa.select(PLANS.c.id).where(PLANS.c.id.in_(plan_ids))))
 
     def done(self, plan_ids: Collection[str]) -> frozenset[str]:
         """Return which plans are done; see `ports.Queue`."""
-        states = (rules.PlanState.FINISHED, rules.PlanState.ACKNOWLEDGED)
-        query = select(PLANS.c.id).where(PLANS.c.id.in_(plan_ids), PLANS.c.state.in_(states), PLANS.c.failed.is_(False))
+        states = (PlanState.FINISHED, PlanState.ACKNOWLEDGED)
+        is_done = sa.and_(PLANS.c.state.in_(states), PLANS.c.failed.is_(False))
+        query = sa.select(PLANS.c.id).where(PLANS.c.id.in_(plan_ids), is_done)
         with transaction(self._engine) as connection:
             return frozenset(connection.scalars(query))
 
     def finished(self) -> tuple[EvalRecord, ...]:
         """Return records that are not acknowledged yet; see `ports.Queue`."""
-        query = select(PLANS.c.record).where(PLANS.c.state == rules.PlanState.FINISHED, self._mine)
+        query = sa.select(PLANS.c.record).where(PLANS.c.state == PlanState.FINISHED, self._mine)
         with transaction(self._engine) as connection:
             blobs = connection.scalars(query.order_by(PLANS.c.step, PLANS.c.id)).all()
         return tuple(codec.record_from_bytes(blob) for blob in blobs if blob is not None)
@@ -204,18 +177,18 @@ class SqlQueue:
     def acknowledge(self, plan_id: str) -> None:
         """Mark a finished plan as taken over; see `ports.Queue`."""
         # The record is now in the history; keeping it here too would double the size of the database.
-        self._change(plan_id, rules.PlanState.FINISHED, state=rules.PlanState.ACKNOWLEDGED, record=None)
+        self._change(plan_id, PlanState.FINISHED, state=PlanState.ACKNOWLEDGED, record=None)
 
     def revive(self, renewed: Callable[[EvalPlan], EvalPlan | None]) -> int:
         """Requeue failed plans; see `ports.Queue`."""
-        has_failed = and_(PLANS.c.state == rules.PlanState.ACKNOWLEDGED, PLANS.c.failed.is_(True))
-        allowed = or_(PLANS.c.poisoned.is_(False), PLANS.c.revived < rules.MAX_REVIVALS)
-        revived = case((PLANS.c.poisoned.is_(True), PLANS.c.revived + 1), else_=PLANS.c.revived)
+        has_failed = sa.and_(PLANS.c.state == PlanState.ACKNOWLEDGED, PLANS.c.failed.is_(True))
+        allowed = sa.or_(PLANS.c.poisoned.is_(False), PLANS.c.revived < rules.MAX_REVIVALS)
+        revived = sa.case((PLANS.c.poisoned.is_(True), PLANS.c.revived + 1), else_=PLANS.c.revived)
         anew = {"attempt": 0, "lost": 0, "crashes": "", "stalled": 0, "poisoned": False, "revived": revived}
-        failed = and_(has_failed, allowed, self._mine)
-        again = update(PLANS).values(_UNCLAIMED | anew | {"failed": None, "finished_at": None})
+        failed = sa.and_(has_failed, allowed, self._mine)
+        again = sa.update(PLANS).values(_UNCLAIMED | anew | {"failed": None, "finished_at": None})
         with transaction(self._engine) as connection:
-            stored = connection.scalars(select(PLANS.c.plan).where(failed)).all()
+            stored = connection.scalars(sa.select(PLANS.c.plan).where(failed)).all()
             count = 0
             for text in stored:
                 plan = renewed(codec.plan_from_json(text))
@@ -226,8 +199,8 @@ class SqlQueue:
 
     def open_steps(self, run_id: str, *, sweeps: bool = True) -> frozenset[int]:
         """Return the steps with open plans; see `ports.Queue`."""
-        open_states = (rules.PlanState.WAITING, rules.PlanState.RUNNING, rules.PlanState.FINISHED)
-        query = select(PLANS.c.step).where(PLANS.c.state.in_(open_states), PLANS.c.run_id == run_id)
+        open_states = (PlanState.WAITING, PlanState.RUNNING, PlanState.FINISHED)
+        query = sa.select(PLANS.c.step).where(PLANS.c.state.in_(open_states), PLANS.c.run_id == run_id)
         if not sweeps:
             query = query.where(PLANS.c.place < rules.FIRST_PLACE_OF_SWEEPS)
         with transaction(self._engine) as connection:
@@ -236,14 +209,14 @@ class SqlQueue:
     def state(self) -> QueueState:
         """Return the open plans; see `ports.Queue`."""
         numbers = (
-            select(PLANS.c.state, PLANS.c.run_id, func.count().label("plans"))
+            sa.select(PLANS.c.state, PLANS.c.run_id, sa.func.count().label("plans"))
             .where(PLANS.c.state.in_(rules.ON_ITS_WAY), self._mine)
             .group_by(PLANS.c.state, PLANS.c.run_id)
         )
         columns = (PLANS.c.plan, PLANS.c.worker, PLANS.c.progress, PLANS.c.claimed_at)
-        running = select(*columns).where(_RUNS, self._mine).order_by(PLANS.c.run_id, PLANS.c.place, PLANS.c.id)
+        running = sa.select(*columns).where(_RUNS, self._mine).order_by(PLANS.c.run_id, PLANS.c.place, PLANS.c.id)
         waiting = (
-            select(
+            sa.select(
                 PLANS.c.id, PLANS.c.run_id, PLANS.c.step, PLANS.c.place, PLANS.c.claimed_at, _NEWEST_NOTE.label("note")
             )
             .where(_WAITS, self._mine)
@@ -261,116 +234,106 @@ class SqlQueue:
             unfinished=unfinished_of(counted),
         )
 
-    def _plans_in(self, state: rules.PlanState) -> tuple[EvalPlan, ...]:
-        query = select(PLANS.c.plan).where(PLANS.c.state == state, self._mine).order_by(PLANS.c.step, PLANS.c.id)
+    def _plans_in(self, state: PlanState) -> tuple[EvalPlan, ...]:
+        query = sa.select(PLANS.c.plan).where(PLANS.c.state == state, self._mine).order_by(PLANS.c.step, PLANS.c.id)
         with transaction(self._engine) as connection:
             return tuple(map(codec.plan_from_json, connection.scalars(query)))
 
-    def _change(self, plan_id: str, while_: rules.PlanState, **values: object) -> None:
-        change = update(PLANS).where(PLANS.c.id == plan_id, PLANS.c.state == while_).values(values)
+    def _change(self, plan_id: str, while_: PlanState, **values: object) -> None:
+        change = sa.update(PLANS).where(PLANS.c.id == plan_id, PLANS.c.state == while_).values(values)
         with transaction(self._engine) as connection:
             connection.execute(change)
 
     def _change_held(self, hold: Hold, **values: object) -> bool:
         """Change the plan if this claim still holds it; return whether it does."""
-        change = update(PLANS).where(_RUNS, _is_of(hold)).values(values)
+        change = sa.update(PLANS).where(_RUNS, _is_of(hold)).values(values)
         with transaction(self._engine) as connection:
             return connection.execute(change).rowcount == 1
 
     def _is_done(self, hold: Hold) -> bool:
-        done = PLANS.c.state.in_([rules.PlanState.FINISHED, rules.PlanState.ACKNOWLEDGED])
+        done = PLANS.c.state.in_([PlanState.FINISHED, PlanState.ACKNOWLEDGED])
         with transaction(self._engine) as connection:
-            return connection.scalar(select(PLANS.c.id).where(done, _is_of(hold))) is not None
+            return connection.scalar(sa.select(PLANS.c.id).where(done, _is_of(hold))) is not None
 
 
 _COUNTS = ("attempt", "lost", "stalled", "answered", "answered_at_loss", "revived")
 _NEW = {**_UNCLAIMED, "crashes": "", "poisoned": False, **dict.fromkeys(_COUNTS, 0)}
 
 
-def _next_run() -> Select[str]:
+def _next_run() -> sa.Select[str]:
     """Return a query for the run without a claim for the longest time, of those with a waiting plan.
 
     There are few runs and many plans: one index lookup finds the next run, however many plans lie in between.
     """
-    runs = select(func.min(PLANS.c.run_id).label("run_id")).where(_WAITS).cte("runs", recursive=True)
-    next_one = select(func.min(PLANS.c.run_id)).where(_WAITS, PLANS.c.run_id > runs.c.run_id).scalar_subquery()
-    runs = runs.union_all(select(next_one).where(runs.c.run_id.is_not(None)))
-    last_claim = select(func.max(PLANS.c.claimed_at)).where(PLANS.c.run_id == runs.c.run_id).scalar_subquery()
-    for_others = runs.c.run_id.in_(bindparam("except_runs", expanding=True))
-    found = select(runs.c.run_id).where(runs.c.run_id.is_not(None), ~for_others)
+    runs = sa.select(sa.func.min(PLANS.c.run_id).label("run_id")).where(_WAITS).cte("runs", recursive=True)
+    next_one = sa.select(sa.func.min(PLANS.c.run_id)).where(_WAITS, PLANS.c.run_id > runs.c.run_id).scalar_subquery()
+    runs = runs.union_all(sa.select(next_one).where(runs.c.run_id.is_not(None)))
+    last_claim = sa.select(sa.func.max(PLANS.c.claimed_at)).where(PLANS.c.run_id == runs.c.run_id).scalar_subquery()
+    for_others = runs.c.run_id.in_(sa.bindparam("except_runs", expanding=True))
+    found = sa.select(runs.c.run_id).where(runs.c.run_id.is_not(None), ~for_others)
     return found.order_by(last_claim.nulls_first(), runs.c.run_id).limit(1)
 
 
 _NEXT_RUN = _next_run()
 
 
-def _newest_note() -> ColumnElement[str]:
+def _newest_note() -> sa.ColumnElement[str]:
     """Return a plan's note, or "" if a plan of its run was claimed later: the note may be outdated."""
     claims = PLANS.alias()
-    last_claim = select(func.max(claims.c.claimed_at)).where(claims.c.run_id == PLANS.c.run_id).scalar_subquery()
-    return case((PLANS.c.claimed_at == last_claim, PLANS.c.note), else_="")
+    last_claim = sa.select(sa.func.max(claims.c.claimed_at)).where(claims.c.run_id == PLANS.c.run_id).scalar_subquery()
+    return sa.case((PLANS.c.claimed_at == last_claim, PLANS.c.note), else_="")
 
 
 _NEWEST_NOTE = _newest_note()
 
 
-def _next_of(run_id: BindParameter[str]) -> ScalarSelect[str]:
-    """Return the next plan of a run. A scalar subquery is evaluated once; an IN may be evaluated repeatedly."""
-    waits = select(PLANS.c.id).where(_WAITS, PLANS.c.run_id == run_id)
-    return waits.order_by(PLANS.c.place, PLANS.c.id).limit(1).with_for_update(skip_locked=True).scalar_subquery()
-
-
-def _end_leases(connection: Connection, now: datetime, lease_until: datetime) -> None:
-    """Requeue plans with an expired lease; shorten leases that were granted before the clock was set back."""
-    latest = now + timedelta(seconds=rules.MAX_LEASE_S)
-    connection.execute(_SHORTEN, {"latest": latest, "until": lease_until})
-    connection.execute(_END_RUN_OUT, {"now": now})
-
-
-def _locked(chosen: Select[Any], still: ColumnElement[bool], **values: object) -> Any:  # noqa: ANN401 - Update is generic
+def _locked(chosen: sa.Select[Any], still: sa.ColumnElement[bool], **values: object) -> Any:  # noqa: ANN401 - Update is generic
     """Return an update of the `chosen` plans that `still` meet the condition.
 
     PostgreSQL skips rows that another process is changing: two workers that claim at the same time get two plans, and
     neither waits for the other. SQLite has one writer at a time and renders no lock.
     """
-    return update(PLANS).where(PLANS.c.id.in_(chosen.with_for_update(skip_locked=True)), still).values(values)
+    return sa.update(PLANS).where(PLANS.c.id.in_(chosen.with_for_update(skip_locked=True)), still).values(values)
 
 
 def _lost(*, crashed: bool) -> dict[str, object]:
     """Return the new column values of a plan that lost its worker. All expressions read the old row."""
     got_further = PLANS.c.answered > PLANS.c.answered_at_loss
-    crashes: ColumnElement[str] = case((got_further, literal("")), else_=PLANS.c.crashes)
+    crashes: sa.ColumnElement[str] = sa.case((got_further, sa.literal("")), else_=PLANS.c.crashes)
     if crashed:
-        claimed_at = type_coerce(PLANS.c.claimed_at, Text)
+        claimed_at = sa.type_coerce(PLANS.c.claimed_at, sa.Text)
         crashes = crashes + PLANS.c.worker + FIELD + PLANS.c.progress + FIELD + claimed_at + ENTRY
     return _UNCLAIMED | {
         "lost": PLANS.c.lost + 1,
         "crashes": crashes,
-        "stalled": case((got_further, 1), else_=PLANS.c.stalled + 1),
+        "stalled": sa.case((got_further, 1), else_=PLANS.c.stalled + 1),
         "answered_at_loss": PLANS.c.answered,
     }
 
 
 # Made once: on SQLite, other workers wait while a claim makes its statements.
+_NEXT_PLAN = sa.select(PLANS.c.id).where(_WAITS, PLANS.c.run_id == sa.bindparam("of_run"))
+_NEXT_PLAN = _NEXT_PLAN.order_by(PLANS.c.place, PLANS.c.id).limit(1).with_for_update(skip_locked=True)
 _TAKE_NEXT = (
-    update(PLANS)
-    .where(PLANS.c.id == _next_of(bindparam("of_run")), _WAITS)
+    sa.update(PLANS)
+    # A scalar subquery is evaluated once; an IN may be evaluated repeatedly.
+    .where(PLANS.c.id == _NEXT_PLAN.scalar_subquery(), _WAITS)
     .values(
-        state=rules.PlanState.RUNNING,
-        worker=bindparam("by_worker"),
+        state=PlanState.RUNNING,
+        worker=sa.bindparam("by_worker"),
         attempt=PLANS.c.attempt + 1,
         note="",
         progress="",
-        claimed_at=bindparam("now"),
-        lease_until=bindparam("until"),
+        claimed_at=sa.bindparam("now"),
+        lease_until=sa.bindparam("until"),
     )
     .returning(PLANS.c.plan, PLANS.c.attempt, PLANS.c.lost, PLANS.c.crashes, PLANS.c.stalled)
 )
-_TOO_LONG = and_(_RUNS, PLANS.c.lease_until > bindparam("latest"))
-_SHORTEN = _locked(select(PLANS.c.id).where(_TOO_LONG), _TOO_LONG, lease_until=bindparam("until"))
-_RUN_OUT = and_(_RUNS, PLANS.c.lease_until <= bindparam("now"))
-_END_RUN_OUT = _locked(select(PLANS.c.id).where(_RUN_OUT), _RUN_OUT, **_lost(crashed=True))
+_TOO_LONG = sa.and_(_RUNS, PLANS.c.lease_until > sa.bindparam("latest"))
+_SHORTEN = _locked(sa.select(PLANS.c.id).where(_TOO_LONG), _TOO_LONG, lease_until=sa.bindparam("until"))
+_RUN_OUT = sa.and_(_RUNS, PLANS.c.lease_until <= sa.bindparam("now"))
+_END_RUN_OUT = _locked(sa.select(PLANS.c.id).where(_RUN_OUT), _RUN_OUT, **_lost(crashed=True))
 
 
-def _is_of(hold: Hold) -> ColumnElement[bool]:
-    return and_(PLANS.c.id == hold.plan_id, PLANS.c.worker == hold.worker, PLANS.c.attempt == hold.attempt)
+def _is_of(hold: Hold) -> sa.ColumnElement[bool]:
+    return sa.and_(PLANS.c.id == hold.plan_id, PLANS.c.worker == hold.worker, PLANS.c.attempt == hold.attempt)

@@ -52,6 +52,7 @@ class Journal:
         self.answered = 0
         """Number of questions with an answer."""
         self.failures: dict[Place, Failure] = {}
+        """Questions without an answer, or with an answer that could not be scored."""
         self._doubted_before = {place for place, row in failures(self.folder).items() if row.get("may_pass")}
         self._asking_s: list[float] = []
         self._send = send
@@ -106,10 +107,6 @@ class Journal:
         """Seconds for which requests were in flight, summed over all of them."""
         return sum(self._asking_s)
 
-    def fail(self, place: Place, failure: Failure) -> None:
-        """Record a question without an answer, or with an answer that could not be scored."""
-        self.failures[place] = failure
-
     def refusal(self, place: Place) -> str:
         """Return why the server rejected this question in an earlier pass; "" if it did not."""
         failure = self.failures.get(place)
@@ -122,23 +119,6 @@ class Journal:
         """Questions without an answer for which the server may be at fault."""
         return {place for place, failure in self.failures.items() if failure.may_pass}
 
-    def finish(self) -> None:
-        """Write the failures to the run's folder.
-
-        Raises:
-            DiskFull, StoreError: it cannot be written.
-        """
-        rows: Rows = [
-            {
-                "subset": subset,
-                "index": index,
-                "detail": f"the scorer failed: {failure.detail}" if failure.answered else failure.detail,
-                "may_pass": failure.may_pass,
-            }
-            for (subset, index), failure in self.failures.items()
-        ]
-        _write(self.folder / FAILURES_FILE, _jsonl(rows))
-
     def check(self, *, hint: str = "see the server log: it may not support this kind of request") -> None:
         """Write the failures (unless every request failed), and reject a result that only shows a server fault.
 
@@ -149,7 +129,16 @@ class Journal:
         details = [failure.detail for failure in self.failures.values() if not failure.answered]
         if details and len(details) == self.planned and not any(map(is_overflow, details)):
             raise EndpointFailed(f"every request of `{self.name}` failed: {details[0]}", hint=hint)
-        self.finish()
+        rows: Rows = [
+            {
+                "subset": subset,
+                "index": index,
+                "detail": f"the scorer failed: {failure.detail}" if failure.answered else failure.detail,
+                "may_pass": failure.may_pass,
+            }
+            for (subset, index), failure in self.failures.items()
+        ]
+        _write(self.folder / FAILURES_FILE, _jsonl(rows))
         # Retry once: in the next evaluation, perhaps of a restarted server, the same samples count as not answered.
         reasons = [self.failures[place].detail for place in self.doubtful - self._doubted_before]
         if len(reasons) > MAX_DOUBTFUL * self.planned:
@@ -169,18 +158,12 @@ class Journal:
     def drop_torn_lines(self) -> None:
         """Remove a partial last line left by a kill: EvalScope would append the next row to it."""
         for path in (*self.folder.glob("predictions/*/*.jsonl"), *self.folder.glob("reviews/*/*.jsonl")):
-            if path.is_file() and path.stat().st_size:
-                _drop_torn_line(path)
+            if path.is_file() and not (content := path.read_bytes()).endswith(b"\n"):
+                with path.open("r+b") as file:
+                    file.truncate(content.rfind(b"\n") + 1)
 
     def _report(self) -> None:
         self._send({"type": "progress", "benchmark": self.name, "done": self.done, "total": self.planned})
-
-
-def _drop_torn_line(path: Path) -> None:
-    content = path.read_bytes()
-    if not content.endswith(b"\n"):
-        with path.open("r+b") as file:
-            file.truncate(content.rfind(b"\n") + 1)
 
 
 def _jsonl(rows: Rows) -> str:

@@ -93,12 +93,27 @@ def parse_samples(
     failures: Mapping[Place, str],
 ) -> tuple[SampleScore, ...]:
     """Return one score for every planned sample, in the order of `planned`."""
-    ids = _sample_ids(planned)
     scores = []
-    for sample, sample_id in zip(planned, ids, strict=True):
+    for sample, sample_id in zip(planned, _sample_ids(planned), strict=True):
         place = (sample.subset, sample.index)
-        verdict = _judge(predictions.get(place), reviews.get(place), failures.get(place, ""))
-        scores.append(_sample_score(sample, sample_id, verdict, predictions.get(place)))
+        prediction = predictions.get(place)
+        status, score, detail = _judge(prediction, reviews.get(place), failures.get(place, ""))
+        scores.append(
+            SampleScore(
+                sample_id=sample_id,
+                subset=sample.subset,
+                repeat=sample.repeat,
+                score=score,
+                status=status,
+                cluster_id=sample.cluster,
+                prompt=_prompt_text(sample.messages),
+                target=sample.target if isinstance(sample.target, str) else " | ".join(sample.target),
+                answer="" if status is SampleStatus.ERROR else _answer(prediction),
+                output_tokens=_tokens(prediction, "output_tokens"),
+                answer_ms=_answer_ms(prediction),
+                detail=detail[:DETAIL_CHARS],
+            )
+        )
     return tuple(scores)
 
 
@@ -114,13 +129,6 @@ def token_sum(predictions: Iterable[Row], kind: str) -> int | None:
     return known_sum(_tokens(row, kind) for row in predictions)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Judgement:
-    status: SampleStatus
-    score: float | None = None
-    detail: str = ""
-
-
 def _sample_ids(planned: Sequence[Planned]) -> tuple[str, ...]:
     """Number equal questions per repeat, in index order, so that every repeat of one question has the same id."""
     order = sorted(range(len(planned)), key=lambda i: (planned[i].repeat, planned[i].subset, planned[i].index))
@@ -132,18 +140,19 @@ def _sample_ids(planned: Sequence[Planned]) -> tuple[str, ...]:
     return tuple(ids)
 
 
-def _judge(prediction: Row | None, review: Row | None, failure: str) -> _Judgement:
+def _judge(prediction: Row | None, review: Row | None, failure: str) -> tuple[SampleStatus, float | None, str]:
+    """Return status, score and the detail of a sample."""
     if prediction is None:
-        return _Judgement(status=SampleStatus.ERROR, detail=failure or "no response")
-    reason = _stop_reason(prediction)
+        return SampleStatus.ERROR, None, failure or "no response"
+    reason = str(_choice(prediction).get("stop_reason") or "missing")
     if reason not in ("stop", "max_tokens", "tool_calls"):
-        return _Judgement(status=SampleStatus.ERROR, detail=_why_no_answer(prediction, reason))
+        return SampleStatus.ERROR, None, _why_no_answer(prediction, reason)
     score, detail = _number(review, failure)
     if score is None:
-        return _Judgement(status=SampleStatus.UNSCORED, detail=detail)
+        return SampleStatus.UNSCORED, None, detail
     if reason == "max_tokens":
-        return _Judgement(status=SampleStatus.TRUNCATED, score=score, detail="answer truncated at max_tokens")
-    return _Judgement(status=SampleStatus.SCORED, score=score)
+        return SampleStatus.TRUNCATED, score, "answer truncated at max_tokens"
+    return SampleStatus.SCORED, score, ""
 
 
 def _complaint(score: Row, metadata: Row) -> str:
@@ -170,23 +179,6 @@ def _number(review: Row | None, failure: str) -> tuple[float | None, str]:
     return float(value), ""
 
 
-def _sample_score(sample: Planned, sample_id: str, judged: _Judgement, prediction: Row | None) -> SampleScore:
-    return SampleScore(
-        sample_id=sample_id,
-        subset=sample.subset,
-        repeat=sample.repeat,
-        score=judged.score,
-        status=judged.status,
-        cluster_id=sample.cluster,
-        prompt=_prompt_text(sample.messages),
-        target=sample.target if isinstance(sample.target, str) else " | ".join(sample.target),
-        answer="" if judged.status is SampleStatus.ERROR else _answer(prediction),
-        output_tokens=_tokens(prediction, "output_tokens"),
-        answer_ms=_answer_ms(prediction),
-        detail=judged.detail[:DETAIL_CHARS],
-    )
-
-
 def _prompt_text(messages: Sequence[tuple[str, str]]) -> str:
     if len(messages) == 1:
         return messages[0][1]
@@ -204,10 +196,6 @@ def _choice(prediction: Row | None) -> Row:
     if isinstance(choices, list) and choices:
         return _mapping(choices[0])
     return {}
-
-
-def _stop_reason(prediction: Row) -> str:
-    return str(_choice(prediction).get("stop_reason") or "missing")
 
 
 def _why_no_answer(prediction: Row, reason: str) -> str:

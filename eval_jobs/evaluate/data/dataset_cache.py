@@ -9,15 +9,14 @@ import errno
 import json
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import asdict
 from pathlib import Path
 
 from eval_jobs.errors import BadData
 from eval_jobs.evaluate.data.files import raw_layout, read_data_digest, read_items, read_parts, visible_files
 from eval_jobs.evaluate.data.known_benchmarks import OWN_ADAPTERS
-from eval_jobs.evaluate.data.layouts import CachedDataset, DatasetSplit, Layout, readme, split_file_name
-from eval_jobs.evaluate.data.rows import Item
+from eval_jobs.evaluate.data.layouts import CachedDataset, DatasetSplit, Row, readme, split_file_name
 from eval_jobs.host.storage import mapped_storage_errors
 from eval_jobs.types import Benchmark
 
@@ -77,39 +76,29 @@ def _publish(made: Path, final: Path) -> None:
 
 def _fill(benchmark: Benchmark, folder: Path) -> tuple[str, ...]:
     if benchmark.adapter in OWN_ADAPTERS:
-        return _write_items(read_items(benchmark), folder)
+        items = read_items(benchmark)
+        parts = _write_rows(((DatasetSplit(config=i.subset, split=OWN_SPLIT), asdict(i)) for i in items), folder)
+        return tuple(sorted(part.config for part in parts))
     layout = raw_layout(benchmark)
     if layout is not None:
-        return _write_parts(benchmark, layout, folder)
+        parts = _write_rows(read_parts(benchmark, layout), folder)
+        (folder / "README.md").write_text(readme(parts), encoding="utf-8")
+        if layout.configs_are_subsets:
+            return tuple(sorted({part.config for part in parts if part.split == layout.eval_split}))
+        return ()
     _copy(Path(benchmark.data or ""), folder)
     return ()
 
 
-def _write_items(items: Iterable[Item], folder: Path) -> tuple[str, ...]:
-    by_subset: dict[str, list[Mapping[str, object]]] = {}
-    for item in items:
-        by_subset.setdefault(item.subset, []).append(asdict(item))
-    for subset, rows in by_subset.items():
-        _write_jsonl(folder / split_file_name(DatasetSplit(config=subset, split=OWN_SPLIT)), rows)
-    return tuple(sorted(by_subset))
-
-
-def _write_parts(benchmark: Benchmark, layout: Layout, folder: Path) -> tuple[str, ...]:
-    by_part: dict[DatasetSplit, list[Mapping[str, object]]] = {}
-    for part, row in read_parts(benchmark, layout):
+def _write_rows(rows: Iterable[tuple[DatasetSplit, Row]], folder: Path) -> Collection[DatasetSplit]:
+    """Write one file for each part, and return the parts."""
+    by_part: dict[DatasetSplit, list[Row]] = {}
+    for part, row in rows:
         by_part.setdefault(part, []).append(row)
-    for part, rows in by_part.items():
-        _write_jsonl(folder / split_file_name(part), rows)
-    (folder / "README.md").write_text(readme(by_part), encoding="utf-8")
-    found = sorted({part.config for part in by_part if part.split == layout.eval_split})
-    if layout.configs_are_subsets:
-        return tuple(found)
-    return ()
-
-
-def _write_jsonl(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
+    for part, of_part in by_part.items():
+        with (folder / split_file_name(part)).open("w", encoding="utf-8") as file:
+            file.writelines(json.dumps(row) + "\n" for row in of_part)
+    return by_part.keys()
 
 
 def _copy(source: Path, folder: Path) -> None:

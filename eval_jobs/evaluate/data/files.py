@@ -85,13 +85,13 @@ def _numbered_items(benchmark: Benchmark) -> Iterator[tuple[int, Item]]:
     if path.is_dir():
         raise BadData(f"{path} is a folder", hint="set `data` to the path of a JSONL file")
     read = exact_item if benchmark.adapter == EXACT else choice_item
-    numbered = None
-    for numbered in read_rows(path):
+    line = 0
+    for line, row in read_rows(path):
         try:
-            yield numbered.line, read(numbered.row)
+            yield line, read(row)
         except ValueError as error:
-            raise bad_row(path, numbered.line, str(error)) from error
-    if numbered is None:
+            raise bad_row(path, line, str(error)) from error
+    if not line:
         raise BadData(f"no rows in {path}", hint="write one JSON object per line, with a question and an answer")
 
 
@@ -244,13 +244,13 @@ def _raw_files(root: Path, layout: Layout) -> Mapping[Path, DatasetSplit]:
 
 
 def _converted(file: Path, relative: PurePath, layout: Layout) -> Iterator[Row]:
-    for numbered in read_rows(file, header=_header(file, layout)):
+    for line, row in read_rows(file, header=_header(file, layout)):
         try:
-            yield checked(layout.convert(numbered.row, relative))
+            yield checked(layout.convert(row, relative))
         except KeyError as error:
-            raise bad_row(file, numbered.line, f"missing key `{error.args[0]}`; expected {layout.expects}") from error
+            raise bad_row(file, line, f"missing key `{error.args[0]}`; expected {layout.expects}") from error
         except (ValueError, TypeError, IndexError, AttributeError) as error:
-            raise bad_row(file, numbered.line, f"{error}; expected {layout.expects}") from error
+            raise bad_row(file, line, f"{error}; expected {layout.expects}") from error
 
 
 def _header(file: Path, layout: Layout) -> tuple[str, ...]:

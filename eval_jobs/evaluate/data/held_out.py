@@ -23,8 +23,8 @@ def read_held_out(path: Path) -> tuple[Mapping[str, str], ...]:
     """Return up to 200 distinct questions with short answers, evenly spaced; empty if the file contains none."""
     questions: dict[str, str] = {}
     try:
-        for numbered in islice(read_rows(path), MAX_ROWS):
-            question, answer = question_of(numbered.row)
+        for _, row in islice(read_rows(path), MAX_ROWS):
+            question, answer = question_of(row)
             if question and 0 < len(answer) <= MAX_ANSWER_CHARS and "\n" not in answer:
                 questions.setdefault(question, answer)
     except BadData:  # in a format that is not known here

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, AnyStr
 
@@ -13,14 +12,8 @@ from eval_jobs.errors import BadData
 from eval_jobs.host.bounded.files import open_regular, read_bytes
 from eval_jobs.host.bounded.json_text import TooLarge, parse_json
 
-
-@dataclass(frozen=True, kw_only=True)
-class NumberedRow:
-    """One row and its position in the file."""
-
-    line: int
-    """Counted from 1; in a JSON document the position in its list."""
-    row: Mapping[str, object]
+NumberedRow = tuple[int, Mapping[str, object]]
+"""The line of a row, counted from 1 (in a JSON document, the position in its list), and the row."""
 
 
 def read_rows(path: Path, *, header: Sequence[str] = ()) -> Iterator[NumberedRow]:
@@ -48,14 +41,14 @@ def read_rows(path: Path, *, header: Sequence[str] = ()) -> Iterator[NumberedRow
 
 
 def row_name(path: Path) -> str:
-    """Return what a row of a file is called, in which `NumberedRow.line` counts."""
+    """Return what a row of a file is called, as its `NumberedRow` counts it."""
     return "row" if path.suffix.lower() == ".json" else "line"
 
 
 def bad_row(path: Path, line: int, why: str) -> BadData:
     """Return the error for one broken row."""
     what = row_name(path)
-    return BadData(f"{path}, {what} {line}: {why}", hint=f"fix or remove that {what}", path=str(path), line=line)
+    return BadData(f"{path}, {what} {line}: {why}", hint=f"fix or remove that {what}")
 
 
 def _jsonl_rows(path: Path) -> Iterator[NumberedRow]:
@@ -63,7 +56,7 @@ def _jsonl_rows(path: Path) -> Iterator[NumberedRow]:
         for line, raw in enumerate(_lines(path, file), start=1):
             text = _decoded(path, line, raw)
             if text:
-                yield NumberedRow(line=line, row=_object(path, line, text))
+                yield line, _object(path, line, text)
 
 
 def _lines(path: Path, file: IO[AnyStr]) -> Iterator[AnyStr]:
@@ -110,7 +103,7 @@ def _json_rows(path: Path) -> Iterator[NumberedRow]:
     for number, row in enumerate(document, start=1):
         if not isinstance(row, dict):
             raise bad_row(path, number, "expected a JSON object")
-        yield NumberedRow(line=number, row=row)
+        yield number, row
 
 
 def _csv_rows(path: Path, header: Sequence[str]) -> Iterator[NumberedRow]:
@@ -124,6 +117,6 @@ def _csv_rows(path: Path, header: Sequence[str]) -> Iterator[NumberedRow]:
             for row in reader:
                 if None in row or None in row.values():
                     raise bad_row(path, reader.line_num, f"expected {len(columns)} columns")
-                yield NumberedRow(line=reader.line_num, row=row)
+                yield reader.line_num, row
         except csv.Error as error:
             raise bad_row(path, reader.line_num, f"invalid CSV ({error})") from error

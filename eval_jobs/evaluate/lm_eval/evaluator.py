@@ -6,11 +6,9 @@ One child for each benchmark, one after the other. A run that ended early starts
 The harness's command comes from the settings, never from a checkpoint or a task.
 """
 
-from __future__ import annotations
-
 import shutil
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from eval_jobs.errors import ConfigError, TrackerError
@@ -18,7 +16,7 @@ from eval_jobs.evaluate.common.child_process import ChildProcess
 from eval_jobs.evaluate.common.plan_folders import ChildEvaluator
 from eval_jobs.evaluate.common.protocol import Message, error_of
 from eval_jobs.evaluate.common.task_config import evaluate_request, run_folder
-from eval_jobs.evaluate.lm_eval.command import OUT, check_settings, child_task
+from eval_jobs.evaluate.lm_eval.command import LM_EVAL, OUT, check_settings, child_task
 from eval_jobs.evaluate.lm_eval.outcomes import Outcomes
 from eval_jobs.evaluate.lm_eval.place import installed_version, python_of
 from eval_jobs.evaluate.lm_eval.results import read_result
@@ -46,45 +44,45 @@ class LmEvalEvaluator(ChildEvaluator):
         for benchmark in suite.benchmarks:
             try:
                 with self.held(plan_id, progress):
-                    outcomes.append(self._evaluate_one(_Task.of(benchmark, suite, endpoint), plan_id, progress))
+                    outcomes.append(self._evaluate_one(benchmark, suite, endpoint, plan_id, progress))
             except TrackerError as error:
                 outcomes.append(error)
         return tuple(outcomes)
 
-    def _evaluate_one(self, task: _Task, plan_id: str, progress: ShowProgress) -> EvalResult:
-        """Run the harness to its end, and read its files.
-
-        Raises:
-            TrackerError: why there is no result.
-        """
+    def _evaluate_one(
+        self, benchmark: Benchmark, suite: Suite, endpoint: Endpoint, plan_id: str, progress: ShowProgress
+    ) -> EvalResult:
+        """Run the harness to its end, and read its files."""
+        check_settings(benchmark)
+        _demand_planned_version(benchmark)
         began_s = time.monotonic()
-        folder = self.work_dir / "runs" / run_folder(task.benchmark, task.suite, plan_id)
+        folder = self.work_dir / "runs" / run_folder(benchmark, suite, plan_id)
         with mapped_storage_errors(folder):
             shutil.rmtree(folder / OUT, ignore_errors=True)  # of a run that ended early: only its responses are reused
             (folder / OUT).mkdir(parents=True)
-        reply = self._reply(task, folder, progress)
+        task = child_task(benchmark, suite, endpoint, folder=folder)
+        request: Message = {**evaluate_request(suite, endpoint, [task]), "retry_policy": asdict(self.retry_policy)}
+        reply = self._reply(request, progress)
         if reply["type"] != "result":
             raise error_of(reply, logs=f"evaluator log: {self.log_path}")
-        found = read_result(folder / OUT, task.benchmark, task.suite, Outcomes.read(folder))
+        found = read_result(folder / OUT, benchmark, suite, Outcomes.read(folder))
         return replace(found, duration_s=time.monotonic() - began_s)
 
-    def _reply(self, task: _Task, folder: Path, progress: ShowProgress) -> Message:
+    def _reply(self, request: Message, progress: ShowProgress) -> Message:
         """Run a child to its end; it has stopped when this returns or raises."""
-        child_says = child_task(task.benchmark, task.suite, task.endpoint, folder=folder)
-        request = evaluate_request(task.suite, task.endpoint, [child_says])
-        request["retry_policy"] = asdict(self.retry_policy)
-        progress(Progress(stage=Stage.EVALUATING, benchmarks=(task.benchmark.name,), note="loading"))
+        (task,) = request["tasks"]
+        progress(Progress(stage=Stage.EVALUATING, benchmarks=(task["benchmark"],), note="loading"))
         self._child = child = ChildProcess(
-            str(python_of(Path(task.program.command))),
+            str(python_of(Path(task["command"]))),
             self.work_dir,
             self.log_path,
-            offline=bool(child_says["offline"]),
-            key=task.endpoint.api_key_env,
+            offline=task["offline"],
+            key=request["api_key_env"],
             program=(str(CHILD),),
         )
         try:
             child.wait_ready()
-            for message in child.ask(request, silence_s=MIN_SILENCE_S + 3 * task.suite.request_timeout_s):
+            for message in child.ask(request, silence_s=MIN_SILENCE_S + 3 * request["timeout_s"]):
                 if message["type"] != "progress":
                     return message
                 progress(_so_far(message))
@@ -93,30 +91,14 @@ class LmEvalEvaluator(ChildEvaluator):
         raise AssertionError("the child process reported no outcome")
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Task:
-    benchmark: Benchmark
-    suite: Suite
-    endpoint: Endpoint
-    program: Program
-
-    @classmethod
-    def of(cls, benchmark: Benchmark, suite: Suite, endpoint: Endpoint) -> _Task:
-        """Check what can be checked before the child starts.
-
-        Raises:
-            BadData: a setting that the harness does not support.
-            ConfigError: it is not installed here, or not in the planned version.
-        """
-        check_settings(benchmark)
-        program = benchmark.program or Program(name="lm-eval")
-        version = installed_version(program.command)
-        if version != program.version:
-            raise ConfigError(
-                f"`{benchmark.name}` was planned with {program.version}, but {program.command} is {version} here",
-                hint="install the same version on the watcher's machine and on every worker machine",
-            )
-        return cls(benchmark=benchmark, suite=suite, endpoint=endpoint, program=program)
+def _demand_planned_version(benchmark: Benchmark) -> None:
+    program = benchmark.program or Program(name=LM_EVAL)
+    version = installed_version(program.command)
+    if version != program.version:
+        raise ConfigError(
+            f"`{benchmark.name}` was planned with {program.version}, but {program.command} is {version} here",
+            hint="install the same version on the watcher's machine and on every worker machine",
+        )
 
 
 def _so_far(message: Message) -> Progress:

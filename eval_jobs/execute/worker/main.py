@@ -38,20 +38,9 @@ from eval_jobs.host.secrets import register_secret
 from eval_jobs.host.unforeseen import error_text
 from eval_jobs.ports import Clock, Note, Queue, ShowProgress
 from eval_jobs.probe.prober import LatencyProber
+from eval_jobs.queue import rules
 from eval_jobs.queue.address import PASSWORD_VARIABLE, QUEUE_URL_VARIABLE
 from eval_jobs.queue.database_sql import open_database
-from eval_jobs.queue.rules import (
-    LEASE_S,
-    MAX_LEASE_S,
-    is_worn_out,
-    lease_end,
-    may_pass,
-    poisoned,
-    retry_delay_s,
-    retry_note,
-    should_retry,
-    tries,
-)
 from eval_jobs.queue.sql_queue import SqlQueue
 from eval_jobs.queue_types import Claim
 from eval_jobs.records.progress import Progress, Stage, progress_text
@@ -77,7 +66,7 @@ class Worker:
     interrupts: Interrupts
     claim_filter: ClaimFilter
     """Selects the plans for this worker, and when they may begin."""
-    lease_s: float = LEASE_S
+    lease_s: float = rules.LEASE_S
     show: Note = log.debug
     """Called repeatedly with the current activity."""
     nudged: Nudged | None = None
@@ -91,7 +80,7 @@ class WorkerOptions:
     queue_url: str
     password: str = field(default="", repr=False)
     work_dir: Path
-    lease_s: float = LEASE_S
+    lease_s: float = rules.LEASE_S
     parent: int | None = None
     """ID of the process with which the worker ends."""
     visibility: PinVisibility | None = None
@@ -124,9 +113,8 @@ def work(worker: Worker) -> None:
         if claim is None:
             continue
         plan = claim.plan
-        log.info(
-            "claimed plan %s: %s step %d, attempt %d", plan.id, plan.suite.name, plan.checkpoint.step, tries(claim)
-        )
+        suite, step = plan.suite.name, plan.checkpoint.step
+        log.info("claimed plan %s: %s step %d, attempt %d", plan.id, suite, step, rules.tries(claim))
         try:
             carry_out(claim, worker)
         except LeaseLost:
@@ -149,21 +137,21 @@ def carry_out(claim: Claim, worker: Worker) -> None:
 
     def extend(progress: Progress | None, answered: int) -> bool:
         worker.show(f"{what}: {progress_text(progress)}")  # also while the plan reports no progress
-        until = lease_end(clock.now(), worker.lease_s)
+        until = rules.lease_end(clock.now(), worker.lease_s)
         return worker.queue.extend(claim, lease_until=until, progress=progress, answered=answered)
 
     with Heartbeat(extend, on_lost=lambda: interrupts.lose(claim), lease_s=worker.lease_s) as heartbeat:
         try:
             with interrupts.allowed(claim):
                 record = _attempt(claim, worker.tools, show)
-                again = should_retry(record, claim)
+                again = rules.should_retry(record, claim)
                 if again:
                     worker.tools.engine.close()  # the engine may be the cause: the next attempt gets a new one
                     # Held while waiting, so that no other worker uses up the attempts on a restarting server.
-                    why = retry_note(record, claim, clock.now())
+                    why = rules.retry_note(record, claim, clock.now())
                     log.warning("plan %s: %s", claim.plan.id, why)
                     heartbeat.show(Progress(stage=Stage.EVALUATING, note=why))
-                    clock.sleep(retry_delay_s(tries(claim)))
+                    clock.sleep(rules.retry_delay_s(rules.tries(claim)))
         except Stopped:
             _give_back(claim, worker, counts=False)
             raise
@@ -269,7 +257,7 @@ def _next_claim(worker: Worker) -> Claim | None:
     wait_s = IDLE_S
     try:
         take_back_left_claims(worker.queue, worker.name, now)
-        lease_until = lease_end(now, worker.lease_s)
+        lease_until = rules.lease_end(now, worker.lease_s)
         claim_next = partial(worker.queue.claim, worker=worker.name, now=now, lease_until=lease_until)
         claim = worker.claim_filter.choose(worker.queue, lambda runs: claim_next(except_runs=runs), now)
         worker.show(worker.claim_filter.window.shown or "waiting for plans")
@@ -290,8 +278,8 @@ def _attempt(claim: Claim, tools: Tools, progress: ShowProgress) -> EvalRecord:
     """Carry out the plan; a failure becomes a record too."""
     started_at = tools.clock.now()
     try:
-        if is_worn_out(claim):
-            raise poisoned(claim)
+        if rules.is_worn_out(claim):
+            raise rules.poisoned(claim)
         return run_asked(claim.plan, tools=tools, progress=progress)
     except TrackerError as error:
         log.warning("plan %s failed: %s", claim.plan.id, error)
@@ -319,7 +307,7 @@ def _hand_in(record: EvalRecord, claim: Claim, worker: Worker) -> None:
     if not stored:
         log.warning("dropping results of plan %s: another worker has finished or claimed it", claim.plan.id)
         return
-    if not may_pass(record):
+    if not rules.may_pass(record):
         worker.tools.evaluator.forget(claim.plan.id)  # else a later repair evaluates only what is missing
     if worker.nudged is not None:
         worker.nudged.report()
@@ -352,10 +340,10 @@ def _parse(arguments: Sequence[str] | None) -> WorkerOptions:
     parser.add_argument("--work-dir", required=True, type=Path, help="folder for logs and unfinished work")
     parser.add_argument("--exit-with-parent", type=int, metavar="PID", help="exit when process PID exits")
     parser.add_argument("--nudged", action="store_true", help="stdin and stdout are pipes to the parent process")
-    parser.add_argument("--lease-s", type=float, default=LEASE_S, help="lease duration in seconds")
+    parser.add_argument("--lease-s", type=float, default=rules.LEASE_S, help="lease duration in seconds")
     options = parser.parse_args(arguments)
-    if not 0 < options.lease_s <= MAX_LEASE_S:
-        parser.error(f"--lease-s must be above 0 and at most {MAX_LEASE_S:.0f}")
+    if not 0 < options.lease_s <= rules.MAX_LEASE_S:
+        parser.error(f"--lease-s must be above 0 and at most {rules.MAX_LEASE_S:.0f}")
     url, password = database_from_environment()
     if not (options.queue or url):
         raise ConfigError("missing queue URL", hint=f"pass --queue URL or set {QUEUE_URL_VARIABLE}")

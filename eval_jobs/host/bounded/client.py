@@ -10,8 +10,7 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping
 from functools import cache
-from ssl import SSLContext
-from typing import Any, Protocol
+from typing import Any
 
 import httpx
 
@@ -22,13 +21,9 @@ MAX_BYTES = "max_bytes"
 """Extension of a request: limit of its decompressed response; `limits.REPLY` without it."""
 MAX_CONNECTIONS = 1000
 PART_BYTES = 1 << 16
+_certificates = cache(httpx.create_ssl_context)
+"""The machine's, loaded once per process: this is the slowest part of creating a client."""
 _WBITS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
-
-
-@cache
-def _certificates() -> SSLContext:
-    """Load the machine's CA certificates once per process: this is the slowest part of creating a client."""
-    return httpx.create_ssl_context()
 
 
 class BoundedClient(httpx.Client):
@@ -58,14 +53,10 @@ class BoundedClient(httpx.Client):
         return response
 
 
-class _Reads(Protocol):
-    def read(self, max_bytes: int, timeout: float) -> bytes: ...
-
-
 class _Timed:
     """A network backend of httpcore, or one of its streams: each read ends at the deadline of its thread's request."""
 
-    def __init__(self, inner: _Reads, own: threading.local) -> None:
+    def __init__(self, inner: Any, own: threading.local) -> None:  # noqa: ANN401 - httpcore has no public type
         self._inner = inner
         self._own = own
 
@@ -79,7 +70,8 @@ class _Timed:
         left_s = self._own.deadline_s - time.monotonic()
         if left_s <= 0:
             raise httpx.ReadTimeout("response not complete in time")
-        return self._inner.read(max_bytes, left_s)
+        part: bytes = self._inner.read(max_bytes, left_s)
+        return part
 
 
 def _bound(response: httpx.Response) -> None:

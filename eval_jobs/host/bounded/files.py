@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from errno import EINVAL
 from io import BufferedReader, FileIO
 from pathlib import Path
-from typing import BinaryIO
 
 from eval_jobs import limits
 from eval_jobs.host.bounded.json_text import TooLarge
@@ -27,7 +26,10 @@ def read_bytes(path: Path, limit: Limit) -> bytes:
     with open_regular(path) as file:
         if os.fstat(file.fileno()).st_size > limit.most:
             raise TooLarge(limit)
-        return read_from(file, limit)  # it may grow meanwhile
+        content = file.read(limit.most + 1)
+    if len(content) > limit.most:  # it has grown meanwhile
+        raise TooLarge(limit)
+    return content
 
 
 def read_text(path: Path, limit: Limit, *, encoding: str = "utf-8", errors: str = "strict") -> str:
@@ -39,19 +41,6 @@ def read_text(path: Path, limit: Limit, *, encoding: str = "utf-8", errors: str 
         OSError: it cannot be read, or is not a regular file.
     """
     return read_bytes(path, limit).decode(encoding, errors)
-
-
-def read_from(file: BinaryIO, limit: Limit) -> bytes:
-    """Return the rest of an open file or answer.
-
-    Raises:
-        TooLarge: it is larger than the limit.
-        OSError: it cannot be read.
-    """
-    content = file.read(limit.most + 1)
-    if len(content) > limit.most:
-        raise TooLarge(limit)
-    return content
 
 
 def open_regular(path: Path) -> BufferedReader:

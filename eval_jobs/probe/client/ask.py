@@ -133,17 +133,12 @@ def open_session(base_url: str, *, api_key: str, request_timeout_s: float) -> Se
 
 def reason(error: BaseException) -> str:
     """Return the error as one line for messages."""
-    return str(storable(limits.cut(_reason(error))))
-
-
-def _reason(error: BaseException) -> str:
+    text = f"{type(error).__name__}: {error}"
     if isinstance(error, TimeoutError):
-        if str(error):
-            return f"request timed out ({error})"
-        return "request timed out"
-    if isinstance(error, RequestRefused) or type(error) is ValueError:
-        return str(error)
-    return f"{type(error).__name__}: {error}"
+        text = f"request timed out ({error})".removesuffix(" ()")
+    elif isinstance(error, RequestRefused) or type(error) is ValueError:
+        text = str(error)
+    return str(storable(limits.cut(text)))
 
 
 async def _check_redirect(_: Session, __: object, redirect: aiohttp.TraceRequestRedirectParams) -> None:

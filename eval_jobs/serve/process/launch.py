@@ -18,22 +18,27 @@ from eval_jobs.types import Between, Checkpoint, CheckpointFormat, ServeSpec
 
 HOST = "127.0.0.1"
 
-RESERVED_ARGS: Mapping[str, str] = {
+RESERVED_BY_ALL: Mapping[str, str] = {
     "--config": "write its arguments into serve.args: a config file could override the tracker's settings",
-    "--model": "remove it: the model is always the checkpoint",
     "--host": "remove it: the engine listens on this machine only",
     "--port": "set serve.port",
-    "--uds": "remove it: the engine listens on a port",
     "--served-model-name": "remove it: the engine serves under a random model name",
+    "--api-key": "remove it: a key on the command line is visible to all users of the machine, and none is needed",
+    "--trust-remote-code": "set serve.trust_remote_code",
+    "--dtype": "set serve.dtype",
+}
+"""Arguments of vLLM and SGLang that `serve.args` must not contain, and what to do instead."""
+
+RESERVED_ARGS: Mapping[str, str] = {
+    **RESERVED_BY_ALL,
+    "--model": "remove it: the model is always the checkpoint",
+    "--uds": "remove it: the engine listens on a port",
     "--lora-modules": "remove it: the tracker loads adapter checkpoints itself",
     "--enable-lora": "remove it: the tracker sets it for adapters, which never share an engine with a full model",
     "--max-cpu-loras": "remove it: the tracker decides how many adapters stay loaded",
     "--worker-extension-cls": "remove it: the tracker sets its own extension to swap weights",
     "--enable-sleep-mode": "set serve.between",
-    "--api-key": "remove it: a key on the command line is visible to all users of the machine, and none is needed",
     "--hf-token": "set HF_TOKEN: a token on the command line is visible to all users of the machine",
-    "--trust-remote-code": "set serve.trust_remote_code",
-    "--dtype": "set serve.dtype",
     "--max-model-len": "set serve.max_model_len",
 }
 
@@ -41,6 +46,16 @@ OPENS_MORE = frozenset(
     {"VLLM_API_KEY", "VLLM_SERVER_DEV_MODE", "VLLM_ALLOW_RUNTIME_LORA_UPDATING", "VLLM_ALLOW_INSECURE_SERIALIZATION"}
 )
 """Not passed on: a key would lock us out of our own engine; the others let requests change the model or run code."""
+
+ENGINE_DEFAULTS: Mapping[str, str] = {
+    "DO_NOT_TRACK": "1",
+    # Without it, an engine looks up a wrong path on the Hub, and the error is about repositories.
+    "HF_HUB_OFFLINE": "1",
+    # `python -m` puts the current folder first on sys.path: a file there must not shadow a module of the engine.
+    "PYTHONSAFEPATH": "1",
+    "PYTHONUNBUFFERED": "1",
+}
+"""Environment variables of vLLM and SGLang that the worker's environment may override."""
 
 BATCH_INVARIANT = "VLLM_BATCH_INVARIANT"
 """Makes vLLM use kernels whose results do not depend on the batch. A value in the worker's environment decides."""
@@ -123,16 +138,11 @@ def environment(
             0.32 starts with it and crashes on the first request.
     """
     defaults = {
+        **ENGINE_DEFAULTS,
         "VLLM_NO_USAGE_STATS": "1",
-        "DO_NOT_TRACK": "1",
-        # Without it, vLLM looks up a wrong path on the Hub, and the error is about repositories.
-        "HF_HUB_OFFLINE": "1",
         "VLLM_CACHE_ROOT": cache_dir,
         # The default is in TMPDIR, which is new for every start: each start would compile again.
         "TORCHINDUCTOR_CACHE_DIR": f"{cache_dir}/inductor",
-        # `python -m` puts the current folder first on sys.path: a file there must not shadow a module of vLLM.
-        "PYTHONSAFEPATH": "1",
-        "PYTHONUNBUFFERED": "1",
     }
     if on_cpu:
         defaults["VLLM_CPU_KVCACHE_SPACE"] = "1"

@@ -54,9 +54,10 @@ def death(engine: EngineProcess, what: str) -> ServerDied | None:
     if code is None and not logfile.is_dead(text):
         return None
     reason = logfile.cause_of_death(text)
-    kind = ServerDied if reason or (code or 0) > 0 else ServerKilled
     words = exit_words(code) if code else "a process was killed"
-    advice = logfile.advice(reason, -signal.SIGKILL if kind is ServerKilled else 0)
+    kind, advice = ServerDied, logfile.advice(reason, 0)
+    if not reason and (code or 0) <= 0:
+        kind, advice = ServerKilled, logfile.advice(reason, -signal.SIGKILL)
     return kind(f"the engine died ({reason or words}) while serving {what}", hint=f"{advice}read its log {engine.log}")
 
 
@@ -96,7 +97,6 @@ def _wrong(answer: EngineReply, launch: Launch, log_file: Path) -> WrongModel:
         f"another server listens on port {launch.port} on {HOST}: "
         f"{said if answer.status else 'not HTTP'} (expected {launch.name})",
         hint=f"set serve.port = 0 to pick a free port; engine log: {log_file}",
-        port=launch.port,
     )
 
 
@@ -106,14 +106,12 @@ def _died(log_file: Path, code: int, launch: Launch) -> ServeError:
         return PortTaken(
             f"port {launch.port} on {HOST} was taken by another process while the engine started",
             hint=f"retry, or set serve.port = 0 to pick a free port; engine log: {log_file}",
-            port=launch.port,
         )
     reason = logfile.last_error(text) or "no output"
     kind = ServerKilled if code < 0 else ServerDied
     return kind(
         f"the engine exited while loading {launch.checkpoint.uri} ({exit_words(code)}): {reason}",
         hint=f"{logfile.advice(reason, code)}read the engine log {log_file}",
-        exit_code=code,
         lacks_launcher=logfile.lacks_module(reason, launch.launcher),
     )
 

@@ -10,23 +10,17 @@ from collections.abc import Mapping
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.host.secrets import HUB_TOKENS, passed_on
-from eval_jobs.serve.process.launch import HOST, Launch, refuse_reserved
+from eval_jobs.serve.process.launch import ENGINE_DEFAULTS, HOST, RESERVED_BY_ALL, Launch, refuse_reserved
 from eval_jobs.types import CheckpointFormat, ServeSpec
 
 RESERVED_ARGS: Mapping[str, str] = {
-    "--config": "write its arguments into serve.args: a config file could override the tracker's settings",
     "--model-path": "remove it: the model is always the checkpoint",
     "--tokenizer-path": "remove it: the tokenizer is always that of the checkpoint",
-    "--host": "remove it: the engine listens on this machine only",
-    "--port": "set serve.port",
-    "--served-model-name": "remove it: the engine serves under a random model name",
+    **RESERVED_BY_ALL,
     "--weight-version": "remove it: the weights are identified by the checkpoint's digest",
-    "--api-key": "remove it: a key on the command line is visible to all users of the machine, and none is needed",
     "--admin-api-key": "remove it: a key on the command line is visible to all users, and none is needed",
-    "--dtype": "set serve.dtype",
     "--context-length": "set serve.max_model_len",
     "--mem-fraction-static": "set serve.gpu_memory_utilization",
-    "--trust-remote-code": "set serve.trust_remote_code",
     "--enable-lora": "remove it: only full checkpoints can be served with SGLang",
     "--lora-paths": "remove it: only full checkpoints can be served with SGLang",
     "--dp-size": "remove it: data parallel replicas cannot be checked one by one",
@@ -67,12 +61,4 @@ def command(launch: Launch, spec: ServeSpec, *, python: str) -> tuple[str, ...]:
 
 def environment(inherited: Mapping[str, str]) -> dict[str, str]:
     """Return the engine's environment: what is passed on of the inherited one, and our defaults for unset variables."""
-    defaults = {
-        "DO_NOT_TRACK": "1",
-        # Without it, a wrong path is looked up on the Hub, and the error is about repositories.
-        "HF_HUB_OFFLINE": "1",
-        # `python -m` puts the current folder first on sys.path: a file there must not shadow a module of SGLang.
-        "PYTHONSAFEPATH": "1",
-        "PYTHONUNBUFFERED": "1",
-    }
-    return defaults | passed_on(inherited, keep=HUB_TOKENS)
+    return {**ENGINE_DEFAULTS, **passed_on(inherited, keep=HUB_TOKENS)}

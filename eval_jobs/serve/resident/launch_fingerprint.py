@@ -13,22 +13,8 @@ NOT_OF_THE_PROCESS = frozenset(
 """Settings of `ServeSpec` that do not affect the process; the port is compared separately."""
 
 READ_BY_ENGINES = (
-    *(
-        "VLLM_",
-        "SGLANG_",
-        "SGL_",
-        "TORCH",
-        "PYTORCH_",
-        "CUDA_",
-        "NVIDIA_",
-        "NCCL_",
-        "HIP_",
-        "ROCR_",
-        "ROCM_",
-        "GPU_",
-        "XLA_",
-        "TRITON_",
-    ),
+    *("VLLM_", "SGLANG_", "SGL_", "TORCH", "PYTORCH_", "TRITON_", "XLA_"),
+    *("CUDA_", "NVIDIA_", "NCCL_", "HIP_", "ROCR_", "ROCM_", "GPU_"),
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "DNNL_", "ONEDNN_", "ATEN_", "LD_", "HF_", "TRANSFORMERS_"),
 )
 """Prefixes of environment variables that can change what an engine computes."""

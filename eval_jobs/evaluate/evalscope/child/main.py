@@ -162,13 +162,7 @@ def _run(task: Message, journal: Journal, shared: _Shared, loading: ExitStack) -
 
 
 def _check_complete(journal: Journal, lost: Sequence[Place]) -> None:
-    """Reject a result that only shows a fault of the server or the disk.
-
-    Raises:
-        BadData: the benchmark has no samples.
-        EndpointFailed: too many answers are missing.
-        EvaluatorDied: answers that were written are missing from the folder.
-    """
+    """Reject a result that only shows a fault of the data, the server or the disk."""
     name = journal.name
     if not journal.planned:
         raise BadData(f"`{name}` has no samples", hint="check its data and subsets")

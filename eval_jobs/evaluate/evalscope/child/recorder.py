@@ -138,7 +138,7 @@ class Recorder(DefaultEvaluator):  # type: ignore[misc]
         asks = item.needs_predict
         self._execution_tracker.record_error(item.subset)
         failure = _failure(error, answered=item.prediction_persisted or not asks)
-        self.journal.fail((item.subset, item.sample.id if asks else item.task_state.sample_id), failure)
+        self.journal.failures[item.subset, item.sample.id if asks else item.task_state.sample_id] = failure
         if asks:
             self.journal.step(answered=failure.answered)
 

@@ -148,7 +148,8 @@ class Session:
             for (key, _), outcome in ended:
                 error = outcome.exception()
                 if isinstance(error, NoAnswer):
-                    self.journal.fail((key, 0), Failure(detail=str(error), answered=False, may_pass=error.may_pass))
+                    failure = Failure(detail=str(error), answered=False, may_pass=error.may_pass)
+                    self.journal.failures[key, 0] = failure
                 elif self._breaker.error is not None and error is not None:
                     raise self.journal.stopped(self._breaker.error, self._request["base_url"]) from error
                 elif error is not None:
@@ -163,10 +164,14 @@ class Session:
             reply = self._breaker.ask(lambda: self._send(body))
         finally:
             self._limiter.release()
-        if asks_likelihoods(body):
-            _check_likelihoods(body, reply)
-        elif refusal := _refusal_in(reply):
-            raise NoAnswer(refusal, may_pass=False)
+        if not asks_likelihoods(body):
+            if refusal := _refusal_in(reply):
+                raise NoAnswer(refusal, may_pass=False)
+        elif problem := problem_of(body, reply):  # then no sample of the benchmark would have likelihoods
+            raise EvaluateError(
+                f"the server does not return log probabilities of prompt tokens: {problem}",
+                hint="use generation tasks, or an engine that returns them, such as vLLM",
+            )
         return reply
 
     def _send(self, body: Json) -> Json:
@@ -219,16 +224,3 @@ def _refusal_in(reply: Json) -> str:
     if isinstance(text, str):
         return ""
     return "response has no text"
-
-
-def _check_likelihoods(body: Json, reply: Json) -> None:
-    """Reject a server that does not return the requested likelihoods: no sample of the benchmark would have any.
-
-    Raises:
-        EvaluateError: a likelihood is missing or not a number.
-    """
-    if problem := problem_of(body, reply):
-        raise EvaluateError(
-            f"the server does not return log probabilities of prompt tokens: {problem}",
-            hint="use generation tasks, or an engine that returns them, such as vLLM",
-        )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -103,24 +104,18 @@ class StrictLoading:
 def _opened(folder: Path, layout: str) -> tuple[_OpenFile, ...]:
     """Open all weight files, or none."""
     files: list[_OpenFile] = []
-    try:
+    with ExitStack() as closing:
         for name in weight_names(folder):
-            file = (folder / name).open("rb")
-            files.append(_OpenFile(file=file, name=name, entries=(), state=_state(file)))
-        # Parsed after all files are open, so that an error closes every one of them.
-        files = [
-            _OpenFile(file=f.file, name=f.name, entries=read_entries(f.file, f.name), state=f.state) for f in files
-        ]
+            file = closing.enter_context((folder / name).open("rb"))
+            state = _state(file)
+            files.append(_OpenFile(file=file, name=name, entries=read_entries(file, name), state=state))
         tensors = check_complete(folder, {f.name: f.entries for f in files})
         if layout_digest({name: (entry.dtype, entry.shape) for name, entry in tensors.items()}) != layout:
             raise BadWeights(f"the tensors in {folder} changed since they were compared")
         unknown = sorted({entry.dtype for entry in tensors.values()} - set(DTYPES))
         if unknown:
             raise BadWeights(f"unsupported tensor types in {folder}: {', '.join(unknown)}")
-    except BaseException:
-        for opened in files:
-            opened.file.close()
-        raise
+        closing.pop_all()  # without an error, they stay open
     return tuple(files)
 
 
