@@ -53,8 +53,7 @@ class _Past:
     def places(self) -> IntArray:
         """Return the positions of all checkpoints of all blocks."""
         new, base = self.new[:, np.newaxis] + np.arange(self.m), self.base[:, np.newaxis] + np.arange(self.width)
-        places: IntArray = np.concatenate([new.ravel(), base.ravel()])
-        return places
+        return np.concatenate([new.ravel(), base.ravel()])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -73,21 +72,17 @@ class _Sums:
 
     def at(self, first: IntArray) -> IntArray:
         """Return the index in `places` of each of `first`."""
-        found: IntArray = np.searchsorted(self.places, first)
-        return found
+        return np.searchsorted(self.places, first)
 
     def block(self, first: IntArray, size: int) -> FloatArray:
-        found: FloatArray = self.scores[first + size] - self.scores[first]
-        return found
+        return self.scores[first + size] - self.scores[first]
 
     def product(self, one: IntArray, one_size: int, other: IntArray, other_size: int) -> FloatArray:
         p, ends, others = self.products, one + one_size, other + other_size
-        found: FloatArray = p[ends, others] - p[one, others] - p[ends, other] + p[one, other]
-        return found
+        return p[ends, others] - p[one, others] - p[ends, other] + p[one, other]
 
     def lacks(self, first: IntArray, size: int) -> IntArray:
-        found: IntArray = self.missing[first + size] - self.missing[first]
-        return found
+        return self.missing[first + size] - self.missing[first]
 
 
 def _sums(scores: ScoreMatrix, order: IntArray, pasts: Sequence[_Past]) -> _Sums:
@@ -125,8 +120,7 @@ def _variances(sums: _Sums, past: _Past) -> FloatArray:
         - 2 * sums.product(new, m, base, width) / (m * width)
         + sums.product(base, width, base, width) / width**2
     ) / sums.n
-    variances: FloatArray = np.maximum(squares - deltas * deltas, MIN_VARIANCE) / (sums.n - 1)
-    return variances
+    return np.maximum(squares - deltas * deltas, MIN_VARIANCE) / (sums.n - 1)
 
 
 def _base(means: FloatArray, new: IntArray, blocks: Blocks, seen: int) -> tuple[IntArray, int]:
@@ -148,5 +142,4 @@ def _peak_starts(means: FloatArray, ends: IntArray, width: int) -> IntArray:
     highest = np.maximum.accumulate(blocks)
     is_new = np.concatenate([[True], highest[1:] > highest[:-1]])
     best = np.maximum.accumulate(np.where(is_new, np.arange(total), 0))
-    starts: IntArray = np.where(counts >= 2, best[np.maximum(counts, 1) - 1] * width, -1)
-    return starts
+    return np.where(counts >= 2, best[np.maximum(counts, 1) - 1] * width, -1)

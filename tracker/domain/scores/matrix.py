@@ -198,8 +198,7 @@ def values_at(matrix: ScoreMatrix, rows: IntArray) -> FloatArray:
     """Return the values of some checkpoints, shape (len(rows), n); NaN where a sample has no score."""
     palette = matrix.palette.copy()
     palette[NO_VALUE] = np.nan
-    values: FloatArray = palette[matrix.codes[rows]]
-    return values
+    return palette[matrix.codes[rows]]
 
 
 def is_varied(matrix: ScoreMatrix) -> bool:
@@ -293,8 +292,7 @@ def _recoded(codes: CodeArray, old: FloatArray, new: FloatArray) -> CodeArray:
         return codes
     table = np.zeros(old.size, dtype=_code_type(new))
     table[1:] = np.searchsorted(new[1:], old[1:]) + 1
-    recoded: CodeArray = table[codes]
-    return recoded
+    return table[codes]
 
 
 def _sums(codes: CodeArray, palette: FloatArray) -> FloatArray:

@@ -292,8 +292,7 @@ def _mask(asked: Questions, index: Mapping[str, int]) -> BoolArray:
 
 
 def _whole(series: BenchmarkSeries, rows: IntArray) -> IntArray:
-    whole: IntArray = rows[series.is_whole[rows]]
-    return whole
+    return rows[series.is_whole[rows]]
 
 
 def _repetition(context: JudgingContext, series: BenchmarkSeries) -> Repetition | None:
