@@ -23,6 +23,7 @@ from dashboards.views.run import RunView
 from dashboards.views.runs import RunsView
 from dashboards.views.samples.changes import MAX_LISTED
 from tracker.domain.compare.run_text import SCOPE
+from tracker.domain.overview.run import SYMBOLS
 from tracker.domain.records.display import clean, count_text, one_line
 
 WIDE_WIDTH = 1032
@@ -73,7 +74,7 @@ def _environment() -> Environment:
     script = (files("dashboards") / "templates" / "samples.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment.globals.update(script=_markup(script), script_hash=f"sha256-{digest}")
-    environment.globals.update(first_cases=FIRST_CASES, first_tiles=FIRST_TILES, count=count_text)
+    environment.globals.update(first_cases=FIRST_CASES, first_tiles=FIRST_TILES, count=count_text, symbols=SYMBOLS)
     return environment
 
 

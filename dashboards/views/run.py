@@ -34,7 +34,7 @@ class Tile:
     """Newest state of one benchmark."""
 
     benchmark: str
-    badge: tables.Badge
+    word: VerdictWord
     score: str
     interval: str
     """Interval of the score; empty if unknown."""
@@ -184,7 +184,7 @@ def _tile(view: Overview, standing: Standing) -> Tile:
         sure = f"{signed_text(doubted.delta)}, 95 % CI {low} to {high}"
     return Tile(
         benchmark=one_line(standing.benchmark),
-        badge=tables.badge(standing.word),
+        word=standing.word,
         score=mean_text(newest),
         interval=interval_text(newest),
         note=_note(standing, verdicts, doubted),

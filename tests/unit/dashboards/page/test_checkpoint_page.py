@@ -34,7 +34,7 @@ def rows_of(run: RecordedRun, step: int) -> dict[str, ScoreRow]:
 
 def test_a_score_stands_beside_the_one_before_and_beside_its_best() -> None:
     facts = rows_of(RUN, 1000)["facts"]
-    assert facts.badge.word == "forgotten"
+    assert facts.word == "forgotten"
     assert facts.before.where == "step 900"
     assert facts.best.where == "step 600"
     assert facts.best.change.startswith("\N{MINUS SIGN}0.")
