@@ -154,11 +154,9 @@ def _check_links(listing: Listing, layout: WeightsLayout, _: Habits) -> Objectio
     for name in _held(listing.facts, layout):
         fact = listing.facts.file(name)
         if fact is not None and fact.outside:
-            return Rejected(
-                code=CheckpointUnsafe.code,
-                reason=f"{name} links to a path outside the watched folder",
-                hint="replace the link with the file, or evaluate this checkpoint with `tracker evaluate`",
-            )
+            hint = "replace the link with the file, or evaluate this checkpoint with `tracker evaluate`"
+            reason = f"{name} links to a path outside the watched folder"
+            return rejected(reason, code=CheckpointUnsafe.code, hint=hint)
     return None
 
 
@@ -208,11 +206,8 @@ def _check_config(listing: Listing, layout: WeightsLayout, _: Habits) -> Objecti
     if isinstance(document, Broken):
         return not_yet(f"{layout.config} {document.text}", code=document.code)
     if layout.format is CheckpointFormat.LORA and not base_model_of(document):
-        return Rejected(
-            code=CheckpointUnreadable.code,
-            reason=f"missing base_model_name_or_path in {ADAPTER_CONFIG}",
-            hint="set it to the path of the base model",
-        )
+        reason = f"missing base_model_name_or_path in {ADAPTER_CONFIG}"
+        return rejected(reason, code=CheckpointUnreadable.code, hint="set it to the path of the base model")
     return None
 
 

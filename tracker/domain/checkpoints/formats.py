@@ -168,9 +168,7 @@ def _without_weights(facts: Facts, names: frozenset[str]) -> NotYet | Rejected:
         return not_yet("weights are still being written to a temporary file")
     pickles = sorted(name for name in names if _PICKLE.match(name))
     if pickles:
-        return Rejected(
-            code=CheckpointUnsafe.code,
-            reason=f"weights are a pickle ({pickles[0]}), and unpickling can execute code",
-            hint="save as safetensors: save_safetensors=True in TrainingArguments, or convert the file once",
-        )
+        hint = "save as safetensors: save_safetensors=True in TrainingArguments, or convert the file once"
+        reason = f"weights are a pickle ({pickles[0]}), and unpickling can execute code"
+        return rejected(reason, code=CheckpointUnsafe.code, hint=hint)
     return no_weights(facts.folders, names)
