@@ -75,16 +75,6 @@ class SpreadsView:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChangesView:
-    """Lost and gained samples."""
-
-    listed: tuple[Changed, ...]
-    """The first ones of each benchmark."""
-    packed: PageSamples | None
-    """All."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class CheckpointView:
     """Contents of the page, in its order."""
 
@@ -95,7 +85,10 @@ class CheckpointView:
     scores: tuple[ScoreRow, ...]
     before_step: int | None
     conclusions: ConclusionsView
-    changes: ChangesView
+    changes: tuple[Changed, ...]
+    """Lost and gained samples: the first ones of each benchmark."""
+    packed: PageSamples | None
+    """All of them."""
     latency: SpreadsView
     served: tuple[tuple[str, str], ...]
     costs: tuple[tuple[str, str], ...]
@@ -122,9 +115,8 @@ def build_checkpoint_view(data: CheckpointData) -> CheckpointView:
             incidents=loss_rows(own.conclusions.incidents, ()),
             evidence=evidence(view, found, own.repetitions),
         ),
-        changes=ChangesView(
-            listed=tuple(map(changed_samples, pairs)), packed=packed_samples(pairs, asked_texts(data.record))
-        ),
+        changes=tuple(map(changed_samples, pairs)),
+        packed=packed_samples(pairs, asked_texts(data.record)),
         latency=SpreadsView(
             spreads=load_spreads(data.record, data.before),
             loads=load_texts(own.records),

@@ -50,7 +50,7 @@ def test_an_accepted_level_is_not_proposed_again_on_any_page() -> None:
         run = build_view(read_run(run_id, sources, now=NOW))
         newest = build_checkpoint_view(collect_checkpoint(history.reports(run_id)[-1], sources, now=NOW))
         return [
-            {one.command.split()[3] for one in view.heading.advice if one.command.startswith("tracker accept")}
+            {command.split()[3] for _, command in view.heading.advice if command.startswith("tracker accept")}
             for view in (run, newest)
         ]
 

@@ -92,7 +92,7 @@ def test_who_sees_a_loss_is_told_what_to_type() -> None:
     reversal = champions_of(DATA.scores)[-1]
     champions = (replace(reversal, alias="champion", checkpoint=RUN.records[5].plan.checkpoint),)
     view = build_view(replace(DATA, run_id="it's", conclusions=replace(DATA.conclusions, champions=champions)))
-    assert [one.command for one in view.heading.advice] == [
+    assert [command for _, command in view.heading.advice] == [
         """tracker compare 'it'"'"'s@600' 'it'"'"'s@1000'""",
         """tracker report 'it'"'"'s@600'""",
         """tracker accept 'it'"'"'s@1000' facts --reason WHY""",
@@ -201,5 +201,5 @@ def test_a_run_with_only_gaps_still_has_a_report() -> None:
     view = build_view(run_data(RecordedRun(run_id="r", records=(), reports=(), gaps=RUN.gaps)))
     assert view.heading.headline == "nothing evaluated yet"
     assert view.heading.facts == ("0 checkpoints evaluated", "0 benchmarks", "1 checkpoint not evaluated")
-    assert (view.curves.figures, view.tiles, view.conclusions.evidence) == ((), (), ())
+    assert (view.curves, view.tiles, view.conclusions.evidence) == ((), (), ())
     assert len(view.troubles) == 1
