@@ -53,9 +53,6 @@ def shade_of(depth: float) -> int:
     return sum(depth > limit for limit in DEPTHS)
 
 
-# --- private: columns
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Cell:
     """One column of a strip."""
@@ -145,9 +142,6 @@ def _borders(columns: Sequence[tuple[int, ...]], phases: Sequence[Phase]) -> Ite
     starts = {bisect_right(columns, phase.from_step, key=itemgetter(-1)) for phase in phases}
     for at in sorted(starts - {0, len(columns)}):
         yield f'<path class="border" d="M{at} 0v1"/>'
-
-
-# --- private: drawing
 
 
 def _strip(place: _Place, row: LedgerRow) -> str:

@@ -92,9 +92,6 @@ def thinned(points: Sequence[tuple[int, float]], at_most: int) -> list[tuple[int
     return kept
 
 
-# --- private: scores
-
-
 def _load_text(load: ProbeLoad) -> str:
     sizes = f"{load.input_tokens} tokens in, {load.output_tokens or 'variable'} out"
     return f"{one_line(load.name)}: {load.requests} requests, {load_size_text(load)}, {sizes}"
@@ -173,9 +170,6 @@ def _small(data: RunData, view: Overview, index: int, line: Line, standing: Stan
     return replace(figure, tips=len(line.points) <= MAX_TOGETHER * 5)
 
 
-# --- private: training loss
-
-
 def _loss_panel(curves: Sequence[CurvePoint], *, height: int) -> tuple[Panel, ...]:
     by_key: dict[str, list[tuple[int, float]]] = {}
     for point in curves:
@@ -193,9 +187,6 @@ def _curve(known: tuple[str, Sequence[tuple[int, float]]], slot: int) -> Line:
     kept = thinned(sorted(point for point in values if math.isfinite(point[1])), MAX_CURVE_POINTS)
     points = tuple(Point(step=step, value=value) for step, value in kept)
     return Line(name=name, points=points, slot=slot, marked=False, label=name)
-
-
-# --- private: latency
 
 
 def _latency_panel(metric: LatencyMetric, timed: Sequence[tuple[int, ProbeOutcome]]) -> Panel:
@@ -237,9 +228,6 @@ def _half(step: int, times: Sequence[float], median: float) -> Point:
         return Point(step=step, value=median, tip=f"{median:.3g} ms")
     low, high = np.percentile(times, (25, 75)).tolist()
     return Point(step=step, value=median, low=low, high=high, tip=f"{median:.3g} ms, IQR {low:.3g} to {high:.3g} ms")
-
-
-# --- private: the step axis
 
 
 def _figure(ident: str, title: str, data: RunData, view: Overview, panels: tuple[Panel, ...]) -> Figure:

@@ -91,9 +91,6 @@ def value_axis(frame: figures.Frame, values: Iterable[float], *, unit: str = "")
         yield f'<text class="tick" text-anchor="end" x="{frame.left - 6}" y="{y}" dy="4">{value:g}{unit}</text>'
 
 
-# --- private: what is drawn
-
-
 def _slot(slot: int) -> int:
     return slot % len(MARKERS)
 
@@ -212,9 +209,6 @@ def _step_axis(frame: figures.Frame, *, top: float) -> Iterator[str]:
             yield f'<text class="tick" {place} y="{_n(top)}" dy="14">{int(step)}</text>'
 
 
-# --- private: what the pointer shows
-
-
 def _tips(figure: figures.Figure, places: Sequence[figures.Frame]) -> Iterator[str]:
     """Yield one invisible column per step; CSS shows its tooltip while the pointer is over it.
 
@@ -257,9 +251,6 @@ def _values_at(figure: figures.Figure, step: int) -> Iterator[tuple[figures.Line
             if index >= 0 and (line.points[index].step == step or not line.marked):
                 point = line.points[index]
                 yield line, point.tip or f"{point.value:.3g}"
-
-
-# --- private: shapes
 
 
 _SHAPES = {

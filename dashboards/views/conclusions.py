@@ -73,9 +73,6 @@ def loss_rows(incidents: Iterable[Incident], acceptances: Iterable[Acceptance]) 
     return tuple(sorted(rows, key=lambda row: (not row.lasts, -row.onset, row.subject)))
 
 
-# --- private: findings
-
-
 def _rank(step: int, verdict: Verdict) -> tuple[int, int]:
     return -step, URGENCY.index(verdict.word)
 
@@ -91,9 +88,6 @@ def _finding(name: str, found: list[tuple[int, Verdict]]) -> FindingRow:
         reason=one_line(reason_text(verdict)),
         proof=next(iter(proofs_of(verdict)), None),
     )
-
-
-# --- private: losses over time
 
 
 def _loss(incident: Incident, accepted: Mapping[tuple[str, int | None], Acceptance]) -> LossRow:

@@ -164,8 +164,6 @@ def troubles(records: Iterable[EvalRecord], gaps: Iterable[Gap]) -> tuple[Troubl
     return tuple(sorted(found, key=lambda trouble: trouble.step))
 
 
-# --- private: verdicts
-
 _CALM = frozenset({VerdictWord.EQUIVALENT, VerdictWord.INCONCLUSIVE, VerdictWord.FIRST})
 
 
@@ -178,9 +176,6 @@ def _cell(verdict: Verdict | None) -> VerdictCell:
         coverage=coverage_text(verdict),
         reason="" if verdict.word in _CALM else display.one_line(reason_text(verdict)),
     )
-
-
-# --- private: latency and what is missing
 
 
 def _latency(step: int, probe: ProbeOutcome) -> LatencyRow:

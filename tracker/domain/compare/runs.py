@@ -163,9 +163,6 @@ def tokens_of(curves: Iterable[CurvePoint]) -> dict[int, float]:
     return next(filter(None, found.values()), {})
 
 
-# --- private: scores
-
-
 def _curve_of(run: RunToCompare, series: BenchmarkSeries, min_coverage: float) -> tuple[ScoreAt, ...]:
     """Return the scores of the checkpoints that were evaluated on the whole benchmark, by step."""
     clusters = series.samples.clusters
@@ -252,9 +249,6 @@ def _refused(name: str, a: RunToCompare, b: RunToCompare) -> RefusedBenchmark:
     runs = f"({b.scores.run_id}, {a.scores.run_id})"
     reasons = [f"{text} {runs}" for text in explain_difference(new, old, name)]
     return RefusedBenchmark(benchmark=name, reasons=tuple(reasons))
-
-
-# --- private: the run as a whole
 
 
 def _summary_of(run: RunToCompare, min_coverage: float) -> RunSummary:

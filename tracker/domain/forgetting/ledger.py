@@ -51,9 +51,6 @@ def run_ledger(scores: RunScores, policy: Policy, *, details: int) -> types.RunL
     )
 
 
-# --- private: cases
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Case:
     """One benchmark with the data that its ledger needs."""
@@ -101,9 +98,6 @@ def _transfers(taught: Sequence[tuple[str, Teaching]], names: Sequence[str | Non
         transfer = backward_transfer(own)
         if transfer is not None:
             yield types.PhaseTransfer(phase=name, transfer=transfer)
-
-
-# --- private: one benchmark
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -182,9 +176,6 @@ def _other_steps(scores: RunScores, series: BenchmarkSeries) -> tuple[int, ...]:
     return tuple(sorted({step for other in others for step in other.steps} - set(series.steps)))
 
 
-# --- private: samples
-
-
 def _shares(case: _Case) -> _Shares | None:
     """Return the shares at the end of the phase that taught it, else at the peak, and at the newest checkpoints."""
     matrix = case.series.matrices[Measure.SCORE]
@@ -247,9 +238,6 @@ def _window(series: BenchmarkSeries, windows: sample_lives.Windows) -> types.Win
         before_plan_id=series.plans[windows.before[-1]].id,
         after_plan_id=series.plans[windows.after[-1]].id,
     )
-
-
-# --- private: order
 
 
 def _loss(row: types.LedgerRow) -> float:
