@@ -55,8 +55,6 @@ def shade_of(depth: float) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Cell:
-    """One column of a strip."""
-
     first_step: int
     last_step: int
     mean: float | None
@@ -129,7 +127,6 @@ def _kind(row: LedgerRow, step: int, shade: int) -> str:
 
 
 def _peak(row: LedgerRow, columns: Sequence[tuple[int, ...]]) -> Iterator[str]:
-    """Yield a frame around the columns of the best block."""
     if row.forgetting is None:
         return
     peak = row.forgetting.peak

@@ -142,7 +142,6 @@ def _score_absences(view: Overview, benchmarks: Sequence[str], gaps: Sequence[Ga
 
 
 def _unit(*lines: Line) -> tuple[float, float]:
-    """Return the range of the value axis: 0 to 1 for shares, otherwise round values around all points."""
     low, high = min(_values(lines), default=0.0), max(_values(lines), default=1.0)
     if low >= 0 and high <= 1:
         return (0.0, 1.0)
@@ -214,7 +213,6 @@ def _latency_panel(metric: LatencyMetric, timed: Sequence[tuple[int, ProbeOutcom
 
 
 def _by_load(records: Iterable[EvalRecord]) -> dict[str, list[tuple[int, ProbeOutcome]]]:
-    """Return the latency outcomes of each load with their steps, by the load's name."""
     found: dict[str, list[tuple[int, ProbeOutcome]]] = {}
     for record in records:
         for probe in record.probes:

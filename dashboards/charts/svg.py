@@ -145,7 +145,6 @@ def _kind(line: figures.Line) -> str:
 
 
 def _key(line: figures.Line, x: float, y: float) -> str:
-    """Return the legend symbol of a line."""
     if line.marked:
         return marker(line.slot, x, y)
     return f'<path class="{_kind(line)}" d="M{_n(x - 6)} {_n(y)}h12"/>'

@@ -239,7 +239,6 @@ def _asked_by(benchmark: Benchmark) -> str:
 
 
 def _newest(data: RunData, benchmark: str) -> tuple[str, EvalResult] | None:
-    """Return a benchmark's newest result and its plan id."""
     for record in reversed(data.records):
         result = result_of(record, benchmark)
         if result is not None:

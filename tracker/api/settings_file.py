@@ -64,5 +64,4 @@ def _content(path: Path) -> bytes | None:
 
 
 def _place(config: Config) -> object:
-    """Return the settings that say where everything is stored."""
     return config.run, config.store

@@ -234,7 +234,6 @@ def _check_trainer_state(listing: Listing, _: WeightsLayout, habits: Habits) -> 
 
 
 def _sign_of_state(facts: Facts, habits: Habits) -> str | None:
-    """Return what shows that the trainer also writes its state."""
     for name in sorted(facts.names()):
         if _RESUME_STATE.match(name):
             return f"{name} exists"

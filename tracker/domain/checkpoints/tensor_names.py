@@ -97,7 +97,6 @@ def absent_by_config(names: Collection[str], config: Document) -> tuple[str, ...
 
 
 def _outside_layers(config: Document) -> set[str]:
-    """Return the tensors of a Llama-like model that belong to no layer."""
     names, kinds = {_EMBEDDING, "model.norm.weight"}, config.get("architectures")
     is_causal = isinstance(kinds, list) and any(str(kind).endswith("ForCausalLM") for kind in kinds)
     if is_causal and _has_own_output(config):

@@ -252,7 +252,6 @@ def _refused(name: str, a: RunToCompare, b: RunToCompare) -> RefusedBenchmark:
 
 
 def _summary_of(run: RunToCompare, min_coverage: float) -> RunSummary:
-    """Return a run as a whole."""
     best = best_of(run.scores, min_coverage=min_coverage)
     return RunSummary(
         run_id=run.scores.run_id,

@@ -53,8 +53,6 @@ def run_ledger(scores: RunScores, policy: Policy, *, details: int) -> types.RunL
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Case:
-    """One benchmark with the data that its ledger needs."""
-
     series: BenchmarkSeries
     whole: LedgerSubject
     rows: IntArray

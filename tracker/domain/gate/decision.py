@@ -123,7 +123,6 @@ def _checked(blank: BenchmarkCheck, one: ComparedBenchmark, rule: BenchmarkRule,
 def _with_fitness(
     one: ComparedBenchmark, candidate: EvalRecord, rule: BenchmarkRule, noise: RunNoise
 ) -> ComparedBenchmark:
-    """Return `one` with its calibration's fitness computed for the rule's smallest loss."""
     known = repetition_of(noise.calibrations, candidate, one.benchmark, min_effect=rule.min_effect)
     return replace(one, repetition=known)
 

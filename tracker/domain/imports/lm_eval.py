@@ -44,7 +44,6 @@ def sheets_of_lm_eval(document: Fields, samples: SamplesByTask, given: Given) ->
 
 
 def _parts(document: Fields) -> Iterator[tuple[int, Fields]]:
-    """Yield the step and a document of one checkpoint for every entry of `checkpoints`."""
     steps = document.numbers("checkpoints")
     results = document.mapping("results")
     for at, step in enumerate(steps):
@@ -55,7 +54,6 @@ def _parts(document: Fields) -> Iterator[tuple[int, Fields]]:
 
 
 def _values_at(entry: Fields, at: int, count: int) -> Iterator[tuple[str, object]]:
-    """Yield the value of every metric of a task at one of `count` checkpoints."""
     for metric, values in entry.values.items():
         if not isinstance(values, list) or len(values) != count:
             raise entry.refusal(metric, f"must have {count} values, one for every entry of `checkpoints`")

@@ -124,7 +124,6 @@ def _result(verdicts: dict[str, Verdict] | None) -> str:
 
 
 def _cause(totals: Totals) -> tuple[ExitCode, str]:
-    """Return the exit code, and the hint for the most serious cause."""
     failed = totals.unscored + totals.failed
     causes = (
         (failed, ExitCode.BROKEN, "remove the cause, shown above, and run the same command again"),

@@ -116,7 +116,6 @@ class _Draft:
         self._palettes = {measure: matrix.palette for measure, matrix in empty.matrices.items()}
 
     def add(self, record: EvalRecord, result: EvalResult, columns: SampleColumns) -> None:
-        """Add a checkpoint."""
         means = sample_means_of(columns, self._asked)
         row = row_of(record, result, coverage=columns.coverage, asked=means.questions)
         if row.asked not in self._asked:
@@ -130,7 +129,6 @@ class _Draft:
         self._rows[step] = row, codes
 
     def finished(self) -> BenchmarkSeries:
-        """Return the series."""
         rows, codes = zip(*(self._rows[step] for step in sorted(self._rows)), strict=True)
         asked = tuple(row.asked for row in rows)
         samples = all_asked(asked)

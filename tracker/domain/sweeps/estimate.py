@@ -94,7 +94,6 @@ class _Sums:
         self._records = records
 
     def add(self, plans: Sequence[EvalPlan]) -> None:
-        """Add the seconds of `plans`."""
         for at, (target, plan) in enumerate({_target(plan): plan for plan in reversed(plans)}.items()):
             took = [r.cost.loading_s for r in self._records if r.cost is not None and _is_alike(plan, r)]
             # An engine may not be running: the first load may be a start, the slowest one.
@@ -129,7 +128,6 @@ def _is_alike(plan: EvalPlan, record: EvalRecord) -> bool:
 
 
 def _scorings_s(plan: EvalPlan, benchmark: str, records: Iterable[EvalRecord]) -> Iterator[float]:
-    """Yield the seconds of each evaluation of the whole benchmark."""
     for record in records:
         is_whole = record.plan.suite.part is None and not record.plan.calibration
         if is_whole and _is_alike(plan, record):

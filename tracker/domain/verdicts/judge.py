@@ -158,7 +158,6 @@ def _too_few_common(tests: Sequence[Evidence]) -> reasons.FewInCommon | reasons.
 
 
 def _measured_otherwise(context: JudgingContext, candidate: Candidate) -> EvalPlan | None:
-    """Return the newest plan before the candidate that has other settings."""
     plans: list[EvalPlan] = []
     for series in context.scores.of(candidate.subject.benchmark, candidate.subject.suite):
         if series.key != candidate.series.key:
