@@ -70,19 +70,9 @@ class _Sums:
     missing: IntArray
     """Shape (P + 1,): of checkpoints with missing scores."""
 
-    def at(self, first: IntArray) -> IntArray:
-        """Return the index in `places` of each of `first`."""
-        return np.searchsorted(self.places, first)
-
-    def block(self, first: IntArray, size: int) -> FloatArray:
-        return self.scores[first + size] - self.scores[first]
-
     def product(self, one: IntArray, one_size: int, other: IntArray, other_size: int) -> FloatArray:
         p, ends, others = self.products, one + one_size, other + other_size
         return p[ends, others] - p[one, others] - p[ends, other] + p[one, other]
-
-    def lacks(self, first: IntArray, size: int) -> IntArray:
-        return self.missing[first + size] - self.missing[first]
 
 
 def _sums(scores: ScoreMatrix, order: IntArray, pasts: Sequence[_Past]) -> _Sums:
@@ -111,16 +101,20 @@ def _past(means: FloatArray, seen: int, blocks: Blocks, since: int) -> _Past:
 def _variances(sums: _Sums, past: _Past) -> FloatArray:
     """Return the item variance of the same contrast at each earlier checkpoint without missing scores."""
     m, width = past.m, past.width
-    new, base = sums.at(past.new), sums.at(past.base)
-    whole = (sums.lacks(new, m) + sums.lacks(base, width)) == 0
+    new, base = np.searchsorted(sums.places, past.new), np.searchsorted(sums.places, past.base)
+    whole = _block(sums.missing, new, m) + _block(sums.missing, base, width) == 0
     new, base = new[whole], base[whole]
-    deltas = sums.block(new, m) / m - sums.block(base, width) / width
+    deltas = _block(sums.scores, new, m) / m - _block(sums.scores, base, width) / width
     squares = (
         sums.product(new, m, new, m) / m**2
         - 2 * sums.product(new, m, base, width) / (m * width)
         + sums.product(base, width, base, width) / width**2
     ) / sums.n
     return np.maximum(squares - deltas * deltas, MIN_VARIANCE) / (sums.n - 1)
+
+
+def _block(sums: FloatArray | IntArray, first: IntArray, size: int) -> FloatArray | IntArray:
+    return sums[first + size] - sums[first]
 
 
 def _base(means: FloatArray, new: IntArray, blocks: Blocks, seen: int) -> tuple[IntArray, int]:
