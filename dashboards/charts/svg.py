@@ -209,15 +209,12 @@ def _step_axis(frame: figures.Frame, *, top: float) -> Iterator[str]:
 
 
 def _tips(figure: figures.Figure, places: Sequence[figures.Frame]) -> Iterator[str]:
-    """Yield one invisible column per step; CSS shows its tooltip while the pointer is over it.
-
-    No columns are drawn if they are too narrow to hit: for thousands of checkpoints they were half of the page's size.
-    """
+    """Yield one invisible column per step; CSS shows its tooltip while the pointer is over it."""
     steps = sorted({p.step for panel in figure.panels for line in panel.lines if line.marked for p in line.points})
     top, bottom = places[0].top, places[-1].bottom
     frame = places[0]
     if frame.right - frame.left < MIN_TIP_WIDTH * len(steps):
-        return
+        return  # too narrow to hit: for thousands of checkpoints they were half of the page's size
     for index, step in enumerate(steps):
         left = frame.left if index == 0 else (frame.x(steps[index - 1]) + frame.x(step)) / 2
         right = frame.right if index == len(steps) - 1 else (frame.x(step) + frame.x(steps[index + 1])) / 2

@@ -318,10 +318,8 @@ def _is_end_proven(facts: Facts, layout: WeightsLayout, habits: Habits) -> bool:
 
 
 def _temporary(facts: Facts) -> str | None:
-    """Return a temporary file that will still be renamed.
-
-    One that is older than trainer_state.json was left by a killed save, before the same step was saved again.
-    """
+    """Return a temporary file that will still be renamed."""
+    # One that is older than trainer_state.json was left by a killed save, before the same step was saved again.
     state = facts.file(TRAINER_STATE)
     since_ns = 0 if state is None else state.mtime_ns
     return next((f.name for f in facts.files if is_temporary(f.name) and f.mtime_ns >= since_ns), None)

@@ -4,8 +4,6 @@ Forms that the tracker cannot read are known by name, so that a message can say 
 converts them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 The ledger uses scores only. `texts.with_texts` adds prompts and answers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -252,10 +252,7 @@ def _direct(matrix: ScoreMatrix, weights: FloatArray) -> Contrast:
 
 
 def _side(matrix: ScoreMatrix, rows: IntArray, weights: FloatArray) -> tuple[FloatArray, BoolArray]:
-    """Return the weighted sum of some checkpoints for every sample, and whether enough of them scored it.
-
-    A missing score is replaced by the mean of the others.
-    """
+    """Return each sample's weighted sum (missing: the mean of the others), and whether enough scored it."""
     codes = matrix.codes[rows]
     present, total = weights @ (codes != NO_VALUE), weights.sum()
     # A missing score counts as 0 in the sum.

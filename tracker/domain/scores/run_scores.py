@@ -3,8 +3,6 @@
 A record with samples as objects takes hundreds of bytes per sample; here a 0/1 score takes one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 

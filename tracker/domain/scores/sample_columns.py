@@ -21,7 +21,6 @@ StatusArray = NDArray[np.int8]
 LARGEST_SCORE = 1e100
 """Larger scores do not count: a sum of squares could overflow. Broken weights have such perplexities."""
 
-
 STATUSES = tuple(SampleStatus)
 """The statuses by their code."""
 
