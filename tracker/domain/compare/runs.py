@@ -164,7 +164,6 @@ def tokens_of(curves: Iterable[CurvePoint]) -> dict[int, float]:
 
 
 def _curve_of(run: RunToCompare, series: BenchmarkSeries, min_coverage: float) -> tuple[ScoreAt, ...]:
-    """Return the scores of the checkpoints that were evaluated on the whole benchmark, by step."""
     clusters = series.samples.clusters
     rows = series.whole_rows(min_coverage).tolist()
     tokens = run.tokens_at([series.steps[row] for row in rows])

@@ -51,7 +51,6 @@ class _Past:
     width: int
 
     def places(self) -> IntArray:
-        """Return the positions of all checkpoints of all blocks."""
         new, base = self.new[:, np.newaxis] + np.arange(self.m), self.base[:, np.newaxis] + np.arange(self.width)
         return np.concatenate([new.ravel(), base.ravel()])
 

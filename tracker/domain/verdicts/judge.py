@@ -138,7 +138,6 @@ def _with_scores(context: JudgingContext, candidate: Candidate, jitter: Jitter) 
 def _incomparable(
     context: JudgingContext, candidate: Candidate, tests: Sequence[Evidence]
 ) -> tuple[VerdictWord, reasons.Reason]:
-    """Return the verdict and its reason if there is no usable test."""
     if tests:
         return VerdictWord.INCOMPARABLE, _too_few_common(tests)
     if candidate.track.rows.size > 1:
