@@ -69,13 +69,18 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
-    def _gate_and_sweeps_ask_for_what_is_there(self) -> Config:
-        known = [b.resolved_name() for b in self.benchmark]
-        unknown = self.gate.never_measured(known, [load.name for load in self.probe.to_loads()])
+    def _the_gate_asks_for_what_is_measured(self) -> Config:
+        benchmarks = [b.resolved_name() for b in self.benchmark]
+        unknown = self.gate.never_measured(benchmarks, [load.name for load in self.probe.to_loads()])
         if unknown:
             raise ValueError("; ".join(unknown))
+        return self
+
+    @model_validator(mode="after")
+    def _sweeps_can_be_told_apart_and_ask_for_what_is_there(self) -> Config:
         if twice := named_twice(s.name for s in self.schedule):
             raise ValueError(f"duplicate sweep name {twice!r}: set a different `name`")
+        known = tuple(b.resolved_name() for b in self.benchmark)
         for schedule in self.schedule:
             for name in schedule.benchmarks or ():
                 if name not in known:

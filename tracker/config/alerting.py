@@ -104,11 +104,15 @@ class ChannelSection(Section):
         return self
 
     @model_validator(mode="after")
-    def _has_a_user_and_a_key_where_they_are_used(self) -> ChannelSection:
+    def _has_a_key_where_it_is_used(self) -> ChannelSection:
         if self.secret_env and self.secret_file is not None:
             raise ValueError("set secret_env or secret_file, not both")
         if self.has_secret and self.kind in _TAKES_NO_SECRET:
             raise ValueError(f"{self.kind} does not use a secret: remove secret_env and secret_file")
+        return self
+
+    @model_validator(mode="after")
+    def _has_a_user_with_a_password(self) -> ChannelSection:
         if self.user and self.kind not in _TAKES_A_USER:
             raise ValueError(f"{self.kind} does not use a user name: remove user")
         if self.user and not self.has_secret:

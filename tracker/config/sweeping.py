@@ -161,6 +161,10 @@ class ScheduleSection(Section):
             raise ValueError(f"sweep {self.name} has no target: set checkpoints, or add a [[schedule.endpoint]]")
         if named_twice(one.name for one in self.endpoint):
             raise ValueError(f"sweep {self.name} has two endpoints with the same name: rename one")
+        return self
+
+    @model_validator(mode="after")
+    def _without_benchmarks_it_is_about_latency(self) -> ScheduleSection:
         if self.asks_no_benchmark() and not self.load.to_loads():
             raise ValueError(f"sweep {self.name} measures nothing: set benchmarks, or loads in [schedule.load]")
         if self.asks_no_benchmark() and self.matrix.axes():

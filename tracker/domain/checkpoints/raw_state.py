@@ -168,10 +168,7 @@ def _dcp(listing: Listing) -> RawLayout | NotYet | Rejected:
         where = f"{FSDP_FOLDER}/" if FSDP_FOLDER in listing.facts.folders else ""
         return not_yet(f"{where}{DCP_INDEX} is missing: not all ranks have finished saving")
     if isinstance(raw.index, Broken):
-        reason = f"{prefix}{DCP_INDEX} {raw.index.text}"
-        if raw.index.code == CheckpointIncomplete.code:
-            return not_yet(reason)
-        return rejected(reason, code=raw.index.code, hint="save the checkpoint again, as safetensors")
+        return _broken_index(raw.index, f"{prefix}{DCP_INDEX}")
     is_lora = all("lora_" in name for name in raw.index.tensors)
     fault = _absent_files(listing, raw.index, prefix, is_lora=is_lora)
     if fault is not None:
@@ -182,6 +179,13 @@ def _dcp(listing: Listing) -> RawLayout | NotYet | Rejected:
         weights=tuple(prefix + name for name in sorted(raw.index.files)),
         extra=(f"{prefix}{DCP_INDEX}",),
     )
+
+
+def _broken_index(index: Broken, name: str) -> NotYet | Rejected:
+    reason = f"{name} {index.text}"
+    if index.code == CheckpointIncomplete.code:
+        return not_yet(reason)
+    return rejected(reason, code=index.code, hint="save the checkpoint again, as safetensors")
 
 
 def _absent_files(listing: Listing, index: StateIndex, prefix: str, *, is_lora: bool) -> NotYet | Rejected | None:

@@ -234,18 +234,22 @@ def _rows(result: EvalResult, titles: dict[str, str]) -> tuple[SampleRow, ...]:
             shown[sample.sample_id] = sample
     means = sample_means(result)
     return tuple(
-        SampleRow(
-            sample_id=key,
-            title=title,
-            subset=one_line(shown[key].subset),
-            prompt=_text(shown[key].prompt),
-            target=_text(shown[key].target),
-            answer=_text(shown[key].answer) if result.has_texts else None,
-            score=means[key].score if key in means else None,
-            status=shown[key].status,
-            detail=_text(shown[key].detail),
-        )
+        _row(shown[key], title, means[key].score if key in means else None, has_texts=result.has_texts)
         for key, title in titles.items()
+    )
+
+
+def _row(sample: SampleScore, title: str, score: float | None, *, has_texts: bool) -> SampleRow:
+    return SampleRow(
+        sample_id=sample.sample_id,
+        title=title,
+        subset=one_line(sample.subset),
+        prompt=_text(sample.prompt),
+        target=_text(sample.target),
+        answer=_text(sample.answer) if has_texts else None,
+        score=score,
+        status=sample.status,
+        detail=_text(sample.detail),
     )
 
 

@@ -3,14 +3,14 @@
 A record with samples as objects takes hundreds of bytes per sample; here a 0/1 score takes one.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from eval_jobs.types import EvalRecord, EvalResult
 from tracker.domain.records.types import Measure
-from tracker.domain.scores.matrix import EncodedRow, encoded, matrix_of
+from tracker.domain.scores.matrix import EncodedRow, ScoreMatrix, encoded, matrix_of
 from tracker.domain.scores.sample_columns import Questions, SampleColumns
 from tracker.domain.scores.series import (
     BenchmarkSeries,
@@ -130,11 +130,6 @@ class _Draft:
         rows, codes = zip(*(self._rows[step] for step in sorted(self._rows)), strict=True)
         asked = tuple(row.asked for row in rows)
         samples = all_asked(asked)
-        places = {id(questions): place_in(samples, questions) for questions in asked}
-        columns, n = [places[id(questions)] for questions in asked], samples.sample_ids.size
-        matrices = {}
-        for measure in self._empty.matrices:
-            matrices[measure] = matrix_of([of_row[measure] for of_row in codes], columns, n)
         return replace(
             self._empty,
             plans=tuple(row.plan for row in rows),
@@ -143,5 +138,15 @@ class _Draft:
             asked=asked,
             left_out=np.array([row.left_out for row in rows], dtype=np.int64),
             samples=samples,
-            matrices=matrices,
+            matrices=self._matrices(codes, asked, samples),
         )
+
+    def _matrices(
+        self, codes: Sequence[Mapping[Measure, EncodedRow]], asked: Sequence[Questions], samples: Questions
+    ) -> dict[Measure, ScoreMatrix]:
+        places = {id(questions): place_in(samples, questions) for questions in asked}
+        columns, n = [places[id(questions)] for questions in asked], samples.sample_ids.size
+        matrices = {}
+        for measure in self._empty.matrices:
+            matrices[measure] = matrix_of([of_row[measure] for of_row in codes], columns, n)
+        return matrices

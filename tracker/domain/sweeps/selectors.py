@@ -32,6 +32,10 @@ def parse_selector(text: str) -> Selector:
     match = OF_BENCHMARK.fullmatch(text)
     if match is not None:
         return Selector(text=text, run=match["run"] or "", pick=Pick.BEST, benchmark=match["benchmark"])
+    return _by_place(text)
+
+
+def _by_place(text: str) -> Selector:
     match = _BY_STEP.fullmatch(text.strip())
     if match is not None:
         return Selector(text=text, run=match["run"] or "", pick=Pick.STEP, number=int(match["step"]))
