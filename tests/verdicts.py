@@ -20,7 +20,27 @@ def reports_of(records: Sequence[EvalRecord]) -> tuple[Report, ...]:
     return tuple(_report(record, earlier) for record in records)
 
 
+def outline_of(report: Report) -> Report:
+    """Return a report as `History.outlines` does if newer ones replace it."""
+    verdicts = tuple(_outline(v) for v in report.verdicts)
+    return replace(report, verdicts=verdicts, findings=(), incidents=(), latency=(), cost=None)
+
+
 # --- private
+
+
+def _outline(verdict: Verdict) -> Verdict:
+    return Verdict(
+        benchmark=verdict.benchmark,
+        word=verdict.word,
+        reason=verdict.reason if verdict.word is VerdictWord.MISSING else None,
+        score=verdict.score,
+        stderr=None,
+        coverage=verdict.coverage,
+        alpha_test=0.0,
+        lost_since=verdict.lost_since,
+        screened=verdict.screened,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,13 +53,8 @@ def shade_of(depth: float) -> int:
     return sum(depth > limit for limit in DEPTHS)
 
 
-# --- private: columns
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Cell:
-    """One column of a strip."""
-
     first_step: int
     last_step: int
     mean: float | None
@@ -132,7 +127,6 @@ def _kind(row: LedgerRow, step: int, shade: int) -> str:
 
 
 def _peak(row: LedgerRow, columns: Sequence[tuple[int, ...]]) -> Iterator[str]:
-    """Yield a frame around the columns of the best block."""
     if row.forgetting is None:
         return
     peak = row.forgetting.peak
@@ -145,9 +139,6 @@ def _borders(columns: Sequence[tuple[int, ...]], phases: Sequence[Phase]) -> Ite
     starts = {bisect_right(columns, phase.from_step, key=itemgetter(-1)) for phase in phases}
     for at in sorted(starts - {0, len(columns)}):
         yield f'<path class="border" d="M{at} 0v1"/>'
-
-
-# --- private: drawing
 
 
 def _strip(place: _Place, row: LedgerRow) -> str:

@@ -3,7 +3,7 @@
 A median alone hides the tail: half of the requests are slower. The curves show the whole distribution.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,10 +60,8 @@ def times_of(requests: Sequence[RequestTiming], metric: LatencyMetric) -> tuple[
     return tuple(sorted(time for request in requests if (time := time_of(request, metric)) is not None))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Side:
-    name: str
-    requests: tuple[RequestTiming, ...]
+_Sides = Mapping[str, tuple[RequestTiming, ...]]
+"""Name of each side -> its requests; the checkpoint's own first."""
 
 
 def _spread(record: EvalRecord, before: EvalRecord | None, load: ProbeLoad, ident: str) -> LoadSpread:
@@ -79,33 +77,30 @@ def _spread(record: EvalRecord, before: EvalRecord | None, load: ProbeLoad, iden
     return LoadSpread(load=name, note=note, figures=tuple(figures), rows=tuple(rows))
 
 
-def _sides(record: EvalRecord, before: EvalRecord | None, load: ProbeLoad) -> tuple[tuple[_Side, ...], str]:
+def _sides(record: EvalRecord, before: EvalRecord | None, load: ProbeLoad) -> tuple[_Sides, str]:
     step = record.plan.checkpoint.step
     for pairs in record.reference_probes:
         if isinstance(pairs, ReferenceProbe) and pairs.load.name == load.name:
-            both = (
-                _Side(name=f"step {step}", requests=pairs.candidate),
-                _Side(name=f"step {pairs.reference_step}, reference", requests=pairs.reference),
-            )
+            both = {f"step {step}": pairs.candidate, f"step {pairs.reference_step}, reference": pairs.reference}
             return both, f"{count_text(len(pairs.candidate), 'pair')} of requests, alternating on the same engine."
     own = next((probe for probe in record.probes if probe.load.name == load.name), None)
     if isinstance(own, ProbeFailure):
-        return (), f"Not measured: {one_line(own.message)} ({one_line(own.code)})."
+        return {}, f"Not measured: {one_line(own.message)} ({one_line(own.code)})."
     if own is None or not own.requests:
-        return (), "Only percentiles are available, no individual requests."
-    side = _Side(name=f"step {step}", requests=own.requests)
+        return {}, "Only percentiles are available, no individual requests."
+    side = {f"step {step}": own.requests}
     known = None if before is None else probe_of(before, load)
     if before is None or known is None or not known.requests:
-        return (side,), "No previous checkpoint to compare with under this load."
-    earlier = _Side(name=f"step {before.plan.checkpoint.step}, previous", requests=known.requests)
-    return (side, earlier), "Measured at different times: other load on the machine may affect the difference."
+        return side, "No previous checkpoint to compare with under this load."
+    earlier = {f"step {before.plan.checkpoint.step}, previous": known.requests}
+    return side | earlier, "Measured at different times: other load on the machine may affect the difference."
 
 
-def _curves(metric: LatencyMetric, sides: Sequence[_Side]) -> Iterator[Curve]:
-    for slot, side in enumerate(sides):
-        times = times_of(side.requests, metric)
+def _curves(metric: LatencyMetric, sides: _Sides) -> Iterator[Curve]:
+    for slot, (name, requests) in enumerate(sides.items()):
+        times = times_of(requests, metric)
         if times:
-            yield Curve(name=side.name, slot=slot, values=times)
+            yield Curve(name=name, slot=slot, values=times)
 
 
 def _figure(ident: str, load: str, metric: LatencyMetric, curves: tuple[Curve, ...]) -> Ecdf:

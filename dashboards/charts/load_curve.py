@@ -5,7 +5,6 @@ script. A point names its load in a tooltip; the table next to the chart contain
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from dashboards.charts.figures import Frame, ticks
 from dashboards.charts.svg import MARKERS, begin_chart, marker, number_axis, panel_title, text, value_axis
@@ -23,30 +22,17 @@ _PANELS: tuple[tuple[str, _Times], ...] = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class CurveChart:
-    """The loads of a sweep: one line for each target."""
+def draw_curves(ident: str, curves: Sequence[LoadCurve], *, width: int) -> str:
+    """Return the loads as an `<svg>` element that is `width` units wide and scales down with its container.
 
-    ident: str
-    """Unique on the page; letters, digits and hyphens."""
-    curves: tuple[LoadCurve, ...]
-
-
-def curve_chart(ident: str, curves: Sequence[LoadCurve]) -> CurveChart | None:
-    """Return the chart of a sweep's loads; None if no target has at least two loads."""
-    if not any(len(curve.probes) > 1 for curve in curves):
-        return None
-    return CurveChart(ident=ident, curves=tuple(curves))
-
-
-def draw_curve(chart: CurveChart, *, width: int) -> str:
-    """Return the chart as an `<svg>` element that is `width` units wide and scales down with its container."""
+    `ident` is unique on the page: letters, digits and hyphens.
+    """
     height = (PANEL_HEIGHT + TOP + BOTTOM) * len(_PANELS)
-    parts = [begin_chart(f"{chart.ident}-{width}", TITLE, "; ".join(_described(chart)), width=width, height=height)]
+    parts = [begin_chart(f"{ident}-{width}", TITLE, "; ".join(_described(curves)), width=width, height=height)]
     for index, (title, times) in enumerate(_PANELS):
         top = TOP + index * (PANEL_HEIGHT + TOP + BOTTOM)
         parts.append(panel_title(title, left=LEFT, top=top))
-        parts += _panel([_points(curve, times) for curve in chart.curves], top=top, right=width - RIGHT)
+        parts += _panel([_points(curve, times) for curve in curves], top=top, right=width - RIGHT)
     return "".join([*parts, "</svg>"])
 
 
@@ -65,8 +51,8 @@ def _points(curve: LoadCurve, times: _Times) -> list[_Point]:
     return points
 
 
-def _described(chart: CurveChart) -> Iterator[str]:
-    for curve in chart.curves:
+def _described(curves: Sequence[LoadCurve]) -> Iterator[str]:
+    for curve in curves:
         rates = [probe.output_tokens_per_s for probe in curve.probes if probe.ttft_ms is not None]
         if rates:
             yield f"{curve.target}: {min(rates):.0f} to {max(rates):.0f} tokens/s"

@@ -39,10 +39,10 @@ def score_figures(data: RunData, view: Overview) -> tuple[Figure, ...]:
     if len(lines) <= MAX_TOGETHER and set(map(_unit, lines.values())) <= {(0.0, 1.0)}:
         absences = _score_absences(view, view.benchmarks, view.gaps)
         scores = score_panel("Score", tuple(lines.values()), height=280, absences=absences)
-        loss = _loss_panel(data.training.curves, height=110)
+        loss = _loss_panel(data.curves, height=110)
         return (_figure("scores", "Scores and training loss by step", data, view, (scores, *loss)),)
     small = [_small(data, view, index, lines[one.benchmark], one) for index, one in enumerate(found)]
-    loss = _loss_panel(data.training.curves, height=120)
+    loss = _loss_panel(data.curves, height=120)
     if loss:
         small.insert(0, replace(_figure("loss", "Training loss by step", data, view, loss), tips=False))
     return tuple(small)
@@ -90,9 +90,6 @@ def thinned(points: Sequence[tuple[int, float]], at_most: int) -> list[tuple[int
         ends = {min(stretch, key=lambda p: p[1]), max(stretch, key=lambda p: p[1])}
         kept += sorted(ends)
     return kept
-
-
-# --- private: scores
 
 
 def _load_text(load: ProbeLoad) -> str:
@@ -145,7 +142,6 @@ def _score_absences(view: Overview, benchmarks: Sequence[str], gaps: Sequence[Ga
 
 
 def _unit(*lines: Line) -> tuple[float, float]:
-    """Return the range of the value axis: 0 to 1 for shares, otherwise round values around all points."""
     low, high = min(_values(lines), default=0.0), max(_values(lines), default=1.0)
     if low >= 0 and high <= 1:
         return (0.0, 1.0)
@@ -173,9 +169,6 @@ def _small(data: RunData, view: Overview, index: int, line: Line, standing: Stan
     return replace(figure, tips=len(line.points) <= MAX_TOGETHER * 5)
 
 
-# --- private: training loss
-
-
 def _loss_panel(curves: Sequence[CurvePoint], *, height: int) -> tuple[Panel, ...]:
     by_key: dict[str, list[tuple[int, float]]] = {}
     for point in curves:
@@ -193,9 +186,6 @@ def _curve(known: tuple[str, Sequence[tuple[int, float]]], slot: int) -> Line:
     kept = thinned(sorted(point for point in values if math.isfinite(point[1])), MAX_CURVE_POINTS)
     points = tuple(Point(step=step, value=value) for step, value in kept)
     return Line(name=name, points=points, slot=slot, marked=False, label=name)
-
-
-# --- private: latency
 
 
 def _latency_panel(metric: LatencyMetric, timed: Sequence[tuple[int, ProbeOutcome]]) -> Panel:
@@ -223,7 +213,6 @@ def _latency_panel(metric: LatencyMetric, timed: Sequence[tuple[int, ProbeOutcom
 
 
 def _by_load(records: Iterable[EvalRecord]) -> dict[str, list[tuple[int, ProbeOutcome]]]:
-    """Return the latency outcomes of each load with their steps, by the load's name."""
     found: dict[str, list[tuple[int, ProbeOutcome]]] = {}
     for record in records:
         for probe in record.probes:
@@ -239,12 +228,9 @@ def _half(step: int, times: Sequence[float], median: float) -> Point:
     return Point(step=step, value=median, low=low, high=high, tip=f"{median:.3g} ms, IQR {low:.3g} to {high:.3g} ms")
 
 
-# --- private: the step axis
-
-
 def _figure(ident: str, title: str, data: RunData, view: Overview, panels: tuple[Panel, ...]) -> Figure:
     steps = [*view.steps, *(record.plan.checkpoint.step for record in data.records)]
-    steps += [*(gap.step for gap in view.gaps), *(point.step for point in data.training.curves)]
+    steps += [*(gap.step for gap in view.gaps), *(point.step for point in data.curves)]
     return Figure(
         ident=ident,
         title=title,
@@ -252,7 +238,7 @@ def _figure(ident: str, title: str, data: RunData, view: Overview, panels: tuple
         panels=panels,
         x_min=min(steps),
         x_max=max(steps),
-        phases=data.training.phases,
+        phases=data.phases,
     )
 
 

@@ -91,9 +91,6 @@ def value_axis(frame: figures.Frame, values: Iterable[float], *, unit: str = "")
         yield f'<text class="tick" text-anchor="end" x="{frame.left - 6}" y="{y}" dy="4">{value:g}{unit}</text>'
 
 
-# --- private: what is drawn
-
-
 def _slot(slot: int) -> int:
     return slot % len(MARKERS)
 
@@ -148,7 +145,6 @@ def _kind(line: figures.Line) -> str:
 
 
 def _key(line: figures.Line, x: float, y: float) -> str:
-    """Return the legend symbol of a line."""
     if line.marked:
         return marker(line.slot, x, y)
     return f'<path class="{_kind(line)}" d="M{_n(x - 6)} {_n(y)}h12"/>'
@@ -212,19 +208,13 @@ def _step_axis(frame: figures.Frame, *, top: float) -> Iterator[str]:
             yield f'<text class="tick" {place} y="{_n(top)}" dy="14">{int(step)}</text>'
 
 
-# --- private: what the pointer shows
-
-
 def _tips(figure: figures.Figure, places: Sequence[figures.Frame]) -> Iterator[str]:
-    """Yield one invisible column per step; CSS shows its tooltip while the pointer is over it.
-
-    No columns are drawn if they are too narrow to hit: for thousands of checkpoints they were half of the page's size.
-    """
+    """Yield one invisible column per step; CSS shows its tooltip while the pointer is over it."""
     steps = sorted({p.step for panel in figure.panels for line in panel.lines if line.marked for p in line.points})
     top, bottom = places[0].top, places[-1].bottom
     frame = places[0]
     if frame.right - frame.left < MIN_TIP_WIDTH * len(steps):
-        return
+        return  # too narrow to hit: for thousands of checkpoints they were half of the page's size
     for index, step in enumerate(steps):
         left = frame.left if index == 0 else (frame.x(steps[index - 1]) + frame.x(step)) / 2
         right = frame.right if index == len(steps) - 1 else (frame.x(step) + frame.x(steps[index + 1])) / 2
@@ -257,9 +247,6 @@ def _values_at(figure: figures.Figure, step: int) -> Iterator[tuple[figures.Line
             if index >= 0 and (line.points[index].step == step or not line.marked):
                 point = line.points[index]
                 yield line, point.tip or f"{point.value:.3g}"
-
-
-# --- private: shapes
 
 
 _SHAPES = {

@@ -7,6 +7,7 @@ here could not run any.
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 
@@ -16,14 +17,16 @@ from markupsafe import Markup
 from dashboards.charts.ecdf import draw_ecdf, legend_line
 from dashboards.charts.figures import Figure
 from dashboards.charts.latency_spread import SHOWN
-from dashboards.charts.load_curve import CurveChart, draw_curve
+from dashboards.charts.load_curve import draw_curves
 from dashboards.charts.svg import draw, legend_mark
 from dashboards.views.checkpoint import CheckpointView
 from dashboards.views.run import RunView
 from dashboards.views.runs import RunsView
 from dashboards.views.samples.changes import MAX_LISTED
 from tracker.domain.compare.run_text import SCOPE
+from tracker.domain.overview.run import SYMBOLS
 from tracker.domain.records.display import clean, count_text, one_line
+from tracker.domain.sweeps.board import LoadCurve
 
 WIDE_WIDTH = 1032
 NARROW_WIDTH = 380
@@ -64,7 +67,7 @@ def _environment() -> Environment:
     )
     environment.globals.update(
         figure=_figure,
-        curve=_curve,
+        curves=_curves,
         small=lambda figure: _markup(draw(figure, width=SMALL_WIDTH)),
         ecdf=lambda figure: _markup(draw_ecdf(figure, width=SMALL_WIDTH)),
         key=lambda curve: _markup(legend_line(curve.slot, dashed=curve.slot > 0)),
@@ -73,7 +76,7 @@ def _environment() -> Environment:
     script = (files("dashboards") / "templates" / "samples.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment.globals.update(script=_markup(script), script_hash=f"sha256-{digest}")
-    environment.globals.update(first_cases=FIRST_CASES, first_tiles=FIRST_TILES, count=count_text)
+    environment.globals.update(first_cases=FIRST_CASES, first_tiles=FIRST_TILES, count=count_text, symbols=SYMBOLS)
     return environment
 
 
@@ -94,11 +97,11 @@ def _figure(figure: Figure) -> Markup:
     ).format(_markup(draw(figure, width=WIDE_WIDTH)), _markup(draw(figure, width=NARROW_WIDTH)), Markup().join(keys))
 
 
-def _curve(chart: CurveChart) -> Markup:
+def _curves(ident: str, curves: Sequence[LoadCurve]) -> Markup:
     """Return the chart for wide screens and paper, and for narrow screens, with a legend below."""
-    names = enumerate(one_line(curve.target) for curve in chart.curves)
+    names = enumerate(one_line(curve.target) for curve in curves)
     keys = [Markup("<li>{} {}</li>").format(_markup(legend_mark(slot)), name) for slot, name in names]
-    wide, narrow = (_markup(draw_curve(chart, width=width)) for width in (WIDE_WIDTH, NARROW_WIDTH))
+    wide, narrow = (_markup(draw_curves(ident, curves, width=width)) for width in (WIDE_WIDTH, NARROW_WIDTH))
     return Markup(
         '<figure><div class="wide-only">{}</div><div class="narrow">{}</div><ul class="keys">{}</ul></figure>'
     ).format(wide, narrow, Markup().join(keys))

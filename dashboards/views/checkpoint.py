@@ -15,12 +15,12 @@ from dashboards.views.measured import MeasuredView, asked_texts, measured
 from dashboards.views.run import interval_text
 from dashboards.views.samples.changes import Changed, changed_samples, pairs_of
 from dashboards.views.samples.packed import PageSamples, packed_samples
-from dashboards.views.served import ServedView, served
-from dashboards.views.tables import Badge, Trouble, badge, coverage_text, troubles
+from dashboards.views.served import cost_facts, served_facts
+from dashboards.views.tables import Trouble, coverage_text, troubles
 from tracker.domain.compare.view import ComparedBenchmark
 from tracker.domain.overview.run import Overview, Standing, overview, standings
 from tracker.domain.records.display import NOTHING, count_text, one_line, score_text, signed_text, steps_text
-from tracker.domain.records.types import Comparison, Verdict
+from tracker.domain.records.types import Comparison, Verdict, VerdictWord
 from tracker.domain.verdicts.screening import mean_text
 
 
@@ -42,7 +42,7 @@ class ScoreRow:
     """One benchmark at this checkpoint."""
 
     benchmark: str
-    badge: Badge
+    word: VerdictWord
     score: str
     interval: str
     coverage: str
@@ -75,16 +75,6 @@ class SpreadsView:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChangesView:
-    """Lost and gained samples."""
-
-    listed: tuple[Changed, ...]
-    """The first ones of each benchmark."""
-    packed: PageSamples | None
-    """All."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class CheckpointView:
     """Contents of the page, in its order."""
 
@@ -95,9 +85,13 @@ class CheckpointView:
     scores: tuple[ScoreRow, ...]
     before_step: int | None
     conclusions: ConclusionsView
-    changes: ChangesView
+    changes: tuple[Changed, ...]
+    """Lost and gained samples: the first ones of each benchmark."""
+    packed: PageSamples | None
+    """All of them."""
     latency: SpreadsView
-    served: ServedView
+    served: tuple[tuple[str, str], ...]
+    costs: tuple[tuple[str, str], ...]
     troubles: tuple[Trouble, ...]
     measured: MeasuredView
 
@@ -121,15 +115,15 @@ def build_checkpoint_view(data: CheckpointData) -> CheckpointView:
             incidents=loss_rows(own.conclusions.incidents, ()),
             evidence=evidence(view, found, own.repetitions),
         ),
-        changes=ChangesView(
-            listed=tuple(map(changed_samples, pairs)), packed=packed_samples(pairs, asked_texts(data.record))
-        ),
+        changes=tuple(map(changed_samples, pairs)),
+        packed=packed_samples(pairs, asked_texts(data.record)),
         latency=SpreadsView(
             spreads=load_spreads(data.record, data.before),
             loads=load_texts(own.records),
             verdicts=latency_verdicts(reports),
         ),
-        served=served(data.record),
+        served=tuple(served_facts(data.record)),
+        costs=tuple(cost_facts(data.record)),
         troubles=troubles(own.records, ()),
         measured=measured(own),
     )
@@ -152,7 +146,7 @@ def _rows(data: CheckpointData, found: tuple[Standing, ...]) -> Iterator[ScoreRo
         verdict = verdicts[standing.benchmark]
         yield ScoreRow(
             benchmark=one_line(verdict.benchmark),
-            badge=badge(verdict.word),
+            word=verdict.word,
             score=mean_text(verdict),
             interval=interval_text(verdict),
             coverage=coverage_text(verdict),

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dashboards.views.evidence import EvidenceView, ProofView, onset_text, proofs_of
-from dashboards.views.tables import Badge, badge
 from tracker.domain.overview.run import URGENCY, Overview
 from tracker.domain.records.display import count_text, one_line
 from tracker.domain.records.reason_text import reason_text
@@ -20,7 +19,7 @@ class FindingRow:
     times: str
     """Number of checkpoints at which it was found, as text."""
     subject: str
-    badge: Badge
+    word: VerdictWord
     onset: str
     reason: str
     proof: ProofView | None
@@ -32,7 +31,7 @@ class LossRow:
     """One incident, or a score level accepted without one."""
 
     subject: str
-    badge: Badge | None
+    word: VerdictWord | None
     """None: a level accepted without an incident."""
     onset: int
     opened: int | None
@@ -74,9 +73,6 @@ def loss_rows(incidents: Iterable[Incident], acceptances: Iterable[Acceptance]) 
     return tuple(sorted(rows, key=lambda row: (not row.lasts, -row.onset, row.subject)))
 
 
-# --- private: findings
-
-
 def _rank(step: int, verdict: Verdict) -> tuple[int, int]:
     return -step, URGENCY.index(verdict.word)
 
@@ -87,20 +83,17 @@ def _finding(name: str, found: list[tuple[int, Verdict]]) -> FindingRow:
         step=step,
         times=f"at {count_text(len(dict(found)), 'checkpoint')}",
         subject=name,
-        badge=badge(verdict.word),
+        word=verdict.word,
         onset=onset_text(verdict),
         reason=one_line(reason_text(verdict)),
         proof=next(iter(proofs_of(verdict)), None),
     )
 
 
-# --- private: losses over time
-
-
 def _loss(incident: Incident, accepted: Mapping[tuple[str, int | None], Acceptance]) -> LossRow:
     return LossRow(
         subject=one_line(subject_text(incident.benchmark, incident.subset, incident.measure)),
-        badge=badge(VerdictWord.FORGOTTEN if incident.forgotten else VerdictWord.REGRESSED),
+        word=VerdictWord.FORGOTTEN if incident.forgotten else VerdictWord.REGRESSED,
         onset=incident.onset_step,
         opened=incident.opened_step,
         lasts=incident.closed_step is None,
@@ -124,7 +117,7 @@ def _end(incident: Incident, acceptance: Acceptance | None) -> str:
 def _level(acceptance: Acceptance) -> LossRow:
     return LossRow(
         subject=one_line(acceptance.benchmark),
-        badge=None,
+        word=None,
         onset=acceptance.from_step,
         opened=None,
         lasts=False,

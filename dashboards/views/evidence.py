@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from dashboards.views.tables import Badge, badge, coverage_text
+from dashboards.views.tables import coverage_text
 from tracker.domain.calibration.repetition_text import repetition_text
 from tracker.domain.overview.run import WORSE, Overview, Standing
 from tracker.domain.records.calibration import Repetition
@@ -46,7 +46,7 @@ class EvidenceView:
 
     benchmark: str
     step: int
-    badge: Badge
+    word: VerdictWord
     reason: str
     score: str
     notes: tuple[str, ...]
@@ -88,7 +88,7 @@ def _evidence(step: int, verdict: Verdict, known: Repetition | None) -> Evidence
     return EvidenceView(
         benchmark=one_line(verdict.benchmark),
         step=step,
-        badge=badge(verdict.word),
+        word=verdict.word,
         reason=one_line(reason_text(verdict)),
         score=f"{score} ({coverage} scored)" if coverage else score,
         notes=tuple(_notes(verdict, known)),

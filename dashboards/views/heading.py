@@ -15,12 +15,8 @@ AT_MOST = 4
 """Maximum incidents or alerts listed; more are only counted."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Advice:
-    """One recommended action."""
-
-    says: str
-    command: str
+Advice = tuple[str, str]
+"""A recommended action, and the command for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,11 +80,11 @@ def _advice(run_id: str, worst: Standing, best: Champion | None) -> Iterator[Adv
 
     if worst.best_steps:
         before, now = at(worst.best_steps[-1]), at(worst.step)
-        yield Advice(says="Show the changed samples with both answers:", command=f"tracker compare {before} {now}")
+        yield "Show the changed samples with both answers:", f"tracker compare {before} {now}"
     if best is not None and best.checkpoint.step < worst.step:
-        yield Advice(says="Show the best checkpoint:", command=f"tracker report {at(best.checkpoint.step)}")
+        yield "Show the best checkpoint:", f"tracker report {at(best.checkpoint.step)}"
     accepted = f"tracker accept {at(worst.step)} {shlex.quote(worst.benchmark)} --reason WHY"
-    yield Advice(says="Accept this score level if it is intended:", command=accepted)
+    yield "Accept this score level if it is intended:", accepted
 
 
 def _best(known: Conclusions) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dashboards.views.tables import Badge, badge
 from tracker.domain.latency.statistics import BASE
 from tracker.domain.records.display import NOTHING, count_text, one_line, p_text
 from tracker.domain.records.reason_text import latency_reason_text
@@ -20,7 +19,7 @@ class LatencyVerdictRow:
     step: int
     subject: str
     load: str
-    badge: Badge
+    word: VerdictWord
     ratio: str
     interval: str
     p: str
@@ -64,7 +63,7 @@ def _row(step: int, verdict: LatencyVerdict) -> LatencyVerdictRow:
         step=step,
         subject=f"{verdict.metric.upper()} p{verdict.quantile * 100:.0f}",
         load=one_line(verdict.load),
-        badge=badge(verdict.word),
+        word=verdict.word,
         ratio=NOTHING if ratio is None else f"{ratio:.3f}",
         interval="" if low is None or high is None else f"{low:.3f} to {high:.3f}",
         p=_p(verdict),

@@ -96,9 +96,6 @@ def ledger_view(ledger: RunLedger | None) -> LedgerView | None:
     )
 
 
-# --- private: lines
-
-
 def _entry(name: str, row: LedgerRow) -> LedgerEntry:
     found, flow = row.forgetting, row.flow
     newest = next((mean for mean in reversed(row.means) if mean is not None), None)
@@ -135,9 +132,6 @@ def _flow(flow: Flow) -> dict[str, str]:
         "by_chance": f"{chance_text(flow.expected_false)} by chance",
         "net": whole_text(flow.net_lost),
     }
-
-
-# --- private: samples
 
 
 def _lost_samples(ledger: RunLedger) -> Iterator[LostSamples]:

@@ -210,6 +210,8 @@ def _cost_facts(data: RunData) -> Iterator[tuple[str, str]]:
 
 def _benchmark(benchmark: Benchmark, data: RunData, changed_at: tuple[int, ...]) -> MeasuredBenchmark:
     newest, known = _newest(data, benchmark.name), data.repetitions.get(benchmark.name)
+    outcomes = chain.from_iterable(record.outcomes for record in reversed(data.records))
+    fingerprint = next(outcome.fingerprint for outcome in outcomes if outcome.benchmark == benchmark.name)
     metric, samples = NOTHING, NOTHING
     if newest is not None:
         metric, samples = one_line(newest[1].metric), _samples_text(data, newest[0], benchmark.name)
@@ -219,16 +221,11 @@ def _benchmark(benchmark: Benchmark, data: RunData, changed_at: tuple[int, ...])
         metric=metric,
         samples=samples,
         settings=", ".join((*_asked_with(benchmark), *_measured_with(benchmark))),
-        fingerprint=_fingerprint(data, benchmark.name)[:FINGERPRINT_CHARS],
+        fingerprint=fingerprint[:FINGERPRINT_CHARS],
         repeated=_repeated_text(known),
         is_unfit=is_unfit(known),
         changed_at=changed_at,
     )
-
-
-def _fingerprint(data: RunData, benchmark: str) -> str:
-    outcomes = chain.from_iterable(record.outcomes for record in reversed(data.records))
-    return next(outcome.fingerprint for outcome in outcomes if outcome.benchmark == benchmark)
 
 
 def _asked_by(benchmark: Benchmark) -> str:
@@ -239,7 +236,6 @@ def _asked_by(benchmark: Benchmark) -> str:
 
 
 def _newest(data: RunData, benchmark: str) -> tuple[str, EvalResult] | None:
-    """Return a benchmark's newest result and its plan id."""
     for record in reversed(data.records):
         result = result_of(record, benchmark)
         if result is not None:
@@ -248,7 +244,6 @@ def _newest(data: RunData, benchmark: str) -> tuple[str, EvalResult] | None:
 
 
 def _samples_text(data: RunData, plan_id: str, benchmark: str) -> str:
-    """Return the counts of samples; only the kinds that occurred."""
     record = data.texts.get(plan_id)
     result = None if record is None else result_of(record, benchmark)
     if result is None:

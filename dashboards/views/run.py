@@ -24,7 +24,7 @@ from tracker.domain.overview.run import WORSE, Overview, Standing, decisive_comp
 from tracker.domain.records.display import count_text, evaluated_text, one_line, score_text, signed_text, steps_text
 from tracker.domain.records.subjects import baseline_text
 from tracker.domain.records.types import Baseline, Comparison, Verdict, VerdictWord
-from tracker.domain.verdicts.screening import mean_text, savings_of, savings_text
+from tracker.domain.verdicts.screening import mean_text, savings_text
 
 _DOUBTED = frozenset({*WORSE, VerdictWord.SUSPECT})
 
@@ -34,21 +34,13 @@ class Tile:
     """Newest state of one benchmark."""
 
     benchmark: str
-    badge: tables.Badge
+    word: VerdictWord
     score: str
     interval: str
     """Interval of the score; empty if unknown."""
     note: str
     sure: str
     """Difference with its 95 % interval, if the verdict is worse or suspect; else empty."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CurvesView:
-    """Scores and training loss by step."""
-
-    figures: tuple[Figure, ...]
-    phases: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +72,9 @@ class RunView:
     heading: Heading
     glance: tuple[GlanceRow, ...]
     tiles: tuple[Tile, ...]
-    curves: CurvesView
+    curves: tuple[Figure, ...]
+    """Scores and training loss by step."""
+    phases: tuple[str, ...]
     table: tables.VerdictTable
     conclusions: ConclusionsView
     forgetting: ForgettingView
@@ -101,10 +95,8 @@ def build_view(data: RunData, pages: Mapping[int, str] = MappingProxyType({})) -
         heading=heading(data, view, facts=_facts(data, view), advice=advice),
         glance=glance(known),
         tiles=tuple(_tile(view, standing) for standing in found),
-        curves=CurvesView(
-            figures=score_figures(data, view),
-            phases=tuple(f"{one_line(phase.name)} from step {phase.from_step}" for phase in data.training.phases),
-        ),
+        curves=score_figures(data, view),
+        phases=tuple(f"{one_line(phase.name)} from step {phase.from_step}" for phase in data.phases),
         table=tables.verdict_table(view, found, pages),
         conclusions=ConclusionsView(
             findings=finding_rows(view),
@@ -147,9 +139,8 @@ def _facts(data: RunData, view: Overview) -> Iterator[str]:
     for one in filter(is_unfit, data.repetitions.values()):
         yield one_line(unfit_text(one))
     yield from _left(view)
-    savings = savings_of(view.verdicts.values())
-    if savings is not None:
-        yield savings_text(savings)
+    if savings := savings_text(view.verdicts.values()):
+        yield savings
 
 
 def _left(view: Overview) -> Iterator[str]:
@@ -184,7 +175,7 @@ def _tile(view: Overview, standing: Standing) -> Tile:
         sure = f"{signed_text(doubted.delta)}, 95 % CI {low} to {high}"
     return Tile(
         benchmark=one_line(standing.benchmark),
-        badge=tables.badge(standing.word),
+        word=standing.word,
         score=mean_text(newest),
         interval=interval_text(newest),
         note=_note(standing, verdicts, doubted),

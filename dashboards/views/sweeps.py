@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from dashboards.charts.load_curve import CurveChart, curve_chart
 from tracker.domain.records.display import NOTHING, count_text, one_line, score_text
 from tracker.domain.sweeps.board import (
     Board,
     BoardRow,
     BoardScore,
+    LoadCurve,
     first_text,
     load_size_text,
     score_change_text,
@@ -65,7 +65,10 @@ class SweepView:
     rows: tuple[RankRow, ...]
     first: str
     """Row that the others are compared with; empty: none."""
-    chart: CurveChart | None
+    ident: str
+    """Unique on the page."""
+    curves: tuple[LoadCurve, ...]
+    """One for each target; () if none has at least two loads."""
     loads: tuple[LoadRow, ...]
     note: str
 
@@ -85,7 +88,8 @@ def _view(board: Board, ident: str) -> SweepView:
         benchmarks=tuple(map(one_line, board.benchmarks)),
         rows=tuple(_rank(row, axes, board.benchmarks) for row in board.rows),
         first=one_line(first_text(board)),
-        chart=curve_chart(ident, board.curves),
+        ident=ident,
+        curves=board.curves if any(len(curve.probes) > 1 for curve in board.curves) else (),
         loads=tuple(_loads(board)),
         note=one_line(board.note),
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from eval_jobs.types import BenchmarkFailure, Cost, EvalRecord, Percentiles, ProbeFailure, ProbeOutcome
 from tracker.domain.overview.costs import CostOfStep, RunCosts, cost_text
-from tracker.domain.overview.run import SYMBOLS, Overview, Standing
+from tracker.domain.overview.run import Overview, Standing
 from tracker.domain.records import display
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import Gap, Verdict, VerdictWord
@@ -20,18 +20,10 @@ RECENT_ROWS = 40
 
 
 @dataclass(frozen=True, kw_only=True)
-class Badge:
-    """A verdict class with its symbol."""
-
-    word: str
-    symbol: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class VerdictCell:
-    """One benchmark at one step; `badge` is None if it was not part of the evaluation."""
+    """One benchmark at one step; `word` is None if it was not part of the evaluation."""
 
-    badge: Badge | None
+    word: VerdictWord | None
     score: str = ""
     coverage: str = ""
     """Share of samples with a score; empty if all have one."""
@@ -58,7 +50,7 @@ class VerdictTable:
     earlier: tuple[VerdictRow, ...]
     recent: tuple[VerdictRow, ...]
     wide: bool
-    legend: tuple[Badge, ...]
+    legend: tuple[VerdictWord, ...]
 
     @property
     def on_paper(self) -> tuple[range, ...]:
@@ -112,11 +104,6 @@ class Trouble:
     hint: str
 
 
-def badge(word: VerdictWord) -> Badge:
-    """Return a verdict class with its symbol."""
-    return Badge(word=word.value, symbol=SYMBOLS[word])
-
-
 def coverage_text(verdict: Verdict) -> str:
     """Return the share of samples with a score; empty if all have one, or if there is no mean score."""
     if verdict.score is None or verdict.coverage >= 1:
@@ -144,7 +131,7 @@ def verdict_table(view: Overview, found: Sequence[Standing], pages: Mapping[int,
         earlier=tuple(rows[:-RECENT_ROWS]),
         recent=tuple(rows[-RECENT_ROWS:]),
         wide=wide,
-        legend=tuple(map(badge, sorted(used, key=list(VerdictWord).index))),
+        legend=tuple(sorted(used, key=list(VerdictWord).index)),
     )
 
 
@@ -177,23 +164,18 @@ def troubles(records: Iterable[EvalRecord], gaps: Iterable[Gap]) -> tuple[Troubl
     return tuple(sorted(found, key=lambda trouble: trouble.step))
 
 
-# --- private: verdicts
-
 _CALM = frozenset({VerdictWord.EQUIVALENT, VerdictWord.INCONCLUSIVE, VerdictWord.FIRST})
 
 
 def _cell(verdict: Verdict | None) -> VerdictCell:
     if verdict is None:
-        return VerdictCell(badge=None)
+        return VerdictCell(word=None)
     return VerdictCell(
-        badge=badge(verdict.word),
+        word=verdict.word,
         score=mean_text(verdict),
         coverage=coverage_text(verdict),
         reason="" if verdict.word in _CALM else display.one_line(reason_text(verdict)),
     )
-
-
-# --- private: latency and what is missing
 
 
 def _latency(step: int, probe: ProbeOutcome) -> LatencyRow:

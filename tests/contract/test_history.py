@@ -12,8 +12,8 @@ from tests import alerts
 from tests.contract.conftest import ReopenHistory
 from tests.records import RUN, forgetting_run, outlined, without_samples
 from tests.score_tables import table_of, table_of_records
+from tests.verdicts import outline_of
 from tracker.domain.records.alerts import Alert, AlertState
-from tracker.domain.records.outlines import outline_of
 from tracker.domain.records.types import Acceptance, Closing, Incident, Measure
 from tracker.ports import History
 

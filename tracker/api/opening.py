@@ -4,7 +4,7 @@ from pathlib import Path
 
 from eval_jobs.execute.worker.orphans import reap_orphans
 from eval_jobs.queue_types import Backlog
-from tracker.config import Config, load_config
+from tracker.config import load_config
 from tracker.wiring.project import Project
 
 
@@ -17,15 +17,11 @@ def open_project(config_path: Path, *, is_polling: bool = False, is_in_order: bo
         ConfigError: the file is missing or wrong.
     """
     config = load_config(config_path)
+    update: dict[str, object] = {}
     if is_polling:
-        config = watching(config, polling=True)
+        update["polling"] = True
     if is_in_order:
-        config = watching(config, backlog=Backlog.OLDEST)
-    project = Project(config)
+        update["backlog"] = Backlog.OLDEST
+    project = Project(config.model_copy(update={"watch": config.watch.model_copy(update=update)}))
     reap_orphans(project.config.run.work_dir)
     return project
-
-
-def watching(config: Config, **update: bool | Backlog) -> Config:
-    """Return the configuration with other settings in [watch]."""
-    return config.model_copy(update={"watch": config.watch.model_copy(update=update)})

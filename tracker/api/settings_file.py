@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from eval_jobs.errors import TrackerError
-from tracker.config import Config
 from tracker.wiring.project import Project, channels_of
 
 log = logging.getLogger(__name__)
@@ -41,10 +40,11 @@ class SettingsFile:
             log.warning("%s has changed, but the previous settings stay in use: %s", self._path, error)
             self._is_refused = True
             return None
-        if _place(project.config) != _place(self._project.config):
+        new, old = project.config, self._project.config
+        if (new.run, new.store) != (old.run, old.store):
             log.warning("%s has changed: restart to apply settings in [run] and [store]", self._path)
             return None
-        if project.config == self._project.config:
+        if new == old:
             if self._is_refused:
                 log.warning("%s is valid again: its settings are in use", self._path)
             self._is_refused = False
@@ -61,8 +61,3 @@ def _content(path: Path) -> bytes | None:
         return path.read_bytes()
     except OSError:
         return None
-
-
-def _place(config: Config) -> object:
-    """Return the settings that say where everything is stored."""
-    return config.run, config.store

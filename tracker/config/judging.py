@@ -52,7 +52,6 @@ class TrackingSection(Section):
     """User name for the MLflow server, with `password_file`. Default: MLFLOW_TRACKING_USERNAME."""
     password_file: AnchoredPath | None = None
     """File with that user's password in its first line. Default: MLFLOW_TRACKING_PASSWORD."""
-
     aliases: bool = True
     """Register the best checkpoints in MLflow's model registry under the run's name, with the aliases
     `champion` and `best-BENCHMARK`."""

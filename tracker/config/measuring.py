@@ -41,7 +41,6 @@ once, of 200 one of 4 (docs/how-to/screening.md)."""
 FIRST = "first"
 """As `probe.reference`: the run's first checkpoint."""
 
-
 _MEMORY_SHARE = "--gpu-memory-utilization"
 
 
@@ -85,25 +84,17 @@ class ServeSection(Section, ServeSettings):
             raise ValueError("use the name of the plugin engine")
         return value
 
-    @model_validator(mode="after")
-    def _options_are_for_others(self) -> ServeSection:
-        if self.options and isinstance(self.engine, EngineKind):
-            raise ValueError(f"{self.engine} is a built-in engine: remove options")
-        return self
-
     @field_validator("base_url")
     @classmethod
     def _address_holds_no_key(cls, value: str) -> str:
         return without_key(value, instead="set serve.api_key_env to the name of an environment variable")
 
     @model_validator(mode="after")
-    def _remote_needs_an_address(self) -> ServeSection:
+    def _engine_has_what_it_needs_and_no_more(self) -> ServeSection:
+        if self.options and isinstance(self.engine, EngineKind):
+            raise ValueError(f"{self.engine} is a built-in engine: remove options")
         if self.engine is EngineKind.REMOTE and not self.base_url:
             raise ValueError('engine = "remote" requires base_url, such as "http://127.0.0.1:8000/v1"')
-        return self
-
-    @model_validator(mode="after")
-    def _sglang_does_not_sleep(self) -> ServeSection:
         if self.engine is EngineKind.SGLANG and self.between is Between.SLEEP:
             raise ValueError('between = "sleep" requires vLLM: with engine = "sglang" use "stay" or "stop"')
         return self
@@ -174,19 +165,15 @@ class BenchmarkSection(Section, BenchmarkSettings):
     """Score of random guessing, such as 0.25 (0 for `exact`). A peak above it counts as learned, even if
     the first checkpoint already scored above it."""
 
-    @model_validator(mode="after")
-    def _options_are_for_others(self) -> BenchmarkSection:
-        if self.options and self.evaluator == EVALSCOPE:
-            raise ValueError("EvalScope does not use options: set evaluator, or remove options")
-        return self
-
     @property
     def is_own(self) -> bool:
         """Whether it is one of our own, over a JSONL file."""
         return self.benchmark in OWN_ADAPTERS and self.evaluator == EVALSCOPE
 
     @model_validator(mode="after")
-    def _own_adapters_need_data(self) -> BenchmarkSection:
+    def _evaluator_has_what_it_needs_and_no_more(self) -> BenchmarkSection:
+        if self.options and self.evaluator == EVALSCOPE:
+            raise ValueError("EvalScope does not use options: set evaluator, or remove options")
         if self.is_own and self.data is None:
             raise ValueError(f'benchmark = "{self.benchmark}" requires data, the path of a JSONL file')
         return self

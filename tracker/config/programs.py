@@ -15,7 +15,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SAYS_WHERE = ("_env", "_file")
 _OF_THIS_FOLDER = ("./", "../")
 
-
 Values = dict[str, str | int | float | bool]
 
 

@@ -52,8 +52,7 @@ def without_key(url: str, *, instead: str) -> str:
 
 def folder_of(info: ValidationInfo) -> Path:
     """Return the folder of the file, which relative paths in it start from; it is the context of the validation."""
-    folder: Path = info.context or Path()
-    return folder
+    return info.context or Path()
 
 
 def anchored(path: Path | str, info: ValidationInfo) -> Path:

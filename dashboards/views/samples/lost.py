@@ -57,8 +57,6 @@ def texts_wanted(data: RunData, view: Overview) -> dict[str, set[str]]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Sides:
-    """A benchmark, and both sides of its newest verdict as rows of its series."""
-
     series: BenchmarkSeries
     benchmark: str
     is_worse: bool

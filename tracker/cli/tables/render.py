@@ -20,7 +20,7 @@ from tracker.domain.records.reason_text import latency_reason_text, reason_text
 from tracker.domain.records.reasons import Failed
 from tracker.domain.records.subjects import subject_text
 from tracker.domain.records.types import Gap, LatencyVerdict, Report, Verdict, VerdictWord
-from tracker.domain.verdicts.screening import mean_text, savings_of, savings_text
+from tracker.domain.verdicts.screening import mean_text, savings_text
 
 STYLES: Mapping[VerdictWord, str] = {
     VerdictWord.MISSING: "magenta",
@@ -169,8 +169,8 @@ class _HistoryView:
             yield _legend(shown)
         yield from _answered_legend(shown)
         yield from _missing(shown)
-        if (savings := savings_of(view.verdicts.values())) is not None:
-            yield Text(savings_text(savings), style="dim")
+        if savings := savings_text(view.verdicts.values()):
+            yield Text(savings, style="dim")
         yield from _findings(view)
         yield from _left(view)
         yield Text("")

@@ -129,10 +129,7 @@ def message_of(group: Sequence[QueuedAlert], link: str) -> AlertMessage:
 
 
 def _deliverable(queued: Sequence[QueuedAlert], now_s: float) -> tuple[tuple[QueuedAlert, ...], dict[int, float]]:
-    """Return what may be sent now, and the due alerts that wait for an older one of their cause, by id with the time.
-
-    `queued` are all alerts that wait for one channel, oldest first; `now_s` is a POSIX time.
-    """
+    """Return what may be sent now, and by id until when the other due alerts wait for an older one of their cause."""
     due: list[QueuedAlert] = []
     behind: dict[int, float] = {}
     until_s: dict[str, float] = {}

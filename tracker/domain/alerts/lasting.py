@@ -34,7 +34,6 @@ def lasting_alerts(
 
 
 def _shows(report: Report, incident: Incident) -> bool:
-    """Return whether a report has a verdict on the subject of an incident, at or after its opening."""
     subject = (incident.benchmark, incident.subset, incident.measure)
     known = {(v.benchmark, v.subset, v.measure) for v in (*report.verdicts, *report.findings)}
     return report.step >= incident.opened_step and subject in known

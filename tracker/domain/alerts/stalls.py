@@ -159,14 +159,11 @@ def over(alert: Alert, now: datetime, *, is_training: bool) -> Alert:
     return replace(alert, state=AlertState.RESOLVED, message=why, raised_at=now)
 
 
-def ends_of_unknown(run: str, step: int, now: datetime) -> tuple[Alert, Alert]:
+def ends_of_unknown(run: str, step: int, now: datetime) -> tuple[Alert, ...]:
     """Return resolved alerts for those that a killed process may have queued and not stored."""
     why = "raised by a watcher that was killed; it is raised again if the problem persists"
-    stuck, late = (
-        replace(_firing(kind, run, step, why, now), state=AlertState.RESOLVED, command=_START_WORKER)
-        for kind in (AlertKind.STUCK, AlertKind.OVERDUE)
-    )
-    return stuck, late
+    firing = (_firing(kind, run, step, why, now) for kind in (AlertKind.STUCK, AlertKind.OVERDUE))
+    return tuple(replace(alert, state=AlertState.RESOLVED, command=_START_WORKER) for alert in firing)
 
 
 def _firing(kind: AlertKind, run: str, step: int, message: str, now: datetime) -> Alert:

@@ -149,7 +149,6 @@ def _plans_of_all(series: Sequence[BenchmarkSeries], rows: Sequence[Mapping[int,
 
 
 def _usable(series: BenchmarkSeries, min_coverage: float) -> dict[int, int]:
-    """Return the rows that count: step -> row."""
     means = series.matrices[Measure.SCORE].means
     rows = series.whole_rows(min_coverage).tolist()
     return {series.steps[row]: row for row in rows if not np.isnan(means[row])}

@@ -154,11 +154,9 @@ def _check_links(listing: Listing, layout: WeightsLayout, _: Habits) -> Objectio
     for name in _held(listing.facts, layout):
         fact = listing.facts.file(name)
         if fact is not None and fact.outside:
-            return Rejected(
-                code=CheckpointUnsafe.code,
-                reason=f"{name} links to a path outside the watched folder",
-                hint="replace the link with the file, or evaluate this checkpoint with `tracker evaluate`",
-            )
+            hint = "replace the link with the file, or evaluate this checkpoint with `tracker evaluate`"
+            reason = f"{name} links to a path outside the watched folder"
+            return rejected(reason, code=CheckpointUnsafe.code, hint=hint)
     return None
 
 
@@ -208,11 +206,8 @@ def _check_config(listing: Listing, layout: WeightsLayout, _: Habits) -> Objecti
     if isinstance(document, Broken):
         return not_yet(f"{layout.config} {document.text}", code=document.code)
     if layout.format is CheckpointFormat.LORA and not base_model_of(document):
-        return Rejected(
-            code=CheckpointUnreadable.code,
-            reason=f"missing base_model_name_or_path in {ADAPTER_CONFIG}",
-            hint="set it to the path of the base model",
-        )
+        reason = f"missing base_model_name_or_path in {ADAPTER_CONFIG}"
+        return rejected(reason, code=CheckpointUnreadable.code, hint="set it to the path of the base model")
     return None
 
 
@@ -239,7 +234,6 @@ def _check_trainer_state(listing: Listing, _: WeightsLayout, habits: Habits) -> 
 
 
 def _sign_of_state(facts: Facts, habits: Habits) -> str | None:
-    """Return what shows that the trainer also writes its state."""
     for name in sorted(facts.names()):
         if _RESUME_STATE.match(name):
             return f"{name} exists"
@@ -324,10 +318,8 @@ def _is_end_proven(facts: Facts, layout: WeightsLayout, habits: Habits) -> bool:
 
 
 def _temporary(facts: Facts) -> str | None:
-    """Return a temporary file that will still be renamed.
-
-    One that is older than trainer_state.json was left by a killed save, before the same step was saved again.
-    """
+    """Return a temporary file that will still be renamed."""
+    # One that is older than trainer_state.json was left by a killed save, before the same step was saved again.
     state = facts.file(TRAINER_STATE)
     since_ns = 0 if state is None else state.mtime_ns
     return next((f.name for f in facts.files if is_temporary(f.name) and f.mtime_ns >= since_ns), None)

@@ -4,8 +4,6 @@ Forms that the tracker cannot read are known by name, so that a message can say 
 converts them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -168,9 +166,7 @@ def _without_weights(facts: Facts, names: frozenset[str]) -> NotYet | Rejected:
         return not_yet("weights are still being written to a temporary file")
     pickles = sorted(name for name in names if _PICKLE.match(name))
     if pickles:
-        return Rejected(
-            code=CheckpointUnsafe.code,
-            reason=f"weights are a pickle ({pickles[0]}), and unpickling can execute code",
-            hint="save as safetensors: save_safetensors=True in TrainingArguments, or convert the file once",
-        )
+        hint = "save as safetensors: save_safetensors=True in TrainingArguments, or convert the file once"
+        reason = f"weights are a pickle ({pickles[0]}), and unpickling can execute code"
+        return rejected(reason, code=CheckpointUnsafe.code, hint=hint)
     return no_weights(facts.folders, names)

@@ -150,7 +150,6 @@ class RawFacts:
 
     world_size: int = 0
     """Number of ranks according to DeepSpeed's state; 0: unknown."""
-
     folder: str = ""
     """Sub-folder with the index of a DCP state; empty: the checkpoint's folder itself."""
     index: StateIndex | Broken | None = None

@@ -51,8 +51,6 @@ _OPTIM = re.compile(r"(?:bf16_|fp16_)?zero_pp_rank_([0-9]+)_mp_rank_([0-9]+)_opt
 _STAGE3 = re.compile(r"zero_pp_rank_([0-9]+)_mp_rank_([0-9]+)_model_states\.pt$")
 _STAGE12 = re.compile(r"mp_rank_([0-9]+)_model_states\.pt$")
 _OTHER_PARALLEL = re.compile(r"layer_[0-9]+|expert")
-
-
 _LAYER = re.compile(r"\.([0-9]+)\.")
 
 

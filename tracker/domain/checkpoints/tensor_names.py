@@ -97,7 +97,6 @@ def absent_by_config(names: Collection[str], config: Document) -> tuple[str, ...
 
 
 def _outside_layers(config: Document) -> set[str]:
-    """Return the tensors of a Llama-like model that belong to no layer."""
     names, kinds = {_EMBEDDING, "model.norm.weight"}, config.get("architectures")
     is_causal = isinstance(kinds, list) and any(str(kind).endswith("ForCausalLM") for kind in kinds)
     if is_causal and _has_own_output(config):
@@ -167,21 +166,20 @@ def _has_own_output(config: Document) -> bool:
     return tied is False or (tied is None and config.get("model_type") in _LLAMA_LIKE)
 
 
-def _notes(content: WeightsContent, earlier: Earlier, absent: list[str], changed: tuple[str, ...]) -> list[str]:
+def _notes(content: WeightsContent, earlier: Earlier, absent: list[str], changed: tuple[str, ...]) -> Iterator[str]:
     tensors = {t.name: t for t in content.tensors}
-    before, notes = f"step {earlier.step}", []
     if changed:
-        notes.append(f"configuration differs from {before} in {', '.join(changed[:5])}")
-    if absent:
-        notes.append(f"{tensors_text(absent)} missing, but present at {before}")
-    if more := sorted(tensors.keys() - earlier.tensors.keys()):
-        notes.append(f"{tensors_text(more)} new since {before}")
+        yield f"configuration differs from step {earlier.step} in {', '.join(changed[:5])}"
     both = [(tensors[name], earlier.tensors[name]) for name in sorted(tensors.keys() & earlier.tensors.keys())]
-    if other := [now.name for now, then in both if now.shape != then.shape]:
-        notes.append(f"{tensors_text(other)} of a different shape than at {before}")
-    if other := [now.name for now, then in both if now.dtype != then.dtype]:
-        notes.append(f"{tensors_text(other)} of a different dtype than at {before}")
-    return notes
+    found = {
+        "missing, but present at": absent,
+        "new since": sorted(tensors.keys() - earlier.tensors.keys()),
+        "of a different shape than at": [now.name for now, then in both if now.shape != then.shape],
+        "of a different dtype than at": [now.name for now, then in both if now.dtype != then.dtype],
+    }
+    for what, names in found.items():
+        if names:
+            yield f"{tensors_text(names)} {what} step {earlier.step}"
 
 
 def _in_order(value: object) -> object:

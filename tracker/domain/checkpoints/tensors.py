@@ -5,8 +5,6 @@ embedding are padded with zeros. All of these begin and end at row boundaries. A
 boundaries of the disk, in the middle of a row.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass
@@ -90,20 +88,24 @@ def _is_lost(run: ZeroRun, tensors: list[TensorFact]) -> bool:
     touched = _touched(run, tensors)
     if not touched or any(map(_may_be_zero, touched)):
         return False
-    begin = _Edge.of_begin(run, touched[0])
     if run.is_tail:
-        return _is_lost_tail(run, touched, begin)
-    torn = [edge for edge in (begin, _Edge.of_end(run, touched[-1])) if edge.in_row]
-    return bool(torn) and all(edge.at_block for edge in torn)
+        return _is_lost_tail(run, touched)
+    torn: list[int] = []  # distances from a block boundary, modulo BLOCK_BYTES
+    if _begins_in_row(run, touched[0]):
+        torn.append(-run.begin)
+    if _ends_in_row(run, touched[-1]):
+        torn.append(run.end)
+    return bool(torn) and all(distance % BLOCK_BYTES <= _SLACK_BYTES for distance in torn)
 
 
-def _is_lost_tail(run: ZeroRun, touched: list[TensorFact], begin: _Edge) -> bool:
+def _is_lost_tail(run: ZeroRun, touched: list[TensorFact]) -> bool:
     whole = [t for t in touched if t.begin >= run.begin and t.is_matrix()]
     if len(whole) > 1:
         return True
-    if not begin.in_row:
+    if not _begins_in_row(run, touched[0]):
         return False
-    return begin.at_block or (touched[0].is_matrix() and run.end - run.begin >= BLOCK_BYTES)
+    at_block = -run.begin % BLOCK_BYTES <= _SLACK_BYTES
+    return at_block or (touched[0].is_matrix() and run.end - run.begin >= BLOCK_BYTES)
 
 
 def _touched(run: ZeroRun, tensors: list[TensorFact]) -> list[TensorFact]:
@@ -114,24 +116,11 @@ def _may_be_zero(tensor: TensorFact) -> bool:
     return tensor.dtype in ("BOOL", "U8") or _MASK.search(tensor.name) is not None
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Edge:
-    """One end of a run of zeros."""
+def _begins_in_row(run: ZeroRun, tensor: TensorFact) -> bool:
+    to_next_row = -(run.begin - tensor.begin) % max(1, tensor.row_bytes())
+    return run.begin > tensor.begin and to_next_row > _ROW_SLACK_BYTES
 
-    in_row: bool
-    """In the middle of a row, not at a row boundary."""
-    at_block: bool
 
-    @staticmethod
-    def of_begin(run: ZeroRun, tensor: TensorFact) -> _Edge:
-        row = max(1, tensor.row_bytes())
-        to_next_row = -(run.begin - tensor.begin) % row
-        in_row = run.begin > tensor.begin and to_next_row > _ROW_SLACK_BYTES
-        return _Edge(in_row=in_row, at_block=-run.begin % BLOCK_BYTES <= _SLACK_BYTES)
-
-    @staticmethod
-    def of_end(run: ZeroRun, tensor: TensorFact) -> _Edge:
-        row = max(1, tensor.row_bytes())
-        since_row = (run.end - tensor.begin) % row
-        in_row = run.end < tensor.end and since_row > _ROW_SLACK_BYTES
-        return _Edge(in_row=in_row, at_block=run.end % BLOCK_BYTES <= _SLACK_BYTES)
+def _ends_in_row(run: ZeroRun, tensor: TensorFact) -> bool:
+    since_row = (run.end - tensor.begin) % max(1, tensor.row_bytes())
+    return run.end < tensor.end and since_row > _ROW_SLACK_BYTES

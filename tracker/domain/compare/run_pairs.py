@@ -106,8 +106,7 @@ def _settings(series: BenchmarkSeries) -> tuple[str, str]:
 def _values(series: BenchmarkSeries, steps: Sequence[int], columns: IntArray) -> FloatArray:
     """Return the values of some steps and samples, shape (steps, samples)."""
     rows = np.searchsorted(series.steps, steps)
-    values: FloatArray = values_at(series.matrices[Measure.SCORE], rows)[:, columns]
-    return values
+    return values_at(series.matrices[Measure.SCORE], rows)[:, columns]
 
 
 def _clusters_of(clusters: IntArray | None, known: BoolArray) -> IntArray | None:

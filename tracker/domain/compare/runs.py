@@ -163,11 +163,7 @@ def tokens_of(curves: Iterable[CurvePoint]) -> dict[int, float]:
     return next(filter(None, found.values()), {})
 
 
-# --- private: scores
-
-
 def _curve_of(run: RunToCompare, series: BenchmarkSeries, min_coverage: float) -> tuple[ScoreAt, ...]:
-    """Return the scores of the checkpoints that were evaluated on the whole benchmark, by step."""
     clusters = series.samples.clusters
     rows = series.whole_rows(min_coverage).tolist()
     tokens = run.tokens_at([series.steps[row] for row in rows])
@@ -254,11 +250,7 @@ def _refused(name: str, a: RunToCompare, b: RunToCompare) -> RefusedBenchmark:
     return RefusedBenchmark(benchmark=name, reasons=tuple(reasons))
 
 
-# --- private: the run as a whole
-
-
 def _summary_of(run: RunToCompare, min_coverage: float) -> RunSummary:
-    """Return a run as a whole."""
     best = best_of(run.scores, min_coverage=min_coverage)
     return RunSummary(
         run_id=run.scores.run_id,

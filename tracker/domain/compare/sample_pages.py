@@ -121,7 +121,6 @@ class _Pair:
     gained: tuple[str, ...]
 
     def share(self, changed: Sequence[str]) -> float:
-        """Return `changed` as a share of the benchmark's questions."""
         return len(changed) / max(1, len({sample.sample_id for sample in self.after.samples}))
 
 

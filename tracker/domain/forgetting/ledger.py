@@ -3,8 +3,6 @@
 The ledger uses scores only. `texts.with_texts` adds prompts and answers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -51,13 +49,8 @@ def run_ledger(scores: RunScores, policy: Policy, *, details: int) -> types.RunL
     )
 
 
-# --- private: cases
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Case:
-    """One benchmark with the data that its ledger needs."""
-
     series: BenchmarkSeries
     whole: LedgerSubject
     rows: IntArray
@@ -101,9 +94,6 @@ def _transfers(taught: Sequence[tuple[str, Teaching]], names: Sequence[str | Non
         transfer = backward_transfer(own)
         if transfer is not None:
             yield types.PhaseTransfer(phase=name, transfer=transfer)
-
-
-# --- private: one benchmark
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -182,9 +172,6 @@ def _other_steps(scores: RunScores, series: BenchmarkSeries) -> tuple[int, ...]:
     return tuple(sorted({step for other in others for step in other.steps} - set(series.steps)))
 
 
-# --- private: samples
-
-
 def _shares(case: _Case) -> _Shares | None:
     """Return the shares at the end of the phase that taught it, else at the peak, and at the newest checkpoints."""
     matrix = case.series.matrices[Measure.SCORE]
@@ -247,9 +234,6 @@ def _window(series: BenchmarkSeries, windows: sample_lives.Windows) -> types.Win
         before_plan_id=series.plans[windows.before[-1]].id,
         after_plan_id=series.plans[windows.after[-1]].id,
     )
-
-
-# --- private: order
 
 
 def _loss(row: types.LedgerRow) -> float:

@@ -1,7 +1,5 @@
 """Prompts and answers for the lost samples that a ledger describes. Pure: the function that reads them is passed in."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from itertools import groupby

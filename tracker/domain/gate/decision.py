@@ -33,7 +33,9 @@ def gate(baseline: EvalRecord, candidate: EvalRecord, policy: GatePolicy, noise:
     refused = {one.benchmark: one for one in view.refused}
     names = (*policy.benchmarks, *compared, *refused)
     rules = {name: policy.benchmarks.get(name, policy.otherwise) for name in names}
-    compared = {name: _with_fitness(one, candidate, rules[name], noise) for name, one in compared.items()}
+    for name, found in compared.items():  # the fitness depends on the smallest loss that matters
+        known = repetition_of(noise.calibrations, candidate, name, min_effect=rules[name].min_effect)
+        compared[name] = replace(found, repetition=known)
     levels = _levels(rules, compared, policy.alpha)
     checks = []
     for name, rule in rules.items():
@@ -118,14 +120,6 @@ def _checked(blank: BenchmarkCheck, one: ComparedBenchmark, rule: BenchmarkRule,
         return replace(check, reason=f"no loss of {score_text(rule.min_effect)} or more")
     needed = _samples_needed(one, spread, rule.min_effect, alpha)
     return _undecided(replace(check, word=GateWord.INCONCLUSIVE, samples_needed=needed), one)
-
-
-def _with_fitness(
-    one: ComparedBenchmark, candidate: EvalRecord, rule: BenchmarkRule, noise: RunNoise
-) -> ComparedBenchmark:
-    """Return `one` with its calibration's fitness computed for the rule's smallest loss."""
-    known = repetition_of(noise.calibrations, candidate, one.benchmark, min_effect=rule.min_effect)
-    return replace(one, repetition=known)
 
 
 def _asked_share(record: EvalRecord, name: str) -> float:

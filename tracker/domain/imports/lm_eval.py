@@ -44,7 +44,6 @@ def sheets_of_lm_eval(document: Fields, samples: SamplesByTask, given: Given) ->
 
 
 def _parts(document: Fields) -> Iterator[tuple[int, Fields]]:
-    """Yield the step and a document of one checkpoint for every entry of `checkpoints`."""
     steps = document.numbers("checkpoints")
     results = document.mapping("results")
     for at, step in enumerate(steps):
@@ -55,7 +54,6 @@ def _parts(document: Fields) -> Iterator[tuple[int, Fields]]:
 
 
 def _values_at(entry: Fields, at: int, count: int) -> Iterator[tuple[str, object]]:
-    """Yield the value of every metric of a task at one of `count` checkpoints."""
     for metric, values in entry.values.items():
         if not isinstance(values, list) or len(values) != count:
             raise entry.refusal(metric, f"must have {count} values, one for every entry of `checkpoints`")
@@ -165,16 +163,9 @@ def _with_samples(
 def _contradiction(samples: Sequence[SampleScore], reported: Aggregate) -> str:
     if reported.samples is not None and len(samples) > reported.samples:
         return f"{len(samples)} samples, but {reported.samples} evaluated"
-    mean = _mean_of_all(samples, reported)
-    if mean is not None and abs(mean - reported.mean) > _MEAN_TOLERANCE:
-        return f"their mean {mean:.6g} is not the reported one, {reported.mean:.6g}"
-    return ""
-
-
-def _mean_of_all(samples: Sequence[SampleScore], reported: Aggregate) -> float | None:
-    """Return the mean if every reported sample is present and has a score, else None."""
     known = [sample.score for sample in samples if sample.score is not None]
-    is_whole = len(known) == len(samples) == (reported.samples or len(samples))
-    if is_whole:
-        return sum(known) / len(known)
-    return None
+    if len(known) == len(samples) == (reported.samples or len(samples)):
+        mean = sum(known) / len(known)
+        if abs(mean - reported.mean) > _MEAN_TOLERANCE:
+            return f"their mean {mean:.6g} is not the reported one, {reported.mean:.6g}"
+    return ""

@@ -179,6 +179,5 @@ def faster_p(spread: Spread) -> float:
 
 
 def _log_quantile(rows: FloatArray, quantile: float) -> FloatArray:
-    """Return the logarithm of each row's quantile, linear interpolation."""
     result: FloatArray = np.log(np.quantile(rows, quantile, axis=1))
     return result

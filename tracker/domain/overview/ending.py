@@ -124,7 +124,6 @@ def _result(verdicts: dict[str, Verdict] | None) -> str:
 
 
 def _cause(totals: Totals) -> tuple[ExitCode, str]:
-    """Return the exit code, and the hint for the most serious cause."""
     failed = totals.unscored + totals.failed
     causes = (
         (failed, ExitCode.BROKEN, "remove the cause, shown above, and run the same command again"),
@@ -143,13 +142,13 @@ def _parts(totals: Totals) -> Iterator[str]:
         yield "no checkpoint found"
     else:
         yield f"{evaluated_text(totals.evaluated, totals.unscored)}, {totals.left_out} not evaluated"
-    if totals.failed:
-        yield f"{count_text(totals.failed, 'checkpoint')} with a missing result"
-    if totals.uncovered:
-        yield f"{count_text(totals.uncovered, 'checkpoint')} with too few scores"
-    if totals.unsent:
-        yield f"{count_text(totals.unsent, 'result')} pending for MLflow"
-    if totals.rejected:
-        yield f"{count_text(totals.rejected, 'result')} rejected by MLflow"
-    if totals.pending_alerts:
-        yield f"{count_text(totals.pending_alerts, 'alert')} pending"
+    more = (
+        (totals.failed, "checkpoint", "with a missing result"),
+        (totals.uncovered, "checkpoint", "with too few scores"),
+        (totals.unsent, "result", "pending for MLflow"),
+        (totals.rejected, "result", "rejected by MLflow"),
+        (totals.pending_alerts, "alert", "pending"),
+    )
+    for count, noun, what in more:
+        if count:
+            yield f"{count_text(count, noun)} {what}"

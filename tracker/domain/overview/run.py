@@ -198,7 +198,6 @@ def blind_spots(view: Overview) -> tuple[str, ...]:
 
 
 def _newest_gap(view: Overview) -> Gap | None:
-    """Return the newest checkpoint if it was not evaluated."""
     newest = max(reversed(view.gaps), key=lambda gap: gap.steps[-1], default=None)
     if newest is not None and newest.steps[-1] > max(view.steps, default=-1):
         return newest
@@ -295,7 +294,6 @@ _CHANGES: Mapping[Measure, tuple[str, str]] = {
 
 
 def _finding_clauses(found: Sequence[Verdict]) -> list[str]:
-    """Return one clause for each kind of loss; `found` is ordered by urgency."""
     kinds: dict[tuple[VerdictWord, Measure], list[Verdict]] = {}
     for one in found:
         kinds.setdefault((one.word, one.measure), []).append(one)

@@ -48,10 +48,8 @@ def branches_of(checkpoints: Iterable[Checkpoint]) -> Branches:
 
 
 def _rewrites(checkpoints: Iterable[Checkpoint], several: Collection[str]) -> Iterator[Checkpoint]:
-    """Yield checkpoints written over other weights while a checkpoint of that step or above was the newest.
-
-    The later steps of the new branch are also written over others, but leave nothing more behind.
-    """
+    """Yield checkpoints written over other weights while a checkpoint of that step or above was the newest."""
+    # The later steps of the new branch are also written over others, but leave nothing more behind.
     newest: dict[str, int] = {}
     written: set[str] = set()
     for checkpoint in sorted(checkpoints, key=lambda c: (c.ready_at, c.step)):

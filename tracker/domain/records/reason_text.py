@@ -172,7 +172,6 @@ def _short_history(earlier: int, needed: int) -> str:
 
 
 def _few_requests(verdict: types.LatencyVerdict, needed: int) -> str:
-    """Return how many requests there are and how to get enough."""
     requests = verdict.requests
     if verdict.method is types.LatencyMethod.HISTORY:
         return f"{requests} requests timed, {needed} required: raise probe.requests to {needed}"

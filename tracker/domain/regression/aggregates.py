@@ -27,8 +27,6 @@ from tracker.domain.scores.matrix import Contrast, FloatArray, IntArray
 
 _OWN_JITTER_P = 0.05
 """A benchmark's own second differences bound its jitter from below at this level."""
-
-
 _NO_VARIANCE = 1e-12
 
 

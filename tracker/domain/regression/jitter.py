@@ -94,10 +94,8 @@ class _Raw:
 
     @property
     def weight(self) -> float:
-        """Weight among estimates of the same jitter, from the variance at `TAU_START`.
-
-        Its own estimated variance would favour estimates that are small by chance.
-        """
+        """Weight among estimates of the same jitter, from the variance at `TAU_START`."""
+        # Its own estimated variance would favour estimates that are small by chance.
         return self.h / (self.items / 6 + TAU_START**2) ** 2
 
 

@@ -51,10 +51,8 @@ class _Past:
     width: int
 
     def places(self) -> IntArray:
-        """Return the positions of all checkpoints of all blocks."""
         new, base = self.new[:, np.newaxis] + np.arange(self.m), self.base[:, np.newaxis] + np.arange(self.width)
-        places: IntArray = np.concatenate([new.ravel(), base.ravel()])
-        return places
+        return np.concatenate([new.ravel(), base.ravel()])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,23 +69,9 @@ class _Sums:
     missing: IntArray
     """Shape (P + 1,): of checkpoints with missing scores."""
 
-    def at(self, first: IntArray) -> IntArray:
-        """Return the index in `places` of each of `first`."""
-        found: IntArray = np.searchsorted(self.places, first)
-        return found
-
-    def block(self, first: IntArray, size: int) -> FloatArray:
-        found: FloatArray = self.scores[first + size] - self.scores[first]
-        return found
-
     def product(self, one: IntArray, one_size: int, other: IntArray, other_size: int) -> FloatArray:
         p, ends, others = self.products, one + one_size, other + other_size
-        found: FloatArray = p[ends, others] - p[one, others] - p[ends, other] + p[one, other]
-        return found
-
-    def lacks(self, first: IntArray, size: int) -> IntArray:
-        found: IntArray = self.missing[first + size] - self.missing[first]
-        return found
+        return p[ends, others] - p[one, others] - p[ends, other] + p[one, other]
 
 
 def _sums(scores: ScoreMatrix, order: IntArray, pasts: Sequence[_Past]) -> _Sums:
@@ -116,17 +100,20 @@ def _past(means: FloatArray, seen: int, blocks: Blocks, since: int) -> _Past:
 def _variances(sums: _Sums, past: _Past) -> FloatArray:
     """Return the item variance of the same contrast at each earlier checkpoint without missing scores."""
     m, width = past.m, past.width
-    new, base = sums.at(past.new), sums.at(past.base)
-    whole = (sums.lacks(new, m) + sums.lacks(base, width)) == 0
+    new, base = np.searchsorted(sums.places, past.new), np.searchsorted(sums.places, past.base)
+    whole = _block(sums.missing, new, m) + _block(sums.missing, base, width) == 0
     new, base = new[whole], base[whole]
-    deltas = sums.block(new, m) / m - sums.block(base, width) / width
+    deltas = _block(sums.scores, new, m) / m - _block(sums.scores, base, width) / width
     squares = (
         sums.product(new, m, new, m) / m**2
         - 2 * sums.product(new, m, base, width) / (m * width)
         + sums.product(base, width, base, width) / width**2
     ) / sums.n
-    variances: FloatArray = np.maximum(squares - deltas * deltas, MIN_VARIANCE) / (sums.n - 1)
-    return variances
+    return np.maximum(squares - deltas * deltas, MIN_VARIANCE) / (sums.n - 1)
+
+
+def _block(sums: FloatArray | IntArray, first: IntArray, size: int) -> FloatArray | IntArray:
+    return sums[first + size] - sums[first]
 
 
 def _base(means: FloatArray, new: IntArray, blocks: Blocks, seen: int) -> tuple[IntArray, int]:
@@ -148,5 +135,4 @@ def _peak_starts(means: FloatArray, ends: IntArray, width: int) -> IntArray:
     highest = np.maximum.accumulate(blocks)
     is_new = np.concatenate([[True], highest[1:] > highest[:-1]])
     best = np.maximum.accumulate(np.where(is_new, np.arange(total), 0))
-    starts: IntArray = np.where(counts >= 2, best[np.maximum(counts, 1) - 1] * width, -1)
-    return starts
+    return np.where(counts >= 2, best[np.maximum(counts, 1) - 1] * width, -1)

@@ -127,8 +127,6 @@ def _patterns(kinds: Sequence[BoolArray]) -> IntArray:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Part:
-    """One contrast in one stratum."""
-
     contrast: Contrast
     planned: int
     weights: FloatArray

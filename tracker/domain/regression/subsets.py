@@ -30,8 +30,6 @@ _HISTORY_WEIGHT = 0.5
 """Weight of one second difference: they overlap, so each counts half."""
 _CLIP = 3.0
 _MIN_VARIANCE = 1e-12
-
-
 _MAX_DF = 200.0
 
 

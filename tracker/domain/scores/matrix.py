@@ -198,8 +198,7 @@ def values_at(matrix: ScoreMatrix, rows: IntArray) -> FloatArray:
     """Return the values of some checkpoints, shape (len(rows), n); NaN where a sample has no score."""
     palette = matrix.palette.copy()
     palette[NO_VALUE] = np.nan
-    values: FloatArray = palette[matrix.codes[rows]]
-    return values
+    return palette[matrix.codes[rows]]
 
 
 def is_varied(matrix: ScoreMatrix) -> bool:
@@ -253,10 +252,7 @@ def _direct(matrix: ScoreMatrix, weights: FloatArray) -> Contrast:
 
 
 def _side(matrix: ScoreMatrix, rows: IntArray, weights: FloatArray) -> tuple[FloatArray, BoolArray]:
-    """Return the weighted sum of some checkpoints for every sample, and whether enough of them scored it.
-
-    A missing score is replaced by the mean of the others.
-    """
+    """Return each sample's weighted sum (missing: the mean of the others), and whether enough scored it."""
     codes = matrix.codes[rows]
     present, total = weights @ (codes != NO_VALUE), weights.sum()
     # A missing score counts as 0 in the sum.
@@ -293,8 +289,7 @@ def _recoded(codes: CodeArray, old: FloatArray, new: FloatArray) -> CodeArray:
         return codes
     table = np.zeros(old.size, dtype=_code_type(new))
     table[1:] = np.searchsorted(new[1:], old[1:]) + 1
-    recoded: CodeArray = table[codes]
-    return recoded
+    return table[codes]
 
 
 def _sums(codes: CodeArray, palette: FloatArray) -> FloatArray:

@@ -3,8 +3,6 @@
 A record with samples as objects takes hundreds of bytes per sample; here a 0/1 score takes one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -116,7 +114,6 @@ class _Draft:
         self._palettes = {measure: matrix.palette for measure, matrix in empty.matrices.items()}
 
     def add(self, record: EvalRecord, result: EvalResult, columns: SampleColumns) -> None:
-        """Add a checkpoint."""
         means = sample_means_of(columns, self._asked)
         row = row_of(record, result, coverage=columns.coverage, asked=means.questions)
         if row.asked not in self._asked:
@@ -130,7 +127,6 @@ class _Draft:
         self._rows[step] = row, codes
 
     def finished(self) -> BenchmarkSeries:
-        """Return the series."""
         rows, codes = zip(*(self._rows[step] for step in sorted(self._rows)), strict=True)
         asked = tuple(row.asked for row in rows)
         samples = all_asked(asked)

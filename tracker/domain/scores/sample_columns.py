@@ -21,7 +21,6 @@ StatusArray = NDArray[np.int8]
 LARGEST_SCORE = 1e100
 """Larger scores do not count: a sum of squares could overflow. Broken weights have such perplexities."""
 
-
 STATUSES = tuple(SampleStatus)
 """The statuses by their code."""
 
@@ -152,12 +151,7 @@ def averaged(columns: SampleColumns) -> SampleColumns:
     if repeats is None:
         return columns
     n = repeats.once.sample_ids.size
-    return SampleColumns(
-        questions=repeats.once,
-        scores=_mean_of_groups(columns.scores, repeats.sample, n),
-        truncated=_if_there(columns.truncated, lambda values: _mean_of_groups(values, repeats.sample, n)),
-        output_tokens=_if_there(columns.output_tokens, lambda values: _mean_of_groups(values, repeats.sample, n)),
-    )
+    return _changed(columns, repeats.once, lambda values: _mean_of_groups(values, repeats.sample, n))
 
 
 def in_order_of(columns: SampleColumns, questions: Questions) -> SampleColumns | None:
@@ -169,12 +163,7 @@ def in_order_of(columns: SampleColumns, questions: Questions) -> SampleColumns |
     order = _order(columns.questions.sample_ids, questions.sample_ids)
     if not all(map(np.array_equal, _ARRAYS(columns.questions.at(order)), _ARRAYS(questions))):
         return None
-    return SampleColumns(
-        questions=questions,
-        scores=columns.scores[order],
-        truncated=_if_there(columns.truncated, lambda values: values[order]),
-        output_tokens=_if_there(columns.output_tokens, lambda values: values[order]),
-    )
+    return _changed(columns, questions, lambda values: values[order])
 
 
 def object_array(values: Sequence[str]) -> ObjectArray:
@@ -193,10 +182,11 @@ def _order(mine: ObjectArray, wanted: ObjectArray) -> IntArray:
     return order
 
 
-def _if_there(values: FloatArray | None, change: Callable[[FloatArray], FloatArray]) -> FloatArray | None:
-    if values is None:
-        return None
-    return change(values)
+def _changed(columns: SampleColumns, questions: Questions, change: Callable[[FloatArray], FloatArray]) -> SampleColumns:
+    optional = (columns.truncated, columns.output_tokens)
+    truncated, output_tokens = (None if values is None else change(values) for values in optional)
+    scores = change(columns.scores)
+    return SampleColumns(questions=questions, scores=scores, truncated=truncated, output_tokens=output_tokens)
 
 
 def _number(value: float | None) -> float:

@@ -269,11 +269,6 @@ def _rank(plan: EvalPlan, left_out: int, finished_at: datetime) -> Rank:
 
 
 def _oriented(measure: Measure, means: SampleColumns, series: BenchmarkSeries, plan: EvalPlan) -> FloatArray:
-    """Return the values of `measure`, oriented so that higher is better.
-
-    Raises:
-        ValueError: the columns lack them.
-    """
     if measure is Measure.SCORE:
         if series.higher_is_better:
             return means.scores

@@ -262,11 +262,8 @@ def _interval(values: FloatArray, summary: ScoreSummary) -> tuple[float | None, 
 
 
 def _is_counted(values: FloatArray, groups: int, stderr: float | None) -> bool:
-    """Return whether to use the exact interval of a share of correct answers.
-
-    It is also used for scores that are all the same: they have no scatter, but their mean is still uncertain.
-    """
-    if stderr == 0.0:
+    """Return whether to use the exact interval of a share of correct answers."""
+    if stderr == 0.0:  # scores that are all the same have no scatter, but their mean is still uncertain
         return _is_share(values)
     return groups == values.size and bool(np.isin(values, (0.0, 1.0)).all())
 

@@ -48,18 +48,18 @@ def estimate_of(
         rest = plan_without_scores(plan) if plan.id in own else plan
         if rest.suite.benchmarks or rest.loads:
             todo.append(rest)
-    sums = _Sums(tuple(records))
-    sums.add(todo)
+    earlier = tuple(records)
+    unknown: dict[str, None] = {}
     return Estimate(
         evaluations=len(plans),
         targets=len(set(map(_target, plans))),
         asked=len(plans) - len(new),
         own=len(known),
         left=len(todo),
-        loading_s=sums.loading_s,
-        evaluating_s=sums.evaluating_s,
-        probing_s=sums.probing_s,
-        unknown=tuple(sums.unknown),
+        loading_s=_sum_s(_loadings(todo, earlier), unknown),
+        evaluating_s=_sum_s(_evaluations(todo, earlier), unknown),
+        probing_s=_sum_s(_probings(todo, earlier), unknown),
+        unknown=tuple(unknown),
     )
 
 
@@ -83,36 +83,38 @@ def estimate_text(expected: Estimate) -> str:
     return f"{count}; {about}{without if spent else ''}"
 
 
-class _Sums:
-    """Seconds of plans, and the names of what has no timings."""
+_Named = Iterator[tuple[str, float | None]]
+"""Names and seconds; None: there are no timings."""
 
-    def __init__(self, records: Sequence[EvalRecord]) -> None:
-        self.loading_s = 0.0
-        self.evaluating_s = 0.0
-        self.probing_s = 0.0
-        self.unknown: dict[str, None] = {}
-        self._records = records
 
-    def add(self, plans: Sequence[EvalPlan]) -> None:
-        """Add the seconds of `plans`."""
-        for at, (target, plan) in enumerate({_target(plan): plan for plan in reversed(plans)}.items()):
-            took = [r.cost.loading_s for r in self._records if r.cost is not None and _is_alike(plan, r)]
-            # An engine may not be running: the first load may be a start, the slowest one.
-            self.loading_s += self._known(f"loading {target}", _usual(took) if at else max(took, default=None))
-        for plan in plans:
-            for benchmark in plan.suite.benchmarks:
-                self.evaluating_s += self._known(
-                    benchmark.name, _usual(_scorings_s(plan, benchmark.name, self._records))
-                )
-        for plan in plans:
-            for load in plan.loads:
-                self.probing_s += self._known(f"load {load.name}", _probing_s(plan, load, self._records))
-
-    def _known(self, name: str, seconds: float | None) -> float:
+def _sum_s(parts: _Named, unknown: dict[str, None]) -> float:
+    """Return the sum of what is known, and add the names of the rest to `unknown`."""
+    total_s = 0.0
+    for name, seconds in parts:
         if seconds is None:
-            self.unknown[name] = None
-            return 0.0
-        return seconds
+            unknown[name] = None
+        else:
+            total_s += seconds
+    return total_s
+
+
+def _loadings(plans: Sequence[EvalPlan], records: Sequence[EvalRecord]) -> _Named:
+    for at, (target, plan) in enumerate({_target(plan): plan for plan in reversed(plans)}.items()):
+        took = [r.cost.loading_s for r in records if r.cost is not None and _is_alike(plan, r)]
+        # An engine may not be running: the first load may be a start, the slowest one.
+        yield f"loading {target}", _usual(took) if at else max(took, default=None)
+
+
+def _evaluations(plans: Sequence[EvalPlan], records: Sequence[EvalRecord]) -> _Named:
+    for plan in plans:
+        for benchmark in plan.suite.benchmarks:
+            yield benchmark.name, _usual(_scorings_s(plan, benchmark.name, records))
+
+
+def _probings(plans: Sequence[EvalPlan], records: Sequence[EvalRecord]) -> _Named:
+    for plan in plans:
+        for load in plan.loads:
+            yield f"load {load.name}", _probing_s(plan, load, records)
 
 
 def _target(plan: EvalPlan) -> str:
@@ -129,7 +131,6 @@ def _is_alike(plan: EvalPlan, record: EvalRecord) -> bool:
 
 
 def _scorings_s(plan: EvalPlan, benchmark: str, records: Iterable[EvalRecord]) -> Iterator[float]:
-    """Yield the seconds of each evaluation of the whole benchmark."""
     for record in records:
         is_whole = record.plan.suite.part is None and not record.plan.calibration
         if is_whole and _is_alike(plan, record):

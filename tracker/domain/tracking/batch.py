@@ -126,9 +126,6 @@ def urgency(verdict: tracking.TrackedVerdict) -> tuple[int, str]:
     return list(VerdictWord).index(verdict.word), verdict.benchmark
 
 
-# --- private: metrics
-
-
 def _metrics(record: EvalRecord, keys: Mapping[str, str]) -> Iterator[tracking.TrackedMetric]:
     checkpoint = record.plan.checkpoint
     # A screening has separate keys: its rest adds other values at the same step, and a store never deletes points.
@@ -197,9 +194,6 @@ def _metric(checkpoint: Checkpoint, key: str, value: float, *, dataset: str = ""
 def _finite(metrics: Iterable[tracking.TrackedMetric]) -> Iterator[tracking.TrackedMetric]:
     """Drop NaN and infinities: a store turns them into values that distort an axis."""
     return (metric for metric in metrics if math.isfinite(metric.value))
-
-
-# --- private: everything else
 
 
 def _datasets(record: EvalRecord) -> Iterator[tracking.TrackedDataset]:

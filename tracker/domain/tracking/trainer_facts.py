@@ -91,7 +91,6 @@ def display_names(runs: Sequence[NamedRun]) -> list[str]:
 
 
 def _level(group: Sequence[NamedRun]) -> int:
-    """Return which choice is unique in the group."""
     levels = list(zip(*(run.choices() for run in group), strict=True))
     return next((level for level, names in enumerate(levels) if len(set(names)) == len(names)), 0)
 

@@ -222,7 +222,10 @@ def _candidate(context: JudgingContext, series: BenchmarkSeries, measure: Measur
     counts = counting([series.steps[row] for row in rows], known, accepted)
     matrix, steps = _with_pinned(context, series, measure, accepted)
     counted, scores = _scores(series, measure, matrix, rows[np.array(counts, dtype=bool)])
-    repetition = _repetition(context, series) if measure is Measure.SCORE else None
+    repetition = None
+    if measure is Measure.SCORE:
+        calibrations, min_effect = context.run_context.calibrations, context.policy.min_effect
+        repetition = repetition_of(calibrations, context.record, series.key.benchmark, min_effect=min_effect)
     earlier = sum(step < context.step for step in _seen(context, series))
     return Candidate(
         subject=subject,
@@ -292,20 +295,12 @@ def _mask(asked: Questions, index: Mapping[str, int]) -> BoolArray:
 
 
 def _whole(series: BenchmarkSeries, rows: IntArray) -> IntArray:
-    whole: IntArray = rows[series.is_whole[rows]]
-    return whole
-
-
-def _repetition(context: JudgingContext, series: BenchmarkSeries) -> Repetition | None:
-    calibrations, min_effect = context.run_context.calibrations, context.policy.min_effect
-    return repetition_of(calibrations, context.record, series.key.benchmark, min_effect=min_effect)
+    return rows[series.is_whole[rows]]
 
 
 def _is_newest(context: JudgingContext, series: BenchmarkSeries) -> bool:
-    """Return whether the candidate is on the newest branch, and no later checkpoint can open or end an incident.
-
-    A screened one cannot: the whole benchmark of this checkpoint may have been evaluated because of it.
-    """
+    """Return whether the candidate is on the newest branch, and no later checkpoint can open or end an incident."""
+    # A screened one cannot: the whole benchmark of this checkpoint may have been evaluated because of it.
     return not context.is_left and not any(step > context.step for step in _seen(context, series, only_whole=True))
 
 

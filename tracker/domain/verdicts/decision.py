@@ -136,7 +136,6 @@ def _onset(incident: Incident | None) -> int | None:
 
 
 def _beside_alone(deciding: Evidence, evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:
-    """Return the deciding test, then those of the candidate alone against each baseline."""
     return (deciding, *(e for e in evidence if e.m == evidence[0].m and e is not deciding))
 
 

@@ -51,7 +51,6 @@ class Hypothesis:
     jitter: Jitter
     level: ErrorBudget
     thresholds: Thresholds
-
     digest: str = ""
     """Digest of the candidate's weights."""
 

@@ -127,7 +127,6 @@ def _is_over(incident: Incident, step: int) -> bool:
 
 
 def _was_lost(known: Iterable[Incident], step: int) -> bool:
-    """Return whether `step` is within a recovered loss."""
     return any(e.last_step is not None and e.onset_step <= step <= e.last_step for e in known)
 
 

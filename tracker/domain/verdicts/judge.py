@@ -138,7 +138,6 @@ def _with_scores(context: JudgingContext, candidate: Candidate, jitter: Jitter) 
 def _incomparable(
     context: JudgingContext, candidate: Candidate, tests: Sequence[Evidence]
 ) -> tuple[VerdictWord, reasons.Reason]:
-    """Return the verdict and its reason if there is no usable test."""
     if tests:
         return VerdictWord.INCOMPARABLE, _too_few_common(tests)
     if candidate.track.rows.size > 1:
@@ -158,7 +157,6 @@ def _too_few_common(tests: Sequence[Evidence]) -> reasons.FewInCommon | reasons.
 
 
 def _measured_otherwise(context: JudgingContext, candidate: Candidate) -> EvalPlan | None:
-    """Return the newest plan before the candidate that has other settings."""
     plans: list[EvalPlan] = []
     for series in context.scores.of(candidate.subject.benchmark, candidate.subject.suite):
         if series.key != candidate.series.key:

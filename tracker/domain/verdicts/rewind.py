@@ -1,7 +1,7 @@
 """Rewinds: each checkpoint is compared with its own branch, and incidents end or reopen. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.domain.records.branches import Branches, branches_of
@@ -44,7 +44,7 @@ def rewound(run_context: RunContext, branches: Branches) -> tuple[Incident, ...]
     """Return the incidents that end because training went back to before them, and those whose recovery it undid."""
     if not branches.rewrites:
         return ()
-    return tuple(fate.after for fate in _fates(run_context, branches) if fate.after != fate.before)
+    return tuple(after for before, after, _ in _fates(run_context, branches) if after != before)
 
 
 def scores_of_newest(scores: RunScores, branches: Branches) -> RunScores:
@@ -65,25 +65,14 @@ _End = tuple[str, Checkpoint | None]
 """Digest of a checkpoint, and the checkpoint that left it behind; None: it is on the newest branch."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Fate:
-    """An incident before and after rewinds."""
-
-    before: Incident
-    """As it is stored."""
-    after: Incident
-    """As it is on the newest branch."""
-    is_left: bool
-    """Whether the checkpoint that raised the alarm was left behind."""
-
-
-def _fates(run_context: RunContext, branches: Branches) -> Iterator[_Fate]:
+def _fates(run_context: RunContext, branches: Branches) -> Iterator[tuple[Incident, Incident, bool]]:
+    """Yield each incident as stored, as on the newest branch, and whether what raised the alarm was left behind."""
     ends: dict[int, list[_End]] = {}
     for checkpoint in (r.plan.checkpoint for r in run_context.records):
         ends.setdefault(checkpoint.step, []).append((checkpoint.digest, branches.left_by(checkpoint)))
     for incident in run_context.incidents:
         opener = _end(ends.get(incident.opened_step, ()), incident.opened_digest)
-        yield _Fate(before=incident, after=_after(incident, opener, ends), is_left=opener is not None)
+        yield incident, _after(incident, opener, ends), opener is not None
 
 
 def _after(incident: Incident, opener: Checkpoint | None, ends: Mapping[int, Sequence[_End]]) -> Incident:
@@ -109,12 +98,12 @@ def _end(known: Iterable[_End], digest: str) -> Checkpoint | None:
 
 def _seen_by(own: Checkpoint, run_context: RunContext, branches: Branches) -> Iterator[Incident]:
     """Yield the incidents of the candidate's branch; for a candidate that was left behind, all as stored."""
-    is_left = branches.left_by(own) is not None
-    for fate in _fates(run_context, branches):
-        if is_left:
-            yield fate.before
-        elif not fate.is_left:
-            yield fate.after
+    is_own_left = branches.left_by(own) is not None
+    for before, after, is_left in _fates(run_context, branches):
+        if is_own_left:
+            yield before
+        elif not is_left:
+            yield after
 
 
 def _with_own(scores: RunScores, record: EvalRecord) -> RunScores:

@@ -1,6 +1,6 @@
 """Screening: which checkpoints need the rest of a benchmark, and how both parts become one record. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from eval_jobs.errors import EvaluateError
@@ -66,36 +66,6 @@ def joined(before: EvalRecord, rest: EvalRecord) -> EvalRecord:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Savings:
-    """What screening saved, estimated from the evaluated part of the same results."""
-
-    screens: int
-    """Number of results that are of a screen only."""
-    results: int
-    """Number of all results."""
-    samples: int
-    tokens: int | None
-    """None: no server reported token counts."""
-    seconds: float
-
-
-def savings_of(verdicts: Iterable[Verdict]) -> Savings | None:
-    """Return the savings over the newest verdict of every step and benchmark; None if nothing was screened."""
-    everything = tuple(verdicts)
-    parts = [v.screened for v in everything if v.screened is not None]
-    if not parts:
-        return None
-    tokens = [round(p.tokens * p.left_out / p.asked) for p in parts if p.tokens is not None]
-    return Savings(
-        screens=len(parts),
-        results=len(everything),
-        samples=sum(p.left_out for p in parts),
-        tokens=sum(tokens) if tokens else None,
-        seconds=sum(p.seconds * p.left_out / p.asked for p in parts),
-    )
-
-
 def mean_text(verdict: Verdict) -> str:
     """Return the score, with a star if it is of a screen, which has another mean for the same weights."""
     if verdict.screened:
@@ -103,11 +73,20 @@ def mean_text(verdict: Verdict) -> str:
     return score_text(verdict.score)
 
 
-def savings_text(savings: Savings) -> str:
-    """Return the savings in one line."""
-    tokens = "" if savings.tokens is None else f", {savings.tokens:,} tokens"
-    saved = f"{savings.samples:,} samples{tokens} and {duration_text(savings.seconds)}"
-    return f"{PART} screened only: {savings.screens} of {savings.results} results, which saved {saved}"
+def savings_text(verdicts: Collection[Verdict]) -> str:
+    """Return what screening saved, estimated from the evaluated part of the same results; empty: nothing was screened.
+
+    `verdicts` are the newest of every step and benchmark.
+    """
+    parts = [v.screened for v in verdicts if v.screened is not None]
+    if not parts:
+        return ""
+    samples = sum(p.left_out for p in parts)
+    seconds = sum(p.seconds * p.left_out / p.asked for p in parts)
+    known = [round(p.tokens * p.left_out / p.asked) for p in parts if p.tokens is not None]
+    tokens = f", {sum(known):,} tokens" if known else ""
+    saved = f"{samples:,} samples{tokens} and {duration_text(seconds)}"
+    return f"{PART} screened only: {len(parts)} of {len(verdicts)} results, which saved {saved}"
 
 
 def sum_of_known(first: int | None, second: int | None) -> int | None:

@@ -13,7 +13,7 @@ ACCEPTED = "accepted on 2026-03-15: the data mix changed on purpose"
 
 def test_every_loss_says_when_it_began_where_it_was_found_and_how_it_ended() -> None:
     rows = loss_rows(RUN.incidents, RUN.acceptances)
-    assert [(r.onset, r.opened, r.subject, r.badge.word if r.badge else "", r.ended) for r in rows] == [
+    assert [(r.onset, r.opened, r.subject, r.word or "", r.ended) for r in rows] == [
         (700, 700, "facts", "forgotten", "open"),
         (700, 800, "sums, output length", "regressed", "open"),
         (600, 700, "trivia / history", "regressed", "open"),
@@ -44,7 +44,7 @@ def test_a_reason_can_neither_break_lines_nor_control_a_display() -> None:
 
 def test_each_subject_has_one_row_with_its_newest_finding() -> None:
     rows = finding_rows(overview(RUN.reports))
-    assert [(r.step, r.subject, r.badge.word, r.onset, r.times) for r in rows] == [
+    assert [(r.step, r.subject, r.word, r.onset, r.times) for r in rows] == [
         (1000, "trivia / history", "forgotten", "lost since step 600", "at 3 checkpoints"),
         (1000, "sums, output length", "regressed", "lost since step 700", "at 3 checkpoints"),
     ]

@@ -17,7 +17,7 @@ def _found(*reports: Report) -> LatencyVerdicts:
 
 def test_the_newest_checkpoint_shows_every_word_and_earlier_ones_what_changed() -> None:
     found = _found(*REPORTS)
-    assert [(r.subject, r.badge.word) for r in found.newest] == [
+    assert [(r.subject, r.word) for r in found.newest] == [
         ("TTFT p50", "inconclusive"),
         ("TTFT p95", "inconclusive"),
         ("TPOT p50", "regressed"),
@@ -25,7 +25,7 @@ def test_the_newest_checkpoint_shows_every_word_and_earlier_ones_what_changed() 
         ("E2E p50", "inconclusive"),
         ("E2E p95", "inconclusive"),
     ]
-    assert [(r.step, r.subject, r.badge.word) for r in found.earlier] == [
+    assert [(r.step, r.subject, r.word) for r in found.earlier] == [
         (900, "TPOT p50", "regressed"),
         (900, "TPOT p95", "regressed"),
         (200, "TPOT p50", "suspect"),
@@ -39,7 +39,7 @@ def test_a_row_has_the_ratio_and_what_it_rests_on() -> None:
         step=1000,
         subject="TPOT p50",
         load="default",
-        badge=row.badge,
+        word=row.word,
         ratio="1.083",
         interval="1.071 to 1.095",
         p="2.2e-09 (slower)",

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from dashboards.views.run import RunView, build_view
-from dashboards.views.tables import RECENT_ROWS, Badge, VerdictRow
+from dashboards.views.tables import RECENT_ROWS, VerdictRow
 from eval_jobs.errors import ServerDied
 from eval_jobs.run import record_of_failure
 from eval_jobs.types import ProbeResult
@@ -51,7 +51,7 @@ def test_checkpoints_without_any_score_do_not_count_as_evaluated() -> None:
 
 
 def test_each_benchmark_says_what_it_fell_from_or_rose_from() -> None:
-    assert [(t.benchmark, t.badge.word, t.score, t.note) for t in VIEW.tiles] == [
+    assert [(t.benchmark, t.word, t.score, t.note) for t in VIEW.tiles] == [
         ("facts", "forgotten", "0.037", "was 0.912 at step 600"),
         ("sums", "forgotten", "0.037", "was 0.700 at step 600"),
         ("reversal", "improved", "0.988", "was 0.025 at step 100"),
@@ -92,7 +92,7 @@ def test_who_sees_a_loss_is_told_what_to_type() -> None:
     reversal = champions_of(DATA.scores)[-1]
     champions = (replace(reversal, alias="champion", checkpoint=RUN.records[5].plan.checkpoint),)
     view = build_view(replace(DATA, run_id="it's", conclusions=replace(DATA.conclusions, champions=champions)))
-    assert [one.command for one in view.heading.advice] == [
+    assert [command for _, command in view.heading.advice] == [
         """tracker compare 'it'"'"'s@600' 'it'"'"'s@1000'""",
         """tracker report 'it'"'"'s@600'""",
         """tracker accept 'it'"'"'s@1000' facts --reason WHY""",
@@ -132,7 +132,7 @@ def test_the_verdict_table_has_every_step_and_a_row_for_the_gap() -> None:
 
 def test_a_failure_is_missing_and_never_a_score() -> None:
     sums = _row(300).cells[1]
-    assert (sums.score, sums.badge) == ("-", Badge(word="missing", symbol="?"))
+    assert (sums.score, sums.word) == ("-", VerdictWord.MISSING)
     assert sums.reason.startswith("no result: the server went away")
 
 
@@ -144,7 +144,7 @@ def test_a_score_of_part_of_the_samples_says_so() -> None:
 def test_a_benchmark_that_was_added_later_has_empty_cells_before() -> None:
     reports = tuple(replace(r, verdicts=r.verdicts[:2]) if r.step < 500 else r for r in RUN.reports)
     table = build_view(run_data(replace(RUN, reports=reports))).table
-    assert table.recent[0].cells[2].badge is None
+    assert table.recent[0].cells[2].word is None
 
 
 def test_latency_rows_tell_failures_from_numbers() -> None:
@@ -201,5 +201,5 @@ def test_a_run_with_only_gaps_still_has_a_report() -> None:
     view = build_view(run_data(RecordedRun(run_id="r", records=(), reports=(), gaps=RUN.gaps)))
     assert view.heading.headline == "nothing evaluated yet"
     assert view.heading.facts == ("0 checkpoints evaluated", "0 benchmarks", "1 checkpoint not evaluated")
-    assert (view.curves.figures, view.tiles, view.conclusions.evidence) == ((), (), ())
+    assert (view.curves, view.tiles, view.conclusions.evidence) == ((), (), ())
     assert len(view.troubles) == 1

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from dashboards.charts.load_curve import curve_chart, draw_curve
+from dashboards.charts.load_curve import draw_curves
 from dashboards.page.html import render_page
 from dashboards.page.run import newest_boards
 from dashboards.views.run import build_view
@@ -66,13 +66,14 @@ def test_the_page_has_a_section_with_everything_and_none_without_sweeps() -> Non
 
 def test_a_curve_has_a_line_for_each_target_and_a_point_for_each_load() -> None:
     probes = tuple(p for p in answered(PLANS[0]).probes if isinstance(p, ProbeResult))
-    chart = curve_chart("one", [LoadCurve(target="a", probes=probes), LoadCurve(target="b", probes=probes)])
-    assert chart is not None
-    drawn = draw_curve(chart, width=900)
+    curves = (LoadCurve(target="a", probes=probes), LoadCurve(target="b", probes=probes))
+    drawn = draw_curves("one", curves, width=900)
     assert drawn.count('class="line s0"') == drawn.count('class="line s1"') == 2
     assert drawn.count('class="m s0"') == 4
     assert "a, concurrency 4" in drawn
-    assert curve_chart("one", [LoadCurve(target="a", probes=probes[:1])]) is None
+    lone = (LoadCurve(target="a", probes=probes[:1]),)
+    board = board_of(TURN, RECORDS)
+    assert [view.curves for view in sweep_views([replace(board, curves=one) for one in (curves, lone)])] == [curves, ()]
 
 
 @pytest.mark.parametrize("text", ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "\x1b[31m\u202e"])

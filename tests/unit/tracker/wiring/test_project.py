@@ -12,7 +12,6 @@ from eval_jobs.queue_types import Backlog
 from eval_jobs.types import Checkpoint
 from tests.records import forgetting_run
 from tests.tiny_model import write_checkpoint
-from tracker.api.opening import watching
 from tracker.app.world import MeasurementPlan, QueueOrder
 from tracker.config import parse_config
 from tracker.wiring.checkpoints import pin_named, run_id_of
@@ -116,7 +115,7 @@ def test_a_pin_that_was_given_up_is_said_to_be_so(tmp_path: Path) -> None:
 def test_the_order_of_a_run_is_that_of_its_settings(tmp_path: Path) -> None:
     made = project(tmp_path, "requests = 4\n[watch]\nmax_waiting = 7\n")
     assert made.world().order == QueueOrder(backlog=Backlog.NEWEST, max_waiting=7)
-    oldest_first = Project(watching(made.config, backlog=Backlog.OLDEST))
+    oldest_first = project(tmp_path, 'requests = 4\n[watch]\nbacklog = "oldest"\n')
     assert oldest_first.world().order.backlog is Backlog.OLDEST
 
 

@@ -25,10 +25,11 @@ from tests.unit.tracker.app.screening_bench import (
 from tracker.app.review import review
 from tracker.app.tick import tick
 from tracker.domain.records.alerts import AlertState
+from tracker.domain.records.display import duration_text
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.subjects import alert_subject_text
 from tracker.domain.records.types import VerdictWord
-from tracker.domain.verdicts.screening import is_screen, savings_of
+from tracker.domain.verdicts.screening import is_screen, savings_text
 
 
 def test_a_screen_is_another_plan_of_the_same_benchmarks() -> None:
@@ -176,10 +177,9 @@ def test_what_was_saved_is_what_was_not_asked() -> None:
     through(bench, 2400)
     reports = sorted(bench.fakes.history.reports(RUN), key=lambda r: r.created_at)
     newest = {(r.step, v.benchmark): v for r in reports for v in r.verdicts}
-    savings = savings_of(newest.values())
-    assert savings is not None
     everything = 24 * 2 * SAMPLES
-    assert savings.samples == everything - sum(bench.asked.values()) > everything / 4
-    assert savings.tokens == savings.samples * 12
-    assert savings.seconds == pytest.approx(savings.samples * 0.1)
-    assert savings.results == 48
+    saved = everything - sum(bench.asked.values())
+    assert saved > everything / 4
+    amounts = f"{saved:,} samples, {saved * 12:,} tokens and {duration_text(saved * 0.1)}"
+    assert savings_text(newest.values()).endswith(f" of 48 results, which saved {amounts}")
+    assert savings_text([replace(verdict, screened=None) for verdict in newest.values()]) == ""

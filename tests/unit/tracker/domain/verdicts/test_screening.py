@@ -16,12 +16,12 @@ from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, Screen
 from tests.comparisons import suspicious
 from tests.records import checkpoint_of
 from tests.unit.tracker.domain.making import record_of
+from tests.verdicts import outline_of
 from tracker.adapters.database.codec import from_json, outline_from_json, outline_to_json, to_json
 from tracker.cli.tables.render import history_table
 from tracker.config import parse_config
 from tracker.domain.best.retention import best_checkpoints
 from tracker.domain.compare.view import RunNoise, compare_records
-from tracker.domain.records.outlines import outline_of
 from tracker.domain.records.types import Baseline, Policy, Report, Screened, Verdict, VerdictWord
 from tracker.domain.scores.run_scores import RunScores, scores_of, with_record
 from tracker.domain.scores.sample_columns import columns_of
@@ -30,7 +30,6 @@ from tracker.domain.verdicts.screening import (
     Screening,
     joined,
     neighbours_to_ask,
-    savings_of,
     savings_text,
     to_ask_whole,
 )
@@ -173,10 +172,10 @@ def test_the_history_marks_what_rests_on_a_part_and_says_what_was_saved() -> Non
 
 
 def test_nothing_is_said_of_savings_where_nothing_was_screened() -> None:
-    assert savings_of([verdict(VerdictWord.INCONCLUSIVE)]) is None
-    unreported = savings_of([verdict(VerdictWord.INCONCLUSIVE, replace(PART, tokens=None))])
-    assert unreported is not None
-    assert "tokens" not in savings_text(unreported)
+    assert savings_text([verdict(VerdictWord.INCONCLUSIVE)]) == ""
+    unreported = savings_text([verdict(VerdictWord.INCONCLUSIVE, replace(PART, tokens=None))])
+    assert "screened only" in unreported
+    assert "tokens" not in unreported
 
 
 def test_a_part_survives_being_written_down() -> None:
