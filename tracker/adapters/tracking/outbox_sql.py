@@ -167,7 +167,8 @@ class OutboxTracking:
             with transaction(self._engine) as connection:
                 connection.execute(_once_more(self._of_run()))
             self._aside_at = started
-        if self._waiting() and not self._backing_off(started):
+        rests = self._retry_at is not None and started < self._retry_at
+        if self._waiting() and not rests:
             # Two senders could both find no run or model in the store and create two.
             with lock_if_free(self._engine, f"sender {self._run}") as mine:
                 if mine:
@@ -247,9 +248,6 @@ class OutboxTracking:
             log.warning("MLflow reachable again; sending pending results")
         self._failures = 0
         self._retry_at = None
-
-    def _backing_off(self, now: datetime) -> bool:
-        return self._retry_at is not None and now < self._retry_at
 
     def _waiting(self) -> int:
         with transaction(self._engine) as connection:

@@ -202,10 +202,20 @@ class Bucket:
         answer: dict[str, Any] = self._fs.call_s3(method, Bucket=self.location.bucket, timeout=CALL_S, **arguments)
         return answer
 
-    def _mapped(self, error: Exception) -> Exception:
+    def _mapped(self, error: Exception) -> TrackerError:
+        """Return the error for the user: a ConfigError if a setting must change, else StoreUnavailable."""
         client = getattr(self._fs, "_s3", None)
         endpoint = str(client.meta.endpoint_url) if client is not None else self._access.endpoint_url
-        return _mapped(error, self.location.uri, endpoint)
+        at = f"cannot read {self.location.uri} from {endpoint or 'AWS'}"
+        answer = _answer(error)
+        if answer is not None:
+            return _refusal(answer, self.location.uri, at)
+        if isinstance(error, _CREDENTIALS):
+            return ConfigError(f"{at}: {error}", hint=_CREDENTIALS_HINT)
+        if isinstance(error, _SETTINGS):
+            return ConfigError(f"{at}: {error}", hint="fix run.output_dir, s3.endpoint_url or s3.region")
+        what = " ".join(str(error).split())[:200] or type(error).__name__
+        return StoreUnavailable(f"{at}: {what}", hint="check the network and s3.endpoint_url, or retry later")
 
 
 class _BoundedSession(AIOHTTPSession):  # type: ignore[misc]  # it has no types
@@ -254,20 +264,6 @@ def _code_of(error: BaseException) -> str:
     if answer is None:
         return ""
     return str(answer.response.get("Error", {}).get("Code", ""))
-
-
-def _mapped(error: Exception, uri: str, endpoint: str) -> TrackerError:
-    """Return the error for the user: a ConfigError if a setting must change, else StoreUnavailable."""
-    at = f"cannot read {uri} from {endpoint or 'AWS'}"
-    answer = _answer(error)
-    if answer is not None:
-        return _refusal(answer, uri, at)
-    if isinstance(error, _CREDENTIALS):
-        return ConfigError(f"{at}: {error}", hint=_CREDENTIALS_HINT)
-    if isinstance(error, _SETTINGS):
-        return ConfigError(f"{at}: {error}", hint="fix run.output_dir, s3.endpoint_url or s3.region")
-    what = " ".join(str(error).split())[:200] or type(error).__name__
-    return StoreUnavailable(f"{at}: {what}", hint="check the network and s3.endpoint_url, or retry later")
 
 
 def _answer(error: BaseException) -> aws.ClientError | None:

@@ -88,7 +88,8 @@ def _chosen(project: Project, name: str) -> Checkpoint:
         ConfigError: the name is invalid, or belongs to another project.
         CheckpointError: the weights no longer exist.
     """
-    if not is_reference(name) and _is_place(name):
+    is_place = name.startswith(SCHEME) or "/" in name or Path(name).is_dir()
+    if is_place and not is_reference(name):
         return pin_named(project.config, name)
     if not project.history.runs() and "@" not in name:
         raise ConfigError(
@@ -105,10 +106,6 @@ def _chosen(project: Project, name: str) -> Checkpoint:
     if record is None:
         raise StoreError(f"results of step {report.step} not found", hint="restore the database from a backup")
     return _held(project, record.plan.checkpoint)
-
-
-def _is_place(name: str) -> bool:
-    return name.startswith(SCHEME) or "/" in name or Path(name).is_dir()
 
 
 def _held(project: Project, wanted: Checkpoint) -> Checkpoint:

@@ -276,7 +276,8 @@ def _write(
         # Copies: two names may share memory, which the format does not support.
         shard = {name: weights[name].load().to(targets[name], copy=True).contiguous() for name in names}
         save_file(shard, out / file, metadata={"format": "pt"})
-        _flush(out / file)
+        with (out / file).open("rb") as written:
+            os.fsync(written.fileno())
         del shard
         gc.collect()
     files = sorted(split.filename_to_tensors)
@@ -285,11 +286,6 @@ def _write(
         (out / f"{stem}.safetensors.index.json").write_text(json.dumps(index, indent=2), encoding="utf-8")
         files.append(f"{stem}.safetensors.index.json")
     return files
-
-
-def _flush(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
 
 
 # --- private: the parent
