@@ -108,11 +108,7 @@ class _Job:
 
 
 def _project_of(project: Project, folder: Path | None, run_name: str | None) -> Project:
-    """Return the project with the requested folder and run name.
-
-    Raises:
-        ConfigError: checkpoints in a bucket, or no such folder.
-    """
+    """Return the project with the requested folder and run name."""
     run = project.config.run
     if folder is not None and canonical(str(folder)) != canonical(run.output_dir):
         run = run.model_copy(update={"output_dir": str(folder.absolute()), "name": folder.absolute().name})
@@ -138,11 +134,7 @@ def _choice(steps: str, every: int) -> StepFilter:
 
 
 def _places(project: Project, asked: _Asked) -> tuple[CheckpointLocation, ...]:
-    """Return the selected checkpoints in evaluation order, run by run if the folder contains several.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """Return the selected checkpoints in evaluation order, run by run if the folder contains several."""
     choice = _choice(asked.steps, asked.every)
     run, pattern = project.config.run, project.config.watch.pattern
     folder = Path(run.output_dir)
