@@ -322,13 +322,9 @@ def _was_queued(connection: Connection, champion: tracking.Champion) -> bool:
 
 
 def _remember_values(connection: Connection, batch: tracking.TrackingBatch) -> None:
+    checkpoint = checkpoint_key(batch.checkpoint)
     rows = [
-        {
-            "checkpoint": checkpoint_key(batch.checkpoint),
-            "key": m.key,
-            "value": m.value,
-            "timestamp_ms": m.timestamp_ms,
-        }
+        {"checkpoint": checkpoint, "key": m.key, "value": m.value, "timestamp_ms": m.timestamp_ms}
         for m in batch.metrics
     ]
     if rows:

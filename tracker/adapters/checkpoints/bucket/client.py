@@ -122,7 +122,9 @@ class Bucket:
         until_s, pages = time.monotonic() + LIST_S, 0
         try:
             while time.monotonic() < until_s and len(found) <= S3_OBJECTS.most:
-                page, pages = self._page(Prefix=self.location.prefix, **more), pages + 1
+                page, pages = self._call("list_objects_v2", Prefix=self.location.prefix, **more), pages + 1
+                if "Name" not in page:  # a gateway's well-formed page must not count as an empty bucket
+                    raise OSError("not an S3 server")
                 found += [_object(entry) for entry in page.get("Contents", ())]
                 if not page.get("IsTruncated"):
                     return tuple(found)
@@ -191,12 +193,6 @@ class Bucket:
             got += len(block)
             if got >= PACE_BYTES:
                 begun_s, got = time.monotonic(), 0
-
-    def _page(self, **arguments: str) -> dict[str, Any]:
-        page = self._call("list_objects_v2", **arguments)
-        if "Name" not in page:  # a gateway's well-formed page must not count as an empty bucket
-            raise OSError("not an S3 server")
-        return page
 
     def _call(self, method: str, **arguments: str) -> dict[str, Any]:
         answer: dict[str, Any] = self._fs.call_s3(method, Bucket=self.location.bucket, timeout=CALL_S, **arguments)
