@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 import click
 
@@ -12,16 +12,24 @@ from tracker.config import DEFAULT_NAME
 
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
+Answer_co = TypeVar("Answer_co", covariant=True)
 Parameters = ParamSpec("Parameters")
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 COUNT = click.IntRange(min=0)
 
 
-def asked_as(kind: type[Asked]) -> Callable[[Callable[[Asked], Answer]], Callable[..., Answer]]:
+class Callback(Protocol[Answer_co]):
+    """A function that click calls with all parameters by name."""
+
+    def __call__(self, **given: object) -> Answer_co:
+        """Run the command."""
+
+
+def asked_as(kind: type[Asked]) -> Callable[[Callable[[Asked], Answer]], Callback[Answer]]:
     """Pass click's parameters to a command as one record of `kind`, whose fields have the same names."""
 
-    def taking(function: Callable[[Asked], Answer]) -> Callable[..., Answer]:
+    def taking(function: Callable[[Asked], Answer]) -> Callback[Answer]:
         @wraps(function)
         def called(**given: object) -> Answer:
             return function(kind(**given))

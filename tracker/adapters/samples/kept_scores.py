@@ -46,10 +46,7 @@ class KeptScores:
             replaced = (self._taken[s.record.plan.id] for s in changed if s.record.plan.id in self._taken)
             anew = {record.plan.checkpoint.step for record in replaced}
             more = [s for s in stored if s.record.plan.checkpoint.step in anew or self._is_new(s)]
-            scores = self._scores
-            for step in anew:
-                scores = without_step(scores, step)
-            self._scores = self._with(scores, more)
+            self._scores = self._with(_without(self._scores, anew), more)
             self._taken.update({s.record.plan.id: s.record for s in changed})
         return self._scores
 
@@ -65,3 +62,9 @@ class KeptScores:
 
     def _each(self, stored: Sequence[StoredRecord]) -> Iterator[tuple[EvalRecord, Columns]]:
         return ((one.record, self._read(one)) for one in stored)
+
+
+def _without(scores: RunScores, steps: set[int]) -> RunScores:
+    for step in steps:
+        scores = without_step(scores, step)
+    return scores

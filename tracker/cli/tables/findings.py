@@ -31,7 +31,12 @@ def conclusion(findings: Sequence[Finding]) -> Text:
     if errors:
         return Text(f"{counts}: evaluations would fail", style=STYLES[Level.ERROR])
     begin = "evaluations can begin"
-    lacks_checkpoint = any(one.subject == CHECKPOINTS and one.level is Level.WARNING for one in findings)
-    if lacks_checkpoint and all(one.subject != MODEL for one in findings):
+    if _is_empty(findings):
         begin = "no checkpoint can be evaluated yet"
     return Text(f"{counts}: {begin}", style=STYLES[Level.WARNING if warnings else Level.OK])
+
+
+def _is_empty(findings: Sequence[Finding]) -> bool:
+    """Return whether a warning says why there is no checkpoint, and no model was examined."""
+    has_warning = any(one.subject == CHECKPOINTS and one.level is Level.WARNING for one in findings)
+    return has_warning and all(one.subject != MODEL for one in findings)

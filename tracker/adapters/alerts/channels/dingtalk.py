@@ -42,22 +42,33 @@ TAKEN = AcceptanceRule(
 )
 
 
+@dataclass
+class MinuteWindow:
+    """Monotonic times at which messages were sent within the last minute."""
+
+    sent_s: deque[float] = field(default_factory=deque)
+
+    def wait_s(self, now_s: float) -> float:
+        """Return the seconds that the next message must wait."""
+        while self.sent_s and self.sent_s[0] <= now_s - MINUTE_S:
+            self.sent_s.popleft()
+        if len(self.sent_s) >= PER_MINUTE:
+            return self.sent_s[0] + MINUTE_S - now_s
+        return 0.0
+
+
 @dataclass(frozen=True, kw_only=True)
 class DingTalk(Channel):
     """`tracker.ports.Notifier` for a robot of DingTalk."""
 
-    sent_s: deque[float] = field(default_factory=deque)
-    """Monotonic times at which messages were sent within the last minute."""
+    pace: MinuteWindow = field(default_factory=MinuteWindow)
 
     def notify(self, message: AlertMessage) -> str:
         """Deliver the message; see the port."""
         now_s = self.target.clock.monotonic_s()
-        while self.sent_s and self.sent_s[0] <= now_s - MINUTE_S:
-            self.sent_s.popleft()
-        if len(self.sent_s) >= PER_MINUTE:
-            what, wait_s = f"limit of {PER_MINUTE} messages per minute reached", self.sent_s[0] + MINUTE_S - now_s
-            raise self.target.unreachable(what, retry_after_s=wait_s)
-        self.sent_s.append(now_s)
+        if wait_s := self.pace.wait_s(now_s):
+            raise self.target.unreachable(f"limit of {PER_MINUTE} messages per minute reached", retry_after_s=wait_s)
+        self.pace.sent_s.append(now_s)
         text = message_text(message)
         title = MARKUP.escape(text.title)
         parts = [f"### {title}", *blocks_text(text, MARKUP, ROOM), linked(text.link, LINK)]

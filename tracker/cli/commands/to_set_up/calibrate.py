@@ -83,8 +83,7 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool, workers: int) 
 
 def _chosen(project: Project, name: str) -> Checkpoint:
     """Return the named checkpoint, pinned."""
-    is_place = name.startswith(SCHEME) or "/" in name or Path(name).is_dir()
-    if is_place and not is_reference(name):
+    if not is_reference(name) and _is_place(name):
         return pin_named(project.config, name)
     if not project.history.runs() and "@" not in name:
         raise ConfigError(
@@ -101,6 +100,10 @@ def _chosen(project: Project, name: str) -> Checkpoint:
     if record is None:
         raise StoreError(f"results of step {report.step} not found", hint="restore the database from a backup")
     return _held(project, record.plan.checkpoint)
+
+
+def _is_place(name: str) -> bool:
+    return name.startswith(SCHEME) or "/" in name or Path(name).is_dir()
 
 
 def _held(project: Project, wanted: Checkpoint) -> Checkpoint:

@@ -227,14 +227,18 @@ def _seen(found: FoundFolder, config_path: Path) -> list[str]:
         if run.problem is not None and not (base and run.problem.hint == CONFIG_HINT):
             lines.append(f"       hint: {one_line(run.problem.hint)}")
     if not found.runs:
-        is_folder = None
-        if found.path.exists():
-            is_folder = {entry.name: entry.is_dir() for entry in found.path.glob("[!.]*")}
-        finding = empty_finding(str(found.path), "", is_folder)
-        lines += [f"found  {finding.message}", f"       hint: {finding.hint}"]
+        lines += _reason(found)
     if base:
         lines.append(f"model  {_relative(base, config_path)}, for the configuration of checkpoints without one")
     return lines
+
+
+def _reason(found: FoundFolder) -> tuple[str, str]:
+    is_folder = None
+    if found.path.exists():
+        is_folder = {entry.name: entry.is_dir() for entry in found.path.glob("[!.]*")}
+    finding = empty_finding(str(found.path), "", is_folder)
+    return f"found  {finding.message}", f"       hint: {finding.hint}"
 
 
 def _described(run: FoundRun) -> str:

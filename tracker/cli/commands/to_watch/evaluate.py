@@ -13,7 +13,7 @@ from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import config_option
 from tracker.cli.tables.render import print_line, report_lines
 from tracker.cli.tables.report_json import report_document
-from tracker.domain.records.types import Measure, Report, VerdictWord
+from tracker.domain.records.types import Measure, Report, Verdict, VerdictWord
 
 BAD_NEWS = {VerdictWord.REGRESSED, VerdictWord.FORGOTTEN}
 NO_NEWS = {VerdictWord.MISSING, VerdictWord.INCOMPARABLE}
@@ -54,12 +54,15 @@ def _exit_code(records: tuple[EvalRecord, ...], reports: tuple[Report, ...]) -> 
     words: set[VerdictWord] = set()
     latency: set[VerdictWord] = set()
     for report in reports:
-        words.update(verdict.word for verdict in report.verdicts)
-        # Longer answers alone are no loss: the score shows whether they are worse.
-        words.update(found.word for found in report.findings if found.measure is not Measure.OUTPUT_LENGTH)
+        words.update(verdict.word for verdict in (*report.verdicts, *_losses(report)))
         latency.update(verdict.word for verdict in report.latency)
     if BAD_NEWS & (words | latency):
         return ExitCode.REGRESSION
     if words & NO_NEWS:
         return ExitCode.UNKNOWN
     return ExitCode.OK
+
+
+def _losses(report: Report) -> tuple[Verdict, ...]:
+    """Return findings that count as losses. Longer answers alone do not: the score shows whether they are worse."""
+    return tuple(verdict for verdict in report.findings if verdict.measure is not Measure.OUTPUT_LENGTH)

@@ -62,8 +62,7 @@ def run(*, name: str, config_path: Path, dry_run: bool, workers: int, as_json: b
         return ExitCode.OK
     is_watched = has_watcher(project)
     check_ready(project, console, has_engine=workers > 0 and not is_watched)
-    begun = (turn for turn in service.store.open_turns() if turn.sweep == name and turn.by_hand)
-    turn = next(begun, None) or sweeps.begin_by_hand(service, sweep, clock.now())
+    turn = _open_turn(service, name) or sweeps.begin_by_hand(service, sweep, clock.now())
     if is_watched:
         print_line(console, "workers", "evaluated by `tracker watch`")
     else:
@@ -127,6 +126,11 @@ def _sweep(service: sweeps.SweepService, name: str) -> Sweep:
         f"did you mean {close[0]}?" if close else f"known: {', '.join(service.sweeps) or 'none (add a [[schedule]])'}"
     )
     raise ConfigError(f"no sweep named {name!r}", hint=known)
+
+
+def _open_turn(service: sweeps.SweepService, name: str) -> Turn | None:
+    """Return the on-demand run of a sweep that has not ended; None: there is none."""
+    return next((turn for turn in service.store.open_turns() if turn.sweep == name and turn.by_hand), None)
 
 
 def _say_what_comes(console: Console, service: sweeps.SweepService, sweep: Sweep) -> None:

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import click
 from rich.console import Console
+from rich.status import Status
 from rich.text import Text
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.execute.worker.claiming import PinVisibility
 from eval_jobs.execute.worker.main import WorkerOptions, database_from_environment, run_worker
+from eval_jobs.ports import Note
 from eval_jobs.queue.address import PASSWORD_VARIABLE, QUEUE_URL_VARIABLE, checked_database_url
 from tracker.adapters.secrets import read_secret
 from tracker.api.opening import open_project
@@ -38,11 +40,16 @@ def command(*, config_path: Path | None, database: str, password_file: Path | No
         password = read_secret(variable="", file=password_file, setting="--password") or password
         url = checked_database_url(database)
     else:
-        project = open_project(config_path or Path(DEFAULT_NAME))
-        project.make_state_dir()
-        url, password = project.config.database_url, project.database_password
-        work_dir = work_dir or project.config.run.work_dir
+        url, password, work_dir = _place_of(config_path or Path(DEFAULT_NAME), work_dir)
     _work(url, password, work_dir)
+
+
+def _place_of(config_path: Path, work_dir: Path | None) -> tuple[str, str, Path]:
+    """Return URL and password of a project's database, and the work folder."""
+    project = open_project(config_path)
+    project.make_state_dir()
+    config = project.config
+    return config.database_url, project.database_password, work_dir or config.run.work_dir
 
 
 def _work(url: str, password: str, work_dir: Path | None) -> None:
@@ -62,7 +69,7 @@ def _work(url: str, password: str, work_dir: Path | None) -> None:
                 password=password,
                 work_dir=work_dir.absolute(),
                 visibility=PinVisibility(),
-                show=lambda line: status.update(Text(one_line(line))),
+                show=_line_of(status),
             )
         )
     finally:
@@ -79,3 +86,7 @@ class _Events(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         style = "yellow" if record.levelno >= logging.WARNING else "dim"
         self._console.print(Text(one_line(record.getMessage()), style), soft_wrap=True)
+
+
+def _line_of(status: Status) -> Note:
+    return lambda line: status.update(Text(one_line(line)))
