@@ -92,15 +92,6 @@ class BoundedAdapter(HTTPAdapter):
         return response
 
 
-def bounded_session(answer_s: float, limit: Limit) -> requests.Session:
-    """Return a session that uses no settings of the environment."""
-    session = requests.Session()
-    session.trust_env = False
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, BoundedAdapter(answer_s, limit))
-    return session
-
-
 def _body(response: requests.Response, limit: Limit) -> bytes:
     begun = _CONVERSATION.get()
     if begun is not None:

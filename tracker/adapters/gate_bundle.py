@@ -108,14 +108,12 @@ def _case(bundle: zipfile.ZipFile, path: Path, said: RecordedDecision) -> GateCa
     jitters = dict(_JITTERS.validate_python(noise["jitters"]))
     if not all(0 <= jitter.tau2 <= 1 and 0 <= jitter.variance <= 1 for jitter in jitters.values()):  # rejects NaN, too
         raise ValueError("jitter out of range")
+    calibrations = _CALIBRATIONS.validate_python(noise["calibrations"])
     return GateCase(
         baseline=_record(bundle, "baseline.record"),
         candidate=_record(bundle, "candidate.record"),
         policy=_policy(_entry(bundle, "policy.json"), path, said),
-        noise=RunNoise(
-            jitters=jitters,
-            calibrations=_CALIBRATIONS.validate_python(noise["calibrations"]),
-        ),
+        noise=RunNoise(jitters=jitters, calibrations=calibrations),
     )
 
 

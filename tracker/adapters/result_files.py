@@ -75,7 +75,7 @@ class _Reading:
         if named.is_file():
             self._read_named(named)
             return
-        folders = _evaluations(named)
+        folders = sorted({config.parent.parent for config in named.rglob(str(_CONFIG)) if config.is_file()})
         for folder in folders:
             if folder not in self._seen:
                 self._seen.add(folder)
@@ -150,11 +150,6 @@ def _shown(path: Path) -> str:
 
 def _files(folder: Path, suffix: str) -> Iterator[Path]:
     return (path for path in folder.rglob(f"*{suffix}") if path.is_file())
-
-
-def _evaluations(named: Path) -> tuple[Path, ...]:
-    """Return the folders of EvalScope's evaluations at or below `named`."""
-    return tuple(sorted({config.parent.parent for config in named.rglob(str(_CONFIG)) if config.is_file()}))
 
 
 def _json_or_nothing(file: Path) -> dict[str, object]:

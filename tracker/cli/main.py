@@ -209,7 +209,6 @@ def _replace_what_it_cannot_show(stream: TextIO) -> None:
 
 
 def _broken(error: Exception) -> int:
-    """Show an unexpected error and return its exit code."""
     show_traceback(type(error), error, error.__traceback__)
     return ExitCode.BROKEN
 

@@ -174,7 +174,6 @@ def _endpoint(spec: ServeSpec) -> Finding:
 
 
 def _stores(project: Project) -> Iterator[Finding]:
-    """Yield findings about where results are stored and sent."""
     tracking = project.config.tracking
     yield _checked("database", lambda: _database(project))
     if tracking.enabled:

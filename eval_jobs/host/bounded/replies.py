@@ -43,4 +43,4 @@ def redirect_problem(url: str, location: str) -> str:
     if (here.scheme, here.netloc) == (there.scheme, there.netloc):
         return ""
     hosts = f"{here.scheme}://{here.netloc} redirects to another host, {there.scheme}://{there.netloc}"
-    return f"{limits.cut(hosts)}: set serve.base_url to that host if it may get the prompts"
+    return f"{limits.cut(hosts)}: set that address instead if it may get what is sent"

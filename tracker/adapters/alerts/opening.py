@@ -58,7 +58,13 @@ class ClosedChannel:
 
 def open_what_can_be(channels: Sequence[ChannelSettings], clock: Clock) -> tuple[Notifier, ...]:
     """Return the channels, in order; one that cannot be opened here becomes a `ClosedChannel`."""
-    return tuple(_open_or_close(channel, clock) for channel in channels)
+    found: list[Notifier] = []
+    for channel in channels:
+        try:
+            found.append(_open(channel, clock, PATIENCE_S))
+        except ConfigError as error:
+            found.append(ClosedChannel(name=channel.name, why=error))
+    return tuple(found)
 
 
 _HttpChannel = Alertmanager | DingTalk | Feishu | Slack | Webhook | WeCom
@@ -73,13 +79,6 @@ _SERVICES: dict[ChannelKind | str, tuple[str, type[_HttpChannel]]] = {
 }
 _INSIDE = {ChannelKind.WEBHOOK, ChannelKind.ALERTMANAGER}
 """Allowed without TLS: they run in the user's own network, and their URL is not a secret."""
-
-
-def _open_or_close(settings: ChannelSettings, clock: Clock) -> Notifier:
-    try:
-        return _open(settings, clock, PATIENCE_S)
-    except ConfigError as error:
-        return ClosedChannel(name=settings.name, why=error)
 
 
 def _read(place: SecretSource, setting: str) -> str:

@@ -137,7 +137,9 @@ class _SessionLock(Lock):
         try:
             self._session.scalar(select(literal(1)))
         except DBAPIError:
-            self._forget_cut_session()
+            self._session.invalidate()
+            self._session.close()
+            self._session = None
             return False
         return True
 
@@ -169,9 +171,3 @@ class _SessionLock(Lock):
             self._session.invalidate()
         self._session.close()
         self._session = None
-
-    def _forget_cut_session(self) -> None:
-        if self._session is not None:
-            self._session.invalidate()
-            self._session.close()
-            self._session = None

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, Row, Select, and_, select, union, update
+from sqlalchemy import Connection, Engine, Row, Select, Table, and_, select, union, update
 
 from eval_jobs.codec import record_from_bytes, record_to_bytes
 from eval_jobs.errors import ConfigError, StoreError
@@ -196,14 +196,9 @@ class SqlHistory:
 
     def append_acceptance(self, acceptance: Acceptance) -> None:
         """Store an acceptance; see `ports.History`."""
-        row = {
-            "key": content_hash([acceptance.run_id, acceptance.step, acceptance.benchmark]),
-            "run_id": acceptance.run_id,
-            "step": acceptance.step,
-            "acceptance": to_json(acceptance),
-        }
-        with transaction(self._engine) as connection:
-            put_row(connection, ACCEPTANCES, row)
+        run_id, step = acceptance.run_id, acceptance.step
+        key = content_hash([run_id, step, acceptance.benchmark])
+        self._put(ACCEPTANCES, key=key, run_id=run_id, step=step, acceptance=to_json(acceptance))
 
     def acceptances(self, run_id: str) -> tuple[Acceptance, ...]:
         """Return the run's acceptances; see `ports.History`."""
@@ -212,13 +207,8 @@ class SqlHistory:
 
     def append_calibration(self, calibration: Calibration) -> None:
         """Store a calibration; see `ports.History`."""
-        row = {
-            "plan_id": calibration.plan.id,
-            "finished_at": calibration.finished_at,
-            "calibration": to_json(calibration),
-        }
-        with transaction(self._engine) as connection:
-            put_row(connection, CALIBRATIONS, row)
+        plan_id, finished_at = calibration.plan.id, calibration.finished_at
+        self._put(CALIBRATIONS, plan_id=plan_id, finished_at=finished_at, calibration=to_json(calibration))
 
     def calibrations(self) -> tuple[Calibration, ...]:
         """Return all calibrations; see `ports.History`."""
@@ -238,15 +228,8 @@ class SqlHistory:
 
     def append_alert(self, alert: Alert) -> None:
         """Store the newest state of an alert; see `ports.History`."""
-        row = {
-            "fingerprint": alert.fingerprint,
-            "run_id": alert.run_id,
-            "step": alert.step,
-            "state": alert.state,
-            "alert": to_json(alert),
-        }
-        with transaction(self._engine) as connection:
-            put_row(connection, ALERTS, row)
+        row = {"run_id": alert.run_id, "step": alert.step, "state": alert.state, "alert": to_json(alert)}
+        self._put(ALERTS, fingerprint=alert.fingerprint, **row)
 
     def open_alerts(self, run_id: str) -> tuple[Alert, ...]:
         """Return the run's firing alerts; see `ports.History`."""
@@ -258,6 +241,10 @@ class SqlHistory:
         query = union(select(RECORDS.c.run_id), select(GAPS.c.run_id))
         with transaction(self._engine) as connection:
             return tuple(sorted(connection.scalars(query)))
+
+    def _put(self, table: Table, **row: object) -> None:
+        with transaction(self._engine) as connection:
+            put_row(connection, table, row)
 
     def _row(self, plan_id: str) -> Row[bytes, str] | None:
         with transaction(self._engine) as connection:

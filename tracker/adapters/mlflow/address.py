@@ -6,12 +6,11 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import requests
+import httpx
 from packaging.version import InvalidVersion, Version
 
 from eval_jobs.errors import ConfigError, TrackingUnreachable
-from eval_jobs.limits import MLFLOW_ANSWERS
-from tracker.adapters.bounded_http import bounded_session
+from eval_jobs.host.bounded.client import BoundedClient
 
 CONNECT_TIMEOUT_S = 3.0
 VERSION_TIMEOUT_S = 10.0
@@ -87,14 +86,14 @@ def _host_and_port(uri: str) -> tuple[str | None, int | None]:
 def _check_version(uri: str) -> None:
     """Refuse a server that is known to be too old; some stores behind http have no such page."""
     try:
-        session = bounded_session(VERSION_TIMEOUT_S, MLFLOW_ANSWERS)
-        response = session.get(f"{uri.rstrip('/')}/version", timeout=VERSION_TIMEOUT_S)
+        with BoundedClient(VERSION_TIMEOUT_S, {}, trust_env=False) as client:
+            response = client.get(f"{uri.rstrip('/')}/version")
         version = Version(response.text.strip()[:40])
     except InvalidVersion:
         return
-    except requests.RequestException as error:
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise unreachable(public(uri), str(error)) from error
-    if response.ok and version < OLDEST_SERVER:
+    if response.is_success and version < OLDEST_SERVER:
         raise TrackingUnreachable(
             f"the MLflow server {public(uri)} has version {version}; {OLDEST_SERVER} or newer is required",
             hint="update the MLflow server, or set tracking.uri to another; pending results are sent later",

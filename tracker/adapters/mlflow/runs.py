@@ -121,7 +121,9 @@ def get_or_create_experiment(client: MlflowClient, settings: TrackingSettings) -
     """
     known = client.get_experiment_by_name(settings.experiment)
     if known is None:
-        location = _artifact_location(settings)
+        location, file = None, sqlite_path(settings.uri)
+        if file is not None:  # MLflow's default is the folder where a process started
+            location = (file.parent / "mlartifacts").absolute().as_uri()
         client.create_experiment(settings.experiment, artifact_location=location)
         known = client.get_experiment_by_name(settings.experiment)
     if known.lifecycle_stage != "active":
@@ -202,11 +204,3 @@ def _create_run(client: MlflowClient, settings: TrackingSettings, checkpoint: Ch
             "tracker.output_dir": settings.output_dir,
         },
     )
-
-
-def _artifact_location(settings: TrackingSettings) -> str | None:
-    """Return the folder for files next to a SQLite store; MLflow's default is the folder where a process started."""
-    file = sqlite_path(settings.uri)
-    if file is None:
-        return None
-    return (file.parent / "mlartifacts").absolute().as_uri()

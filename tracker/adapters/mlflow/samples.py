@@ -29,18 +29,10 @@ from mlflow.tracing.client import TracingClient
 
 from eval_jobs.identity import content_hash
 from eval_jobs.types import SampleStatus
+from tracker.adapters.mlflow import runs
 from tracker.adapters.mlflow.address import public
 from tracker.adapters.mlflow.client import connect
 from tracker.adapters.mlflow.errors_sql import mapped_mlflow_errors
-from tracker.adapters.mlflow.runs import (
-    KIND_TAG,
-    OUR_SOURCE,
-    SOURCE_TAG,
-    TrackingSettings,
-    get_or_create_experiment,
-    run_key,
-    samples_experiment,
-)
 from tracker.adapters.mlflow.store import refresh_note
 from tracker.adapters.mlflow.sweeps import dataset_input
 from tracker.adapters.mlflow.view import samples_link
@@ -56,7 +48,7 @@ MAX_SPANS = 25
 """Spans in one request: some hundred kilobytes if texts are long."""
 
 
-def write_pages(settings: TrackingSettings, pages: Sequence[SamplePage]) -> Iterator[str]:
+def write_pages(settings: runs.TrackingSettings, pages: Sequence[SamplePage]) -> Iterator[str]:
     """Write the sheets that do not exist yet, and yield the link of each page as soon as it can be opened.
 
     Links are relative to the server's address.
@@ -71,21 +63,21 @@ def write_pages(settings: TrackingSettings, pages: Sequence[SamplePage]) -> Iter
         for run_id in dict.fromkeys(sheet.checkpoint.run_id for page in pages for sheet in (page.before, page.after)):
             refresh_note(client, settings, run_id)  # it links to the samples from now on
         for page in pages:
-            runs = []
+            run_ids = []
             for sheet in (page.before, page.after):
-                key = f"{run_key(settings, sheet.checkpoint.run_id)}-{sheet.key}"
+                key = f"{runs.run_key(settings, sheet.checkpoint.run_id)}-{sheet.key}"
                 run = _find_or_create(client, experiment.experiment_id, sheet, key)
                 if run.info.status != "FINISHED":
                     _fill(client, traces, run, sheet)
-                runs.append(run.info.run_id)
-            yield samples_link(experiment.experiment_id, before=runs[0], after=runs[1])
+                run_ids.append(run.info.run_id)
+            yield samples_link(experiment.experiment_id, before=run_ids[0], after=run_ids[1])
 
 
-def _experiment(client: MlflowClient, settings: TrackingSettings) -> Experiment:
-    own = replace(settings, experiment=samples_experiment(settings))
-    experiment = get_or_create_experiment(client, own)
-    if experiment.tags.get(KIND_TAG) != KIND:
-        client.set_experiment_tag(experiment.experiment_id, KIND_TAG, KIND)
+def _experiment(client: MlflowClient, settings: runs.TrackingSettings) -> Experiment:
+    own = replace(settings, experiment=runs.samples_experiment(settings))
+    experiment = runs.get_or_create_experiment(client, own)
+    if experiment.tags.get(runs.KIND_TAG) != KIND:
+        client.set_experiment_tag(experiment.experiment_id, runs.KIND_TAG, KIND)
     return experiment
 
 
@@ -98,7 +90,7 @@ def _find_or_create(client: MlflowClient, experiment_id: str, sheet: SampleSheet
             # In the same call as the run itself, so that no crash leaves a run that cannot be found again.
             tags={
                 SAMPLES_KEY_TAG: key,
-                SOURCE_TAG: OUR_SOURCE,
+                runs.SOURCE_TAG: runs.OUR_SOURCE,
                 "mlflow.runType": "genai_evaluate",
                 "tracker.run": sheet.checkpoint.run_id,
                 "tracker.step": str(sheet.checkpoint.step),
@@ -203,7 +195,7 @@ def _score(row: SampleRow, sheet: SampleSheet, time_ms: int) -> Assessment:
     return Feedback(
         name=sheet.benchmark,
         value=value,
-        source=AssessmentSource("CODE", OUR_SOURCE),
+        source=AssessmentSource("CODE", runs.OUR_SOURCE),
         error=None if row.score is not None else AssessmentError(str(row.status).upper(), reason or str(row.status)),
         rationale=reason or None,
         create_time_ms=time_ms,

@@ -13,12 +13,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import requests
+import httpx
 
 from eval_jobs.errors import PortTaken, TrackingUnreachable
+from eval_jobs.host.bounded.client import BoundedClient
 from eval_jobs.host.secrets import passed_on
-from eval_jobs.limits import MLFLOW_ANSWERS
-from tracker.adapters.bounded_http import bounded_session
 from tracker.adapters.mlflow.address import public
 from tracker.adapters.mlflow.client import connect
 from tracker.adapters.mlflow.errors_sql import mapped_mlflow_errors
@@ -136,8 +135,8 @@ def _start(store_uri: str, artifacts_dir: Path, port: int, output: int) -> subpr
 
 def _wait_until_ready(server: RunningServer) -> None:
     for _ in range(START_POLLS):
-        with suppress(requests.RequestException):
-            if bounded_session(POLL_S * 10, MLFLOW_ANSWERS).get(f"{server.url}/health", timeout=POLL_S * 10).ok:
+        with suppress(httpx.HTTPError), BoundedClient(POLL_S * 10, {}, trust_env=False) as client:
+            if client.get(f"{server.url}/health").is_success:
                 return
         with suppress(subprocess.TimeoutExpired):
             raise _died(server.log, server.process.wait(POLL_S))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from mlflow import MlflowClient
-from mlflow.entities import LoggedModel, LoggedModelOutput, Metric, Run, RunTag
+from mlflow.entities import LoggedModelOutput, Metric, Run, RunTag
 
 from eval_jobs.errors import TrackerError
 from eval_jobs.limits import MLFLOW_ANSWERS
@@ -124,7 +124,8 @@ def _send_batch(
     model = write_model(client, run, batch, key)
     _upload(client, run, batch)
     known = client.get_run(run.run_id)
-    _link_model(client, run, known, model, batch.checkpoint.step)
+    if model.model_id not in {output.model_id for output in known.outputs.model_outputs}:  # MLflow refuses duplicates
+        client.log_outputs(run.run_id, [LoggedModelOutput(model.model_id, batch.checkpoint.step)])
     _refresh_run(client, run, known, batch, links)
     _refresh_view(client, run)
 
@@ -140,12 +141,6 @@ def _upload(client: MlflowClient, run: runs.TrackedRun, batch: tracking.Tracking
         report.write_text(to_json(batch.report), encoding="ascii")
         for file in sorted(path for path in folder.rglob("*") if path.is_file()):
             client.log_artifact(run.run_id, str(file), str(file.parent.relative_to(folder)))
-
-
-def _link_model(client: MlflowClient, run: runs.TrackedRun, known: Run, model: LoggedModel, step: int) -> None:
-    """List the model among the run's outputs, unless it is listed: MLflow refuses duplicates."""
-    if model.model_id not in {output.model_id for output in known.outputs.model_outputs}:
-        client.log_outputs(run.run_id, [LoggedModelOutput(model.model_id, step)])
 
 
 def _refresh_run(

@@ -201,11 +201,7 @@ class _Part:
 
 
 def _parts(file: pq.ParquetFile) -> list[_Part]:
-    """Return where each benchmark's rows are.
-
-    Raises:
-        KeyError, ValueError: the file was not written by the tracker.
-    """
+    """Return where each benchmark's rows are; raises KeyError or ValueError if the tracker did not write the file."""
     parts, start = [], 0
     for benchmark, questions, count in json.loads((file.metadata.metadata or {})[_PARTS_KEY]):
         parts.append(_Part(benchmark=benchmark, questions=questions, rows=slice(start, start + count)))
@@ -248,11 +244,7 @@ def _scores_file(
 
 
 def _answers_file(samples: Sequence[SampleScore], place: Mapping[str, Any]) -> bytes:
-    columns = {
-        **place,
-        "answer": text_array(field_of(samples, "answer")),
-        "detail": text_array(field_of(samples, "detail")),
-    }
+    columns = {**place, **{name: text_array(field_of(samples, name)) for name in ("answer", "detail")}}
     return parquet_bytes(pa.table(columns), ["benchmark", "questions", "detail"], {"position": "DELTA_BINARY_PACKED"})
 
 

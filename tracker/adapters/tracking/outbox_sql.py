@@ -167,7 +167,8 @@ class OutboxTracking:
             with transaction(self._engine) as connection:
                 connection.execute(_once_more(self._of_run()))
             self._aside_at = started
-        if self._waiting() and not self._backing_off(started):
+        rests = self._retry_at is not None and started < self._retry_at
+        if self._waiting() and not rests:
             # Two senders could both find no run or model in the store and create two.
             with lock_if_free(self._engine, f"sender {self._run}") as mine:
                 if mine:
@@ -248,9 +249,6 @@ class OutboxTracking:
         self._failures = 0
         self._retry_at = None
 
-    def _backing_off(self, now: datetime) -> bool:
-        return self._retry_at is not None and now < self._retry_at
-
     def _waiting(self) -> int:
         with transaction(self._engine) as connection:
             return connection.scalar(select(func.count()).select_from(ITEMS).where(self._is_waiting())) or 0
@@ -324,13 +322,9 @@ def _was_queued(connection: Connection, champion: tracking.Champion) -> bool:
 
 
 def _remember_values(connection: Connection, batch: tracking.TrackingBatch) -> None:
+    checkpoint = checkpoint_key(batch.checkpoint)
     rows = [
-        {
-            "checkpoint": checkpoint_key(batch.checkpoint),
-            "key": m.key,
-            "value": m.value,
-            "timestamp_ms": m.timestamp_ms,
-        }
+        {"checkpoint": checkpoint, "key": m.key, "value": m.value, "timestamp_ms": m.timestamp_ms}
         for m in batch.metrics
     ]
     if rows:

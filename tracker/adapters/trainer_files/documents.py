@@ -96,10 +96,7 @@ def _arguments(content: bytes) -> object:
 def _plain_attributes(pickled: bytes) -> dict[str, object]:
     """Return the attributes of the pickled object: texts, numbers and enums as their values, all others as None.
 
-    No class is imported and nothing is called.
-
-    Raises:
-        ValueError, IndexError, TypeError, StopIteration: it is damaged.
+    Nothing is imported or called. A damaged pickle raises ValueError, IndexError, TypeError or StopIteration.
     """
     stack: list[object] = []
     memo: dict[object, object] = {}

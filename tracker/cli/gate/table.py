@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from tracker.cli.gate import text as words
 from tracker.cli.tables.comparison import example_grid, repetition_lines
-from tracker.cli.tables.render import plain_table
+from tracker.cli.tables.render import numbers, plain_table
 from tracker.domain.gate.types import GateReport, GateWord
 
 GATE_STYLES: Mapping[GateWord, str] = {
@@ -84,11 +84,12 @@ def _stacked(check: words.GateCheck) -> Iterable[RenderableType]:
 
 
 def _table(checks: Iterable[words.GateCheck], *, is_wide: bool) -> Table:
-    table = plain_table(padding=(0, 1, 0, 0))
-    table.add_column("check", overflow="fold", min_width=8)
-    for name in ("scores", "change, 95 % CI\none-sided p, level", "lost/gained"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("result", no_wrap=True)
+    table = plain_table(
+        Column("check", overflow="fold", min_width=8),
+        *numbers("scores", "change, 95 % CI\none-sided p, level", "lost/gained"),
+        Column("result", no_wrap=True),
+        padding=(0, 1, 0, 0),
+    )
     if is_wide:
         table.add_column("reason", overflow="fold")
     for check in checks:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
-from tracker.cli.tables.render import plain_table
+from tracker.cli.tables.render import numbers, plain_table
 from tracker.domain.calibration.noise import repetition
 from tracker.domain.calibration.repetition_text import change_text, rate_text, unfit_text
 from tracker.domain.records.calibration import Calibration, Fitness, Repetition
@@ -29,11 +29,11 @@ def calibration_table(calibration: Calibration, *, min_effect: float) -> Rendera
 
 
 def _table(found: tuple[Repetition, ...]) -> Table:
-    table = plain_table()
-    table.add_column("benchmark", overflow="fold", min_width=9)
-    for name in ("samples", "flips\n95 % CI", "same score,\ntext differs", "noise,\n95 % bound"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True, min_width=6)
+    table = plain_table(
+        Column("benchmark", overflow="fold", min_width=9),
+        *numbers("samples", "flips\n95 % CI", "same score,\ntext differs", "noise,\n95 % bound"),
+        Column(no_wrap=True, min_width=6),
+    )
     for one in found:
         interval = f"{rate_text(one.flip_rate_low)} to {rate_text(one.flip_rate_high)}"
         table.add_row(

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
-from tracker.cli.tables.render import STYLES, plain_table, quoted, sample_grid, unfit_lines
+from tracker.cli.tables.render import STYLES, numbers, plain_table, quoted, sample_grid, unfit_lines
 from tracker.domain.calibration.repetition_text import not_calibrated_text, repetition_text
 from tracker.domain.compare.view import ComparedBenchmark, ComparisonView, Example, Side
 from tracker.domain.overview.run import SYMBOLS
@@ -58,11 +58,12 @@ def _sides(before: Side, after: Side) -> Text:
 
 
 def _compared_table(benchmarks: Sequence[ComparedBenchmark]) -> Table:
-    table = plain_table(padding=(0, 1, 0, 0))
-    table.add_column("benchmark", overflow="fold", min_width=9)
-    for name in ("scores", "change, 95 % CI", "lost/gained"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
+    table = plain_table(
+        Column("benchmark", overflow="fold", min_width=9),
+        *numbers("scores", "change, 95 % CI", "lost/gained"),
+        Column("verdict", no_wrap=True),
+        padding=(0, 1, 0, 0),
+    )
     for one in benchmarks:
         change = one.comparison
         interval = f"{signed_text(change.ci_low)}, {signed_text(change.ci_high)}"

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator
 
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
-from tracker.cli.tables.render import plain_table, quoted, run_title, sample_grid
+from tracker.cli.tables.render import numbers, plain_table, quoted, run_title, sample_grid
 from tracker.domain.forgetting import wording
 from tracker.domain.forgetting.sample_lives import Flow
 from tracker.domain.forgetting.types import BenchmarkLedger, LedgerRow, LostSample, RunLedger
@@ -41,14 +41,9 @@ def ledger_tables(ledger: RunLedger, *, subsets: int) -> RenderableType:
     return Group(*parts)
 
 
-# --- private: summary
-
-
 def _summary(benchmarks: Iterable[BenchmarkLedger], subsets: int) -> Table:
-    table = plain_table(padding=(0, 1, 0, 0))
-    table.add_column("benchmark", overflow="fold", min_width=8)
-    for name in ("best", "steps", "now", "change,\n95 % CI", "retained", "lost", "net\nlost", "by\nchance"):
-        table.add_column(name, justify="right", no_wrap=True)
+    names = numbers("best", "steps", "now", "change,\n95 % CI", "retained", "lost", "net\nlost", "by\nchance")
+    table = plain_table(Column("benchmark", overflow="fold", min_width=8), *names, padding=(0, 1, 0, 0))
     for benchmark in benchmarks:
         table.add_row(Text(one_line(benchmark.benchmark), "bold"), *_cells(benchmark.whole))
         for row in benchmark.subsets[:subsets]:
@@ -79,9 +74,6 @@ def _flow_cells(flow: Flow | None) -> tuple[str, str, str]:
     if flow is None:
         return NOTHING, NOTHING, NOTHING
     return str(flow.lost), wording.whole_text(flow.net_lost), wording.chance_text(flow.expected_false)
-
-
-# --- private: samples
 
 
 def _lost(benchmark: BenchmarkLedger) -> Iterator[RenderableType]:

@@ -8,7 +8,7 @@ from rich import box
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from tracker.domain.calibration.repetition_text import is_unfit, short_text, unfit_text
@@ -100,10 +100,8 @@ def gaps_table(gaps: Sequence[Gap], *, last: int = 0) -> RenderableType:
         last: number of newest ones to show; 0: all.
     """
     shown = gaps[-last:]
-    table = plain_table()
-    table.add_column("not evaluated", justify="right", no_wrap=True)
-    table.add_column("reason", overflow="fold")
-    table.add_column("hint", style="dim", overflow="fold")
+    hint = Column("hint", style="dim", overflow="fold")
+    table = plain_table(*numbers("not evaluated"), Column("reason", overflow="fold"), hint)
     for (code, message, hint), series in groupby(shown, key=lambda gap: (gap.code, gap.message, gap.hint)):
         spans = [gap.steps for gap in series]
         count = sum(map(len, spans))
@@ -112,16 +110,20 @@ def gaps_table(gaps: Sequence[Gap], *, last: int = 0) -> RenderableType:
     return Group("", *_earlier(len(gaps) - len(shown), "checkpoint"), table)
 
 
-def plain_table(*, padding: tuple[int, int, int, int] = (0, 1, 0, 1)) -> Table:
+def plain_table(*columns: Column | str, padding: tuple[int, int, int, int] = (0, 1, 0, 1)) -> Table:
     """Return a table whose only line is below its header."""
-    return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=padding)
+    return Table(*columns, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=padding)
+
+
+def numbers(*names: str) -> tuple[Column, ...]:
+    """Return columns of numbers: aligned to the right, and never wrapped."""
+    return tuple(Column(name, justify="right", no_wrap=True) for name in names)
 
 
 def sample_grid(rows: Iterable[tuple[str | Text, Text]]) -> Table:
     """Return a grid for one sample: names on the left, texts on the right."""
-    grid = Table.grid(padding=(0, 1, 0, 0))
-    grid.add_column(style="dim", no_wrap=True, justify="right", min_width=10)
-    grid.add_column(overflow="fold")
+    names = Column(style="dim", no_wrap=True, justify="right", min_width=10)
+    grid = Table.grid(names, Column(overflow="fold"), padding=(0, 1, 0, 0))
     for name, text in rows:
         grid.add_row(name, text)
     return grid
@@ -250,10 +252,8 @@ def _column_width(view: Overview, benchmark: str) -> int:
 
 
 def _table(view: Overview, benchmarks: Sequence[str], *, is_compact: bool = False) -> Table:
-    table = plain_table()
-    table.add_column(view.unit, justify="right", no_wrap=True)
-    for name in benchmarks:
-        table.add_column(Text(one_line(name)), no_wrap=True)
+    named = (Column(Text(one_line(name)), no_wrap=True) for name in benchmarks)
+    table = plain_table(*numbers(view.unit), *named)
     for step in view.steps:
         table.add_row(str(step), *(_cell(view.at(step, name), is_compact=is_compact) for name in benchmarks))
     return table

@@ -6,11 +6,11 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from rich.console import RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from eval_jobs.types import ProbeResult
-from tracker.cli.tables.render import plain_table
+from tracker.cli.tables.render import numbers, plain_table
 from tracker.domain.records.display import NOTHING, count_text, one_line, score_text
 from tracker.domain.sweeps.board import Board, BoardScore, first_text, load_size_text, score_change_text, times_text
 from tracker.domain.sweeps.cron import next_time
@@ -78,11 +78,8 @@ def board_lines(board: Board) -> Iterator[RenderableType]:
 
 def score_table(board: Board) -> Table:
     """Return the leaderboard: one line for each target and variant, the best mean first."""
-    table = plain_table()
     axes = tuple(dict.fromkeys(axis for row in board.rows for axis, _ in row.variant))
-    table.add_column("target")
-    for axis in axes:
-        table.add_column(axis)
+    table = plain_table("target", *axes)
     for name in board.benchmarks:
         table.add_column(Text(one_line(name)), justify="right")
     has_mean = len(board.benchmarks) > 1
@@ -108,9 +105,7 @@ def turn_state_text(board: Board) -> str:
 
 def list_table(sweeps: Sequence[ListedSweep]) -> Table:
     """Return one line for each sweep: its schedule and its last run."""
-    table = plain_table()
-    for name in ("sweep", "schedule", "last sweep run"):
-        table.add_column(name)
+    table = plain_table("sweep", "schedule", "last sweep run")
     for sweep in sweeps:
         zone, when, came = sweep.time_zone, ["on demand"], [NOTHING]
         if sweep.cron is not None:
@@ -167,9 +162,8 @@ def _score(score: BoardScore | None) -> Text:
 
 
 def _load_table(probes: Sequence[ProbeResult]) -> Table:
-    table = plain_table()
-    for name in ("load", "requests/s", "tokens/s", "TTFT, ms", "TPOT, ms", "failed"):
-        table.add_column(name, justify="left" if name == "load" else "right", no_wrap=True)
+    names = numbers("requests/s", "tokens/s", "TTFT, ms", "TPOT, ms", "failed")
+    table = plain_table(Column("load", no_wrap=True), *names)
     for probe in probes:
         rates = (f"{probe.requests_per_s:.2f}", f"{probe.output_tokens_per_s:.1f}")
         times = (times_text(probe.ttft_ms), times_text(probe.tpot_ms))

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, partial
@@ -20,6 +19,7 @@ from eval_jobs.limits import CHANNEL_ANSWER
 from tracker.adapters.alerts.sending.target import Target, within
 
 MAX_RETRY_AFTER_S = 24 * 3600.0
+_authorities = cache(httpx.create_ssl_context)  # loading them takes longer than everything else
 JSON = {"Content-Type": "application/json; charset=utf-8"}
 _LATER = {408, 425, 429}
 
@@ -135,9 +135,3 @@ def _options(url: httpx.URL, patience_s: float) -> dict[str, Any]:
     # A proxy from the environment is not for loopback addresses.
     is_outside = url.host not in LOOPBACK
     return {"timeout": patience_s, "follow_redirects": False, "trust_env": is_outside, "verify": _authorities()}
-
-
-@cache
-def _authorities() -> ssl.SSLContext:
-    """Return the trusted certificates, loaded once: that takes longer than everything else."""
-    return httpx.create_ssl_context()

@@ -122,7 +122,9 @@ class Bucket:
         until_s, pages = time.monotonic() + LIST_S, 0
         try:
             while time.monotonic() < until_s and len(found) <= S3_OBJECTS.most:
-                page, pages = self._page(Prefix=self.location.prefix, **more), pages + 1
+                page, pages = self._call("list_objects_v2", Prefix=self.location.prefix, **more), pages + 1
+                if "Name" not in page:  # a gateway's well-formed page must not count as an empty bucket
+                    raise OSError("not an S3 server")
                 found += [_object(entry) for entry in page.get("Contents", ())]
                 if not page.get("IsTruncated"):
                     return tuple(found)
@@ -192,20 +194,24 @@ class Bucket:
             if got >= PACE_BYTES:
                 begun_s, got = time.monotonic(), 0
 
-    def _page(self, **arguments: str) -> dict[str, Any]:
-        page = self._call("list_objects_v2", **arguments)
-        if "Name" not in page:  # a gateway's well-formed page must not count as an empty bucket
-            raise OSError("not an S3 server")
-        return page
-
     def _call(self, method: str, **arguments: str) -> dict[str, Any]:
         answer: dict[str, Any] = self._fs.call_s3(method, Bucket=self.location.bucket, timeout=CALL_S, **arguments)
         return answer
 
-    def _mapped(self, error: Exception) -> Exception:
+    def _mapped(self, error: Exception) -> TrackerError:
+        """Return the error for the user: a ConfigError if a setting must change, else StoreUnavailable."""
         client = getattr(self._fs, "_s3", None)
         endpoint = str(client.meta.endpoint_url) if client is not None else self._access.endpoint_url
-        return _mapped(error, self.location.uri, endpoint)
+        at = f"cannot read {self.location.uri} from {endpoint or 'AWS'}"
+        answer = _answer(error)
+        if answer is not None:
+            return _refusal(answer, self.location.uri, at)
+        if isinstance(error, _CREDENTIALS):
+            return ConfigError(f"{at}: {error}", hint=_CREDENTIALS_HINT)
+        if isinstance(error, _SETTINGS):
+            return ConfigError(f"{at}: {error}", hint="fix run.output_dir, s3.endpoint_url or s3.region")
+        what = " ".join(str(error).split())[:200] or type(error).__name__
+        return StoreUnavailable(f"{at}: {what}", hint="check the network and s3.endpoint_url, or retry later")
 
 
 class _BoundedSession(AIOHTTPSession):  # type: ignore[misc]  # it has no types
@@ -254,20 +260,6 @@ def _code_of(error: BaseException) -> str:
     if answer is None:
         return ""
     return str(answer.response.get("Error", {}).get("Code", ""))
-
-
-def _mapped(error: Exception, uri: str, endpoint: str) -> TrackerError:
-    """Return the error for the user: a ConfigError if a setting must change, else StoreUnavailable."""
-    at = f"cannot read {uri} from {endpoint or 'AWS'}"
-    answer = _answer(error)
-    if answer is not None:
-        return _refusal(answer, uri, at)
-    if isinstance(error, _CREDENTIALS):
-        return ConfigError(f"{at}: {error}", hint=_CREDENTIALS_HINT)
-    if isinstance(error, _SETTINGS):
-        return ConfigError(f"{at}: {error}", hint="fix run.output_dir, s3.endpoint_url or s3.region")
-    what = " ".join(str(error).split())[:200] or type(error).__name__
-    return StoreUnavailable(f"{at}: {what}", hint="check the network and s3.endpoint_url, or retry later")
 
 
 def _answer(error: BaseException) -> aws.ClientError | None:

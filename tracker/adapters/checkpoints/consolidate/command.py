@@ -37,11 +37,11 @@ def run_command(
         silence_s: maximum time in which neither the log nor the result grows.
     """
     files, folder = pin.complete.weights, Path(pin.folder)
-    places = {"{source}": str(path_in(folder, files[0]) if len(files) == 1 else folder), "{target}": str(out)}
+    source = str(path_in(folder, files[0]) if len(files) == 1 else folder)
     with log_path.open("wb") as log_file:
         try:
             process = subprocess.Popen(
-                [_filled(part, places) for part in command],
+                [part.replace("{source}", source).replace("{target}", str(out)) for part in command],
                 stdin=subprocess.DEVNULL,
                 stdout=log_file,
                 stderr=subprocess.STDOUT,
@@ -62,12 +62,6 @@ def run_command(
     if process.returncode:
         return _failed(f"{command[0]} {exit_words(process.returncode)}: {one_line(last_line_of(log_path))}")
     return _checked(out, pin.step)
-
-
-def _filled(part: str, places: Mapping[str, str]) -> str:
-    for name, path in places.items():
-        part = part.replace(name, path)
-    return part
 
 
 def _wait(process: subprocess.Popen[bytes], grows: Sequence[Path], stopped: threading.Event, silence_s: float) -> str:

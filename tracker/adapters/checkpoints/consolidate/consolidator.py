@@ -221,9 +221,6 @@ class Consolidations:
         self._executor.shutdown(cancel_futures=True)
 
 
-# --- private: the request
-
-
 def _request(pin: Pin, *, allow_pickle: bool) -> Mapping[str, Any]:
     folder, complete = Path(pin.folder), pin.complete
     state, is_lora = folder / complete.state_folder, complete.format is CheckpointFormat.LORA
@@ -274,9 +271,6 @@ def _read(process: subprocess.Popen[bytes], answers: queue.SimpleQueue[Answer]) 
             answers.put(json.loads(line))
 
 
-# --- private: the result
-
-
 def _finished(pin: Pin, files: list[str]) -> Pin:
     """Replace the raw state with the result. Writing the manifest turns the raw hold into a converted one."""
     folder, raw = Path(pin.folder), pin.complete
@@ -318,7 +312,6 @@ def _with_files(pin: Pin, complete: Complete, added: Set[str]) -> Pin:
 
 
 def _drop_raw(pin: Pin) -> None:
-    """Remove what is left of the raw state from a converted hold."""
     if pin.raw_weights:
         keep = {*pin.complete.held, ".pin.json"}
         for path in Path(pin.folder).iterdir():
@@ -326,9 +319,6 @@ def _drop_raw(pin: Pin) -> None:
                 remove_folder(path)
             elif path.name not in keep:
                 path.unlink()
-
-
-# --- private: what went wrong
 
 
 def _error(pin: Pin, answer: Answer, log_path: Path) -> errors.CheckpointError | errors.StoreError:

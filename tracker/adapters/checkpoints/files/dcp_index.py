@@ -66,6 +66,7 @@ CHILD_TIMEOUT_S = 60.0
 
 _FILE = re.compile(r"[\w.-]+\.distcp$")
 _WRAPPERS = re.compile(r"(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
+"""In names of tensors: what compilation and wrappers add."""
 _ROOTS = (("model",), ("state_dict",), ("module",), ("app", "model"), ())
 """Where programs put the model's tensors in the state: `{"model": ..., "optimizer": ...}`, or at the top level."""
 
@@ -252,7 +253,7 @@ def _keys_of_model(places: Mapping[str, tuple[Any, ...]]) -> dict[str, str]:
     for key, place in places.items():
         if place[:-1] != root:
             continue
-        name = _model_name(place[-1])
+        name = _WRAPPERS.sub("", place[-1]).removeprefix("module.")
         if name in keys:
             raise ValueError("two tensors have the same name")
         keys[name] = key
@@ -268,11 +269,6 @@ def _files(metadata: _Record) -> dict[str, int]:
             raise ValueError(f"{name!r} is not a file in the folder")
         files[name] = max(files.get(name, 0), int(info.get("offset")) + int(info.get("length")))
     return files
-
-
-def _model_name(name: str) -> str:
-    """Return the name of a tensor in the model, without the prefixes that compilation and wrappers add."""
-    return _WRAPPERS.sub("", name).removeprefix("module.")
 
 
 if __name__ == "__main__":

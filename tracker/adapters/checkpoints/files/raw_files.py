@@ -78,8 +78,10 @@ def _broken(folder: Path, names: Iterable[str]) -> dict[str, str]:
 def _configurations(
     folder: Path, read_document: ReadDocument, *, is_given: bool
 ) -> dict[str, listing.Document | listing.Broken]:
-    usable = [name for name in (listing.CONFIG, listing.ADAPTER_CONFIG) if _may_use(folder / name, is_given=is_given)]
-    return {name: read_document(folder / name) for name in usable}
+    """Read the files that may be used: one that links elsewhere, as in the Hugging Face cache, only if `is_given`."""
+    found = [path for path in (folder / listing.CONFIG, folder / listing.ADAPTER_CONFIG) if path.is_file()]
+    usable = [path for path in found if is_given or path.resolve().is_relative_to(folder.resolve())]
+    return {path.name: read_document(path) for path in usable}
 
 
 def _index(folder: Path, names: frozenset[str]) -> tuple[str, listing.StateIndex | listing.Broken | None]:
@@ -118,8 +120,3 @@ def _why_broken(path: Path) -> str:
         return f"cannot be read: {error.strerror}"
     except (zipfile.BadZipFile, ValueError, NotImplementedError):
         return "is not a complete torch.save file: still being written, truncated, or older than torch 1.6"
-
-
-def _may_use(path: Path, *, is_given: bool) -> bool:
-    """Return whether a file may be used: one that links elsewhere, as in the Hugging Face cache, only if `is_given`."""
-    return path.is_file() and (is_given or path.resolve().is_relative_to(path.parent.resolve()))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,25 +25,19 @@ CHUNK_BYTES = 8 << 20
 """Memory of a pass over the weights; a multiple of every item size."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _NotFinite:
-    """Bit pattern of NaN and Inf in a dtype: without its sign an item is at least `limit`."""
-
-    item: str
-    mask: int
-    limit: int
-
-
 _NOT_FINITE = {
-    "F64": _NotFinite(item="<u8", mask=0x7FFF_FFFF_FFFF_FFFF, limit=0x7FF0_0000_0000_0000),
-    "F32": _NotFinite(item="<u4", mask=0x7FFF_FFFF, limit=0x7F80_0000),
-    "C64": _NotFinite(item="<u4", mask=0x7FFF_FFFF, limit=0x7F80_0000),
-    "F16": _NotFinite(item="<u2", mask=0x7FFF, limit=0x7C00),
-    "BF16": _NotFinite(item="<u2", mask=0x7FFF, limit=0x7F80),
-    "F8_E5M2": _NotFinite(item="u1", mask=0x7F, limit=0x7C),
-    "F8_E4M3": _NotFinite(item="u1", mask=0x7F, limit=0x7F),
+    "F64": ("<u8", 0x7FFF_FFFF_FFFF_FFFF, 0x7FF0_0000_0000_0000),
+    "F32": ("<u4", 0x7FFF_FFFF, 0x7F80_0000),
+    "C64": ("<u4", 0x7FFF_FFFF, 0x7F80_0000),
+    "F16": ("<u2", 0x7FFF, 0x7C00),
+    "BF16": ("<u2", 0x7FFF, 0x7F80),
+    "F8_E5M2": ("u1", 0x7F, 0x7C),
+    "F8_E4M3": ("u1", 0x7F, 0x7F),
 }
-"""Other types hold integers or scales and cannot be NaN, or are packed."""
+"""Of a dtype: type of an item, the mask of its bits without the sign, and the value from which these are NaN or Inf.
+
+Other dtypes hold integers or scales and cannot be NaN, or are packed.
+"""
 
 
 def read_header(path: Path) -> Header | Broken:
@@ -184,11 +178,11 @@ def _read_exactly(file: BinaryIO, chunk: memoryview) -> None:
 
 
 def _check_finite(chunk: memoryview, tensor: TensorFact, file_name: str) -> None:
-    bits = _NOT_FINITE.get(tensor.dtype)
-    if bits is None:
+    if tensor.dtype not in _NOT_FINITE:
         return
-    items = np.frombuffer(chunk, dtype=bits.item) & bits.mask
-    if items.max() >= bits.limit:
+    item, mask, limit = _NOT_FINITE[tensor.dtype]
+    items = np.frombuffer(chunk, dtype=item) & mask
+    if items.max() >= limit:
         raise CheckpointUnreadable(
             f"tensor {tensor.name} in {file_name} contains NaN or Inf",
             hint="check the loss and gradient norm before this step: the training diverged",

@@ -67,7 +67,6 @@ def is_zero(part: memoryview) -> bool:
 
 
 def _zero_blocks(chunk: memoryview) -> list[int]:
-    """Return which blocks of a chunk of whole blocks hold only zeros."""
     blocks = np.frombuffer(chunk, dtype="<u8").reshape(-1, BLOCK_BYTES // 8)
     # The first number of nearly every block is not zero, so few blocks have to be checked in full.
     candidates = np.flatnonzero(blocks[:, 0] == 0)

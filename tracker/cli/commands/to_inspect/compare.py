@@ -103,11 +103,7 @@ def _compare_checkpoints(project: Project, asked: Asked) -> None:
 
 
 def _pages_in_mlflow(project: Project, chosen: ChosenPages) -> Iterator[str]:
-    """Write the pages to MLflow, and yield the lines to print.
-
-    Raises:
-        TrackingUnreachable, StoreError, ConfigError: as `Mlflow.write_samples`.
-    """
+    """Write the pages to MLflow, and yield the lines to print; raises as `Mlflow.write_samples`."""
     count = sum(len(page.before.rows) + len(page.after.rows) for page in chosen.pages)
     yield f"\nwriting up to {count} traces to MLflow ..."
     server, when = UI_ADDRESS, " (start `tracker ui` to open the links)"

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from tracker.api.opening import open_project
 from tracker.api.references import known_run
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import COUNT, config_option
-from tracker.cli.tables.render import plain_table
+from tracker.cli.tables.render import numbers, plain_table
 from tracker.domain.overview.costs import Asked, RunCosts, cost_headline, run_costs
 from tracker.domain.records.display import duration_text, one_line, tokens_text
 
@@ -46,13 +46,10 @@ def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> 
 
 def costs_table(costs: RunCosts, *, last: int) -> Table:
     """Return one line for each evaluation, with its part if any was partial; `last`: number of newest ones, 0: all."""
-    table = plain_table()
     has_parts = any(row.asked is not Asked.WHOLE for row in costs.checkpoints)
-    table.add_column("step", justify="right", no_wrap=True)
-    if has_parts:
-        table.add_column("part", no_wrap=True)
-    for name in ("loading", "scoring", "latency\ntest", "tokens\nin", "tokens\nout", "GPU", "CPU"):
-        table.add_column(name, justify="right", no_wrap=True)
+    parts = [Column("part", no_wrap=True)] if has_parts else []
+    names = numbers("loading", "scoring", "latency\ntest", "tokens\nin", "tokens\nout", "GPU", "CPU")
+    table = plain_table(*numbers("step"), *parts, *names)
     for row in costs.checkpoints[-last:]:
         cost, cells = row.cost, [str(row.step)]
         if has_parts:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 from rich.console import Console, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from eval_jobs.serve.status import EngineStatus, KeptEngine, KeptProof, engine_status
@@ -78,9 +78,8 @@ def _sentence(*words: str) -> str:
 
 def _block(state: str, style: str, *lines: str) -> RenderableType:
     """Return a state on the left and lines on the right, wrapped at the terminal's width."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True, min_width=STATE_CHARS)
-    table.add_column(overflow="fold")
+    states = Column(no_wrap=True, min_width=STATE_CHARS)
+    table = Table.grid(states, Column(overflow="fold"), padding=(0, 2))
     for word, line in zip_longest([state], filter(None, lines), fillvalue=""):
         table.add_row(Text(word, style=style), Text(one_line(line)))
     return table

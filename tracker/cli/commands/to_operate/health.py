@@ -38,11 +38,14 @@ def command(*, kind: str, config_path: Path | None, work_dir: Path | None, withi
     Checks processes of this machine or container only. A process that waits for a database, MLflow or a slow
     model is alive; its activity is printed.
     """
-    folder = work_dir if work_dir is not None else _work_dir(config_path)
-    found = lives(folder, kind, SystemClock())
+    if work_dir is None:
+        from tracker.config import DEFAULT_NAME, load_config  # here: slow to import (half a second)
+
+        work_dir = load_config(config_path or Path(DEFAULT_NAME)).run.work_dir
+    found = lives(work_dir, kind, SystemClock())
     if not found:
         raise NoSignOfLife(
-            f"no `tracker {kind}` is running with the work folder {folder}",
+            f"no `tracker {kind}` is running with the work folder {work_dir}",
             hint=f"start it, or pass its work folder: `tracker health {kind} --work-dir FOLDER`",
         )
     for life in found:
@@ -57,9 +60,3 @@ def command(*, kind: str, config_path: Path | None, work_dir: Path | None, withi
         return
     for life in found:
         click.echo(f"{kind} {life.pid}: {one_line(life.activity)} ({life.age_s:.0f} s ago)")
-
-
-def _work_dir(config_path: Path | None) -> Path:
-    from tracker.config import DEFAULT_NAME, load_config  # here: slow to import (half a second)
-
-    return load_config(config_path or Path(DEFAULT_NAME)).run.work_dir

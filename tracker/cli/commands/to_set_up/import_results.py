@@ -123,11 +123,7 @@ def _project_of(project: Project, run_id: str | None) -> Project:
 def _take(
     project: Project, checkpoints: Sequence[ImportedCheckpoint], show: Callable[[JudgedImport], None]
 ) -> tuple[tuple[JudgedImport, ...], int]:
-    """Import checkpoints; return them and the number of results pending for MLflow.
-
-    Raises:
-        StoreUnavailable: another import into the run is running.
-    """
+    """Import checkpoints; return them and the number of results pending for MLflow."""
     lock = named_lock(project.database, f"import {project.config.run.name}")
     if not lock.take():
         raise StoreUnavailable(

@@ -88,11 +88,7 @@ _RAW = {
 
 
 def _benchmark(path: Path, config_path: Path) -> Values:
-    """Return the settings for one data file, whose kind is detected from its rows.
-
-    Raises:
-        BadData: its rows are neither questions with answers nor with choices.
-    """
+    """Return the settings for one data file, whose kind is detected from its rows."""
     found = Benchmark(name=path.stem, adapter="choice", data=str(path.absolute()))
     try:
         read_items(found)
@@ -128,11 +124,7 @@ def _named_apart(benchmarks: tuple[Values, ...], config_path: Path) -> tuple[Val
 
 
 def _offered(found: FoundFolder, config_path: Path, refused: list[str], *, is_accepted: bool) -> Values:
-    """Return a benchmark for a project without questions, if the user accepts it.
-
-    Raises:
-        ConfigError: the user does not, or cannot be asked.
-    """
+    """Return a benchmark for a project without questions, if the user accepts it."""
     held_out = {path: rows for path in found.training_data if (rows := read_held_out(path))}
     offer = f"{HUB_BENCHMARK['benchmark']}, {HUB_BENCHMARK['limit']} questions that EvalScope downloads"
     if held_out:
@@ -242,7 +234,6 @@ def _seen(found: FoundFolder, config_path: Path) -> list[str]:
 
 
 def _reason(found: FoundFolder) -> tuple[str, str]:
-    """Return why there are no checkpoints, and what to do."""
     is_folder = None
     if found.path.exists():
         is_folder = {entry.name: entry.is_dir() for entry in found.path.glob("[!.]*")}

@@ -87,7 +87,7 @@ def command(asked: _Asked) -> int:
     try:
         check_ready(project, console, has_engine=asked.workers > 0)
         with display:
-            _fill(_Job(project=project, places=places, asked=asked, lead=lead), display)
+            _fill(project, places, asked, lead, display)
     except LeadLost as lost:
         what = f"another watcher has taken over run {project.config.run.name}"
         raise StoreError(what, hint="run the same command again when that watcher has stopped") from lost
@@ -98,21 +98,8 @@ def command(asked: _Asked) -> int:
     return end.code
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Job:
-    project: Project
-    places: tuple[CheckpointLocation, ...]
-    """In evaluation order."""
-    asked: _Asked
-    lead: Lead
-
-
 def _project_of(project: Project, folder: Path | None, run_name: str | None) -> Project:
-    """Return the project with the requested folder and run name.
-
-    Raises:
-        ConfigError: checkpoints in a bucket, or no such folder.
-    """
+    """Return the project with the requested folder and run name."""
     run = project.config.run
     if folder is not None and canonical(str(folder)) != canonical(run.output_dir):
         run = run.model_copy(update={"output_dir": str(folder.absolute()), "name": folder.absolute().name})
@@ -138,11 +125,7 @@ def _choice(steps: str, every: int) -> StepFilter:
 
 
 def _places(project: Project, asked: _Asked) -> tuple[CheckpointLocation, ...]:
-    """Return the selected checkpoints in evaluation order, run by run if the folder contains several.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """Return the selected checkpoints in evaluation order, run by run if the folder contains several."""
     choice = _choice(asked.steps, asked.every)
     run, pattern = project.config.run, project.config.watch.pattern
     folder = Path(run.output_dir)
@@ -163,19 +146,20 @@ def _places(project: Project, asked: _Asked) -> tuple[CheckpointLocation, ...]:
     return tuple(ordered)
 
 
-def _fill(job: _Job, display: WatchDisplay) -> None:
-    project, asked = job.project, job.asked
+def _fill(
+    project: Project, places: Sequence[CheckpointLocation], asked: _Asked, lead: Lead, display: WatchDisplay
+) -> None:
     project.make_state_dir()
     world = project.world()
     world.source.close()  # all places are known already, and new ones are not wanted
-    to_do = tuple(_to_do(project, world, job.places))
+    to_do = tuple(_to_do(project, world, places))
     source = InTurn(to_do, world.queue)
-    progress = _Progress(job, source)
-    display.event("backfill", progress.beginning(len(job.places) - len(to_do)))
+    progress = _Progress(places, asked, source)
+    display.event("backfill", progress.beginning(project.config.run.output_dir, len(places) - len(to_do)))
     local = project.workers(asked.workers, on_news=source.wake)
     world = replace(world, source=source, wake_workers=local.nudge)
     past = quiet(world)
-    state = WatchState(first=_first_of_runs(world, project, job.places), demand_lead=partial(demand_lead, job.lead))
+    state = WatchState(first=_first_of_runs(world, project, places), demand_lead=partial(demand_lead, lead))
     if asked.workers == 0:
         display.has_no_worker(asked.config_path)
 
@@ -187,7 +171,7 @@ def _fill(job: _Job, display: WatchDisplay) -> None:
     try:
         stop = StopRule(training_ended=lambda: True, quiet_s=0.0)
         watch(past, state, clock=SystemClock(), keep_workers=lambda: _keep(local), stop=stop, show=show)
-        notify_of_lasting(world, sorted({place.run_id for place in job.places}))
+        notify_of_lasting(world, sorted({place.run_id for place in places}))
     finally:
         local.stop()
         world.close()
@@ -249,17 +233,18 @@ def _first_of_runs(world: World, project: Project, places: Sequence[CheckpointLo
 
 
 class _Progress:
-    def __init__(self, job: _Job, source: InTurn) -> None:
-        self._job = job
+    def __init__(self, places: Sequence[CheckpointLocation], asked: _Asked, source: InTurn) -> None:
+        self._count = len(places)
+        self._asked = asked
         self._source = source
-        self._runs = {place.run_id for place in job.places}
+        self._runs = {place.run_id for place in places}
         self._judged: set[tuple[str, int]] = set()
         """(run, step) with a verdict by this process; one evaluated earlier may get its verdict before its turn."""
 
-    def beginning(self, done: int) -> str:
+    def beginning(self, folder: str, done: int) -> str:
         known = f", {done} already evaluated" if done else ""
-        folder, names = self._job.project.config.run.output_dir, _ORDERS[FillOrder(self._job.asked.order)]
-        return f"{count_text(len(self._job.places), 'checkpoint')} in {folder}{known}; {names}"
+        order = _ORDERS[FillOrder(self._asked.order)]
+        return f"{count_text(self._count, 'checkpoint')} in {folder}{known}; {order}"
 
     def text(self, world: World, reports: Sequence[Report]) -> str:
         self._judged |= {(report.run_id, report.step) for report in reports}
@@ -267,8 +252,8 @@ class _Progress:
         records: list[EvalRecord] = []
         for run_id in self._runs:
             records += world.history.records(run_id)
-        left_s = time_left_s(records, checkpoints=left, workers=self._job.asked.workers)
-        done = f"{max(0, len(self._job.places) - left)} of {len(self._job.places)} done"
+        left_s = time_left_s(records, checkpoints=left, workers=self._asked.workers)
+        done = f"{max(0, self._count - left)} of {self._count} done"
         if not left or left_s is None:
             return done
         return f"{done}, about {duration_text(left_s)} left"

@@ -130,11 +130,7 @@ class _Session:
 
 
 def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> bool:
-    """Wait as a standby until this process leads, then watch.
-
-    Returns:
-        Whether watching is over: False if another process has taken the lead, or the settings have changed.
-    """
+    """Lead, if need be after a standby, and watch; return False if the lead was lost or the settings have changed."""
     clock, run = SystemClock(), session.project.config.run
 
     def show_leader(leader: Leader | None) -> None:

@@ -94,9 +94,6 @@ def consolidate(request: Mapping[str, Any], progress: Callable[[str], None]) -> 
     return {"type": "done", "files": files, "dtype": dtypes, "tensors": len(weights), "unpickled": unpickled}
 
 
-# --- private: reading
-
-
 def _demand_torch() -> None:
     """Require torch 2.6: before it, a file could run code even under weights_only (CVE-2025-32434)."""
     import torch
@@ -207,9 +204,6 @@ def _model_name(name: str) -> str:
     return re.sub(r"(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.", "", name).removeprefix("module.")
 
 
-# --- private: what is written
-
-
 def _without_tied(weights: dict[str, Weight], config: Mapping[str, Any]) -> dict[str, Weight]:
     """Drop an output layer that is the embedding under a second name, as save_pretrained does.
 
@@ -276,7 +270,8 @@ def _write(
         # Copies: two names may share memory, which the format does not support.
         shard = {name: weights[name].load().to(targets[name], copy=True).contiguous() for name in names}
         save_file(shard, out / file, metadata={"format": "pt"})
-        _flush(out / file)
+        with (out / file).open("rb") as written:
+            os.fsync(written.fileno())
         del shard
         gc.collect()
     files = sorted(split.filename_to_tensors)
@@ -285,14 +280,6 @@ def _write(
         (out / f"{stem}.safetensors.index.json").write_text(json.dumps(index, indent=2), encoding="utf-8")
         files.append(f"{stem}.safetensors.index.json")
     return files
-
-
-def _flush(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-
-
-# --- private: the parent
 
 
 def _failure(error: BaseException, no_space: Sequence[int]) -> Answer:
