@@ -131,10 +131,16 @@ def _reads(path: Path, root: Path = PROJECT) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("eval_jobs.host.bounded"):
             bounded |= {name.name for name in node.names}
-        if isinstance(node, ast.Call):
+        if isinstance(node, ast.Call) and _name_of(node.func) in READS and not _only_writes(node):
             called = ast.unparse(node.func)
-            if called.rpartition(".")[2] in READS and not _only_writes(node) and called not in bounded:
+            if called not in bounded:
                 yield f"{path.relative_to(root)} {called}"
+
+
+def _name_of(called: ast.expr) -> str:
+    if isinstance(called, ast.Attribute):
+        return called.attr
+    return getattr(called, "id", "")
 
 
 def _only_writes(call: ast.Call) -> bool:

@@ -33,7 +33,7 @@ class HostileServer:
         self._speaks_first = speaks_first
         self.asked: list[str] = []
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=100)
-        self._open: list[socket.socket] = []
+        self._open: list[_Counted] = []
         self._thread = threading.Thread(target=self._accept, name="hostile server", daemon=True)
 
     @property
@@ -46,6 +46,11 @@ class HostileServer:
     def url(self) -> str:
         """Its address."""
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def sent_bytes(self) -> int:
+        """What its clients have taken, and what is in buffers on the way to them."""
+        return sum(connection.sent_bytes for connection in self._open)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -65,7 +70,7 @@ class HostileServer:
     def _accept(self) -> None:
         while True:
             try:
-                connection, _ = self._listener.accept()
+                connection = _Counted(fileno=self._listener.accept()[0].detach())
             except OSError:
                 return
             self._open.append(connection)
@@ -145,6 +150,16 @@ def redirect(to: str, status: str = "307 Temporary Redirect") -> Behaviour:
 
 
 # --- private
+
+
+class _Counted(socket.socket):
+    """A connection that knows how much was sent."""
+
+    sent_bytes = 0
+
+    def sendall(self, data: bytes, flags: int = 0) -> None:
+        super().sendall(data, flags)
+        self.sent_bytes += len(data)
 
 
 def _forever(connection: socket.socket, piece: bytes, pause_s: float = 0.0, *, first: bytes = b"") -> None:

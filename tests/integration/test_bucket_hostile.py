@@ -1,10 +1,15 @@
 """A bucket whose server stalls, fills, redirects or lies is an outage, and what it lists is no path."""
 
-import resource
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
+from eval_jobs import limits
 from eval_jobs.errors import ConfigError, StoreUnavailable
+from eval_jobs.host.bounded.json_text import amount
 from tests.fakes import hostile_server as hostile
 from tracker.adapters.checkpoints.bucket import client as bucket_client
 from tracker.adapters.checkpoints.bucket.client import Bucket, S3Object
@@ -25,67 +30,57 @@ def page(*names: str, more: str = "") -> bytes:
     return f"<ListBucketResult><Name>b</Name>{encoding}{listed}{token}</ListBucketResult>".encode()
 
 
-@pytest.mark.parametrize(
-    "behave",
-    [
-        hostile.trickle,
-        hostile.trickle_headers,
-        hostile.endless,
-        hostile.endless_chunk_size,
-        hostile.answer(page("x", more="again")),
-        hostile.answer(page(more="again")),
-        hostile.answer(
-            b"<ListBucketResult><Name>b</Name><Contents><Key>runs/sft/x</Key></Contents></ListBucketResult>"
-        ),
-        hostile.answer(page("x").replace(TIME.encode(), b"now")),
-        hostile.answer(page("x").replace(b">7<", b">many<")),
-        hostile.answer(b"<ListBucketResult><Name>"),
-    ],
-    ids=[
-        "trickle",
-        "trickled headers",
-        "endless",
-        "endless chunk size",
-        "pages",
-        "empty pages",
-        "no size",
-        "no time",
-        "no number",
-        "no XML",
-    ],
-)
-def test_a_listing_without_an_end_or_of_another_form_is_an_outage(
-    behave: hostile.Behaviour, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bucket_client, "ATTEMPTS", 1)
-    monkeypatch.setattr(bucket_client, "CALL_S", 0.5)
-    monkeypatch.setattr(bucket_client, "LIST_S", 0.5)
-    with hostile.HostileServer(behave) as server, pytest.raises((StoreUnavailable, ConfigError)):
-        _bucket(server.url).objects()
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 700 << 10
+SLOW = (hostile.trickle, hostile.trickle_headers, hostile.endless_chunk_size)
+FORMS: dict[str, hostile.Behaviour] = {
+    "endless": hostile.endless,
+    "pages": hostile.answer(page("x", more="again")),
+    "empty pages": hostile.answer(page(more="again")),
+    "no size": hostile.answer(
+        b"<ListBucketResult><Name>b</Name><Contents><Key>runs/sft/x</Key></Contents></ListBucketResult>"
+    ),
+    "no time": hostile.answer(page("x").replace(TIME.encode(), b"now")),
+    "no number": hostile.answer(page("x").replace(b">7<", b">many<")),
+    "no XML": hostile.answer(b"<ListBucketResult><Name>"),
+}
+MOST_BYTES = limits.S3_ANSWER.most + (32 << 20)
+"""What a server may send until its client has gone: the limit, and the buffers of both."""
 
 
-@pytest.mark.parametrize("behave", [hostile.slowly(b'ETag: "e"'), hostile.trickle_headers])
-def test_an_object_that_arrives_too_slowly_is_given_up(
-    behave: hostile.Behaviour, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bucket_client, "ATTEMPTS", 1)
-    monkeypatch.setattr(bucket_client, "CALL_S", 0.5)
-    monkeypatch.setattr(bucket_client, "READ_S", 0.5)
+def test_a_listing_without_an_end_or_of_another_form_is_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(monkeypatch) as (server, bucket):
+        for name, server.behave in FORMS.items():
+            asked, sent_bytes = len(server.asked), server.sent_bytes
+            assert is_outage(bucket.objects), name
+            assert len(server.asked) > asked, name
+            assert server.sent_bytes - sent_bytes < MOST_BYTES, name
+        monkeypatch.setattr(bucket_client, "CALL_S", 0.3)
+        tracemalloc.start()
+        try:
+            for server.behave in SLOW:
+                assert is_outage(bucket.objects), server.behave
+            assert tracemalloc.get_traced_memory()[1] < limits.S3_ANSWER.most
+        finally:
+            tracemalloc.stop()
+
+
+def test_an_object_that_arrives_too_slowly_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     thing = S3Object(key="k", size=1000, etag='"e"', modified_ns=0)
-    with hostile.HostileServer(behave) as server, pytest.raises(StoreUnavailable):
-        _bucket(server.url).read(thing, size=1000)
+    with served(monkeypatch) as (server, bucket):
+        monkeypatch.setattr(bucket_client, "READ_S", 0.3)
+        server.behave = hostile.slowly(b'ETag: "e"')
+        assert is_outage(partial(bucket.read, thing, size=1000))
+        monkeypatch.setattr(bucket_client, "CALL_S", 0.3)
+        server.behave = hostile.trickle_headers
+        assert is_outage(partial(bucket.read, thing, size=1000))
 
 
-@pytest.mark.parametrize("status", ["301 Moved Permanently", "302 Found", "307 Temporary Redirect"])
-def test_a_bucket_on_another_server_is_not_asked(status: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bucket_client, "ATTEMPTS", 1)
-    with hostile.HostileServer(hostile.answer(page("x"))) as other:
-        with hostile.HostileServer(hostile.redirect(f"{other.url}/b", status)) as server:
-            with pytest.raises((StoreUnavailable, ConfigError)):
-                _bucket(server.url).objects()
-            assert server.asked
-        assert other.asked == []
+def test_a_bucket_on_another_server_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    with hostile.HostileServer(hostile.answer(page("x"))) as other, served(monkeypatch) as (server, bucket):
+        for status in ("301 Moved Permanently", "302 Found", "307 Temporary Redirect"):
+            asked, server.behave = len(server.asked), hostile.redirect(f"{other.url}/b", status)
+            assert is_outage(bucket.objects), status
+            assert len(server.asked) > asked, status
+            assert other.asked == [], status
 
 
 def test_keys_that_are_no_paths_are_no_checkpoints_and_hide_none() -> None:
@@ -102,8 +97,30 @@ def test_a_document_larger_than_any_is_not_read() -> None:
     thing = S3Object(key="runs/sft/checkpoint-1/config.json", size=1 << 40, etag="e", modified_ns=0)
     prefix = Prefix(run_id="r", step=1, uri="s3://b/runs/sft/checkpoint-1", objects={"config.json": thing})
     listing = Reader(_bucket("http://127.0.0.1:9")).listing(prefix)
-    assert listing.documents["config.json"] == Broken(code="E-CKPT-UNREADABLE", text="is larger than 64 MiB")
+    assert listing.documents["config.json"] == Broken(
+        code="E-CKPT-UNREADABLE", text=f"is larger than {amount(limits.DOCUMENT)}"
+    )
 
 
 def _bucket(url: str) -> Bucket:
     return Bucket(parse_location("s3://b/runs/sft"), S3Access(endpoint_url=url, region="us-east-1", anonymous=True))
+
+
+@contextmanager
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[hostile.HostileServer, Bucket]]:
+    """A server, and a bucket on it that has listed one object."""
+    monkeypatch.setattr(bucket_client, "ATTEMPTS", 1)
+    monkeypatch.setattr(bucket_client, "LIST_S", 0.2)
+    with hostile.HostileServer(hostile.answer(page("x"))) as server:
+        bucket = _bucket(server.url)
+        assert len(bucket.objects()) == 1
+        monkeypatch.setattr(bucket_client, "CALL_S", 5.0)
+        yield server, bucket
+
+
+def is_outage(call: Callable[[], object]) -> bool:
+    try:
+        call()
+    except (StoreUnavailable, ConfigError):
+        return True
+    return False

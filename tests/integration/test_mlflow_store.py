@@ -16,12 +16,16 @@ import pytest
 from mlflow import MlflowClient
 
 from eval_jobs.errors import ConfigError, TrackingUnreachable
+from eval_jobs.queue.database_sql import open_database
 from eval_jobs.types import Benchmark
 from tests.deep import moments_to_kill
+from tests.fakes.hostile_server import HostileServer, endless
 from tests.mlflow_stores import EXPERIMENT, MlflowFiles, locked
 from tests.records import forgetting_run
 from tracker.adapters.mlflow.client import connect
+from tracker.adapters.mlflow.runs import TrackingSettings
 from tracker.adapters.mlflow.store import MlflowStore
+from tracker.adapters.tracking.outbox_sql import OutboxTracking
 from tracker.domain.records.tracking import FactsBatch, TrackingItem, TrainerFacts
 from tracker.domain.tracking.batch import curve_batch, tracking_batch
 
@@ -92,6 +96,20 @@ def test_scores_and_loss_are_points_of_one_run_by_step(files: MlflowFiles, store
     assert run.info.run_name == EXPERIMENT
     points = {(m.key, m.step) for m in files.metrics()}
     assert {("bench/facts", 100), ("bench/facts", 200), ("train/loss", 10), ("perf/ttft_ms_p50", 200)} <= points
+
+
+def test_what_waited_for_a_server_without_an_end_arrives_once(files: MlflowFiles, tmp_path: Path) -> None:
+    def outbox(settings: TrackingSettings) -> OutboxTracking:
+        return OutboxTracking(open_database(f"sqlite:///{tmp_path}/tracker.db"), MlflowStore(settings))
+
+    with HostileServer(endless) as server, closing(outbox(files.settings(uri=server.url))) as tracking:
+        tracking.publish_curves(LAST, RUN.curves)
+        tracking.publish(RECORDS[0], REPORTS[0])
+        assert tracking.flush(60.0) == 2
+        assert server.asked
+    with closing(outbox(files.settings())) as tracking:
+        assert tracking.flush(60.0) == 0
+    assert len(files.runs()) == len(files.models()) == 1
 
 
 def test_two_runs_of_other_seeds_can_be_told_apart_and_compared(files: MlflowFiles, store: MlflowStore) -> None:

@@ -62,7 +62,7 @@ def test_a_newer_schema_is_refused_by_its_number() -> None:
 
 
 def test_a_record_of_many_benchmarks_is_written_one_after_the_other() -> None:
-    record = forgetting_run(checkpoints=1, samples=500).records[0]
+    record = forgetting_run(checkpoints=1, samples=100).records[0]
     (result, *_) = record.results
     peaks = []
     for count in (1, 20):

@@ -25,7 +25,7 @@ def test_a_byte_now_and_then_ends_at_the_deadline_of_the_whole_response(start: b
         RawServer(lambda: chain([start], repeat(b"0")), pause_s=0.05) as server,
         pytest.raises(TimeoutError),
     ):
-        request("GET", ("127.0.0.1", server.port), "/v1/models", timeout_s=0.4)
+        request("GET", ("127.0.0.1", server.port), "/v1/models", timeout_s=0.2)
 
 
 def test_a_response_without_an_end_is_refused_at_its_limit() -> None:

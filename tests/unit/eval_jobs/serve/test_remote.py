@@ -130,7 +130,7 @@ def test_a_server_that_speaks_no_http_is_unreachable() -> None:
 def test_a_list_of_models_without_an_end_or_of_a_byte_now_and_then_is_no_response(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(remote, "LOOK_TIMEOUT_S", 0.4)
+    monkeypatch.setattr(remote, "LOOK_TIMEOUT_S", 0.2)
     spec = ServeSpec(engine=EngineKind.REMOTE, base_url="")
     start = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
     for part, pause_s, reason in ((b" " * 100_000, 0.0, "exceeds 4194304 bytes"), (b" ", 0.05, "timed out")):

@@ -1,10 +1,12 @@
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from eval_jobs import limits
 from eval_jobs.errors import BadData
 from eval_jobs.types import EvalResult
 from tests.evaluating import quiet
@@ -192,7 +194,6 @@ MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 
     [
         (BOMB, "is larger than 2,000,000 values"),
         (MERGES, "could not determine a constructor"),
-        ("a: &a [*a]\n", "is larger than 2,000,000 values"),
         ("a: " + "9" * 5000, "digits"),
         ("x" * (2 << 20), "is larger than 1 MiB"),
     ],
@@ -203,6 +204,14 @@ def test_settings_that_would_fill_the_memory_are_refused(tmp_path: Path, setting
     with pytest.raises(BadData, match=said) as caught:
         read(tmp_path, step=1)
     assert "task_config.yaml" in caught.value.message
+
+
+def test_settings_that_contain_themselves_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "VALUES", replace(limits.VALUES, most=2000))
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "task_config.yaml").write_text("a: &a [*a]\n")
+    with pytest.raises(BadData, match=r"task_config\.yaml.* is larger than 2,000 values"):
+        read(tmp_path, step=1)
 
 
 def test_odd_times_and_groups_of_an_evaluation_are_no_obstacle(tmp_path: Path) -> None:

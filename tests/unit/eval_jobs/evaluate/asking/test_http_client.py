@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import tracemalloc
 import zlib
 from collections.abc import Callable, Iterable
 from itertools import repeat
@@ -11,11 +12,13 @@ import pytest
 
 from eval_jobs.evaluate.asking.http_client import ModelClient
 from eval_jobs.evaluate.asking.limiter import ConcurrencyLimiter
+from tests.fakes.hostile_server import GZIP_BLOCK, GZIP_HEAD
 from tests.fakes.raw_server import RawServer, whole
 
 Parts = Callable[[], Iterable[bytes]]
 
 KEY = "EMPTY"
+MOST_MEMORY = 16 << 20
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 ANSWER: dict[str, object] = {
@@ -43,10 +46,10 @@ def endless(start: bytes, part: bytes) -> Parts:
 
 TOO_LARGE: dict[str, tuple[Parts, str]] = {
     "gzip of 100 MB of blanks": (
-        lambda: whole(gzip.compress(b" " * 100_000_000), "Content-Encoding: gzip"),
+        lambda: whole(GZIP_HEAD + GZIP_BLOCK * 100, "Content-Encoding: gzip"),
         "response exceeds",
     ),
-    "20 MB": (lambda: whole(b" " * 20_000_000), "response exceeds"),
+    "20 MB": (lambda: [OK + b"Content-Length: 20000000\r\n\r\n", *repeat(b" " * 20_000, 1000)], "response exceeds"),
     "a body without an end": (endless(OK + b"\r\n", b" " * 10_000), "response exceeds"),
     "chunks without an end": (endless(CHUNKED, b"400\r\n" + b" " * 1024 + b"\r\n"), "response exceeds"),
     "headers without an end": (endless(OK, b"A: b\r\n" * 1000), "too long"),
@@ -66,8 +69,13 @@ SLOW: dict[str, tuple[bytes, bytes]] = {
 @pytest.mark.parametrize("case", TOO_LARGE)
 def test_a_response_is_refused_before_it_fills_the_memory(case: str) -> None:
     parts, reason = TOO_LARGE[case]
-    with RawServer(parts) as server, pytest.raises(httpx.HTTPError, match=reason):
-        post(server)
+    tracemalloc.start()
+    try:
+        with RawServer(parts) as server, pytest.raises(httpx.HTTPError, match=reason):
+            post(server)
+        assert tracemalloc.get_traced_memory()[1] < MOST_MEMORY
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("case", SLOW)
@@ -76,7 +84,7 @@ def test_a_response_that_never_stops_ends_at_the_deadline_of_the_whole(case: str
         RawServer(endless(*SLOW[case]), pause_s=0.05) as server,
         pytest.raises(httpx.ReadTimeout),
     ):
-        post(server, timeout_s=0.4)
+        post(server, timeout_s=0.2)
 
 
 @pytest.mark.parametrize(("encoding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)])

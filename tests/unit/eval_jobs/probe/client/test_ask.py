@@ -1,8 +1,8 @@
 """What an endpoint that anybody may run can send to the probe."""
 
 import asyncio
-import gzip
 import json
+import tracemalloc
 from collections.abc import Callable, Iterable
 from itertools import chain, repeat
 
@@ -10,8 +10,10 @@ import pytest
 
 from eval_jobs.probe.client.ask import Asker, Dialect, open_session
 from eval_jobs.probe.latency import Timeline
+from tests.fakes.hostile_server import GZIP_BLOCK, GZIP_HEAD
 from tests.fakes.raw_server import RawServer, whole
 
+MOST_MEMORY = 16 << 20
 OK = b"HTTP/1.1 200 OK\r\n\r\n"
 LAST = b'data: {"choices": [{"text": "x", "finish_reason": "stop"}]}\n\n'
 
@@ -33,7 +35,7 @@ BAD: dict[str, tuple[Callable[[], Iterable[bytes]], str]] = {
     "a line without an end": (lambda: chain([OK + b"data: "], repeat(b"x" * 10_000)), "response exceeds"),
     "events without an end": (lambda: chain([OK], repeat(LAST * 100)), "response exceeds"),
     "gzip of 100 MB": (
-        lambda: whole(gzip.compress(b"\n" * 100_000_000), "Content-Encoding: gzip"),
+        lambda: whole(GZIP_HEAD + GZIP_BLOCK * 100, "Content-Encoding: gzip"),
         "response exceeds",
     ),
     "an error page without an end": (
@@ -50,15 +52,20 @@ BAD: dict[str, tuple[Callable[[], Iterable[bytes]], str]] = {
 @pytest.mark.parametrize("case", BAD)
 def test_a_bad_stream_is_a_failed_request_with_a_short_reason(case: str) -> None:
     parts, reason = BAD[case]
-    with RawServer(parts) as server:
-        error = ask(server).error
+    tracemalloc.start()
+    try:
+        with RawServer(parts) as server:
+            error = ask(server).error
+        assert tracemalloc.get_traced_memory()[1] < MOST_MEMORY
+    finally:
+        tracemalloc.stop()
     assert reason in error
     assert len(error.encode()) < 2000
 
 
 def test_a_stream_of_a_byte_now_and_then_ends_at_the_deadline() -> None:
     with RawServer(lambda: chain([OK], repeat(b":")), pause_s=0.05) as server:
-        assert ask(server, timeout_s=0.4).error == "request timed out"
+        assert ask(server, timeout_s=0.2).error == "request timed out"
 
 
 @pytest.mark.parametrize(

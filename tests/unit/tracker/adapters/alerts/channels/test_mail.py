@@ -205,7 +205,7 @@ def test_a_refused_connection_is_unreachable(tmp_path: Path) -> None:
 def test_a_greeting_without_an_end_ends_and_so_does_its_thread(piece: bytes, pause_s: float, tmp_path: Path) -> None:
     with HostileServer(forever(piece, pause_s), speaks_first=True) as server:
         with pytest.raises(AlertError):
-            mail_channel(server.port, tmp_path, patience_s=0.3).notify(ordinary())
+            mail_channel(server.port, tmp_path, patience_s=0.2).notify(ordinary())
         for thread in threading.enumerate():
             if thread.name == "alert channel":
                 thread.join(60)

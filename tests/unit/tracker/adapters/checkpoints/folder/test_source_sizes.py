@@ -5,6 +5,7 @@ import os
 import struct
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from eval_jobs import limits
 from eval_jobs.host.bounded.json_text import TooLarge
 from tests import trainer
 from tests.watched import watching
-from tracker.adapters.checkpoints.files.dcp_index import open_archive
+from tracker.adapters.checkpoints.files import dcp_index
 
 TIB = 1 << 40
 
@@ -39,10 +40,18 @@ def text(name: str, content: str) -> Callable[[Path], None]:
     return damage
 
 
+def long_name(folder: Path) -> None:
+    header(json.dumps({"x" * 3_000_000: {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}))(folder)
+
+
+def many_values(folder: Path) -> None:
+    text("config.json", "[" + "[]," * limits.VALUES.most + "0]")(folder)
+
+
 def index_of_nothing(folder: Path) -> None:
     """A pickle in which each byte makes an object of 60 bytes."""
     (folder / "model.safetensors").unlink()
-    (folder / ".metadata").write_bytes(b"\x80\x02" + b"]" * 3_000_000 + b".")
+    (folder / ".metadata").write_bytes(b"\x80\x02" + b"]" * (dcp_index.MAX_OBJECTS + 1) + b".")
     (folder / "__0_0.distcp").write_bytes(b"x")
 
 
@@ -59,14 +68,13 @@ def archive_of_many(folder: Path) -> None:
     (folder / "pytorch_model.bin").write_bytes(content[:start] + table + last)
 
 
-LONG_NAME = json.dumps({"x" * 30_000_000: {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})
 TOO_LARGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "configuration": (sparse("config.json", 100 << 20), "config.json is larger than 32 MiB"),
     "tokenizer": (sparse("tokenizer.json", TIB), "more than a file beside the weights may have"),
-    "name of a tensor": (header(LONG_NAME), "the name of a tensor has 30000000 characters"),
+    "name of a tensor": (long_name, "the name of a tensor has 3000000 characters"),
     "sizes": (header('{"a": {"shape": [' + "9" * 4000 + "]}}"), "a size has 4000 digits"),
     "tensors": (header("{" + '"a":{},' * 250_000 + '"b":{}}'), "too many tensors"),
-    "values": (text("config.json", "[" + "[]," * 3_000_000 + "0]"), "is larger than 2,000,000 values"),
+    "values": (many_values, "is larger than 2,000,000 values"),
     "nested": (text("config.json", "[" * 1_000_000), "nested too deeply"),
     "index": (index_of_nothing, "is not a DCP index"),
 }
@@ -98,7 +106,10 @@ def test_a_folder_of_too_many_files_is_no_checkpoint(tmp_path: Path, monkeypatch
     assert "more than 20 files" in gap.message
 
 
-def test_a_trainer_state_that_is_too_large_to_be_parsed_still_states_its_step(tmp_path: Path) -> None:
+def test_a_trainer_state_that_is_too_large_to_be_parsed_still_states_its_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "DOCUMENT", replace(limits.DOCUMENT, most=1 << 20))
     entry = json.dumps({"loss": 1.25, "step": 7}, indent=6)
     log = ",".join([entry] * (limits.DOCUMENT.most // len(entry) + 1))
     with watching(tmp_path) as watched:
@@ -114,5 +125,8 @@ def test_a_trainer_state_that_is_too_large_to_be_parsed_still_states_its_step(tm
 
 def test_a_table_of_contents_is_read_up_to_its_limit(tmp_path: Path) -> None:
     archive_of_many(trainer.save(tmp_path, 10))
-    with pytest.raises(TooLarge, match="16 MiB"), open_archive(tmp_path / "checkpoint-10" / "pytorch_model.bin"):
+    with (
+        pytest.raises(TooLarge, match="16 MiB"),
+        dcp_index.open_archive(tmp_path / "checkpoint-10" / "pytorch_model.bin"),
+    ):
         pytest.fail("it was opened")
