@@ -5,7 +5,7 @@ a server may send several tokens in one event, so the number of tokens is the us
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -61,14 +61,13 @@ def summarize(load: ProbeLoad, measurement: Measurement) -> ProbeResult:
     requests = {position: timeline for position, timeline in enumerate(in_order) if timeline.completed}
     done = requests.values()
     timings = tuple(map(_timing, requests, done))
-    gaps_ms = [(later - earlier) * MS for timeline in done for earlier, later in pairwise(timeline.events_s)]
     tokens = sum(timeline.output_tokens or 0 for timeline in done)
     over_s = measurement.duration_s if measurement.duration_s > 0 else math.inf
     return ProbeResult(
         load=load,
         ttft_ms=percentiles([t.ttft_ms for t in timings]),
         tpot_ms=percentiles([t.tpot_ms for t in timings if t.tpot_ms is not None]),
-        itl_ms=percentiles(gaps_ms),
+        itl_ms=percentiles(list(_gaps_ms(done))),
         e2e_ms=percentiles([t.e2e_ms for t in timings]),
         completed=len(done),
         failed=len(in_order) - len(done),
@@ -101,6 +100,12 @@ def percentiles(values: Sequence[float]) -> Percentiles | None:
         p99=_percentile(ordered, 99),
         mean=math.fsum(ordered) / len(ordered),
     )
+
+
+def _gaps_ms(done: Iterable[Timeline]) -> Iterator[float]:
+    for timeline in done:
+        for earlier, later in pairwise(timeline.events_s):
+            yield (later - earlier) * MS
 
 
 def _first_error(timelines: Iterable[Timeline]) -> str:

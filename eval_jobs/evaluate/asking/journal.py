@@ -129,16 +129,7 @@ class Journal:
         details = [failure.detail for failure in self.failures.values() if not failure.answered]
         if details and len(details) == self.planned and not any(map(is_overflow, details)):
             raise EndpointFailed(f"every request of `{self.name}` failed: {details[0]}", hint=hint)
-        rows: Rows = [
-            {
-                "subset": subset,
-                "index": index,
-                "detail": f"the scorer failed: {failure.detail}" if failure.answered else failure.detail,
-                "may_pass": failure.may_pass,
-            }
-            for (subset, index), failure in self.failures.items()
-        ]
-        _write(self.folder / FAILURES_FILE, _jsonl(rows))
+        self._write_failures()
         # Retry once: in the next evaluation, perhaps of a restarted server, the same samples count as not answered.
         reasons = [self.failures[place].detail for place in self.doubtful - self._doubted_before]
         if len(reasons) > MAX_DOUBTFUL * self.planned:
@@ -161,6 +152,18 @@ class Journal:
             if path.is_file() and not (content := path.read_bytes()).endswith(b"\n"):
                 with path.open("r+b") as file:
                     file.truncate(content.rfind(b"\n") + 1)
+
+    def _write_failures(self) -> None:
+        rows: Rows = [
+            {
+                "subset": subset,
+                "index": index,
+                "detail": f"the scorer failed: {failure.detail}" if failure.answered else failure.detail,
+                "may_pass": failure.may_pass,
+            }
+            for (subset, index), failure in self.failures.items()
+        ]
+        _write(self.folder / FAILURES_FILE, _jsonl(rows))
 
     def _report(self) -> None:
         self._send({"type": "progress", "benchmark": self.name, "done": self.done, "total": self.planned})
