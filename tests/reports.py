@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dashboards.data.checkpoint import CheckpointData
-from dashboards.data.run import Conclusions, RunData, newest_records
+from dashboards.data.run import Conclusions, RunData, Training, newest_records
 from dashboards.page.checkpoint import Sources, collect_checkpoint
 from dashboards.views.ledger import LOST_SAMPLES
 from dashboards.views.samples.packed import PageSamples
@@ -81,8 +81,7 @@ def run_data(run: RecordedRun, *, unfinished: int = 0) -> RunData:
         conclusions=Conclusions(
             reports=run.reports, gaps=run.gaps, incidents=run.incidents, acceptances=run.acceptances
         ),
-        curves=run.curves,
-        phases=run.phases,
+        training=Training(curves=run.curves, phases=run.phases),
         texts=full,
         ledger=with_texts(ledger, lambda plan_id, _: full.get(plan_id)),
         unfinished=unfinished,

@@ -39,10 +39,10 @@ def score_figures(data: RunData, view: Overview) -> tuple[Figure, ...]:
     if len(lines) <= MAX_TOGETHER and set(map(_unit, lines.values())) <= {(0.0, 1.0)}:
         absences = _score_absences(view, view.benchmarks, view.gaps)
         scores = score_panel("Score", tuple(lines.values()), height=280, absences=absences)
-        loss = _loss_panel(data.curves, height=110)
+        loss = _loss_panel(data.training.curves, height=110)
         return (_figure("scores", "Scores and training loss by step", data, view, (scores, *loss)),)
     small = [_small(data, view, index, lines[one.benchmark], one) for index, one in enumerate(found)]
-    loss = _loss_panel(data.curves, height=120)
+    loss = _loss_panel(data.training.curves, height=120)
     if loss:
         small.insert(0, replace(_figure("loss", "Training loss by step", data, view, loss), tips=False))
     return tuple(small)
@@ -230,7 +230,7 @@ def _half(step: int, times: Sequence[float], median: float) -> Point:
 
 def _figure(ident: str, title: str, data: RunData, view: Overview, panels: tuple[Panel, ...]) -> Figure:
     steps = [*view.steps, *(record.plan.checkpoint.step for record in data.records)]
-    steps += [*(gap.step for gap in view.gaps), *(point.step for point in data.curves)]
+    steps += [*(gap.step for gap in view.gaps), *(point.step for point in data.training.curves)]
     return Figure(
         ident=ident,
         title=title,
@@ -238,7 +238,7 @@ def _figure(ident: str, title: str, data: RunData, view: Overview, panels: tuple
         panels=panels,
         x_min=min(steps),
         x_max=max(steps),
-        phases=data.phases,
+        phases=data.training.phases,
     )
 
 

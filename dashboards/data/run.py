@@ -33,6 +33,14 @@ class Conclusions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Training:
+    """Training curves, as logged by the trainer, and configured phases."""
+
+    curves: tuple[CurvePoint, ...] = ()
+    phases: tuple[Phase, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunData:
     """Everything that the report of a run shows."""
 
@@ -41,9 +49,7 @@ class RunData:
     """One for each step and suite, ordered by step; results without their samples."""
     scores: RunScores
     conclusions: Conclusions
-    curves: tuple[CurvePoint, ...] = ()
-    """Training curves, as logged by the trainer."""
-    phases: tuple[Phase, ...] = ()
+    training: Training = Training()
     texts: Mapping[str, EvalRecord] = field(default_factory=dict)
     """Records by plan id, with the samples that the page shows or counts."""
     costs: RunCosts | None = None

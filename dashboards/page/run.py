@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from dashboards.data.checkpoint import CheckpointData
-from dashboards.data.run import Conclusions, RunData, newest_records, newest_repetitions
+from dashboards.data.run import Conclusions, RunData, Training, newest_records, newest_repetitions
 from dashboards.page.checkpoint import Sources, collect_checkpoint
 from dashboards.page.html import render_checkpoint, render_page, render_runs
 from dashboards.views.checkpoint import build_checkpoint_view
@@ -103,8 +103,7 @@ def read_run(run_id: str, sources: Sources, *, now: datetime) -> RunData:
         records=records,
         scores=scores,
         conclusions=_conclusions(run_id, sources, champions_of(scores, min_coverage=sources.policy.min_coverage)),
-        curves=curves,
-        phases=sources.policy.phases,
+        training=Training(curves=curves, phases=sources.policy.phases),
         costs=run_costs(run_id, known),
         ledger=with_texts(run_ledger(scores, sources.policy, details=LOST_SAMPLES), sources.history.record),
         repetitions=newest_repetitions(records, sources.history.calibrations(), min_effect=sources.policy.min_effect),

@@ -15,7 +15,7 @@ from dashboards.views.measured import MeasuredView, asked_texts, measured
 from dashboards.views.run import interval_text
 from dashboards.views.samples.changes import Changed, changed_samples, pairs_of
 from dashboards.views.samples.packed import PageSamples, packed_samples
-from dashboards.views.served import cost_facts, served_facts
+from dashboards.views.served import ServedView, served
 from dashboards.views.tables import Trouble, coverage_text, troubles
 from tracker.domain.compare.view import ComparedBenchmark
 from tracker.domain.overview.run import Overview, Standing, overview, standings
@@ -75,6 +75,16 @@ class SpreadsView:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ChangesView:
+    """Lost and gained samples."""
+
+    listed: tuple[Changed, ...]
+    """The first ones of each benchmark."""
+    packed: PageSamples | None
+    """All."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CheckpointView:
     """Contents of the page, in its order."""
 
@@ -85,13 +95,9 @@ class CheckpointView:
     scores: tuple[ScoreRow, ...]
     before_step: int | None
     conclusions: ConclusionsView
-    changes: tuple[Changed, ...]
-    """Lost and gained samples: the first ones of each benchmark."""
-    packed: PageSamples | None
-    """All of them."""
+    changes: ChangesView
     latency: SpreadsView
-    served: tuple[tuple[str, str], ...]
-    costs: tuple[tuple[str, str], ...]
+    served: ServedView
     troubles: tuple[Trouble, ...]
     measured: MeasuredView
 
@@ -115,15 +121,15 @@ def build_checkpoint_view(data: CheckpointData) -> CheckpointView:
             incidents=loss_rows(own.conclusions.incidents, ()),
             evidence=evidence(view, found, own.repetitions),
         ),
-        changes=tuple(map(changed_samples, pairs)),
-        packed=packed_samples(pairs, asked_texts(data.record)),
+        changes=ChangesView(
+            listed=tuple(map(changed_samples, pairs)), packed=packed_samples(pairs, asked_texts(data.record))
+        ),
         latency=SpreadsView(
             spreads=load_spreads(data.record, data.before),
             loads=load_texts(own.records),
             verdicts=latency_verdicts(reports),
         ),
-        served=tuple(served_facts(data.record)),
-        costs=tuple(cost_facts(data.record)),
+        served=served(data.record),
         troubles=troubles(own.records, ()),
         measured=measured(own),
     )

@@ -44,6 +44,14 @@ class Tile:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CurvesView:
+    """Scores and training loss by step."""
+
+    figures: tuple[Figure, ...]
+    phases: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class ForgettingView:
     """Forgetting ledger, and lost samples."""
 
@@ -72,9 +80,7 @@ class RunView:
     heading: Heading
     glance: tuple[GlanceRow, ...]
     tiles: tuple[Tile, ...]
-    curves: tuple[Figure, ...]
-    """Scores and training loss by step."""
-    phases: tuple[str, ...]
+    curves: CurvesView
     table: tables.VerdictTable
     conclusions: ConclusionsView
     forgetting: ForgettingView
@@ -95,8 +101,10 @@ def build_view(data: RunData, pages: Mapping[int, str] = MappingProxyType({})) -
         heading=heading(data, view, facts=_facts(data, view), advice=advice),
         glance=glance(known),
         tiles=tuple(_tile(view, standing) for standing in found),
-        curves=score_figures(data, view),
-        phases=tuple(f"{one_line(phase.name)} from step {phase.from_step}" for phase in data.phases),
+        curves=CurvesView(
+            figures=score_figures(data, view),
+            phases=tuple(f"{one_line(phase.name)} from step {phase.from_step}" for phase in data.training.phases),
+        ),
         table=tables.verdict_table(view, found, pages),
         conclusions=ConclusionsView(
             findings=finding_rows(view),

@@ -1,6 +1,7 @@
 """How one checkpoint was served, and its cost: a record -> (name, value) pairs. Pure."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from eval_jobs.types import EngineInfo, EvalRecord
 from tracker.domain.records.display import count_text, duration_text, one_line, tokens_text
@@ -17,8 +18,22 @@ _LOADED = {
 }
 
 
-def served_facts(record: EvalRecord) -> Iterator[tuple[str, str]]:
-    """Yield the engine of a checkpoint, how its weights were loaded, and the device."""
+@dataclass(frozen=True, kw_only=True)
+class ServedView:
+    """(name, value) pairs."""
+
+    facts: tuple[tuple[str, str], ...]
+    """Engine, how the weights were loaded, and the device."""
+    costs: tuple[tuple[str, str], ...]
+    """Cost of the evaluation by part; empty if unknown."""
+
+
+def served(record: EvalRecord) -> ServedView:
+    """Return how a checkpoint was served, and what its evaluation cost."""
+    return ServedView(facts=tuple(_served(record)), costs=tuple(_costs(record)))
+
+
+def _served(record: EvalRecord) -> Iterator[tuple[str, str]]:
     engine = record.engine
     if engine is None:
         yield ("Engine", "failed to start")
@@ -37,8 +52,13 @@ def served_facts(record: EvalRecord) -> Iterator[tuple[str, str]]:
     yield ("Checkpoint", f"{record.plan.checkpoint.format}, digest {one_line(record.plan.checkpoint.digest)}")
 
 
-def cost_facts(record: EvalRecord) -> Iterator[tuple[str, str]]:
-    """Yield the cost of an evaluation by part; nothing if unknown."""
+def _weights(engine: EngineInfo) -> str:
+    how = _LOADED.get(engine.load_method, one_line(engine.load_method))
+    took = f" in {duration_text(engine.load_s)}" if engine.load_s else ""
+    return f"{how}{took}{f': {one_line(engine.load_reason)}' if engine.load_reason else ''}"
+
+
+def _costs(record: EvalRecord) -> Iterator[tuple[str, str]]:
     cost = record.cost
     if cost is None or is_imported(record):
         return
@@ -52,9 +72,3 @@ def cost_facts(record: EvalRecord) -> Iterator[tuple[str, str]]:
         yield ("GPU time", duration_text(cost.gpu_s))
     if cost.cpu_s is not None:
         yield ("Engine CPU time", duration_text(cost.cpu_s))
-
-
-def _weights(engine: EngineInfo) -> str:
-    how = _LOADED.get(engine.load_method, one_line(engine.load_method))
-    took = f" in {duration_text(engine.load_s)}" if engine.load_s else ""
-    return f"{how}{took}{f': {one_line(engine.load_reason)}' if engine.load_reason else ''}"

@@ -5,6 +5,7 @@ import pytest
 
 from dashboards.charts.figures import Figure, Line
 from dashboards.charts.run import latency_figures, score_figures, thinned
+from dashboards.data.run import Training
 from eval_jobs.types import EvalResult
 from tests.records import forgetting_run, wide_run
 from tests.reports import run_data
@@ -95,7 +96,7 @@ def test_many_benchmarks_get_a_figure_each_with_losses_first() -> None:
 def test_scores_beyond_one_get_their_own_axis() -> None:
     report = RUN.reports[0]
     verdicts = (replace(report.verdicts[0], score=37.5, stderr=2.0), *report.verdicts[1:])
-    figures = score_figures(replace(DATA, curves=(), phases=()), overview([replace(report, verdicts=verdicts)]))
+    figures = score_figures(replace(DATA, training=Training()), overview([replace(report, verdicts=verdicts)]))
     assert len(figures) == 3
     facts = next(figure for figure in figures if figure.title.startswith("facts")).panels[0]
     assert facts.low < 37.5 < facts.high
@@ -125,7 +126,7 @@ def test_a_failed_latency_measurement_is_a_hole_with_a_reason() -> None:
 
 
 def test_latency_without_any_verdict_still_has_a_chart() -> None:
-    assert len(latency_figures(replace(DATA, curves=(), phases=()), overview(()))) == 1
+    assert len(latency_figures(replace(DATA, training=Training()), overview(()))) == 1
 
 
 def test_a_long_curve_keeps_its_spikes() -> None:
@@ -143,7 +144,7 @@ def test_only_losses_are_drawn_and_never_what_is_no_number() -> None:
         CurvePoint(key="train/loss", step=20, value=math.inf),
         CurvePoint(key="train/learning_rate", step=10, value=1e-3),
     )
-    (figure,) = score_figures(replace(DATA, curves=curves), VIEW)
+    (figure,) = score_figures(replace(DATA, training=Training(curves=curves)), VIEW)
     (loss,) = figure.panels[1].lines
     assert [(p.step, p.value) for p in loss.points] == [(10, 2.0)]
 

@@ -72,7 +72,7 @@ def test_the_first_screen_says_how_sure_a_change_is_and_what_to_type() -> None:
 
 def test_the_first_checkpoint_is_held_against_nothing() -> None:
     view = build_checkpoint_view(checkpoint_data(RUN, 100))
-    assert (view.before_step, view.changes) == (None, ())
+    assert (view.before_step, view.changes.listed) == (None, ())
     assert {row.before.why_not for row in view.scores} == {"first checkpoint"}
     assert "Skip to scores" in html_of(checkpoint_data(RUN, 100))
 
@@ -83,7 +83,7 @@ def test_what_cannot_be_held_against_the_one_before_says_why() -> None:
 
 def test_lost_and_gained_answers_stand_side_by_side() -> None:
     view = build_checkpoint_view(checkpoint_data(RUN, 700))
-    one = next(one for one in view.changes if one.benchmark == "facts" and not one.is_best)
+    one = next(one for one in view.changes.listed if one.benchmark == "facts" and not one.is_best)
     lost = next(sample for sample in one.samples if sample.kind == "lost")
     assert one.before_step == 600
     assert lost.prompt.startswith("What colour is the")
@@ -95,7 +95,7 @@ def test_lost_and_gained_answers_stand_side_by_side() -> None:
 
 
 def test_what_was_lost_long_ago_is_shown_against_the_best_block() -> None:
-    changes = build_checkpoint_view(checkpoint_data(RUN, 1000)).changes
+    changes = build_checkpoint_view(checkpoint_data(RUN, 1000)).changes.listed
     since = {(one.benchmark, one.is_best): one.before_step for one in changes}
     assert since["facts", True] == 600
     assert all(step == 900 for (_, is_best), step in since.items() if not is_best)

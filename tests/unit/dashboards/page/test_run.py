@@ -26,8 +26,8 @@ RUN = forgetting_run()
 def test_everything_about_one_run_is_collected() -> None:
     data = read_run(RUN.run_id, sources_of(RUN), now=NOW)
     told = data.conclusions
-    assert (len(data.records), len(told.reports), len(told.gaps), len(data.curves)) == (10, 10, 1, 100)
-    assert data.phases == RUN.phases
+    assert (len(data.records), len(told.reports), len(told.gaps), len(data.training.curves)) == (10, 10, 1, 100)
+    assert data.training.phases == RUN.phases
     assert data.made_at == NOW
 
 
@@ -87,7 +87,7 @@ def test_a_run_with_only_gaps_can_be_collected() -> None:
     data = read_run(
         RUN.run_id, sources_of(RecordedRun(run_id=RUN.run_id, records=(), reports=(), gaps=RUN.gaps)), now=NOW
     )
-    assert (data.records, data.curves, len(data.conclusions.gaps)) == ((), (), 1)
+    assert (data.records, data.training.curves, len(data.conclusions.gaps)) == ((), (), 1)
 
 
 def test_a_plain_name_is_its_own_file_name() -> None:

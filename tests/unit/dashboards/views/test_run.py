@@ -201,5 +201,5 @@ def test_a_run_with_only_gaps_still_has_a_report() -> None:
     view = build_view(run_data(RecordedRun(run_id="r", records=(), reports=(), gaps=RUN.gaps)))
     assert view.heading.headline == "nothing evaluated yet"
     assert view.heading.facts == ("0 checkpoints evaluated", "0 benchmarks", "1 checkpoint not evaluated")
-    assert (view.curves, view.tiles, view.conclusions.evidence) == ((), (), ())
+    assert (view.curves.figures, view.tiles, view.conclusions.evidence) == ((), (), ())
     assert len(view.troubles) == 1

@@ -36,7 +36,7 @@ def _with(step: int, **fields: object) -> CheckpointData:
 
 
 def _packed(data: CheckpointData) -> PageSamples:
-    packed = build_checkpoint_view(data).packed
+    packed = build_checkpoint_view(data).changes.packed
     assert packed is not None
     return packed
 
@@ -97,4 +97,4 @@ def test_samples_beyond_the_largest_size_of_a_file_are_counted(monkeypatch: pyte
 
 
 def test_a_page_without_a_changed_sample_has_no_script() -> None:
-    assert build_checkpoint_view(checkpoint_data(RUN, 100)).packed is None
+    assert build_checkpoint_view(checkpoint_data(RUN, 100)).changes.packed is None
