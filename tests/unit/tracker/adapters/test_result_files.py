@@ -197,6 +197,7 @@ MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 
         ("a: " + "9" * 5000, "digits"),
         ("x" * (2 << 20), "is larger than 1 MiB"),
     ],
+    ids=["aliases", "merges", "digits", "bytes"],
 )
 def test_settings_that_would_fill_the_memory_are_refused(tmp_path: Path, settings: str, said: str) -> None:
     (tmp_path / "configs").mkdir()

@@ -27,6 +27,7 @@ TRAINING = "{% for m in messages %}{% generation %}{{ m.content }}{%- endgenerat
         (LARGE, "takes too much memory"),
         ("x" * (2 << 20), "is larger than 1 MiB"),
     ],
+    ids=["time", "memory", "bytes"],
 )
 def test_a_template_without_an_end_is_refused_before_an_engine_starts(tmp_path: Path, template: str, why: str) -> None:
     folder = write_checkpoint(tmp_path / "checkpoint-100")
