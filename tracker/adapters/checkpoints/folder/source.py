@@ -46,6 +46,8 @@ HASHED_BYTES = 4 << 30
 
 PUBLISHED_S = 1.0
 """The same for many small checkpoints."""
+LONGEST_WAIT_S = 10.0
+"""Maximum time that `wait` leaves to holding."""
 TOGETHER = 100
 """Due pins that are taken from the watchlist at once."""
 
@@ -71,6 +73,8 @@ class FilesystemSource:
         self._swept_at: datetime | None = None
         self._looked_s = -math.inf
         """Monotonic time of the last scan of any kind."""
+        self._began_s = -math.inf
+        """Monotonic time of the last call of `ready`."""
         self._waits_until_s = -math.inf
         """Monotonic time at which `wait` times out; in the past while no call is waiting."""
         self._heard: dict[str, datetime] = {}
@@ -80,6 +84,7 @@ class FilesystemSource:
         """Return every checkpoint that is complete and pinned, lowest step first, new content only."""
         if self._thread is None:
             self._start(now)
+        self._began_s = time.monotonic()
         steady = self._clock.now()
         if not self._folders.is_unfinished:  # else the thread goes on with it
             self._sweep(steady)
@@ -105,7 +110,7 @@ class FilesystemSource:
     def wait(self, timeout_s: float) -> None:
         """Return after `timeout_s`, or earlier when something may have changed on disk or a hold has settled."""
         if self._folders.is_unfinished:
-            self._stopped.wait(3 * timeout_s)  # holding comes first
+            self._stopped.wait(min(2 * (time.monotonic() - self._began_s), LONGEST_WAIT_S))  # holding comes first
             return
         settles_in_s = self._settles_in_s()
         if settles_in_s is not None:

@@ -103,12 +103,12 @@ class Folders:
 
         `is_full`: also list finished folders, instead of only checking whether their entries changed.
         """
-        self.outage.is_on = self.is_unfinished = False
+        self.outage.is_on, is_new_round, self.is_unfinished = False, is_full and not self.is_unfinished, False
         places = self._places()
         if places is None:
             self.watchlist.all_unseen(now)
             return False
-        if is_full:
+        if is_new_round:
             self.watchlist.retry()
             self._look_beside(places, now)
         self._root = self._output_dir.resolve()
