@@ -59,7 +59,7 @@ TEMPLATE_MEMORY = Limit(subject="Memory to render a chat template", most=512 << 
 NO_IMPORT = "The import is refused, `E-EVAL-DATA`."
 RESULTS = Limit(subject="Results file of another program, in JSON", most=128 << 20, beyond=NO_IMPORT)
 SAMPLES = Limit(subject="Samples file of another program", most=512 << 20, beyond=NO_IMPORT)
-SETTINGS = Limit(subject="Settings file of another program, in YAML", most=1 << 20, beyond=NO_IMPORT)
+RESULT_SETTINGS = Limit(subject="Settings file of another program, in YAML", most=1 << 20, beyond=NO_IMPORT)
 VALUES = Limit(
     subject="Values in a JSON text", most=2_000_000, unit="values", beyond="As if the file or answer were too large."
 )

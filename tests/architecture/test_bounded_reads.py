@@ -85,7 +85,7 @@ ALLOWED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "eval_jobs/serve/worker_extension/tracker_worker/weight_files.py": ("json.loads", "path.read_bytes"),
         "tracker/adapters/checkpoints/consolidate/child/main.py": (
             *("Index(file).load", "Path(request['state'], '.metadata').open", "dcp.load", "head.load", "json.loads"),
-            *("other.load", "path.open", "torch.load", "weights[name].load"),
+            *("other.load", "(out / file).open", "torch.load", "weights[name].load"),
         ),
     },
     "no file": {

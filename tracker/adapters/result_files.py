@@ -224,7 +224,7 @@ def _results_beside(samples: Path, time: str | None) -> Path | None:
 def _evalscope_sheet(folder: Path, given: Given) -> Sheet:
     config_file = folder / _CONFIG
     try:
-        config: Any = yaml.load(read_text(config_file, limits.SETTINGS), _PlainLoader)  # noqa: S506 - a safe loader
+        config: Any = yaml.load(read_text(config_file, limits.RESULT_SETTINGS), _PlainLoader)  # noqa: S506 - a safe loader
         _demand_few_values(config)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise BadData(f"cannot read {_shown(config_file)}: {error}", hint=SUPPORTED_HINT) from error
