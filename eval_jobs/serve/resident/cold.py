@@ -4,6 +4,7 @@ import logging
 import os
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from eval_jobs.errors import CanaryFailed, ServerDied
@@ -14,7 +15,7 @@ from eval_jobs.serve.process.launch import LAUNCHERS, RUNTIME_ADAPTERS, Launch, 
 from eval_jobs.serve.process.port import choose_port
 from eval_jobs.serve.process.readiness import death, engine_version, wait_until_ready
 from eval_jobs.serve.resident.launch_fingerprint import LaunchFingerprint, launch_fingerprint
-from eval_jobs.serve.resident.loaded import Loaded, Resident, folder_state
+from eval_jobs.serve.resident.loaded import Base, Loaded, Resident, folder_state
 from eval_jobs.serve.resident.order import Order, runs_on_cpu
 from eval_jobs.serve.resident.swap import extension_args, extension_environment
 from eval_jobs.serve.weights.digest_check import DigestCheck
@@ -100,7 +101,7 @@ class ColdStarts:
             self._wait(self._process, launch, spec, progress)
             check.demand()
         resident = self._resident(self._process, launch, order)
-        resident.base_files = base_files
+        resident.base = replace(resident.base, files=base_files)
         model = launch.adapter or launch.name
         resident.keep(Loaded(checkpoint=order.checkpoint, model=model, canaries=_answers(resident, model)))
         # The first prompts may have crashed it: report the engine's error now instead of a lost response later.
@@ -126,7 +127,7 @@ class ColdStarts:
             model=order.model,
             client_cores=client_cores,
             client_niceness=client_niceness(running.pid) if client_cores else 0,
-            adapter_served=order.adapter.served if order.adapter else "",
+            base=Base(served=order.adapter.served if order.adapter else ""),
         )
 
     def _launch(self, order: Order) -> Launch:

@@ -18,8 +18,6 @@ LIFE_SIGN_TIMEOUT_S = 30.0
 """Timeout of a health check: one token, or the status of a sleeping engine."""
 
 Identity = tuple[str, str, str, str]
-FolderState = tuple[tuple[str, int, int, int], ...]
-"""Names, sizes, modification times and inodes of files."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +32,16 @@ class Loaded:
     certificate: str = ""
     canaries: tuple[Canary, ...] = ()
     """Outputs right after it was loaded; empty if there are none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base:
+    """Base model of adapters, as it was when their engine was started; empty for full checkpoints."""
+
+    served: str = ""
+    """`Adapter.served` of the adapter that the engine was started with."""
+    files: tuple[tuple[str, int, int, int], ...] = ()
+    """Names, sizes, modification times and inodes of the base's files."""
 
 
 @dataclass(kw_only=True)
@@ -52,10 +60,7 @@ class Resident:
     """As in `Endpoint`."""
     client_niceness: int = 0
     """As in `Endpoint`."""
-    adapter_served: str = ""
-    """`Adapter.served` of the adapter that it was started with; empty for full checkpoints."""
-    base_files: FolderState = ()
-    """State of the adapters' base when it was started."""
+    base: Base = Base()
     loaded: dict[Identity, Loaded] = field(default_factory=dict)
     """By `identity`, the most recently used one last; a full checkpoint is the only entry."""
     asleep: int = 0
@@ -138,7 +143,7 @@ def identity(checkpoint: Checkpoint) -> Identity:
     return (checkpoint.format.value, checkpoint.digest, served, checkpoint.base_model or "")
 
 
-def folder_state(folder: str | None) -> FolderState:
+def folder_state(folder: str | None) -> tuple[tuple[str, int, int, int], ...]:
     """Return what changes when a file of the folder is written to or replaced; () for None or a missing folder."""
     if folder is None or not Path(folder).is_dir():
         return ()

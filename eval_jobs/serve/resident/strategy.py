@@ -122,7 +122,7 @@ def _why_another_process(order: Order, resident: Resident, launch: LaunchFingerp
         return f"serve.port is {order.spec.port}, but the engine listens on {resident.launch.port}"
     if order.spec.swap is SwapPolicy.NEVER:
         return 'serve.swap = "never"'
-    if order.adapter is not None and folder_state(order.checkpoint.base_model) != resident.base_files:
+    if order.adapter is not None and folder_state(order.checkpoint.base_model) != resident.base.files:
         return "files of the base model changed since the engine started"
     return _why_by_arguments([argument.replace("_", "-") for argument in order.spec.args])
 
@@ -168,7 +168,7 @@ def _why_unfit(order: Order, model: Fingerprint, resident: Resident, held: Finge
         if never:
             return f"its weights cannot be swapped: {never}"
         return obstacle(held, model)
-    if order.adapter.served == resident.adapter_served:
+    if order.adapter.served == resident.base.served:
         return obstacle(held, model)
     other = "the adapter's tokenizer or chat template differs from that of the running engine"
     return obstacle(held, model) or other
