@@ -7,7 +7,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from sqlalchemy import URL, ColumnElement, Connection, Engine, Table, create_engine, event, func, make_url, or_
 from sqlalchemy.dialects import sqlite
@@ -22,6 +22,7 @@ from eval_jobs.records.run_scope import prefix_of
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Database = Engine
 """An open database, for code that only passes it on."""
@@ -172,12 +173,12 @@ class SharedConnection(sqlite3.Connection):
         """Commit; without WAL, as on some file systems, this waits too."""
         self.patiently(super().commit)
 
-    def patiently(self, run: Callable[..., T], *given: Any) -> T:  # noqa: ANN401 - sqlite3's
+    def patiently(self, run: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
         """Call `run`, again while another process holds the lock that it needs."""
         deadline_s = time.monotonic() + self.wait_s
         while True:
             try:
-                return run(*given)
+                return run(*given, **named)
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode not in _BUSY or time.monotonic() > deadline_s:
                     raise

@@ -22,6 +22,7 @@ ROWS = {
     "Forgetting": "printed as JSON by `tracker forgetting`",
     "CertificateScope": "stored as JSON: what a proof holds for",
     "LostBetween": "printed as JSON by `tracker bisect`",
+    "Tick": "shown line by line by `tracker watch`",
     "Pin": "stored as JSON beside the weights",
 }
 MUTABLE = re.compile(r"\b(dict|list|set|deque|defaultdict|bytearray)\b")

@@ -10,7 +10,7 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 
@@ -53,10 +53,14 @@ class BoundedClient(httpx.Client):
         return response
 
 
+class _Reads(Protocol):
+    def read(self, max_bytes: int, timeout: float | None, /) -> bytes: ...
+
+
 class _Timed:
     """A network backend of httpcore, or one of its streams: each read ends at the deadline of its thread's request."""
 
-    def __init__(self, inner: Any, own: threading.local) -> None:  # noqa: ANN401 - httpcore has no public type
+    def __init__(self, inner: _Reads, own: threading.local) -> None:
         self._inner = inner
         self._own = own
 
@@ -70,8 +74,7 @@ class _Timed:
         left_s = self._own.deadline_s - time.monotonic()
         if left_s <= 0:
             raise httpx.ReadTimeout("response not complete in time")
-        part: bytes = self._inner.read(max_bytes, left_s)
-        return part
+        return self._inner.read(max_bytes, left_s)
 
 
 def _bound(response: httpx.Response) -> None:

@@ -87,7 +87,7 @@ def test_a_step_far_away_is_one_gap_and_what_comes_between_is_held_and_leaves_it
         assert [list(unsettled([one], [gap], ())) for one in watched.source.gaps()] == [[], []], "it is in the history"
 
 
-def test_a_step_beyond_the_highest_is_no_checkpoint_and_is_said_once(
+def test_a_step_beyond_the_highest_is_no_checkpoint_and_is_logged_once(
     watched: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:
     trainer.save(watched.out, 10)
