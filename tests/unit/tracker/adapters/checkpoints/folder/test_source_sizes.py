@@ -88,7 +88,7 @@ def test_a_file_beyond_its_limit_is_a_gap_and_the_next_checkpoint_is_found(
     with watching(tmp_path) as watched:
         change(trainer.save(watched.out, 10))
         trainer.save(watched.out, 20)
-        assert watched.steps() == [20]
+        assert watched.steps() + watched.steps() == [20]  # a read of a second leaves the rest to the next pass
         (gap,) = watched.source.gaps()
     assert words in gap.message
     assert len(gap.message) + len(caplog.text) < 5 * limits.KEPT_CHARS
