@@ -13,7 +13,7 @@ READS = {
 """Names of functions that open, read or parse all that there is."""
 HOME = "eval_jobs/host/bounded/"
 
-ALLOWED = {
+ALLOWED: dict[str, dict[str, tuple[str, ...]]] = {
     "files that this program writes": {
         "eval_jobs/codec.py": ("json.loads",),
         "eval_jobs/evaluate/asking/journal.py": ("path.open", "path.read_bytes", "path.read_text"),

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 Behaviour = Callable[[bytes, socket.socket], None]
 
@@ -161,7 +161,7 @@ class _Counted(socket.socket):
 
     sent_bytes = 0
 
-    def sendall(self, data: bytes, flags: int = 0) -> None:
+    def sendall(self, data: Any, flags: int = 0) -> None:  # noqa: ANN401 - as in its base
         super().sendall(data, flags)
         self.sent_bytes += len(data)
 
