@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 Behaviour = Callable[[bytes, socket.socket], None]
 
@@ -34,6 +34,7 @@ class HostileServer:
         self.asked: list[str] = []
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=100)
         self._open: list[_Counted] = []
+        self._answers: list[threading.Thread] = []
         self._thread = threading.Thread(target=self._accept, name="hostile server", daemon=True)
 
     @property
@@ -66,6 +67,8 @@ class HostileServer:
         for connection in self._open:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
+        for thread in self._answers:
+            thread.join(60)  # a behaviour of a test may wait for its end
 
     def _accept(self) -> None:
         while True:
@@ -74,7 +77,8 @@ class HostileServer:
             except OSError:
                 return
             self._open.append(connection)
-            threading.Thread(target=self._answer, args=(connection,), name="hostile answer", daemon=True).start()
+            self._answers.append(threading.Thread(target=self._answer, args=(connection,), daemon=True))
+            self._answers[-1].start()
 
     def _answer(self, connection: socket.socket) -> None:
         with suppress(OSError), connection:
@@ -157,7 +161,7 @@ class _Counted(socket.socket):
 
     sent_bytes = 0
 
-    def sendall(self, data: bytes, flags: int = 0) -> None:
+    def sendall(self, data: Any, flags: int = 0, /) -> None:
         super().sendall(data, flags)
         self.sent_bytes += len(data)
 

@@ -27,23 +27,35 @@ class RawServer:
         self._ends_s = ends_s
         self.requests = 0
         self._ended = threading.Event()
+        self._open: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
 
     def __enter__(self) -> Self:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.base_url = f"http://127.0.0.1:{self.port}/v1"
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._start(self._serve)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
+        for place in (self._listener, *self._open):  # closing alone does not wake who waits for it
+            with contextlib.suppress(OSError):
+                place.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join()
         self._listener.close()
 
     def _serve(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 connection, _ = self._listener.accept()
-                threading.Thread(target=self._play, args=(connection,), daemon=True).start()
+                self._open.append(connection)
+                self._start(self._play, connection)
+
+    def _start(self, work: Callable[..., None], *arguments: socket.socket) -> None:
+        self._threads.append(threading.Thread(target=work, args=arguments, daemon=True))
+        self._threads[-1].start()
 
     def _play(self, connection: socket.socket) -> None:
         ends_s = time.monotonic() + self._ends_s

@@ -15,6 +15,7 @@ from eval_jobs.host.bounded.json_text import TooLarge
 from tests import trainer
 from tests.watched import watching
 from tracker.adapters.checkpoints.files import dcp_index
+from tracker.adapters.checkpoints.folder import sweep
 
 TIB = 1 << 40
 
@@ -68,6 +69,12 @@ def archive_of_many(folder: Path) -> None:
     (folder / "pytorch_model.bin").write_bytes(content[:start] + table + last)
 
 
+@pytest.fixture
+def whole_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read may take a second, after which a pass would leave the other folders to a later one."""
+    monkeypatch.setattr(sweep, "PORTION_S", 60.0)
+
+
 TOO_LARGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "configuration": (sparse("config.json", 100 << 20), "config.json is larger than 32 MiB"),
     "tokenizer": (sparse("tokenizer.json", TIB), "more than a file beside the weights may have"),
@@ -80,6 +87,7 @@ TOO_LARGE: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
+@pytest.mark.usefixtures("whole_passes")
 @pytest.mark.parametrize("damage", TOO_LARGE)
 def test_a_file_beyond_its_limit_is_a_gap_and_the_next_checkpoint_is_found(
     damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
