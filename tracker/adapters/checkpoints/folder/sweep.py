@@ -103,9 +103,11 @@ class Folders:
 
         `is_full`: also list finished folders, instead of only checking whether their entries changed.
         """
-        self.outage.is_on, is_new_round, self.is_unfinished = False, is_full and not self.is_unfinished, False
+        self.outage.is_on = False
+        is_new_round = is_full and not self.is_unfinished
         places = self._places()
         if places is None:
+            self.is_unfinished = False
             self.watchlist.all_unseen(now)
             return False
         if is_new_round:
@@ -116,11 +118,14 @@ class Folders:
         look = partial(self._look, now=now, is_full=is_full, last={place.run_id: place.step for place in places})
         is_new = self._look_in_turn(places, look)
         remove_pins(self.watchlist.keep({place.uri for place in places}, now))
+        self._add_overdue(now)
+        self.watchlist.gaps.add_missed(now)
+        return is_new or before != self.watchlist.news()
+
+    def _add_overdue(self, now: datetime) -> None:
         for one in self.watchlist.overdue(now):
             if one.site.uri not in self.aside.found:  # that has a gap of its own
                 self.watchlist.add_gap(one, now)
-        self.watchlist.gaps.add_missed(now)
-        return is_new or before != self.watchlist.news()
 
     def _look_in_turn(self, places: Sequence[CheckpointLocation], look: Callable[[CheckpointLocation], bool]) -> bool:
         """Scan for a limited time: folders never seen first, since they may be deleted soon, and others in turn."""

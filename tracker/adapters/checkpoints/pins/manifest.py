@@ -42,7 +42,8 @@ def is_unchanged(pin: Pin) -> bool:
 
 def write_manifest(pin: Pin, folder: Path, *, is_durable: bool) -> None:
     """Write the manifest of `pin` to `folder` atomically; with `is_durable` it survives a power loss."""
-    document = to_document({"pin": _PIN.dump_python(pin, mode="json")}, indent=1)
+    indent = 1 if is_durable else None  # a hold is read by nobody else, and must not take long
+    document = to_document({"pin": _PIN.dump_python(pin, mode="json")}, indent=indent)
     temporary = folder / f"{MANIFEST}.tmp"
     with temporary.open("w", encoding="utf-8") as file:
         file.write(document)
