@@ -97,9 +97,10 @@ class FilesystemSource:
             return self._folders.watchlist.gaps.found()
 
     def is_behind(self) -> bool:
-        """Return whether the file server is unavailable, or a sharded state is being converted."""
+        """Return whether the file server is unavailable, or checkpoints are being held, published or converted."""
         with self._lock:
-            return self._folders.outage.is_on or self._consolidations.is_busy()
+            is_working = self._folders.is_unfinished or bool(self._due) or self._consolidations.is_busy()
+            return self._folders.outage.is_on or is_working
 
     def give_up(self, now: datetime) -> None:  # noqa: ARG002 - part of the port
         """Record a gap for every unfinished checkpoint, except during an outage."""
@@ -198,7 +199,7 @@ class FilesystemSource:
         for held, conversion in self._consolidations.ended():
             self._publisher.publish(held, now, final=conversion.result)
         hashed, until_s = 0, time.monotonic() + PUBLISHED_S
-        while hashed < HASHED_BYTES and time.monotonic() < until_s:
+        while hashed < HASHED_BYTES and (not hashed or time.monotonic() < until_s):
             self._due = self._due or self._next_due(now)
             if not self._due:
                 return

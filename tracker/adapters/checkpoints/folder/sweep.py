@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from eval_jobs.errors import CheckpointUnnamed, StoreError
-from eval_jobs.host.unforeseen import SetAside
+from eval_jobs.host.unforeseen import SetAside, bug_of
 from tracker.adapters.checkpoints.files.listing import (
     CheckpointLocation,
     facts_of_folder,
@@ -24,7 +24,7 @@ from tracker.adapters.checkpoints.files.listing import (
 from tracker.adapters.checkpoints.folder.runs import no_names
 from tracker.adapters.checkpoints.pins.hold import hold, remove_folder
 from tracker.adapters.checkpoints.pins.manifest import write_manifest
-from tracker.adapters.checkpoints.pins.publisher import Complaints, bug_of
+from tracker.adapters.checkpoints.pins.publisher import Complaints
 from tracker.domain.checkpoints.completeness import Complete, assess
 from tracker.domain.checkpoints.lifecycle import Watched
 from tracker.domain.checkpoints.listing import Facts
@@ -135,9 +135,11 @@ class Folders:
         is_new, done = False, []
         for part, share in ((new, 0.8), (known, 0.2)):
             until_s, count = time.monotonic() + share * PORTION_S, 0
-            while count < len(part) and time.monotonic() < until_s:
-                is_new |= look(part[count])
+            for place in part:
+                is_new |= look(place)
                 count += 1
+                if time.monotonic() > until_s:
+                    break
             done.append(count)
         self._next = (self._next + done[1]) % max(1, len(known))
         self.is_unfinished = done != [len(new), len(known)]
