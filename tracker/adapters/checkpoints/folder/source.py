@@ -200,15 +200,20 @@ class FilesystemSource:
             self._publisher.publish(held, now, final=conversion.result)
         hashed, until_s = 0, time.monotonic() + PUBLISHED_S
         while hashed < HASHED_BYTES and (not hashed or time.monotonic() < until_s):
-            self._due = self._due or self._next_due(now)
-            if not self._due:
+            pin = self._next_pin(now)
+            if pin is None:
                 return
-            pin = self._due.pop(0)
             if pin.needs_conversion:
                 self._consolidations.start(pin)
                 continue
             hashed += sum(f.size for f in pin.weights())
             self._publisher.publish(pin, now)
+
+    def _next_pin(self, now: datetime) -> Pin | None:
+        self._due = self._due or self._next_due(now)
+        if self._due:
+            return self._due.pop(0)
+        return None
 
     def _next_due(self, now: datetime) -> list[Pin]:
         """Return the next pins that are due and can be served: several, because a sweep may hold the lock for long."""
