@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from eval_jobs.errors import TrackerError
+from eval_jobs.errors import CheckpointError, CheckpointUnreadable, TrackerError
 from eval_jobs.limits import cut
 
 Result = TypeVar("Result")
@@ -33,6 +33,11 @@ def report_unforeseen(log: logging.Logger, what: str, error: BaseException, *, t
     """Log what failed, what happens `then`, and a request to report it; with the traceback if debugging is on."""
     traceback = error if log.isEnabledFor(logging.DEBUG) else None
     log.error("%s: %s (%s); please report this bug", what, error_text(error), then, exc_info=traceback)
+
+
+def bug_of(text: str) -> CheckpointError:
+    """Return the error of a checkpoint over which the tracker fails because of a bug."""
+    return CheckpointUnreadable(f"unexpected error: {text}", hint="report this bug, with its traceback in the log")
 
 
 class SetAside:

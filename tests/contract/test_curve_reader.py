@@ -69,11 +69,11 @@ def test_when_the_trainer_logged_last_is_known_of_lines_and_of_event_files(tmp_p
     folder.mkdir(parents=True)
     assert reader.logged_at(trained) is None
     logs = (tmp_path / "out" / "logging.jsonl", folder / "events.out.tfevents.1.host")
-    for second, log in enumerate(logs, start=1000):
+    for second, log in enumerate(logs, start=1_700_000_000):
         log.write_text("{}")
         os.utime(log, (second, second))
         assert reader.logged_at(trained) == datetime.fromtimestamp(second, UTC)
     other = tmp_path / "out" / "questions.jsonl"  # no log: what somebody evaluates with, perhaps
     other.write_text("{}")
-    assert reader.logged_at(trained) == datetime.fromtimestamp(1001, UTC)
+    assert reader.logged_at(trained) == datetime.fromtimestamp(1_700_000_001, UTC)
     assert reader.logged_at(replace(trained, source_uri="s3://bucket/out/checkpoint-10")) is None

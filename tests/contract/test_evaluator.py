@@ -194,7 +194,7 @@ def test_a_question_that_occurs_twice_is_two_samples(bench: Bench, tmp_path: Pat
 def test_the_same_question_with_another_answer_or_subset_is_another_sample(bench: Bench, tmp_path: Path) -> None:
     rows: list[dict[str, object]] = [
         {"question": "1+1=", "answer": "2"},
-        {"question": "1+1=", "answer": "3"},
+        {"question": "1+1=", "answer": "3", "subset": "odd"},
         {"question": "1+1=", "answer": "2", "subset": "hard", "cluster": "c"},
     ]
     data = str(write(tmp_path / "rows.jsonl", rows))
@@ -202,7 +202,7 @@ def test_the_same_question_with_another_answer_or_subset_is_another_sample(bench
     assert len({s.sample_id for s in result.samples}) == 3
     assert {(s.subset, s.target, s.cluster_id) for s in result.samples} == {
         ("default", "2", ""),
-        ("default", "3", ""),
+        ("odd", "3", ""),
         ("hard", "2", "c"),
     }
 

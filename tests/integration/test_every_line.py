@@ -55,11 +55,13 @@ OF_SWEEPS = (
     "if world.sweeps is None:",
     "return None  # another process has the sweeps",
     "return sweeps.take_sweep_result(record, world.sweeps)  # sweeps have no verdicts and no alerts",
+    "elif taken is not None:",
     "swept += 1",
 )
 """These worlds have none: app/steps/test_sweeps.py and tests/e2e/test_sweep.py kill those that have."""
 OF_CHANGED_SETTINGS = (
     "return  # the caller begins again with the new settings",
+    "return  # evaluations would fail",
     'count = count_text(len(withdrawn), "checkpoint")',
     'log.warning("replaced the pending evaluations of %s: settings changed", count)',
 )

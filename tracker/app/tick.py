@@ -65,7 +65,7 @@ def plan_found(world: World, state: WatchState, now: datetime) -> None:
     """Queue the plans of what was found and publish its curves; what fails stays found, behind the others."""
     for checkpoint in tuple(state.found):
         if state.is_held(state.found[-1]):
-            return
+            return  # evaluations would fail
         at = f"step {checkpoint.step} of {checkpoint.run_id}"
         with state.aside.around(f"plan {checkpoint.uri}", f"cannot queue the evaluation of {at}") as is_due:
             if is_due:

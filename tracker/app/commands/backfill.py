@@ -8,12 +8,14 @@ A checkpoint is pinned only when it is next: reading the weights of a whole run 
 or the history is not evaluated again, so a backfill that was killed resumes.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from eval_jobs.errors import CheckpointError
+from eval_jobs.errors import CheckpointError, TrackerError
+from eval_jobs.host.unforeseen import bug_of, error_text
 from eval_jobs.identity import serve_settings, suite_fingerprint
 from eval_jobs.ports import QueueStatus
 from eval_jobs.types import Checkpoint, EvalRecord
@@ -21,6 +23,8 @@ from tracker.app.gaps import gap_of
 from tracker.app.world import MeasurementPlan, World
 from tracker.domain.alerts.lasting import OF_CHECKPOINTS, lasting_alerts
 from tracker.domain.records.types import Gap
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +68,7 @@ class InTurn:
         while self._left and self._has_room():
             place = self._left[0]
             try:
-                checkpoint = place.pinned()
+                checkpoint = _pinned(place)
             except CheckpointError as error:
                 self._gaps.append(gap_of(error, (place.run_id, place.step, place.uri), now))
                 del self._left[0]
@@ -100,6 +104,16 @@ class InTurn:
         """Return whether no plan waits for a worker; plans of sweeps and those returned with a note do not count."""
         own = (one for one in self._queue.state().waiting if one.run_id in self._runs)
         return all(one.is_sweep or one.note for one in own)
+
+
+def _pinned(place: FilledPlace) -> Checkpoint:
+    try:
+        return place.pinned()
+    except TrackerError:
+        raise
+    except Exception as error:
+        log.exception("cannot pin %s; please report this bug", place.uri)
+        raise bug_of(error_text(error)) from error
 
 
 def quiet(world: World) -> World:

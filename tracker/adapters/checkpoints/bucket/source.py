@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 
 from eval_jobs.errors import CheckpointIncomplete, ConfigError, StoreError, StoreUnavailable
-from eval_jobs.host.unforeseen import report_unforeseen
+from eval_jobs.host.unforeseen import bug_of, error_text, report_unforeseen
 from eval_jobs.ports import Clock
 from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.bucket.client import Bucket
@@ -174,6 +174,12 @@ class BucketSource:
             return self._reader.listing(prefix)
         except ConfigError as error:  # one object of another owner, or archived, must not stop the scan
             return NotYet(code=CheckpointIncomplete.code, reason=error.message, hint=error.hint)
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a bug over one checkpoint must not end the scan
+            report_unforeseen(log, f"cannot read {prefix.uri}", error, then="retrying")
+            bug = bug_of(error_text(error))
+            return NotYet(code=bug.code, reason=bug.message, hint=bug.hint)
 
     def _is_uploading(self, prefix: Prefix, one: Watched, now: datetime) -> bool:
         """Return whether a multipart upload is in progress; an abandoned one counts only for `STALLED_S`."""

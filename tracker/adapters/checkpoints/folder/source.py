@@ -97,9 +97,10 @@ class FilesystemSource:
             return self._folders.watchlist.gaps.found()
 
     def is_behind(self) -> bool:
-        """Return whether the file server is unavailable, or a sharded state is being converted."""
+        """Return whether the file server is unavailable, or checkpoints are being held, published or converted."""
         with self._lock:
-            return self._folders.outage.is_on or self._consolidations.is_busy()
+            is_working = self._folders.is_unfinished or bool(self._due) or self._consolidations.is_busy()
+            return self._folders.outage.is_on or is_working
 
     def give_up(self, now: datetime) -> None:  # noqa: ARG002 - part of the port
         """Record a gap for every unfinished checkpoint, except during an outage."""
@@ -198,16 +199,21 @@ class FilesystemSource:
         for held, conversion in self._consolidations.ended():
             self._publisher.publish(held, now, final=conversion.result)
         hashed, until_s = 0, time.monotonic() + PUBLISHED_S
-        while hashed < HASHED_BYTES and time.monotonic() < until_s:
-            self._due = self._due or self._next_due(now)
-            if not self._due:
+        while hashed < HASHED_BYTES and (not hashed or time.monotonic() < until_s):
+            pin = self._next_pin(now)
+            if pin is None:
                 return
-            pin = self._due.pop(0)
             if pin.needs_conversion:
                 self._consolidations.start(pin)
                 continue
             hashed += sum(f.size for f in pin.weights())
             self._publisher.publish(pin, now)
+
+    def _next_pin(self, now: datetime) -> Pin | None:
+        self._due = self._due or self._next_due(now)
+        if self._due:
+            return self._due.pop(0)
+        return None
 
     def _next_due(self, now: datetime) -> list[Pin]:
         """Return the next pins that are due and can be served: several, because a sweep may hold the lock for long."""

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from eval_jobs.errors import CheckpointUnnamed, StoreError
-from eval_jobs.host.unforeseen import SetAside
+from eval_jobs.host.unforeseen import SetAside, bug_of
 from tracker.adapters.checkpoints.files.listing import (
     CheckpointLocation,
     facts_of_folder,
@@ -24,7 +24,7 @@ from tracker.adapters.checkpoints.files.listing import (
 from tracker.adapters.checkpoints.folder.runs import no_names
 from tracker.adapters.checkpoints.pins.hold import hold, remove_folder
 from tracker.adapters.checkpoints.pins.manifest import write_manifest
-from tracker.adapters.checkpoints.pins.publisher import Complaints, bug_of
+from tracker.adapters.checkpoints.pins.publisher import Complaints
 from tracker.domain.checkpoints.completeness import Complete, assess
 from tracker.domain.checkpoints.lifecycle import Watched
 from tracker.domain.checkpoints.listing import Facts
@@ -103,9 +103,11 @@ class Folders:
 
         `is_full`: also list finished folders, instead of only checking whether their entries changed.
         """
-        self.outage.is_on, is_new_round, self.is_unfinished = False, is_full and not self.is_unfinished, False
+        self.outage.is_on = False
+        is_new_round = is_full and not self.is_unfinished
         places = self._places()
         if places is None:
+            self.is_unfinished = False
             self.watchlist.all_unseen(now)
             return False
         if is_new_round:
@@ -116,11 +118,14 @@ class Folders:
         look = partial(self._look, now=now, is_full=is_full, last={place.run_id: place.step for place in places})
         is_new = self._look_in_turn(places, look)
         remove_pins(self.watchlist.keep({place.uri for place in places}, now))
+        self._add_overdue(now)
+        self.watchlist.gaps.add_missed(now)
+        return is_new or before != self.watchlist.news()
+
+    def _add_overdue(self, now: datetime) -> None:
         for one in self.watchlist.overdue(now):
             if one.site.uri not in self.aside.found:  # that has a gap of its own
                 self.watchlist.add_gap(one, now)
-        self.watchlist.gaps.add_missed(now)
-        return is_new or before != self.watchlist.news()
 
     def _look_in_turn(self, places: Sequence[CheckpointLocation], look: Callable[[CheckpointLocation], bool]) -> bool:
         """Scan for a limited time: folders never seen first, since they may be deleted soon, and others in turn."""
@@ -130,9 +135,11 @@ class Folders:
         is_new, done = False, []
         for part, share in ((new, 0.8), (known, 0.2)):
             until_s, count = time.monotonic() + share * PORTION_S, 0
-            while count < len(part) and time.monotonic() < until_s:
-                is_new |= look(part[count])
+            for place in part:
+                is_new |= look(place)
                 count += 1
+                if time.monotonic() > until_s:
+                    break
             done.append(count)
         self._next = (self._next + done[1]) % max(1, len(known))
         self.is_unfinished = done != [len(new), len(known)]

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from eval_jobs.errors import CheckpointError, CheckpointUnreadable, ConsolidationFailed, StoreError
-from eval_jobs.host.unforeseen import error_text
+from eval_jobs.errors import CheckpointError, ConsolidationFailed, StoreError
+from eval_jobs.host.unforeseen import bug_of, error_text
 from eval_jobs.ports import Clock
 from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.pins.hold import publish, remove_folder
@@ -44,11 +44,6 @@ class Complaints:
         if message not in self._said:
             log.warning("%s", message)
             self._said.add(message)
-
-
-def bug_of(text: str) -> CheckpointError:
-    """Return the error of a checkpoint over which the tracker fails because of a bug."""
-    return CheckpointUnreadable(f"unexpected error: {text}", hint="report this bug, with its traceback in the log")
 
 
 class Publisher:

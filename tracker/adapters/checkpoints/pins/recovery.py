@@ -12,6 +12,7 @@ from pathlib import Path, PurePath, PurePosixPath
 
 from eval_jobs.errors import CheckpointError
 from eval_jobs.host.paths import canonical
+from eval_jobs.host.unforeseen import error_text
 from eval_jobs.records.run_scope import is_of
 from tracker.adapters.checkpoints.files.safetensors_file import read_weights
 from tracker.adapters.checkpoints.pins.hold import HELD, owner_mark, remove_folder
@@ -100,8 +101,8 @@ def _respelled(source: str, output_dir: PurePath) -> str:
 def _is_usable(pin: Pin) -> bool:
     try:
         is_sound = _is_sound(pin)
-    except OSError as error:
-        log.warning("cannot read the pin %s, leaving it unchanged: %s", pin.folder, error.strerror)
+    except Exception as error:  # noqa: BLE001 - one pin must not keep the watcher from starting
+        log.warning("cannot read the pin %s, leaving it unchanged: %s", pin.folder, error_text(error))
         return False
     if not is_sound:
         log.warning("removing the pin %s of step %d: its files changed after pinning", pin.folder, pin.step)

@@ -103,7 +103,7 @@ def test_a_redirect_to_another_host_is_an_error_that_names_both_and_is_not_follo
         assert response.status_code == 307
         message = response.json()["error"]["message"]
         assert f"127.0.0.1:{server.port} redirects to another host, http://127.0.0.1:{other.port}" in message
-        assert "serve.base_url" in message
+        assert "set that address instead" in message
         assert other.requests == 0
 
 

@@ -12,6 +12,7 @@ from eval_jobs.types import Checkpoint, CheckpointFormat
 from tests import trainer
 from tests.tiny_model import write_checkpoint, write_lora, write_sharded_checkpoint
 from tests.watched import RESCAN_S, SETTLE_S, Watched, watching
+from tracker.adapters.checkpoints.folder import source, sweep
 from tracker.adapters.checkpoints.pins.manifest import MANIFEST, read_pin
 
 
@@ -86,6 +87,26 @@ def test_files_with_the_names_of_ours_are_no_part_of_a_checkpoint(watched: Watch
     trainer.write_json(copy / "trainer_state.json", trainer.trainer_state(20))
     assert watched.steps() == [20]
     assert watched.source.gaps() == ()
+
+
+def test_many_checkpoints_at_once_are_held_and_returned_in_portions(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "PORTION_S", 0.0)
+    monkeypatch.setattr(source, "PUBLISHED_S", 0.0)
+    steps = list(range(10, 130, 10))
+    for step in steps:
+        trainer.save(watched.out, step)
+    looks: list[list[int]] = []
+    for _ in range(10_000):
+        looks.append([checkpoint.step for checkpoint in watched.look(SETTLE_S)])
+        is_behind = watched.source.is_behind()
+        assert is_behind or sum(map(len, looks)) == len(steps), "watching must not end before all are returned"
+        if not is_behind:
+            break
+        watched.source.wait(0.05)
+    assert sorted(step for found in looks for step in found) == steps
+    assert max(map(len, looks)) == 1
 
 
 def test_a_checkpoint_deleted_right_after_it_was_held_is_not_lost(watched: Watched) -> None:
