@@ -97,4 +97,4 @@ def cut(text: str, most: int = KEPT_CHARS) -> str:
     """Return the text, or its beginning and an ellipsis if it has more than `most` characters."""
     if len(text) <= most:
         return text
-    return f"{text[: most - 1]}…"
+    return f"{text[: most - 1].rstrip()}…"

@@ -28,7 +28,7 @@ from eval_jobs.execute.nudge import Nudged
 from eval_jobs.execute.worker.claiming import ClaimFilter
 from eval_jobs.execute.worker.execution_window import ExecutionWindow
 from eval_jobs.execute.worker.interrupts import Interrupts, Stopped
-from eval_jobs.execute.worker.main import IDLE_S, Worker, work
+from eval_jobs.execute.worker.main import Worker, work
 from eval_jobs.ports import Note, ShowProgress
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.rules import MAX_STALLED
@@ -38,7 +38,7 @@ from eval_jobs.run import Tools
 from eval_jobs.types import Checkpoint, Endpoint, EngineInfo, EvalRecord, EvalResult, ServeSpec, Suite
 from tests import trainer
 from tests.calibrating import ask_twice, flipping_answer
-from tests.fakes.clock import FakeClock
+from tests.fakes.clock import FakeClock, WorkerClock
 from tests.fakes.engine import FakeEngine
 from tests.fakes.evaluator import FakeEvaluator
 from tests.fakes.prober import FakeProber
@@ -177,7 +177,7 @@ def _live(home: Path, number: int) -> None:
     logging.disable(logging.CRITICAL)  # of hundreds of processes
     for name in ("sent", "answers", "failed"):
         (home / name).mkdir(exist_ok=True)
-    clock = _Clock(datetime.now(UTC) + timedelta(hours=number + 1))
+    clock = WorkerClock(datetime.now(UTC) + timedelta(hours=number + 1))
     database = open_database(f"sqlite:///{home}/tracker.db")
     once = Once(home / "failed")
     queue = _FlakyQueue(database, once)
@@ -220,17 +220,6 @@ def _live(home: Path, number: int) -> None:
         clock.advance(400.0)
     alerting.close()
     source.close()
-
-
-class _Clock(FakeClock):
-    """Stops the worker when it would wait for work."""
-
-    interrupts: Interrupts
-
-    def sleep(self, seconds: float) -> None:
-        super().sleep(seconds)
-        if seconds == IDLE_S:
-            self.interrupts.stop()
 
 
 class _Nudged(Nudged):
@@ -323,7 +312,7 @@ class _Engine(FakeEngine):
 class _Evaluator(FakeEvaluator):
     """Fails as the steps' names say; keeps a file for every plan until it is told to forget it."""
 
-    def __init__(self, queue: _FlakyQueue, folder: Path, once: Once, clock: _Clock) -> None:
+    def __init__(self, queue: _FlakyQueue, folder: Path, once: Once, clock: WorkerClock) -> None:
         super().__init__(str)
         self._queue = queue
         self._clock = clock

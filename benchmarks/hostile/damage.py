@@ -215,7 +215,7 @@ def harmless(folder: Path, chance: random.Random) -> None:
 
 
 def beside(out: Path, chance: random.Random) -> None:
-    """Put logs and settings that nobody can read beside the checkpoints."""
+    """Put logs and settings that cannot be read beside the checkpoints."""
     row = json.dumps({"step": chance.choice(NUMBERS), "loss": chance.choice((*NUMBERS, *TEXTS))})
     files: dict[str, str] = {
         "logging.jsonl": f"{row}\n" * chance.choice((1, 20)) + "\x00" + "9" * chance.choice((1, 5000)),

@@ -32,13 +32,13 @@ from benchmarks.hostile.damage import FOLDER_NAMES, INSIDE, beside, harmless
 from eval_jobs.execute.worker.claiming import ClaimFilter
 from eval_jobs.execute.worker.execution_window import ExecutionWindow
 from eval_jobs.execute.worker.interrupts import Interrupts, Stopped
-from eval_jobs.execute.worker.main import IDLE_S, Worker, work
+from eval_jobs.execute.worker.main import Worker, work
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.sql_queue import SqlQueue
 from eval_jobs.run import Tools
 from eval_jobs.types import Endpoint, EngineInfo
 from tests import trainer
-from tests.fakes.clock import FakeClock
+from tests.fakes.clock import FakeClock, WorkerClock
 from tests.fakes.engine import FakeEngine
 from tests.fakes.evaluator import FakeEvaluator
 from tests.fakes.prober import FakeProber
@@ -130,7 +130,7 @@ def add_to_tree(home: Path, chance: random.Random) -> Mapping[int, str]:
 
 def watch_tree(home: Path, hours: int) -> None:
     """Watch until nothing is left to do."""
-    clock = _Clock(datetime.now(UTC) + timedelta(hours=hours))
+    clock = WorkerClock(datetime.now(UTC) + timedelta(hours=hours))
     source = _Source("run", home / "out", home / "pins", WatchOptions(settle_s=0.0, rescan_s=0.01, polling=True), clock)
     source.clock = clock
     world = replace(Project(load_config(home / "tracker.toml")).world(), source=source)
@@ -198,17 +198,6 @@ def _hostile(out: Path, chance: random.Random) -> None:
         trainer.write_json(folder / "trainer_state.json", trainer.trainer_state(15))
         for damage in chance.sample(list(INSIDE), chance.randint(1, 4)):
             damage(folder, chance)
-
-
-class _Clock(FakeClock):
-    """Stops the worker when it would wait for work."""
-
-    interrupts: Interrupts
-
-    def sleep(self, seconds: float) -> None:
-        super().sleep(seconds)
-        if seconds == IDLE_S:
-            self.interrupts.stop()
 
 
 class _Endless(Exception):

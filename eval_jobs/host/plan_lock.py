@@ -77,7 +77,7 @@ def locked_file(path: Path) -> IO[bytes] | None:
 
 
 def is_in_place(path: Path, file: IO[bytes]) -> bool:
-    """Return whether the open file is the one at `path`: a lock on a deleted one stops nobody."""
+    """Return whether the open file is the one at `path`: a lock on a deleted file excludes no other process."""
     try:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     except FileNotFoundError:

@@ -99,7 +99,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 def _replacing(target: Path, facts: os.stat_result | None) -> Iterator[BinaryIO]:
     if facts is not None and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    draft = target.with_name(f".{secrets.token_hex(8)}.draft")  # a name that nobody has put a link at
+    draft = target.with_name(f".{secrets.token_hex(8)}.draft")  # no link can wait at an unknown name
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -62,7 +62,6 @@ ALLOWED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         ),
     },
     "read in parts, or limited by the lines around it": {
-        "eval_jobs/evaluate/data/files.py": ("path.open",),
         "eval_jobs/host/local_http.py": ("connection.getresponse",),
         "eval_jobs/serve/weights/digest_check.py": ("path.open",),
         "tracker/adapters/checkpoints/files/dcp_index.py": (

@@ -2,6 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
+from eval_jobs.execute.worker.interrupts import Interrupts
+from eval_jobs.execute.worker.main import IDLE_S
+
 
 class FakeClock:
     """`eval_jobs.ports.Clock` without waiting. `slept` holds every wait that was asked for, in seconds."""
@@ -28,3 +31,14 @@ class FakeClock:
     def jump(self, seconds: float) -> None:
         """Somebody sets the time of day; no time passes."""
         self._now += timedelta(seconds=seconds)
+
+
+class WorkerClock(FakeClock):
+    """Stops the worker when it would wait for work."""
+
+    interrupts: Interrupts
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        if seconds == IDLE_S:
+            self.interrupts.stop()

@@ -124,7 +124,7 @@ def compressed(_: bytes, connection: socket.socket) -> None:
 
 
 def zstd(_: bytes, connection: socket.socket) -> None:
-    """Send a compression that nobody asked for."""
+    """Send a compression that was not requested."""
     connection.sendall(HEAD + b"Content-Encoding: zstd\r\n\r\n" + bytes(100))
 
 

@@ -14,7 +14,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
-from urllib.parse import urljoin, urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -25,6 +24,7 @@ from urllib3.util import Retry
 from eval_jobs import limits
 from eval_jobs.host.bounded.answers import MeteredReader, decoded
 from eval_jobs.host.bounded.json_text import demand_few_values
+from eval_jobs.host.bounded.replies import redirect_problem
 from eval_jobs.limits import Limit
 
 ANSWER_S = 30.0
@@ -81,7 +81,9 @@ class BoundedAdapter(HTTPAdapter):
         response = super().send(request, *args, **{**kwargs, "stream": True})
         try:
             if response.is_redirect:
-                _demand_same_server(str(request.url), response.headers["Location"])
+                problem = redirect_problem(str(request.url), response.headers["Location"])
+                if problem:
+                    raise ValueError(problem)
             # The body is not read by requests, which has no limit.
             response._content = _body(response, self._limit)  # noqa: SLF001
             response._content_consumed = True  # noqa: SLF001
@@ -102,13 +104,6 @@ def _body(response: requests.Response, limit: Limit) -> bytes:
     if begun is not None:
         begun.left_bytes -= len(content)
     return content
-
-
-def _demand_same_server(url: str, location: str) -> None:
-    """Refuse a redirect to another scheme, host or port: results would go there."""
-    here, there = urlsplit(url), urlsplit(urljoin(url, location))
-    if (here.scheme, here.netloc) != (there.scheme, there.netloc):
-        raise ValueError(f"redirected to another server, {there.scheme}://{there.netloc}")
 
 
 class _Timed(HTTPConnection):

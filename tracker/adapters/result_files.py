@@ -13,7 +13,7 @@ import yaml
 from eval_jobs import limits
 from eval_jobs.errors import BadData
 from eval_jobs.harness.fields import Fields
-from eval_jobs.host.bounded.files import lines_of, read_text
+from eval_jobs.host.bounded.files import lines_of, text_of
 from eval_jobs.host.bounded.json_text import TooLarge, parse_json
 from tracker.domain.checkpoints.watching import known_time
 from tracker.domain.imports.bench_serve import is_bench_serve, sheet_of_bench_serve
@@ -161,7 +161,7 @@ def _json_or_nothing(file: Path) -> dict[str, object]:
 
 def _json_object(file: Path) -> dict[str, object]:
     try:
-        document = _parsed(read_text(file, limits.RESULTS))
+        document = _parsed(text_of(file, limits.RESULTS))
     except (OSError, ValueError) as error:
         raise BadData(
             f"cannot read {_shown(file)} as JSON: {error}",
@@ -224,7 +224,7 @@ def _results_beside(samples: Path, time: str | None) -> Path | None:
 def _evalscope_sheet(folder: Path, given: Given) -> Sheet:
     config_file = folder / _CONFIG
     try:
-        config: Any = yaml.load(read_text(config_file, limits.RESULT_SETTINGS), _PlainLoader)  # noqa: S506 - a safe loader
+        config: Any = yaml.load(text_of(config_file, limits.RESULT_SETTINGS), _PlainLoader)  # noqa: S506 - a safe loader
         _demand_few_values(config)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise BadData(f"cannot read {_shown(config_file)}: {error}", hint=SUPPORTED_HINT) from error

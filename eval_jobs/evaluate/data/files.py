@@ -14,8 +14,8 @@ from eval_jobs.errors import BadData
 from eval_jobs.evaluate.data.known_benchmarks import CHOICE, EXACT, OWN_ADAPTERS, check_name, few_shot_of, subsets_of
 from eval_jobs.evaluate.data.layouts import DATA_SUFFIXES, LAYOUTS, DatasetSplit, Layout, Row, evaluated
 from eval_jobs.evaluate.data.row_files import bad_row, read_rows, row_name
-from eval_jobs.evaluate.data.rows import Item, checked, choice_item, exact_item
-from eval_jobs.host.bounded.files import open_regular
+from eval_jobs.evaluate.data.rows import Item, checked_row, choice_item, exact_item
+from eval_jobs.host.bounded.files import file_digest, open_regular
 from eval_jobs.host.bounded.json_text import TooLarge
 from eval_jobs.identity import content_hash
 from eval_jobs.types import Benchmark
@@ -180,10 +180,10 @@ def visible_files(folder: Path) -> tuple[Path, ...]:
 
 
 def _file_digest(path: Path) -> str:
-    if path.stat().st_size > limits.DATA_FILE.most:
-        raise BadData(f"{path} {TooLarge(limits.DATA_FILE)}", hint="divide it into several benchmarks")
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    try:
+        return file_digest(path, limits.DATA_FILE)
+    except TooLarge as error:
+        raise BadData(f"{path} {error}", hint="divide it into several benchmarks") from error
 
 
 def _check_own_settings(benchmark: Benchmark) -> None:
@@ -246,7 +246,7 @@ def _raw_files(root: Path, layout: Layout) -> Mapping[Path, DatasetSplit]:
 def _converted(file: Path, relative: PurePath, layout: Layout) -> Iterator[Row]:
     for line, row in read_rows(file, header=_header(file, layout)):
         try:
-            yield checked(layout.convert(row, relative))
+            yield checked_row(layout.convert(row, relative))
         except KeyError as error:
             raise bad_row(file, line, f"missing key `{error.args[0]}`; expected {layout.expects}") from error
         except (ValueError, TypeError, IndexError, AttributeError) as error:

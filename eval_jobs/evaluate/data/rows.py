@@ -72,7 +72,7 @@ def choice_item(row: Mapping[str, object]) -> Item:
     return _item(row, (letter,), choices)
 
 
-def checked(row: Mapping[str, object]) -> Mapping[str, object]:
+def checked_row(row: Mapping[str, object]) -> Mapping[str, object]:
     """Return a row for EvalScope; raise ValueError if its question is no text, or a number in it NaN or infinite."""
     _text(_one_of(row, QUESTION_KEYS, "question"), "question")
     json.dumps(row, allow_nan=False)

@@ -32,7 +32,7 @@ def read_bytes(path: Path, limit: Limit) -> bytes:
     return content
 
 
-def read_text(path: Path, limit: Limit, *, encoding: str = "utf-8", errors: str = "strict") -> str:
+def text_of(path: Path, limit: Limit, *, encoding: str = "utf-8", errors: str = "strict") -> str:
     """Return the text of a regular file.
 
     Raises:
@@ -52,16 +52,16 @@ def open_regular(path: Path) -> BufferedReader:
     raise OSError(EINVAL, "it is not a regular file", str(path))
 
 
-def file_digest(path: Path) -> str:
-    """Return the hex SHA-256 of a file beside the weights.
+def file_digest(path: Path, limit: Limit = limits.SERVED_FILE) -> str:
+    """Return the hex SHA-256 of a file; by default one beside the weights.
 
     Raises:
-        TooLarge: it is larger than `limits.SERVED_FILE`.
+        TooLarge: it is larger than the limit.
         OSError: it cannot be read, or is not a regular file.
     """
     with open_regular(path) as file:
-        if os.fstat(file.fileno()).st_size > limits.SERVED_FILE.most:
-            raise TooLarge(limits.SERVED_FILE)
+        if os.fstat(file.fileno()).st_size > limit.most:
+            raise TooLarge(limit)
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from eval_jobs import limits
 from eval_jobs.errors import TemplateUnbounded
-from eval_jobs.host.bounded.files import read_text
+from eval_jobs.host.bounded.files import text_of
 from eval_jobs.host.bounded.json_text import TooLarge, parse_json
 from eval_jobs.host.secrets import passed_on
 
@@ -58,9 +58,9 @@ def _templates(tokenizer: Path) -> Iterator[str]:
     """Yield the templates that an engine may use: the file's comes before the configuration's."""
     file = tokenizer / "chat_template.jinja"
     if file.exists():
-        yield read_text(file, limits.TEMPLATE)
+        yield text_of(file, limits.TEMPLATE)
         return
-    found = parse_json(read_text(tokenizer / "tokenizer_config.json", limits.DOCUMENT))["chat_template"]
+    found = parse_json(text_of(tokenizer / "tokenizer_config.json", limits.DOCUMENT))["chat_template"]
     if not isinstance(found, list):
         found = [{"template": found}]
     yield from (one["template"] for one in found)

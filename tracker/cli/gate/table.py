@@ -10,7 +10,7 @@ from rich.text import Text
 
 from tracker.cli.gate import text as words
 from tracker.cli.tables.comparison import example_grid, repetition_lines
-from tracker.cli.tables.render import numbers, plain_table
+from tracker.cli.tables.render import number_columns, plain_table
 from tracker.domain.gate.types import GateReport, GateWord
 
 GATE_STYLES: Mapping[GateWord, str] = {
@@ -86,7 +86,7 @@ def _stacked(check: words.GateCheck) -> Iterable[RenderableType]:
 def _table(checks: Iterable[words.GateCheck], *, is_wide: bool) -> Table:
     table = plain_table(
         Column("check", overflow="fold", min_width=8),
-        *numbers("scores", "change, 95 % CI\none-sided p, level", "lost/gained"),
+        *number_columns("scores", "change, 95 % CI\none-sided p, level", "lost/gained"),
         Column("result", no_wrap=True),
         padding=(0, 1, 0, 0),
     )

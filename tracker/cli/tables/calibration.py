@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from tracker.cli.tables.render import numbers, plain_table
+from tracker.cli.tables.render import number_columns, plain_table
 from tracker.domain.calibration.noise import repetition
 from tracker.domain.calibration.repetition_text import change_text, rate_text, unfit_text
 from tracker.domain.records.calibration import Calibration, Fitness, Repetition
@@ -31,7 +31,7 @@ def calibration_table(calibration: Calibration, *, min_effect: float) -> Rendera
 def _table(found: tuple[Repetition, ...]) -> Table:
     table = plain_table(
         Column("benchmark", overflow="fold", min_width=9),
-        *numbers("samples", "flips\n95 % CI", "same score,\ntext differs", "noise,\n95 % bound"),
+        *number_columns("samples", "flips\n95 % CI", "same score,\ntext differs", "noise,\n95 % bound"),
         Column(no_wrap=True, min_width=6),
     )
     for one in found:

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from tracker.cli.tables.render import STYLES, numbers, plain_table, quoted, sample_grid, unfit_lines
+from tracker.cli.tables.render import STYLES, number_columns, plain_table, quoted, sample_grid, unfit_lines
 from tracker.domain.calibration.repetition_text import not_calibrated_text, repetition_text
 from tracker.domain.compare.view import ComparedBenchmark, ComparisonView, Example, Side
 from tracker.domain.overview.run import SYMBOLS
@@ -60,7 +60,7 @@ def _sides(before: Side, after: Side) -> Text:
 def _compared_table(benchmarks: Sequence[ComparedBenchmark]) -> Table:
     table = plain_table(
         Column("benchmark", overflow="fold", min_width=9),
-        *numbers("scores", "change, 95 % CI", "lost/gained"),
+        *number_columns("scores", "change, 95 % CI", "lost/gained"),
         Column("verdict", no_wrap=True),
         padding=(0, 1, 0, 0),
     )

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from tracker.cli.tables.render import numbers, plain_table, quoted, run_title, sample_grid
+from tracker.cli.tables.render import number_columns, plain_table, quoted, run_title, sample_grid
 from tracker.domain.forgetting import wording
 from tracker.domain.forgetting.sample_lives import Flow
 from tracker.domain.forgetting.types import BenchmarkLedger, LedgerRow, LostSample, RunLedger
@@ -42,7 +42,7 @@ def ledger_tables(ledger: RunLedger, *, subsets: int) -> RenderableType:
 
 
 def _summary(benchmarks: Iterable[BenchmarkLedger], subsets: int) -> Table:
-    names = numbers("best", "steps", "now", "change,\n95 % CI", "retained", "lost", "net\nlost", "by\nchance")
+    names = number_columns("best", "steps", "now", "change,\n95 % CI", "retained", "lost", "net\nlost", "by\nchance")
     table = plain_table(Column("benchmark", overflow="fold", min_width=8), *names, padding=(0, 1, 0, 0))
     for benchmark in benchmarks:
         table.add_row(Text(one_line(benchmark.benchmark), "bold"), *_cells(benchmark.whole))

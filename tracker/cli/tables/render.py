@@ -101,7 +101,7 @@ def gaps_table(gaps: Sequence[Gap], *, last: int = 0) -> RenderableType:
     """
     shown = gaps[-last:]
     hint = Column("hint", style="dim", overflow="fold")
-    table = plain_table(*numbers("not evaluated"), Column("reason", overflow="fold"), hint)
+    table = plain_table(*number_columns("not evaluated"), Column("reason", overflow="fold"), hint)
     for (code, message, hint), series in groupby(shown, key=lambda gap: (gap.code, gap.message, gap.hint)):
         spans = [gap.steps for gap in series]
         count = sum(map(len, spans))
@@ -115,7 +115,7 @@ def plain_table(*columns: Column | str, padding: tuple[int, int, int, int] = (0,
     return Table(*columns, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=padding)
 
 
-def numbers(*names: str) -> tuple[Column, ...]:
+def number_columns(*names: str) -> tuple[Column, ...]:
     """Return columns of numbers: aligned to the right, and never wrapped."""
     return tuple(Column(name, justify="right", no_wrap=True) for name in names)
 
@@ -253,7 +253,7 @@ def _column_width(view: Overview, benchmark: str) -> int:
 
 def _table(view: Overview, benchmarks: Sequence[str], *, is_compact: bool = False) -> Table:
     named = (Column(Text(one_line(name)), no_wrap=True) for name in benchmarks)
-    table = plain_table(*numbers(view.unit), *named)
+    table = plain_table(*number_columns(view.unit), *named)
     for step in view.steps:
         table.add_row(str(step), *(_cell(view.at(step, name), is_compact=is_compact) for name in benchmarks))
     return table

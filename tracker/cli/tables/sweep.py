@@ -10,7 +10,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from eval_jobs.types import ProbeResult
-from tracker.cli.tables.render import numbers, plain_table
+from tracker.cli.tables.render import number_columns, plain_table
 from tracker.domain.records.display import NOTHING, count_text, one_line, score_text
 from tracker.domain.sweeps.board import Board, BoardScore, first_text, load_size_text, score_change_text, times_text
 from tracker.domain.sweeps.cron import next_time
@@ -162,7 +162,7 @@ def _score(score: BoardScore | None) -> Text:
 
 
 def _load_table(probes: Sequence[ProbeResult]) -> Table:
-    names = numbers("requests/s", "tokens/s", "TTFT, ms", "TPOT, ms", "failed")
+    names = number_columns("requests/s", "tokens/s", "TTFT, ms", "TPOT, ms", "failed")
     table = plain_table(Column("load", no_wrap=True), *names)
     for probe in probes:
         rates = (f"{probe.requests_per_s:.2f}", f"{probe.output_tokens_per_s:.1f}")

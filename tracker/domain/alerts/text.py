@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC
 
 from eval_jobs.identity import content_hash
+from eval_jobs.limits import cut
 from tracker.domain.records.alerts import Alert, AlertEvidence, AlertKind, AlertMessage, AlertState
 from tracker.domain.records.display import count_text, one_line, score_text, signed_text, steps_text
 from tracker.domain.records.subjects import alert_subject_text
@@ -160,13 +161,6 @@ def block(entry: AlertLines, markup: Markup, *, is_short: bool = False) -> str:
 def line_of(text: str, limit: int) -> str:
     """Return untrusted text as one line of at most `limit` characters."""
     return cut(one_line(text[: 8 * limit]), limit)  # bounds the time for long texts
-
-
-def cut(text: str, limit: int) -> str:
-    """Return at most `limit` characters, with an ellipsis if the end is missing."""
-    if len(text) <= limit:
-        return text
-    return f"{text[: limit - 1].rstrip()}…"
 
 
 def bytes_long(text: str) -> int:

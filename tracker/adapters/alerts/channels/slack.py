@@ -1,9 +1,10 @@
 """Slack: an incoming webhook. It answers `ok` to an accepted message, else an error status and one word."""
 
+from eval_jobs.limits import cut
 from tracker.adapters.alerts.sending.markdown import EDGE_OF_ITALICS, address
 from tracker.adapters.alerts.sending.posting import json_bytes, post, unknown_answer
 from tracker.adapters.alerts.sending.target import Channel
-from tracker.domain.alerts.text import LINK, Markup, MessageText, Room, blocks_text, cut, message_text
+from tracker.domain.alerts.text import LINK, Markup, MessageText, Room, blocks_text, message_text
 from tracker.domain.records.alerts import AlertMessage
 
 MAX_HEADER_CHARS = 150

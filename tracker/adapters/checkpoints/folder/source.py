@@ -86,7 +86,7 @@ class FilesystemSource:
             self._start(now)
         self._began_s = time.monotonic()
         steady = self._clock.now()
-        if not self._folders.is_unfinished:  # else the thread goes on with it
+        if not self._folders.is_unfinished:  # else the thread continues it
             self._sweep(steady)
         self._publish_settled(steady)
         return self._publisher.take()

@@ -11,7 +11,7 @@ from tracker.api.opening import open_project
 from tracker.api.references import known_run
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import COUNT, config_option
-from tracker.cli.tables.render import numbers, plain_table
+from tracker.cli.tables.render import number_columns, plain_table
 from tracker.domain.overview.costs import Asked, RunCosts, cost_headline, run_costs
 from tracker.domain.records.display import duration_text, one_line, tokens_text
 
@@ -48,8 +48,8 @@ def costs_table(costs: RunCosts, *, last: int) -> Table:
     """Return one line for each evaluation, with its part if any was partial; `last`: number of newest ones, 0: all."""
     has_parts = any(row.asked is not Asked.WHOLE for row in costs.checkpoints)
     parts = [Column("part", no_wrap=True)] if has_parts else []
-    names = numbers("loading", "scoring", "latency\ntest", "tokens\nin", "tokens\nout", "GPU", "CPU")
-    table = plain_table(*numbers("step"), *parts, *names)
+    names = number_columns("loading", "scoring", "latency\ntest", "tokens\nin", "tokens\nout", "GPU", "CPU")
+    table = plain_table(*number_columns("step"), *parts, *names)
     for row in costs.checkpoints[-last:]:
         cost, cells = row.cost, [str(row.step)]
         if has_parts:

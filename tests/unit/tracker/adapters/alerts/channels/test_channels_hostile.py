@@ -1,4 +1,4 @@
-"""Services that stall, fill, or send us elsewhere: within the patience, and to nobody else."""
+"""Notification services that stall, fill or redirect: each attempt ends in time, and nothing is sent elsewhere."""
 
 import threading
 import tracemalloc
