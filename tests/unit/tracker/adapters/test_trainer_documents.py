@@ -152,8 +152,10 @@ def test_the_command_line_of_a_trainer_and_the_settings_it_names_are_parameters(
 
 
 def test_the_command_line_is_that_of_the_process_to_wait_for() -> None:
-    trainer = subprocess.Popen([sys.executable, "-c", "input()", "--learning_rate", "0.001"], stdin=subprocess.PIPE)
+    command = [sys.executable, "-c", "print(flush=True); input()", "--learning_rate", "0.001"]
+    trainer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
+        assert trainer.stdout is not None and trainer.stdout.readline()  # until then /proc may show the parent's command
         assert trainer_facts(_command_of(trainer.pid)).params == {"learning_rate": "0.001"}
     finally:
         trainer.kill()
