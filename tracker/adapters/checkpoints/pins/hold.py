@@ -16,6 +16,7 @@ import socket
 import uuid
 from collections.abc import Iterable, Set
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from eval_jobs.errors import CheckpointError, CheckpointIncomplete, CheckpointUnreadable, CheckpointUnsafe, StoreError
@@ -73,7 +74,7 @@ def hold(
 
 def new_hold(run_id: str, pins_dir: Path) -> Path:
     """Return the path of a new hold for a checkpoint of `run_id`; its name marks this process as the owner."""
-    return pins_dir.absolute() / _slug(run_id) / f"{HELD}{owner_mark(os.getpid())}-{uuid.uuid4().hex[:8]}"
+    return pins_dir.absolute() / _slug(run_id) / f"{HELD}{_own_mark(os.getpid())}-{uuid.uuid4().hex[:8]}"
 
 
 def seal(place: Site, facts: Facts, complete: Complete, folder: Path, linked: Set[str] = frozenset()) -> Pin | None:
@@ -165,6 +166,10 @@ def refusal(place: str, readiness: NotYet | Rejected) -> CheckpointError:
 
 
 # --- private: holding
+
+
+_own_mark = lru_cache(maxsize=1)(owner_mark)
+"""For the process ID of this process, whose mark never changes."""
 
 
 def _make_folders(folder: Path, names: Iterable[str]) -> None:

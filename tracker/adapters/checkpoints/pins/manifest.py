@@ -60,4 +60,4 @@ def write_manifest(pin: Pin, folder: Path, *, is_durable: bool) -> None:
 
 
 def _document_of(pin: Pin) -> str:
-    return to_document({"pin": _PIN.dump_python(pin, mode="json")}, indent=1)
+    return to_document({"pin": _PIN.dump_python(pin, mode="json")})
