@@ -156,7 +156,7 @@ def test_a_broken_manifest_is_none(text: str, tmp_path: Path) -> None:
 def test_a_manifest_of_another_version_is_left_alone(tmp_path: Path) -> None:
     checkpoint = publish(held(tmp_path))
     manifest = Path(checkpoint.uri) / MANIFEST
-    manifest.write_text(manifest.read_text().replace('"schema_version": 1', '"schema_version": 99'))
+    manifest.write_text(manifest.read_text().replace('"schema_version":1', '"schema_version":99'))
     assert found(tmp_path) == ()
     assert manifest.exists()
 
