@@ -152,9 +152,11 @@ def watch_tree(home: Path, hours: int) -> None:
             work(worker)
 
     rule = StopRule(training_ended=lambda: True, quiet_s=2.0)
-    watch(world, WatchState(), clock=clock, keep_workers=keep_workers, stop=rule, show=lambda *_: None)
-    world.dispatcher.alerting.close()
-    source.close()
+    try:
+        watch(world, WatchState(), clock=clock, keep_workers=keep_workers, stop=rule, show=lambda *_: None)
+    finally:
+        world.dispatcher.alerting.close()
+        source.close()
 
 
 def evaluated(home: Path) -> dict[int, set[str]]:

@@ -99,13 +99,9 @@ def read_index(path: Path) -> StateIndex | Broken:
     """Return which files of the folder hold the model, and its tensors; or why the index cannot be used."""
     try:
         status = path.stat()
-        if status.st_size <= MAX_PICKLE_BYTES:
-            content = read_bytes(path, limits.STATE_INDEX)
-            if _is_small(content):
-                return _parsed(content)
+        return _read(path, status.st_size, status.st_mtime_ns)
     except OSError as error:
         return Broken(code=CheckpointIncomplete.code, text=f"cannot be read: {error.strerror}")
-    return _read_by_child(path, status.st_size, status.st_mtime_ns)
 
 
 @contextmanager
@@ -134,9 +130,17 @@ def _parsed(content: bytes) -> StateIndex | Broken:
         return Broken(code=CheckpointUnreadable.code, text=f"is not a DCP index: {error!r:.200}")
 
 
-@lru_cache(maxsize=64)
-def _read_by_child(path: Path, size: int, mtime_ns: int) -> StateIndex | Broken:
-    del size, mtime_ns  # a part of the key: the file has changed
+@lru_cache(maxsize=64)  # a damaged index is looked at again and again, and may take seconds
+def _read(path: Path, size: int, mtime_ns: int) -> StateIndex | Broken:
+    del mtime_ns  # a part of the key: the file has changed
+    if size <= MAX_PICKLE_BYTES:
+        content = read_bytes(path, limits.STATE_INDEX)
+        if _is_small(content):
+            return _parsed(content)
+    return _read_by_child(path)
+
+
+def _read_by_child(path: Path) -> StateIndex | Broken:
     command = [sys.executable, "-m", __name__, str(path)]
     environment = passed_on(os.environ)
     try:
