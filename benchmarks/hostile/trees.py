@@ -219,12 +219,16 @@ class _Source(FilesystemSource):
 
 
 class _Counting(logging.Handler):
-    tracebacks = 0
+    """Keeps the tracebacks that users would see."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tracebacks: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Count the tracebacks that users would see."""
+        """Keep a message with a traceback."""
         if record.levelno >= logging.WARNING and record.exc_info:
-            self.tracebacks += 1
+            self.tracebacks.append(logging.Formatter().format(record))
 
 
 def _watch_in_here(arguments: argparse.Namespace) -> TreesResult:
@@ -236,10 +240,12 @@ def _watch_in_here(arguments: argparse.Namespace) -> TreesResult:
     for seed in range(arguments.seed, arguments.seed + arguments.count):
         home = arguments.place / str(seed)
         lost, exits = _outcome(home, random.Random(seed))  # noqa: S311 - a game of chance
-        if lost or exits or counting.tracebacks:
-            sys.stderr.write(f"seed {seed}: lost {lost}, exits {exits}, tracebacks {counting.tracebacks}\n")
-        result = result.plus(TreesResult(trees=1, lost=len(lost), exits=exits, tracebacks=counting.tracebacks))
-        counting.tracebacks = 0
+        count = len(counting.tracebacks)
+        if lost or exits or count:
+            sys.stderr.write(f"seed {seed}: lost {lost}, exits {exits}, tracebacks {count}\n")
+            sys.stderr.writelines(f"{text}\n" for text in counting.tracebacks)
+        result = result.plus(TreesResult(trees=1, lost=len(lost), exits=exits, tracebacks=count))
+        counting.tracebacks.clear()
         shutil.rmtree(home, ignore_errors=True)
     peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return replace(result, peak_bytes=peak_bytes)
