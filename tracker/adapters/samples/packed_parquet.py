@@ -155,19 +155,17 @@ class SampleFiles:
             return {}
         path = self._path(_SCORES, plan_id, version)
         with reading(path), pq.ParquetFile(path) as file:
-            parts = _parts(file)
-            table = file.read(columns=["score", "status", "output_tokens", "answer_ms"], use_threads=False)
-            scored = {name: table.column(name).to_pylist() for name in table.column_names}
-            scored["status"] = [STATUS_OF_TEXT[text] for text in scored["status"]]
+            parts = [part for part in _parts(file) if benchmarks is None or part.benchmark in benchmarks]
+            scores = file.read(columns=["score", "status", "output_tokens", "answer_ms"], use_threads=False)
         texts = self._answers(plan_id, version)
-        return {
-            part.benchmark: StoredSamples(
-                samples=_samples(self._questions.read_whole(part.questions), {**scored, **(texts or {})}, part.rows),
-                has_texts=texts is not None,
-            )
-            for part in parts
-            if benchmarks is None or part.benchmark in benchmarks
-        }
+        with reading(path):
+            return {
+                part.benchmark: StoredSamples(
+                    samples=_samples(self._questions.read_whole(part.questions), (scores, texts), part.rows),
+                    has_texts=texts is not None,
+                )
+                for part in parts
+            }
 
     def _path(self, kind: str, plan_id: str, version: str) -> Path:
         return self._folder / plan_id / f"{kind}-{version}.parquet"
@@ -182,13 +180,12 @@ class SampleFiles:
             return [path for path in folder.iterdir() if path.name not in own]
         return []
 
-    def _answers(self, plan_id: str, version: str) -> Mapping[str, list[Any]] | None:
+    def _answers(self, plan_id: str, version: str) -> pa.Table | None:
         path = self._path(_ANSWERS, plan_id, version)
         if not path.exists():
             return None
         with reading(path), pq.ParquetFile(path) as file:
-            table = file.read(columns=["answer", "detail"], use_threads=False)
-            return {name: table.column(name).to_pylist() for name in table.column_names}
+            return file.read(columns=["answer", "detail"], use_threads=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,6 +245,11 @@ def _answers_file(samples: Sequence[SampleScore], place: Mapping[str, Any]) -> b
     return parquet_bytes(pa.table(columns), ["benchmark", "questions", "detail"], {"position": "DELTA_BINARY_PACKED"})
 
 
-def _samples(asked: Mapping[str, list[Any]], scored: Mapping[str, list[Any]], rows: slice) -> tuple[SampleScore, ...]:
-    columns = {**asked, **{name: values[rows] for name, values in scored.items()}}
+def _samples(asked: Mapping[str, list[Any]], tables: Sequence[pa.Table | None], rows: slice) -> tuple[SampleScore, ...]:
+    columns = dict(asked)
+    for table in tables:
+        if table is not None:
+            part = table.slice(rows.start, rows.stop - rows.start)
+            columns |= {name: part.column(name).to_pylist() for name in part.column_names}
+    columns["status"] = [STATUS_OF_TEXT[text] for text in columns["status"]]
     return tuple(SampleScore(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
