@@ -53,7 +53,7 @@ def read_store(state: Path) -> Store:
                 for model, name, value in connection.execute(
                     "SELECT model_id, tag_key, tag_value FROM logged_model_tags"
                 )
-                if not name.startswith("verdict")
+                if not name.startswith(("verdict", "mlflow.modelVersions"))  # the second is set by servers only
             },
             inputs=_inputs(connection, keys),
             files=frozenset(str(p.relative_to(state)).partition("/artifacts/")[2] for p in _files(state)),
