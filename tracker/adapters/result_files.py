@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -116,13 +116,12 @@ class _Reading:
         else:
             self.passed_over.append(LeftOut(source=_shown(file), name=file.name, reason="not a supported result file"))
 
-    def _samples_beside(self, results: Path) -> dict[str, tuple[dict[str, object], ...]]:
+    def _samples_beside(self, results: Path) -> "_Rows":
         """Return the samples that were written with a results file, by task; each folder is listed once."""
         if results.parent not in self._samples:
             self._samples[results.parent] = _samples_in(results.parent)
         match = _RESULTS_TIME.fullmatch(results.name)
-        files = self._samples[results.parent].get(match.group("time") if match else None, {})
-        return {task: _rows(file) for task, file in files.items()}
+        return _Rows(self._samples[results.parent].get(match.group("time") if match else None, {}))
 
     def _given(self, path: Path, named: Path) -> Given:
         inside = path.relative_to(named).parents if path != named else ()
@@ -138,6 +137,25 @@ class _Reading:
             step=self.asked.step,
             metrics=self.asked.metrics,
         )
+
+
+class _Rows(Mapping[str, tuple[dict[str, object], ...]]):
+    """The rows of JSONL files by name, each file read when it is needed: together they may not fit into memory."""
+
+    def __init__(self, files: Mapping[str, Path]) -> None:
+        self._files = files
+
+    def __getitem__(self, name: str) -> tuple[dict[str, object], ...]:
+        return _rows(self._files[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._files
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
 
 
 def _shown(path: Path) -> str:
@@ -237,8 +255,8 @@ def _evalscope_sheet(folder: Path, given: Given) -> Sheet:
     read = EvalScopeFolder(
         config=Fields(source=_shown(config_file), values=config),
         reports=reports,
-        predictions=_rows_by_stem(_of_one_model(folder, "predictions", ".jsonl")),
-        reviews=_rows_by_stem(_of_one_model(folder, "reviews", ".jsonl")),
+        predictions=_Rows(_by_stem(_of_one_model(folder, "predictions", ".jsonl"))),
+        reviews=_Rows(_by_stem(_of_one_model(folder, "reviews", ".jsonl"))),
     )
     return sheet_of_evalscope(read, given)
 
@@ -262,8 +280,8 @@ def _demand_few_values(value: object) -> None:
             left += one
 
 
-def _rows_by_stem(files: Iterable[Path]) -> dict[str, tuple[dict[str, object], ...]]:
-    return {file.stem: _rows(file) for file in files}
+def _by_stem(files: Iterable[Path]) -> dict[str, Path]:
+    return {file.stem: file for file in files}
 
 
 def _of_one_model(folder: Path, kind: str, suffix: str) -> tuple[Path, ...]:

@@ -24,10 +24,13 @@ def read_bytes(path: Path, limit: Limit) -> bytes:
         OSError: it cannot be read, or is not a regular file.
     """
     with open_regular(path) as file:
-        if os.fstat(file.fileno()).st_size > limit.most:
+        size = os.fstat(file.fileno()).st_size
+        if size > limit.most:
             raise TooLarge(limit)
-        content = file.read(limit.most + 1)
-    if len(content) > limit.most:  # it has grown meanwhile
+        content = file.read(size + 1)  # `read` sets aside as much memory as it may return
+        if len(content) > size:  # it has grown meanwhile, or has no size, as in /proc
+            content += file.read(limit.most + 1 - len(content))
+    if len(content) > limit.most:
         raise TooLarge(limit)
     return content
 

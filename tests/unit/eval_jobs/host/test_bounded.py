@@ -23,6 +23,13 @@ def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
         bounded.read_bytes(file, TEN)
 
 
+def test_a_file_without_a_size_is_read_up_to_its_limit() -> None:
+    stat = Path("/proc/self/stat")  # like a file that grows while it is read
+    assert bounded.read_bytes(stat, limits.DOCUMENT).endswith(b"\n")
+    with pytest.raises(json_text.TooLarge):
+        bounded.read_bytes(stat, TEN)
+
+
 def test_a_pipe_or_a_device_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):

@@ -1,5 +1,6 @@
 import json
 import os
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -49,6 +50,21 @@ def test_a_folder_of_many_evaluations_is_listed_once(tmp_path: Path, monkeypatch
     monkeypatch.setattr(Path, "glob", counted)
     assert len(read_results([tmp_path], ImportRequest(step=5), progress=quiet).sheets) == 10
     assert listed.count(results.parent) == 1
+
+
+def test_the_rows_of_one_task_at_a_time_are_in_memory(tmp_path: Path) -> None:
+    results = write_lm_eval(tmp_path, 100, {f"t{k}": [1.0, 0.0] for k in range(9)}, samples=True)
+    for samples in results.parent.glob("samples_*.jsonl"):
+        rows = [json.loads(line) | {"unused": "x" * (1 << 20)} for line in samples.read_text().splitlines()]
+        samples.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    tracemalloc.start()
+    try:
+        (sheet,) = read(results).sheets
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [len(one.outcome.samples) for one in sheet.measured if isinstance(one.outcome, EvalResult)] == [2] * 9
+    assert peak_bytes < 9 << 20  # all together take 18 MiB
 
 
 def test_samples_of_another_evaluation_in_the_same_folder_are_not_taken(tmp_path: Path) -> None:
