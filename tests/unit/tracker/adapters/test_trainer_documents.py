@@ -155,9 +155,8 @@ def test_the_command_line_is_that_of_the_process_to_wait_for() -> None:
     command = [sys.executable, "-c", "print(flush=True); input()", "--learning_rate", "0.001"]
     trainer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
-        assert (
-            trainer.stdout is not None and trainer.stdout.readline()
-        )  # until then /proc may show the parent's command
+        assert trainer.stdout is not None
+        trainer.stdout.readline()  # until it writes, /proc may show the command of its parent
         assert trainer_facts(_command_of(trainer.pid)).params == {"learning_rate": "0.001"}
     finally:
         trainer.kill()
