@@ -1,6 +1,6 @@
 # `make demo` and `make test` set everything up by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-deep test-versions test-trainers coverage check format lint types imports unit docs texts site pictures lock bench-probe bench-client bench-loop bench-evaluator bench-verdicts bench-judge bench-replay bench-scale bench-screen bench-chaos bench-hostile bench-gate bench-report clean
+.PHONY: help setup demo test test-deep test-versions test-trainers coverage check format lint types imports unit docs texts site pictures lock bench-probe bench-client bench-loop bench-evaluator bench-verdicts bench-worlds bench-judge bench-replay bench-scale bench-screen bench-chaos bench-hostile bench-gate bench-report clean
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -n 2
 
@@ -72,6 +72,9 @@ bench-loop: setup ## the time from a saved checkpoint to its verdict, and what a
 
 bench-verdicts: setup ## false alarms and found losses of our verdicts and of the peers' rules
 	@$(BIN)/python -m benchmarks.verdicts
+
+bench-worlds: setup ## false alarms in healthy runs that are noisier than most, with new seeds each time
+	@$(BIN)/python -m benchmarks.verdicts.worlds
 
 bench-gate: setup ## how often a gate says regression without a loss, and what it misses
 	@$(BIN)/python -m benchmarks.gate

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks.verdicts.view import Bools, Detector, Meta, View
+from benchmarks.verdicts.view import Bools, Detector, Meta, Seen
 from tracker.domain.records.grouping import Grouping, grouping_of
 from tracker.domain.records.types import Policy
 from tracker.domain.regression.budget import DEFAULT as WEIGHTED
@@ -35,7 +35,7 @@ class Engine:
         self._matrices = [empty_matrix(int(n)) for n in meta["n"]]
         self._tests: dict[str, tuple[tuple[Evidence, ...], ...]] = {}
 
-    def matrices(self, view: View) -> list[ScoreMatrix]:
+    def matrices(self, view: Seen) -> list[ScoreMatrix]:
         """Return the scores of each benchmark up to the newest checkpoint."""
         if self._matrices[0].sums.size == view.t:
             self._tests.clear()
@@ -43,7 +43,7 @@ class Engine:
                 self._matrices[k] = inserted(matrix, view.t, view.scores(k, view.t).astype(np.float64))
         return self._matrices
 
-    def tests(self, view: View, design: str) -> tuple[tuple[Evidence, ...], ...]:
+    def tests(self, view: Seen, design: str) -> tuple[tuple[Evidence, ...], ...]:
         """Return the tests of each benchmark at the newest checkpoint; `design` is a key of `DESIGNS`."""
         matrices = self.matrices(view)
         if design not in self._tests:
@@ -65,7 +65,7 @@ class Tracker:
         """Begin a new run."""
         self._engine.reset(meta)
 
-    def step(self, view: View) -> Bools:
+    def step(self, view: Seen) -> Bools:
         """Return (K,): benchmarks with an alarm at the newest checkpoint."""
         return np.array([_any_loss(tests, Policy.min_effect) for tests in self._engine.tests(view, self._design)])
 
@@ -83,7 +83,7 @@ class TrackerWithSubsets:
         self._engine.reset(meta)
         self._groupings = [grouping_of([str(group) for group in groups]) for groups in meta["groups"]]
 
-    def step(self, view: View) -> Bools:
+    def step(self, view: Seen) -> Bools:
         """Return (K,): benchmarks with an alarm at the newest checkpoint, by themselves or by one of their subsets."""
         whole = [_halved(tests) for tests in self._engine.tests(view, "weighted")]
         parts = zip(whole, self._engine.matrices(view), self._groupings, strict=True)

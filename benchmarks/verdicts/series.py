@@ -27,6 +27,8 @@ Ints = NDArray[np.int64]
 CHECKPOINTS = 100
 SIZES = (100,) * 5 + (500,) * 6 + (1319,) * 7 + (14042,) * 2
 CLUSTERS = {100: 10, 500: 20, 1319: 20, 14042: 57}
+FEW_CLUSTERS = 5
+"""Of a benchmark of another size."""
 ONSETS = (40, 50, 60, 70)
 
 GAIN, GAIN_CHECKPOINTS = 0.15, 20.0
@@ -124,6 +126,37 @@ def simulate(seed: int, case: Case, sizes: tuple[int, ...] = SIZES) -> Series:
     return Series(benchmarks=benchmarks, onset=onset)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Items:
+    """The items of one benchmark, each array of shape (n,)."""
+
+    slope: Float32s
+    difficulty: Float32s
+    groups: Ints
+
+
+def draw_items(n: int, rng: np.random.Generator) -> Items:
+    """Draw `n` items."""
+    discrimination = rng.lognormal(0.0, 0.3, n)
+    difficulty = rng.normal(size=n)
+    p = _logistic(np.outer(_SCALES, (discrimination * difficulty)[:: max(1, n // 1500)]))  # some of the items will do
+    flips = (2 * p * (1 - p)).mean(axis=1)  # falls as the scale rises
+    scale = np.interp(rng.uniform(0.05, 0.15), flips[::-1], _SCALES[::-1])
+    _, groups = np.unique(np.sort(rng.integers(CLUSTERS.get(n, FEW_CLUSTERS), size=n)), return_inverse=True)
+    return Items(
+        slope=(scale * discrimination).astype(np.float32), difficulty=difficulty.astype(np.float32), groups=groups
+    )
+
+
+def chances_of(items: Items, expected: Floats, rng: np.random.Generator) -> Float32s:
+    """Draw the probability that each item is right, (T, n), from the expected accuracy of each cluster, (T, C)."""
+    curve = _logistic(_ATTENUATION * items.slope * (_ABILITIES[:, None] - items.difficulty)).mean(axis=1)
+    ability = np.interp(expected, curve, _ABILITIES).astype(np.float32)
+    logit = _drift(expected.shape[0], items.slope.size, rng)
+    logit += items.slope * (ability[:, items.groups] - items.difficulty)
+    return _logistic(logit)
+
+
 # --- private
 
 _Array = TypeVar("_Array", Float32s, Floats)
@@ -134,34 +167,12 @@ _ATTENUATION = (1 + (16 * np.sqrt(3) / (15 * np.pi)) ** 2) ** -0.5
 """Mean of logistic(x + N(0, 1)) is about logistic(_ATTENUATION * x) (Johnson, Kotz and Balakrishnan 1995)."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Items:
-    slope: Float32s
-    difficulty: Float32s
-    groups: Ints
-
-
 def _benchmark(n: int, case: Case, onset: int, rng: np.random.Generator) -> Benchmark:
-    items = _draw_items(n, rng)
+    items = draw_items(n, rng)
     expected = _expected(case, onset, int(items.groups[-1]) + 1, rng)
-    curve = _logistic(_ATTENUATION * items.slope * (_ABILITIES[:, None] - items.difficulty)).mean(axis=1)
-    ability = np.interp(expected, curve, _ABILITIES).astype(np.float32)
-    logit = _drift(n, rng)
-    logit += items.slope * (ability[:, items.groups] - items.difficulty)
-    right = rng.random(logit.shape, dtype=np.float32) < _logistic(logit)
+    chances = chances_of(items, expected, rng)
+    right = rng.random(chances.shape, dtype=np.float32) < chances
     return Benchmark(scores=right.view(np.uint8), groups=items.groups)
-
-
-def _draw_items(n: int, rng: np.random.Generator) -> _Items:
-    discrimination = rng.lognormal(0.0, 0.3, n)
-    difficulty = rng.normal(size=n)
-    p = _logistic(np.outer(_SCALES, (discrimination * difficulty)[:: max(1, n // 1500)]))  # some of the items will do
-    flips = (2 * p * (1 - p)).mean(axis=1)  # falls as the scale rises
-    scale = np.interp(rng.uniform(0.05, 0.15), flips[::-1], _SCALES[::-1])
-    _, groups = np.unique(np.sort(rng.integers(CLUSTERS[n], size=n)), return_inverse=True)
-    return _Items(
-        slope=(scale * discrimination).astype(np.float32), difficulty=difficulty.astype(np.float32), groups=groups
-    )
 
 
 def _expected(case: Case, onset: int, n_clusters: int, rng: np.random.Generator) -> Floats:
@@ -179,11 +190,11 @@ def _expected(case: Case, onset: int, n_clusters: int, rng: np.random.Generator)
     return expected
 
 
-def _drift(n: int, rng: np.random.Generator) -> Float32s:
+def _drift(length: int, n: int, rng: np.random.Generator) -> Float32s:
     """Draw a stationary AR(1) of variance 1 for each item, (T, n)."""
-    drift = rng.standard_normal((CHECKPOINTS, n), dtype=np.float32)
+    drift = rng.standard_normal((length, n), dtype=np.float32)
     drift[1:] *= (1 - DRIFT_CORRELATION**2) ** 0.5
-    for t in range(1, CHECKPOINTS):
+    for t in range(1, length):
         drift[t] += DRIFT_CORRELATION * drift[t - 1]
     return drift
 

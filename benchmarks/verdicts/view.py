@@ -115,6 +115,15 @@ class View:
         return np.array([mcnemar_midp(a, b) for a, b in zip(lost.tolist(), gained.tolist(), strict=True)])
 
 
+class Seen(Protocol):
+    """A run up to checkpoint `t`, as our own detectors read it."""
+
+    t: int
+
+    def scores(self, k: int, s: int) -> Scores | Floats:
+        """Return (n,) scores of benchmark `k` at checkpoint `s`; NaN: no score."""
+
+
 class Detector(Protocol):
     """Judges every checkpoint of a run when it comes."""
 
