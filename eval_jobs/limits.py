@@ -42,6 +42,12 @@ ARCHIVE_INDEX = Limit(subject="Table of contents of a torch.save file", most=16 
 SETTINGS = Limit(subject="File with the trainer's settings", most=128 << 10, beyond="It is ignored, with a warning.")
 LOG = Limit(subject="Training log beside the checkpoints", most=256 << 20, beyond="It has no curves.")
 LOG_LINE = Limit(subject="Line of a training log", most=1 << 20, beyond="The rest of the log has no curves.")
+LOG_VALUES = Limit(
+    subject="Values in the training logs beside the checkpoints",
+    most=10_000_000,
+    unit="values",
+    beyond="The rest has no curves.",
+)
 CURVE_POINTS = Limit(
     subject="Points of a run's curves", most=500_000, unit="points", beyond="The oldest are left out of the delivery."
 )
@@ -60,9 +66,11 @@ NO_IMPORT = "The import is refused, `E-EVAL-DATA`."
 RESULTS = Limit(subject="Results file of another program, in JSON", most=128 << 20, beyond=NO_IMPORT)
 SAMPLES = Limit(subject="Samples file of another program", most=512 << 20, beyond=NO_IMPORT)
 RESULT_SETTINGS = Limit(subject="Settings file of another program, in YAML", most=1 << 20, beyond=NO_IMPORT)
+TASKS = Limit(subject="Tasks in a results file of lm-evaluation-harness", most=2000, unit="tasks", beyond=NO_IMPORT)
 VALUES = Limit(
     subject="Values in a JSON text", most=2_000_000, unit="values", beyond="As if the file or answer were too large."
 )
+DEPTH = Limit(subject="Nesting of a JSON text", most=100, unit="levels", beyond="The text is not valid JSON.")
 DIGITS = Limit(
     subject="Digits of a whole number in a JSON text", most=100, unit="digits", beyond="The text is not valid JSON."
 )

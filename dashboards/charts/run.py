@@ -195,7 +195,7 @@ def _latency_panel(metric: LatencyMetric, timed: Sequence[tuple[int, ProbeOutcom
     for step, probe in timed:
         if isinstance(probe, ProbeFailure):
             reasons[step] = probe.message
-        elif (known := percentiles_of(probe, metric)) is None:
+        elif (known := percentiles_of(probe, metric)) is None or not math.isfinite(known.p50 + known.p95):
             reasons.setdefault(step, "not measured")
         else:
             tail.append(Point(step=step, value=known.p95, tip=f"{known.p95:.3g} ms"))

@@ -65,9 +65,9 @@ class Fields:
         Raises:
             BadData: there is none.
         """
-        value = self.values.get(name)
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _LARGEST:
-            raise self.refusal(name, f"is {value_text(value)} (expected a non-negative integer)")
+        value = whole(self.values.get(name))
+        if value is None:
+            raise self.refusal(name, f"is {value_text(self.values.get(name))} (expected a non-negative integer)")
         return value
 
     def text(self, name: str) -> str:
@@ -103,6 +103,13 @@ def finite(value: object) -> float | None:
         return None
     if math.isfinite(value):
         return float(value)
+    return None
+
+
+def whole(value: object) -> int | None:
+    """Return the value if it is a possible count: an integer from 0 on, and not a bool; else None."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LARGEST:
+        return value
     return None
 
 

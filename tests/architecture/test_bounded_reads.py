@@ -26,7 +26,7 @@ ALLOWED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             *("(Path(record.tmp_dir) / NOTE).read_text", "json.loads", "pid_file.read_text"),
         ),
         "tracker/adapters/checkpoints/bucket/fetch.py": ("(folder / BEGUN).read_bytes", "json.loads"),
-        "tracker/adapters/checkpoints/pins/manifest.py": ("(folder / MANIFEST).open", "(folder / MANIFEST).read_bytes"),
+        "tracker/adapters/checkpoints/pins/manifest.py": ("(folder / MANIFEST).open",),
         "tracker/adapters/samples/packed_parquet.py": ("json.loads", "path.read_bytes", "pq.ParquetFile"),
         "tracker/adapters/samples/questions_parquet.py": ("pq.ParquetFile",),
     },

@@ -99,24 +99,36 @@ def _state(path: Path) -> dict[str, object]:
 
 
 def _logged_rows(folder: Path) -> Iterator[object]:
+    left = limits.LOG_VALUES.most
     try:
-        for path in sorted(folder.glob("*.jsonl")):
-            if is_training_log(path.name) and path.stat().st_size <= limits.LOG.most:
-                yield from _rows(path)
-        for path in (folder / LIGHTNING_LOG, folder.parent / LIGHTNING_LOG):
-            if path.is_file() and path.stat().st_size <= limits.LOG.most:
-                yield from _lightning_rows(path)
+        for row in _rows_beside(folder):
+            left -= len(row) if isinstance(row, dict) else 1
+            if left < 0:
+                raise TooLarge(limits.LOG_VALUES)
+            yield row
     except TooLarge as error:
-        log.warning("cannot read all training curves from the logs in %s: a line %s", folder, error)
+        log.warning("cannot read all training curves from the logs in %s: a part %s", folder, error)
     except (OSError, csv.Error) as error:
         log.warning("cannot read training curves from the logs in %s: %s", folder, error)
+
+
+def _rows_beside(folder: Path) -> Iterator[object]:
+    for path in sorted(folder.glob("*.jsonl")):
+        if is_training_log(path.name) and path.stat().st_size <= limits.LOG.most:
+            yield from _rows(path)
+    for path in (folder / LIGHTNING_LOG, folder.parent / LIGHTNING_LOG):
+        if path.is_file() and path.stat().st_size <= limits.LOG.most:
+            yield from _lightning_rows(path)
 
 
 def _lightning_rows(path: Path) -> Iterator[object]:
     """Yield the rows of Lightning's CSVLogger, which counts steps from 0 and leaves cells empty."""
     lines = (line.decode(errors="replace") for line in lines_of(path, limits.LOG_LINE))
-    for row in csv.DictReader(lines):
-        step = row.pop("step", None) or ""
+    reader = csv.reader(lines)
+    names = next(reader, [])
+    for cells in reader:
+        row = dict(zip(names, cells, strict=False))
+        step = row.pop("step", "")
         if step.isdecimal() and len(step) <= _STEP_DIGITS:
             yield {"step": int(step) + 1, **{name: cell for name, cell in row.items() if cell}}
 

@@ -15,7 +15,7 @@ from eval_jobs.errors import EndpointFailed
 from eval_jobs.evaluate.asking.limiter import ConcurrencyLimiter
 from eval_jobs.evaluate.common.answer_check import has_possible_usage
 from eval_jobs.host.bounded.client import MAX_BYTES, BoundedClient
-from eval_jobs.host.bounded.json_text import TooLarge, parse_json
+from eval_jobs.host.bounded.json_text import TooDeep, TooLarge, parse_json
 from eval_jobs.host.bounded.replies import TOKEN_BYTES, answer_bytes, storable
 from eval_jobs.host.secrets import masked
 
@@ -90,7 +90,7 @@ def _kept(content: bytes) -> bytes:
     try:
         body = parse_json(content)
         kept = storable(body) if _MAY_BE_UNSTORABLE.search(content) else body
-    except (TooLarge, RecursionError):
+    except (TooLarge, TooDeep):
         return b""  # no answer
     except ValueError:  # an error page is shown
         return content.replace(b"\0", b" ")

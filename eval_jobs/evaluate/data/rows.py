@@ -10,13 +10,16 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import takewhile
+from typing import Literal
 
 QUESTION_KEYS = ("question", "query", "prompt", "input")
 ANSWER_KEYS = ("answer", "response", "target", "output", "answerKey")
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 DEFAULT_SUBSET = "default"
 
+_MARKS = 30
 _HALF_PAIR = re.compile(r"[\ud800-\udfff]")
 _SUBSET_NAME = re.compile(r"[\w .+-]{1,100}")
 
@@ -42,7 +45,26 @@ class Item:
 
 def plain(text: str) -> str:
     """Return a text as answers are compared: Unicode NFC, every run of whitespace as one space."""
-    return " ".join(unicodedata.normalize("NFC", text).split())
+    return " ".join(normalized("NFC", text).split())
+
+
+def normalized(form: Literal["NFC", "NFKC"], text: str) -> str:
+    """Return a text in a Unicode normal form; after 30 combining marks in a row, U+034F separates them.
+
+    Sorting them takes time in the square of their number. The limit is that of Unicode's Stream-Safe Text Format
+    (UAX #15, section 13): no language has texts with as many.
+    """
+    if text.isascii():
+        return text
+    return unicodedata.normalize(form, _many_marks().sub("\\1\u034f", text))
+
+
+@cache
+def _many_marks() -> re.Pattern[str]:
+    # The last five become marks only when they are decomposed.
+    marks = [char for char in map(chr, range(0x20000)) if unicodedata.combining(char)]
+    one = f"[{re.escape(''.join(marks))}\u0f73\u0f75\u0f81\uff9e\uff9f]"
+    return re.compile(f"({one}{{{_MARKS}}})(?={one})")
 
 
 def exact_item(row: Mapping[str, object]) -> Item:

@@ -4,6 +4,7 @@ parse_json(text)      # every failure is a ValueError
 """
 
 import json
+from itertools import chain
 from typing import Any
 
 from eval_jobs import limits
@@ -19,6 +20,13 @@ class TooLarge(ValueError):
         super().__init__(f"is larger than {amount(limit)}")
 
 
+class TooDeep(ValueError):
+    """A JSON text has more levels than `limits.DEPTH`."""
+
+    def __init__(self) -> None:
+        super().__init__("it is nested too deeply")
+
+
 def amount(limit: Limit) -> str:
     """Return how much a limit accepts, with its unit."""
     for scale, unit in _SCALES if limit.unit == "bytes" else ():
@@ -32,13 +40,21 @@ def parse_json(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON value
 
     Raises:
         TooLarge: it has too many values for the memory.
-        ValueError: it is not valid JSON, is nested too deeply, or has a whole number with too many digits.
+        TooDeep: it is nested too deeply.
+        ValueError: it is not valid JSON, or has a whole number with too many digits.
     """
     demand_few_values(text if isinstance(text, bytes) else text.encode(errors="surrogatepass"))
     try:
-        return json.loads(text, parse_int=_whole_number)
+        value = json.loads(text, parse_int=_whole_number)
     except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+        raise TooDeep from error
+    level = [value]
+    for _ in range(limits.DEPTH.most + 1):
+        inside = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        if not inside:
+            return value
+        level = list(chain.from_iterable(inside))
+    raise TooDeep  # what follows may be recursive, with less of the stack left
 
 
 def demand_few_values(text: bytes) -> None:

@@ -8,6 +8,8 @@ its checkpoints: the caller must be the only importer of the run.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from eval_jobs.codec import record_from_bytes, record_to_bytes
+from eval_jobs.errors import BadData, StoreError
 from eval_jobs.ports import Clock
 from eval_jobs.types import EvalRecord
 from tracker.app.review import recall, rejudge, store_conclusion, warn_of_baseline
@@ -86,7 +88,12 @@ class _Run:
         self._means = means_of(self._memory.records)
 
     def add(self, record: EvalRecord) -> RunContext:
-        """Store a record, and return the context of the run in addition to the scores."""
+        """Store a record, and return the context of the run in addition to the scores.
+
+        Raises:
+            BadData: it could not be read again.
+        """
+        _demand_readable(record)
         self._history.append(record)
         if any(result.samples for result in record.results):
             self.scores = self._history.scores(self._run_id)
@@ -113,6 +120,14 @@ class _Run:
         if step < highest:
             return overtaken_by(record, self._records.values())
         return ()
+
+
+def _demand_readable(record: EvalRecord) -> None:
+    try:
+        record_from_bytes(record_to_bytes(without_samples(record)))
+    except StoreError as error:
+        what = f"the results of step {record.plan.checkpoint.step} contain an impossible value: {error.__cause__}"
+        raise BadData(what, hint="use unmodified result files") from error
 
 
 def _take(world: World, run: _Run, checkpoint: ImportedCheckpoint, clock: Clock) -> JudgedImport:

@@ -5,13 +5,13 @@ were requested: --metric-percentiles 50,90,95,99. A metric without either is lef
 are not part of any percentile.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
 
-from eval_jobs.harness.fields import Fields
+from eval_jobs.harness.fields import Fields, finite, whole
 from eval_jobs.types import Percentiles, ProbeLoad, ProbeResult, RequestTiming
 from tracker.domain.imports.steps import step_of_result
 from tracker.domain.imports.types import Given, LeftOut, Sheet, engine_of
@@ -86,6 +86,7 @@ class _Request:
 
 def _requests(document: Fields) -> tuple[_Request, ...]:
     ttfts = document.numbers("ttfts")
+    _durations_ms(document, "ttfts", ttfts)
     errors = _listed(document, "errors", len(ttfts))
     gaps = _listed(document, "itls", len(ttfts))
     lengths = _listed(document, "output_lens", len(ttfts))
@@ -100,11 +101,26 @@ def _requests(document: Fields) -> tuple[_Request, ...]:
             _Request(
                 position=position,
                 ttft_ms=ttft * _MS,
-                gaps_ms=tuple(float(gap) * _MS for gap in of_one) if isinstance(of_one, list) else None,
-                output_tokens=length if isinstance(length, int) else None,
+                gaps_ms=_durations_ms(document, "itls", of_one) if isinstance(of_one, list) else None,
+                output_tokens=whole(length),
             )
         )
     return tuple(found)
+
+
+def _durations_ms(document: Fields, name: str, durations_s: Iterable[object]) -> tuple[float, ...]:
+    found = [finite(duration) for duration in durations_s]
+    known = [duration * _MS for duration in found if duration is not None and duration >= 0]
+    if len(known) < len(found):
+        raise document.refusal(name, "contains a duration that is not a number from 0 on")
+    return tuple(known)
+
+
+def _amount(document: Fields, name: str) -> float:
+    amount = document.number(name)
+    if amount < 0:
+        raise document.refusal(name, "is negative")
+    return amount
 
 
 def _listed(document: Fields, name: str, length: int) -> Sequence[object]:
@@ -128,6 +144,8 @@ def _percentiles(document: Fields, metric: str, requests: Sequence[_Request]) ->
         known.setdefault("p50", document.number(f"median_{metric}_ms"))
     if len(known) < len(_QUANTILES) or mean is None:
         return None
+    if min(*known.values(), mean) < 0:
+        raise document.refusal(f"mean_{metric}_ms", "or a quantile is negative")
     return Percentiles(**known, mean=mean)
 
 
@@ -160,10 +178,10 @@ def _probe(document: Fields, found: Mapping[str, Percentiles | None], requests: 
         e2e_ms=found["e2el"],
         completed=completed,
         failed=max(0, planned - completed),
-        duration_s=document.number("duration"),
+        duration_s=_amount(document, "duration"),
         output_tokens=document.count("total_output_tokens"),
-        requests_per_s=document.number("request_throughput"),
-        output_tokens_per_s=document.number("output_throughput"),
+        requests_per_s=_amount(document, "request_throughput"),
+        output_tokens_per_s=_amount(document, "output_throughput"),
         first_error=next((str(e) for e in _listed(document, "errors", len(document.numbers("ttfts"))) if e), ""),
         requests=tuple(
             RequestTiming(position=r.position, ttft_ms=r.ttft_ms, tpot_ms=r.tpot_ms, e2e_ms=r.e2e_ms)

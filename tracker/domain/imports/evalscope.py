@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from eval_jobs.errors import BadData
 from eval_jobs.evaluate.common.parse import Place, Planned, Row, by_place, metric_name, parse_samples, token_sum
-from eval_jobs.harness.fields import Fields
+from eval_jobs.harness.fields import Fields, whole
 from eval_jobs.harness.known_tasks import SHARES_DOWN
 from eval_jobs.harness.samples import missing_samples
 from eval_jobs.identity import content_hash
@@ -95,12 +95,11 @@ def _datasets(folder: EvalScopeFolder) -> dict[str, tuple[str, ...]]:
 
 def _benchmark(folder: EvalScopeFolder, name: str) -> Benchmark:
     asked = folder.config.mapping("dataset_args").mapping(name).values
-    shots, repeats = asked.get("few_shot_num"), folder.config.values.get("repeats")
     return Benchmark(
         name=name,
         adapter=EVALSCOPE,
-        few_shot=shots if isinstance(shots, int) else None,
-        repeats=repeats if isinstance(repeats, int) and repeats > 0 else 1,
+        few_shot=whole(asked.get("few_shot_num")),
+        repeats=whole(folder.config.values.get("repeats")) or 1,
         measured_with=_settings(folder.config, asked),
     )
 

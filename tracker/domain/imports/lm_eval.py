@@ -13,6 +13,7 @@ from eval_jobs.errors import BadData
 from eval_jobs.harness.fields import Fields, finite, value_text
 from eval_jobs.harness.metrics import Metric, NoScore, chosen_metric, metrics_of
 from eval_jobs.harness.samples import Row, missing_samples, samples_of_task
+from eval_jobs.limits import TASKS
 from eval_jobs.records.imported import Aggregate
 from eval_jobs.types import Benchmark, BenchmarkFailure, EvalResult, Outcome, SampleScore
 from tracker.domain.imports.lm_eval_settings import HARNESS, reported_few_shot, reported_model_names, settings_of
@@ -101,7 +102,10 @@ def _tasks(document: Fields) -> Iterator[str]:
     groups = set(document.mapping("groups").values)
     subtasks = document.mapping("group_subtasks").values
     groups |= {name for name, members in subtasks.items() if members}
-    return (task for task in document.mapping("results").values if task not in groups)
+    results = document.mapping("results").values
+    if len(results) > TASKS.most:
+        raise document.refusal("results", f"has {len(results):,} tasks (at most {TASKS.most:,})")
+    return (task for task in results if task not in groups)
 
 
 def _measured(document: Fields, entry: Fields, task: str, wanted: Sequence[str]) -> tuple[ImportedBenchmark, Metric]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from eval_jobs.harness.fields import Fields
+from eval_jobs.harness.fields import Fields, whole
 from eval_jobs.identity import content_hash
 
 HARNESS = "lm-evaluation-harness"
@@ -53,8 +53,8 @@ def reported_few_shot(document: Fields, task: str) -> int | None:
     """Return the number of examples in the prompt; None if the file does not contain it."""
     named = document.mapping("n-shot").values.get(task)
     config = document.mapping("configs").mapping(task).values.get("num_fewshot")
-    known = (named, config, document.mapping("config").values.get("num_fewshot"))
-    return next((shots for shots in known if isinstance(shots, int) and not isinstance(shots, bool)), None)
+    known = map(whole, (named, config, document.mapping("config").values.get("num_fewshot")))
+    return next((shots for shots in known if shots is not None), None)
 
 
 def reported_model_names(document: Fields) -> tuple[str, ...]:

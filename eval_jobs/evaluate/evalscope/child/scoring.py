@@ -1,10 +1,9 @@
 """Scoring of `exact` and `choice` answers. Pure. A change here must increase `identity.SCORING_VERSION`."""
 
 import re
-import unicodedata
 from collections.abc import Iterable
 
-from eval_jobs.evaluate.data.rows import LETTERS, plain
+from eval_jobs.evaluate.data.rows import LETTERS, normalized, plain
 
 
 def exact_score(answer: str, targets: Iterable[str]) -> float:
@@ -24,7 +23,7 @@ def chosen_letter(answer: str, n_choices: int) -> str:
     stands alone (`A` and `I` are words too, so they do not count there).
     """
     letters = set(LETTERS[:n_choices])
-    text = unicodedata.normalize("NFKC", answer).strip()
+    text = normalized("NFKC", answer).strip()
     stated = [letter for letter in map(str.upper, _STATED.findall(text)) if letter in letters]
     if stated:
         return stated[-1]

@@ -49,6 +49,7 @@ def test_a_line_is_read_up_to_its_limit(tmp_path: Path) -> None:
 IMPOSSIBLE: dict[str, str | bytes] = {
     "digits": '{"size": ' + "9" * 4000 + "}",
     "nested": "[" * 100_000,
+    "deeply": "[" * (limits.DEPTH.most + 1) + "]" * (limits.DEPTH.most + 1),
     "codec": b"\xff\xff",
     "property": "{",
     "escape": '"\\ud8"',
@@ -64,6 +65,11 @@ def test_an_impossible_json_text_is_a_value_error(named: str) -> None:
 def test_a_json_text_of_too_many_values_is_a_value_error() -> None:
     with pytest.raises(json_text.TooLarge, match="values"):
         json_text.parse_json("[" + "[]," * (limits.VALUES.most // 2) + "0]")
+
+
+def test_json_may_be_nested_up_to_its_limit() -> None:
+    text = '{"a":' * limits.DEPTH.most + "1" + "}" * limits.DEPTH.most
+    assert "a" in json_text.parse_json(text)
 
 
 def test_json_has_the_same_value_as_text_and_as_bytes() -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from eval_jobs import limits
 from eval_jobs.types import Checkpoint
 from tests.records import checkpoint_of
 from tests.requires import shared_data
@@ -94,6 +95,23 @@ def test_logs_of_lightning_and_llama_factory_give_curves_with_the_usual_names(tm
         ("train/epoch", 20): 0.0,
         ("train/learning_rate", 5): 0.001,
     }
+
+
+def test_a_table_of_many_columns_and_short_rows_is_read_row_by_row(tmp_path: Path) -> None:
+    found = checkpoint(tmp_path, 20)
+    header = "step,loss," + ",".join(f"c{n}" for n in range(130_000))
+    (tmp_path / "metrics.csv").write_text(header + "\n" + "9,1.5\n" * 100_000)  # 13 thousand million cells
+    assert [(p.step, p.value) for p in TrainerCurves().read(found)] == [(10, 1.5)]
+
+
+def test_a_log_of_too_many_values_gives_its_first_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(limits, "LOG_VALUES", replace(limits.LOG_VALUES, most=5))
+    found = checkpoint(tmp_path, 20)
+    (tmp_path / "out" / "log.jsonl").write_text("".join(f'{{"step": {n}, "loss": {n}.5}}\n' for n in range(1, 5)))
+    assert [p.step for p in TrainerCurves().read(found)] == [1, 2]
+    assert "is larger than 5 values" in caplog.text
 
 
 def test_data_beside_the_checkpoints_is_no_log(tmp_path: Path) -> None:

@@ -7,8 +7,11 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from eval_jobs import limits
 from eval_jobs.codec import from_document, to_document
 from eval_jobs.errors import SchemaTooNew, StoreError
+from eval_jobs.host.bounded.files import read_bytes
+from eval_jobs.host.bounded.json_text import TooLarge
 from tracker.adapters.checkpoints.files.listing import facts_of_folder
 from tracker.domain.checkpoints.pin import Pin
 from tracker.domain.checkpoints.watching import FileChange, change_of
@@ -24,12 +27,12 @@ _PIN = TypeAdapter(Pin)
 def read_pin(folder: Path) -> Pin | None:
     """Return the pin in `folder`, or None if it has no manifest that this version can read."""
     try:
-        text = (folder / MANIFEST).read_bytes()
+        text = read_bytes(folder / MANIFEST, limits.DOCUMENT)
         pin = from_document(text, lambda document: _PIN.validate_python(document["pin"]), what=f"the pin {folder}")
     except SchemaTooNew as error:
         log.warning("%s; leaving it unchanged", error.message)
         return None
-    except (OSError, StoreError):
+    except (OSError, TooLarge, StoreError):
         return None
     return replace(pin, folder=str(folder))
 

@@ -59,7 +59,7 @@ def is_abandoned(folder: Path, now: datetime) -> bool:
     if owner == RELEASED:
         return True
     host, _, pid = owner.rpartition("-")[0].rpartition("-")
-    if host == socket.gethostname() and pid.isdigit():
+    if host == socket.gethostname() and pid.isdecimal():
         return owner_mark(int(pid)) != owner
     try:
         modified_at = known_time(folder.stat().st_mtime_ns, now)

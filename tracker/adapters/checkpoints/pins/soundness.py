@@ -96,7 +96,7 @@ def _nearest(parent: Path, step: int) -> Iterator[Path]:
 
 def _has_step(path: Path) -> bool:
     parts = path.name.split("-")
-    return len(parts) > 1 and parts[1].isdigit()
+    return len(parts) > 1 and parts[1].isdecimal()
 
 
 def _config(pin: Pin) -> Document:

@@ -1,6 +1,6 @@
 import pytest
 
-from eval_jobs.evaluate.data.rows import choice_item, exact_item
+from eval_jobs.evaluate.data.rows import choice_item, exact_item, normalized, plain
 
 
 @pytest.mark.parametrize("question", ["question", "query", "prompt", "input"])
@@ -8,6 +8,18 @@ from eval_jobs.evaluate.data.rows import choice_item, exact_item
 def test_every_accepted_key_means_the_same(question: str, answer: str) -> None:
     item = exact_item({question: "2+2=", answer: "4"})
     assert (item.question, item.targets, item.subset) == ("2+2=", ("4",), "default")
+
+
+@pytest.mark.parametrize("marks", ["\u0301\u0327", "\uff9e\u0327", "\u0344"])
+def test_a_text_of_many_combining_marks_is_compared_as_soon_as_another(marks: str) -> None:
+    text = "a" + marks * 600_000  # sorted all together, this takes an hour
+    assert len(normalized("NFKC", text)) > len(text)
+    assert plain(text) == plain(text)
+
+
+def test_a_text_of_a_language_is_normalized_as_a_whole() -> None:
+    assert plain(" a\u0327\u0301\n") == plain("a\u0301\u0327") == "\u00e1\u0327"
+    assert normalized("NFKC", "\uff21\u3000\u2460") == "A 1"
 
 
 def test_an_instruction_is_joined_with_its_input() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
+from eval_jobs.errors import BadData
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.types import EvalRecord
 from tests.fakes.clock import FakeClock
@@ -55,6 +56,17 @@ def test_a_run_is_judged_in_the_order_of_its_steps() -> None:
     assert words(taken)[6000] is VerdictWord.REGRESSED
     assert [e.onset_step for e in fakes.history.incidents("others")] == [4000]
     assert [report.step for report in fakes.history.reports("others")] == [1000, 2000, 3000, 4000, 5000, 6000]
+
+
+def test_a_record_that_could_not_be_read_again_is_refused_before_it_is_stored() -> None:
+    fakes = FakeWorld()
+    (one,) = imported(180)
+    suite = one.record.plan.suite
+    odd = replace(suite, benchmarks=(replace(suite.benchmarks[0], few_shot=-5),))
+    record = replace(one.record, plan=replace(one.record.plan, suite=odd))
+    with pytest.raises(BadData, match=r"step 1000 contain an impossible value(?s:.*)few_shot"):
+        take(fakes, [replace(one, record=record)])
+    assert fakes.history.records("others") == ()
 
 
 def test_nobody_is_alerted_of_the_past() -> None:

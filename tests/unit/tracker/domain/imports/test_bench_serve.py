@@ -67,6 +67,12 @@ def test_without_single_requests_the_percentiles_of_the_file_count() -> None:
     assert [left.name for left in sheet.left_out] == ["tpot", "itl", "e2el"]
 
 
+def test_percentiles_below_zero_are_refused() -> None:
+    ttft = {f"{name}_ttft_ms": -1.0 for name in ("mean", "median", "p90", "p95", "p99")}
+    with pytest.raises(BadData, match="negative"):
+        probe(ttfts=None, itls=None, errors=None, output_lens=None, **ttft)
+
+
 def test_a_file_without_percentiles_is_refused_with_what_to_do() -> None:
     summary = {k: v for k, v in bench().items() if k not in ("ttfts", "itls", "errors")}
     with pytest.raises(BadData, match=r"evals/f\.json: `ttfts` is missing") as caught:
@@ -81,6 +87,10 @@ def test_a_file_without_percentiles_is_refused_with_what_to_do() -> None:
         ({"errors": [""]}, "`errors` must have 4 values"),
         ({"completed": "three"}, "`completed` is 'three' (expected a non-negative integer)"),
         ({"duration": None}, "`duration` is missing (expected a number)"),
+        ({"itls": [["0.1"], [0.1], [], [0.1]]}, "`itls` contains a duration that is not a number from 0 on"),
+        ({"itls": [[float("nan")], [0.1], [], [0.1]]}, "`itls` contains a duration that is not a number from 0 on"),
+        ({"ttfts": [-0.1, 0.2, 0.0, 0.3]}, "`ttfts` contains a duration that is not a number from 0 on"),
+        ({"duration": -1.0}, "`duration` is negative"),
     ],
 )
 def test_what_is_wrong_names_the_field(more: dict[str, object], said: str) -> None:

@@ -55,6 +55,13 @@ def folder(*scores: float | None, **more: Any) -> EvalScopeFolder:
     return EvalScopeFolder(**(known | more))
 
 
+@pytest.mark.parametrize("shots", [-1, True, 10**30])
+def test_an_impossible_number_of_examples_is_unknown(shots: object) -> None:
+    config = CONFIG | {"dataset_args": {"sums": {"few_shot_num": shots}}, "repeats": shots}
+    sheet, _ = read(folder(1.0, config=fields(config)))
+    assert (sheet.measured[0].benchmark.few_shot, sheet.measured[0].benchmark.repeats >= 1) == (None, True)
+
+
 def read(of: EvalScopeFolder) -> tuple[Sheet, EvalResult]:
     sheet = sheet_of_evalscope(of, given("outputs"))
     (one,) = sheet.measured

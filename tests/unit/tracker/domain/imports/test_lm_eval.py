@@ -123,6 +123,17 @@ def test_a_missing_value_is_a_failure_and_never_a_score(value: object) -> None:
     assert "`results.t.acc,none`" in outcome.message
 
 
+@pytest.mark.parametrize("shots", [-5, True, 10**30, "5"])
+def test_an_impossible_number_of_examples_is_unknown(shots: object) -> None:
+    known = {"n-shot": {"copa": shots}, "configs": {"copa": {"num_fewshot": shots}}}
+    assert sheet(lm_eval({"copa": 0.5}) | known).measured[0].benchmark.few_shot is None
+
+
+def test_results_of_thousands_of_tasks_are_refused() -> None:
+    with pytest.raises(BadData, match=r"`results` has 2,001 tasks \(at most 2,000\)"):
+        sheet(lm_eval({f"task{k}": 0.5 for k in range(2001)}))
+
+
 def test_the_mean_of_a_group_is_not_counted_beside_its_tasks() -> None:
     document = lm_eval({"mmlu": 0.5, "mmlu_law": 0.5}, groups={"mmlu": {}}, group_subtasks={"mmlu": ["mmlu_law"]})
     assert [m.benchmark.name for m in sheet(document).measured] == ["mmlu_law"]

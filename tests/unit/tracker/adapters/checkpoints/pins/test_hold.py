@@ -153,6 +153,11 @@ def test_a_broken_manifest_is_none(text: str, tmp_path: Path) -> None:
     assert read_pin(tmp_path) is None
 
 
+def test_what_somebody_put_among_the_pins_is_none(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / MANIFEST)  # nobody writes to it
+    assert read_pin(tmp_path) is None
+
+
 def test_a_manifest_of_another_version_is_left_alone(tmp_path: Path) -> None:
     checkpoint = publish(held(tmp_path))
     manifest = Path(checkpoint.uri) / MANIFEST

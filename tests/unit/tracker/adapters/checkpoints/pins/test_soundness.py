@@ -189,6 +189,14 @@ def test_one_checkpoint_named_by_a_person_is_compared_with_its_pinned_siblings(t
     assert pin_folder(elsewhere, run_id="run", pins_dir=tmp_path / "pins").step == 20
 
 
+def test_a_folder_among_the_pins_whose_name_has_no_step_is_passed_over(tmp_path: Path) -> None:
+    out, pins = tmp_path / "out", tmp_path / "pins"
+    for step in (10, 20):
+        for odd in ("step-²-1", "step-1e3-1"):
+            (pins / "r" / odd).mkdir(parents=True, exist_ok=True)
+        assert pin_folder(saved(out, step), run_id="r", pins_dir=pins).step == step
+
+
 def test_another_model_in_the_same_folder_is_pinned_with_a_note(tmp_path: Path) -> None:
     pin_folder(saved(tmp_path / "out", 10), run_id="run", pins_dir=tmp_path / "pins")
     left = {k: v for k, v in random_tensors(20).items() if ".layers.1." not in k}
