@@ -61,6 +61,25 @@ def read_results(paths: Sequence[Path], asked: ImportRequest, *, progress: Calla
     return FoundResults(sheets=tuple(reading.sheets), passed_over=tuple(reading.passed_over))
 
 
+class _Rows(Mapping[str, tuple[dict[str, object], ...]]):
+    """The rows of JSONL files by name, each file read when it is needed: together they may not fit into memory."""
+
+    def __init__(self, files: Mapping[str, Path]) -> None:
+        self._files = files
+
+    def __getitem__(self, name: str) -> tuple[dict[str, object], ...]:
+        return _rows(self._files[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._files
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+
 @dataclass(kw_only=True)
 class _Reading:
     asked: ImportRequest
@@ -116,7 +135,7 @@ class _Reading:
         else:
             self.passed_over.append(LeftOut(source=_shown(file), name=file.name, reason="not a supported result file"))
 
-    def _samples_beside(self, results: Path) -> "_Rows":
+    def _samples_beside(self, results: Path) -> _Rows:
         """Return the samples that were written with a results file, by task; each folder is listed once."""
         if results.parent not in self._samples:
             self._samples[results.parent] = _samples_in(results.parent)
@@ -137,25 +156,6 @@ class _Reading:
             step=self.asked.step,
             metrics=self.asked.metrics,
         )
-
-
-class _Rows(Mapping[str, tuple[dict[str, object], ...]]):
-    """The rows of JSONL files by name, each file read when it is needed: together they may not fit into memory."""
-
-    def __init__(self, files: Mapping[str, Path]) -> None:
-        self._files = files
-
-    def __getitem__(self, name: str) -> tuple[dict[str, object], ...]:
-        return _rows(self._files[name])
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._files
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._files)
-
-    def __len__(self) -> int:
-        return len(self._files)
 
 
 def _shown(path: Path) -> str:

@@ -85,22 +85,21 @@ class _Request:
 
 
 def _requests(document: Fields) -> tuple[_Request, ...]:
-    ttfts = document.numbers("ttfts")
-    _durations_ms(document, "ttfts", ttfts)
-    errors = _listed(document, "errors", len(ttfts))
-    gaps = _listed(document, "itls", len(ttfts))
-    lengths = _listed(document, "output_lens", len(ttfts))
+    ttfts_ms = _durations_ms(document, "ttfts", document.numbers("ttfts"))
+    errors = _listed(document, "errors", len(ttfts_ms))
+    gaps = _listed(document, "itls", len(ttfts_ms))
+    lengths = _listed(document, "output_lens", len(ttfts_ms))
     found = []
-    for position, ttft in enumerate(ttfts):
+    for position, ttft_ms in enumerate(ttfts_ms):
         if errors[position]:
             continue
         of_one, length = gaps[position], lengths[position]
-        if length == 0 and ttft == 0:
+        if length == 0 and ttft_ms == 0:
             continue  # failed: some versions record it in no other way
         found.append(
             _Request(
                 position=position,
-                ttft_ms=ttft * _MS,
+                ttft_ms=ttft_ms,
                 gaps_ms=_durations_ms(document, "itls", of_one) if isinstance(of_one, list) else None,
                 output_tokens=whole(length),
             )

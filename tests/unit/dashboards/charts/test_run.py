@@ -6,7 +6,7 @@ import pytest
 from dashboards.charts.figures import Figure, Line
 from dashboards.charts.run import latency_figures, score_figures, thinned
 from dashboards.data.run import Training
-from eval_jobs.types import EvalResult
+from eval_jobs.types import EvalResult, Percentiles, ProbeResult
 from tests.records import forgetting_run, wide_run
 from tests.reports import run_data
 from tracker.domain.overview.run import overview
@@ -123,6 +123,18 @@ def test_a_failed_latency_measurement_is_a_hole_with_a_reason() -> None:
         (800, "step 800: all 32 requests failed: connection reset by peer")
     ]
     assert all(800 not in [p.step for p in line.points] and 800 in line.breaks for line in ttft.lines)
+
+
+def test_a_latency_that_is_no_number_is_no_point() -> None:
+    odd = Percentiles(p50=math.nan, p90=math.nan, p95=math.inf, p99=math.inf, mean=math.inf)
+    records = []
+    for record in DATA.records:
+        probes = [replace(p, ttft_ms=odd, requests=()) if isinstance(p, ProbeResult) else p for p in record.probes]
+        records.append(replace(record, probes=tuple(probes)))
+    (figure,) = latency_figures(replace(DATA, records=tuple(records)), VIEW)
+    ttft, tpot = figure.panels[:2]
+    assert [line.points for line in ttft.lines] == [(), ()]
+    assert all(line.points for line in tpot.lines)
 
 
 def test_latency_without_any_verdict_still_has_a_chart() -> None:

@@ -154,7 +154,7 @@ def test_a_broken_manifest_is_none(text: str, tmp_path: Path) -> None:
 
 
 def test_what_somebody_put_among_the_pins_is_none(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / MANIFEST)  # nobody writes to it
+    os.mkfifo(tmp_path / MANIFEST)  # reading it would wait for a writer
     assert read_pin(tmp_path) is None
 
 
