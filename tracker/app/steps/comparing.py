@@ -1,5 +1,8 @@
 """Reads from the history what comparisons of two checkpoints or of whole runs need."""
 
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
 from eval_jobs.errors import StoreError
 from eval_jobs.spending import total
 from eval_jobs.types import EvalRecord
@@ -11,6 +14,22 @@ from tracker.domain.verdicts.candidates import known_jitter, steps_for_jitter
 from tracker.domain.verdicts.rewind import scores_of_newest
 from tracker.ports import CurveReader, MeasurementStore, RecordStore
 
+_AT_ONCE = 20
+"""Benchmarks of a comparison with samples in memory at a time."""
+
+
+def parts_to_compare(reports: tuple[Report, Report], records: RecordStore) -> Iterator[tuple[EvalRecord, EvalRecord]]:
+    """Yield the records of two reports in parts: in each, some of the benchmarks with their samples.
+
+    Raises:
+        StoreError: as `whole_record_of`.
+    """
+    before, after = (_known(records.bare_record(report.plan_id), report) for report in reports)
+    names = list(dict.fromkeys(outcome.benchmark for outcome in (*after.outcomes, *before.outcomes)))
+    for at in range(0, max(len(names), 1), _AT_ONCE):
+        chosen = names[at : at + _AT_ONCE]
+        yield _part_of(reports[0], chosen, records), _part_of(reports[1], chosen, records)
+
 
 def whole_record_of(report: Report, records: RecordStore) -> EvalRecord:
     """Return the record of a report, with its samples.
@@ -18,11 +37,7 @@ def whole_record_of(report: Report, records: RecordStore) -> EvalRecord:
     Raises:
         StoreError: the record or its samples are missing.
     """
-    record = records.record(report.plan_id)
-    if record is None:  # a report without its record
-        what = f"missing results of step {report.step} of {report.run_id}"
-        raise StoreError(what, hint="restore the database from a backup")
-    return record
+    return _known(records.record(report.plan_id), report)
 
 
 def noise_of_run(run_id: str, history: MeasurementStore, policy: Policy) -> RunNoise:
@@ -49,3 +64,15 @@ def run_to_compare(run_id: str, history: MeasurementStore, curves: CurveReader) 
         # The newest checkpoint's file holds the whole curve up to it.
         tokens=tokens_of(curves.read(records[-1].plan.checkpoint) if records else ()),
     )
+
+
+def _known(record: EvalRecord | None, report: Report) -> EvalRecord:
+    if record is None:  # a report without its record
+        what = f"missing results of step {report.step} of {report.run_id}"
+        raise StoreError(what, hint="restore the database from a backup")
+    return record
+
+
+def _part_of(report: Report, benchmarks: Collection[str], records: RecordStore) -> EvalRecord:
+    record = _known(records.record(report.plan_id, benchmarks), report)
+    return replace(record, outcomes=tuple(one for one in record.outcomes if one.benchmark in benchmarks))

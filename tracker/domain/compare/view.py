@@ -4,7 +4,7 @@ The comparison never raises an alarm: its level is shared by the benchmarks it s
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -134,9 +134,20 @@ def compare_records(
     Raises:
         Incomparable: no benchmark can be compared; the message gives the reasons.
     """
-    view = compare_what_can_be(before, after, policy, noise, examples=examples)
+    return compare_parts([(before, after)], policy, noise, examples=examples)
+
+
+def compare_parts(
+    parts: Iterable[tuple[EvalRecord, EvalRecord]], policy: Policy, noise: RunNoise, *, examples: int | None = 3
+) -> ComparisonView:
+    """Compare like `compare_records`, but in parts that have other benchmarks each: one at a time is in memory."""
+    found, are_means = [], True
+    for before, after in parts:
+        found.append(_part(before, after, policy, noise, examples))
+        are_means = are_means and all(one.aggregate is not None for one in (*before.results, *after.results))
+    view = _joined(found, policy)
     if not view.benchmarks:
-        raise _nothing_comparable(before, after, view.refused)
+        raise _nothing_comparable(view, are_means=are_means)
     return view
 
 
@@ -144,18 +155,7 @@ def compare_what_can_be(
     before: EvalRecord, after: EvalRecord, policy: Policy, noise: RunNoise, *, examples: int | None = 3
 ) -> ComparisonView:
     """Compare like `compare_records`, but return an empty result if no benchmark can be compared."""
-    names = dict.fromkeys(outcome.benchmark for outcome in (*after.outcomes, *before.outcomes))
-    tried = [_try(name, before, after) for name in names]
-    possible = [t for t in tried if isinstance(t, _Possible)]
-    refused = tuple(t for t in tried if isinstance(t, RefusedBenchmark))
-    alpha_test = policy.alpha / max(1, len(possible))
-    compared = []
-    for one in possible:
-        jitter = noise.jitters.get(series_key(after.plan, one.after))
-        repetition = repetition_of(noise.calibrations, after, one.after.benchmark, min_effect=policy.min_effect)
-        known = replace(one, jitter=jitter, repetition=repetition)
-        compared.append(_compared(known, alpha_test, policy, examples))
-    return ComparisonView(before=_side(before), after=_side(after), benchmarks=tuple(compared), refused=refused)
+    return _joined([_part(before, after, policy, noise, examples)], policy)
 
 
 _NAMED = 8
@@ -170,6 +170,37 @@ class _Possible:
     steps: tuple[int, int]
     jitter: Jitter | None = None
     repetition: Repetition | None = None
+
+
+def _part(
+    before: EvalRecord, after: EvalRecord, policy: Policy, noise: RunNoise, examples: int | None
+) -> ComparisonView:
+    """Return the comparison of some of the benchmarks. Its words are preliminary, as all benchmarks share alpha."""
+    names = dict.fromkeys(outcome.benchmark for outcome in (*after.outcomes, *before.outcomes))
+    compared, refused = [], []
+    for name in names:
+        one = _try(name, before, after)
+        if isinstance(one, RefusedBenchmark):
+            refused.append(one)
+            continue
+        jitter = noise.jitters.get(series_key(after.plan, one.after))
+        repetition = repetition_of(noise.calibrations, after, name, min_effect=policy.min_effect)
+        compared.append(_compared(replace(one, jitter=jitter, repetition=repetition), examples))
+    return ComparisonView(before=_side(before), after=_side(after), benchmarks=tuple(compared), refused=tuple(refused))
+
+
+def _joined(parts: Sequence[ComparisonView], policy: Policy) -> ComparisonView:
+    compared = [one for part in parts for one in part.benchmarks]
+    alpha_test = policy.alpha / max(1, len(compared))
+    words = (
+        word_of_pair(one.comparison, tost_p(one.spread, policy.equivalence_margin), alpha_test, thresholds_of(policy))
+        for one in compared
+    )
+    return replace(
+        parts[0],
+        benchmarks=tuple(replace(one, word=word) for one, word in zip(compared, words, strict=True)),
+        refused=tuple(one for part in parts for one in part.refused),
+    )
 
 
 def _try(name: str, before: EvalRecord, after: EvalRecord) -> _Possible | RefusedBenchmark:
@@ -220,16 +251,15 @@ def _unusable(outcome: Outcome | None, record: EvalRecord) -> tuple[str, ...]:
     return ()
 
 
-def _nothing_comparable(before: EvalRecord, after: EvalRecord, refused: Sequence[RefusedBenchmark]) -> Incomparable:
-    named = [f"{r.benchmark}: {', '.join(r.reasons)}" for r in refused[:_NAMED]]
-    if len(refused) > _NAMED:
-        named.append(f"and {len(refused) - _NAMED} more")
-    results = [*before.results, *after.results]
-    without = bool(results) and all(result.aggregate is not None for result in results)
+def _nothing_comparable(view: ComparisonView, *, are_means: bool) -> Incomparable:
+    named = [f"{r.benchmark}: {', '.join(r.reasons)}" for r in view.refused[:_NAMED]]
+    if len(view.refused) > _NAMED:
+        named.append(f"and {len(view.refused) - _NAMED} more")
+    hint = "evaluate both checkpoints with the same tracker.toml: `tracker evaluate CHECKPOINT`"
     return Incomparable(
-        f"no comparable benchmark at steps {before.plan.checkpoint.step} and {after.plan.checkpoint.step}: "
+        f"no comparable benchmark at steps {view.before.step} and {view.after.step}: "
         f"{'; '.join(named) or 'neither has results'}",
-        hint=HINT if without else "evaluate both checkpoints with the same tracker.toml: `tracker evaluate CHECKPOINT`",
+        hint=HINT if are_means and named else hint,
     )
 
 
@@ -246,12 +276,11 @@ def _side(record: EvalRecord) -> Side:
     )
 
 
-def _compared(possible: _Possible, alpha_test: float, policy: Policy, examples: int | None) -> ComparedBenchmark:
+def _compared(possible: _Possible, examples: int | None) -> ComparedBenchmark:
     pairing, result = possible.pairing, possible.after
     test = paired_test(pairing.candidate, pairing.baseline, pairing.clusters)
     pooled = _pooled(test, possible)
     comparison = _comparison(possible, test, pooled)
-    equivalence_p = tost_p(test.spread, policy.equivalence_margin)
     with_jitter = min(1.0, 2 * min(comparison.p_worse, comparison.p_better))
     lost, gained = _examples(possible, examples)
     return ComparedBenchmark(
@@ -265,7 +294,7 @@ def _compared(possible: _Possible, alpha_test: float, policy: Policy, examples: 
         p_two_sided_jitter=None if possible.jitter is None else with_jitter,
         spread=test.spread,
         spread_of_run=_widened(test, pooled),
-        word=word_of_pair(comparison, equivalence_p, alpha_test, thresholds_of(policy)),
+        word=VerdictWord.INCONCLUSIVE,
         repetition=possible.repetition,
         lost=lost,
         gained=gained,

@@ -11,7 +11,7 @@ from eval_jobs.errors import ConfigError, Incomparable, TrackingUnreachable
 from tracker.adapters.curves import TrainerCurves
 from tracker.api.opening import open_project
 from tracker.api.references import is_reference, known_runs, named_checkpoints
-from tracker.app.steps.comparing import noise_of_run, run_to_compare, whole_record_of
+from tracker.app.steps.comparing import noise_of_run, parts_to_compare, run_to_compare, whole_record_of
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import COUNT, asked_as, config_option
 from tracker.cli.tables.comparison import comparison_table
@@ -19,7 +19,7 @@ from tracker.cli.tables.runs import runs_table
 from tracker.domain.compare.run_text import remarks
 from tracker.domain.compare.runs import By, RunComparison, compare_runs
 from tracker.domain.compare.sample_pages import ChosenPages, SampleFilter, SamplePage, sample_pages
-from tracker.domain.compare.view import ComparisonView, compare_records
+from tracker.domain.compare.view import ComparisonView, compare_parts
 from tracker.domain.records.display import names_text, one_line
 from tracker.wiring.project import Project
 
@@ -88,16 +88,17 @@ def _compare_checkpoints(project: Project, asked: Asked) -> None:
         what = "--mlflow requires MLflow, and tracking.enabled is false"
         raise ConfigError(what, hint="remove --mlflow, or set tracking.enabled = true")
     history = project.history
-    before, after = (whole_record_of(known, history) for known in named_checkpoints(project, (asked.a, asked.b)))
+    before, after = named_checkpoints(project, (asked.a, asked.b))
     policy = project.config.to_policy()
-    noise = noise_of_run(after.plan.checkpoint.run_id, history, policy)
-    view = compare_records(before, after, policy, noise, examples=asked.examples)
+    noise = noise_of_run(after.run_id, history, policy)
+    view = compare_parts(parts_to_compare((before, after), history), policy, noise, examples=asked.examples)
     if asked.as_json:
         print_json(view)
     else:
         Console().print(comparison_table(view))
     if asked.to_mlflow:
-        pages = sample_pages(before, after, [one.benchmark for one in view.benchmarks])
+        left, right = whole_record_of(before, history), whole_record_of(after, history)
+        pages = sample_pages(left, right, [one.benchmark for one in view.benchmarks])
         for line in _pages_in_mlflow(project, pages):
             click.echo(line, err=asked.as_json)
 

@@ -3,13 +3,15 @@
 from dataclasses import replace
 from datetime import timedelta
 
+from eval_jobs.types import EvalRecord
 from tests.compared_runs import COST
 from tests.fakes.curves import FakeCurves
 from tests.fakes.history import FakeHistory
 from tests.unit.tracker.domain.judging import right
 from tests.unit.tracker.domain.making import START, record_of
-from tracker.app.steps.comparing import run_to_compare
-from tracker.domain.records.types import CurvePoint
+from tracker.app.steps.comparing import parts_to_compare, run_to_compare
+from tracker.domain.compare.view import RunNoise, compare_parts, compare_records
+from tracker.domain.records.types import CurvePoint, Policy, Report, VerdictWord
 
 
 def test_a_discarded_checkpoint_is_left_out_but_has_cost_something() -> None:
@@ -24,3 +26,31 @@ def test_a_discarded_checkpoint_is_left_out_but_has_cost_something() -> None:
     assert run.tokens == {100: 1000.0, 200: 2000.0}
     assert run.cost is not None
     assert run.cost.wall_s == 4 * COST.wall_s
+
+
+def test_a_comparison_in_parts_is_that_of_everything() -> None:
+    history, reports = FakeHistory(), []
+    for step, lost in ((100, 0), (200, 12)):
+        record = record_of(step, {f"b{k}": right(90 - lost * (k == 30)) for k in range(45)})
+        history.append(record)
+        reports.append(report_of(record))
+    before, after = (history.record(report.plan_id) for report in reports)
+    assert before is not None
+    assert after is not None
+    parts = list(parts_to_compare((reports[0], reports[1]), history))
+    assert [len(one.outcomes) for pair in parts for one in pair] == [20, 20, 20, 20, 5, 5]
+    expected = compare_records(before, after, Policy(), RunNoise())
+    assert compare_parts(parts, Policy(), RunNoise()) == expected
+    assert expected.benchmarks[30].word is VerdictWord.REGRESSED
+
+
+def report_of(record: EvalRecord) -> Report:
+    checkpoint = record.plan.checkpoint
+    return Report(
+        run_id=checkpoint.run_id,
+        step=checkpoint.step,
+        plan_id=record.plan.id,
+        verdicts=(),
+        checkpoint=checkpoint,
+        created_at=START,
+    )
