@@ -14,7 +14,7 @@ from tracker.domain.verdicts.candidates import known_jitter, steps_for_jitter
 from tracker.domain.verdicts.rewind import scores_of_newest
 from tracker.ports import CurveReader, MeasurementStore, RecordStore
 
-_AT_ONCE = 20
+_AT_ONCE = 5
 """Benchmarks of a comparison with samples in memory at a time."""
 
 
