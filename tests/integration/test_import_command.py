@@ -156,6 +156,9 @@ def test_results_of_another_model_in_the_same_run_are_said(home: Path) -> None:
     other = home / "other" / "step10000" / "results.json"
     other.parent.mkdir(parents=True)
     other.write_text(later.read_text().replace("org/model", "org/thing").replace("step9000", "step10000"))
+    refused = tracker(home, "import", "other", "--metric", "bleu", code=2)
+    assert "no task has the metric bleu" in refused
+    assert "hint: the files have acc" in refused
     said = tracker(home, "import", "other")
     assert "r contains 2 models: model (9 steps) and thing (1 step); use --run NAME to import unrelated models" in said
 

@@ -66,7 +66,10 @@ def _sheet(document: Fields, samples: SamplesByTask, given: Given) -> Sheet:
     measured: list[ImportedBenchmark] = []
     left_out: list[LeftOut] = []
     results = document.mapping("results")
+    metrics: dict[str, None] = {}
     for task in _tasks(document):
+        for known in metrics_of(document, results.mapping(task), task):
+            metrics |= dict.fromkeys((known.name, known.key))
         try:
             one, metric = _measured(document, results.mapping(task), task, given.metrics)
         except NoScore as problem:
@@ -84,6 +87,7 @@ def _sheet(document: Fields, samples: SamplesByTask, given: Given) -> Sheet:
         engine=engine_of(HARNESS, document.text("lm_eval_version")),
         measured=tuple(measured),
         left_out=tuple(left_out),
+        metrics=tuple(metrics),
     )
 
 

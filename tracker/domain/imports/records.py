@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from itertools import chain
 
-from eval_jobs.errors import BadData
+from eval_jobs.errors import BadData, ConfigError
 from eval_jobs.harness.known_tasks import chance_of_task
 from eval_jobs.identity import content_hash, make_plan
 from eval_jobs.types import (
@@ -23,8 +23,9 @@ from eval_jobs.types import (
     ServeSpec,
     Suite,
 )
-from tracker.domain.imports.steps import model_name_without_step
+from tracker.domain.imports.steps import model_name_without_step, weights_name
 from tracker.domain.imports.types import ImportedBenchmark, LeftOut, Sheet
+from tracker.domain.records.display import names_text
 from tracker.domain.records.imported import IMPORTED, stands_for_import
 
 
@@ -42,7 +43,8 @@ def checkpoints_of(sheets: Iterable[Sheet], *, run_id: str, suite: str) -> tuple
     Run and suite are those that the results will belong to.
 
     Raises:
-        BadData: two files have the same benchmark and step with different settings, or one step has two engines.
+        BadData: two files have the same benchmark and step with different settings, or one step has two engines or
+            models.
     """
     by_step: dict[int, list[Sheet]] = {}
     for sheet in sheets:
@@ -77,11 +79,21 @@ def models_of(records: Iterable[EvalRecord]) -> dict[str, frozenset[int]]:
     return {}
 
 
+def demand_known_metrics(wanted: Iterable[str], sheets: Iterable[Sheet]) -> None:
+    """Raise ConfigError if no file has one of the `wanted` metrics: nothing would be imported as asked for."""
+    known = sorted({metric for sheet in sheets for metric in sheet.metrics})
+    for name in wanted:
+        if name not in known:
+            hint = f"the files have {names_text(known)}" if known else "remove --metric: the files have one metric each"
+            raise ConfigError(f"no task has the metric {name}", hint=hint)
+
+
 _AGAIN = "superseded by a newer file of this step"
 
 
 def _checkpoint(sheets: Sequence[Sheet], run_id: str, suite_name: str) -> ImportedCheckpoint:
     ordered = sorted(sheets, key=lambda sheet: (sheet.measured_at, sheet.source))
+    _demand_one_model(ordered)
     measured, replaced = _measured(ordered)
     probes, engine, others = _probes(ordered)
     suite = Suite(name=suite_name, benchmarks=tuple(one.benchmark for one in measured))
@@ -100,6 +112,19 @@ def _checkpoint(sheets: Sequence[Sheet], run_id: str, suite_name: str) -> Import
     record = replace(record, plan=replace(plan, id=content_hash([plan.id, IMPORTED, content])))
     left_out = (*chain.from_iterable(sheet.left_out for sheet in ordered), *replaced, *others)
     return ImportedCheckpoint(record=record, left_out=left_out)
+
+
+def _demand_one_model(sheets: Iterable[Sheet]) -> None:
+    """Raise BadData if one program evaluated several models; two programs may name one model differently."""
+    found: dict[str, tuple[str, Sheet]] = {}
+    for sheet in sheets:
+        name = weights_name(sheet.model)
+        if not (name and sheet.measured):
+            continue
+        known, other = found.setdefault(sheet.engine.name, (name, sheet))
+        if known != name:
+            what = f"step {sheet.step} has results of two models: {known} in {other.source}, {name} in {sheet.source}"
+            raise BadData(what, hint="import each model into its own run with --run NAME")
 
 
 def _plan(sheets: Sequence[Sheet], run_id: str, suite: Suite, probes: Sequence[ProbeResult]) -> EvalPlan:

@@ -40,5 +40,11 @@ def model_name_without_step(name: str) -> str:
     return _STEP.sub("", name).strip("-_. ")
 
 
+def weights_name(model: str) -> str:
+    """Return what names the weights in a model's name or path, without its step; empty if nothing does."""
+    parts = (model_name_without_step(part) for part in model.split("/"))
+    return next((part for part in reversed(tuple(parts)) if part), "")
+
+
 def _steps_in(text: str) -> frozenset[int]:
     return frozenset(int(found) for found in _STEP.findall(text))

@@ -56,6 +56,8 @@ class Sheet:
     measured: tuple[ImportedBenchmark, ...] = ()
     probes: tuple[ProbeResult, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    metrics: tuple[str, ...] = ()
+    """Metrics of the file that can be asked for, with and without their filters; empty if each task has only one."""
 
 
 def result_without_samples(benchmark: Benchmark, metric: str) -> EvalResult:

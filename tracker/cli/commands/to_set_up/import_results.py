@@ -19,7 +19,7 @@ from tracker.api.opening import open_project
 from tracker.app.commands.importing import JudgedImport, import_results, publish_all
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import asked_as, checked_run_name, config_option
-from tracker.domain.imports.records import ImportedCheckpoint, checkpoints_of, models_of
+from tracker.domain.imports.records import ImportedCheckpoint, checkpoints_of, demand_known_metrics, models_of
 from tracker.domain.imports.types import LeftOut
 from tracker.domain.records.display import count_text, names_text, one_line
 from tracker.domain.records.imported import IMPORTED
@@ -95,6 +95,7 @@ def command(asked: _Asked) -> None:
     if not checkpoints:
         names = names_text([str(path) for path in asked.paths])
         raise BadData(f"no supported result format in {names}", hint=SUPPORTED_HINT)
+    demand_known_metrics(asked.metrics, found.sheets)
     with _progress(console, len(checkpoints)) as show:
         taken, unsent = _take(project, checkpoints, show)
     skipped = (*(left for one in checkpoints for left in one.left_out), *found.passed_over)

@@ -3,11 +3,11 @@ from dataclasses import replace
 import pytest
 
 from eval_jobs.codec import record_from_bytes, record_to_bytes
-from eval_jobs.errors import BadData
+from eval_jobs.errors import BadData, ConfigError
 from tests.imported import bench, fields, given, lm_eval
 from tracker.domain.imports.bench_serve import sheet_of_bench_serve
 from tracker.domain.imports.lm_eval import sheets_of_lm_eval
-from tracker.domain.imports.records import checkpoints_of, known_chances, models_of
+from tracker.domain.imports.records import checkpoints_of, demand_known_metrics, known_chances, models_of
 from tracker.domain.imports.types import Sheet
 from tracker.domain.scores.pairing import explain_difference
 
@@ -47,6 +47,40 @@ def test_several_models_in_one_run_are_noticed_and_names_of_checkpoints_are_none
 ) -> None:
     sheets = [replace(sheet(str(k), 1000 * (k + 1), x=0.5), model=name) for k, name in enumerate(named)]
     assert models_of(one.record for one in checkpoints_of(sheets, **TARGET)) == models
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "named"),
+    [
+        ("org/base", "org/base-instruct", "base in a, base-instruct in b"),
+        ("/runs/a/checkpoint-1000", "/runs/b/checkpoint-1000", "a in a, b in b"),
+        ("org/base", "/local/base", ""),
+        ("/old/run/checkpoint-1000", "/new/run/checkpoint-1000", ""),
+        ("org/base", "", ""),
+    ],
+)
+def test_one_step_of_several_models_is_refused_with_their_names(one: str, other: str, named: str) -> None:
+    sheets = [replace(sheet("a", x=0.5), model=one), replace(sheet("b", y=0.5), model=other)]
+    if not named:
+        assert len(checkpoints_of(sheets, **TARGET)) == 1
+        return
+    with pytest.raises(BadData) as caught:
+        checkpoints_of(sheets, **TARGET)
+    assert caught.value.message == f"step 1000 has results of two models: {named}"
+    elsewhere = replace(sheets[1], engine=replace(sheets[1].engine, name="evalscope"))
+    assert len(checkpoints_of([sheets[0], elsewhere], **TARGET)) == 1
+
+
+def test_a_metric_that_no_task_has_is_refused_with_those_that_there_are() -> None:
+    sheets = [sheet("a", x=0.5), sheet("b", y=0.5)]
+    demand_known_metrics(sheets[0].metrics, sheets)
+    with pytest.raises(ConfigError) as caught:
+        demand_known_metrics(["exact"], sheets)
+    assert caught.value.message == "no task has the metric exact"
+    assert caught.value.hint == "the files have acc, acc,none, acc_norm and acc_norm,none"
+    with pytest.raises(ConfigError) as caught:
+        demand_known_metrics(["exact"], [replace(sheets[0], metrics=())])
+    assert caught.value.hint == "remove --metric: the files have one metric each"
 
 
 def test_a_record_survives_being_stored() -> None:
