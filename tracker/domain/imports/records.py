@@ -25,7 +25,7 @@ from eval_jobs.types import (
 )
 from tracker.domain.imports.steps import model_name_without_step, weights_name
 from tracker.domain.imports.types import ImportedBenchmark, LeftOut, Sheet
-from tracker.domain.records.display import names_text
+from tracker.domain.records.display import names_text, one_line
 from tracker.domain.records.imported import IMPORTED, stands_for_import
 
 
@@ -123,7 +123,8 @@ def _demand_one_model(sheets: Iterable[Sheet]) -> None:
             continue
         known, other = found.setdefault(sheet.engine.name, (name, sheet))
         if known != name:
-            what = f"step {sheet.step} has results of two models: {known} in {other.source}, {name} in {sheet.source}"
+            both = f"{one_line(known)} in {other.source}, {one_line(name)} in {sheet.source}"
+            what = f"step {sheet.step} has results of two models: {both}"
             raise BadData(what, hint="import each model into its own run with --run NAME")
 
 

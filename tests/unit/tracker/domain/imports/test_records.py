@@ -54,6 +54,7 @@ def test_several_models_in_one_run_are_noticed_and_names_of_checkpoints_are_none
     [
         ("org/base", "org/base-instruct", "base in a, base-instruct in b"),
         ("/runs/a/checkpoint-1000", "/runs/b/checkpoint-1000", "a in a, b in b"),
+        ("org/a\x1b[2J", "org/b", "a�[2J in a, b in b"),
         ("org/base", "/local/base", ""),
         ("/old/run/checkpoint-1000", "/new/run/checkpoint-1000", ""),
         ("org/base", "", ""),
