@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.commands import RunningTracker, tracker, write_project
@@ -83,7 +84,9 @@ def test_what_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
             while not script.has_begun.wait(0.2) or 300 not in reported(tmp_path):
                 assert backfill.poll() is None
         finally:
+            workers = psutil.Process(backfill.pid).children(recursive=True)
             backfill.stop(signal.SIGKILL)
+            psutil.wait_procs(workers)  # else step 500 may begin before they notice
         assert 400 not in reported(tmp_path)
         script.may_go_on.set()
         said = tracker(tmp_path, "backfill")
