@@ -83,7 +83,7 @@ def crashes_of(text: str) -> tuple[Crash, ...]:
     )
 
 
-def running_of(row: sa.Row[str, str, str, datetime]) -> Running:
+def running_of(row: sa.Row[str, str, str, str, datetime]) -> Running:
     """Return a running plan from its row."""
     progress = progress_from_json(row.progress)
     return Running(plan=plan_from_json(row.plan), worker=row.worker, progress=progress, since=row.claimed_at)

@@ -4,13 +4,15 @@ Every change is one UPDATE whose WHERE clause repeats its preconditions, so that
 No statement reads more rows than it changes, counts or returns, except `revive`, which runs once at a start.
 """
 
-from collections.abc import Callable, Collection
+import logging
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from eval_jobs import codec
+from eval_jobs.errors import SchemaTooNew, StoreError
 from eval_jobs.queue import rules
 from eval_jobs.queue.database_sql import add_row, belongs_to, transaction
 from eval_jobs.queue.migrate_sql import QUEUE_TABLES, bring_up_to_date
@@ -22,6 +24,10 @@ from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord
 
 _WAITS = PLANS.c.state == PlanState.WAITING
 _RUNS = PLANS.c.state == PlanState.RUNNING
+log = logging.getLogger(__name__)
+Stored = TypeVar("Stored", bound=sa.Row[*tuple[Any, ...]])
+Read = TypeVar("Read")
+
 _UNCLAIMED = {"state": PlanState.WAITING, "worker": "", "note": "", "progress": "", "lease_until": None}
 """Column values of a plan that waits."""
 
@@ -102,15 +108,7 @@ class SqlQueue:
             row = connection.execute(_TAKE_NEXT, taken).one_or_none()
         if row is None:  # on PostgreSQL: another worker is claiming it
             return None
-        return Claim(
-            plan=codec.plan_from_json(row.plan),
-            worker=worker,
-            attempt=row.attempt,
-            lost=row.lost,
-            crashes=crashes_of(row.crashes),
-            stalled=row.stalled,
-            lease_until=lease_until,
-        )
+        return next(iter(self._each([row], lambda row: _claim_of(row, worker, lease_until))), None)
 
     def extend(
         self, claim: Claim, *, lease_until: datetime, progress: Progress | None = None, answered: int = 0
@@ -169,10 +167,11 @@ class SqlQueue:
 
     def finished(self) -> tuple[EvalRecord, ...]:
         """Return records that are not acknowledged yet; see `ports.Queue`."""
-        query = sa.select(PLANS.c.record).where(PLANS.c.state == PlanState.FINISHED, self._mine)
+        query = sa.select(PLANS.c.id, PLANS.c.record).where(PLANS.c.state == PlanState.FINISHED, self._mine)
         with transaction(self._engine) as connection:
-            blobs = connection.scalars(query.order_by(PLANS.c.step, PLANS.c.id)).all()
-        return tuple(codec.record_from_bytes(blob) for blob in blobs if blob is not None)
+            rows = connection.execute(query.order_by(PLANS.c.step, PLANS.c.id)).all()
+        found = (self._finished(row.id, row.record) for row in rows if row.record is not None)
+        return tuple(record for record in found if record is not None)
 
     def acknowledge(self, plan_id: str) -> None:
         """Mark a finished plan as taken over; see `ports.Queue`."""
@@ -188,10 +187,12 @@ class SqlQueue:
         failed = sa.and_(has_failed, allowed, self._mine)
         again = sa.update(PLANS).values(_UNCLAIMED | anew | {"failed": None, "finished_at": None})
         with transaction(self._engine) as connection:
-            stored = connection.scalars(sa.select(PLANS.c.plan).where(failed)).all()
+            stored = connection.execute(sa.select(PLANS.c.id, PLANS.c.plan).where(failed)).all()
+        plans = self._each(stored, _plan_of)
+        with transaction(self._engine) as connection:
             count = 0
-            for text in stored:
-                plan = renewed(codec.plan_from_json(text))
+            for failed_plan in plans:
+                plan = renewed(failed_plan)
                 if plan is not None:
                     change = again.where(failed, PLANS.c.id == plan.id).values(plan=codec.plan_to_json(plan))
                     count += connection.execute(change).rowcount
@@ -213,7 +214,7 @@ class SqlQueue:
             .where(PLANS.c.state.in_(rules.ON_ITS_WAY), self._mine)
             .group_by(PLANS.c.state, PLANS.c.run_id)
         )
-        columns = (PLANS.c.plan, PLANS.c.worker, PLANS.c.progress, PLANS.c.claimed_at)
+        columns = (PLANS.c.id, PLANS.c.plan, PLANS.c.worker, PLANS.c.progress, PLANS.c.claimed_at)
         running = sa.select(*columns).where(_RUNS, self._mine).order_by(PLANS.c.run_id, PLANS.c.place, PLANS.c.id)
         waiting = (
             sa.select(
@@ -229,15 +230,42 @@ class SqlQueue:
             shown = connection.execute(waiting).all()
         return QueueState(
             waiting=tuple(map(waiting_of, shown)),
-            running=tuple(running_of(row) for row in rows),
+            running=self._each(rows, running_of),
             counts={state: sum(row.plans for row in counted if row.state == state) for state in rules.ON_ITS_WAY},
             unfinished=unfinished_of(counted),
         )
 
     def _plans_in(self, state: PlanState) -> tuple[EvalPlan, ...]:
-        query = sa.select(PLANS.c.plan).where(PLANS.c.state == state, self._mine).order_by(PLANS.c.step, PLANS.c.id)
+        query = sa.select(PLANS.c.id, PLANS.c.plan).where(PLANS.c.state == state, self._mine)
         with transaction(self._engine) as connection:
-            return tuple(map(codec.plan_from_json, connection.scalars(query)))
+            rows = connection.execute(query.order_by(PLANS.c.step, PLANS.c.id)).all()
+        return self._each(rows, _plan_of)
+
+    def _each(self, rows: Iterable[Stored], read: Callable[[Stored], Read]) -> tuple[Read, ...]:
+        """Return what `read` makes of each row; a plan that is damaged is removed."""
+        found = []
+        for row in rows:
+            try:
+                found.append(read(row))
+            except SchemaTooNew:
+                raise
+            except StoreError as error:
+                log.warning("plan %s: %s and is removed; a watcher adds it again when it starts", row.id, error.message)
+                with transaction(self._engine) as connection:
+                    connection.execute(sa.delete(PLANS).where(PLANS.c.id == row.id))
+        return tuple(found)
+
+    def _finished(self, plan_id: str, stored: bytes) -> EvalRecord | None:
+        """Return the record of a plan; None: it is damaged, and the plan waits for another evaluation."""
+        try:
+            return codec.record_from_bytes(stored)
+        except SchemaTooNew:
+            raise
+        except StoreError as error:
+            log.warning("plan %s: %s; the plan is evaluated again", plan_id, error.message)
+        anew = _lost(crashed=False) | {"record": None, "failed": None, "finished_at": None}
+        self._change(plan_id, PlanState.FINISHED, **anew)
+        return None
 
     def _change(self, plan_id: str, while_: PlanState, **values: object) -> None:
         change = sa.update(PLANS).where(PLANS.c.id == plan_id, PLANS.c.state == while_).values(values)
@@ -254,6 +282,22 @@ class SqlQueue:
         done = PLANS.c.state.in_([PlanState.FINISHED, PlanState.ACKNOWLEDGED])
         with transaction(self._engine) as connection:
             return connection.scalar(sa.select(PLANS.c.id).where(done, _is_of(hold))) is not None
+
+
+def _plan_of(row: sa.Row[*tuple[Any, ...]]) -> EvalPlan:
+    return codec.plan_from_json(row.plan)
+
+
+def _claim_of(row: sa.Row[*tuple[Any, ...]], worker: str, lease_until: datetime) -> Claim:
+    return Claim(
+        plan=codec.plan_from_json(row.plan),
+        worker=worker,
+        attempt=row.attempt,
+        lost=row.lost,
+        crashes=crashes_of(row.crashes),
+        stalled=row.stalled,
+        lease_until=lease_until,
+    )
 
 
 _COUNTS = ("attempt", "lost", "stalled", "answered", "answered_at_loss", "revived")
@@ -327,7 +371,7 @@ _TAKE_NEXT = (
         claimed_at=sa.bindparam("now"),
         lease_until=sa.bindparam("until"),
     )
-    .returning(PLANS.c.plan, PLANS.c.attempt, PLANS.c.lost, PLANS.c.crashes, PLANS.c.stalled)
+    .returning(PLANS.c.id, PLANS.c.plan, PLANS.c.attempt, PLANS.c.lost, PLANS.c.crashes, PLANS.c.stalled)
 )
 _TOO_LONG = sa.and_(_RUNS, PLANS.c.lease_until > sa.bindparam("latest"))
 _SHORTEN = _locked(sa.select(PLANS.c.id).where(_TOO_LONG), _TOO_LONG, lease_until=sa.bindparam("until"))

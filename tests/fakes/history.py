@@ -26,6 +26,9 @@ class FakeHistory:
         self._scores: dict[object, tuple[RunScores, dict[str, EvalRecord]]] = {}
         """What was asked before, with the records in it: a tick asks four times."""
 
+    def damaged(self) -> tuple[str, ...]:
+        return ()
+
     def append(self, record: EvalRecord) -> None:
         self._records[record.plan.id] = record
 

@@ -40,7 +40,8 @@ def tick(world: World, state: WatchState, now: datetime) -> Tick:
     if turns:
         world.wake_workers()
     rejected = world.tracking.set_aside()
-    bugs = set_aside(world.keeping.run, tuple(state.aside.found.values()), now)
+    aside = (*state.aside.found.values(), *world.history.damaged())
+    bugs = set_aside(world.keeping.run, aside, now)
     report_lasting(world, state, (rejected_results(world.keeping.run, rejected, now), bugs))
     passed = Tick(
         checkpoints=tuple(state.unreported),
@@ -54,7 +55,7 @@ def tick(world: World, state: WatchState, now: datetime) -> Tick:
         swept=swept,
         unsent=attempt("flush", "cannot send results", lambda: world.tracking.flush(SENDING_S), 0),
         rejected=len(rejected),
-        set_aside=len(state.aside.found),
+        set_aside=len(aside),
         pending_alerts=attempt("alerts", "cannot send alerts", world.dispatcher.alerting.flush, 0),
     )
     state.unreported.clear()

@@ -121,6 +121,6 @@ class Tick:
     rejected: int = 0
     """Results that MLflow rejected; they do not wait."""
     set_aside: int = 0
-    """What failed because of a bug."""
+    """What failed because of a bug or is damaged."""
     pending_alerts: int = 0
     """Alerts that still wait for a channel."""

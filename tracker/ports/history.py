@@ -122,7 +122,10 @@ class MeasurementStore(RecordStore, CalibrationStore, Protocol):
 
 
 class RunHistory(MeasurementStore, ReportStore, IncidentStore, GapStore, AlertStore, Protocol):
-    """Everything about runs that computing and showing verdicts needs."""
+    """Everything about runs that computing and showing verdicts needs. A damaged document is left out alone."""
+
+    def damaged(self) -> tuple[str, ...]:
+        """Return what was left out so far because it is damaged, and where it is."""
 
 
 class History(RunHistory, TextStore, Protocol):

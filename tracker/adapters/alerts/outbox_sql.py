@@ -18,7 +18,8 @@ from eval_jobs.ports import Clock
 from eval_jobs.queue.database_sql import belongs_to, put_row, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from tracker.adapters.alerts.sender_sql import ChannelSender
-from tracker.adapters.database.codec import from_json, to_json
+from tracker.adapters.database.codec import to_json
+from tracker.adapters.database.damaged_sql import DamagedRows
 from tracker.adapters.database.tables import DELIVERIES, SILENCES, TRACKER_TABLES
 from tracker.domain.alerts.delivery import BY_SILENCE, Delivery, DeliveryStatus, channel_state, is_news
 from tracker.domain.records.alerts import Alert, AlertState, ChannelState, Silence
@@ -52,6 +53,7 @@ class AlertOutbox:
         self._clock = clock or SystemClock()
         self._run = run
         self._senders = {c.name: ChannelSender(engine, c, self._clock, run=run, link=link) for c in channels}
+        self._damaged = DamagedRows()
         bring_up_to_date(engine, TRACKER_TABLES)
 
     def publish(self, alerts: Sequence[Alert]) -> None:
@@ -113,13 +115,14 @@ class AlertOutbox:
         firing = select(DELIVERIES.c.alert).where(DELIVERIES.c.id.in_(newest), DELIVERIES.c.state == AlertState.FIRING)
         with transaction(self._engine) as connection:
             connection.execute(delete(DELIVERIES).where(self._is_of(old), known))
-            texts = connection.scalars(firing.order_by(DELIVERIES.c.id)).all()
+            firing = firing.order_by(DELIVERIES.c.id)
+            alerts = tuple(self._damaged.documents(connection, firing, Alert, DELIVERIES))
             # Reset to not attempted: the failures of the old channel do not concern the new one.
             waits = and_(DELIVERIES.c.sent.is_(False), DELIVERIES.c.status.not_in(BY_SILENCE))
             status = case((waits, DeliveryStatus.WAITING), else_=DELIVERIES.c.status)
             anew = {"status": status, "last_error": "", "attempts": 0, "retry_at_s": 0.0}
             connection.execute(update(DELIVERIES).where(self._is_of(old)).values(channel=new, **anew))
-        return tuple(from_json(Alert, text) for text in texts)
+        return alerts
 
     def give_up(self, channel: str) -> int:
         """Delete all alerts of a channel; see `ports.Alerting`."""
@@ -147,9 +150,9 @@ class AlertOutbox:
         query = select(SILENCES.c.silence).where(
             belongs_to(SILENCES.c.run_id, self._run), SILENCES.c.ends_at > self._clock.now()
         )
+        query = query.order_by(SILENCES.c.ends_at, SILENCES.c.id)
         with transaction(self._engine) as connection:
-            texts = connection.scalars(query.order_by(SILENCES.c.ends_at, SILENCES.c.id)).all()
-        return tuple(from_json(Silence, text) for text in texts)
+            return tuple(self._damaged.documents(connection, query, Silence, SILENCES))
 
     def _is_of(self, channel: str) -> ColumnElement[bool]:
         return and_(DELIVERIES.c.channel == channel, belongs_to(DELIVERIES.c.run_id, self._run))

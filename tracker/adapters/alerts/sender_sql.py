@@ -6,14 +6,16 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, and_, func, select, update
+from sqlalchemy import ColumnElement, Engine, Row, and_, func, select, update
 
-from eval_jobs.errors import StoreError, TrackerError
+from eval_jobs.errors import TrackerError
 from eval_jobs.host.unforeseen import error_text, report_unforeseen
 from eval_jobs.ports import Clock
 from eval_jobs.queue.database_sql import belongs_to, transaction
 from tracker.adapters.database.codec import from_json
+from tracker.adapters.database.damaged_sql import DamagedRows
 from tracker.adapters.database.lock_sql import lock_if_free
 from tracker.adapters.database.tables import DELIVERIES, SILENCES
 from tracker.domain.alerts import delivery
@@ -38,7 +40,7 @@ class ChannelSender:
         self._run = run
         self._link = link
         self._thread: threading.Thread | None = None
-        self._unreadable: set[int] = set()
+        self._damaged = DamagedRows()
         self._broken = ""
 
     def start(self, now: datetime, first_due_s: float | None) -> None:
@@ -148,26 +150,12 @@ class ChannelSender:
         columns = tuple(DELIVERIES.c[name] for name in ("id", "alert", "attempts", "retry_at_s", "status"))
         query = select(*columns).where(self._is_ours(), condition).order_by(DELIVERIES.c.id)
         with transaction(self._engine) as connection:
-            rows = connection.execute(query).all()
-        found = []
-        for row in rows:
-            try:
-                alert = from_json(Alert, row.alert)
-            except StoreError as error:  # it must not block other alerts
-                if row.id not in self._unreadable:
-                    log.warning("cannot send an alert to channel %s: %s", self._channel.name, error)
-                self._unreadable.add(row.id)
-                continue
-            tried = {"attempts": row.attempts, "retry_at_s": row.retry_at_s}
-            found.append(
-                delivery.QueuedAlert(id=row.id, alert=alert, status=delivery.DeliveryStatus(row.status), **tried)
-            )
-        return tuple(found)
+            return tuple(self._damaged.readable(connection, query, _queued, DELIVERIES))
 
     def _silences(self, now: datetime) -> tuple[Silence, ...]:
         lasting = select(SILENCES.c.silence).where(SILENCES.c.ends_at > now)
         with transaction(self._engine) as connection:
-            return tuple(from_json(Silence, text) for text in connection.scalars(lasting))
+            return tuple(self._damaged.documents(connection, lasting, Silence, SILENCES))
 
     def _put_off(self, put_off: Mapping[int, tuple[float, delivery.DeliveryStatus]]) -> None:
         alike: defaultdict[tuple[float, delivery.DeliveryStatus], list[int]] = defaultdict(list)
@@ -184,3 +172,13 @@ class ChannelSender:
 
     def _is_ours(self) -> ColumnElement[bool]:
         return and_(DELIVERIES.c.channel == self._channel.name, belongs_to(DELIVERIES.c.run_id, self._run))
+
+
+def _queued(row: Row[Any]) -> delivery.QueuedAlert:
+    return delivery.QueuedAlert(
+        id=row.id,
+        alert=from_json(Alert, row.alert),
+        attempts=row.attempts,
+        retry_at_s=row.retry_at_s,
+        status=delivery.DeliveryStatus(row.status),
+    )

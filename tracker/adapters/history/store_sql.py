@@ -5,20 +5,22 @@ records(run), scores(run) -> earlier records are cached in memory, so only a new
 outlines(run) -> short rows of `history_outlines`: a table of thousands of checkpoints needs no evidence
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, Select, Table, and_, select, union, update
+from sqlalchemy import Column, ColumnElement, Connection, Engine, Row, Table, and_, select, true, union, update
 
 from eval_jobs.codec import record_from_bytes, record_to_bytes
-from eval_jobs.errors import ConfigError, StoreError
+from eval_jobs.errors import ConfigError, SchemaTooNew, StoreError
 from eval_jobs.identity import content_hash
 from eval_jobs.queue.database_sql import add_row, belongs_to, put_row, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from eval_jobs.types import EvalRecord, EvalResult
 from tracker.adapters.database.codec import Kind, from_json, outline_from_json, outline_to_json, to_json
+from tracker.adapters.database.damaged_sql import DamagedRows
 from tracker.adapters.database.tables import (
     ACCEPTANCES,
     ALERTS,
@@ -41,6 +43,8 @@ from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.sample_columns import SampleColumns
 
 _RECORDED = select(RECORDS.c.record, RECORDS.c.samples)
+_DRAFTS = select(REPORTS.c.created_at, OUTLINES.c.outline).join(REPORTS, OUTLINES.c.plan_id == REPORTS.c.plan_id)
+_IN_ORDER = REPORTS.c.step, REPORTS.c.created_at, REPORTS.c.plan_id
 
 
 class SqlHistory:
@@ -58,6 +62,7 @@ class SqlHistory:
         """Records in memory, by plan id."""
         self._scores: dict[tuple[str, tuple[Measure, ...]], KeptScores] = {}
         """Scores in memory, by run and measures."""
+        self._damaged = DamagedRows()
         bring_up_to_date(engine, TRACKER_TABLES)
 
     def append(self, record: EvalRecord) -> None:
@@ -82,23 +87,21 @@ class SqlHistory:
 
     def record(self, plan_id: str, benchmarks: Collection[str] | None = None) -> EvalRecord | None:
         """Return one record with its texts; see `ports.History`."""
-        row = self._row(plan_id)
-        while row is not None:
+        stored = self._one(plan_id)
+        while stored is not None:
             try:
-                return self._with_samples(record_from_bytes(row.record), row.samples, benchmarks)
+                return self._with_samples(stored, benchmarks)
             except StoreError:
-                newer = self._row(plan_id)
-                if newer == row:
+                newer = self._one(plan_id)
+                if newer == stored:
                     raise
-                row = newer  # replaced while its files were read
+                stored = newer  # replaced while its files were read
         return None
 
     def bare_record(self, plan_id: str) -> EvalRecord | None:
         """Return one record without samples; see `ports.History`."""
-        row = self._row(plan_id)
-        if row is None:
-            return None
-        return record_from_bytes(row.record)
+        stored = self._one(plan_id)
+        return None if stored is None else stored.record
 
     def records(self, run_id: str) -> tuple[EvalRecord, ...]:
         """Return the run's records without samples; see `ports.History`."""
@@ -150,25 +153,19 @@ class SqlHistory:
 
     def report(self, plan_id: str) -> Report | None:
         """Return one report; see `ports.History`."""
-        with transaction(self._engine) as connection:
-            return next(_reports(connection, [plan_id]), None)
+        return next(iter(self._read(Report, REPORTS.c.report, REPORTS.c.plan_id == plan_id)), None)
 
     def reports(self, run_id: str) -> tuple[Report, ...]:
         """Return the run's reports; see `ports.History`."""
-        query = select(REPORTS.c.report).where(REPORTS.c.run_id == run_id)
-        query = query.order_by(REPORTS.c.step, REPORTS.c.created_at, REPORTS.c.plan_id)
-        return self._read(Report, query)
+        return self._read(Report, REPORTS.c.report, REPORTS.c.run_id == run_id, _IN_ORDER)
 
     def outlines(self, run_id: str) -> tuple[Report, ...]:
         """Return the run's reports without most of their evidence; see `ports.History`."""
-        columns = REPORTS.c.plan_id, REPORTS.c.created_at, OUTLINES.c.outline
-        query = select(*columns).join(OUTLINES, OUTLINES.c.plan_id == REPORTS.c.plan_id)
-        query = query.where(REPORTS.c.run_id == run_id)
-        query = query.order_by(REPORTS.c.step, REPORTS.c.created_at, REPORTS.c.plan_id)
+        query = _DRAFTS.where(REPORTS.c.run_id == run_id).order_by(*_IN_ORDER)
         with transaction(self._engine) as connection:
-            rows = connection.execute(query).all()
-            drafts = [outline_from_json(r.outline, plan_id=r.plan_id, created_at=r.created_at) for r in rows]
-            whole = {report.plan_id: report for report in _reports(connection, newest_of_benchmarks(drafts))}
+            drafts = list(self._damaged.readable(connection, query, _draft, OUTLINES))
+            newest = REPORTS.c.plan_id.in_(newest_of_benchmarks(drafts))
+            whole = {report.plan_id: report for report in self._read_on(connection, Report, REPORTS.c.report, newest)}
         return tuple(whole.get(draft.plan_id, draft) for draft in drafts)
 
     def append_incident(self, incident: Incident) -> None:
@@ -184,13 +181,12 @@ class SqlHistory:
             # A no-op update locks the row: a concurrent acceptance comes before or after.
             held = update(INCIDENTS).where(INCIDENTS.c.key == row["key"]).values(run_id=e.run_id)
             known = connection.scalar(held.returning(INCIDENTS.c.incident))
-            stays = known is not None and from_json(Incident, known).closed_by is Closing.ACCEPTED
-            if not stays or e.closed_by is Closing.ACCEPTED:
+            if e.closed_by is Closing.ACCEPTED or not _is_accepted(known):
                 put_row(connection, INCIDENTS, row)
 
     def incidents(self, run_id: str) -> tuple[Incident, ...]:
         """Return the run's incidents; see `ports.History`."""
-        found = self._read(Incident, select(INCIDENTS.c.incident).where(INCIDENTS.c.run_id == run_id))
+        found = self._read(Incident, INCIDENTS.c.incident, INCIDENTS.c.run_id == run_id)
         # Sorted here: databases differ in how they order names.
         return tuple(sorted(found, key=lambda e: (e.opened_step, e.benchmark, e.subset, e.suite, e.measure)))
 
@@ -202,7 +198,7 @@ class SqlHistory:
 
     def acceptances(self, run_id: str) -> tuple[Acceptance, ...]:
         """Return the run's acceptances; see `ports.History`."""
-        found = self._read(Acceptance, select(ACCEPTANCES.c.acceptance).where(ACCEPTANCES.c.run_id == run_id))
+        found = self._read(Acceptance, ACCEPTANCES.c.acceptance, ACCEPTANCES.c.run_id == run_id)
         return tuple(sorted(found, key=lambda a: (a.step, a.benchmark)))
 
     def append_calibration(self, calibration: Calibration) -> None:
@@ -212,8 +208,8 @@ class SqlHistory:
 
     def calibrations(self) -> tuple[Calibration, ...]:
         """Return all calibrations; see `ports.History`."""
-        query = select(CALIBRATIONS.c.calibration).order_by(CALIBRATIONS.c.finished_at, CALIBRATIONS.c.plan_id)
-        return self._read(Calibration, query)
+        order = CALIBRATIONS.c.finished_at, CALIBRATIONS.c.plan_id
+        return self._read(Calibration, CALIBRATIONS.c.calibration, true(), order)
 
     def append_gap(self, gap: Gap) -> bool:
         """Store a gap that is new; see `ports.History`."""
@@ -223,8 +219,7 @@ class SqlHistory:
 
     def gaps(self, run_id: str) -> tuple[Gap, ...]:
         """Return the run's gaps; see `ports.History`."""
-        query = select(GAPS.c.gap).where(GAPS.c.run_id == run_id).order_by(GAPS.c.step, GAPS.c.code)
-        return self._read(Gap, query)
+        return self._read(Gap, GAPS.c.gap, GAPS.c.run_id == run_id, (GAPS.c.step, GAPS.c.code))
 
     def append_alert(self, alert: Alert) -> None:
         """Store the newest state of an alert; see `ports.History`."""
@@ -233,8 +228,8 @@ class SqlHistory:
 
     def open_alerts(self, run_id: str) -> tuple[Alert, ...]:
         """Return the run's firing alerts; see `ports.History`."""
-        query = select(ALERTS.c.alert).where(ALERTS.c.run_id == run_id, ALERTS.c.state == AlertState.FIRING)
-        return self._read(Alert, query.order_by(ALERTS.c.step, ALERTS.c.fingerprint))
+        is_firing = and_(ALERTS.c.run_id == run_id, ALERTS.c.state == AlertState.FIRING)
+        return self._read(Alert, ALERTS.c.alert, is_firing, (ALERTS.c.step, ALERTS.c.fingerprint))
 
     def runs(self) -> tuple[str, ...]:
         """Return all runs; see `ports.History`."""
@@ -246,9 +241,16 @@ class SqlHistory:
         with transaction(self._engine) as connection:
             put_row(connection, table, row)
 
-    def _row(self, plan_id: str) -> Row[bytes, str] | None:
+    def damaged(self) -> tuple[str, ...]:
+        """Return what was left out because it cannot be read; see `ports.History`."""
+        return self._damaged.texts()
+
+    def _one(self, plan_id: str) -> StoredRecord | None:
         with transaction(self._engine) as connection:
-            return connection.execute(_RECORDED.where(RECORDS.c.plan_id == plan_id)).one_or_none()
+            return next(self._parsed(connection, RECORDS.c.plan_id == plan_id), None)
+
+    def _parsed(self, connection: Connection, which: ColumnElement[bool]) -> Iterator[StoredRecord]:
+        return self._damaged.readable(connection, _RECORDED.where(which), _stored_record, RECORDS)
 
     def _stored(self, run_id: str, steps: Collection[int] | None = None) -> tuple[StoredRecord, ...]:
         query = (
@@ -259,17 +261,29 @@ class SqlHistory:
         with transaction(self._engine) as connection:
             known = connection.execute(query).all()
             stale = [row.plan_id for row in known if not self._is_kept(row.plan_id, row.finished_at, row.samples)]
-            rows = connection.execute(_RECORDED.where(RECORDS.c.plan_id.in_(stale))).all()
-        for row in rows:
-            record = record_from_bytes(row.record)
-            self._records[record.plan.id] = StoredRecord(record=record, samples=row.samples)
-        found = (self._records[row.plan_id] for row in known)
+            for plan_id in stale:
+                self._records.pop(plan_id, None)
+            for stored in self._parsed(connection, RECORDS.c.plan_id.in_(stale)):
+                self._records[stored.record.plan.id] = stored
+        found = (self._records[row.plan_id] for row in known if row.plan_id in self._records)
         return tuple(s for s in found if steps is None or s.record.plan.checkpoint.step in steps)
 
-    def _read(self, kind: type[Kind], query: Select[str]) -> tuple[Kind, ...]:
+    def _read(
+        self, kind: type[Kind], column: Column[str], which: ColumnElement[bool], order: Sequence[Column[Any]] = ()
+    ) -> tuple[Kind, ...]:
         with transaction(self._engine) as connection:
-            texts = connection.scalars(query).all()
-        return tuple(from_json(kind, text) for text in texts)
+            return self._read_on(connection, kind, column, which, order)
+
+    def _read_on(
+        self,
+        connection: Connection,
+        kind: type[Kind],
+        column: Column[str],
+        which: ColumnElement[bool],
+        order: Sequence[Column[Any]] = (),
+    ) -> tuple[Kind, ...]:
+        query = select(column).where(which).order_by(*order)
+        return tuple(self._damaged.documents(connection, query, kind, column.table))
 
     def _is_kept(self, plan_id: str, finished_at: datetime, samples: str) -> bool:
         """Return whether the record in memory is the stored one; another process may have replaced it."""
@@ -284,8 +298,9 @@ class SqlHistory:
 
         return columns
 
-    def _with_samples(self, record: EvalRecord, samples: str, benchmarks: Collection[str] | None) -> EvalRecord:
-        found = self._samples.samples(record.plan.id, samples, benchmarks)
+    def _with_samples(self, stored: StoredRecord, benchmarks: Collection[str] | None) -> EvalRecord:
+        record = stored.record
+        found = self._samples.samples(record.plan.id, stored.samples, benchmarks)
         outcomes = tuple(
             replace(o, samples=found[o.benchmark].samples, has_texts=found[o.benchmark].has_texts)
             if isinstance(o, EvalResult) and o.benchmark in found
@@ -325,7 +340,20 @@ def _hold(connection: Connection, plan_id: str) -> str | None:
     return connection.execute(held.returning(RECORDS.c.samples)).scalar()
 
 
-def _reports(connection: Connection, plan_ids: Collection[str]) -> Iterator[Report]:
-    if plan_ids:
-        for text in connection.scalars(select(REPORTS.c.report).where(REPORTS.c.plan_id.in_(plan_ids))):
-            yield from_json(Report, text)
+def _stored_record(row: Row[Any]) -> StoredRecord:
+    return StoredRecord(record=record_from_bytes(row.record), samples=row.samples)
+
+
+def _draft(row: Row[Any]) -> Report:
+    return outline_from_json(row.outline, plan_id=row.plan_id, created_at=row.created_at)
+
+
+def _is_accepted(incident: str | None) -> bool:
+    if incident is None:
+        return False
+    try:
+        return from_json(Incident, incident).closed_by is Closing.ACCEPTED
+    except SchemaTooNew:
+        raise
+    except StoreError:
+        return False  # it is damaged, and replaced

@@ -1,7 +1,8 @@
 """Sweep runs and their results in the tracker's database."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -9,12 +10,15 @@ from eval_jobs.codec import record_from_bytes, record_to_bytes
 from eval_jobs.queue.database_sql import add_row, put_row, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from eval_jobs.types import EvalRecord
-from tracker.adapters.database.codec import from_json, to_json
+from tracker.adapters.database.codec import to_json
+from tracker.adapters.database.damaged_sql import DamagedRows
 from tracker.adapters.database.tables import LEASES, LOOKS, RESULTS, TRACKER_TABLES, TURNS
 from tracker.domain.sweeps.types import OPEN, TimetablePosition, Turn, TurnState
 
 IDS_AT_ONCE = 500
 """Plan ids in one statement; SQLite limits the number of values."""
+
+Document = TypeVar("Document")
 
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -32,6 +36,7 @@ class SqlSweeps:
         self._run = run
         self._read: dict[tuple[str, datetime, str], Turn] = {}
         """Open sweep runs by sweep, due time and state: a sweep run changes only with its state."""
+        self._damaged = DamagedRows()
         bring_up_to_date(engine, TRACKER_TABLES)
 
     def take(self, holder: str, *, now: datetime, lease_until: datetime) -> bool:
@@ -86,16 +91,15 @@ class SqlSweeps:
             # Plans of hundreds of evaluations are read once, not at every pass.
             self._read = {k: turn for row in rows if (turn := self._read.get(k := (row.sweep, row.due_at, row.state)))}
             if len(self._read) < len(rows):
-                whole = connection.execute(query.with_only_columns(TURNS.c.turn)).scalars()
-                self._read = {(t.sweep, t.due_at, str(t.state)): t for t in (from_json(Turn, text) for text in whole)}
+                whole = self._damaged.documents(connection, query.with_only_columns(TURNS.c.turn), Turn, TURNS)
+                self._read = {(t.sweep, t.due_at, str(t.state)): t for t in whole}
         return tuple(sorted(self._read.values(), key=lambda t: (t.due_at, t.sweep)))
 
     def turns(self, sweep: str) -> tuple[Turn, ...]:
         """Return all runs of a sweep; see `ports.Sweeps`."""
         query = sa.select(TURNS.c.turn).where(TURNS.c.run_id == self._run, TURNS.c.sweep == sweep)
         with transaction(self._engine) as connection:
-            texts = connection.scalars(query.order_by(TURNS.c.due_at.desc())).all()
-        return tuple(from_json(Turn, text) for text in texts)
+            return tuple(self._damaged.documents(connection, query.order_by(TURNS.c.due_at.desc()), Turn, TURNS))
 
     def append(self, record: EvalRecord) -> None:
         """Store a result; see `ports.Sweeps`."""
@@ -105,21 +109,22 @@ class SqlSweeps:
 
     def answered(self, plan_ids: Collection[str]) -> frozenset[str]:
         """Return which plans have a result; see `ports.Sweeps`."""
-        return frozenset(row.plan_id for row in self._of(sa.select(RESULTS.c.plan_id), plan_ids))
+        return frozenset(self._of(sa.select(RESULTS.c.plan_id), plan_ids, lambda row: str(row[0])))
 
     def results(self, plan_ids: Collection[str]) -> Mapping[str, EvalRecord]:
         """Return the results of plans; see `ports.Sweeps`."""
-        rows = self._of(sa.select(RESULTS.c.plan_id, RESULTS.c.record), plan_ids)
-        return {row.plan_id: record_from_bytes(row.record) for row in rows}
+        records = self._of(sa.select(RESULTS.c.record), plan_ids, lambda row: record_from_bytes(row[0]))
+        return {record.plan.id: record for record in records}
 
     def _of(
-        self, query: sa.Select[tuple[str]] | sa.Select[tuple[str, bytes]], plan_ids: Collection[str]
-    ) -> list[sa.Row[str]]:
+        self, query: sa.Select[Any], plan_ids: Collection[str], read: Callable[[sa.Row[Any]], Document]
+    ) -> list[Document]:
         ids = sorted(plan_ids)
-        found: list[sa.Row[str]] = []
+        found: list[Document] = []
         with transaction(self._engine) as connection:
             for start in range(0, len(ids), IDS_AT_ONCE):
-                found += connection.execute(query.where(RESULTS.c.plan_id.in_(ids[start : start + IDS_AT_ONCE])))
+                some = query.where(RESULTS.c.plan_id.in_(ids[start : start + IDS_AT_ONCE]))
+                found += self._damaged.readable(connection, some, read, RESULTS)
         return found
 
 

@@ -144,10 +144,10 @@ def rejected_results(run: str, rejected: Sequence[RejectedItem], now: datetime) 
 
 
 def set_aside(run: str, failed: Sequence[str], now: datetime) -> Alert:
-    """Return the alert that something fails because of a bug; resolved if nothing does."""
+    """Return the alert that something fails because of a bug or is damaged; resolved if nothing does."""
     if not failed:
         return replace(_firing(AlertKind.BUG, run, 0, "nothing is set aside", now), state=AlertState.RESOLVED)
-    message = f"{count_text(len(failed), 'action')} set aside after an unexpected error; {failed[0]}"
+    message = f"{count_text(len(failed), 'item')} set aside after an error; {failed[0]}"
     return _firing(AlertKind.BUG, run, 0, message, now)
 
 

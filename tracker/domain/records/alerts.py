@@ -36,7 +36,7 @@ class AlertKind(StrEnum):
     UNSENT = "unsent"
     """MLflow rejects results, so that it does not show them."""
     BUG = "bug"
-    """An unexpected error sets a checkpoint, a result or a part of the loop aside."""
+    """An error sets a checkpoint, a result or a part of the loop aside."""
     TEST = "test"
     """A test of a channel, without a cause."""
 

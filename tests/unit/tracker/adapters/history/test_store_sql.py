@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, and_, select, text, update
 
 from eval_jobs.errors import DiskFull, StoreError
 from eval_jobs.queue.database_sql import open_database, transaction
@@ -17,7 +17,7 @@ from eval_jobs.types import EvalRecord, EvalResult
 from tests.records import RUN, forgetting_run, without_samples
 from tests.score_tables import table_of, table_of_records
 from tracker.adapters.database.codec import from_json, to_json
-from tracker.adapters.database.tables import INCIDENTS
+from tracker.adapters.database.tables import INCIDENTS, TRACKER_TABLES
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.adapters.samples.packed_parquet import SampleFiles, StoredSamples
 from tracker.domain.records.types import Closing, Gap, Incident, Report
@@ -127,7 +127,7 @@ import os, pathlib, signal, sys
 from eval_jobs.queue.database_sql import open_database, transaction
 from tests.unit.tracker.adapters.history.test_store_sql import RECORDS, shorter
 from tracker.adapters.history.store_sql import SqlHistory
-from tracker.adapters.database.tables import INCIDENTS
+from tracker.adapters.database.tables import INCIDENTS, TRACKER_TABLES
 
 calls, last = 0, 0
 
@@ -217,12 +217,48 @@ def test_a_file_that_is_no_database_is_an_error_with_its_path(tmp_path: Path) ->
     engine.dispose()
 
 
-def test_a_damaged_report_is_an_error_and_not_a_traceback(history: SqlHistory, engine: Engine) -> None:
-    history.append_report(RECORDED.reports[0])
+DAMAGED = {
+    "history_reports": lambda history: history.reports(RUN),
+    "history_outlines": lambda history: history.outlines(RUN),
+    "history_incidents": lambda history: history.incidents(RUN),
+    "history_gaps": lambda history: history.gaps(RUN),
+    "history_records": lambda history: history.records(RUN),
+}
+
+
+@pytest.mark.parametrize("table", DAMAGED)
+def test_a_damaged_row_is_left_out_alone_and_named_once(
+    table: str, history: SqlHistory, engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    _fill(history)
+    column = TRACKER_TABLES.metadata.tables[table].c[table.removeprefix("history_").removesuffix("s")]
+    keys = TRACKER_TABLES.metadata.tables[table].primary_key.columns
     with engine.begin() as connection:
-        connection.execute(text("UPDATE history_reports SET report = '{\"schema_version\": 1}'"))
-    with pytest.raises(StoreError, match="a stored report is damaged"):
-        history.reports(RUN)
+        whole = connection.execute(select(*keys)).all()
+        first = and_(*(key == value for key, value in zip(keys, whole[0], strict=True)))
+        before = connection.scalar(select(column).where(first))
+        torn = b"torn" if table == "history_records" else '{"schema_version": 1}'
+        connection.execute(update(column.table).where(first).values({column: torn}))
+    for _ in range(2):
+        assert len(DAMAGED[table](history)) == len(whole) - 1
+    assert [f"{table}, " in text_ for text_ in history.damaged()] == [True]
+    assert [one.message.split(": ")[0] for one in caplog.records] == [
+        f"a stored {column.name} is damaged and is left out"
+    ]
+    with engine.begin() as connection:
+        connection.execute(update(column.table).where(first).values({column: before}))
+    assert (len(DAMAGED[table](history)), history.damaged()) == (len(whole), ())
+
+
+def _fill(history: SqlHistory) -> None:
+    for record in RECORDS[:3]:
+        history.append(record)
+    for report in RECORDED.reports[:3]:
+        history.append_report(report)
+    for step in (100, 200):
+        loss = Incident(run_id=RUN, suite="s", benchmark="sums", opened_step=step, opened_digest="d", onset_step=100)
+        history.append_incident(loss)
+        history.append_gap(replace(RECORDED.gaps[0], step=step))
 
 
 def test_documents_of_another_schema_version_are_refused_by_number() -> None:
