@@ -18,7 +18,7 @@ from tracker.domain.gate.changed import asked_alike
 from tracker.domain.gate.rules import BenchmarkRule, GatePolicy, LatencyLimit
 from tracker.domain.gate.types import BenchmarkCheck, GateReport, GateWord, LatencyCheck
 from tracker.domain.records.display import names_text, percent_text, score_text, signed_text
-from tracker.domain.records.types import Policy
+from tracker.domain.records.types import Comparison, Policy
 from tracker.domain.scores.statistics import CLUSTERED_T, Spread, loss_p, mde, t_quantile
 from tracker.domain.scores.summary import result_of, summarise
 
@@ -117,9 +117,14 @@ def _checked(blank: BenchmarkCheck, one: ComparedBenchmark, rule: BenchmarkRule,
         lost = f"loss of {score_text(-change.delta)} ({change.n_lost} samples lost, {change.n_gained} gained)"
         return replace(check, word=GateWord.REGRESSION, reason=lost)
     if loss_p(spread, rule.min_effect) < alpha:
-        return replace(check, reason=f"no loss of {score_text(rule.min_effect)} or more")
-    needed = _samples_needed(one, spread, rule.min_effect, alpha)
-    return _undecided(replace(check, word=GateWord.INCONCLUSIVE, samples_needed=needed), one)
+        return replace(check, reason=_passed_text(change, rule.min_effect))
+    return _undecided(replace(check, word=GateWord.INCONCLUSIVE), one, alpha)
+
+
+def _passed_text(change: Comparison, min_effect: float) -> str:
+    if change.ci_low > 0:
+        return f"gain of {score_text(change.delta)} ({change.n_lost} samples lost, {change.n_gained} gained)"
+    return f"no loss of {score_text(min_effect)} or more"
 
 
 def _asked_share(record: EvalRecord, name: str) -> float:
@@ -131,33 +136,58 @@ def _asked_share(record: EvalRecord, name: str) -> float:
     return asked / (asked + result.left_out)
 
 
-def _undecided(check: BenchmarkCheck, one: ComparedBenchmark) -> BenchmarkCheck:
-    """Return the check with a reason: which loss the samples can show, and how many samples are needed."""
-    needed = check.samples_needed
-    if one.comparison.p_worse < check.alpha_test:
-        reason = f"significant loss, but it may be smaller or larger than {score_text(check.min_effect)}"
-        return replace(check, reason=reason, samples_needed=None)
-    could = f"minimum detectable loss {score_text(check.detectable or 0.0)}"
-    if needed is not None and needed <= one.comparison.n_common:
-        return replace(
-            check, samples_needed=None, reason=f"{could}; change {signed_text(one.comparison.delta)} is inconclusive"
-        )
-    if needed is None:
-        more = f"jitter too large to rule out a loss of {score_text(check.min_effect)}"
+def _undecided(check: BenchmarkCheck, one: ComparedBenchmark, alpha: float) -> BenchmarkCheck:
+    """Return the check with what is unknown and both ways out: another smallest effect, or more samples."""
+    change, spread, min_effect = one.comparison, one.spread_of_run, check.min_effect
+    enough = margin_of(spread, alpha)
+    if change.p_worse < check.alpha_test:
+        unknown = f"significant loss, but it may be smaller or larger than {score_text(min_effect)}"
+        needed = _samples_needed(one, min_effect + change.delta, alpha)
     else:
-        more = f"about {needed:,} samples required to pass, {one.comparison.n_common:,} available"
-        more += " (clustered: the number of clusters counts)" if one.comparison.method == CLUSTERED_T else ""
-    return replace(check, reason=f"{could}; {more}")
+        unknown = f"minimum detectable loss {score_text(check.detectable or 0.0)}"
+        needed = _samples_needed(one, min_effect, alpha)
+        if needed is not None and needed <= change.n_common:
+            unknown += f"; change {signed_text(change.delta)} is inconclusive"
+            needed = _samples_to_decide(one, check, alpha)
+    ways = "no `min_effect` would have passed"
+    if enough is not None:
+        ways = f"`min_effect` {score_text(enough)} would have passed"
+    if needed is None:
+        ways += ", more samples do not help: the jitter is too large"
+    else:
+        ways += f", or about {needed:,} samples, {change.n_common:,} available"
+        ways += " (clustered: the number of clusters counts)" if change.method == CLUSTERED_T else ""
+    return replace(check, reason=f"{unknown}; {ways}", samples_needed=needed, passing_min_effect=enough)
 
 
-def _samples_needed(one: ComparedBenchmark, spread: Spread, min_effect: float, alpha: float) -> int | None:
-    """Return n at which a candidate without a loss passes with 80 % power; None if the jitter is too large for any n.
+def margin_of(spread: Spread, alpha: float) -> float | None:
+    """Return the smallest loss, in thousandths, whose absence `spread` shows at the level `alpha`: see `loss_p`.
 
-    n * stderr^2 / (min_effect^2 / (z_alpha + z_power)^2 - jitter^2), as in Miller 2024, with these samples' flips. A
+    None: not even that of the whole score.
+    """
+    margin = t_quantile(1 - alpha, spread.df) * max(spread.stderr, spread.cautious) - spread.centre
+    rounded = math.floor(1000 * margin + 1) / 1000
+    return rounded if rounded < 1 else None
+
+
+def _samples_to_decide(one: ComparedBenchmark, check: BenchmarkCheck, alpha: float) -> int | None:
+    """Return n at which a true change as large as the one that was measured decides, with 80 % power."""
+    distance = check.min_effect + one.comparison.delta
+    if distance > 0:
+        return _samples_needed(one, distance, alpha)
+    return _samples_needed(one, -one.comparison.delta, check.alpha_test)
+
+
+def _samples_needed(one: ComparedBenchmark, distance: float, level: float) -> int | None:
+    """Return n at which a true change that is `distance` away from the tested one is significant, with 80 % power.
+
+    None if the jitter is too large for any n.
+
+    n * stderr^2 / (distance^2 / (z_level + z_power)^2 - jitter^2), as in Miller 2024, with these samples' flips. A
     cluster that may be lost as a whole weighs less with more clusters: its part of the variance falls with 1 / n^2.
     """
-    z = t_quantile(POWER, math.inf) - t_quantile(alpha, math.inf)
-    of_samples = (min_effect / z) ** 2 - (spread.stderr**2 - one.spread.stderr**2)
+    z = t_quantile(POWER, math.inf) - t_quantile(level, math.inf)
+    of_samples = (distance / z) ** 2 - (one.spread_of_run.stderr**2 - one.spread.stderr**2)
     if of_samples <= 0:
         return None
     flips, more = one.spread.stderr**2, max(one.spread.cautious**2 - one.spread.stderr**2, 0.0)

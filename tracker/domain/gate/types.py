@@ -43,7 +43,9 @@ class BenchmarkCheck:
     detectable: float | None = None
     """Smallest true loss that is reported as a regression with 80 % power."""
     samples_needed: int | None = None
-    """Samples with which a candidate without a loss passes with 80 % power; None if samples are not the problem."""
+    """Samples with which an inconclusive check would be decided with 80 % power; None: no number of samples does it."""
+    passing_min_effect: float | None = None
+    """Smallest `min_effect` at which an inconclusive check would have passed; None: none, or it is decided."""
 
 
 @dataclass(frozen=True, kw_only=True)

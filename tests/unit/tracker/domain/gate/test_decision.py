@@ -1,5 +1,6 @@
 """What a gate says, on records whose truth is known."""
 
+import math
 from dataclasses import replace
 from random import Random
 
@@ -58,7 +59,33 @@ def test_few_samples_show_neither_a_loss_nor_its_absence_and_the_gate_says_how_m
     assert check.detectable == pytest.approx(0.0673, abs=0.002)
     assert check.samples_needed is not None
     assert 1_000 < check.samples_needed < 4_000
-    assert "samples required to pass, 50 available" in check.reason
+    assert check.reason.endswith("; `min_effect` 0.045 would have passed, or about 2,287 samples, 50 available")
+
+
+@pytest.mark.parametrize(("n", "gone", "back"), [(50, 0, 0), (50, 2, 1), (400, 6, 2), (100, 1, 0), (2000, 40, 12)])
+def test_an_inconclusive_check_names_both_ways_out(n: int, gone: int, back: int) -> None:
+    """The margin that it names passes, one below does not; and with so many samples alike, it is decided."""
+
+    def checked(times: int, min_effect: float) -> BenchmarkCheck:
+        before = ([1.0] * (n - back) + [0.0] * back) * times
+        after = ([0.0] * gone + [1.0] * (n - gone)) * times
+        policy = GatePolicy(otherwise=BenchmarkRule(min_effect=min_effect))
+        return gate(record_of(1, {"b": before}), record_of(2, {"b": after}), policy, NO_NOISE).benchmarks[0]
+
+    check = checked(1, 0.02)
+    assert (check.word, check.reason.count("`min_effect`")) == (GateWord.INCONCLUSIVE, 1)
+    assert check.passing_min_effect is not None
+    assert check.samples_needed is not None
+    assert checked(1, check.passing_min_effect).word is GateWord.PASS
+    assert checked(1, check.passing_min_effect - 0.001).word is GateWord.INCONCLUSIVE
+    assert check.samples_needed > n
+    assert f"about {check.samples_needed:,} samples, {n:,} available" in check.reason
+    assert checked(2 * math.ceil(check.samples_needed / n), 0.02).word in {GateWord.PASS, GateWord.REGRESSION}
+
+
+def test_a_gain_is_named() -> None:
+    (check,) = gate(record_of(1, {"b": lost(60)}), record_of(2, {"b": SAME}), GatePolicy(), NO_NOISE).benchmarks
+    assert (check.word, check.reason) == (GateWord.PASS, "gain of 0.060 (0 samples lost, 60 gained)")
 
 
 @pytest.mark.slow
@@ -248,7 +275,10 @@ def test_requests_that_failed_are_not_within_a_limit(failed: int, max_ms: float,
 def test_a_loss_that_is_shown_and_measures_less_than_what_matters_is_left_open() -> None:
     report = gate(record_of(1, {"sums": SAME}), record_of(2, {"sums": lost(9)}), GatePolicy(), NO_NOISE)
     assert report.word is GateWord.INCONCLUSIVE
-    assert report.benchmarks[0].reason == "significant loss, but it may be smaller or larger than 0.010"
+    assert report.benchmarks[0].reason == (
+        "significant loss, but it may be smaller or larger than 0.010; "
+        "`min_effect` 0.015 would have passed, or about 67,240 samples, 1,000 available"
+    )
 
 
 def test_jitter_of_the_run_widens_both_tests() -> None:
