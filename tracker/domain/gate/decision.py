@@ -23,6 +23,8 @@ from tracker.domain.scores.statistics import CLUSTERED_T, Spread, loss_p, mde, t
 from tracker.domain.scores.summary import result_of, summarise
 
 POWER = 0.8
+_MANY = 1e9
+"""No benchmark has as many samples."""
 
 
 def gate(baseline: EvalRecord, candidate: EvalRecord, policy: GatePolicy, noise: RunNoise) -> GateReport:
@@ -139,7 +141,7 @@ def _asked_share(record: EvalRecord, name: str) -> float:
 def _undecided(check: BenchmarkCheck, one: ComparedBenchmark, alpha: float) -> BenchmarkCheck:
     """Return the check with what is unknown and both ways out: another smallest effect, or more samples."""
     change, spread, min_effect = one.comparison, one.spread_of_run, check.min_effect
-    enough = margin_of(spread, alpha)
+    enough = _margin_of(spread, alpha)
     if change.p_worse < check.alpha_test:
         unknown = f"significant loss, but it may be smaller or larger than {score_text(min_effect)}"
         needed = _samples_needed(one, min_effect + change.delta, alpha)
@@ -153,14 +155,14 @@ def _undecided(check: BenchmarkCheck, one: ComparedBenchmark, alpha: float) -> B
     if enough is not None:
         ways = f"`min_effect` {score_text(enough)} would have passed"
     if needed is None:
-        ways += ", more samples do not help: the jitter is too large"
+        ways += ", more samples do not help: the jitter is too large, or the loss too close to `min_effect`"
     else:
         ways += f", or about {needed:,} samples, {change.n_common:,} available"
         ways += " (clustered: the number of clusters counts)" if change.method == CLUSTERED_T else ""
     return replace(check, reason=f"{unknown}; {ways}", samples_needed=needed, passing_min_effect=enough)
 
 
-def margin_of(spread: Spread, alpha: float) -> float | None:
+def _margin_of(spread: Spread, alpha: float) -> float | None:
     """Return the smallest loss, in thousandths, whose absence `spread` shows at the level `alpha`: see `loss_p`.
 
     None: not even that of the whole score.
@@ -181,7 +183,7 @@ def _samples_to_decide(one: ComparedBenchmark, check: BenchmarkCheck, alpha: flo
 def _samples_needed(one: ComparedBenchmark, distance: float, level: float) -> int | None:
     """Return n at which a true change that is `distance` away from the tested one is significant, with 80 % power.
 
-    None if the jitter is too large for any n.
+    None if the jitter is too large for any n, or the two are so close that n is above `_MANY`.
 
     n * stderr^2 / (distance^2 / (z_level + z_power)^2 - jitter^2), as in Miller 2024, with these samples' flips. A
     cluster that may be lost as a whole weighs less with more clusters: its part of the variance falls with 1 / n^2.
@@ -192,7 +194,8 @@ def _samples_needed(one: ComparedBenchmark, distance: float, level: float) -> in
         return None
     flips, more = one.spread.stderr**2, max(one.spread.cautious**2 - one.spread.stderr**2, 0.0)
     # flips / k + more / k^2 = of_samples, with k times as many samples
-    return math.ceil(one.comparison.n_common * (flips + math.sqrt(flips**2 + 4 * more * of_samples)) / (2 * of_samples))
+    needed = one.comparison.n_common * (flips + math.sqrt(flips**2 + 4 * more * of_samples)) / (2 * of_samples)
+    return math.ceil(needed) if needed < _MANY else None
 
 
 def _with_floor(check: BenchmarkCheck, candidate: EvalRecord, rule: BenchmarkRule) -> BenchmarkCheck:

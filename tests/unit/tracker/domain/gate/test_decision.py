@@ -83,6 +83,13 @@ def test_an_inconclusive_check_names_both_ways_out(n: int, gone: int, back: int)
     assert checked(2 * math.ceil(check.samples_needed / n), 0.02).word in {GateWord.PASS, GateWord.REGRESSION}
 
 
+def test_a_loss_as_large_as_the_margin_is_decided_by_no_number_of_samples() -> None:
+    policy = GatePolicy(otherwise=BenchmarkRule(min_effect=0.0090000001))
+    (check,) = gate(record_of(1, {"b": SAME}), record_of(2, {"b": lost(9)}), policy, NO_NOISE).benchmarks
+    assert (check.word, check.samples_needed) == (GateWord.INCONCLUSIVE, None)
+    assert "more samples do not help" in check.reason
+
+
 def test_a_gain_is_named() -> None:
     (check,) = gate(record_of(1, {"b": lost(60)}), record_of(2, {"b": SAME}), GatePolicy(), NO_NOISE).benchmarks
     assert (check.word, check.reason) == (GateWord.PASS, "gain of 0.060 (0 samples lost, 60 gained)")
