@@ -6,7 +6,7 @@ and alpha and `view` has t and scores(k, t), can score the engine itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +19,7 @@ from tracker.domain.regression.budget import ONE_SIZE, PLAIN, SCORE_SHARE
 from tracker.domain.regression.detector import ErrorBudget, Evidence, Track, evidence_of, jitter_of
 from tracker.domain.regression.subsets import subset_evidence
 from tracker.domain.scores.matrix import ScoreMatrix, empty_matrix, inserted
+from tracker.domain.verdicts.hypothesis import strongest_of
 
 DEFAULT = "tracker"
 """Name of the engine for benchmarks without subsets."""
@@ -34,6 +35,7 @@ class Engine:
         self.level = ErrorBudget(alpha=meta["alpha"] * SCORE_SHARE, planned=meta["T_plan"], benchmarks=meta["K"])
         self._matrices = [empty_matrix(int(n)) for n in meta["n"]]
         self._tests: dict[str, tuple[tuple[Evidence, ...], ...]] = {}
+        self._lost_from: dict[int, int] = {}
 
     def matrices(self, view: Seen) -> list[ScoreMatrix]:
         """Return the scores of each benchmark up to the newest checkpoint."""
@@ -47,11 +49,19 @@ class Engine:
         """Return the tests of each benchmark at the newest checkpoint; `design` is a key of `DESIGNS`."""
         matrices = self.matrices(view)
         if design not in self._tests:
-            tracks = [_track(matrix) for matrix in matrices]
+            tracks = [replace(_track(m), noise_to=self._lost_from.get(k)) for k, m in enumerate(matrices)]
             level = replace(self.level, design=DESIGNS[design])
             jitters = jitter_of(tracks)
             self._tests[design] = tuple(evidence_of(t, j, level) for t, j in zip(tracks, jitters, strict=True))
+            self._open_losses(self._tests[design])
         return self._tests[design]
+
+    def _open_losses(self, tests: Sequence[Sequence[Evidence]]) -> None:
+        """Keep the onset of each loss: the jitter is that of the checkpoints before. No planted loss ends."""
+        for k, found in enumerate(tests):
+            losses = [test for test in found if test.is_loss(Policy.min_effect)]
+            if losses and k not in self._lost_from:
+                self._lost_from[k] = int(strongest_of(losses).blocks.new[0])
 
 
 class Tracker:

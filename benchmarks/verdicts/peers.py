@@ -15,7 +15,7 @@ from scipy.special import logsumexp, ndtri
 from benchmarks.verdicts.series import Floats
 from benchmarks.verdicts.view import ALPHA, BASELINES, Bools, Contrast, Meta, View
 from tracker.domain.regression.jitter import SecondDifferences, estimate_jitter
-from tracker.domain.regression.pooled_test import pooled_test
+from tracker.domain.regression.pooled_test import independent, pooled_test
 from tracker.domain.scores.matrix import Contrast as ItemContrast
 
 Step = Callable[[View], Bools]
@@ -166,11 +166,11 @@ def _pooled_p(view: View, contrast: Contrast, wiggles: list[Contrast], width: in
     deltas = np.array([w.difference for w in wiggles])
     variances = np.array([w.variance for w in wiggles])
     jitters = estimate_jitter(
-        [SecondDifferences(deltas=deltas[:, k], item_variances=variances[:, k]) for k in range(view.K)]
+        [[SecondDifferences(deltas=deltas[:, k], item_variances=variances[:, k])] for k in range(view.K)]
     )
     pairs = zip(contrast.difference.tolist(), contrast.variance.tolist(), view.n.tolist(), jitters, strict=True)
     tests = [
-        pooled_test(ItemContrast(delta=d, item_variance=v, n=n, common_fraction=1.0), jitter, 1, width)
+        pooled_test(ItemContrast(delta=d, item_variance=v, n=n, common_fraction=1.0), jitter, independent(1, width))
         for d, v, n, jitter in pairs
     ]
     return np.array([test.p_worse() for test in tests])

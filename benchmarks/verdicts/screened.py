@@ -22,7 +22,7 @@ from tracker.domain.regression.budget import SCORE_SHARE
 from tracker.domain.regression.detector import ErrorBudget, Evidence, Track, evidence_of, jitter_of
 from tracker.domain.regression.screened import ScreenedScores, Stratum
 from tracker.domain.scores.matrix import empty_matrix, inserted, without_rows
-from tracker.domain.verdicts.hypothesis import Thresholds, is_suspicious, strongest_of, suspects, word_of
+from tracker.domain.verdicts.hypothesis import Thresholds, is_suspicious, losses, strongest_of, suspects, word_of
 from tracker.domain.verdicts.screening import Screening
 
 EVERYTHING = range(CHECKPOINTS)
@@ -86,17 +86,23 @@ class _Followed:
         self._columns = {"all": np.arange(self.n), "core": np.flatnonzero(part), "rest": np.flatnonzero(~part)}
         self._matrices = {name: empty_matrix(columns.size) for name, columns in self._columns.items()}
         self._is_whole: list[bool] = []
+        self._lost_from: int | None = None
 
     @property
     def track(self) -> Track:
         """Up to the newest checkpoint."""
         rows, everything = np.arange(len(self._is_whole)), self._matrices["all"]
         if all(self._is_whole):
-            return Track(scores=everything, rows=rows)
+            return Track(scores=everything, rows=rows, noise_to=self._lost_from)
         is_whole = np.array(self._is_whole)
         rest = Stratum(matrix=self._matrices["rest"], asked=is_whole)
         scores = ScreenedScores(everything=everything, is_whole=is_whole, core=self._matrices["core"], others=(rest,))
-        return Track(scores=scores, rows=rows)
+        return Track(scores=scores, rows=rows, noise_to=self._lost_from)
+
+    def open_loss(self, onset: int) -> None:
+        """Keep the onset of a loss, as an open incident does; no planted loss ends."""
+        if self._lost_from is None:
+            self._lost_from = onset
 
     def is_whole(self, t: int) -> bool:
         """Return whether everything was asked of checkpoint `t`."""
@@ -147,12 +153,20 @@ def _judged(followed: Sequence[_Followed], t: int, level: ErrorBudget) -> tuple[
             if word is VerdictWord.SUSPECT:
                 waiting |= {(row, k): None for row in _neighbours(evidence[k]) if not followed[k].is_whole(row)}
         if not waiting:
+            _open_losses(followed, evidence)
             return flags, plans
         row, k = next(iter(waiting))
         del waiting[row, k]
         followed[k].ask_rest(row)
         plans += 1
         evidence = _evidence(followed, whole, level)
+
+
+def _open_losses(followed: Sequence[_Followed], evidence: Mapping[int, Sequence[Evidence]]) -> None:
+    for k, tests in evidence.items():
+        found = losses(tests, THRESHOLDS)
+        if found and followed[k].is_whole(int(found[0].blocks.new[-1])):
+            followed[k].open_loss(int(strongest_of(found).blocks.new[0]))
 
 
 def _evidence(

@@ -31,7 +31,7 @@ def test_a_screen_of_everything_is_asking_everything(series: Series) -> None:
 def test_a_part_finds_a_large_loss_for_fewer_samples(series: Series) -> None:
     full = watch(series, None, JUDGED)
     screened = watch(series, Screening(screen=Screen(samples=100), every=10, first=20), JUDGED)
-    assert screened.asked < 0.85
+    assert screened.asked < 0.95  # all samples are asked while a loss is open
     assert screened.loads > 0
     k = 1
     assert abs(int(full.flags[:, k].argmax()) - int(screened.flags[:, k].argmax())) <= 3

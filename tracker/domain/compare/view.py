@@ -15,7 +15,7 @@ from tracker.domain.compare.unpaired import HINT, lacks_samples, unpaired_text
 from tracker.domain.records.calibration import Calibration, Repetition
 from tracker.domain.records.types import Baseline, Comparison, Policy, VerdictWord
 from tracker.domain.regression.jitter import Jitter
-from tracker.domain.regression.pooled_test import PooledTest, pooled_test
+from tracker.domain.regression.pooled_test import PooledTest, independent, pooled_test
 from tracker.domain.scores.matrix import Contrast
 from tracker.domain.scores.pairing import Pairing, explain_difference, pair, served_alike
 from tracker.domain.scores.series import SeriesKey, series_key
@@ -309,15 +309,15 @@ def _pooled(test: PairedTest, possible: _Possible) -> PooledTest | None:
     jitter = possible.jitter or Jitter(tau2=0.0, variance=0.0)
     moment = Contrast(delta=test.delta, item_variance=test.stderr**2, n=test.n, common_fraction=1.0)
     # Each of the two evaluations has its own decoding noise: a lower bound for what their flips show.
-    least = math.sqrt(2 * (decoding / test.n + jitter.tau2))
-    return pooled_test(moment, jitter, 1, 1).with_stderr_of_at_least(least)
+    least = 2 * (decoding / test.n + jitter.tau2)
+    return pooled_test(moment, jitter, independent(1, 1)).with_variance_of_at_least(least)
 
 
 def _widened(test: PairedTest, pooled: PooledTest | None) -> Spread:
     """Return the spread of the samples plus the extra variance of `pooled`, with the heavier tails of the two."""
     if pooled is None:
         return test.spread
-    beyond = math.sqrt(max(pooled.stderr**2 - test.stderr**2, 0.0))
+    beyond = math.sqrt(max(pooled.variance - test.stderr**2, 0.0))
     stderr, cautious = (math.hypot(own, beyond) for own in (test.spread.stderr, test.spread.cautious))
     return replace(test.spread, stderr=stderr, cautious=cautious, df=min(test.spread.df, pooled.df))
 

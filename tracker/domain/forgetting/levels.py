@@ -197,6 +197,6 @@ def _dip(unit: LedgerSubject, peak: IntArray, noise: float) -> Dip:
 def _checkpoint_noise(unit: LedgerSubject) -> float:
     """Return the standard deviation of one checkpoint around the trend: second differences' variance / 6, + tau^2."""
     scores = unit.track.scores
-    found = scores.contrasts(second_difference_weights(unit.track.rows, scores.means.size, WINDOW))
+    found = scores.contrasts(second_difference_weights(unit.track.rows, scores.means, WINDOW))
     known = [c.item_variance for c in found if math.isfinite(c.item_variance)]
     return math.sqrt((float(np.mean(known)) / 6 if known else 0.0) + unit.jitter.tau2)

@@ -10,23 +10,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import chdtri
 
 from eval_jobs.errors import BadData
 from tracker.domain.regression.budget import PLAIN
 from tracker.domain.regression.detector import ErrorBudget, Evidence, Track, evidence_of
 from tracker.domain.regression.jitter import (
     WINDOW,
-    Jitter,
-    SecondDifferences,
     estimate_jitter,
     second_differences_of,
-    winsorised_mean,
 )
 from tracker.domain.scores.matrix import Contrast, FloatArray, IntArray
 
-_OWN_JITTER_P = 0.05
-"""A benchmark's own second differences bound its jitter from below at this level."""
 _NO_VARIANCE = 1e-12
 
 
@@ -91,19 +85,18 @@ def aggregate_evidence(
     """Return the tests of each benchmark at `step`; () if it has no such step or too few before it.
 
     Always uses the design `PLAIN`: without samples, the earlier item variance of a contrast is unknown. The jitter is
-    estimated as in the engine, with two differences. The second differences cancel a trend that is linear in log step,
-    so a steep start with unevenly spaced checkpoints does not count as noise. And the jitter of a benchmark is at least
-    the lower 95 % bound from its own history, even if the others have less.
+    estimated as in the engine, but the second differences cancel a trend that is linear in log step, so a steep start
+    with unevenly spaced checkpoints does not count as noise.
     """
     rows = {i: np.flatnonzero(s.steps <= step) for i, s in enumerate(series) if step in s.steps}
     bends = [
-        second_differences_of(series[i].contrasts(bend_weights(series[i].steps, own, WINDOW)))
+        [second_differences_of(series[i].contrasts(bend_weights(series[i].steps, own, WINDOW)))]
         for i, own in rows.items()
     ]
     plain = replace(level, design=PLAIN)
     found: dict[int, tuple[Evidence, ...]] = {}
-    for (i, own), bend, jitter in zip(rows.items(), bends, estimate_jitter(bends), strict=True):
-        found[i] = evidence_of(Track(scores=series[i], rows=own), _at_least_own(bend, jitter), plain)
+    for (i, own), jitter in zip(rows.items(), estimate_jitter(bends), strict=True):
+        found[i] = evidence_of(Track(scores=series[i], rows=own), jitter, plain)
     return tuple(found.get(i, ()) for i in range(len(series)))
 
 
@@ -133,17 +126,3 @@ def _problem(series: AggregateSeries) -> str:
     if not np.all(np.isfinite(series.stderrs) & (series.stderrs >= 0)) or not np.any(series.stderrs > 0):
         return "standard errors are missing"
     return ""
-
-
-def _at_least_own(history: SecondDifferences, jitter: Jitter) -> Jitter:
-    squares = history.deltas**2
-    if squares.size == 0:
-        return jitter
-    items = float(history.item_variances.mean())
-    # h / 2: neighbouring second differences share checkpoints.
-    df = max(squares.size / 2, 1.0)
-    lowest = winsorised_mean(squares, items) * df / float(chdtri(df, _OWN_JITTER_P))
-    tau2 = (lowest - items) / 6
-    if tau2 <= jitter.tau2:
-        return jitter
-    return Jitter(tau2=tau2, variance=2 * tau2**2 / df)

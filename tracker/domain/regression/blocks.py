@@ -11,6 +11,12 @@ BLOCK = 10
 """Checkpoints per baseline block. After 100 checkpoints, the best block of 10 is too high by 0.6 standard errors, the
 best single checkpoint by 2.5."""
 
+_JUMP = 6.0
+"""Size of a jump, in standard deviations of the change from one checkpoint to the next."""
+
+_QUARTILE = 0.6745
+"""Third quartile of the standard normal distribution."""
+
 _MIN_EARLIER = 2
 _MIN_BLOCKS = 2
 
@@ -61,13 +67,28 @@ def peak_blocks(rows: IntArray, means: FloatArray, m: int, width: int) -> Blocks
     return Blocks(baseline=Baseline.PEAK, new=rows[rows.size - m :], base=blocks[best], selected_from=count)
 
 
-def second_difference_weights(rows: IntArray, n_rows: int, limit: int) -> FloatArray:
-    """Return weights (1, -2, 1) of the newest `limit` neighbouring triples of `rows`, oldest first, shape (h, T)."""
-    first = max(0, rows.size - 2 - limit)
-    triples = np.arange(first, max(first, rows.size - 2))
-    weights = np.zeros((triples.size, n_rows))
-    at = np.arange(triples.size)
-    weights[at, rows[triples]] = 1.0
-    weights[at, rows[triples + 1]] = -2.0
-    weights[at, rows[triples + 2]] = 1.0
+def second_difference_weights(rows: IntArray, means: FloatArray, limit: int, size: int = 1) -> FloatArray:
+    """Return weights (1, -2, 1) / `size` of triples of neighbouring blocks of `size`, oldest first, shape (h, T).
+
+    Triples are taken from the newest `limit` + 2 of `rows`; `means` holds the mean score of every row of the matrix.
+    Those of larger blocks have no jump within: a score that once moves to another level, at a loss or when a skill is
+    learned, would look like noise that lasts.
+    """
+    newest = rows[max(0, rows.size - 2 - limit) :]
+    starts = np.arange(max(0, newest.size - 3 * size + 1))
+    if size > 1:
+        jumps = _jumps_before(means[newest])
+        starts = starts[jumps[starts + 3 * size - 1] == jumps[starts]]
+    weights = np.zeros((starts.size, means.size))
+    at = np.arange(starts.size)
+    for place, factor in enumerate(np.repeat((1.0, -2.0, 1.0), size)):
+        weights[at, newest[starts + place]] = factor / size
     return weights
+
+
+def _jumps_before(means: FloatArray) -> IntArray:
+    """Return the number of jumps up to each checkpoint, shape (T,)."""
+    moves = np.abs(np.diff(means))
+    typical = float(np.median(moves)) / _QUARTILE if moves.size else 0.0
+    jumps: IntArray = np.concatenate([[0], np.cumsum(moves > _JUMP * typical)])
+    return jumps

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -23,13 +24,29 @@ from tracker.domain.regression.blocks import (
     second_difference_weights,
 )
 from tracker.domain.regression.budget import DEFAULT, POOLED, Design, alpha_per_checkpoint
-from tracker.domain.regression.jitter import WINDOW, Jitter, SecondDifferences, estimate_jitter, second_differences_of
+from tracker.domain.regression.jitter import (
+    SIZES,
+    WINDOW,
+    Jitter,
+    SecondDifferences,
+    estimate_jitter,
+    persistent_shares,
+    second_differences_of,
+)
 from tracker.domain.regression.null_variance import null_variances
 from tracker.domain.regression.pooled_test import PooledTest, null_test, pooled_test
 from tracker.domain.regression.screened import ScreenedScores, screened_differences, screened_variances
 from tracker.domain.scores.matrix import Contrast, FloatArray, IntArray, ScoreMatrix
+from tracker.domain.scores.statistics import t_cdf
 
 BASELINES = (Baseline.RECENT, Baseline.PEAK)
+
+ALONE_JITTERS = 30.0
+"""Smallest change that one checkpoint shows by itself, in standard deviations of the jitter: its tails are heavy, and a
+broken checkpoint may be back at the next. 9 points if the jitter is 0.3."""
+
+OTHERS_P = 0.0004
+"""Level at which the other checkpoints of a new block must show its change."""
 
 
 class Scores(Protocol):
@@ -74,6 +91,8 @@ class Track:
     """Rows of `scores` that count, ordered by step; the last one is the candidate."""
     noise_from: int = 0
     """Index into `rows` at which the history for the jitter starts: a new training phase."""
+    noise_to: int | None = None
+    """Index into `rows` at which it ends: the onset of an open loss; None: with the candidate."""
     pinned_row: int | None = None
     """Row of `scores`, not in `rows`, of a model that every checkpoint is compared with; None: there is none."""
     dropped: int = 0
@@ -94,9 +113,11 @@ class Evidence:
     test: PooledTest
     alpha_test: float
     jitter: Jitter
+    new_means: FloatArray | None = field(default=None, compare=False)
+    """Mean score of each checkpoint of the new block, shape (m,); None: unknown."""
 
     def above_decoding(self, decoding: float) -> Evidence:
-        """Return this evidence with a standard error of at least that of repeated evaluations.
+        """Return this evidence with a variance of at least that of repeated evaluations.
 
         A lower limit, not an additional term: the flips of samples already include those by decoding. Each evaluation
         on either side has its own, so the number of checkpoints divides it as it does jitter.
@@ -105,7 +126,7 @@ class Evidence:
             return self
         share = 1 / self.m + 1 / self.blocks.base.size
         variance = (decoding / max(self.test.n, 1) + self.jitter.tau2) * share
-        return replace(self, test=self.test.with_stderr_of_at_least(math.sqrt(variance)))
+        return replace(self, test=self.test.with_variance_of_at_least(variance))
 
     @property
     def m(self) -> int:
@@ -122,13 +143,34 @@ class Evidence:
         """One-sided p of "better", corrected for the selection of the baseline."""
         return self.test.p_better(self.blocks.selected_from)
 
+    def smallest(self, min_effect: float) -> float:
+        """Return the smallest change that counts: of one checkpoint only one that its jitter cannot explain."""
+        if self.m > 1 or self.new_means is None:
+            return min_effect
+        return max(min_effect, ALONE_JITTERS * math.sqrt(self.jitter.tau2))
+
     def is_loss(self, min_effect: float) -> bool:
-        """Return whether this is a loss: significant at the run's level, and large enough to matter."""
-        return self.p_worse < self.alpha_test and self.test.delta <= -min_effect
+        """Return whether this is a loss: significant at the run's level, large enough, and not of one checkpoint."""
+        is_large = self.p_worse < self.alpha_test and self.test.delta <= -self.smallest(min_effect)
+        return is_large and self._is_shared(sign=-1)
 
     def is_gain(self, min_effect: float) -> bool:
         """Return whether this is a gain: the reverse of `is_loss`."""
-        return self.p_better < self.alpha_test and self.test.delta >= min_effect
+        is_large = self.p_better < self.alpha_test and self.test.delta >= self.smallest(min_effect)
+        return is_large and self._is_shared(sign=1)
+
+    def _is_shared(self, sign: int) -> bool:
+        """Return whether the other checkpoints of the new block show the change, too, without the farthest one.
+
+        Single checkpoints are off by far more than a normal distribution allows.
+        """
+        if self.new_means is None or self.m == 1:
+            return True
+        mean, width = float(self.new_means.mean()), self.blocks.base.size
+        farthest = float((sign * self.new_means).max()) * sign
+        delta = self.test.delta + (mean - farthest) / (self.m - 1)
+        stderr = self.test.stderr * math.sqrt((1 / (self.m - 1) + 1 / width) / (1 / self.m + 1 / width))
+        return t_cdf(-sign * delta / stderr, self.test.df) < OTHERS_P
 
 
 def jitter_of(tracks: Sequence[Track]) -> tuple[Jitter, ...]:
@@ -138,9 +180,9 @@ def jitter_of(tracks: Sequence[Track]) -> tuple[Jitter, ...]:
 
 def blocks_test(scores: Scores, new: IntArray, base: IntArray, jitter: Jitter) -> PooledTest:
     """Return the test of rows `new` against rows `base`; its delta is new minus base, up is better."""
-    weights = Blocks(baseline=Baseline.GIVEN, new=new, base=base).weights(scores.means.size)
-    (contrast,) = scores.contrasts(weights[np.newaxis])
-    return pooled_test(contrast, jitter, new.size, base.size)
+    blocks = Blocks(baseline=Baseline.GIVEN, new=new, base=base)
+    (contrast,) = scores.contrasts(blocks.weights(scores.means.size)[np.newaxis])
+    return pooled_test(contrast, jitter, _shares(blocks, contrast, scores.means.size))
 
 
 def level_test(scores: Scores, rows: IntArray, level: float, jitter: Jitter) -> PooledTest:
@@ -148,7 +190,8 @@ def level_test(scores: Scores, rows: IntArray, level: float, jitter: Jitter) -> 
     weights = np.zeros((1, scores.means.size))
     weights[0, rows] = 1 / rows.size
     (contrast,) = scores.contrasts(weights)
-    return pooled_test(replace(contrast, delta=contrast.delta - level), jitter, rows.size, math.inf)
+    shares = persistent_shares(weights[0, rows], rows)
+    return pooled_test(replace(contrast, delta=contrast.delta - level), jitter, shares)
 
 
 def evidence_of(track: Track, jitter: Jitter, level: ErrorBudget) -> tuple[Evidence, ...]:
@@ -160,20 +203,35 @@ def evidence_on(track: Track, chosen: Sequence[Blocks], jitter: Jitter, level: E
     """Return one test for each of the `chosen` blocks."""
     if not chosen:
         return ()
-    n_rows = track.scores.means.size
-    found = track.scores.contrasts(np.array([b.weights(n_rows) for b in chosen]))
+    means = track.scores.means
+    found = track.scores.contrasts(np.array([b.weights(means.size) for b in chosen]))
     position = track.dropped + track.rows.size - 1
     pasts = _pasts(track, chosen, found) if level.design.null_variance else None
     tests = []
     for i, (b, contrast) in enumerate(zip(chosen, found, strict=True)):
+        shares = _shares(b, contrast, means.size)
         if pasts is None:
-            test = pooled_test(contrast, jitter, b.new.size, b.base.size)
+            test = pooled_test(contrast, jitter, shares)
         else:
-            test = null_test(contrast, jitter, b.new.size, b.base.size, pasts[i])
+            test = null_test(contrast, jitter, shares, pasts[i])
         level_of_test = level.alpha_test(position, b.new.size, b.baseline)
-        one = Evidence(blocks=b, test=test, alpha_test=level_of_test, jitter=jitter)
+        one = Evidence(blocks=b, test=test, alpha_test=level_of_test, jitter=jitter, new_means=means[b.new])
         tests.append(one.above_decoding(track.decoding))
     return tuple(tests)
+
+
+def _shares(blocks: Blocks, contrast: Contrast, n_rows: int) -> FloatArray:
+    """Return the shares of jitter in a contrast. Rows are in the order of training, except that of a pinned model."""
+    weights = contrast.checkpoint_weights
+    if weights is None:
+        weights = blocks.weights(n_rows)
+    used = np.flatnonzero(weights)
+    if blocks.baseline is not Baseline.PINNED:
+        return persistent_shares(weights[used], used)
+    is_pinned = np.isin(used, blocks.base)
+    own, pinned = used[~is_pinned], weights[used[is_pinned]]
+    shares: FloatArray = persistent_shares(weights[own], own) + float((pinned**2).sum())
+    return shares
 
 
 def _pasts(track: Track, chosen: Sequence[Blocks], found: Sequence[Contrast]) -> Sequence[float | None] | None:
@@ -185,12 +243,15 @@ def _pasts(track: Track, chosen: Sequence[Blocks], found: Sequence[Contrast]) ->
     return None
 
 
-def _second_differences(track: Track) -> SecondDifferences:
-    rows = track.rows[track.noise_from :]
+def _second_differences(track: Track) -> tuple[SecondDifferences, ...]:
+    rows = track.rows[track.noise_from : track.noise_to]
     if isinstance(track.scores, ScreenedScores):
-        return screened_differences(track.scores, rows)
-    weights = second_difference_weights(rows, track.scores.means.size, WINDOW)
-    return second_differences_of(track.scores.contrasts(weights))
+        return tuple(screened_differences(track.scores, rows))
+    weights = [second_difference_weights(rows, track.scores.means, WINDOW, size) for size in SIZES]
+    found = track.scores.contrasts(np.concatenate(weights))
+    ends = np.cumsum([0, *(w.shape[0] for w in weights)]).tolist()
+    parts = (found[start:end] for start, end in pairwise(ends))
+    return tuple(second_differences_of(part, size) for part, size in zip(parts, SIZES, strict=True))
 
 
 def _blocks(track: Track, width: int) -> Iterator[Blocks]:

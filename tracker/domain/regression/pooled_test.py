@@ -1,7 +1,8 @@
 """The test behind every verdict: the mean of m new checkpoints against the mean of a block of W. Pure.
 
-se^2 = v_item + tau^2 (1/m + 1/W), and D/se has a t distribution with Satterthwaite's degrees of freedom
-2 se^4 / ((1/m + 1/W)^2 Var(tau^2)), because tau itself is only estimated.
+v = v_item + tau^2 (1/m + 1/W) is the variance of D without a loss. It is known with a variance of its own, u. The
+inverse gamma distribution with this mean and variance makes D a t variable with df = 4 + 2 v^2 / u degrees of freedom
+and se^2 = v (df - 2) / df (normal with unknown variance: Gelman et al. 2013, Bayesian Data Analysis, chapter 3).
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from tracker.domain.regression.jitter import Jitter
+import numpy as np
+
+from tracker.domain.regression.jitter import PERSISTENCES, Jitter
 from tracker.domain.regression.null_variance import GUARD
-from tracker.domain.scores.matrix import Contrast
+from tracker.domain.scores.matrix import Contrast, FloatArray
 from tracker.domain.scores.statistics import Spread, interval, t_cdf, t_quantile, tost_p
 
-_DF_RANGE = (4.0, 1e6)
+_LEAST_DF = 4.0
+_MOST_DF = 1e12
 _NO_VARIANCE = 1e-30
 
 
@@ -24,12 +28,17 @@ class PooledTest:
 
     delta: float
     stderr: float
-    """With jitter."""
+    """With jitter: the scale of the t distribution."""
     item_stderr: float
     """Without jitter: from the samples alone."""
     df: float
     n: int
     common_fraction: float
+
+    @property
+    def variance(self) -> float:
+        """Variance of D without a loss."""
+        return self.stderr**2 * self.df / (self.df - 2)
 
     def p_worse(self, factor: int = 1) -> float:
         """Return the one-sided p of "worse", times `factor` (number of blocks that the baseline is the best of)."""
@@ -43,12 +52,12 @@ class PooledTest:
         """Return the p of "worse" from sample flips alone: for comparison, never for decisions."""
         return min(1.0, t_cdf(self.delta / self.item_stderr, max(self.n - 1, 1)) * factor)
 
-    def with_stderr_of_at_least(self, stderr: float) -> PooledTest:
-        """Return the test with a standard error not below `stderr` and the same degrees of freedom.
+    def with_variance_of_at_least(self, variance: float) -> PooledTest:
+        """Return the test with a variance not below `variance` and the same degrees of freedom.
 
         A larger variance would give more degrees of freedom, which could make a far p smaller instead of larger.
         """
-        return replace(self, stderr=max(self.stderr, stderr))
+        return replace(self, stderr=max(self.stderr, _scale(variance, self.df)))
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return low and high of the two-sided interval of the true difference."""
@@ -63,43 +72,43 @@ class PooledTest:
         return (t_quantile(power, math.inf) - t_quantile(alpha, math.inf)) * self.stderr
 
 
-def null_test(contrast: Contrast, jitter: Jitter, m: float, width: float, past: float | None) -> PooledTest:
+def null_test(contrast: Contrast, jitter: Jitter, shares: FloatArray, past: float | None) -> PooledTest:
     """Return the test of `contrast` with its item variance without a loss (see `null_variance`).
 
-    v0 = max(past, .6 v) if the past is known, else v; its own n degrees of freedom are counted:
-    df = 2 se^4 / ((1/m + 1/W)^2 Var(tau^2) + 2 v0^2 / n).
+    v0 = max(past, .6 v) if the past is known, else v.
     """
     now = contrast.item_variance
     variance = now if past is None else max(past, GUARD * now)
-    share = _share(contrast, m, width)
-    total = variance + jitter.tau2 * share
-    doubt = share**2 * jitter.variance + 2 * variance**2 / max(contrast.n, 1)
-    plain = pooled_test(contrast, jitter, m, width)
-    return replace(plain, stderr=math.sqrt(total), df=_df(total, doubt))
+    return replace(pooled_test(replace(contrast, item_variance=variance), jitter, shares), item_stderr=math.sqrt(now))
 
 
-def pooled_test(contrast: Contrast, jitter: Jitter, m: float, width: float) -> PooledTest:
-    """Return the test of `contrast`, a mean of `m` checkpoints minus a mean of `width` (infinite: a fixed number)."""
-    share = _share(contrast, m, width)
-    variance = contrast.item_variance + jitter.tau2 * share
+def pooled_test(contrast: Contrast, jitter: Jitter, shares: FloatArray) -> PooledTest:
+    """Return the test of `contrast`; `shares` are those of `Jitter.of_contrast`."""
+    n = max(contrast.n, 1)
+    by_jitter, doubt = jitter.of_contrast(shares)
+    variance = max(contrast.item_variance * (1 + 2 / n) + by_jitter, _NO_VARIANCE)  # 0: two equal blocks
+    df = _df(variance, doubt + 2 * contrast.item_variance**2 / n)
     return PooledTest(
         delta=contrast.delta,
-        stderr=math.sqrt(variance),
+        stderr=_scale(variance, df),
         item_stderr=math.sqrt(contrast.item_variance),
-        df=_df(variance, share**2 * jitter.variance),
+        df=df,
         n=contrast.n,
         common_fraction=contrast.common_fraction,
     )
 
 
-def _share(contrast: Contrast, m: float, width: float) -> float:
-    if contrast.jitter_share is None:
-        return 1 / m + 1 / width
-    return contrast.jitter_share
+def independent(m: float, width: float) -> FloatArray:
+    """Return the shares of two means of checkpoints so far apart that their jitter is independent."""
+    return np.full(len(PERSISTENCES), 1 / m + 1 / width)
+
+
+def _scale(variance: float, df: float) -> float:
+    return math.sqrt(variance * (df - 2) / df)
 
 
 def _df(variance: float, doubt: float) -> float:
-    """Return Satterthwaite's degrees of freedom of `variance`, whose own variance is `doubt`."""
+    """Return the degrees of freedom of a test whose `variance` has the variance `doubt`."""
     if math.isinf(variance):
-        return _DF_RANGE[0]
-    return min(max(2 * variance**2 / max(doubt, _NO_VARIANCE), _DF_RANGE[0]), _DF_RANGE[1])
+        return _LEAST_DF
+    return min(_LEAST_DF + 2 * variance**2 / max(doubt, _NO_VARIANCE), _MOST_DF)

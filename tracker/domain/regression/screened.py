@@ -9,14 +9,14 @@ precision: with a_g = 1/m_g + 1/W_g, to which the variance of one sample is prop
 for the weights w_gs of checkpoint s in stratum g. If everything was evaluated, this is the plain difference.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from tracker.domain.regression.blocks import Blocks, second_difference_weights
-from tracker.domain.regression.jitter import WINDOW, SecondDifferences, second_differences_of
+from tracker.domain.regression.jitter import SIZES, WINDOW, SecondDifferences, second_differences_of
 from tracker.domain.regression.null_variance import null_variances
 from tracker.domain.scores.matrix import (
     BoolArray,
@@ -59,7 +59,7 @@ class ScreenedScores:
         return self.core.means
 
     def contrasts(self, weights: FloatArray) -> tuple[Contrast, ...]:
-        """Return D, its item variance and its factor of tau^2 for every row of `weights`, shape (Q, T)."""
+        """Return D, its item variance and the weights of checkpoints for every row of `weights`, shape (Q, T)."""
         everywhere = np.ones(weights.shape[1], dtype=bool)
         strata = [Stratum(matrix=self.core, asked=everywhere), *self.others]
         parts = [_part(stratum, weights) for stratum in strata]
@@ -104,17 +104,17 @@ def screened_variances(
     )
 
 
-def screened_differences(scores: ScreenedScores, rows: IntArray) -> SecondDifferences:
-    """Return the second differences of neighbouring `rows`: over all samples if all three have them, else the core.
+def screened_differences(scores: ScreenedScores, rows: IntArray) -> Iterator[SecondDifferences]:
+    """Yield the second differences of `rows`: over all samples if all its checkpoints have them, else over the core.
 
     Over all samples, a triple with a screened checkpoint would show a trend as jitter. Full triples show jitter far
     better, so the newest of them count however old they are.
     """
-    weights = second_difference_weights(rows, scores.is_whole.size, rows.size)
-    is_whole = ~((weights != 0) & ~scores.is_whole).any(axis=1)
-    of_parts = second_differences_of(scores.core.contrasts(weights[~is_whole][-WINDOW:]))
-    whole = second_differences_of(scores.everything.contrasts(weights[is_whole][-WINDOW:]))
-    return replace(whole, of_parts=of_parts)
+    for size in SIZES:
+        weights = second_difference_weights(rows, scores.means, rows.size, size)
+        is_whole = ~((weights != 0) & ~scores.is_whole).any(axis=1)
+        yield second_differences_of(scores.core.contrasts(weights[~is_whole][-WINDOW:]), size)
+        yield second_differences_of(scores.everything.contrasts(weights[is_whole][-WINDOW:]), size)
 
 
 def _patterns(kinds: Sequence[BoolArray]) -> IntArray:
@@ -178,6 +178,6 @@ def _joined(parts: Sequence[_Part]) -> Contrast:
         item_variance=float(item_variance),
         n=n,
         common_fraction=n / planned,
-        jitter_share=float((weights**2).sum()),
+        checkpoint_weights=weights,
         null_scale=float(scale),
     )

@@ -7,7 +7,7 @@ Values must be oriented so that higher is better. A matrix is immutable; adding 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,8 +53,8 @@ class Contrast:
     n: int
     common_fraction: float
     """Samples used / samples of the benchmark."""
-    jitter_share: float | None = None
-    """Factor of tau^2; None: all samples weight the checkpoints alike, 1/m + 1/W."""
+    checkpoint_weights: FloatArray | None = field(default=None, compare=False)
+    """Weight of each checkpoint, shape (T,), on average over the samples; None: all samples weight them alike."""
     null_scale: float = 1.0
     """Factor of the variance before the new block, if that is known only for a part of the samples."""
 

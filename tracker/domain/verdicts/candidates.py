@@ -137,12 +137,14 @@ def on_whole_checkpoints(candidate: Candidate) -> Candidate:
     if rows.size == candidate.track.rows.size and isinstance(candidate.track.scores, ScoreMatrix):
         return candidate
     left = candidate.track.rows.size - rows.size
-    noise_from = int(np.count_nonzero(np.isin(candidate.track.rows[: candidate.track.noise_from], rows)))
+    is_kept = np.isin(candidate.track.rows, rows)
+    noise_from, noise_to = candidate.track.noise_from, candidate.track.noise_to
     track = replace(
         candidate.track,
         scores=candidate.matrix,
         rows=rows,
-        noise_from=noise_from,
+        noise_from=int(is_kept[:noise_from].sum()),
+        noise_to=None if noise_to is None else int(is_kept[:noise_to].sum()),
         dropped=candidate.track.dropped + left,
     )
     return replace(candidate, track=track)
@@ -227,6 +229,8 @@ def _candidate(context: JudgingContext, series: BenchmarkSeries, measure: Measur
         calibrations, min_effect = context.run_context.calibrations, context.policy.min_effect
         repetition = repetition_of(calibrations, context.record, series.key.benchmark, min_effect=min_effect)
     earlier = sum(step < context.step for step in _seen(context, series))
+    open_incident = open_of(known, series.steps)
+    counted_steps = [steps[row] for row in counted]
     return Candidate(
         subject=subject,
         series=series,
@@ -234,13 +238,14 @@ def _candidate(context: JudgingContext, series: BenchmarkSeries, measure: Measur
         track=Track(
             scores=scores,
             rows=counted,
-            noise_from=phase_start(context.policy.phases, [steps[row] for row in counted]),
+            noise_from=phase_start(context.policy.phases, counted_steps),
+            noise_to=None if open_incident is None else sum(step < open_incident.onset_step for step in counted_steps),
             pinned_row=len(series.steps) if len(steps) > len(series.steps) else None,
             dropped=earlier - (counted.size - 1),
             decoding=decoding_variance(repetition),
         ),
         steps=steps,
-        open_incident=open_of(known, series.steps),
+        open_incident=open_incident,
         newest=_is_newest(context, series),
         repetition=repetition,
     )

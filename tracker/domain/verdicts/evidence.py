@@ -111,7 +111,8 @@ def _detectable(tests: Sequence[Evidence], m: int, hypothesis: Hypothesis) -> fl
     test = next((e for e in tests if e.m == m and e.blocks.baseline is Baseline.RECENT), None)
     if test is None:
         return None
-    return max(test.test.mde(test.alpha_test), hypothesis.thresholds.min_effect + test.test.mde(_COIN))
+    smallest = test.smallest(hypothesis.thresholds.min_effect)
+    return max(test.test.mde(test.alpha_test), smallest + test.test.mde(_COIN))
 
 
 def _scatter(hypothesis: Hypothesis, candidate: Candidate) -> tuple[float | None, int]:

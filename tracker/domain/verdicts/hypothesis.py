@@ -89,8 +89,8 @@ def suspects(evidence: Sequence[Evidence], thresholds: Thresholds) -> tuple[Evid
 
 
 def strongest_of(found: Sequence[Evidence]) -> Evidence:
-    """Return the test whose loss is the largest in standard errors."""
-    return min(found, key=lambda e: e.test.delta / e.test.stderr)
+    """Return the test with the smallest p, or the largest loss in standard errors if several round to 0."""
+    return min(found, key=lambda e: (e.p_worse, e.test.delta / e.test.stderr))
 
 
 def is_suspicious(evidence: Sequence[Evidence]) -> bool:

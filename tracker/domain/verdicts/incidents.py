@@ -76,11 +76,8 @@ def is_recovered(hypothesis: Hypothesis, incident: Incident) -> bool:
 
 
 def opened(hypothesis: Hypothesis, run_id: str, found: Sequence[Evidence]) -> Incident:
-    """Return the incident that the losses in `found` open.
-
-    Its onset is the oldest checkpoint of the new block with the strongest loss.
-    """
-    subject, strongest = hypothesis.subject, strongest_of(found)
+    """Return the incident that the losses in `found` open."""
+    subject = hypothesis.subject
     return Incident(
         run_id=run_id,
         suite=subject.suite,
@@ -88,7 +85,7 @@ def opened(hypothesis: Hypothesis, run_id: str, found: Sequence[Evidence]) -> In
         subset=subject.subset,
         measure=subject.measure,
         opened_step=hypothesis.step,
-        onset_step=hypothesis.steps[int(strongest.blocks.new[0])],
+        onset_step=hypothesis.steps[_onset(hypothesis, found)],
         opened_digest=hypothesis.digest,
     )
 
@@ -118,6 +115,21 @@ def accepted(incident: Incident, step: int) -> Incident:
 def subject_of(incident: Incident) -> Subject:
     """Return the subject of the incident."""
     return Subject(suite=incident.suite, benchmark=incident.benchmark, subset=incident.subset, measure=incident.measure)
+
+
+def _onset(hypothesis: Hypothesis, found: Sequence[Evidence]) -> int:
+    """Return the row of the oldest checkpoint of the new block with the strongest loss.
+
+    Or of an older one, if it and all since are nearer to the lost level than to the highest baseline.
+    """
+    means, rows = hypothesis.track.scores.means, hypothesis.track.rows
+    new = strongest_of(found).blocks.new
+    before = max(float(means[e.blocks.base].mean()) for e in found)
+    halfway = (before + float(means[new].mean())) / 2
+    at = rows.size - new.size
+    while at > 0 and means[rows[at - 1]] < halfway:
+        at -= 1
+    return int(rows[at])
 
 
 def _is_over(incident: Incident, step: int) -> bool:

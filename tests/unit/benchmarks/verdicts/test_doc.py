@@ -13,7 +13,7 @@ from tracker.domain.records.types import Baseline
 from tracker.domain.regression.budget import SCORE_SHARE
 from tracker.domain.regression.detector import ErrorBudget
 from tracker.domain.regression.jitter import Jitter
-from tracker.domain.regression.pooled_test import pooled_test
+from tracker.domain.regression.pooled_test import independent, pooled_test
 from tracker.domain.scores.matrix import Contrast
 
 DOC = (PROJECT / "docs" / "explanation" / "verdicts.md").read_text(encoding="utf-8")
@@ -25,7 +25,7 @@ def smallest_loss(n: int, m: int) -> float:
     """In points; 10 % of the questions change between two checkpoints, a jitter of .3 points."""
     v_item = 0.10 / 2 * (1 / m + 1 / 10) / n
     contrast = Contrast(delta=0.0, item_variance=v_item, n=n, common_fraction=1.0)
-    test = pooled_test(contrast, Jitter(tau2=0.003**2, variance=0.0), m, 10)
+    test = pooled_test(contrast, Jitter(tau2=0.003**2, variance=0.0), independent(m, 10))
     return 100 * test.mde(LEVEL.alpha_test(50, m, Baseline.RECENT))
 
 

@@ -138,7 +138,7 @@ def test_losses_of_the_past_are_told_when_it_ends_as_they_are_then_and_once() ->
     loud = fill.world
     fill.world = quiet(loud)
     run = finished(fill).fakes.run.run_id
-    assert {e.opened_step for e in fill.fakes.history.incidents(run)} == {700}
+    assert {(e.onset_step, e.opened_step) for e in fill.fakes.history.incidents(run)} == {(700, 700), (700, 800)}
     assert not fill.fakes.alerting.alerts
     assert not fill.fakes.history.open_alerts(run)
     for _ in range(2):

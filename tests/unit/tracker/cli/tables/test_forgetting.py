@@ -38,9 +38,9 @@ tiny-forgetting  10 checkpoints, steps 100 to 1000
                                          change,                   net      by
 benchmark   best    steps    now         95 % CI  retained  lost  lost  chance
 ──────────────────────────────────────────────────────────────────────────────
-facts      0.875  500-600  0.050  −0.825 ± 0.077       0 %    62    62     0.3
-sums       0.550  600-700  0.075  −0.475 ± 0.087       8 %    39    39     0.3
-reversal   0.575  700-800  0.975  +0.400 ± 0.062     100 %     0    −6     0.6
+facts      0.875  500-600  0.050  −0.825 ± 0.079       0 %    62    62     0.3
+sums       0.550  600-700  0.075  −0.475 ± 0.090       8 %    39    39     0.3
+reversal   0.575  700-800  0.975  +0.400 ± 0.064     100 %     0    −6     0.6
 facts: not all samples scored: step 400 (97 %)
 
 facts and sums, learned in phase skills: −0.700 (95 % CI −0.763 to −0.637) since

@@ -7,6 +7,7 @@ import json
 import math
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,17 @@ Case = dict[str, Any]
 Table = NDArray[np.float64]
 """Shape (checkpoints, samples)."""
 
-START, FLOOR, HISTORY = 0.004, 0.0015, 40
+HISTORY = 40
+TAUS = np.geomspace(0.0005, 0.1, 45)
+CENTRES = np.geomspace(0.001, 0.025, 15)
+WIDTHS = {0.2: 2.0, 0.4: 3.0, 0.7: 2.0, 1.1: 1.0, 1.6: 0.5}
+PERSISTENCES = {0.0: 0.7, 0.2: 0.1, 0.4: 0.08, 0.55: 0.05, 0.7: 0.04, 0.8: 0.02, 0.88: 0.01}
+"""Correlation of the jitter at neighbouring checkpoints, and its probability before a run has shown anything."""
+
+Part = tuple[int, Sequence[float], Sequence[float]]
+"""Checkpoints in a block, second differences of blocks, and their item variances."""
+Known = list[tuple[float, float, float, float]]
+"""For every persistence: itself, its probability, mean of tau^2, mean of tau^4."""
 
 EQUAL = {1: 0.25, 2: 0.25, 4: 0.25, 8: 0.25}, {"recent": 0.5, "peak": 0.5}
 UNEQUAL = {1: 0.1, 2: 0.2, 4: 0.3, 8: 0.4}, {"recent": 0.65, "peak": 0.35}
@@ -30,48 +41,95 @@ def contrast(table: Table, new: Sequence[int], base: Sequence[int]) -> tuple[flo
     return float(d.mean()), float(d.var(ddof=1) / d.size)
 
 
-def second_differences(table: Table) -> tuple[list[float], list[float]]:
-    """Return c and its item variance at every checkpoint from the third on."""
-    c = [table[t] - 2 * table[t - 1] + table[t - 2] for t in range(2, len(table))]
-    return [float(d.mean()) for d in c], [float(d.var(ddof=1) / d.size) for d in c]
-
-
-def jitter(histories: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[tuple[float, float]]:
-    """Return tau^2 and the variance of its estimate, by benchmark, from (c, item variance of c) of each."""
-    excess, error, length = [], [], []
-    for deltas, variances in histories:
-        squares = np.square(deltas[-HISTORY:])
-        items = np.mean(variances[-HISTORY:]) if len(squares) else 0.0
-        if len(squares) >= 3:
-            squares = np.clip(squares, None, 3.5**2 * max(np.median(squares) / 0.4549, items))
-        mean = squares.mean() if len(squares) else 0.0
-        excess.append((mean - items) / 6)
-        error.append(2 * (max(mean, items) / 6) ** 2 / max(len(squares) / 2, 1))
-        length.append(len(squares))
-    known = [k for k, h in enumerate(length) if h >= 3]
-    shared = 0.0
-    if known:
-        weights = np.array([1 / (error[k] + START**4) for k in known])
-        shared = max(0.0, float(np.average(np.array([excess[k] for k in known]), weights=weights)))
-    found = []
-    for k, h in enumerate(length):
-        if h < 3:
-            found.append((START**2, 3 * START**4))
-            continue
-        prior = 1.5 * max((5 * START**2 + h * shared) / (5 + h), FLOOR**2)
-        b = 3 * prior**2 / (3 * prior**2 + error[k])
-        found.append((float(max(prior + b * (excess[k] - prior), FLOOR**2)), float(b * error[k])))
+def second_differences(table: Table) -> list[Part]:
+    """Return c and its item variance of all neighbouring triples of blocks, for blocks of each size."""
+    found: list[Part] = []
+    for size in (1, 2, 4, 6):
+        newest = table[-HISTORY - 2 :]
+        c = []
+        for start in range(len(newest) - 3 * size + 1):
+            one, two, three = (newest[start + i * size : start + (i + 1) * size].mean(axis=0) for i in range(3))
+            if size == 1 or not _has_jump(newest, start, start + 3 * size):
+                c.append(one - 2 * two + three)
+        found.append((size, [float(d.mean()) for d in c], [float(d.var(ddof=1) / d.size) for d in c]))
     return found
 
 
-def pooled(delta: float, variance: float, tau2: float, tau2_variance: float, m: float, width: float) -> Case:
-    """Return se, df and both one-sided p."""
-    a = 1 / m + 1 / width
-    se2 = variance + a * tau2
-    df = float(np.clip(2 * se2**2 / max(a**2 * tau2_variance, 1e-30), 4, 1e6))
+def _has_jump(table: Table, start: int, end: int) -> bool:
+    """Return whether a neighbouring pair differs by more than 6 standard deviations of what pairs usually do."""
+    moves = np.abs(np.diff(table.mean(axis=1)))
+    return bool((moves[start : end - 1] > 6 * np.median(moves) / 0.6745).any())
+
+
+def quadratic(weights: Sequence[float], places: Sequence[int], r: float) -> float:
+    """Return the variance of a weighted sum of an AR(1) of variance 1 at `places`."""
+    w, at = np.array(weights), np.array(places)
+    correlation = np.where(at[:, None] == at, 1.0, r ** np.abs(at[:, None] - at).astype(float))
+    return float(w @ correlation @ w)
+
+
+def jitter(histories: Sequence[Sequence[Part]]) -> list[Known]:
+    """Return what is known of the jitter of each benchmark: Bayes' rule, one cell of the grid after the other."""
+    likelihood = np.ones((len(histories), len(PERSISTENCES), TAUS.size))
+    for k, parts in enumerate(histories):
+        logs = np.zeros((len(PERSISTENCES), TAUS.size))
+        for size, deltas, variances in parts:
+            squares = np.square(deltas[-HISTORY:])
+            if len(squares) < 3:
+                continue
+            items, df = float(np.mean(variances[-HISTORY:])), len(squares) / 2 / size
+            mean = np.clip(squares, None, 3.5**2 * max(np.median(squares) / 0.4549, items)).mean()
+            triple = [1 / size] * size + [-2 / size] * size + [1 / size] * size
+            for i, r in enumerate(PERSISTENCES):
+                expected = items + quadratic(triple, range(3 * size), r) * TAUS**2
+                logs[i] += stats.chi2(df, scale=expected / df).logpdf(mean)
+        likelihood[k] = np.exp(logs - logs.max())
+    posterior = np.zeros_like(likelihood)
+    cells: list[tuple[float, int, NDArray[np.float64]]] = []
+    for i, chance in enumerate(PERSISTENCES.values()):
+        for weight, prior in _priors():
+            joint = likelihood[:, i] * prior
+            cells.append((math.log(chance * weight) + float(np.log(joint.sum(axis=1)).sum()), i, joint))
+    largest = max(cell for cell, _, _ in cells)
+    for cell, i, joint in cells:
+        posterior[:, i] += math.exp(cell - largest) * joint / joint.sum(axis=1, keepdims=True)
+    return [_known(one / one.sum()) for one in posterior]
+
+
+@cache
+def _priors() -> list[tuple[float, NDArray[np.float64]]]:
+    """Return for every centre and width of tau its weight and the distribution of tau over the grid."""
+    found = []
+    for width, weight in WIDTHS.items():
+        for centre in CENTRES:
+            prior = stats.norm(np.log(centre), width).pdf(np.log(TAUS))
+            by_centre = float(stats.norm(np.log(0.003), 0.5).pdf(np.log(centre)))
+            found.append((weight * by_centre, prior / prior.sum()))
+    return found
+
+
+def _known(posterior: NDArray[np.float64]) -> Known:
+    found = []
+    for r, cells in zip(PERSISTENCES, posterior, strict=True):
+        weights = cells / cells.sum()
+        found.append((r, float(cells.sum()), float(weights @ TAUS**2), float(weights @ TAUS**4)))
+    return found
+
+
+def tau_of(known: Known) -> float:
+    """Return the root of the mean of tau^2."""
+    return math.sqrt(sum(chance * tau2 for _, chance, tau2, _ in known))
+
+
+def pooled(delta: float, variance: float, n: int, known: Known, shares: Sequence[float]) -> Case:
+    """Return the scale, df and both one-sided p, from the inverse gamma with the mean and variance of the variance."""
+    total = variance * (1 + 2 / n) + sum(p * a * tau2 for (_, p, tau2, _), a in zip(known, shares, strict=True))
+    doubt = 2 * variance**2 / n
+    doubt += sum(p * a**2 * (tau4 - tau2**2) for (_, p, tau2, tau4), a in zip(known, shares, strict=True))
+    shape = 2 + total**2 / max(doubt, 1e-30)
+    df, scale = 2 * shape, math.sqrt(total * (shape - 1) / shape)
     t = stats.t(df)
-    z = delta / math.sqrt(se2)
-    return {"stderr": math.sqrt(se2), "df": df, "p_worse": float(t.cdf(z)), "p_better": float(t.sf(z))}
+    return {"stderr": scale, "df": df, "p_worse": float(t.cdf(delta / scale)), "p_better": float(t.sf(delta / scale))}
 
 
 def verdict(delta: float, stderr: float, df: float | None, alpha_test: float, effect: float) -> Case:
@@ -116,16 +174,16 @@ def trace(tables: Sequence[Table], alpha: float, planned: int, *, shipped: bool)
             for m in (1, 2, 4, 8):
                 for name, base, factor in _bases(table, t, m):
                     delta, variance = contrast(table, range(t + 1 - m, t + 1), base)
-                    tau2, doubt = taus[k]
-                    a = 1 / m + 1 / len(base)
                     if shipped:
                         past = before_the_loss(table, t, m, name)
                         variance = variance if past is None else max(past, 0.6 * variance)
-                        doubt += 2 * variance**2 / table.shape[1] / a**2
-                    test = pooled(delta, variance, tau2, doubt, m, len(base))
+                    weights = [-1 / len(base)] * len(base) + [1 / m] * m
+                    places = [*base, *range(t + 1 - m, t + 1)]
+                    shares = [quadratic(weights, places, r) for r in PERSISTENCES]
+                    test = pooled(delta, variance, table.shape[1], taus[k], shares)
                     p = min(1.0, test["p_worse"] * factor)
                     level = alpha / planned / len(tables) * by_size[m] * by_baseline[name]
-                    shown = [delta, test["stderr"], test["df"], p, math.sqrt(tau2), level]
+                    shown = [delta, test["stderr"], test["df"], p, tau_of(taus[k]), level]
                     found.append([t, k, m, name, base[0], base[-1], factor, *shown])
     return found
 
@@ -189,12 +247,15 @@ def _made_up_run(rng: np.random.Generator, n: int, loss: float) -> Table:
 
 def _jitter_case(rng: np.random.Generator, lengths: Sequence[int]) -> Case:
     sizes = np.resize([0.002, 0.01, 0.03], len(lengths))
-    histories = [
-        (np.round(rng.normal(0, size, h), 6).tolist(), np.round(rng.uniform(0.2, 1, h) * size**2, 9).tolist())
-        for h, size in zip(lengths, sizes, strict=True)
-    ]
-    expect = [{"tau2": tau2, "variance": variance} for tau2, variance in jitter(histories)]
-    return {"histories": [{"deltas": c, "item_variances": v} for c, v in histories], "expect": expect}
+    histories: list[list[Part]] = []
+    for length, size in zip(lengths, sizes, strict=True):
+        parts: list[Part] = []
+        for block in (1, 4):
+            h = max(length - 3 * block, 0)
+            deltas, variances = rng.normal(0, size, h), rng.uniform(0.2, 1, h) * size**2
+            parts.append((block, np.round(deltas, 6).tolist(), np.round(variances, 9).tolist()))
+        histories.append(parts)
+    return {"histories": histories, "expect": jitter(histories)}
 
 
 def _contrast_case(rng: np.random.Generator, n: int, m: int, width: int) -> Case:
@@ -208,7 +269,9 @@ def _pooled_case(rng: np.random.Generator, m: int, width: int) -> Case:
     delta, variance = round(float(rng.normal(-0.02, 0.02)), 6), round(float(rng.uniform(1e-5, 2e-4)), 9)
     tau2, tau2_variance = round(float(rng.uniform(2e-6, 5e-5)), 9), round(float(rng.uniform(1e-11, 2e-9)), 13)
     inputs = {"delta": delta, "item_variance": variance, "tau2": tau2, "variance": tau2_variance}
-    return {**inputs, "m": m, "width": width, "expect": pooled(delta, variance, tau2, tau2_variance, m, width)}
+    known = [(0.0, 1.0, tau2, tau2**2 + tau2_variance)]
+    expect = pooled(delta, variance, 100, known, [1 / m + 1 / width])
+    return {**inputs, "m": m, "width": width, "expect": expect}
 
 
 def _verdict_case(delta: float, stderr: float, df: float | None, alpha_test: float) -> Case:

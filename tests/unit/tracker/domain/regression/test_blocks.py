@@ -80,15 +80,25 @@ def test_the_two_sides_never_share_a_checkpoint_and_weigh_the_same(size: int, m:
             assert np.flatnonzero(weights).tolist() == sorted([*found.base.tolist(), *found.new.tolist()])
 
 
-@given(sizes, st.integers(1, 50))
-def test_second_differences_are_blind_to_a_steady_trend(size: int, limit: int) -> None:
-    weights = second_difference_weights(np.arange(size), size, limit)
-    assert weights.shape == (min(limit, max(0, size - 2)), size)
-    assert weights @ (3.0 + 0.5 * np.arange(size)) == pytest.approx(np.zeros(len(weights)), abs=1e-9)
+@given(sizes, st.integers(1, 50), st.sampled_from([1, 2, 4]))
+def test_second_differences_are_blind_to_a_steady_trend(checkpoints: int, limit: int, size: int) -> None:
+    trend = np.linspace(3.0, 5.0, checkpoints)
+    weights = second_difference_weights(np.arange(checkpoints), trend, limit, size)
+    assert weights.shape == (max(0, min(limit + 2, checkpoints) - 3 * size + 1), checkpoints)
+    assert weights @ trend == pytest.approx(np.zeros(len(weights)), abs=1e-9)
+    assert np.abs(weights).sum(axis=1) == pytest.approx(np.full(len(weights), 4.0))
 
 
 def test_second_differences_are_those_of_the_newest_triples() -> None:
     rows = np.array([0, 2, 3, 5])
     y = np.array([1.0, 99.0, 4.0, 2.0, 99.0, 7.0])
-    assert (second_difference_weights(rows, 6, 40) @ y).tolist() == [1 - 8 + 2, 4 - 4 + 7]
-    assert (second_difference_weights(rows, 6, 1) @ y).tolist() == [7]
+    assert (second_difference_weights(rows, y, 40) @ y).tolist() == [1 - 8 + 2, 4 - 4 + 7]
+    assert (second_difference_weights(rows, y, 1) @ y).tolist() == [7]
+
+
+def test_blocks_of_second_differences_do_not_reach_over_a_jump() -> None:
+    y = np.random.default_rng(0).normal(0, 0.01, 40)
+    y[20:] += 0.5
+    starts = [np.flatnonzero(w)[0] for w in second_difference_weights(np.arange(40), y, 40, 4)]
+    assert starts == [*range(9), *range(20, 29)]
+    assert len(second_difference_weights(np.arange(40), y, 40)) == 38

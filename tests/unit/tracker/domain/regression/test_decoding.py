@@ -1,6 +1,5 @@
 """What repeating an evaluation changes is a floor under every standard error, and never makes a test more certain."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -62,7 +61,7 @@ def test_a_test_is_never_more_certain_than_without_the_floor(seed: int, checkpoi
 def test_the_floor_is_that_of_as_many_evaluations_as_were_compared(decoding: float) -> None:
     for e in found_in(constant_then(0), decoding):
         share = 1 / e.m + 1 / e.blocks.base.size
-        assert e.test.stderr == pytest.approx(math.sqrt((decoding / 200 + e.jitter.tau2) * share))
+        assert e.test.variance == pytest.approx((decoding / 200 + e.jitter.tau2) * share)
 
 
 def test_a_loss_that_decoding_explains_is_no_finding_and_a_larger_one_is() -> None:

@@ -12,7 +12,7 @@ from tracker.domain.records.types import Baseline
 from tracker.domain.regression.blocks import Blocks, peak_blocks, recent_blocks
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.regression.null_variance import GUARD, HISTORY, MIN_HISTORY, null_variances
-from tracker.domain.regression.pooled_test import null_test, pooled_test
+from tracker.domain.regression.pooled_test import independent, null_test, pooled_test
 from tracker.domain.scores.matrix import Contrast, FloatArray, inserted
 
 
@@ -115,21 +115,20 @@ def contrast(delta: float, variance: float, n: int = 500) -> Contrast:
 
 @given(st.floats(-0.3, 0.3), st.floats(1e-7, 1e-2), st.floats(1e-7, 1e-2))
 def test_the_variance_of_now_is_never_belittled_beyond_the_guard(delta: float, now: float, past: float) -> None:
-    test = null_test(contrast(delta, now), NOISE, 4, 10, past)
-    used = test.stderr**2 - NOISE.tau2 * (1 / 4 + 1 / 10)
-    assert used == pytest.approx(max(past, GUARD * now), rel=1e-6)
+    test = null_test(contrast(delta, now), NOISE, independent(4, 10), past)
+    used = test.variance - NOISE.tau2 * (1 / 4 + 1 / 10)
+    assert used == pytest.approx(max(past, GUARD * now) * (1 + 2 / 500), rel=1e-6)
     assert test.item_stderr == math.sqrt(now)
 
 
-def test_without_a_past_the_variance_of_now_counts_and_is_doubted() -> None:
-    now, plain = null_test(contrast(-0.05, 1e-4), NOISE, 1, 10, None), pooled_test(contrast(-0.05, 1e-4), NOISE, 1, 10)
-    assert now.stderr == plain.stderr
-    assert now.df < plain.df
+def test_without_a_past_the_variance_of_now_counts() -> None:
+    shares = independent(1, 10)
+    assert null_test(contrast(-0.05, 1e-4), NOISE, shares, None) == pooled_test(contrast(-0.05, 1e-4), NOISE, shares)
 
 
 def test_few_samples_have_heavy_tails() -> None:
-    few, many = (null_test(contrast(-0.05, 1e-4, n), NOISE, 1, 10, None).df for n in (20, 2000))
-    assert few == pytest.approx(20, rel=0.2)
+    few, many = (null_test(contrast(-0.05, 1e-4, n), NOISE, independent(1, 10), None).df for n in (20, 2000))
+    assert few == pytest.approx(4 + 20 * (1 + 2 / 20) ** 2, rel=0.1)
     assert many > 20 * few
 
 

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tracker.domain.regression.jitter import Jitter
-from tracker.domain.regression.pooled_test import PooledTest, pooled_test
+from tracker.domain.regression.pooled_test import PooledTest, independent, pooled_test
 from tracker.domain.scores.matrix import Contrast
 
 NOISE = Jitter(tau2=9e-6, variance=1e-10)
+KNOWN = Jitter(tau2=9e-6, variance=0.0)
 
 deltas = st.floats(-0.5, 0.5, allow_subnormal=False)
 variances = st.floats(1e-8, 1e-2)
@@ -20,7 +21,7 @@ variances = st.floats(1e-8, 1e-2)
 
 def a_test(delta: float, variance: float = 1e-4, noise: Jitter = NOISE, m: float = 1, width: float = 10) -> PooledTest:
     contrast = Contrast(delta=delta, item_variance=variance, n=500, common_fraction=1.0)
-    return pooled_test(contrast, noise, m, width)
+    return pooled_test(contrast, noise, independent(m, width))
 
 
 @given(deltas, variances)
@@ -47,19 +48,19 @@ def test_jitter_always_weakens_what_the_samples_say(delta: float, variance: floa
 
 @given(st.sampled_from([1, 2, 4, 8]), st.sampled_from([2, 5, 10]))
 def test_pooling_averages_the_jitter_of_both_sides(m: int, width: int) -> None:
-    test = a_test(-0.01, 0.0, NOISE, m, width)
+    test = a_test(-0.01, 0.0, KNOWN, m, width)
     assert test.stderr == pytest.approx(math.sqrt(9e-6 * (1 / m + 1 / width)))
 
 
 def test_a_fixed_number_brings_no_jitter_of_its_own() -> None:
-    assert a_test(-0.01, 0.0, NOISE, 4, math.inf).stderr == pytest.approx(math.sqrt(9e-6 / 4))
+    assert a_test(-0.01, 0.0, KNOWN, 4, math.inf).stderr == pytest.approx(math.sqrt(9e-6 / 4))
 
 
 def test_a_poorly_known_jitter_has_heavy_tails() -> None:
     sure, unsure = a_test(-0.06, noise=NOISE), a_test(-0.06, noise=Jitter(tau2=9e-6, variance=1e-8))
     assert unsure.df < sure.df
     assert unsure.p_worse() > sure.p_worse()
-    assert a_test(-0.06, 1e-9, Jitter(tau2=9e-6, variance=1.0)).df == 4
+    assert a_test(-0.06, 1e-9, Jitter(tau2=9e-6, variance=1.0)).df == pytest.approx(4)
 
 
 def test_the_choice_of_the_baseline_is_paid_for_and_never_more_than_a_certainty() -> None:
@@ -85,13 +86,15 @@ def test_the_detectable_effect_is_found_as_often_as_it_says() -> None:
 
 
 def test_healthy_differences_are_flagged_as_often_as_the_level_says() -> None:
-    """Jitter is estimated from few second differences: without Satterthwaite's tail this is far too often."""
+    """Jitter is known from few second differences: with a normal distribution this is far too often."""
     rng = np.random.default_rng(4)
-    df, tau2 = 8, 1e-5
-    flagged = 0
+    shape, mean = 4.0, 1e-5
+    noise = Jitter(tau2=mean, variance=mean**2 / (shape - 2))
+    flagged = plain = 0
     for _ in range(4000):
-        estimate = tau2 * rng.chisquare(df) / df
-        noise = Jitter(tau2=estimate, variance=2 * estimate**2 / df)
-        delta = float(rng.normal(0, math.sqrt(1e-6 + tau2 * 1.1)))
-        flagged += a_test(delta, 1e-6, noise).p_worse() < 0.01
-    assert flagged / 4000 == pytest.approx(0.01, abs=0.005)
+        tau2 = mean * (shape - 1) / rng.gamma(shape)
+        delta = float(rng.normal(0, math.sqrt(tau2 * 1.1)))
+        flagged += a_test(delta, 0.0, noise).p_worse() < 0.001
+        plain += stats.norm.cdf(delta / math.sqrt(mean * 1.1)) < 0.001
+    assert flagged / 4000 == pytest.approx(0.001, abs=0.0015)
+    assert plain > 5 * flagged

@@ -9,7 +9,7 @@ from tracker.domain.records.types import Baseline
 from tracker.domain.regression.blocks import Blocks
 from tracker.domain.regression.detector import ErrorBudget, Track, evidence_of, jitter_of
 from tracker.domain.regression.jitter import Jitter
-from tracker.domain.regression.pooled_test import pooled_test
+from tracker.domain.regression.pooled_test import independent, pooled_test
 from tracker.domain.regression.screened import MIN_CORE, ScreenedScores, screened_differences, screened_scores
 from tracker.domain.scores.matrix import BoolArray, FloatArray, ScoreMatrix, empty_matrix, inserted
 
@@ -67,7 +67,7 @@ def test_a_difference_is_that_of_the_strata_weighted_by_how_well_each_is_known(
     assert found.item_variance == pytest.approx(share**2 @ variances, rel=1e-6, abs=1e-12)
     assert found.n == sum(sizes)
     assert found.common_fraction == 1.0
-    assert found.jitter_share == pytest.approx(((share @ np.array(weights)) ** 2).sum())
+    assert found.checkpoint_weights == pytest.approx(share @ np.array(weights))
 
 
 def test_where_everything_was_asked_on_both_sides_it_is_the_plain_difference() -> None:
@@ -76,10 +76,11 @@ def test_where_everything_was_asked_on_both_sides_it_is_the_plain_difference() -
     weights = np.array([[-0.5, -0.5, 0.0, 0.0, 0.0, 1.0]])
     (found,), (expected,) = scores.contrasts(weights), plain.contrasts(weights)
     assert found.delta == pytest.approx(expected.delta)
-    assert found.jitter_share == pytest.approx(1 + 1 / 2)
+    assert found.checkpoint_weights == pytest.approx(weights[0])
     jitter = Jitter(tau2=1e-4, variance=1e-9)
     # Strata are taken apart, so what differs between them on average is no noise.
-    assert pooled_test(found, jitter, 1, 2).stderr == pytest.approx(pooled_test(expected, jitter, 1, 2).stderr, rel=0.1)
+    plain_se, se = (pooled_test(one, jitter, independent(1, 2)).stderr for one in (expected, found))
+    assert se == pytest.approx(plain_se, rel=0.1)
 
 
 def test_a_checkpoint_that_asked_a_part_is_compared_on_that_part_alone() -> None:
@@ -98,11 +99,10 @@ def test_the_mean_of_every_checkpoint_is_over_the_same_samples() -> None:
 
 def test_jitter_is_learned_from_whole_triples_where_there_are_and_from_the_part_elsewhere() -> None:
     _, _, scores = run_of([True] * 6 + [False, False, True, False])
-    found = screened_differences(scores, np.arange(10))
-    assert found.of_parts is not None
-    assert (found.deltas.size, found.of_parts.deltas.size) == (4, 4)
-    whole, part = found.item_variances.mean(), found.of_parts.item_variances.mean()
-    assert whole == pytest.approx(part / 3, rel=0.3)
+    part, whole, *blocks = screened_differences(scores, np.arange(10))
+    assert (whole.deltas.size, part.deltas.size) == (4, 4)
+    assert whole.item_variances.mean() == pytest.approx(part.item_variances.mean() / 3, rel=0.3)
+    assert [(b.size, b.deltas.size) for b in blocks] == [(2, 4), (2, 1), (4, 0), (4, 0), (6, 0), (6, 0)]
 
 
 def test_without_samples_that_all_have_asked_nothing_is_compared() -> None:
