@@ -150,8 +150,6 @@ def _incomparable(
 ) -> tuple[VerdictWord, reasons.Reason]:
     if tests:
         return VerdictWord.INCOMPARABLE, _too_few_common(tests)
-    if candidate.track.rows.size > 1:
-        return VerdictWord.INCONCLUSIVE, reasons.TooEarly()
     earlier = _measured_otherwise(context, candidate)
     if earlier is None:
         return VerdictWord.FIRST, reasons.NothingEarlier()
