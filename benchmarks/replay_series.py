@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import math
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -144,7 +145,9 @@ def replay(name: str, run: Run, *, planned: bool = True) -> Replayed:
     return Replayed(
         benchmarks=len(run),
         checkpoints=len(steps),
-        z=np.array([e.test.delta / e.test.stderr for tests in healthy for e in _newest_against_recent(tests)]),
+        z=np.array(
+            [e.test.delta / math.sqrt(e.test.variance) for tests in healthy for e in _newest_against_recent(tests)]
+        ),
         losses={b: s for b, s in said.items() if s is not None},
     )
 

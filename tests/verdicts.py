@@ -8,7 +8,7 @@ from datetime import timedelta
 from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, Outcome
 from tracker.domain.overview.run import WORSE
 from tracker.domain.records.reasons import Compared, Failed, NothingEarlier
-from tracker.domain.records.types import Baseline, Comparison, Report, Verdict, VerdictWord
+from tracker.domain.records.types import RULES_VERSION, Baseline, Comparison, Report, Verdict, VerdictWord
 
 ALPHA_TEST = 0.05 / (100 * 3 * 2)
 JITTER = 0.004
@@ -59,6 +59,7 @@ def _report(record: EvalRecord, earlier: dict[str, list[_Scores]]) -> Report:
         verdicts=tuple(_verdict(o, step, earlier.setdefault(o.benchmark, [])) for o in record.outcomes),
         checkpoint=record.plan.checkpoint,
         created_at=record.finished_at + timedelta(seconds=1),
+        rules_version=RULES_VERSION,
     )
 
 

@@ -46,7 +46,8 @@ def outline_to_json(report: Report) -> str:
     body = [[v.benchmark, v.word, v.score, v.coverage, v.lost_since, *_part(v.screened)] for v in report.verdicts]
     of = {name: getattr(report.checkpoint, name) for name in _OF_CHECKPOINT}
     of |= {"ready_at": report.checkpoint.ready_at.isoformat()}
-    return to_document({"value": body, "of": [*of.values()], "missing": _reasons(report.verdicts)})
+    missing, rules = _reasons(report.verdicts), report.rules_version
+    return to_document({"value": body, "of": [*of.values()], "missing": missing, "rules": rules})
 
 
 def outline_from_json(text: str, *, plan_id: str, created_at: datetime) -> Report:
@@ -87,6 +88,7 @@ def _outline(document: Mapping[str, Any], plan_id: str, created_at: datetime) ->
         verdicts=tuple(_outlined(row, missing.get(str(i))) for i, row in enumerate(document["value"])),
         checkpoint=checkpoint,
         created_at=created_at,
+        rules_version=document.get("rules", 1),
     )
 
 

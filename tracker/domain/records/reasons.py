@@ -42,7 +42,7 @@ class NothingEarlier:
 
 @dataclass(frozen=True, kw_only=True)
 class TooEarly:
-    """One earlier checkpoint is not enough for a verdict."""
+    """One earlier checkpoint was not enough for a verdict: in reports with `rules_version` 1."""
 
     code: Literal["too-early"] = "too-early"
 

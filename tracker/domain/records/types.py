@@ -310,6 +310,10 @@ class LatencyVerdict:
     """Smallest true ratio above 1 that is detected with 80 % power."""
 
 
+RULES_VERSION = 2
+"""Version of the rules of verdicts: a change that gives checkpoints other verdicts increases it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Report:
     """All verdicts of one checkpoint."""
@@ -330,6 +334,8 @@ class Report:
     cost: Cost | None = None
     """Cost of the evaluation; None if unknown."""
     created_at: datetime
+    rules_version: int = 1
+    """`RULES_VERSION` of the program that decided; 1 in reports that do not say."""
 
 
 @dataclass(frozen=True, kw_only=True)

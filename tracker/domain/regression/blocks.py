@@ -17,7 +17,6 @@ _JUMP = 6.0
 _QUARTILE = 0.6745
 """Third quartile of the standard normal distribution."""
 
-_MIN_EARLIER = 2
 _MIN_BLOCKS = 2
 
 
@@ -47,9 +46,9 @@ def peak_width(planned: int | None, seen: int) -> int:
 
 
 def recent_blocks(rows: IntArray, m: int) -> Blocks | None:
-    """Return the newest `m` of `rows` and up to 10 just before them; None if fewer than two are earlier."""
+    """Return the newest `m` of `rows` and up to 10 just before them; None if none is earlier."""
     end = rows.size - m
-    if end < _MIN_EARLIER:
+    if end < 1:
         return None
     return Blocks(baseline=Baseline.RECENT, new=rows[end:], base=rows[max(0, end - BLOCK) : end])
 

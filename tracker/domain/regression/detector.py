@@ -195,7 +195,7 @@ def level_test(scores: Scores, rows: IntArray, level: float, jitter: Jitter) -> 
 
 
 def evidence_of(track: Track, jitter: Jitter, level: ErrorBudget) -> tuple[Evidence, ...]:
-    """Return the tests of one benchmark at its candidate, the smallest m first; () with fewer than two earlier ones."""
+    """Return the tests of one benchmark at its candidate, the smallest m first; () if it is the first one."""
     return evidence_on(track, tuple(_blocks(track, peak_width(level.planned, track.rows.size))), jitter, level)
 
 

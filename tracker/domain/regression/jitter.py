@@ -101,6 +101,12 @@ class Jitter:
         return mean, doubt
 
 
+def independent_jitter(jitter: Jitter) -> Jitter:
+    """Return what is known about tau^2 if neighbouring checkpoints do not share their jitter."""
+    (own,) = (p for p in jitter.persistent if p.r == 0)
+    return Jitter(tau2=own.tau2, variance=max(own.tau4 - own.tau2**2, 0.0))
+
+
 def estimate_jitter(histories: Sequence[Sequence[SecondDifferences]]) -> tuple[Jitter, ...]:
     """Return the jitter of each benchmark from the newest second differences of all of them, some for each size."""
     if not histories:

@@ -98,8 +98,6 @@ def _judged(context: JudgingContext, series: Mapping[str, AggregateSeries]) -> d
 def _verdict(
     context: JudgingContext, result: EvalResult, series: AggregateSeries, tests: tuple[Evidence, ...]
 ) -> Verdict:
-    if not tests:
-        return _verdict_of(result, VerdictWord.INCONCLUSIVE, reasons.TooEarly())
     thresholds = thresholds_of(context.policy)
     word = word_of(tests, thresholds)
     is_guessing = word is VerdictWord.REGRESSED and not had_something_to_lose(series, tests)

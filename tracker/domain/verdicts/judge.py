@@ -14,7 +14,16 @@ from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, EvalResult, 
 from tracker.domain.latency.judge import judge_latency
 from tracker.domain.records import reasons
 from tracker.domain.records.imported import stands_for_import
-from tracker.domain.records.types import Incident, Measure, Policy, Report, Screened, Verdict, VerdictWord
+from tracker.domain.records.types import (
+    RULES_VERSION,
+    Incident,
+    Measure,
+    Policy,
+    Report,
+    Screened,
+    Verdict,
+    VerdictWord,
+)
 from tracker.domain.regression.detector import Evidence, jitter_of
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.scores.pairing import differences_of
@@ -70,6 +79,7 @@ def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy
         checkpoint=record.plan.checkpoint,
         cost=record.cost,
         created_at=now,
+        rules_version=RULES_VERSION,
     )
 
 
@@ -140,8 +150,6 @@ def _incomparable(
 ) -> tuple[VerdictWord, reasons.Reason]:
     if tests:
         return VerdictWord.INCOMPARABLE, _too_few_common(tests)
-    if candidate.track.rows.size > 1:
-        return VerdictWord.INCONCLUSIVE, reasons.TooEarly()
     earlier = _measured_otherwise(context, candidate)
     if earlier is None:
         return VerdictWord.FIRST, reasons.NothingEarlier()

@@ -11,6 +11,7 @@ from tests.json_output import result_of
 from tests.records import FORGETTING_TOML, forgetting_run
 from tracker.api.opening import open_project
 from tracker.cli.main import cli
+from tracker.domain.records.types import RULES_VERSION
 
 SWEEP = """
 [[schedule]]
@@ -64,6 +65,17 @@ def test_the_newest_checkpoint_without_a_result_is_shown_by_history_and_alerts_a
     history.append_gap(replace(RUN.gaps[0], step=5000))
     for arguments in (("history",), ("alerts", "list")):
         assert "step 5000 was not evaluated" in " ".join(CliRunner().invoke(cli, arguments).stdout.split())
+
+
+@pytest.mark.usefixtures("project")
+def test_verdicts_of_an_earlier_version_keep_it_and_history_counts_them() -> None:
+    said = "checkpoints judged by the rules of an earlier version of the tracker"
+    assert said not in CliRunner().invoke(cli, ["history"], env={"COLUMNS": "120"}).stdout
+    history = open_project(Path("tracker.toml")).history
+    for report in RUN.reports[:3]:
+        history.append_report(replace(report, rules_version=1))
+    assert f"3 of {len(RUN.reports)} {said}" in CliRunner().invoke(cli, ["history"], env={"COLUMNS": "120"}).stdout
+    assert [r.rules_version for r in history.reports(RUN.run_id)][2:4] == [1, RULES_VERSION]
 
 
 @pytest.mark.usefixtures("project")

@@ -16,7 +16,7 @@ from tracker.cli.tables.report_json import HistoryDocument, report_document
 from tracker.domain.calibration.repetition_text import repetitions_text
 from tracker.domain.overview.run import open_gaps
 from tracker.domain.records.display import one_line, steps_text
-from tracker.domain.records.types import Gap, Report
+from tracker.domain.records.types import RULES_VERSION, Gap, Report
 from tracker.ports import MeasurementStore
 from tracker.wiring.project import Project
 
@@ -63,6 +63,9 @@ def _show_run(console: Console, project: Project, name: str, *, last: int) -> No
         console.print(Text(one_line(f"{one.benchmark}: level at step {one.step} accepted: {one.reason}"), style="dim"))
     if gaps:
         console.print(gaps_table(gaps, last=last))
+    if older := sum(one.rules_version < RULES_VERSION for one in outlines):
+        text = f"{older} of {len(outlines)} checkpoints judged by the rules of an earlier version of the tracker"
+        console.print(Text(text, style="dim"))
     pending = project.queue.open_steps(name, sweeps=False)
     if earlier := sorted(step for step in pending if step < max((one.step for one in outlines), default=0)):
         text = f"provisional: {steps_text(earlier)} not evaluated yet, which may change later verdicts"

@@ -230,7 +230,7 @@ _VERDICTS = (
 def _bases(table: Table, t: int, m: int) -> list[tuple[str, list[int], int]]:
     end = t + 1 - m
     found: list[tuple[str, list[int], int]] = []
-    if end >= 2:
+    if end >= 1:
         found.append(("recent", list(range(max(0, end - 10), end)), 1))
     count = end // 10
     if count >= 2:

@@ -29,10 +29,20 @@ def test_the_first_usable_result_has_nothing_to_compare_with() -> None:
     assert reason_text(verdict) == "0.7, first usable result of this run"
 
 
-def test_the_second_one_is_too_early_to_judge() -> None:
-    verdict = judged(run_of(190, 10))
-    assert (verdict.word, verdict.comparisons) == (VerdictWord.INCONCLUSIVE, ())
-    assert reason_text(verdict) == "verdicts start at the third checkpoint"
+@pytest.mark.parametrize(
+    ("before", "now", "n", "word"),
+    [
+        (190, 10, 200, VerdictWord.REGRESSED),
+        (310, 100, 500, VerdictWord.REGRESSED),
+        (35, 12, 56, VerdictWord.REGRESSED),
+        (40, 32, 56, VerdictWord.SUSPECT),
+        (40, 37, 56, VerdictWord.INCONCLUSIVE),
+    ],
+)
+def test_the_second_one_is_compared_with_the_first(before: int, now: int, n: int, word: VerdictWord) -> None:
+    verdict = judged(run_of(before, now, n=n))
+    assert verdict.word is word
+    assert [(c.baseline, c.baseline_steps) for c in verdict.comparisons] == [(Baseline.RECENT, (100,))]
 
 
 def test_a_failed_benchmark_is_missing_and_says_why() -> None:

@@ -158,7 +158,7 @@ def test_a_checkpoint_is_not_compared_with_itself() -> None:
     run = run_of(100, 190, 190)
     policy = replace(LONG, pinned=Pinned(run_id="run", step=200))
     run_context = RunContext(pinned=scores_of(run))
-    assert judged(run, 1, policy, run_context).comparisons == ()
+    assert [c.baseline for c in judged(run, 1, policy, run_context).comparisons] == [Baseline.RECENT]
     assert baseline_steps(judged(run, 2, policy, run_context), Baseline.PINNED) == (200,)
 
 
