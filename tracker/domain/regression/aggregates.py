@@ -87,8 +87,7 @@ def aggregate_evidence(
 
     Always uses the design `PLAIN`: without samples, the earlier item variance of a contrast is unknown. The jitter is
     estimated as in the engine, but the second differences cancel a trend that is linear in log step, so a steep start
-    with unevenly spaced checkpoints does not count as noise. Such spacing shows no persistence, so none is assumed. A
-    single checkpoint may show a loss: these tests decide on `suspect` only.
+    with unevenly spaced checkpoints does not count as noise. Such spacing shows no persistence, so none is assumed.
     """
     rows = {i: np.flatnonzero(s.steps <= step) for i, s in enumerate(series) if step in s.steps}
     bends = [
@@ -98,8 +97,7 @@ def aggregate_evidence(
     plain = replace(level, design=PLAIN)
     found: dict[int, tuple[Evidence, ...]] = {}
     for (i, own), jitter in zip(rows.items(), estimate_jitter(bends), strict=True):
-        tests = evidence_of(Track(scores=series[i], rows=own), independent_jitter(jitter), plain)
-        found[i] = tuple(replace(test, new_means=None) for test in tests)
+        found[i] = evidence_of(Track(scores=series[i], rows=own), independent_jitter(jitter), plain)
     return tuple(found.get(i, ()) for i in range(len(series)))
 
 

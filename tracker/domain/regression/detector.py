@@ -41,9 +41,9 @@ from tracker.domain.scores.statistics import t_cdf
 
 BASELINES = (Baseline.RECENT, Baseline.PEAK)
 
-ALONE_JITTERS = 30.0
-"""Smallest change that one checkpoint shows by itself, in standard deviations of the jitter: its tails are heavy, and a
-broken checkpoint may be back at the next. 9 points if the jitter is 0.3."""
+ALONE_JITTERS, ALONE = 30.0, 0.5
+"""Smallest change that one checkpoint shows by itself, in standard deviations of the jitter, and never more than 50
+points: jitter has heavy tails, and a broken checkpoint may be back at the next. 9 points if the jitter is 0.3."""
 
 OTHERS_P = 0.0004
 """Level at which the other checkpoints of a new block must show its change."""
@@ -147,7 +147,7 @@ class Evidence:
         """Return the smallest change that counts: of one checkpoint only one that its jitter cannot explain."""
         if self.m > 1 or self.new_means is None:
             return min_effect
-        return max(min_effect, ALONE_JITTERS * math.sqrt(self.jitter.tau2))
+        return max(min_effect, min(ALONE_JITTERS * math.sqrt(self.jitter.tau2), ALONE))
 
     def is_loss(self, min_effect: float) -> bool:
         """Return whether this is a loss: significant at the run's level, large enough, and not of one checkpoint."""

@@ -117,7 +117,7 @@ def estimate_jitter(histories: Sequence[Sequence[SecondDifferences]]) -> tuple[J
     weights = np.exp(together - together.max())
     weights /= weights.sum()
     posterior = shown * ((weights / evidence) @ _PRIORS)  # K x r x tau
-    posterior /= posterior.sum(axis=(1, 2), keepdims=True)
+    posterior = np.maximum(posterior / posterior.sum(axis=(1, 2), keepdims=True), _NOTHING)
     return tuple(_jitter(one) for one in posterior)
 
 
@@ -174,6 +174,9 @@ def _jitter(posterior: FloatArray) -> Jitter:
     )
     return Jitter(tau2=mean, variance=max(float(fourths.sum()) - mean**2, 0.0), persistent=persistent)
 
+
+_NOTHING = 1e-200
+"""Smallest probability, so that what is known about tau^2 can be divided by it."""
 
 _SMALLEST = -500.0
 """Smallest relative log likelihood: none is 0, so that benchmarks that contradict each other still have a posterior."""

@@ -177,3 +177,9 @@ def test_what_parts_show_counts_by_what_they_can_show() -> None:
         doubts.append([alone.variance / alone.tau2**2, both.variance / both.tau2**2])
     of_whole, of_both = np.mean(doubts, axis=0)
     assert of_both < 1.2 * of_whole
+
+
+def test_what_contradicts_everything_that_was_shown_is_impossible_and_not_undefined() -> None:
+    quiet = [moving(seed, 0.0005, item_variance=1e-9) for seed in range(50)]
+    for jitter in estimate_jitter([*quiet, history(np.tile([0.3, -0.3], 20), 1e-9)]):
+        assert all(math.isfinite(value) for p in jitter.persistent for value in (p.probability, p.tau2, p.tau4))

@@ -50,7 +50,7 @@ def test_a_quiet_run_begins_with_first_and_finds_nothing() -> None:
 def test_a_loss_is_suspect_at_most_and_says_that_samples_are_missing() -> None:
     verdict = judged(records_of([*LEVEL, 0.40, 0.40, 0.40]))
     assert (verdict.word, verdict.score, verdict.stderr) == (VerdictWord.SUSPECT, 0.40, 0.007)
-    assert "0.585 at steps 2000 to 11000 -> 0.400 (mean of the newest 2)" in reason_text(verdict)
+    assert "0.604 at steps 1000 to 9000 -> 0.453 (mean of the newest 4)" in reason_text(verdict)
     assert "means only (no samples)" in reason_text(verdict)
     assert verdict.comparisons == ()
 
