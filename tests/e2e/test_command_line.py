@@ -74,7 +74,7 @@ def test_history_shows_every_step_and_the_loss(project: Path) -> None:
 def test_history_as_json_holds_the_evidence(project: Path) -> None:
     document = json.loads(tracker(project, "history", "--json"))["result"]
     words = [report["verdicts"][0]["word"] for report in document["reports"]]
-    assert words == ["first", "inconclusive", *["improved"] * 2, "suspect", *["regressed"] * 2, "forgotten"]
+    assert words == ["first", "inconclusive", "improved", "improved", *["regressed"] * 3, "forgotten"]
     lost = document["reports"][4]["verdicts"][0]["comparisons"][0]
     assert (lost["n_lost"], lost["n_gained"], lost["n_common"]) == (ROWS, 0, ROWS)
     assert document["gaps"] == []
