@@ -28,7 +28,7 @@ WINDOW = 40
 """Number of newest second differences to use."""
 
 TAU_START = 0.003
-"""Centre of the jitter assumed before the run has shown its own: 0.4 points."""
+"""Centre of the jitter assumed before the run has shown its own: 0.3 points."""
 
 MIN_HISTORY = 3
 """Minimum number of second differences to estimate the jitter of a run from its own checkpoints."""
@@ -38,6 +38,7 @@ TAU_MAX = 0.1
 be reported."""
 
 TAU_MIN = 0.0005
+"""Lower limit, 0.05 points: no run is known to be quieter."""
 
 MEDIAN_CHI2 = 0.4549
 """Median of chi-square with one degree of freedom."""
