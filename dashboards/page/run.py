@@ -169,7 +169,7 @@ def _sources(project: Project) -> Sources:
         history=project.history,
         queue=project.queue,
         curves=TrainerCurves(),
-        policy=project.config.to_policy(),
+        policy=project.policy,
     )
 
 

@@ -20,6 +20,7 @@ from dashboards.views.tables import Trouble, coverage_text, troubles
 from tracker.domain.compare.view import ComparedBenchmark
 from tracker.domain.overview.run import Overview, Standing, overview, standings
 from tracker.domain.records.display import NOTHING, count_text, one_line, score_text, signed_text, steps_text
+from tracker.domain.records.reason_text import shown_flips
 from tracker.domain.records.types import Comparison, Verdict, VerdictWord
 from tracker.domain.verdicts.screening import mean_text
 
@@ -191,10 +192,11 @@ def _best(verdict: Verdict, means: Overview, step: int) -> Held:
 
 
 def _held(score: str, where: str, comparison: Comparison) -> Held:
+    flips = shown_flips(comparison)
     return Held(
         score=score,
         where=where,
         change=signed_text(comparison.delta),
         interval=f"{signed_text(comparison.ci_low)} to {signed_text(comparison.ci_high)}",
-        flips=f"{comparison.n_lost} lost, {comparison.n_gained} gained of {comparison.n_common}",
+        flips=f"{flips.lost} lost, {flips.gained} gained of {comparison.n_common}{flips.where}",
     )

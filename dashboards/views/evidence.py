@@ -9,7 +9,7 @@ from tracker.domain.calibration.repetition_text import repetition_text
 from tracker.domain.overview.run import WORSE, Overview, Standing
 from tracker.domain.records.calibration import Repetition
 from tracker.domain.records.display import NOTHING, count_text, one_line, p_text, score_text, signed_text, steps_text
-from tracker.domain.records.reason_text import reason_text
+from tracker.domain.records.reason_text import reason_text, shown_flips
 from tracker.domain.records.subjects import baseline_text
 from tracker.domain.records.types import Comparison, Verdict, VerdictWord
 from tracker.domain.verdicts.screening import mean_text
@@ -106,7 +106,7 @@ def _notes(verdict: Verdict, known: Repetition | None) -> Iterator[str]:
 
 
 def _proof(comparison: Comparison, level: float | None) -> ProofView:
-    pooled = len(comparison.pooled_steps)
+    pooled, flips = len(comparison.pooled_steps), shown_flips(comparison)
     p, p_items = f"{p_text(comparison.p_worse)} (worse)", f"samples only {p_text(comparison.p_worse_items)}"
     if comparison.delta > 0:
         p, p_items = f"{p_text(comparison.p_better)} (better)", ""
@@ -117,8 +117,8 @@ def _proof(comparison: Comparison, level: float | None) -> ProofView:
         pooled=f"mean of {pooled}" if pooled > 1 else "",
         delta=signed_text(comparison.delta),
         interval=f"{signed_text(comparison.ci_low)} to {signed_text(comparison.ci_high)}",
-        flips=f"{comparison.n_lost} / {comparison.n_gained}",
-        common=f"of {comparison.n_common}",
+        flips=f"{flips.lost} / {flips.gained}",
+        common=f"of {comparison.n_common}{flips.where}{f'; {flips.mostly}' if flips.mostly else ''}",
         p=p,
         p_items=p_items,
         level="" if level is None else p_text(level),

@@ -6,9 +6,15 @@ from dataclasses import dataclass
 from dashboards.charts.heatmap import HeatRow, heat_rows
 from dashboards.views.samples.texts import LostSampleView, lost_sample
 from tracker.domain.forgetting.levels import Forgetting
-from tracker.domain.forgetting.sample_lives import Flow
 from tracker.domain.forgetting.types import BenchmarkLedger, LedgerRow, RunLedger
-from tracker.domain.forgetting.wording import chance_text, notes, transfer_sentences, whole_text
+from tracker.domain.forgetting.wording import (
+    chance_text,
+    newest_text,
+    notes,
+    share_text,
+    transfer_sentences,
+    whole_text,
+)
 from tracker.domain.records import display
 
 LOST_SAMPLES = 3
@@ -45,6 +51,8 @@ class LostSamples:
 
     benchmark: str
     lost: str
+    now: str
+    """Number lost at the newest checkpoint alone."""
     by_chance: str
     before: str
     after: str
@@ -97,14 +105,14 @@ def ledger_view(ledger: RunLedger | None) -> LedgerView | None:
 
 
 def _entry(name: str, row: LedgerRow) -> LedgerEntry:
-    found, flow = row.forgetting, row.flow
+    found = row.forgetting
     newest = next((mean for mean in reversed(row.means) if mean is not None), None)
     return LedgerEntry(
         name=name,
         samples=display.count_text(row.samples, "sample"),
         now=display.score_text(found.last.mean if found else newest),
         **(_levels(found) if found else {}),
-        **(_flow(flow) if flow else {}),
+        **_flow(row),
     )
 
 
@@ -116,9 +124,7 @@ def _levels(found: Forgetting) -> dict[str, str]:
         "change": display.signed_text(-found.forgetting),
         "interval": f"{display.signed_text(-found.ci_high)} to {display.signed_text(-found.ci_low)}",
         "p": display.p_text(found.p_value),
-        "kept": display.NOTHING
-        if found.retention is None
-        else display.percent_text(min(max(found.retention, 0.0), 1.0)),
+        "kept": display.NOTHING if found.retention is None else share_text(found.retention),
         "lowest": f"{display.signed_text(-found.dip.depth)} at {found.dip.step}" if fell else display.NOTHING,
         "lowest_by_chance": f"{display.signed_text(-found.dip.by_chance)} by chance" if fell else "",
         "raw": display.signed_text(-found.raw),
@@ -126,10 +132,13 @@ def _levels(found: Forgetting) -> dict[str, str]:
     }
 
 
-def _flow(flow: Flow) -> dict[str, str]:
+def _flow(row: LedgerRow) -> dict[str, str]:
+    flow, now = row.flow, newest_text(row)
+    if flow is None:
+        return {"by_chance": now}
     return {
         "lost": f"{flow.lost} / {flow.gained}",
-        "by_chance": f"{chance_text(flow.expected_false)} by chance",
+        "by_chance": f"{f'{now}, ' if now else ''}{chance_text(flow.expected_false)} by chance",
         "net": whole_text(flow.net_lost),
     }
 
@@ -143,6 +152,7 @@ def _lost_samples(ledger: RunLedger) -> Iterator[LostSamples]:
         yield LostSamples(
             benchmark=display.one_line(one.benchmark),
             lost=f"{flow.lost} of {display.count_text(one.whole.samples, 'sample')}",
+            now=newest_text(one.whole),
             by_chance=chance_text(flow.expected_false),
             before=display.span_text(window.before_steps),
             after=display.span_text(window.after_steps),

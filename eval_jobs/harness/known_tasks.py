@@ -1,4 +1,4 @@
-"""Known metrics and tasks of lm-evaluation-harness, for what a file does not declare. Pure."""
+"""Known metrics of lm-evaluation-harness, and tasks of it and of EvalScope, for what nothing else declares. Pure."""
 
 SHARES_UP = frozenset(
     (
@@ -21,9 +21,12 @@ NO_SHARES = frozenset(
 CHANCE = {
     **dict.fromkeys(("lambada", "lambada_openai", "lambada_standard", "triviaqa", "webqs", "gsm8k"), 0.0),
     **dict.fromkeys(("headqa_en", "hellaswag", "arc_easy", "arc_challenge", "logiqa", "openbookqa", "prost"), 0.25),
-    **dict.fromkeys(("race", "sciq"), 0.25),
+    **dict.fromkeys(("race", "sciq", "mmlu", "mmmlu", "cmmlu", "ceval", "arc", "logi_qa", "med_mcqa"), 0.25),
+    **dict.fromkeys(("gpqa_diamond", "hellaswag_hi", "longbench_v2"), 0.25),
     **dict.fromkeys(("copa", "piqa", "wic", "winogrande"), 0.5),
-    "mathqa": 0.2,
+    **dict.fromkeys(("anli", "siqa"), 1 / 3),
+    **dict.fromkeys(("mathqa", "math_qa", "commonsense_qa"), 0.2),
+    "qasc": 0.125,
     # The same two or three answers for every question: the share of the most frequent one.
     "boolq": 2033 / 3270,
     "mrpc": 279 / 408,
@@ -45,6 +48,13 @@ def chance_of_task(task: str) -> float | None:
     if is_mmlu:
         return MMLU_CHANCE
     return CHANCE.get(task)
+
+
+def chance_of_metric(task: str, metric: str) -> float | None:
+    """Return the score of guessing of a task if the metric is an accuracy; None if it is not known."""
+    if metric.startswith(("acc", "mean_acc")):
+        return chance_of_task(task)
+    return None
 
 
 def known_direction(metric: str) -> bool | None:

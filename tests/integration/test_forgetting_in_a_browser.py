@@ -54,7 +54,7 @@ def test_strips_numbers_and_lost_samples_are_shown(page: Page, report: Path, tmp
     wait_for_texts(
         page,
         "facts and sums, learned in phase skills",
-        "facts: 62 of 80 samples lost, about 0.3 expected by chance",
+        "facts: 62 of 80 samples lost, 64 now, about 0.3 expected by chance",
         "✓ Correct at step 600",
         "✗ Incorrect at step 1000",
         "incorrect at 100 to 200, correct at 300 to 700, incorrect at 800 to 1000",

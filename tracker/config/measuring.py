@@ -7,7 +7,9 @@ from typing import Annotated
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from eval_jobs.errors import ConfigError
+from eval_jobs.evaluate.lm_eval.command import LM_EVAL, METRIC
 from eval_jobs.execute.worker.hours import hours_of
+from eval_jobs.harness.known_tasks import chance_of_metric, chance_of_task
 from eval_jobs.types import (
     AskingSettings,
     Benchmark,
@@ -162,8 +164,8 @@ class BenchmarkSection(Section, BenchmarkSettings):
     name: str = ""
     """Name in results. Default: the name of the data file or of the benchmark."""
     chance: float | None = Field(default=None, ge=0, le=1)
-    """Score of random guessing, such as 0.25 (0 for `exact`). A peak above it counts as learned, even if
-    the first checkpoint already scored above it."""
+    """Score of random guessing, such as 0.25; a peak above it counts as learned. Default: 0 for `exact`, 1 / choices
+    for `choice`, and known for `mmlu`, `arc` and similar benchmarks."""
 
     @property
     def is_own(self) -> bool:
@@ -187,10 +189,16 @@ class BenchmarkSection(Section, BenchmarkSettings):
         return self.benchmark
 
     def resolved_chance(self) -> float | None:
-        """Return the score of guessing, None where it is not known."""
-        if self.chance is None and self.is_own and self.benchmark == EXACT:
-            return 0.0
-        return self.chance
+        """Return the score of guessing; None where it is not known without reading data."""
+        if self.chance is not None or not self.higher_is_better:
+            return self.chance
+        if self.is_own:
+            return 0.0 if self.benchmark == EXACT else None
+        if self.evaluator == EVALSCOPE:
+            return chance_of_task(self.benchmark)
+        if self.evaluator == LM_EVAL and self.data is None:  # else a task of the user's own
+            return chance_of_metric(self.benchmark, str(self.options.get(METRIC, "acc")))
+        return None
 
     def to_benchmark(self, *, data_digest: str) -> Benchmark:
         """Return the record for the evaluator."""

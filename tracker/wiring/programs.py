@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from datetime import datetime
+from statistics import fmean
 from typing import TYPE_CHECKING, Literal
 
-from eval_jobs.evaluate.data.files import check_benchmark, read_data_digest
+from eval_jobs.errors import BadData
+from eval_jobs.evaluate.data.files import check_benchmark, read_data_digest, read_items
+from eval_jobs.evaluate.data.known_benchmarks import CHOICE
 from eval_jobs.evaluate.lm_eval.command import LM_EVAL, check_settings
 from eval_jobs.host.plugins import ENGINES, EVALUATORS, find_plugin
 from eval_jobs.types import Benchmark, Checkpoint, ServeSpec, Suite
@@ -14,6 +18,8 @@ from tracker.config import FIRST, Config
 from tracker.domain.sweeps.matrix import different_benchmarks, stand_in
 from tracker.domain.sweeps.types import OtherModel, Sweep
 from tracker.wiring.checkpoints import pin_at
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from tracker.app.world import MeasurementPlan
@@ -68,6 +74,21 @@ def sweeps_of(config: Config, suite: Suite, serve: ServeSpec) -> dict[str, Sweep
             if benchmark.program is None:
                 check_benchmark(benchmark)
         found[sweep.name] = sweep
+    return found
+
+
+def guessing_of_choices(config: Config) -> dict[str, float]:
+    """Return the score of guessing of every `choice` benchmark whose data can be read: the mean of 1 / choices."""
+    found = {}
+    for one in config.benchmark:
+        if not one.is_own or one.benchmark != CHOICE:
+            continue
+        try:
+            items = read_items(one.to_benchmark(data_digest=""))
+        except BadData as error:  # reported where it is evaluated; results may be shown without the data
+            log.debug("score of guessing of %s unknown: %s", one.resolved_name(), error)
+            continue
+        found[one.resolved_name()] = fmean(1 / len(item.choices) for item in items)
     return found
 
 

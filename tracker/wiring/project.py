@@ -34,7 +34,7 @@ from tracker.config import Config
 from tracker.ports import Alerting, Lead, Notifier, Pins, Tracking
 from tracker.wiring.checkpoints import open_source
 from tracker.wiring.mlflow import Mlflow
-from tracker.wiring.programs import benchmark_with_version, measurement_of, serve_of, sweeps_of
+from tracker.wiring.programs import benchmark_with_version, guessing_of_choices, measurement_of, serve_of, sweeps_of
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tracker.app.steps.collect import Keeping
     from tracker.app.steps.sweeps import SweepService
     from tracker.app.world import MeasurementPlan, World
+    from tracker.domain.records.types import Policy
     from tracker.domain.sweeps.types import Sweep
 
 
@@ -172,6 +173,12 @@ class Project:
                     log.warning("benchmark %s: %s", benchmark.name, note)
         return suite
 
+    @cached_property
+    def policy(self) -> Policy:
+        """Error rates and thresholds of verdicts; the score of guessing of `choice` comes from its data."""
+        policy = self.config.to_policy()
+        return replace(policy, chance={**guessing_of_choices(self.config), **policy.chance})
+
     def world(self, measurement: MeasurementPlan | None = None) -> World:
         """Open all parts that watching needs; by default what is measured is read from the settings and data files.
 
@@ -189,7 +196,7 @@ class Project:
             tracking=self.tracking,
             dispatcher=self.dispatcher,
             measurement=measurement or measurement_of(self.config, self.suite()),
-            policy=self.config.to_policy(),
+            policy=self.policy,
             keeping=self.keeping(),
             sweeps=self.sweep_service(),
             order=QueueOrder(backlog=self.config.watch.backlog, max_waiting=self.config.watch.max_waiting),

@@ -8,13 +8,11 @@ from rich.text import Text
 
 from tracker.cli.tables.render import number_columns, plain_table, quoted, run_title, sample_grid
 from tracker.domain.forgetting import wording
-from tracker.domain.forgetting.sample_lives import Flow
 from tracker.domain.forgetting.types import BenchmarkLedger, LedgerRow, LostSample, RunLedger
 from tracker.domain.records.display import (
     NOTHING,
     count_text,
     one_line,
-    percent_text,
     score_text,
     signed_text,
     span_text,
@@ -42,7 +40,7 @@ def ledger_tables(ledger: RunLedger, *, subsets: int) -> RenderableType:
 
 
 def _summary(benchmarks: Iterable[BenchmarkLedger], subsets: int) -> Table:
-    names = number_columns("best", "steps", "now", "change,\n95 % CI", "retained", "lost", "net\nlost", "by\nchance")
+    names = number_columns("best", "steps", "now", "change,\n95 % CI", "retained", "lost", "lost\nnow", "by\nchance")
     table = plain_table(Column("benchmark", overflow="fold", min_width=8), *names, padding=(0, 1, 0, 0))
     for benchmark in benchmarks:
         table.add_row(Text(one_line(benchmark.benchmark), "bold"), *_cells(benchmark.whole))
@@ -58,31 +56,36 @@ def _cells(row: LedgerRow) -> tuple[Text | str, ...]:
     found = row.forgetting
     if found is None:
         newest = next((mean for mean in reversed(row.means) if mean is not None), None)
-        return (NOTHING, "", score_text(newest), NOTHING, NOTHING, *_flow_cells(row.flow))
+        return (NOTHING, "", score_text(newest), NOTHING, NOTHING, *_flow_cells(row))
     change = f"{signed_text(-found.forgetting)} ± {score_text(found.ci_high - found.forgetting)}"
     return (
         score_text(found.peak.mean),
         f"{found.peak.first_step}-{found.peak.last_step}",
         score_text(found.last.mean),
         Text(change, "red" if found.ci_low > 0 else ""),
-        NOTHING if found.retention is None else percent_text(min(max(found.retention, 0.0), 1.0)),
-        *_flow_cells(row.flow),
+        NOTHING if found.retention is None else wording.share_text(found.retention),
+        *_flow_cells(row),
     )
 
 
-def _flow_cells(flow: Flow | None) -> tuple[str, str, str]:
-    if flow is None:
-        return NOTHING, NOTHING, NOTHING
-    return str(flow.lost), wording.whole_text(flow.net_lost), wording.chance_text(flow.expected_false)
+def _flow_cells(row: LedgerRow) -> tuple[str, str, str]:
+    now = NOTHING if row.newest is None else str(row.newest.lost)
+    if row.flow is None:
+        return NOTHING, now, NOTHING
+    return str(row.flow.lost), now, wording.chance_text(row.flow.expected_false)
 
 
 def _lost(benchmark: BenchmarkLedger) -> Iterator[RenderableType]:
     window, flow = benchmark.window, benchmark.whole.flow
     if window is None or flow is None or not benchmark.details:
         return
+    now = wording.newest_text(benchmark.whole)
     yield Text("")
     yield Text.assemble(
-        (f"{one_line(benchmark.benchmark)}: {count_text(flow.lost, 'lost sample')}", "bold red"),
+        (
+            f"{one_line(benchmark.benchmark)}: {count_text(flow.lost, 'lost sample')}{f', {now}' if now else ''}",
+            "bold red",
+        ),
         f" ({wording.chance_text(flow.expected_false)} expected by chance), mostly correct at steps "
         f"{span_text(window.before_steps)} and mostly incorrect at steps {span_text(window.after_steps)}",
     )

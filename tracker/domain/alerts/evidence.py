@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Sequence
 
 from tracker.domain.records.alerts import AlertEvidence
+from tracker.domain.records.reason_text import shown_flips
 from tracker.domain.records.types import Baseline, LatencyVerdict, Measure, Report, Verdict
 
 
@@ -12,6 +13,7 @@ def alert_evidence_of(verdict: Verdict) -> AlertEvidence:
     if not verdict.comparisons:
         return AlertEvidence(score=verdict.score)
     decided = verdict.comparisons[0]
+    counted = shown_flips(decided)
     is_of_run, is_score = decided.baseline is not Baseline.PINNED, verdict.measure is Measure.SCORE
     return AlertEvidence(
         score=verdict.score if is_score else None,
@@ -20,8 +22,8 @@ def alert_evidence_of(verdict: Verdict) -> AlertEvidence:
         ci_high=decided.ci_high,
         baseline_steps=decided.baseline_steps if is_of_run else (),
         n_common=decided.n_common,
-        n_lost=decided.n_lost if is_score else 0,
-        n_gained=decided.n_gained if is_score else 0,
+        n_lost=counted.lost if is_score else 0,
+        n_gained=counted.gained if is_score else 0,
     )
 
 

@@ -5,25 +5,29 @@ The ledger uses scores only. `texts.with_texts` adds prompts and answers.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from statistics import median_low
 
 import numpy as np
 from numpy.typing import NDArray
 
+from eval_jobs.harness.known_tasks import chance_of_metric
 from tracker.domain.forgetting import sample_lives, types
 from tracker.domain.forgetting.levels import LedgerSubject, forgetting_of, peak_rows
 from tracker.domain.forgetting.subsets import subset_units
 from tracker.domain.forgetting.transfer import (
+    Origin,
     PhaseSpan,
-    Teaching,
+    ReferenceKind,
     backward_transfer,
+    origin_of,
     phase_spans,
-    teaching_of,
 )
 from tracker.domain.records.types import Measure, Policy
 from tracker.domain.regression.blocks import peak_width
 from tracker.domain.regression.detector import Track, jitter_of
 from tracker.domain.regression.jitter import Jitter
-from tracker.domain.scores.matrix import BoolArray, FloatArray, IntArray
+from tracker.domain.scores.matrix import BoolArray, Flips, FloatArray, IntArray, flips
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.series import BenchmarkSeries
 from tracker.domain.verdicts.candidates import phase_start
@@ -38,14 +42,14 @@ def run_ledger(scores: RunScores, policy: Policy, *, details: int) -> types.RunL
     for suite in dict.fromkeys(key.suite for key in scores.series):
         cases += _cases(scores, suite, policy)
     ledgers = sorted((_ledger_of(case, scores, details) for case in cases), key=lambda ledger: _loss(ledger.whole))
-    taught = [(case.series.key.benchmark, case.teaching) for case in cases if case.teaching is not None]
+    origins = [(case.series.key.benchmark, case.origin) for case in cases if case.origin is not None]
     return types.RunLedger(
         run_id=scores.run_id,
         steps=tuple(sorted(set().union(*(ledger.steps for ledger in ledgers)))),
         phases=policy.phases,
         benchmarks=tuple(ledgers),
-        transfers=tuple(_transfers(taught, [*(p.name for p in policy.phases), None])),
-        backward_transfer=backward_transfer(taught),
+        transfers=tuple(_transfers(origins, [*(p.name for p in policy.phases), None])),
+        backward_transfer=backward_transfer(origins),
     )
 
 
@@ -56,7 +60,27 @@ class _Case:
     rows: IntArray
     """Rows of the checkpoints that count."""
     spans: tuple[PhaseSpan, ...]
-    teaching: Teaching | None
+    origin: Origin | None
+
+    @cached_property
+    def before(self) -> IntArray | None:
+        """Rows before a loss: the end of the phase in which it was learned, else of the peak."""
+        learned = self.origin.span if self.origin else None
+        width = min(sample_lives.WINDOW, peak_width(None, self.rows.size))
+        # The newest phase has no end yet, so it cannot be the reference.
+        if learned is not None and learned is not self.spans[-1]:
+            return learned.rows[-width:]
+        peak = peak_rows(self.whole)
+        return None if peak is None else peak[-width:]
+
+    @cached_property
+    def newest(self) -> Flips | None:
+        """Samples that the newest checkpoint alone changed against the rows before; None if they are not before it."""
+        matrix = self.series.matrices[Measure.SCORE]
+        is_share = not np.any((matrix.palette < 0) | (matrix.palette > 1))
+        if is_share and self.before is not None and self.before[-1] < self.rows[-1]:
+            return flips(matrix, self.rows[-1:], self.before)
+        return None
 
 
 def _cases(scores: RunScores, suite: str, policy: Policy) -> list[_Case]:
@@ -64,7 +88,12 @@ def _cases(scores: RunScores, suite: str, policy: Policy) -> list[_Case]:
     newest = [found[-1] for name in scores.benchmarks() if (found := scores.of(name, suite))]
     tracks = [_track(series, policy) for series in newest]
     jitters = jitter_of(tracks)
-    return [_case(series, t, j, policy) for series, t, j in zip(newest, tracks, jitters, strict=True)]
+    run_start = min(series.steps[0] for series in scores.series.values())
+    cases = []
+    for series, track, jitter in zip(newest, tracks, jitters, strict=True):
+        starts = (run_start, min(s.steps[0] for s in scores.of(series.key.benchmark, suite)))
+        cases.append(_case(series, track, jitter, policy, starts))
+    return cases
 
 
 def _track(series: BenchmarkSeries, policy: Policy) -> Track:
@@ -74,23 +103,28 @@ def _track(series: BenchmarkSeries, policy: Policy) -> Track:
     return Track(scores=series.matrices[Measure.SCORE], rows=rows, noise_from=noise_from)
 
 
-def _case(series: BenchmarkSeries, track: Track, jitter: Jitter, policy: Policy) -> _Case:
-    rows = track.rows
+def _case(series: BenchmarkSeries, track: Track, jitter: Jitter, policy: Policy, starts: tuple[int, int]) -> _Case:
+    """Return one benchmark; `starts`: first step of the run, and the first at which it was measured in any way."""
+    rows, name = track.rows, series.key.benchmark
+    spans = phase_spans(policy.phases, series.steps, rows)
+    sizes = [span.rows.size for span in spans] or [max(1, rows.size)]
     whole = LedgerSubject(
         track=track,
         jitter=jitter,
         steps=series.steps,
         higher_is_better=series.higher_is_better,
-        chance=policy.chance.get(series.key.benchmark),
+        chance=policy.chance.get(name, chance_of_metric(name, series.metric)),
+        widest=median_low(sizes),
+        newest=sizes[-1],
     )
-    spans = phase_spans(policy.phases, series.steps, rows)
-    teaching = teaching_of(whole, spans) if spans else None
-    return _Case(series=series, whole=whole, rows=rows, spans=spans, teaching=teaching)
+    is_late = bool(spans) and starts[0] <= spans[0].phase.from_step < starts[1]
+    origin = origin_of(whole, spans, is_late=is_late) if spans else None
+    return _Case(series=series, whole=whole, rows=rows, spans=spans, origin=origin)
 
 
-def _transfers(taught: Sequence[tuple[str, Teaching]], names: Sequence[str | None]) -> Iterator[types.PhaseTransfer]:
+def _transfers(origins: Sequence[tuple[str, Origin]], names: Sequence[str | None]) -> Iterator[types.PhaseTransfer]:
     for name in names:
-        own = [(b, t) for b, t in taught if (t.span.phase.name if t.span else None) == name]
+        own = [(b, o) for b, o in origins if (o.span.phase.name if o.span else None) == name]
         transfer = backward_transfer(own)
         if transfer is not None:
             yield types.PhaseTransfer(phase=name, transfer=transfer)
@@ -122,7 +156,7 @@ def _ledger_of(case: _Case, scores: RunScores, details: int) -> types.BenchmarkL
     shares = _shares(case)
     lost = [] if shares is None else _firmest_first(case, lives, shares)
     subsets = [
-        _row(name, unit, case.rows, columns, shares)
+        _row(name, unit, case, columns, shares)
         for name, columns, unit in subset_units(series.subsets, case.whole, matrix)
     ]
     return types.BenchmarkLedger(
@@ -133,9 +167,10 @@ def _ledger_of(case: _Case, scores: RunScores, details: int) -> types.BenchmarkL
         steps=steps,
         passed_over=tuple(sorted({*series.steps} - {*steps})),
         measured_otherwise=_other_steps(scores, series),
-        whole=_row("", case.whole, case.rows, np.arange(matrix.n_samples), shares),
+        whole=_row("", case.whole, case, np.arange(matrix.n_samples), shares),
         subsets=tuple(sorted(subsets, key=_loss)),
-        since=None if case.teaching is None else _since(case.teaching),
+        chance=case.whole.chance,
+        since=None if case.origin is None else _since(case.origin),
         events=sample_lives.step_events(changes, steps),
         window=None if shares is None else _window(series, shares.windows),
         lost=tuple(series.sample_ids[at] for at in lost),
@@ -144,26 +179,36 @@ def _ledger_of(case: _Case, scores: RunScores, details: int) -> types.BenchmarkL
     )
 
 
-def _row(name: str, unit: LedgerSubject, rows: IntArray, columns: IntArray, shares: _Shares | None) -> types.LedgerRow:
-    means = unit.track.scores.means[rows]
+def _row(name: str, unit: LedgerSubject, case: _Case, columns: IntArray, shares: _Shares | None) -> types.LedgerRow:
+    means = unit.track.scores.means[case.rows]
     return types.LedgerRow(
         subset=name,
         samples=int(columns.size),
         means=tuple(None if np.isnan(m) else m if unit.higher_is_better else 1.0 - m for m in means.tolist()),
         forgetting=forgetting_of(unit),
         flow=sample_lives.flow_between(shares.before[columns], shares.after[columns], shares.width) if shares else None,
+        newest=None if case.newest is None else _newest(case.newest, columns),
     )
 
 
-def _since(teaching: Teaching) -> types.Since:
-    low, high = teaching.test.interval()
+def _newest(found: Flips, columns: IntArray) -> types.NewestFlow:
+    lost, gained, scored = (
+        int(np.count_nonzero(a[columns])) for a in (found.is_lost, found.is_gained, found.is_scored)
+    )
+    return types.NewestFlow(lost=lost, gained=gained, samples=scored)
+
+
+def _since(origin: Origin) -> types.Since:
+    low, high = origin.test.interval()
     return types.Since(
-        taught_by=teaching.span.phase.name if teaching.span else None,
-        reference=teaching.reference,
-        last=teaching.last,
-        change=teaching.test.delta,
+        learned_in=origin.span.phase.name if origin.span else None,
+        reference_is=ReferenceKind.PHASE_END if origin.span else ReferenceKind.FIRST,
+        reference=origin.reference,
+        last=origin.last,
+        change=origin.test.delta,
         ci_low=low,
         ci_high=high,
+        retention=origin.retention,
     )
 
 
@@ -173,14 +218,11 @@ def _other_steps(scores: RunScores, series: BenchmarkSeries) -> tuple[int, ...]:
 
 
 def _shares(case: _Case) -> _Shares | None:
-    """Return the shares at the end of the phase that taught it, else at the peak, and at the newest checkpoints."""
+    """Return the shares before a loss and at the newest checkpoints; None with too few of either."""
     matrix = case.series.matrices[Measure.SCORE]
-    if np.any((matrix.palette < 0) | (matrix.palette > 1)):
+    if case.before is None or case.newest is None:
         return None
-    before = _known_at(case)
-    windows = (
-        None if before is None else sample_lives.windows_around(case.rows, before, peak_width(None, case.rows.size))
-    )
+    windows = sample_lives.windows_around(case.rows, case.before, peak_width(None, case.rows.size))
     if windows is None:
         return None
     return _Shares(
@@ -188,14 +230,6 @@ def _shares(case: _Case) -> _Shares | None:
         before=sample_lives.known_share(matrix, windows.before),
         after=sample_lives.known_share(matrix, windows.after),
     )
-
-
-def _known_at(case: _Case) -> IntArray | None:
-    taught = case.teaching.span if case.teaching else None
-    # The newest phase has no end yet, so the end of its teaching cannot be the reference.
-    if taught is not None and taught is not case.spans[-1]:
-        return taught.rows
-    return peak_rows(case.whole)
 
 
 def _firmest_first(case: _Case, lives: sample_lives.Lives, shares: _Shares) -> list[int]:

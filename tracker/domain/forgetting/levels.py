@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
-from tracker.domain.regression.blocks import Blocks, peak_blocks, peak_width, second_difference_weights
+from tracker.domain.regression.blocks import BLOCK, Blocks, peak_blocks, peak_width, second_difference_weights
 from tracker.domain.regression.detector import Track, blocks_test, level_test
 from tracker.domain.regression.jitter import WINDOW, Jitter
 from tracker.domain.regression.pooled_test import PooledTest
@@ -37,6 +37,10 @@ class LedgerSubject:
     higher_is_better: bool
     chance: float | None = None
     """Score of guessing, as the benchmark reports it; None if unknown."""
+    widest: int = BLOCK
+    """Maximum checkpoints in a block: those of a usual phase, so that blocks do not mix the phases of a short run."""
+    newest: int = LAST
+    """Maximum newest checkpoints averaged: those of the newest phase."""
 
     def block(self, rows: IntArray) -> CheckpointBlock:
         """Return the checkpoints in `rows` as a block."""
@@ -52,8 +56,11 @@ class LedgerSubject:
         """Return the test of `rows` against guessing; None if the score of guessing is unknown."""
         if self.chance is None:
             return None
-        guessed = self.chance if self.higher_is_better else 1.0 - self.chance
-        return level_test(self.track.scores, rows, guessed, self.jitter)
+        return self.above(rows, self.chance if self.higher_is_better else 1.0 - self.chance)
+
+    def above(self, rows: IntArray, level: float) -> PooledTest:
+        """Return the test of `rows` against a score, up is better."""
+        return level_test(self.track.scores, rows, level, self.jitter)
 
     def compare(self, new: IntArray, base: IntArray) -> PooledTest:
         """Return the test of rows `new` against rows `base`; its delta is new minus base, up is better."""
@@ -115,8 +122,7 @@ class Forgetting:
 
 def forgetting_of(unit: LedgerSubject) -> Forgetting | None:
     """Return the forgetting of `unit`; None with fewer than 5 checkpoints or 5 common samples."""
-    means, rows = unit.track.scores.means, unit.track.rows
-    blocks = _blocks(rows, means)
+    means, rows, blocks = unit.track.scores.means, unit.track.rows, _blocks(unit)
     if blocks is None:
         return None
     test = unit.compare(blocks.new, blocks.base)
@@ -134,7 +140,9 @@ def forgetting_of(unit: LedgerSubject) -> Forgetting | None:
         ci_high=-low,
         p_value=test.p_worse(blocks.selected_from),
         samples=test.n,
-        retention=_retention(unit, blocks, -test.delta),
+        retention=retention_of(
+            unit, blocks.base, rows[: blocks.base.size], lost=-test.delta, selected_from=blocks.selected_from
+        ),
         relative=-test.delta / peak_mean if test.delta < 0 < peak_mean else None,
         dip=_dip(unit, blocks.base, noise),
         raw=raw_forgetting(means[rows]),
@@ -149,7 +157,7 @@ def last_width(checkpoints: int) -> int:
 
 def peak_rows(unit: LedgerSubject) -> IntArray | None:
     """Return the rows of the best block; None with fewer than 5 checkpoints."""
-    blocks = _blocks(unit.track.rows, unit.track.scores.means)
+    blocks = _blocks(unit)
     if blocks is None:
         return None
     return blocks.base
@@ -167,20 +175,27 @@ def expected_largest(count: int) -> float:
     return 0.0
 
 
-def _blocks(rows: IntArray, means: FloatArray) -> Blocks | None:
-    # The width depends on the checkpoints so far, not on those planned, so the ledger also works early in a run.
-    width = peak_width(None, rows.size)
-    return peak_blocks(rows, means, last_width(rows.size), width) or peak_blocks(rows, means, 1, width)
+def retention_of(
+    unit: LedgerSubject, best: IntArray, first: IntArray, *, lost: float, selected_from: int = 1
+) -> float | None:
+    """Return 1 - lost / (best - floor): the floor is the score of guessing if known, else that of the rows `first`.
 
-
-def _retention(unit: LedgerSubject, blocks: Blocks, forgetting: float) -> float | None:
-    first = unit.track.rows[: blocks.base.size]
-    rise = unit.above_chance(blocks.base)
-    if rise is None and first[0] != blocks.base[0]:
-        rise = unit.compare(blocks.base, first)
-    if rise is None or not is_learned(rise, blocks.selected_from):
+    None if `best`, the best of `selected_from`, is less than 2 points above the floor, or not significantly, or if the
+    first rows are the best ones.
+    """
+    rise = unit.above_chance(best)
+    if rise is None and first[0] != best[0]:
+        rise = unit.compare(best, first)
+    if rise is None or not is_learned(rise, selected_from):
         return None
-    return 1 - forgetting / rise.delta
+    return 1 - lost / rise.delta
+
+
+def _blocks(unit: LedgerSubject) -> Blocks | None:
+    # The width depends on the checkpoints so far, not on those planned, so the ledger also works early in a run.
+    rows, means = unit.track.rows, unit.track.scores.means
+    width, last = min(unit.widest, peak_width(None, rows.size)), min(unit.newest, last_width(rows.size))
+    return peak_blocks(rows, means, last, width) or peak_blocks(rows, means, 1, width)
 
 
 def _dip(unit: LedgerSubject, peak: IntArray, noise: float) -> Dip:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tracker.domain.forgetting.levels import CheckpointBlock, Forgetting
 from tracker.domain.forgetting.sample_lives import Event, Flow, StepEvents
-from tracker.domain.forgetting.transfer import BackwardTransfer
+from tracker.domain.forgetting.transfer import BackwardTransfer, ReferenceKind
 from tracker.domain.records.types import Phase
 
 
@@ -26,22 +26,38 @@ class LedgerRow:
     """None with too few checkpoints or samples."""
     flow: Flow | None
     """None with too few checkpoints, or if scores are not between 0 and 1."""
+    newest: NewestFlow | None
+    """None with too few checkpoints before the newest one, or if scores are not between 0 and 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewestFlow:
+    """Samples that changed from most checkpoints of the window before to the newest checkpoint alone."""
+
+    lost: int
+    gained: int
+    samples: int
+    """Samples scored on both sides."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Since:
-    """Change of a benchmark since it was taught."""
+    """Change of a benchmark since it was learned, or first measured."""
 
-    taught_by: str | None
-    """The phase in which it rose most; None if no phase taught it."""
+    learned_in: str | None
+    """The phase in which it rose most above all before; None if it rose in none, or was known when first measured."""
+    reference_is: ReferenceKind
     reference: CheckpointBlock
-    """The end of that phase; the start of the run if no phase taught it."""
+    """The end of that phase, or the first measurement."""
     last: CheckpointBlock
     change: float
     """last - reference, up is better, on their common samples."""
     ci_low: float
     """95 % interval of the change."""
     ci_high: float
+    retention: float | None
+    """(last - floor) / (reference - floor): the floor is the score of guessing if known, else the first measurement.
+    None if the reference is not above the floor, or is the first measurement."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +118,8 @@ class BenchmarkLedger:
     whole: LedgerRow
     subsets: tuple[LedgerRow, ...]
     """The largest loss first; () if there is only one subset."""
+    chance: float | None
+    """Score of guessing; None if unknown."""
     since: Since | None
     """None if fewer than two marked phases have checkpoints, or with too few common samples."""
     events: tuple[StepEvents, ...]
@@ -117,10 +135,10 @@ class BenchmarkLedger:
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseTransfer:
-    """Effect of later training on what one phase had taught."""
+    """Effect of later training on what was learned in one phase."""
 
     phase: str | None
-    """Name of the phase; None for the benchmarks that no phase taught."""
+    """Name of the phase; None for the benchmarks that are compared with their first measurement."""
     transfer: BackwardTransfer
 
 
@@ -137,4 +155,4 @@ class RunLedger:
     transfers: tuple[PhaseTransfer, ...]
     """In the order of the phases."""
     backward_transfer: BackwardTransfer | None
-    """Over all benchmarks that were measured after they had been taught."""
+    """Over all benchmarks that were measured after their references."""

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from itertools import groupby
 from operator import itemgetter
 
+from tracker.domain.forgetting.levels import Forgetting
 from tracker.domain.forgetting.sample_lives import Event
 from tracker.domain.forgetting.transfer import BackwardTransfer
-from tracker.domain.forgetting.types import BenchmarkLedger, RunLedger
+from tracker.domain.forgetting.types import BenchmarkLedger, LedgerRow, RunLedger
 from tracker.domain.records.display import count_text, names_text, one_line, percent_text, signed_text, span_text
 
 _SHOWN = 6
@@ -25,6 +26,18 @@ def whole_text(count: int) -> str:
     if count >= 0:
         return str(count)
     return f"\N{MINUS SIGN}{-count}"
+
+
+def share_text(retention: float) -> str:
+    """Return a retention as a percentage from 0 to 100."""
+    return percent_text(min(max(retention, 0.0), 1.0))
+
+
+def newest_text(row: LedgerRow) -> str:
+    """Return `81 now`, the samples lost at the newest checkpoint alone; empty if unknown."""
+    if row.newest is None:
+        return ""
+    return f"{row.newest.lost} now"
 
 
 def transfer_sentences(ledger: RunLedger) -> tuple[str, ...]:
@@ -51,7 +64,14 @@ def notes(benchmark: BenchmarkLedger) -> tuple[str, ...]:
         said.append(f"not all samples scored: {names_text(partly)}")
     if benchmark.whole.forgetting is None:
         said.append("too few checkpoints or samples to measure forgetting")
+    elif _needs_chance(benchmark, benchmark.whole.forgetting):
+        said.append("retention unknown, because it was best at first: set `chance` in its [[benchmark]]")
     return tuple(f"{one_line(benchmark.benchmark)}: {text}" for text in said)
+
+
+def _needs_chance(benchmark: BenchmarkLedger, found: Forgetting) -> bool:
+    is_first = found.peak.first_step in benchmark.steps[:1]
+    return benchmark.chance is None and is_first and found.ci_low > 0
 
 
 def events_text(events: Sequence[Event]) -> str:
@@ -78,8 +98,14 @@ def _newest(changes: list[str]) -> str:
 def _of_phase(phase: str | None, transfer: BackwardTransfer) -> str:
     learned = names_text(transfer.benchmarks)
     if phase is None:
-        return f"{learned}, not learned in any phase: {_change(transfer)} since the start"
-    return f"{learned}, learned in phase {one_line(phase)}: {_change(transfer)} since its end"
+        return f"{learned}: {_change(transfer)} since the first measurement{_retained(transfer)}"
+    return f"{learned}, learned in phase {one_line(phase)}: {_change(transfer)} since its end{_retained(transfer)}"
+
+
+def _retained(transfer: BackwardTransfer) -> str:
+    if transfer.retention is None:
+        return ""
+    return f"; {share_text(transfer.retention)} retained"
 
 
 def _change(transfer: BackwardTransfer) -> str:

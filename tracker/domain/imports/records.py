@@ -10,7 +10,7 @@ from datetime import datetime
 from itertools import chain
 
 from eval_jobs.errors import BadData, ConfigError
-from eval_jobs.harness.known_tasks import chance_of_task
+from eval_jobs.harness.known_tasks import chance_of_metric
 from eval_jobs.identity import content_hash, make_plan
 from eval_jobs.types import (
     Checkpoint,
@@ -56,8 +56,8 @@ def known_chances(checkpoints: Iterable[ImportedCheckpoint]) -> dict[str, float]
     """Return the score of guessing, by benchmark, for tasks where it is known."""
     chances: dict[str, float] = {}
     for result in chain.from_iterable(one.record.results for one in checkpoints):
-        chance = chance_of_task(result.benchmark)
-        if chance is not None and result.metric.startswith(("acc", "mean_acc")):
+        chance = chance_of_metric(result.benchmark, result.metric)
+        if chance is not None:
             chances[result.benchmark] = chance
     return chances
 

@@ -4,6 +4,8 @@ reason_text(verdict)            # 0.93 at step 400 -> 0.02; lost 182 of 200 samp
 latency_reason_text(verdict)    # 8.3 % slower (95 % CI +7.1 % to +9.5 %) than the reference, step 100
 """
 
+from dataclasses import dataclass
+
 from tracker.domain.records import reasons, types
 from tracker.domain.records.display import count_text, p_text, p_value_text, score_text, steps_text
 
@@ -17,6 +19,38 @@ def reason_text(verdict: types.Verdict) -> str:
         return text
     then = ", a full evaluation follows" if verdict.word is types.VerdictWord.SUSPECT else ""
     return f"{text}; screened on {part.asked} of {part.asked + part.left_out} samples{then}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownFlips:
+    """Numbers of lost and gained samples, as every display shows them first."""
+
+    lost: int
+    gained: int
+    where: str = ""
+    """Between which single checkpoints, if the counts differ from those of the comparison."""
+    mostly: str = ""
+    """The comparison's own counts, then."""
+
+
+def shown_flips(comparison: types.Comparison) -> ShownFlips:
+    """Return the counts of the newest checkpoint alone: in a mean of several a new loss is hardly seen.
+
+    If the baseline's last checkpoint shows a change more than twice as large, the baseline itself rose or fell: then
+    the counts from that checkpoint to the newest.
+    """
+    own = comparison.n_lost, comparison.n_gained
+    lost, gained, where = *own, ""
+    if comparison.n_lost_newest is not None and len(comparison.pooled_steps) > 1:
+        lost, gained = comparison.n_lost_newest, comparison.n_gained_newest or 0
+        where = " at the newest checkpoint"
+    if comparison.n_lost_step is not None:
+        since = comparison.n_lost_step, comparison.n_gained_step or 0
+        sign = 1 if comparison.delta > 0 else -1
+        if sign * (since[1] - since[0]) > 2 * max(sign * (gained - lost), 0):
+            lost, gained, where = *since, f" since step {comparison.baseline_steps[-1]}"
+    mostly = f"by most checkpoints of each side: {own[0]} and {own[1]}" if where else ""
+    return ShownFlips(lost=lost, gained=gained, where=where, mostly=mostly)
 
 
 def latency_reason_text(verdict: types.LatencyVerdict) -> str:
@@ -136,10 +170,12 @@ def _together(pooled: int) -> str:
 
 def _flips(measure: types.Measure, comparison: types.Comparison) -> str:
     """Return lost and gained counts, with the baseline of a loss: while scores rise, few are right at most steps."""
-    if measure is not types.Measure.SCORE or not (comparison.n_lost or comparison.n_gained):
+    shown = shown_flips(comparison)
+    if measure is not types.Measure.SCORE or not (shown.lost or shown.gained):
         return ""
-    most = " (correct in most of those steps)" if len(comparison.baseline_steps) > _PAIR and comparison.n_lost else ""
-    return f"; lost {comparison.n_lost} of {comparison.n_common} samples{most}, gained {comparison.n_gained}"
+    most = " (correct in most of those steps)" if len(comparison.baseline_steps) > _PAIR and shown.lost else ""
+    counted = f"; lost {shown.lost} of {comparison.n_common} samples{shown.where or most}, gained {shown.gained}"
+    return f"{counted} ({shown.mostly})" if shown.mostly else counted
 
 
 def _compared_means(reason: reasons.ComparedMeans) -> str:

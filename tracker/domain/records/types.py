@@ -155,8 +155,14 @@ class Comparison:
     selected_from: int = 1
     """Number of blocks that the baseline is the best of."""
     n_lost: int
-    """Samples right before, wrong now (above .5 on the baseline's side, not above it on the candidate's)."""
+    """Samples right (above .5) at most of the baseline's checkpoints, wrong at most of the candidate's side."""
     n_gained: int
+    n_lost_newest: int | None = None
+    """The same, but on the candidate's side only the newest checkpoint; None: a record of an older version."""
+    n_gained_newest: int | None = None
+    n_lost_step: int | None = None
+    """The same between two single checkpoints: the last one of the baseline and the newest."""
+    n_gained_step: int | None = None
     method: str
     """`pooled-t`; for `tracker compare`: `mcnemar-midp`, `paired-t` or `clustered-t`."""
 

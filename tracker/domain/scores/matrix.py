@@ -212,13 +212,30 @@ def columns_of_matrix(matrix: ScoreMatrix, columns: IntArray) -> ScoreMatrix:
     return replace(matrix, codes=codes, sums=_sums(codes, matrix.palette), missing=_missing(codes))
 
 
-def flips(matrix: ScoreMatrix, new: IntArray, base: IntArray) -> tuple[int, int]:
-    """Return how many samples were correct (mean above .5) on rows `base` and are not on `new`, and the reverse."""
-    now, now_scored = _side(matrix, new, np.full(new.size, 1 / new.size))
-    before, before_scored = _side(matrix, base, np.full(base.size, 1 / base.size))
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Flips:
+    """Which samples changed between two sides, each of shape (n,)."""
+
+    is_lost: BoolArray
+    """Right at most checkpoints of the baseline, wrong at most of the new side."""
+    is_gained: BoolArray
+    is_scored: BoolArray
+    """Scored at more than half of the checkpoints of each side."""
+
+    def counts(self) -> tuple[int, int]:
+        """Return the numbers of lost and of gained samples."""
+        return int(np.count_nonzero(self.is_lost)), int(np.count_nonzero(self.is_gained))
+
+
+def flips(matrix: ScoreMatrix, new: IntArray, base: IntArray) -> Flips:
+    """Return the samples that changed from rows `base` to rows `new`; with as many right as wrong a side is neither."""
+    right = replace(matrix, palette=(matrix.palette > RIGHT).astype(np.float64))
+    now, now_scored = _side(right, new, np.ones(new.size))
+    before, before_scored = _side(right, base, np.ones(base.size))
     scored = now_scored & before_scored
-    is_right, was_right = now > RIGHT, before > RIGHT
-    return int(np.count_nonzero(scored & was_right & ~is_right)), int(np.count_nonzero(scored & is_right & ~was_right))
+    was_right, was_wrong = before > base.size / 2, before < base.size / 2
+    is_right, is_wrong = now > new.size / 2, now < new.size / 2
+    return Flips(is_lost=scored & was_right & is_wrong, is_gained=scored & was_wrong & is_right, is_scored=scored)
 
 
 def contrast_of_samples(differences: FloatArray, n_samples: int) -> Contrast:

@@ -80,7 +80,9 @@ def _as_measured(mean: float, hypothesis: Hypothesis, candidate: Candidate) -> f
 def _comparison(evidence: Evidence, hypothesis: Hypothesis) -> Comparison:
     test, blocks = evidence.test, evidence.blocks
     low, high = test.interval()
-    lost, gained = flips(hypothesis.matrix, blocks.new, blocks.base)
+    lost, gained = flips(hypothesis.matrix, blocks.new, blocks.base).counts()
+    lost_newest, gained_newest = flips(hypothesis.matrix, blocks.new[-1:], blocks.base).counts()
+    lost_step, gained_step = flips(hypothesis.matrix, blocks.new[-1:], blocks.base[-1:]).counts()
     return Comparison(
         baseline=blocks.baseline,
         baseline_steps=_steps(hypothesis, blocks.base),
@@ -98,6 +100,10 @@ def _comparison(evidence: Evidence, hypothesis: Hypothesis) -> Comparison:
         selected_from=blocks.selected_from,
         n_lost=lost,
         n_gained=gained,
+        n_lost_newest=lost_newest,
+        n_gained_newest=gained_newest,
+        n_lost_step=lost_step,
+        n_gained_step=gained_step,
         method=POOLED_T,
     )
 

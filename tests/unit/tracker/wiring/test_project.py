@@ -134,3 +134,27 @@ def test_a_run_that_was_watched_with_another_state_folder_is_refused(tmp_path: P
         with_state("two").world()
     assert "run.state_dir" in raised.value.hint
     with_state("two", run="other").world()
+
+
+def test_the_score_of_guessing_is_known_from_the_benchmark(tmp_path: Path) -> None:
+    rows = (
+        '{"question": "a", "choices": ["x", "y"], "answer": "A"}',
+        '{"question": "b", "A": 1, "B": 2, "C": 3, "D": 4, "answer": "B"}',
+    )
+    (tmp_path / "colours.jsonl").write_text("\n".join(rows))
+    (tmp_path / "sums.jsonl").write_text('{"question": "1 + 1", "answer": "2"}\n')
+    benchmarks = (
+        'benchmark = "choice"\ndata = "colours.jsonl"',
+        'benchmark = "choice"\ndata = "colours.jsonl"\nname = "asked"\nchance = 0.1',
+        'benchmark = "choice"\ndata = "gone.jsonl"',
+        'benchmark = "exact"\ndata = "sums.jsonl"',
+        'benchmark = "mmlu"',
+        'benchmark = "commonsense_qa"\nname = "errors"\nhigher_is_better = false',
+        'benchmark = "truthful_qa"',
+        'benchmark = "piqa"\nevaluator = "lm-eval"',
+        'benchmark = "copa"\nevaluator = "lm-eval"\noptions = { metric = "f1" }',
+        'benchmark = "arc_easy"\nevaluator = "lm-eval"\ndata = "tasks"',
+    )
+    text = '[run]\nname = "r"\noutput_dir = "out"\n' + "".join(f"[[benchmark]]\n{one}\n" for one in benchmarks)
+    policy = Project(parse_config(text, tmp_path / "tracker.toml")).policy
+    assert policy.chance == {"colours": 0.375, "asked": 0.1, "sums": 0.0, "mmlu": 0.25, "piqa": 0.5}

@@ -1,7 +1,12 @@
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
 import pytest
 
 from eval_jobs.errors import EvaluateError, UnknownBenchmark
 from eval_jobs.evaluate.data.known_benchmarks import check_name, evalscope_names, runs_code, subsets_of
+from eval_jobs.harness.known_tasks import CHANCE
 
 
 @pytest.mark.parametrize("name", ["exact", "choice", "gsm8k", "mmlu", "arc", "bbh", "truthful_qa", "ifeval"])
@@ -62,3 +67,17 @@ def test_few_benchmarks_run_code_and_the_names_are_really_read() -> None:
 def test_the_subsets_of_a_benchmark_are_known_without_loading_it() -> None:
     assert subsets_of("arc") == ("ARC-Easy", "ARC-Challenge")
     assert subsets_of("no such thing") == ()
+
+
+def test_the_score_of_guessing_is_that_of_the_choices_that_evalscope_describes() -> None:
+    folder = Path(find_spec("evalscope").origin).parent / "benchmarks" / "_meta"  # type: ignore[union-attr, arg-type]
+    compared = 0
+    for name, chance in CHANCE.items():
+        if not (folder / f"{name}.json").is_file():
+            continue
+        card = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+        choices = card["sample_example"]["data"].get("choices")
+        if choices and name != "boolq":  # more often yes than no
+            assert chance == pytest.approx(1 / len(choices)), name
+            compared += 1
+    assert compared > 15

@@ -35,20 +35,20 @@ def test_the_ledger_fits_a_terminal_of_80_columns() -> None:
         shown(LEDGER).split("\nsums: 39")[0]
         == """\
 tiny-forgetting  10 checkpoints, steps 100 to 1000
-                                         change,                   net      by
-benchmark   best    steps    now         95 % CI  retained  lost  lost  chance
+                                         change,                  lost      by
+benchmark   best    steps    now         95 % CI  retained  lost   now  chance
 ──────────────────────────────────────────────────────────────────────────────
-facts      0.875  500-600  0.050  −0.825 ± 0.079       0 %    62    62     0.3
-sums       0.550  600-700  0.075  −0.475 ± 0.090       8 %    39    39     0.3
-reversal   0.575  700-800  0.975  +0.400 ± 0.064     100 %     0    −6     0.6
+facts      0.875  500-600  0.050  −0.825 ± 0.079       0 %    62    64     0.3
+sums       0.550  600-700  0.075  −0.475 ± 0.090       8 %    39    45     0.3
+reversal   0.575  700-800  0.975  +0.400 ± 0.064     100 %     0     0     0.6
 facts: not all samples scored: step 400 (97 %)
 
 facts and sums, learned in phase skills: −0.700 (95 % CI −0.763 to −0.637) since
-its end
+its end; 3 % retained
 backward transfer: −0.700 (95 % CI −0.763 to −0.637)
 
-facts: 62 lost samples (0.3 expected by chance), mostly correct at steps 500 to
-600 and mostly incorrect at steps 900 to 1000
+facts: 62 lost samples, 64 now (0.3 expected by chance), mostly correct at steps
+500 to 600 and mostly incorrect at steps 900 to 1000
     prompt What colour is the robepu?
   expected red
      ✓ 600 red

@@ -62,8 +62,8 @@ def test_a_forgotten_benchmark_says_where_its_best_was_and_what_is_left() -> Non
     assert found.retention == pytest.approx(0.0, abs=0.02)
 
 
-def test_every_phase_says_what_became_of_what_it_taught() -> None:
-    assert [(b.benchmark, b.since.taught_by) for b in LEDGER.benchmarks if b.since] == [
+def test_every_phase_says_what_became_of_what_was_learned_in_it() -> None:
+    assert [(b.benchmark, b.since.learned_in) for b in LEDGER.benchmarks if b.since] == [
         ("facts", "skills"),
         ("sums", "skills"),
         ("reversal", "reversal only"),

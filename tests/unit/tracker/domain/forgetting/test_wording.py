@@ -34,9 +34,11 @@ def test_phases_are_told_and_the_whole_is_last() -> None:
         "facts and sums, learned in phase skills",
         "backward transfer",
     ]
-    untaught = replace(LEDGER, transfers=(replace(LEDGER.transfers[0], phase=None),), backward_transfer=None)
-    assert transfer_sentences(untaught)[0].startswith("facts and sums, not learned in any phase: ")
-    assert transfer_sentences(untaught)[0].endswith(" since the start")
+    one = LEDGER.transfers[0]
+    first = replace(one, phase=None, transfer=replace(one.transfer, retention=0.125))
+    (sentence,) = transfer_sentences(replace(LEDGER, transfers=(first,), backward_transfer=None))
+    assert sentence.startswith("facts and sums: ")
+    assert sentence.endswith(" since the first measurement; 12 % retained")
 
 
 def test_what_does_not_count_is_named() -> None:
@@ -48,6 +50,17 @@ def test_what_does_not_count_is_named() -> None:
         "facts: measured differently from the newest checkpoint, not counted: step 100 and step 200",
         "facts: too few checkpoints or samples to measure forgetting",
     )
+
+
+def test_retention_without_a_floor_asks_for_chance() -> None:
+    facts = LEDGER.benchmarks[0]
+    assert facts.whole.forgetting is not None
+    best_at_first = replace(facts.whole.forgetting, peak=replace(facts.whole.forgetting.peak, first_step=100))
+    facts = replace(facts, coverage=(), whole=replace(facts.whole, forgetting=best_at_first))
+    assert notes(facts) == (
+        "facts: retention unknown, because it was best at first: set `chance` in its [[benchmark]]",
+    )
+    assert notes(replace(facts, chance=0.25)) == ()
 
 
 def test_only_the_newest_of_many_changes_are_told() -> None:

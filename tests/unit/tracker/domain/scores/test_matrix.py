@@ -14,6 +14,7 @@ from tracker.domain.scores.matrix import (
     ScoreMatrix,
     empty_matrix,
     encoded,
+    flips,
     inserted,
     matrix_of,
     rearranged,
@@ -207,3 +208,23 @@ def test_a_matrix_never_changes() -> None:
     rearranged(matrix, np.array([1, 0, -1]))
     for array, copy in zip((matrix.codes, matrix.palette, matrix.sums, matrix.missing), before, strict=True):
         np.testing.assert_array_equal(array, copy)
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "lost", "gained"),
+    [
+        ([[1]], [[0]], 1, 0),
+        ([[1], [1], [0]], [[0], [1], [0]], 1, 0),
+        ([[1], [0]], [[0]], 0, 0),  # as often right as wrong: the baseline has no majority
+        ([[1]], [[0], [1]], 0, 0),
+        ([[0], [0], [1]], [[1]], 0, 1),
+        ([[0.6], [0.6], [0.0]], [[0.4]], 1, 0),  # right at most checkpoints, with a mean of .4
+        ([[math.nan], [math.nan], [1]], [[0]], 0, 0),
+    ],
+)
+def test_a_sample_is_lost_that_was_right_at_most_checkpoints_and_is_wrong_at_most(
+    base: list[list[float]], new: list[list[float]], lost: int, gained: int
+) -> None:
+    matrix = inserted_one_by_one(np.array([*base, *new], dtype=np.float64))
+    rows = np.arange(len(base) + len(new))
+    assert flips(matrix, rows[len(base) :], rows[: len(base)]).counts() == (lost, gained)

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from eval_jobs.types import ServeSpec
+from tests.comparisons import suspicious
 from tests.records import forgetting_run
 from tests.unit.tracker.domain.judging import NOW, POLICY, followed, judged, right, run_of, scores_of, words
 from tests.unit.tracker.domain.making import Scores, failure_of, record_of, suite_of
+from tracker.domain.alerts.evidence import alert_evidence_of
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import Baseline, Policy, VerdictWord
 from tracker.domain.verdicts.candidates import RunContext
@@ -200,6 +202,35 @@ def test_steps_too_small_to_see_one_by_one_add_up() -> None:
 def test_half_a_recovery_is_still_below_the_peak() -> None:
     run = run_of(*[190] * 8, *[10] * 2, *[120] * 4)
     assert words(run, Policy(planned_checkpoints=20))[8:] == ["regressed"] * 6
+
+
+@pytest.mark.parametrize(
+    ("pooled", "lost", "newest", "text"),
+    [
+        (1, 81, 81, "lost 81 of 100 samples (correct in most of those steps), gained 0"),
+        (
+            8,
+            0,
+            81,
+            "lost 81 of 100 samples at the newest checkpoint, gained 0 (by most checkpoints of each side: 0 and 0)",
+        ),
+        (1, 9, 9, "lost 81 of 100 samples since step 1000, gained 0 (by most checkpoints of each side: 9 and 0)"),
+    ],
+    ids=["one checkpoint", "the newest of eight", "after a rise"],
+)
+def test_a_score_that_fell_from_81_to_0_lost_81_of_100_samples(pooled: int, lost: int, newest: int, text: str) -> None:
+    after = tuple(range(1100, 1100 + 100 * pooled, 100))
+    compared = replace(suspicious(*range(100, 1100, 100), pooled_steps=after), n_common=100, n_lost=lost)
+    compared = replace(compared, n_lost_newest=newest, n_gained_newest=0, n_lost_step=81, n_gained_step=0)
+    verdict = replace(judged(run_of(186, 186, 186, 186, 4)), comparisons=(compared,))
+    assert reason_text(verdict).endswith(text)
+    assert alert_evidence_of(verdict).n_lost == 81
+
+
+def test_the_counts_of_one_checkpoint_are_part_of_the_evidence() -> None:
+    verdict = judged(run_of(9, 9, 9, 9, 9, 9, 81, 81, 81, 81, 0, n=100))
+    found = next(c for c in verdict.comparisons if c.baseline is Baseline.RECENT)
+    assert (found.n_lost, found.n_lost_newest, found.n_lost_step, found.n_gained_step) == (9, 9, 81, 0)
 
 
 def test_the_interval_of_a_difference_of_shares_stays_a_difference_of_shares() -> None:
