@@ -4,6 +4,8 @@ reason_text(verdict)            # 0.93 at step 400 -> 0.02; lost 182 of 200 samp
 latency_reason_text(verdict)    # 8.3 % slower (95 % CI +7.1 % to +9.5 %) than the reference, step 100
 """
 
+from collections.abc import Iterator, Sequence
+
 from tracker.domain.records import reasons, types
 from tracker.domain.records.display import count_text, p_text, p_value_text, score_text, steps_text
 
@@ -39,6 +41,12 @@ def difference_text(difference: reasons.Difference) -> str:
     return f"{words} is {difference.now}, was {difference.before}"
 
 
+def neutral_lines(differences: Sequence[reasons.Difference]) -> Iterator[str]:
+    """Yield a line that names the settings that differ and cannot change a score; none if there are no such settings."""
+    if differences:
+        yield f"different, without effect on scores: {'; '.join(map(difference_text, differences))}"
+
+
 _SETTINGS = {
     "data_digest": "data content",
     "adapter": "benchmark adapter",
@@ -46,6 +54,7 @@ _SETTINGS = {
     "limit": "limit (samples per subset)",
     "scoring_version": "scoring_version (built-in prompts and scorers)",
     "concurrency": "concurrency (requests in flight)",
+    "suite.concurrency": "concurrency (requests in flight)",
 }
 
 _BASELINES = {types.Baseline.PEAK: " (peak)", types.Baseline.PINNED: " (pinned baseline)"}
