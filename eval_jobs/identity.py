@@ -14,6 +14,7 @@ from eval_jobs.types import (
     Checkpoint,
     EngineKind,
     EvalPlan,
+    EvalResult,
     Generation,
     Outcome,
     ProbeLoad,
@@ -81,7 +82,7 @@ def series_fingerprints(plan: EvalPlan, outcomes: Iterable[Outcome]) -> tuple[st
     """Return `series_fingerprint` of each of `outcomes` of one plan: only results with equal ones are comparable.
 
     It is derived from the stored plan. An outcome of settings other than its plan's, or of another version of the
-    program, keeps its own fingerprint.
+    program, keeps its own fingerprint. If the settings of an imported result lack its metric, the metric is added.
     """
     benchmarks = {benchmark.name: benchmark for benchmark in plan.suite.benchmarks}
     found: list[str] = []
@@ -90,6 +91,8 @@ def series_fingerprints(plan: EvalPlan, outcomes: Iterable[Outcome]) -> tuple[st
         if benchmark is not None:
             stored, comparable = _fingerprints(benchmark, plan.suite.generation, plan.suite.concurrency)
             fingerprint = comparable if fingerprint == stored else fingerprint
+            if isinstance(outcome, EvalResult) and _lacks_metric(benchmark):
+                fingerprint = content_hash([fingerprint, outcome.metric])
         found.append(fingerprint)
     return tuple(found)
 
@@ -229,6 +232,11 @@ def _fingerprints(benchmark: Benchmark, generation: Generation, concurrency: int
     """Return `benchmark_fingerprint`, and the hash of `series_settings`."""
     suite = Suite(name="", benchmarks=(), generation=generation, concurrency=concurrency)
     return benchmark_fingerprint(benchmark, suite), content_hash(series_settings(benchmark, suite))
+
+
+def _lacks_metric(benchmark: Benchmark) -> bool:
+    settings = benchmark.measured_with
+    return bool(settings) and all(name != "metric" for name, _ in settings)
 
 
 def _is_neutral_import(name: str) -> bool:

@@ -231,7 +231,8 @@ def _try(name: str, before: EvalRecord, after: EvalRecord) -> _Possible | Refuse
         means = unpaired_text(left, right, steps=steps, alike=alike)
         return RefusedBenchmark(benchmark=name, reasons=(means,), is_missing=True)
     if not alike:
-        return RefusedBenchmark(benchmark=name, reasons=explain_difference(after.plan, before.plan, name))
+        reasons = explain_difference(after.plan, before.plan, name, metrics=(right.metric, left.metric))
+        return RefusedBenchmark(benchmark=name, reasons=reasons)
     left, right = on_common_questions(left, right)
     pairing = pair(right, left)
     if pairing.common_fraction >= MIN_COMMON:

@@ -16,7 +16,8 @@ _NOT_OF_SCORES = frozenset(
     )
 )
 """Model arguments that identify the checkpoint, or only affect where it runs, in addition to neutral ones."""
-_NAMING = ("pretrained", "revision", "peft", "delta", "model", "path", "subfolder")
+_NAMING = ("peft", "delta", "pretrained", "model", "path", "revision", "subfolder")
+"""Those that select the weights; an adapter identifies them better than its base."""
 _TASK_FIELDS = (
     *("dataset_path", "dataset_name", "test_split", "validation_split", "doc_to_text", "doc_to_target"),
     *("doc_to_choice", "description", "target_delimiter", "fewshot_delimiter", "fewshot_split", "output_type"),
@@ -58,8 +59,9 @@ def reported_few_shot(document: Fields, task: str) -> int | None:
 
 
 def reported_model_names(document: Fields) -> tuple[str, ...]:
-    """Return the names of the checkpoint in the file: the model's name, and the arguments that select its weights."""
-    named = (value for name, value in _arguments(document.mapping("config")) if name in _NAMING)
+    """Return the names of the checkpoint in the file: the arguments that select its weights, and the model's name."""
+    arguments = dict(_arguments(document.mapping("config")))
+    named = (arguments.get(name, "") for name in _NAMING)
     return tuple(dict.fromkeys(text for text in (*named, document.text("model_name")) if text))
 
 

@@ -42,7 +42,7 @@ def difference_text(difference: reasons.Difference) -> str:
 
 
 def neutral_lines(differences: Sequence[reasons.Difference]) -> Iterator[str]:
-    """Yield a line that names the settings that differ and cannot change a score; none if there are no such settings."""
+    """Yield a line that names the settings that differ and cannot change a score, if there are any."""
     if differences:
         yield f"different, without effect on scores: {'; '.join(map(difference_text, differences))}"
 

@@ -74,12 +74,20 @@ def served_alike(candidate: EvalPlan, baseline: EvalPlan) -> bool:
     return series_serving_hash(candidate.serve) == series_serving_hash(baseline.serve)
 
 
-def explain_difference(candidate: EvalPlan, baseline: EvalPlan, benchmark: str) -> tuple[str, ...]:
-    """Return one phrase for every setting of `benchmark` or its serving that differs and can change its scores."""
+def explain_difference(
+    candidate: EvalPlan, baseline: EvalPlan, benchmark: str, *, metrics: tuple[str, str] = ("", "")
+) -> tuple[str, ...]:
+    """Return one phrase for every setting of `benchmark` or its serving that differs and can change its scores.
+
+    `metrics` are those of both results: the reason if no setting differs.
+    """
     for plan in (candidate, baseline):
         if benchmark_of(plan, benchmark) is None:
             return (f"{benchmark} was not evaluated at step {plan.checkpoint.step}",)
-    return tuple(map(difference_text, differences_of(candidate, baseline, benchmark)))
+    found = differences_of(candidate, baseline, benchmark)
+    if found == (_OTHER_VERSION,) and metrics[0] != metrics[1]:
+        found = (Difference(setting="metric", now=metrics[0], before=metrics[1]),)
+    return tuple(map(difference_text, found))
 
 
 def differences_of(candidate: EvalPlan, baseline: EvalPlan, benchmark: str) -> tuple[Difference, ...]:
