@@ -18,10 +18,10 @@ counts: dtype, quantization, length limits, chat template, seed, sampling, and e
 
 def neutral_page() -> str:
     """Return docs/reference/neutral-settings.md."""
-    rows = (
-        f"| {group.what} | {group.reason} | {_code(group.settings)} | {_code(f'--{name}' for name in group.arguments)} |"
-        for group in NEUTRAL
-    )
+    rows: list[str] = []
+    for group in NEUTRAL:
+        arguments = _code(f"--{name}" for name in group.arguments)
+        rows.append(f"| {group.what} | {group.reason} | {_code(group.settings)} | {arguments} |")
     return HEAD + "\n".join(rows) + "\n"
 
 
