@@ -5,12 +5,18 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, replace
+from functools import lru_cache
 
+from eval_jobs.neutral_settings import is_neutral_argument, split_arguments
 from eval_jobs.types import (
+    AskingSettings,
     Benchmark,
     Checkpoint,
     EngineKind,
     EvalPlan,
+    EvalResult,
+    Generation,
+    Outcome,
     ProbeLoad,
     Program,
     Screen,
@@ -38,7 +44,7 @@ def content_hash(value: object) -> str:
 
 
 def score_settings(benchmark: Benchmark, suite: Suite) -> Mapping[str, object]:
-    """Return all settings that can change this benchmark's scores, by name, so that differences can be named."""
+    """Return the settings of an evaluation that identify its plan, by name: `series_settings`, and the concurrency."""
     settings: dict[str, object] = asdict(benchmark)
     # The path of the data does not matter; its digest does.
     del settings["data"]
@@ -53,12 +59,46 @@ def score_settings(benchmark: Benchmark, suite: Suite) -> Mapping[str, object]:
 
 
 def benchmark_fingerprint(benchmark: Benchmark, suite: Suite) -> str:
-    """Return the hash of `score_settings`: results are comparable only when it is equal."""
+    """Return the hash of `score_settings`; what makes results comparable is `series_fingerprints`."""
     return content_hash(score_settings(benchmark, suite))
 
 
+def series_settings(benchmark: Benchmark, suite: Suite) -> Mapping[str, object]:
+    """Return all settings that can change this benchmark's scores, by name, so that differences can be named.
+
+    Neutral settings have their defaults: equal for all, and most series keep the hash that they were stored with.
+    """
+    measured_with = tuple(one for one in benchmark.measured_with if not _is_neutral_import(one[0]))
+    suite = replace(suite, concurrency=AskingSettings.concurrency)
+    return score_settings(replace(benchmark, measured_with=measured_with), suite)
+
+
+def series_fingerprint(benchmark: Benchmark, suite: Suite) -> str:
+    """Return the hash of `series_settings`."""
+    return _fingerprints(benchmark, suite.generation, suite.concurrency)[1]
+
+
+def series_fingerprints(plan: EvalPlan, outcomes: Iterable[Outcome]) -> tuple[str, ...]:
+    """Return `series_fingerprint` of each of `outcomes` of one plan: only results with equal ones are comparable.
+
+    It is derived from the stored plan. An outcome of settings other than its plan's, or of another version of the
+    program, keeps its own fingerprint. If the settings of an imported result lack its metric, the metric is added.
+    """
+    benchmarks = {benchmark.name: benchmark for benchmark in plan.suite.benchmarks}
+    found: list[str] = []
+    for outcome in outcomes:
+        fingerprint, benchmark = outcome.fingerprint, benchmarks.get(outcome.benchmark)
+        if benchmark is not None:
+            stored, comparable = _fingerprints(benchmark, plan.suite.generation, plan.suite.concurrency)
+            fingerprint = comparable if fingerprint == stored else fingerprint
+            if isinstance(outcome, EvalResult) and _lacks_metric(benchmark):
+                fingerprint = content_hash([fingerprint, outcome.metric])
+        found.append(fingerprint)
+    return tuple(found)
+
+
 def serve_settings(serve: ServeSpec) -> Mapping[str, object]:
-    """Return all serving settings that can change a score, by name: no addresses, interpreters or timeouts."""
+    """Return the serving settings that identify a plan, by name: no addresses, interpreters or timeouts."""
     if serve.engine is EngineKind.REMOTE:
         return {"engine": serve.engine, "model": serve.model}
     settings = {
@@ -69,6 +109,19 @@ def serve_settings(serve: ServeSpec) -> Mapping[str, object]:
         "trust_remote_code": serve.trust_remote_code,
     }
     return settings | _program_settings("engine", serve.program)
+
+
+def series_serving(serve: ServeSpec) -> Mapping[str, object]:
+    """Return all serving settings that can change a score, by name: `serve_settings` without neutral arguments."""
+    if serve.engine in (EngineKind.VLLM, EngineKind.SGLANG):
+        serve = replace(serve, args=split_arguments(serve.args)[0])
+    return serve_settings(serve)
+
+
+@lru_cache(maxsize=4096)
+def series_serving_hash(serve: ServeSpec) -> str:
+    """Return the hash of `series_serving`."""
+    return content_hash(series_serving(serve))
 
 
 def suite_fingerprint(suite: Suite) -> str:
@@ -172,3 +225,21 @@ def _program_settings(kind: str, program: Program | None) -> dict[str, object]:
         return {}
     options = {f"{kind}.{name}": value for name, value in program.options}
     return {kind: program.name, f"{kind}_version": program.version, **options}
+
+
+@lru_cache(maxsize=2**15)
+def _fingerprints(benchmark: Benchmark, generation: Generation, concurrency: int) -> tuple[str, str]:
+    """Return `benchmark_fingerprint`, and the hash of `series_settings`."""
+    suite = Suite(name="", benchmarks=(), generation=generation, concurrency=concurrency)
+    return benchmark_fingerprint(benchmark, suite), content_hash(series_settings(benchmark, suite))
+
+
+def _lacks_metric(benchmark: Benchmark) -> bool:
+    settings = benchmark.measured_with
+    return bool(settings) and all(name != "metric" for name, _ in settings)
+
+
+def _is_neutral_import(name: str) -> bool:
+    """Return whether a setting of an imported result is a neutral argument of its engine: `model.swap_space`."""
+    kind, _, argument = name.partition(".")
+    return kind == "model" and is_neutral_argument(argument)

@@ -166,7 +166,7 @@ class DatasetHub(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class AskingSettings:
-    """Settings for sending requests. The concurrency is in the fingerprint: batches change bf16 results."""
+    """Settings for sending requests: none changes a score, but batches change the rounding in bf16, which is noise."""
 
     concurrency: Annotated[int, Bounds(gt=0)] = 8
     """Concurrent requests across all benchmarks. With 1, every question is alone in its batch."""

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from eval_jobs.identity import series_fingerprints, series_serving_hash
 from eval_jobs.types import EvalPlan, EvalRecord
 from tracker.domain.calibration.noise import repetitions_of
 from tracker.domain.forgetting.types import RunLedger
@@ -11,9 +12,10 @@ from tracker.domain.overview.costs import RunCosts
 from tracker.domain.records.alerts import Alert
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.calibration import Calibration, Repetition
+from tracker.domain.records.reasons import Difference
 from tracker.domain.records.tracking import Champion
 from tracker.domain.records.types import Acceptance, CurvePoint, Gap, Incident, Phase, Report
-from tracker.domain.scores.pairing import served_alike
+from tracker.domain.scores.pairing import neutral_differences
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.sweeps.board import Board
 
@@ -104,17 +106,29 @@ def newest_repetitions(
 def measurement_changes(records: Iterable[EvalRecord]) -> Mapping[str, tuple[int, ...]]:
     """Return, by benchmark, the steps from which it was measured differently: not comparable with earlier steps."""
     found: dict[str, list[int]] = {}
-    last: dict[str, tuple[EvalPlan, str]] = {}
+    last: dict[str, tuple[str, str]] = {}
+    for record in records:
+        plan, serving = record.plan, series_serving_hash(record.plan.serve)
+        for outcome, fingerprint in zip(record.outcomes, series_fingerprints(plan, record.outcomes), strict=True):
+            if last.get(outcome.benchmark, (fingerprint, serving)) != (fingerprint, serving):
+                found.setdefault(outcome.benchmark, []).append(plan.checkpoint.step)
+            last[outcome.benchmark] = fingerprint, serving
+    return {benchmark: tuple(steps) for benchmark, steps in found.items()}
+
+
+def neutral_changes(records: Iterable[EvalRecord]) -> Mapping[int, tuple[Difference, ...]]:
+    """Return, by step, the settings that changed there and cannot change a score; imported results have none."""
+    found: dict[int, tuple[Difference, ...]] = {}
+    last: dict[str, EvalPlan] = {}
     for record in records:
         plan = record.plan
-        for outcome in record.outcomes:
-            old_plan, old = last.get(outcome.benchmark, (plan, outcome.fingerprint))
-            # The equality test comes first: `served_alike` alone would take seconds for thousands of checkpoints.
-            alike = plan.serve == old_plan.serve or served_alike(plan, old_plan)
-            if outcome.fingerprint != old or not alike:
-                found.setdefault(outcome.benchmark, []).append(plan.checkpoint.step)
-            last[outcome.benchmark] = plan, outcome.fingerprint
-    return {benchmark: tuple(steps) for benchmark, steps in found.items()}
+        before = last.get(plan.suite.name, plan)
+        same = plan.serve == before.serve and plan.suite == before.suite  # almost always, and faster
+        differences = () if same else neutral_differences(plan, before)
+        if differences:
+            found[plan.checkpoint.step] = (*found.get(plan.checkpoint.step, ()), *differences)
+        last[plan.suite.name] = plan
+    return found
 
 
 def _with_latencies(record: EvalRecord, before: EvalRecord | None) -> EvalRecord:

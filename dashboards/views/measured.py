@@ -11,17 +11,19 @@ from itertools import chain
 from statistics import median
 from urllib.parse import urlsplit
 
-from dashboards.data.run import RunData, measurement_changes
+from dashboards.data.run import RunData, measurement_changes, neutral_changes
 from eval_jobs.types import Benchmark, EngineKind, EvalRecord, EvalResult, Generation, ProbeResult, ServeSpec
 from tracker.domain.calibration.repetition_text import NOT_CALIBRATED, effect_text, is_unfit
 from tracker.domain.overview.costs import cost_headline
 from tracker.domain.records.calibration import Fitness, Repetition
 from tracker.domain.records.display import NOTHING, count_text, duration_text, names_text, one_line
 from tracker.domain.records.imported import is_imported
+from tracker.domain.records.reason_text import difference_text
 from tracker.domain.scores.summary import result_of, summarise
 
 FINGERPRINT_CHARS = 12
 MAX_STEPS_NAMED = 12
+MAX_CHANGES_NAMED = 5
 _SECRET = re.compile(r"(key|token|secret|password)$", re.IGNORECASE)
 
 
@@ -60,6 +62,7 @@ def measured(data: RunData) -> MeasuredView:
             *_asked_facts(newest),
             ("Engine", _engines_text(data.records)),
             ("Weights loaded", _loads_text(data.records)),
+            *_neutral_facts(data.records),
             *_trust_facts(data.records),
             ("Time per checkpoint, median", _times_text(data.records)),
             *_cost_facts(data),
@@ -138,6 +141,16 @@ def _serve_text(spec: ServeSpec) -> str:
         return f"{one_line(without_user(spec.base_url))}, model {one_line(spec.model) or '(the only one served)'}"
     length = f", context {spec.max_model_len} tokens" if spec.max_model_len else ""
     return f"dtype {one_line(spec.dtype)}{length}{''.join(f' {one_line(a)}' for a in with_keys_hidden(spec.args))}"
+
+
+def _neutral_facts(records: Sequence[EvalRecord]) -> Iterator[tuple[str, str]]:
+    """Yield the newest changes of settings that start no new series."""
+    changes = sorted(neutral_changes(records).items())
+    named = [f"step {step}: {one_line('; '.join(map(difference_text, found)))}" for step, found in changes]
+    if len(named) > MAX_CHANGES_NAMED:
+        named = [f"{len(named) - MAX_CHANGES_NAMED} earlier changes", *named[-MAX_CHANGES_NAMED:]]
+    if named:
+        yield ("Changed without effect on scores", ", ".join(named))
 
 
 def _trust_facts(records: Sequence[EvalRecord]) -> Iterator[tuple[str, str]]:

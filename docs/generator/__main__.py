@@ -10,6 +10,7 @@ from docs.generator.errors import errors_page
 from docs.generator.faults import faults_page
 from docs.generator.json_schemas import json_page, schemas
 from docs.generator.limits import limits_page
+from docs.generator.neutral import neutral_page
 from docs.generator.settings import settings_page
 from docs.generator.tables import tables_page
 
@@ -20,6 +21,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/settings.md": settings_page,
     "reference/errors.md": errors_page,
     "reference/limits.md": limits_page,
+    "reference/neutral-settings.md": neutral_page,
     "reference/json.md": json_page,
     "reference/tables.md": tables_page,
     "explanation/faults.md": faults_page,

@@ -52,7 +52,7 @@ def chosen_metric(metrics: Iterator[Metric], wanted: Sequence[str]) -> Metric:
     first = [m for want in wanted for m in known if want in (m.name, m.key)]
     problems = []
     for metric in (*first, *known):
-        problem = _problem(metric)
+        problem = problem_of(metric)
         if not problem:
             return metric
         problems.append(f"`{metric.key}` {problem}")
@@ -70,7 +70,7 @@ def _direction(document: Fields, task: str, metric: str) -> bool | None:
     return known_direction(metric)
 
 
-def _problem(metric: Metric) -> str:
+def problem_of(metric: Metric) -> str:
     """Return why a metric cannot be imported. One without a value can be, as a failure."""
     if metric.name in NO_SHARES:
         return "is not a score from 0 to 1"

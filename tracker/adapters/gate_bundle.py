@@ -23,7 +23,7 @@ from tracker.domain.gate.rules import GatePolicy
 from tracker.domain.gate.types import GateCase, GateReport, GateWord
 from tracker.domain.records.calibration import Calibration
 from tracker.domain.regression.jitter import Jitter
-from tracker.domain.scores.series import SeriesKey
+from tracker.domain.scores.series import SeriesKey, series_keys
 
 MAX_BYTES = 2**30
 """Maximum size of one unpacked entry; a larger one is not read."""
@@ -105,13 +105,17 @@ def read_bundle(path: Path) -> tuple[GateCase, RecordedDecision]:
 
 def _case(bundle: zipfile.ZipFile, path: Path, said: RecordedDecision) -> GateCase:
     noise: Any = json.loads(_entry(bundle, "noise.json"))
-    jitters = dict(_JITTERS.validate_python(noise["jitters"]))
-    if not all(0 <= jitter.tau2 <= 1 and 0 <= jitter.variance <= 1 for jitter in jitters.values()):  # rejects NaN, too
+    candidate = _record(bundle, "candidate.record")
+    # Stored keys may be of an earlier version; they are of the candidate's results.
+    stored = {key.benchmark: jitter for key, jitter in _JITTERS.validate_python(noise["jitters"])}
+    keys = series_keys(candidate.plan, candidate.results)
+    jitters = {key: stored[key.benchmark] for key in keys if key.benchmark in stored}
+    if not all(0 <= jitter.tau2 <= 1 and 0 <= jitter.variance <= 1 for jitter in stored.values()):  # rejects NaN, too
         raise ValueError("jitter out of range")
     calibrations = _CALIBRATIONS.validate_python(noise["calibrations"])
     return GateCase(
         baseline=_record(bundle, "baseline.record"),
-        candidate=_record(bundle, "candidate.record"),
+        candidate=candidate,
         policy=_policy(_entry(bundle, "policy.json"), path, said),
         noise=RunNoise(jitters=jitters, calibrations=calibrations),
     )

@@ -138,7 +138,7 @@ class ScreenSection(Section):
 
 
 class SuiteSection(Section, AskingSettings, Generation):
-    """Settings shared by all benchmarks. Changing any but the timeout and `lm_eval` starts a new series of results."""
+    """Settings shared by all benchmarks. A change of generation starts a new series of results."""
 
     leading = ("name", "concurrency", "request_timeout_s")
     name: str = Field(default="default", min_length=1)

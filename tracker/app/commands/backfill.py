@@ -16,9 +16,9 @@ from datetime import datetime
 
 from eval_jobs.errors import CheckpointError, TrackerError
 from eval_jobs.host.unforeseen import bug_of, error_text
-from eval_jobs.identity import serve_settings, suite_fingerprint
+from eval_jobs.identity import series_fingerprint, series_serving_hash
 from eval_jobs.ports import QueueStatus
-from eval_jobs.types import Checkpoint, EvalRecord
+from eval_jobs.types import Checkpoint, EvalRecord, Suite
 from tracker.app.gaps import gap_of
 from tracker.app.world import MeasurementPlan, World
 from tracker.domain.alerts.lasting import OF_CHECKPOINTS, lasting_alerts
@@ -131,14 +131,19 @@ def notify_of_lasting(world: World, run_ids: Iterable[str]) -> None:
 
 
 def is_measured(checkpoint: Checkpoint, records: Sequence[EvalRecord], measurement: MeasurementPlan) -> bool:
-    """Return whether a checkpoint was measured with the current settings, in full or in part.
+    """Return whether a checkpoint was measured with settings comparable to the current ones, in full or in part.
 
     `records` are those of its run, without samples.
     """
-    serving = serve_settings(measurement.serve)
+    serving = series_serving_hash(measurement.serve)
     known = {
-        (record.plan.suite.name, suite_fingerprint(record.plan.suite))
+        _content_of(record.plan.suite)
         for record in records
-        if record.plan.checkpoint.digest == checkpoint.digest and serve_settings(record.plan.serve) == serving
+        if record.plan.checkpoint.digest == checkpoint.digest and series_serving_hash(record.plan.serve) == serving
     }
-    return all((suite.name, suite_fingerprint(suite)) in known for suite in measurement.suites)
+    return all(_content_of(suite) in known for suite in measurement.suites)
+
+
+def _content_of(suite: Suite) -> tuple[str, frozenset[str]]:
+    """Return a key that is equal for suites with comparable results."""
+    return suite.name, frozenset(series_fingerprint(benchmark, suite) for benchmark in suite.benchmarks)

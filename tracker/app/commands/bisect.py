@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from eval_jobs.errors import CheckpointError, ConfigError
-from eval_jobs.identity import benchmark_fingerprint, content_hash, rest_plan, serve_settings
+from eval_jobs.identity import rest_plan, series_fingerprint, series_serving_hash
 from eval_jobs.ports import Clock
 from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord
 from tracker.app.plans import plans_for
@@ -129,9 +129,9 @@ def _seen(world: World, lost: Lost, key: SeriesKey) -> frozenset[int]:
 
 def _check_measured_alike(world: World, key: SeriesKey) -> None:
     """Raise `ConfigError` if new results could not be compared with the existing ones."""
-    serving = content_hash(serve_settings(world.measurement.serve))
+    serving = series_serving_hash(world.measurement.serve)
     for suite in world.measurement.suites:
-        fingerprints = [benchmark_fingerprint(benchmark, suite) for benchmark in suite.benchmarks]
+        fingerprints = [series_fingerprint(benchmark, suite) for benchmark in suite.benchmarks]
         if (suite.name, serving) == (key.suite, key.serving) and key.fingerprint in fingerprints:
             return
     raise ConfigError(

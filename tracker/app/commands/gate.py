@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from eval_jobs.errors import ConfigError
+from eval_jobs.identity import serve_settings
 from eval_jobs.types import EvalRecord
 from tracker.app.steps.comparing import noise_of_run
 from tracker.domain.best.retention import identity_of
@@ -14,7 +15,6 @@ from tracker.domain.gate.rules import GatePolicy
 from tracker.domain.gate.types import GateCase, GateReport
 from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.types import Policy
-from tracker.domain.scores.pairing import served_alike
 from tracker.domain.scores.series import series_key
 from tracker.ports import MeasurementStore, RecordStore
 
@@ -55,7 +55,8 @@ def _timed(record: EvalRecord, records: RecordStore) -> EvalRecord:
         return record
     plan, newest = record.plan, record
     for known in records.records(plan.checkpoint.run_id):
-        is_same = identity_of(known.plan.checkpoint) == identity_of(plan.checkpoint) and served_alike(known.plan, plan)
+        is_same = identity_of(known.plan.checkpoint) == identity_of(plan.checkpoint)
+        is_same = is_same and serve_settings(known.plan.serve) == serve_settings(plan.serve)
         if known.probes and is_same and (newest is record or known.finished_at > newest.finished_at):
             newest = known
     return replace(record, probes=newest.probes)

@@ -14,7 +14,7 @@ from eval_jobs.ports import Clock
 from eval_jobs.types import EvalRecord
 from tracker.app.review import recall, rejudge, store_conclusion, warn_of_baseline
 from tracker.app.world import World
-from tracker.domain.imports.records import ImportedCheckpoint, known_chances
+from tracker.domain.imports.records import ImportedCheckpoint, demand_no_other_metric, known_chances
 from tracker.domain.records.outlines import without_samples
 from tracker.domain.records.types import Policy, Report
 from tracker.domain.scores.mean_series import means_of, with_means
@@ -38,11 +38,16 @@ class JudgedImport:
 def import_results(
     world: World, checkpoints: Sequence[ImportedCheckpoint], *, clock: Clock, show: Callable[[JudgedImport], None]
 ) -> tuple[JudgedImport, ...]:
-    """Import the checkpoints of one run, lowest step first; `show` is called with each."""
+    """Import the checkpoints of one run, lowest step first; `show` is called with each.
+
+    Raises:
+        BadData: the run has a benchmark at a step by another metric.
+    """
     if not checkpoints:
         return ()
     world = replace(world, policy=policy_of(world, checkpoints))
     run = _Run(world, checkpoints[0].record.plan.checkpoint.run_id)
+    demand_no_other_metric(checkpoints, run.records)
     taken = []
     for checkpoint in checkpoints:
         one = _take(world, run, checkpoint, clock)
@@ -87,6 +92,11 @@ class _Run:
         self._highest = max(self._steps, default=-1)
         self._means = means_of(self._memory.records)
 
+    @property
+    def records(self) -> tuple[EvalRecord, ...]:
+        """All records, without samples."""
+        return tuple(self._records.values())
+
     def add(self, record: EvalRecord) -> RunContext:
         """Store a record, and return the context of the run in addition to the scores.
 
@@ -106,7 +116,7 @@ class _Run:
         self._steps.add(record.plan.checkpoint.step)
         return replace(
             self._memory,
-            records=tuple(self._records.values()),
+            records=self.records,
             means=self._means,
             incidents=self._history.incidents(self._run_id),
             acceptances=self._history.acceptances(self._run_id),

@@ -26,9 +26,10 @@ from tracker.domain.records.display import REPLACEMENT, clean
 def gate_junit(report: GateReport) -> str:
     """Return one test case for each check, in ASCII, which is valid in whatever encoding the file is written in."""
     suite = ET.Element("testsuite", name=_legal(f"tracker gate: {words.sides_text(report)}"))
-    if report.changed:
+    lines = words.changed_lines(report)
+    if lines:
         properties = ET.SubElement(suite, "properties")
-        for line in words.changed_lines(report):
+        for line in lines:
             ET.SubElement(properties, "property", name="gate", value=_legal(line))
     seen: Counter[str] = Counter()
     for check in words.checks_of(report):

@@ -8,6 +8,7 @@ from tracker.domain.compare.view import ComparedBenchmark, Example, Side
 from tracker.domain.gate.rules import LatencyLimit
 from tracker.domain.gate.types import GateReport, GateWord
 from tracker.domain.records import display
+from tracker.domain.records.reason_text import neutral_lines
 
 GATE_SYMBOLS: Mapping[GateWord, str] = {
     GateWord.REGRESSION: "▼",
@@ -89,8 +90,9 @@ def deciding_text(report: GateReport) -> str:
 
 
 def changed_lines(report: GateReport) -> tuple[str, ...]:
-    """Return the intended differences, one cleaned line each."""
-    return tuple(f"intended difference: {short_reason(phrase)}" for phrase in report.changed)
+    """Return the intended differences, and those without effect on scores, one cleaned line each."""
+    intended = (f"intended difference: {short_reason(phrase)}" for phrase in report.changed)
+    return (*intended, *map(short_reason, neutral_lines(report.neutral)))
 
 
 def alpha_text(report: GateReport) -> str:

@@ -11,6 +11,7 @@ from tracker.domain.calibration.repetition_text import not_calibrated_text, repe
 from tracker.domain.compare.view import ComparedBenchmark, ComparisonView, Example, Side
 from tracker.domain.overview.run import SYMBOLS
 from tracker.domain.records.display import one_line, p_text, p_value_text, percent_text, score_text, signed_text
+from tracker.domain.records.reason_text import neutral_lines
 
 
 def comparison_table(view: ComparisonView) -> RenderableType:
@@ -18,6 +19,7 @@ def comparison_table(view: ComparisonView) -> RenderableType:
     parts: list[RenderableType] = [_sides(view.before, view.after), _compared_table(view.benchmarks)]
     if any(min(one.before.coverage, one.after.coverage) < 1 for one in view.benchmarks):
         parts.append(Text("percentages: share of samples with a score", style="bold yellow"))
+    parts += [Text(one_line(line), style="dim") for line in neutral_lines(view.neutral)]
     parts += repetition_lines(view.benchmarks)
     for refused in view.refused:
         reasons = "; ".join(one_line(reason) for reason in refused.reasons)

@@ -18,10 +18,11 @@ import numpy as np
 from scipy.special import betaincinv
 
 from eval_jobs.errors import Incomparable
+from eval_jobs.identity import serve_settings
 from eval_jobs.types import BenchmarkFailure, EngineInfo, EvalRecord, EvalResult, Outcome
 from tracker.domain.records.calibration import AskedTwice, Calibration, Fitness, Repetition
 from tracker.domain.records.grouping import cluster_index
-from tracker.domain.scores.pairing import explain_difference, served_alike
+from tracker.domain.scores.pairing import all_differences
 from tracker.domain.scores.statistics import paired_test
 from tracker.domain.scores.summary import first_detail, sample_means
 
@@ -136,8 +137,9 @@ def repetition_of(
 ) -> Repetition | None:
     """Return the newest calibration of a benchmark that is valid for `record`; else the run's newest, as stale.
 
-    It is valid for the same benchmark and settings, with the same serve settings, engine version and kind of device,
-    regardless of the run that it was made in. None: never calibrated.
+    It is valid for the same benchmark and settings, with the same serve settings, engine version and kind of device:
+    what cannot change a score can change its noise. The run that it was made in does not matter. None: never
+    calibrated.
     """
     known: list[tuple[str, Calibration, AskedTwice]] = []
     for calibration in calibrations:
@@ -242,8 +244,9 @@ def _texts(result: EvalResult) -> dict[str, tuple[str, ...]]:
 def _changed(calibration: Calibration, asked: AskedTwice, record: EvalRecord) -> str:
     """Return why a calibration is stale; empty: it is valid."""
     fingerprints = {outcome.benchmark: outcome.fingerprint for outcome in record.outcomes}
-    if fingerprints.get(asked.benchmark) != asked.fingerprint or not served_alike(record.plan, calibration.plan):
-        return "; ".join(explain_difference(record.plan, calibration.plan, asked.benchmark))
+    served = serve_settings(record.plan.serve), serve_settings(calibration.plan.serve)
+    if fingerprints.get(asked.benchmark) != asked.fingerprint or served[0] != served[1]:
+        return "; ".join(all_differences(record.plan, calibration.plan, asked.benchmark))
     now, then = record.engine, calibration.engine
     if now is None:
         return ""

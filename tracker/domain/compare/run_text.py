@@ -7,6 +7,7 @@ from eval_jobs.types import Cost
 from tracker.domain.compare.run_pairs import PairedDifference, ScoreAt
 from tracker.domain.compare.runs import BenchmarkOfRuns, By, RunComparison, RunSummary, SideBySide, position_of
 from tracker.domain.records import display
+from tracker.domain.records.reason_text import neutral_lines
 
 SCOPE = (
     "Each difference is paired over the same samples; up is better. Its 95 % CI covers the choice of the samples, not "
@@ -62,13 +63,15 @@ def total_rows(pairs: Sequence[BenchmarkOfRuns]) -> tuple[Row, Row]:
 
 
 def remarks(found: RunComparison) -> Iterator[str]:
-    """Yield what cannot be compared, and why."""
+    """Yield what cannot be compared, and why, and what differs without effect."""
     b = display.one_line(found.b.run_id)
     for refused in found.refused:
         yield f"cannot compare {display.one_line(refused.benchmark)}: {display.one_line('; '.join(refused.reasons))}"
     for one in found.benchmarks:
         if one.mean is None:
             yield f"cannot pair {display.one_line(one.benchmark)}: no equal checkpoints by {found.by} in {b}"
+    for line in neutral_lines(found.neutral):
+        yield f"{display.one_line(line)} ({b}, {display.one_line(found.a.run_id)})"
     if not found.is_latency_alike:
         runs = f"{display.one_line(found.a.run_id)} and {b}"
         yield f"cannot compare latency: {runs} differ in loads, machine, engine or serving settings"

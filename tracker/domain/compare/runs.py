@@ -17,8 +17,9 @@ from tracker.domain.best.choice import Best, best_by_benchmark, best_of
 from tracker.domain.compare.run_pairs import PairedDifference, ScoreAt, SeriesPair, pair_of, score_at
 from tracker.domain.compare.view import RefusedBenchmark
 from tracker.domain.latency.series import probe_of, quantile_of, series_of
+from tracker.domain.records.reasons import Difference
 from tracker.domain.records.types import CurvePoint, LatencyMetric
-from tracker.domain.scores.pairing import explain_difference
+from tracker.domain.scores.pairing import explain_difference, neutral_differences
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.series import BenchmarkSeries
 
@@ -121,6 +122,8 @@ class RunComparison:
     refused: tuple[RefusedBenchmark, ...]
     is_latency_alike: bool
     """Whether the latencies are of the same loads, machine, engine and serving settings."""
+    neutral: tuple[Difference, ...] = ()
+    """Settings that differ at the newest checkpoints and cannot change a score."""
 
 
 def compare_runs(a: RunToCompare, b: RunToCompare, *, min_coverage: float, by: By = By.STEP) -> RunComparison:
@@ -151,6 +154,7 @@ def compare_runs(a: RunToCompare, b: RunToCompare, *, min_coverage: float, by: B
         benchmarks=tuple(compared),
         refused=tuple(refused),
         is_latency_alike=_latency_settings(a) == _latency_settings(b),
+        neutral=_neutral(a, b),
     )
 
 
@@ -248,6 +252,12 @@ def _refused(name: str, a: RunToCompare, b: RunToCompare) -> RefusedBenchmark:
     runs = f"({b.scores.run_id}, {a.scores.run_id})"
     reasons = [f"{text} {runs}" for text in explain_difference(new, old, name)]
     return RefusedBenchmark(benchmark=name, reasons=tuple(reasons))
+
+
+def _neutral(a: RunToCompare, b: RunToCompare) -> tuple[Difference, ...]:
+    if a.records and b.records:
+        return neutral_differences(b.records[-1].plan, a.records[-1].plan)
+    return ()
 
 
 def _summary_of(run: RunToCompare, min_coverage: float) -> RunSummary:

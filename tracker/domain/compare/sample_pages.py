@@ -15,7 +15,7 @@ from eval_jobs.screening import Question, screen_of
 from eval_jobs.types import Checkpoint, EvalRecord, EvalResult, SampleScore, SampleStatus, Screen
 from tracker.domain.compare.view import on_common_questions
 from tracker.domain.records.display import clean, one_line, shortened
-from tracker.domain.scores.pairing import pair
+from tracker.domain.scores.pairing import measured_alike, pair
 from tracker.domain.scores.summary import has_score, result_of, sample_means
 
 FIXED_SAMPLES = 30
@@ -126,12 +126,10 @@ class _Pair:
 
 def _pair_of(name: str, before: EvalRecord, after: EvalRecord) -> _Pair | None:
     left, right = _with_samples(before, name), _with_samples(after, name)
-    if left is None or right is None:
+    if left is None or right is None or not measured_alike(after, before, name):
         return None
     left, right = on_common_questions(left, right)
     pairing = pair(right, left)
-    if pairing is None:
-        return None
     changes = [float(change) for change in pairing.candidate - pairing.baseline]
     order = sorted(zip(pairing.sample_ids, changes, strict=True), key=lambda one: -abs(one[1]))
     return _Pair(

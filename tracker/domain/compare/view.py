@@ -13,11 +13,19 @@ from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, Outcome, S
 from tracker.domain.calibration.noise import decoding_variance, repetition_of
 from tracker.domain.compare.unpaired import HINT, lacks_samples, unpaired_text
 from tracker.domain.records.calibration import Calibration, Repetition
+from tracker.domain.records.reasons import Difference
 from tracker.domain.records.types import Baseline, Comparison, Policy, VerdictWord
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.regression.pooled_test import PooledTest, independent, pooled_test
 from tracker.domain.scores.matrix import Contrast
-from tracker.domain.scores.pairing import Pairing, explain_difference, pair, served_alike
+from tracker.domain.scores.pairing import (
+    Pairing,
+    explain_difference,
+    measured_alike,
+    neutral_differences,
+    pair,
+    served_alike,
+)
 from tracker.domain.scores.series import SeriesKey, series_key
 from tracker.domain.scores.statistics import PairedTest, Spread, paired_test, tost_p
 from tracker.domain.scores.summary import Answered, ScoreSummary, answers_of, summarise
@@ -121,6 +129,8 @@ class ComparisonView:
     after: Side
     benchmarks: tuple[ComparedBenchmark, ...]
     refused: tuple[RefusedBenchmark, ...]
+    neutral: tuple[Difference, ...] = ()
+    """Settings that differ and cannot change a score."""
 
 
 def compare_records(
@@ -186,7 +196,13 @@ def _part(
         jitter = noise.jitters.get(series_key(after.plan, one.after))
         repetition = repetition_of(noise.calibrations, after, name, min_effect=policy.min_effect)
         compared.append(_compared(replace(one, jitter=jitter, repetition=repetition), examples))
-    return ComparisonView(before=_side(before), after=_side(after), benchmarks=tuple(compared), refused=tuple(refused))
+    return ComparisonView(
+        before=_side(before),
+        after=_side(after),
+        benchmarks=tuple(compared),
+        refused=tuple(refused),
+        neutral=neutral_differences(after.plan, before.plan),
+    )
 
 
 def _joined(parts: Sequence[ComparisonView], policy: Policy) -> ComparisonView:
@@ -200,6 +216,7 @@ def _joined(parts: Sequence[ComparisonView], policy: Policy) -> ComparisonView:
         parts[0],
         benchmarks=tuple(replace(one, word=word) for one, word in zip(compared, words, strict=True)),
         refused=tuple(one for part in parts for one in part.refused),
+        neutral=tuple(dict.fromkeys(one for part in parts for one in part.neutral)),
     )
 
 
@@ -209,15 +226,15 @@ def _try(name: str, before: EvalRecord, after: EvalRecord) -> _Possible | Refuse
         reasons = (*_unusable(left, before), *_unusable(right, after))
         return RefusedBenchmark(benchmark=name, reasons=reasons, is_missing=True)
     steps = (before.plan.checkpoint.step, after.plan.checkpoint.step)
-    is_served_alike = served_alike(after.plan, before.plan)
+    alike = served_alike(after.plan, before.plan) and measured_alike(after, before, name)
     if lacks_samples(left, right):
-        alike = is_served_alike and left.fingerprint == right.fingerprint
         means = unpaired_text(left, right, steps=steps, alike=alike)
         return RefusedBenchmark(benchmark=name, reasons=(means,), is_missing=True)
+    if not alike:
+        reasons = explain_difference(after.plan, before.plan, name, metrics=(right.metric, left.metric))
+        return RefusedBenchmark(benchmark=name, reasons=reasons)
     left, right = on_common_questions(left, right)
     pairing = pair(right, left)
-    if pairing is None or not is_served_alike:
-        return RefusedBenchmark(benchmark=name, reasons=explain_difference(after.plan, before.plan, name))
     if pairing.common_fraction >= MIN_COMMON:
         return _Possible(before=left, after=right, pairing=pairing, steps=steps)
     common = f"{len(pairing.sample_ids)} of {pairing.planned} samples scored on both sides"

@@ -11,10 +11,11 @@ same, so the third question of a subset is the same question, and its expected a
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from eval_jobs.identity import benchmark_fingerprint, serve_settings
+from eval_jobs.identity import benchmark_fingerprint, series_fingerprint, series_fingerprints, serve_settings
 from eval_jobs.types import Benchmark, EvalRecord, EvalResult, SampleScore
 from tracker.domain.gate.rules import GatedChange
-from tracker.domain.scores.pairing import benchmark_of, explain_difference
+from tracker.domain.records.reason_text import difference_text
+from tracker.domain.scores.pairing import benchmark_of, explain_difference, neutral_differences, served_alike
 from tracker.domain.scores.summary import result_of
 
 Place = tuple[str, int, int]
@@ -65,12 +66,14 @@ def _with_prompt(alike: Alike, own: Benchmark, other: Benchmark, candidate: Eval
         return alike
     suite = baseline.plan.suite
     prompted = replace(own, prompt_template=other.prompt_template, few_shot=other.few_shot)
-    fingerprints = benchmark_fingerprint(own, suite), benchmark_fingerprint(prompted, suite)
-    if (before.fingerprint, after.fingerprint) != fingerprints:
+    fingerprint = benchmark_fingerprint(prompted, suite)
+    measured = (*series_fingerprints(baseline.plan, [before]), *series_fingerprints(candidate.plan, [after]))
+    if measured != (series_fingerprint(own, suite), series_fingerprint(prompted, suite)):
         return alike  # more than the prompt differs: the comparison reports it
     asked = _asked_like(before, after)
     if isinstance(asked, str):
         return replace(alike, refusals={**alike.refusals, own.name: asked})
+    asked = replace(asked, fingerprint=fingerprint)
     differences = dict(alike.differences)
     # Differences in serving are not part of the prompt.
     for phrase in explain_difference(replace(candidate.plan, serve=baseline.plan.serve), baseline.plan, own.name):
@@ -100,7 +103,7 @@ def _asked_like(baseline: EvalResult, candidate: EvalResult) -> EvalResult | str
         replace(sample, sample_id=theirs[place].sample_id, cluster_id=theirs[place].cluster_id)
         for place, sample in mine.items()
     )
-    return replace(baseline, fingerprint=candidate.fingerprint, samples=tuple(samples))
+    return replace(baseline, samples=tuple(samples))
 
 
 def _placed(result: EvalResult) -> Iterator[tuple[Place, SampleScore]]:
@@ -113,10 +116,12 @@ def _placed(result: EvalResult) -> Iterator[tuple[Place, SampleScore]]:
 
 
 def _engine_phrases(candidate: EvalRecord, baseline: EvalRecord) -> Iterator[str]:
-    if serve_settings(candidate.plan.serve) != serve_settings(baseline.plan.serve):
+    asked = replace(baseline.plan, suite=candidate.plan.suite)
+    if not served_alike(candidate.plan, asked):
         benchmarks = candidate.plan.suite.benchmarks
-        asked = replace(baseline.plan, suite=candidate.plan.suite)
         yield from explain_difference(candidate.plan, asked, benchmarks[0].name) if benchmarks else ()
+    elif serve_settings(candidate.plan.serve) != serve_settings(asked.serve):
+        yield from map(difference_text, neutral_differences(candidate.plan, asked))
     now, was = candidate.engine, baseline.engine
     if now is not None and was is not None and (now.name, now.version) != (was.name, was.version):
         yield f"engine is {now.name} {now.version}, was {was.name} {was.version}"

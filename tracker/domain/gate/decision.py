@@ -70,6 +70,7 @@ def gate(baseline: EvalRecord, candidate: EvalRecord, policy: GatePolicy, noise:
         benchmarks=tuple(sorted(checks, key=lambda check: not check.required)),
         latency=latency,
         changed=tuple(starmap(_difference_text, alike.differences.items())),
+        neutral=view.neutral,
     )
 
 

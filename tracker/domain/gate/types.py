@@ -9,6 +9,7 @@ from enum import StrEnum
 from eval_jobs.types import EvalRecord
 from tracker.domain.compare.view import ComparedBenchmark, RunNoise, Side
 from tracker.domain.gate.rules import GatePolicy, LatencyLimit
+from tracker.domain.records.reasons import Difference
 
 
 class GateWord(StrEnum):
@@ -72,6 +73,8 @@ class GateReport:
     latency: tuple[LatencyCheck, ...] = ()
     changed: tuple[str, ...] = ()
     """Intended differences, one phrase each."""
+    neutral: tuple[Difference, ...] = ()
+    """Settings that differ and cannot change a score."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,6 +75,7 @@ def sheet_of_evalscope(folder: EvalScopeFolder, given: Given) -> Sheet:
         engine=engine_of(EVALSCOPE),
         measured=tuple(measured),
         left_out=tuple(left_out),
+        metrics=tuple({one.outcome.metric: None for one in measured if isinstance(one.outcome, EvalResult)}),
     )
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from eval_jobs.errors import BadData
 from eval_jobs.harness.fields import Fields, finite, value_text
-from eval_jobs.harness.metrics import Metric, NoScore, chosen_metric, metrics_of
+from eval_jobs.harness.metrics import Metric, NoScore, chosen_metric, metrics_of, problem_of
 from eval_jobs.harness.samples import Row, missing_samples, samples_of_task
 from eval_jobs.limits import TASKS
 from eval_jobs.records.imported import Aggregate
@@ -69,7 +69,8 @@ def _sheet(document: Fields, samples: SamplesByTask, given: Given) -> Sheet:
     metrics: dict[str, None] = {}
     for task in _tasks(document):
         for known in metrics_of(document, results.mapping(task), task):
-            metrics |= dict.fromkeys((known.name, known.key))
+            if not problem_of(known):
+                metrics |= dict.fromkeys((known.name, known.key))
         try:
             one, metric = _measured(document, results.mapping(task), task, given.metrics)
         except NoScore as problem:

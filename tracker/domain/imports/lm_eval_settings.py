@@ -4,19 +4,20 @@ from collections.abc import Iterator, Mapping
 
 from eval_jobs.harness.fields import Fields, whole
 from eval_jobs.identity import content_hash
+from eval_jobs.neutral_settings import is_neutral_argument
 
 HARNESS = "lm-evaluation-harness"
 
 _NOT_OF_SCORES = frozenset(
     (
-        *("pretrained", "revision", "peft", "delta", "tokenizer", "model", "path", "base_url", "subfolder", "device"),
+        *("pretrained", "revision", "peft", "delta", "tokenizer", "model", "path", "base_url", "subfolder"),
         *("parallelize", "device_map", "batch_size", "max_batch_size", "num_concurrent", "max_retries", "timeout"),
-        *("gpu_memory_utilization", "tensor_parallel_size", "data_parallel_size", "trust_remote_code", "cache_dir"),
-        *("tokenized_requests", "download_dir", "offload_folder", "swap_space", "enforce_eager", "disable_log_stats"),
+        *("trust_remote_code", "cache_dir", "tokenized_requests", "offload_folder"),
     )
 )
-"""Model arguments that identify the checkpoint, or only affect where and how fast it runs."""
-_NAMING = ("pretrained", "revision", "peft", "delta", "model", "path", "subfolder")
+"""Model arguments that identify the checkpoint, or only affect where it runs, in addition to neutral ones."""
+_NAMING = ("peft", "delta", "pretrained", "model", "path", "revision", "subfolder")
+"""Those that select the weights; an adapter identifies them better than its base."""
 _TASK_FIELDS = (
     *("dataset_path", "dataset_name", "test_split", "validation_split", "doc_to_text", "doc_to_target"),
     *("doc_to_choice", "description", "target_delimiter", "fewshot_delimiter", "fewshot_split", "output_type"),
@@ -44,7 +45,7 @@ def settings_of(document: Fields, task: str, metric: str, through: str) -> tuple
         ),
         "fewshot_as_multiturn": _text(document.values.get("fewshot_as_multiturn")),
         "task_config": _task_digest(document.mapping("configs").mapping(task)),
-        **{f"model.{name}": value for name, value in _arguments(config) if name not in _NOT_OF_SCORES},
+        **{f"model.{name}": value for name, value in _arguments(config) if _can_change_scores(name)},
     }
     return tuple(sorted((name, value) for name, value in found.items() if value))
 
@@ -58,9 +59,14 @@ def reported_few_shot(document: Fields, task: str) -> int | None:
 
 
 def reported_model_names(document: Fields) -> tuple[str, ...]:
-    """Return the names of the checkpoint in the file: the model's name, and the arguments that select its weights."""
-    named = (value for name, value in _arguments(document.mapping("config")) if name in _NAMING)
+    """Return the names of the checkpoint in the file: the arguments that select its weights, and the model's name."""
+    arguments = dict(_arguments(document.mapping("config")))
+    named = (arguments.get(name, "") for name in _NAMING)
     return tuple(dict.fromkeys(text for text in (*named, document.text("model_name")) if text))
+
+
+def _can_change_scores(argument: str) -> bool:
+    return argument not in _NOT_OF_SCORES and not is_neutral_argument(argument)
 
 
 def _arguments(config: Fields) -> Iterator[tuple[str, str]]:

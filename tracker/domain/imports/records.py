@@ -19,6 +19,7 @@ from eval_jobs.types import (
     EngineKind,
     EvalPlan,
     EvalRecord,
+    EvalResult,
     ProbeResult,
     ServeSpec,
     Suite,
@@ -85,7 +86,32 @@ def demand_known_metrics(wanted: Iterable[str], sheets: Iterable[Sheet]) -> None
     for name in wanted:
         if name not in known:
             hint = f"the files have {names_text(known)}" if known else "remove --metric: the files have one metric each"
-            raise ConfigError(f"no task has the metric {name}", hint=hint)
+            raise ConfigError(f"no task has the metric {name} as a score from 0 to 1", hint=hint)
+
+
+def demand_no_other_metric(checkpoints: Iterable[ImportedCheckpoint], known: Iterable[EvalRecord]) -> None:
+    """Raise BadData if a step has a benchmark by another metric in `known`: a history shows one score of each.
+
+    A checkpoint that is imported already is accepted.
+    """
+    found: dict[tuple[int, str], dict[str, str]] = {}
+    for record in known:
+        for result in record.results if stands_for_import(record.plan.checkpoint) else ():
+            metrics = found.setdefault((record.plan.checkpoint.step, result.benchmark), {})
+            metrics[record.plan.id] = _metric_name(result)
+    for record in (one.record for one in checkpoints):
+        for result in record.results:
+            step, name = record.plan.checkpoint.step, _metric_name(result)
+            metrics = found.get((step, result.benchmark), {})
+            if metrics and record.plan.id not in metrics and name not in metrics.values():
+                was = names_text(sorted(set(metrics.values())))
+                what = f"step {step} has {one_line(result.benchmark)} by {was}, the files have {name}"
+                raise BadData(what, hint="import another metric into its own run with --run NAME")
+
+
+def _metric_name(result: EvalResult) -> str:
+    """Return the name of a metric, which newer versions of lm-evaluation-harness write with the filter `none`."""
+    return one_line(result.metric.removesuffix(",none"))
 
 
 _AGAIN = "superseded by a newer file of this step"

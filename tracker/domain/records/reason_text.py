@@ -4,6 +4,7 @@ reason_text(verdict)            # 0.93 at step 400 -> 0.02; lost 182 of 200 samp
 latency_reason_text(verdict)    # 8.3 % slower (95 % CI +7.1 % to +9.5 %) than the reference, step 100
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tracker.domain.records import reasons, types
@@ -73,6 +74,12 @@ def difference_text(difference: reasons.Difference) -> str:
     return f"{words} is {difference.now}, was {difference.before}"
 
 
+def neutral_lines(differences: Sequence[reasons.Difference]) -> Iterator[str]:
+    """Yield a line that names the settings that differ and cannot change a score, if there are any."""
+    if differences:
+        yield f"different, without effect on scores: {'; '.join(map(difference_text, differences))}"
+
+
 _SETTINGS = {
     "data_digest": "data content",
     "adapter": "benchmark adapter",
@@ -80,6 +87,7 @@ _SETTINGS = {
     "limit": "limit (samples per subset)",
     "scoring_version": "scoring_version (built-in prompts and scorers)",
     "concurrency": "concurrency (requests in flight)",
+    "suite.concurrency": "concurrency (requests in flight)",
 }
 
 _BASELINES = {types.Baseline.PEAK: " (peak)", types.Baseline.PINNED: " (pinned baseline)"}

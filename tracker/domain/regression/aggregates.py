@@ -125,5 +125,5 @@ def _problem(series: AggregateSeries) -> str:
     if not np.all((series.means >= 0) & (series.means <= 1)):
         return "a mean is outside [0, 1]"
     if not np.all(np.isfinite(series.stderrs) & (series.stderrs >= 0)) or not np.any(series.stderrs > 0):
-        return "standard errors are missing"
+        return "standard errors are missing or 0"
     return ""

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from eval_jobs.identity import content_hash, serve_settings
+from eval_jobs.identity import series_fingerprints, series_serving_hash
 from eval_jobs.types import EvalPlan, EvalRecord, EvalResult
 from tracker.domain.records.types import Measure
 from tracker.domain.scores.matrix import (
@@ -45,9 +45,9 @@ class SeriesKey:
 
     benchmark: str
     fingerprint: str
-    """`eval_jobs.identity.benchmark_fingerprint`."""
+    """`eval_jobs.identity.series_fingerprints`."""
     serving: str
-    """Hash of how the checkpoint was served."""
+    """`eval_jobs.identity.series_serving_hash`."""
     suite: str
 
 
@@ -132,13 +132,11 @@ def series_key(plan: EvalPlan, result: EvalResult) -> SeriesKey:
     return next(series_keys(plan, [result]))
 
 
-def series_keys(plan: EvalPlan, results: Iterable[EvalResult]) -> Iterator[SeriesKey]:
+def series_keys(plan: EvalPlan, results: Sequence[EvalResult]) -> Iterator[SeriesKey]:
     """Yield the key of the series of each of `results` of one plan."""
-    serving = content_hash(serve_settings(plan.serve))
-    for result in results:
-        yield SeriesKey(
-            benchmark=result.benchmark, fingerprint=result.fingerprint, serving=serving, suite=plan.suite.name
-        )
+    serving = series_serving_hash(plan.serve)
+    for result, fingerprint in zip(results, series_fingerprints(plan, results), strict=True):
+        yield SeriesKey(benchmark=result.benchmark, fingerprint=fingerprint, serving=serving, suite=plan.suite.name)
 
 
 def empty_series(key: SeriesKey, result: EvalResult, measures: Iterable[Measure]) -> BenchmarkSeries:

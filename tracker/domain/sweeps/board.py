@@ -231,8 +231,8 @@ def _change(outcome: Outcome, first: Outcome | None) -> ScoreDifference | None:
     if not isinstance(outcome, EvalResult) or not isinstance(first, EvalResult):
         return None
     # A sweep varies settings on purpose, so they may differ; the questions may not.
-    pairing = pair(replace(outcome, fingerprint=first.fingerprint), first)
-    if pairing is None or not pairing.sample_ids or pairing.common_fraction < MIN_COMMON:
+    pairing = pair(outcome, first)
+    if not pairing.sample_ids or pairing.common_fraction < MIN_COMMON:
         return None
     test = paired_test(pairing.candidate, pairing.baseline, pairing.clusters)
     low, high = interval(test.spread)

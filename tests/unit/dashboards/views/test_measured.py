@@ -60,6 +60,17 @@ def test_what_was_measured_otherwise_is_named_with_the_step() -> None:
     assert [[row.changed_at for row in rows] for rows in found] == [[(500,), (), ()], [(500,), (500,), (500,)]]
 
 
+def test_what_changed_without_effect_on_scores_is_named_and_starts_nothing() -> None:
+    records = tuple(
+        replace(record, plan=replace(record.plan, serve=replace(record.plan.serve, port=record.plan.checkpoint.step)))
+        for record in DATA.records
+    )
+    assert all(row.changed_at == () for row in measured(replace(DATA, records=records)).benchmarks)
+    text = _facts(records=records)["Changed without effect on scores"]
+    assert text.startswith("4 earlier changes, step 600: serve.port is 600, was 500, step 700: ")
+    assert "Changed without effect on scores" not in _facts()
+
+
 def test_only_the_newest_result_of_each_benchmark_is_counted() -> None:
     steps = {record.plan.id: record.plan.checkpoint.step for record in RUN.records}
     assert [steps[plan_id] for plan_id in plans_with_counts(DATA)] == [1000]

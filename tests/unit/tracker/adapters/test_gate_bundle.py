@@ -3,6 +3,7 @@
 import json
 import math
 import zipfile
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -49,6 +50,13 @@ def test_what_is_read_is_what_was_written_and_gives_the_same_answer(tmp_path: Pa
     assert said == RecordedDecision(program=version("checkpoint-tracker"), words=recorded_decision_of(gate_of(written)))
     assert said.words["facts"] is GateWord.REGRESSION
     assert [path.name for path in tmp_path.iterdir()] == ["bundle.zip"]
+
+
+def test_the_noise_in_a_bundle_of_an_earlier_version_is_that_of_its_candidate(tmp_path: Path) -> None:
+    written = case()
+    earlier = {replace(key, fingerprint="of its concurrency"): jitter for key, jitter in written.noise.jitters.items()}
+    write_bundle(tmp_path / "bundle.zip", replace(written, noise=RunNoise(jitters=earlier)), gate_of(written))
+    assert read_bundle(tmp_path / "bundle.zip")[0] == written
 
 
 def test_a_bundle_cannot_be_written_where_there_is_no_folder(tmp_path: Path) -> None:

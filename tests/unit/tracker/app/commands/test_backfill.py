@@ -124,6 +124,9 @@ def test_what_is_measured_with_todays_settings_is_not_asked_again() -> None:
     warmer = replace(measurement, suites=(replace(suite, generation=Generation(temperature=1.0)),))
     assert not is_measured(checkpoint, [record], warmer)
     assert not is_measured(checkpoint, [record], replace(measurement, serve=replace(measurement.serve, dtype="half")))
+    serve = replace(measurement.serve, args=(*measurement.serve.args, "-tp", "2"))
+    faster = replace(measurement, suites=(replace(suite, concurrency=64),), serve=serve)
+    assert is_measured(checkpoint, [record], faster), "no score can differ"
 
 
 def finished(fill: Backfill) -> Backfill:

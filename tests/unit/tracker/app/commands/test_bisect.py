@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from eval_jobs.errors import CheckpointNotFound, ConfigError, Incomparable
-from eval_jobs.types import Checkpoint
+from eval_jobs.types import Checkpoint, Generation
 from tests.unit.tracker.app.screening_bench import RUN, SCREENING, Bench, checkpoint, kind_of, through
 from tracker.app.commands.bisect import Lost, Places, SearchStep, bisect
 from tracker.app.tick import tick
@@ -145,7 +145,7 @@ def test_a_benchmark_or_a_step_that_is_not_there_is_named_with_those_that_are() 
 def test_results_of_other_settings_are_not_mixed_with_new_ones() -> None:
     bench = sparse(3200)
     world = bench.world
-    suites = tuple(replace(suite, concurrency=99) for suite in world.measurement.suites)
+    suites = tuple(replace(suite, generation=Generation(seed=99)) for suite in world.measurement.suites)
     bench.use(replace(world, measurement=replace(world.measurement, suites=suites)))
     with pytest.raises(ConfigError, match="measured with settings that differ from the current ones"):
         found_by(bench)

@@ -14,9 +14,11 @@ from tests.imported import given as given_file
 from tests.records import without_samples
 from tests.unit.tracker.domain.judging import right, run_of, scores_of
 from tests.unit.tracker.domain.making import failure_of, record_of, suite_of
+from tracker.domain.compare.sample_pages import sample_pages
 from tracker.domain.compare.view import RunNoise, compare_records
 from tracker.domain.imports.lm_eval import sheets_of_lm_eval
 from tracker.domain.imports.records import checkpoints_of
+from tracker.domain.records.reason_text import neutral_lines
 from tracker.domain.records.types import Baseline, Policy, VerdictWord
 from tracker.domain.scores.series import series_key
 from tracker.domain.verdicts.candidates import known_jitter, steps_for_jitter
@@ -254,3 +256,14 @@ def test_comparing_the_other_way_round_mirrors_everything(a: list[float], b: lis
     assert one.p_two_sided == pytest.approx(other.p_two_sided)
     assert {e.sample_id for e in one.lost} == {e.sample_id for e in other.gained}
     assert (one.before, one.after) == (other.after, other.before)
+
+
+def test_settings_that_cannot_change_a_score_are_named_beside_the_comparison() -> None:
+    before = record_of(1, {"sums": right(300, 400)})
+    after = record_of(2, {"sums": right(200, 400)}, serve=ServeSpec(args=("--tensor-parallel-size=2",)))
+    view = compare_records(before, after, POLICY, NO_JITTER)
+    assert [one.word for one in view.benchmarks] == [VerdictWord.REGRESSED]
+    text = "different, without effect on scores: serve.args --tensor-parallel-size is 2, was the default"
+    assert list(neutral_lines(view.neutral)) == [text]
+    pages = sample_pages(before, after, ["sums"]).pages
+    assert len(pages) == 2

@@ -6,6 +6,7 @@ import pytest
 
 from eval_jobs.types import EngineInfo, EngineKind, EvalRecord, EvalResult, ServeSpec, Suite
 from tests.unit.tracker.domain.making import record_of, suite_of
+from tracker.cli.gate.text import changed_lines
 from tracker.domain.compare.view import RunNoise
 from tracker.domain.gate.changed import asked_alike, not_found
 from tracker.domain.gate.decision import gate
@@ -104,6 +105,22 @@ def test_another_version_of_the_engine_is_a_change_although_no_setting_differs()
     assert not_found(before, after, (ENGINE, PROMPT)) == (PROMPT,)
     assert not_found(before, before, (ENGINE,)) == (ENGINE,)
     assert not_found(BEFORE, asked(RIGHT, prompted("x {question}")), (PROMPT, ENGINE)) == (ENGINE,)
+
+
+def test_settings_that_cannot_change_a_score_are_named_and_need_no_permission() -> None:
+    faster = replace(prompted("Think: {question}"), concurrency=64)
+    served = ServeSpec(args=("-tp", "2"))
+    after = asked(LOST, faster, serve=served)
+    assert answer(BEFORE, after, PROMPT).word is GateWord.REGRESSION
+    same = record_of(2, {"facts": LOST, "sums": RIGHT}, suite=replace(OWN, concurrency=64), digest="d1", serve=served)
+    report = answer(BEFORE, same)
+    assert report.word is GateWord.REGRESSION
+    (line,) = changed_lines(report)
+    assert line.startswith(
+        "different, without effect on scores: serve.args --tensor-parallel-size is 2, was the default;"
+    )
+    assert line.endswith("; concurrency (requests in flight) is 64, was 8")
+    assert answer(BEFORE, same, ENGINE).changed == ("serve.args --tensor-parallel-size is 2, was the default",)
 
 
 def test_without_a_named_change_nothing_is_touched() -> None:

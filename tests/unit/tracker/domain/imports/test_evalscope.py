@@ -3,14 +3,18 @@ from typing import Any
 
 import pytest
 
-from eval_jobs.errors import BadData
-from eval_jobs.types import EvalResult, SampleStatus
+from eval_jobs.errors import BadData, Incomparable
+from eval_jobs.types import EvalRecord, EvalResult, SampleStatus
 from tests.evaluating import quiet
 from tests.imported import fields, given
 from tests.requires import shared_data
 from tracker.adapters.result_files import ImportRequest, read_results
+from tracker.domain.compare.view import RunNoise, compare_records
 from tracker.domain.imports.evalscope import EvalScopeFolder, sheet_of_evalscope
+from tracker.domain.imports.records import checkpoints_of
 from tracker.domain.imports.types import Sheet
+from tracker.domain.records.types import Policy
+from tracker.domain.scores.series import series_key
 
 CONFIG: dict[str, object] = {
     "model": "checkpoint-1000",
@@ -172,3 +176,21 @@ def test_a_real_folder_gives_the_scores_of_its_reports() -> None:
     assert means == pytest.approx({"gsm8k": 1.0, "ifeval": 0.9, "iquiz": 0.85})
     assert Counter(s.status for rows in samples.values() for s in rows) == {SampleStatus.SCORED: 40}
     assert {s.subset for s in samples["iquiz"]} == {"IQ", "EQ"}
+
+
+def test_another_metric_is_another_series_although_no_setting_has_its_name() -> None:
+    def record(step: int, metric: str) -> EvalRecord:
+        rows = [replace_metric(review(i, 1.0), metric) for i in range(2)]
+        sheet = sheet_of_evalscope(folder(1.0, 1.0, reviews={"sums_main": rows}), given(f"step{step}", step=step))
+        assert sheet.metrics == (metric,)
+        return checkpoints_of([sheet], run_id="run", suite="suite")[0].record
+
+    first, same, other = record(1, "rouge"), record(2, "rouge"), record(3, "f1")
+    keys = [series_key(one.plan, one.results[0]) for one in (first, same, other)]
+    assert keys[0] == keys[1] != keys[2]
+    with pytest.raises(Incomparable, match="sums: metric is f1, was rouge"):
+        compare_records(first, other, Policy(), RunNoise())
+
+
+def replace_metric(row: dict[str, Any], metric: str) -> dict[str, Any]:
+    return row | {"sample_score": {"score": {"value": {metric: 1.0}}, "group_id": row["index"]}}

@@ -7,9 +7,16 @@ from eval_jobs.errors import BadData, ConfigError
 from tests.imported import bench, fields, given, lm_eval
 from tracker.domain.imports.bench_serve import sheet_of_bench_serve
 from tracker.domain.imports.lm_eval import sheets_of_lm_eval
-from tracker.domain.imports.records import checkpoints_of, demand_known_metrics, known_chances, models_of
+from tracker.domain.imports.records import (
+    checkpoints_of,
+    demand_known_metrics,
+    demand_no_other_metric,
+    known_chances,
+    models_of,
+)
 from tracker.domain.imports.types import Sheet
 from tracker.domain.scores.pairing import explain_difference
+from tracker.domain.scores.series import series_key
 
 TARGET = {"run_id": "run", "suite": "suite"}
 
@@ -77,11 +84,44 @@ def test_a_metric_that_no_task_has_is_refused_with_those_that_there_are() -> Non
     demand_known_metrics(sheets[0].metrics, sheets)
     with pytest.raises(ConfigError) as caught:
         demand_known_metrics(["exact"], sheets)
-    assert caught.value.message == "no task has the metric exact"
+    assert caught.value.message == "no task has the metric exact as a score from 0 to 1"
     assert caught.value.hint == "the files have acc, acc,none, acc_norm and acc_norm,none"
     with pytest.raises(ConfigError) as caught:
         demand_known_metrics(["exact"], [replace(sheets[0], metrics=())])
     assert caught.value.hint == "remove --metric: the files have one metric each"
+
+
+def test_a_metric_that_cannot_be_a_score_is_not_among_the_known_ones() -> None:
+    (found,) = sheets_of_lm_eval(
+        fields(lm_eval({"x": 0.5}) | {"results": {"x": {"acc": 0.5, "bits": 7.0}}}), {}, given()
+    )
+    assert found.metrics == ("acc",)
+
+
+def test_another_metric_of_a_step_never_replaces_the_first_one() -> None:
+    acc = checkpoints_of([sheet(x=0.5)], **TARGET)
+    (other,) = sheets_of_lm_eval(fields(lm_eval({"x": 0.4})), {}, given(metrics=["acc_norm"]))
+    norm = checkpoints_of([other], **TARGET)
+    with pytest.raises(BadData) as caught:
+        demand_no_other_metric(norm, [acc[0].record])
+    assert caught.value.message == "step 1000 has x by acc, the files have acc_norm"
+    (later,) = sheets_of_lm_eval(fields(lm_eval({"x": 0.4}, step=2000)), {}, given(metrics=["acc_norm"]))
+    newer = checkpoints_of([sheet(x=0.6)], **TARGET)
+    for files in (newer, acc, checkpoints_of([later], **TARGET)):
+        demand_no_other_metric(files, [acc[0].record])
+    demand_no_other_metric(norm, [acc[0].record, norm[0].record])  # stored by an earlier version
+    scores = [one.record for one in (*acc, *checkpoints_of([later], **TARGET))]
+    assert len({series_key(one.plan, one.results[0]) for one in scores}) == 2
+
+
+def test_an_adapter_names_its_weights_better_than_its_base() -> None:
+    sheets = []
+    for source, more in (("a", ",peft=out/lora"), ("b", "")):
+        config = {"model": "vllm", "model_args": f"pretrained=org/base{more},revision=step1000"}
+        (one,) = sheets_of_lm_eval(fields(lm_eval({source: 0.5}, config=config)), {}, given())
+        sheets.append(replace(one, source=source))
+    with pytest.raises(BadData, match="step 1000 has results of two models: lora in a, base in b"):
+        checkpoints_of(sheets, **TARGET)
 
 
 def test_a_record_survives_being_stored() -> None:

@@ -114,8 +114,8 @@ def test_a_score_of_zero_is_not_known_exactly() -> None:
     [
         ([11.9, 12.1], [0.4, 0.4], "outside"),
         ([0.5, float("nan")], [0.1, 0.1], "outside"),
-        ([0.5, 0.5], [0.1, float("nan")], "standard errors are missing"),
-        ([0.5, 0.5], [0.0, 0.0], "standard errors are missing"),
+        ([0.5, 0.5], [0.1, float("nan")], "standard errors are missing or 0"),
+        ([0.5, 0.5], [0.0, 0.0], "standard errors are missing or 0"),
         ([0.5, 0.5], [0.1], "differ in length"),
     ],
 )

@@ -90,7 +90,7 @@ def test_results_measured_in_another_way_are_not_compared() -> None:
 def test_an_error_that_is_not_known_makes_no_verdict() -> None:
     records = records_of(LEVEL[:4], stderr="N/A", **{"n-samples": {}})
     verdict = judged(records)
-    assert (verdict.word, reason_text(verdict)) == (VerdictWord.INCONCLUSIVE, "standard errors are missing")
+    assert (verdict.word, reason_text(verdict)) == (VerdictWord.INCONCLUSIVE, "standard errors are missing or 0")
 
 
 def test_a_run_that_begins_at_nothing_has_a_first_result() -> None:

@@ -1,10 +1,12 @@
 """Which earlier checkpoints a result is judged by."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from eval_jobs.types import EvalRecord, ServeSpec
+from eval_jobs.codec import plan_from_json, plan_to_json
+from eval_jobs.types import EvalRecord, Generation, ServeSpec
 from tests.unit.tracker.domain.judging import NOW, POLICY, judged, right, run_of, scores_of, words
 from tests.unit.tracker.domain.making import failure_of, record_of, suite_of
 from tracker.domain.records.reason_text import reason_text
@@ -35,9 +37,35 @@ def test_a_change_of_serving_begins_a_new_series_and_the_old_one_goes_on_where_i
     assert baseline_steps(judged([*old, *new, back])) == (100, 200, 300)
 
 
-def test_another_port_or_interpreter_is_the_same_series() -> None:
-    after = record_of(300, {"sums": right(190)}, serve=ServeSpec(port=8123, python="/other/python"))
-    assert baseline_steps(judged([*run_of(190, 190), after])) == (100, 200)
+NEUTRAL: tuple[dict[str, Any], ...] = (
+    {"port": 8123, "python": "/other/python", "gpu_memory_utilization": 0.9},
+    {"args": ("--enforce-eager",)},
+    {"args": ("--tensor-parallel-size", "2", "--max-num-seqs", "64", "--download-dir", "/cache")},
+    {"args": ("--uvicorn-log-level=debug", "--no-enable-prefix-caching", "-dp=2")},
+    {"concurrency": 64},
+    {"request_timeout_s": 9.0},
+)
+COUNTING: tuple[dict[str, Any], ...] = (
+    *({"dtype": "half"}, {"max_model_len": 512}, {"trust_remote_code": True}),
+    *({"args": (flag, "x")} for flag in ("--quantization", "--kv-cache-dtype", "--seed", "--chat-template", "--new")),
+    *({"generation": Generation(**{n: 2})} for n in ("max_tokens", "temperature", "top_k", "seed")),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "word"), [*((c, "regressed") for c in NEUTRAL), *((c, "incomparable") for c in COUNTING)]
+)
+def test_a_series_continues_over_settings_that_cannot_change_a_score_and_over_no_others(
+    change: dict[str, Any], word: str
+) -> None:
+    of_suite = {name: change[name] for name in ("concurrency", "request_timeout_s", "generation") if name in change}
+    suite = replace(suite_of(["sums"]), **of_suite)
+    serve = ServeSpec(**{name: value for name, value in change.items() if name not in of_suite})
+    before = run_of(190, 190)
+    after = [record_of(step, {"sums": right(20)}, suite=suite, serve=serve) for step in (300, 400)]
+    stored = [replace(one, plan=plan_from_json(plan_to_json(one.plan))) for one in (*before, *after)]
+    assert words(stored)[2] == word
+    assert len(scores_of(stored).series) == (1 if word == "regressed" else 2)
 
 
 def test_a_failed_checkpoint_is_passed_over_as_a_baseline() -> None:
