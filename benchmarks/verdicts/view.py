@@ -9,7 +9,7 @@ for t in range(CHECKPOINTS):
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, Self, TypedDict
+from typing import NotRequired, Protocol, Self, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,8 @@ class Meta(TypedDict):
     n: Ints
     groups: list[Ints]
     alpha: float
+    restarts: NotRequired[tuple[int, ...]]
+    """First checkpoint after each restart of the learning rate, if the training log shows any."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,6 +35,23 @@ RESTART_LASTS = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
+class SuiteLoss:
+    """What several benchmarks lose together."""
+
+    points: float
+    """As a fraction of 1."""
+    benchmarks: int
+    onset: int = 50
+    lasts: int = 1000
+
+    def at(self, time_now: Ints) -> Floats:
+        """Return the loss at each checkpoint."""
+        age = time_now - self.onset
+        lost: Floats = np.where((age >= 0) & (age < self.lasts), self.points, 0.0)
+        return lost
+
+
+@dataclass(frozen=True, kw_only=True)
 class World:
     """What is healthy in one kind of run. The defaults are the base world, as in `series.WORLDS`."""
 
@@ -66,6 +83,8 @@ class World:
     errors: float = 0.0
     """Share of the answers without a score."""
     has_subsets: bool = False
+    lost: SuiteLoss | None = None
+    """What is not healthy; None: everything is."""
 
 
 WORLDS = {
@@ -115,10 +134,13 @@ def draw(world: World, seed: int, *, improves: bool) -> Run:
     """Draw one run."""
     root = np.random.default_rng([seed, 0x30B1D5])
     shared = _shared(world, root)
+    order = np.random.default_rng([seed, 0x05DE5]).permutation(len(world.sizes))
     scores, groups = [], []
     for k, (n, rng) in enumerate(zip(world.sizes, root.spawn(len(world.sizes)), strict=True)):
         items = draw_items(n, rng)
         level = _level(world, k, shared, rng, improves=improves)
+        if world.lost is not None and order[k] < world.lost.benchmarks:
+            level -= world.lost.at(np.arange(world.checkpoints))
         clusters = int(items.groups[-1]) + 1
         expected = level[:, None] + world.cluster * rng.normal(size=(world.checkpoints, clusters))
         chances = chances_of(items, np.clip(expected, 0.001, 0.999), rng)
@@ -134,7 +156,16 @@ def alarms(world: World, run: Run) -> Bools:
     engine = Engine()
     detector = TrackerWithSubsets(engine) if world.has_subsets else Tracker("tracker", engine)
     sizes = np.array(world.sizes)
-    detector.reset(Meta(K=sizes.size, T_plan=world.checkpoints, n=sizes, groups=list(run.groups), alpha=ALPHA))
+    restarts = tuple(range(RESTART_EVERY, world.checkpoints, RESTART_EVERY)) if world.restart else ()
+    meta = Meta(
+        K=sizes.size,
+        T_plan=world.checkpoints,
+        n=sizes,
+        groups=list(run.groups),
+        alpha=ALPHA,
+        restarts=restarts,
+    )
+    detector.reset(meta)
     seen, found = UpToNow(run), []
     for seen.t in range(world.checkpoints):
         found.append(detector.step(seen))

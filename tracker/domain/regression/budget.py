@@ -42,6 +42,16 @@ PLAIN = Design(
 ONE_SIZE = Design(by_pooled={4: 1.0}, by_baseline=PLAIN.by_baseline, null_variance=False)
 """One size of the new block: for subsets."""
 
+SUITE = Design(
+    by_pooled={1: 0.3, 2: 0.1, 4: 0.4, 8: 0.2},
+    by_baseline={Baseline.RECENT: 1.0, Baseline.PEAK: 0.0, Baseline.PINNED: 0.0},
+    null_variance=True,
+)
+"""For all benchmarks together."""
+
+SUITE_SHARE = 0.25
+"""Share of the alpha for scores that goes to all benchmarks together, where there are enough of them."""
+
 SCORE_SHARE = 0.9
 """Share of the run's alpha for scores; if a benchmark has subsets, half of its part is for them."""
 BEHAVIOUR_SHARE = 0.05

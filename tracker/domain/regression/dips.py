@@ -1,0 +1,68 @@
+"""Dips after a restart of the learning rate, a step of the batch size or a switch of the data: how long they last. Pure.
+
+The falls of all benchmarks against the checkpoints just before, each in units of its typical change, are added as in
+`suite`. A dip lasts until the last checkpoint that is clearly lower, and some more that may be lower unseen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracker.domain.regression.blocks import BLOCK
+from tracker.domain.regression.jitter import MEDIAN_CHI2
+from tracker.domain.scores.matrix import FloatArray
+
+FIRST_DIP = 10
+"""Checkpoints that the first dip of a run may last: how long the next ones may is what the earlier ones took."""
+
+_LOWER = -2.326
+"""Quantile of the standard normal distribution for p = .01."""
+
+_UNSEEN = 2
+"""Checkpoints after the last clearly lower one."""
+
+_BENDS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """The checkpoints after a disruption, as positions in the run."""
+
+    start: int
+    """First checkpoint after it."""
+    allowed: int
+    """Number of checkpoints within which a dip is expected; 0 if the earlier disruptions had none."""
+    lasted: int
+    """Number of checkpoints that may be lower, as far as the run shows; at most `allowed`."""
+
+
+def windows_of(means: FloatArray, starts: Sequence[int]) -> tuple[Window, ...]:
+    """Return one window for each of `starts`, ascending; `means` of K benchmarks at T checkpoints, shape (K, T)."""
+    windows: list[Window] = []
+    allowed = FIRST_DIP
+    for start in starts:
+        if windows:
+            allowed = max(_UNSEEN, *(window.lasted for window in windows))
+        windows.append(Window(start=start, allowed=allowed, lasted=min(allowed, _lasted(means, start))))
+    return tuple(windows)
+
+
+def _lasted(means: FloatArray, start: int) -> int:
+    before, after = means[:, max(0, start - BLOCK) : start], means[:, start : start + FIRST_DIP]
+    if before.shape[1] < _BENDS:
+        return 0
+    # A linear trend cancels: an improving run is not noisy.
+    typical = np.sqrt(np.median(np.diff(before, n=2) ** 2, axis=1) / MEDIAN_CHI2 / 6)
+    moving = typical > 0
+    if not moving.any():
+        return 0
+    falls = (after[moving] - before[moving].mean(axis=1, keepdims=True)) / typical[moving, np.newaxis]
+    spread = math.sqrt(int(moving.sum()) * (1 + 1 / before.shape[1]))
+    lower = np.flatnonzero(falls.sum(axis=0) / spread < _LOWER)
+    if not lower.size:
+        return 0
+    return int(lower[-1]) + 1 + _UNSEEN
