@@ -33,7 +33,7 @@ from eval_jobs.types import (
 from tracker.domain.records.types import Measure, Policy
 from tracker.domain.scores.run_scores import RunScores, scores_of, with_record
 from tracker.domain.scores.sample_columns import STATUSES, Questions, SampleColumns, object_array, split_columns
-from tracker.domain.verdicts.candidates import RunContext
+from tracker.domain.verdicts.context import RunContext
 from tracker.domain.verdicts.judge import judge
 
 NEWEST = 10

@@ -47,7 +47,7 @@ from eval_jobs.queue.sql_queue import SqlQueue
 from eval_jobs.types import EvalPlan, EvalRecord
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.domain.records.types import Policy
-from tracker.domain.verdicts.candidates import RunContext
+from tracker.domain.verdicts.context import RunContext
 from tracker.domain.verdicts.judge import judge
 
 QUICK = Size(plans=50, checkpoints=6, benchmarks=3, samples=40)

@@ -35,7 +35,7 @@ from tracker.adapters.samples.packed_parquet import PackedSamples, SampleFiles, 
 from tracker.domain.records.types import Policy, Report
 from tracker.domain.scores.run_scores import scores_of
 from tracker.domain.scores.sample_columns import columns_of
-from tracker.domain.verdicts.candidates import RunContext
+from tracker.domain.verdicts.context import RunContext
 from tracker.domain.verdicts.judge import judge
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from tests.records import RUN, RecordedRun, forgetting_run
-from tracker.domain.records.reasons import AgainstReference, Compared, TooEarly
+from tracker.domain.records.reasons import AgainstReference, Compared, Fall, Together, TooEarly
 from tracker.domain.records.types import (
     Acceptance,
     Baseline,
@@ -37,6 +37,10 @@ _WORDS = {
     900: VerdictWord.IMPROVED,
     1000: VerdictWord.RECOVERED,
 }
+
+
+_BACK = 900
+"""Step after a broken checkpoint."""
 
 
 def judged_run(*, subset: str = "history", reason: str = "the data mix changed on purpose") -> RecordedRun:
@@ -78,6 +82,8 @@ def _accepted(benchmark: str, step: int, from_step: int, reason: str) -> Accepta
 
 def _told(report: Report, subset: str) -> Report:
     found = _findings(report.step, subset) if report.step >= 800 else ()
+    if report.step == _BACK:
+        found = (*found, _transient())
     return replace(
         report,
         verdicts=(*report.verdicts, _trivia(report.step)),
@@ -136,6 +142,19 @@ def _findings(step: int, subset: str) -> tuple[Verdict, ...]:
             lost_since=700,
             reason=Compared(before=0.25, now=0.36, margin=0.01),
         ),
+    )
+
+
+def _transient() -> Verdict:
+    falls = (Fall(benchmark="trivia", change=-0.08), Fall(benchmark="sums", change=-0.031))
+    return replace(
+        _trivia(_BACK),
+        benchmark="",
+        word=VerdictWord.TRANSIENT,
+        reason=Together(falls=falls, compared=4, steps=(_BACK - 100,)),
+        score=None,
+        comparisons=(),
+        lost_since=_BACK - 100,
     )
 
 

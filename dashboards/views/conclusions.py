@@ -9,6 +9,7 @@ from tracker.domain.records.display import count_text, one_line
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.subjects import subject_text
 from tracker.domain.records.types import Acceptance, Closing, Incident, Verdict, VerdictWord
+from tracker.domain.scores.suspicion import loss_of_all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,12 +94,20 @@ def _finding(name: str, found: list[tuple[int, Verdict]]) -> FindingRow:
 def _loss(incident: Incident, accepted: Mapping[tuple[str, int | None], Acceptance]) -> LossRow:
     return LossRow(
         subject=one_line(subject_text(incident.benchmark, incident.subset, incident.measure)),
-        word=VerdictWord.FORGOTTEN if incident.forgotten else VerdictWord.REGRESSED,
+        word=_word(incident),
         onset=incident.onset_step,
         opened=incident.opened_step,
         lasts=incident.closed_step is None,
         ended=_end(incident, accepted.get((incident.benchmark, incident.closed_step))),
     )
+
+
+def _word(incident: Incident) -> VerdictWord:
+    if incident.closed_by is Closing.TRANSIENT:
+        return VerdictWord.TRANSIENT
+    if incident.forgotten:
+        return VerdictWord.FORGOTTEN
+    return loss_of_all(is_provisional=incident.provisional)
 
 
 def _end(incident: Incident, acceptance: Acceptance | None) -> str:
@@ -110,6 +119,8 @@ def _end(incident: Incident, acceptance: Acceptance | None) -> str:
         return _accepted(acceptance)
     if incident.closed_by is Closing.SUPERSEDED:
         return f"discarded when training restarted from a step before {incident.closed_step}"
+    if incident.closed_by is Closing.TRANSIENT:
+        return f"broken checkpoint: back at step {incident.closed_step}"
     below = "" if incident.last_step is None else f", last worse than the baseline at step {incident.last_step}"
     return f"recovered at step {incident.closed_step}{below}"
 

@@ -78,7 +78,7 @@ def onset_text(verdict: Verdict) -> str:
         return ""
     if verdict.word in WORSE:
         return f"lost since step {verdict.lost_since}"
-    if verdict.word is VerdictWord.RECOVERED:
+    if verdict.word in {VerdictWord.RECOVERED, VerdictWord.TRANSIENT}:
         return f"had been lost since step {verdict.lost_since}"
     return f"loss since step {verdict.lost_since} is still open"
 

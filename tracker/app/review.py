@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from eval_jobs.types import Checkpoint, EvalRecord
@@ -14,8 +14,9 @@ from tracker.domain.overview.costs import with_cost_so_far
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.types import Policy, Report
 from tracker.domain.scores.series import series_key
+from tracker.domain.tracking.disruptions import disruptions_of
 from tracker.domain.verdicts import out_of_order
-from tracker.domain.verdicts.candidates import RunContext
+from tracker.domain.verdicts.context import RunContext
 from tracker.domain.verdicts.judge import judge
 from tracker.domain.verdicts.rewind import left_behind, scores_of_newest
 from tracker.ports import RunHistory
@@ -41,6 +42,8 @@ def review(world: World, record: EvalRecord, now: datetime) -> Reviewed:
     run_id = record.plan.checkpoint.run_id
     world.history.append(record)
     run_context = recall(world.history, run_id, world.policy)
+    curves = world.curves.read(record.plan.checkpoint)
+    run_context = replace(run_context, disruptions=disruptions_of(curves, world.policy.phases))
     warn_of_baseline(record, run_context, world.policy)
     report = judge(record, world.history.scores(run_id), run_context, world.policy, now=now)
     store_conclusion(report, world.history)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import ValidationInfo, field_validator, model_validator
 
 from tracker.config.section import AnchoredPath, Section, anchored, record_of, without_key
-from tracker.domain.records.types import USUAL_CHECKPOINTS, LatencyPolicy, Phase, Pinned, Policy, PolicySettings
+from tracker.domain.records.types import LatencyPolicy, Phase, Pinned, Policy, PolicySettings
 
 _SQLITE = "sqlite:///"
 
@@ -29,7 +29,9 @@ class PolicySection(Section, PolicySettings):
         """Return the record for the judge."""
         run, _, step = self.baseline.rpartition("@")
         pinned = Pinned(run_id=run, step=int(step)) if run else None
-        latency = LatencyPolicy(alpha=self.alpha, planned_checkpoints=self.planned_checkpoints or USUAL_CHECKPOINTS)
+        latency = LatencyPolicy(
+            alpha=self.alpha, planned_checkpoints=self.planned_checkpoints or LatencyPolicy.planned_checkpoints
+        )
         return record_of(Policy, self, pinned=pinned, phases=phases, latency=latency, chance=chance)
 
 

@@ -19,7 +19,7 @@ from tracker.domain.records.outlines import without_samples
 from tracker.domain.records.types import Policy, Report
 from tracker.domain.scores.mean_series import means_of, with_means
 from tracker.domain.scores.run_scores import RunScores
-from tracker.domain.verdicts.candidates import RunContext
+from tracker.domain.verdicts.context import RunContext
 from tracker.domain.verdicts.judge import judge
 from tracker.domain.verdicts.out_of_order import overtaken_by
 from tracker.ports import Tracking

@@ -28,6 +28,7 @@ STYLES: Mapping[VerdictWord, str] = {
     VerdictWord.FORGOTTEN: "bold red",
     VerdictWord.REGRESSED: "red",
     VerdictWord.RECOVERED: "green",
+    VerdictWord.TRANSIENT: "green",
     VerdictWord.IMPROVED: "green",
     VerdictWord.EQUIVALENT: "",
     VerdictWord.SUSPECT: "yellow",
@@ -199,7 +200,7 @@ def _findings(view: Overview) -> Iterable[RenderableType]:
     if not found:
         return
     yield Text("")
-    yield Text(f"findings at step {view.steps[-1]} (subsets, output length and truncation):", style="dim")
+    yield Text(f"findings at step {view.steps[-1]}:", style="dim")
     width = max(len(_subject(finding)) for finding in found[:_MAX_FINDINGS])
     for finding in found[:_MAX_FINDINGS]:
         yield Text.assemble(f"{_subject(finding):<{width}}", "  ", _word(finding.word), _since(finding))
@@ -222,7 +223,7 @@ def _left(view: Overview) -> Iterable[Text]:
 def _since(verdict: Verdict) -> Text:
     if verdict.lost_since is None:
         return Text("")
-    was = "had been lost " if verdict.word is VerdictWord.RECOVERED else ""
+    was = "had been lost " if verdict.word in {VerdictWord.RECOVERED, VerdictWord.TRANSIENT} else ""
     return Text(f"  {was}since step {verdict.lost_since}", style="dim")
 
 

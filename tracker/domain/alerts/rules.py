@@ -16,6 +16,7 @@ from tracker.domain.calibration.repetition_text import is_unfit, repetition_text
 from tracker.domain.records.alerts import Alert, AlertKind, AlertState, AlertSubject, SubjectKind
 from tracker.domain.records.calibration import Calibration, Fitness, Repetition
 from tracker.domain.records.reason_text import latency_reason_text, reason_text
+from tracker.domain.records.reasons import Together
 from tracker.domain.records.subjects import alert_subject_text
 from tracker.domain.records.types import (
     Acceptance,
@@ -112,9 +113,10 @@ def _of_gaps(report: Report, open_alerts: Iterable[Alert]) -> Iterator[Alert]:
 
 def _of_losses(report: Report) -> Iterator[Alert]:
     verdicts = {(v.benchmark, v.subset, v.measure): v for v in (*report.verdicts, *report.findings)}
+    together = _lost_together(report)
     for incident in report.incidents:
-        if incident.measure is Measure.OUTPUT_LENGTH:
-            continue  # longer answers are shown, but only the score tells whether they are worse
+        if not _needs_attention(incident, together):
+            continue
         subject = _subject_of(incident)
         verdict = verdicts.get((incident.benchmark, incident.subset, incident.measure))
         is_left = incident.closed_by is Closing.SUPERSEDED
@@ -133,9 +135,33 @@ def _of_losses(report: Report) -> Iterator[Alert]:
         )
 
 
+def _needs_attention(incident: Incident, together: Verdict | None) -> bool:
+    """Return whether an incident is a notification of its own; `together` is a loss of all benchmarks."""
+    if incident.measure is Measure.OUTPUT_LENGTH:
+        return False  # longer answers are shown, but only the score tells whether they are worse
+    if incident.closed_step is not None:
+        return True
+    return not incident.provisional and not _is_covered(incident, together)
+
+
+def _lost_together(report: Report) -> Verdict | None:
+    """Return the verdict of a lasting loss of all benchmarks together."""
+    return next((v for v in report.findings if not v.benchmark and v.word is VerdictWord.REGRESSED), None)
+
+
+def _is_covered(incident: Incident, together: Verdict | None) -> bool:
+    """Return whether a loss of a benchmark is part of one that all have together, which is one alert."""
+    if together is None or not isinstance(together.reason, Together) or not incident.benchmark:
+        return False
+    is_one = incident.benchmark in {fall.benchmark for fall in together.reason.falls}
+    return is_one and incident.onset_step >= (together.lost_since or 0)
+
+
 def _what_became_of(incident: Incident, verdict: Verdict | None, step: int) -> str:
     if incident.closed_by is Closing.SUPERSEDED:
         return f": loss discarded, training restarted from a step before {incident.closed_step}"
+    if incident.closed_by is Closing.TRANSIENT and incident.benchmark:
+        return f": checkpoint {incident.onset_step} was broken, and it is back at step {step}"
     if verdict is None:
         return ": loss reopened, training restarted from a step before the recovery"
     return f" {verdict.word} at step {step}: {reason_text(verdict)}"
@@ -165,6 +191,8 @@ def _of_latency(report: Report) -> Iterator[Alert]:
 
 
 def _subject_of(incident: Incident) -> AlertSubject:
+    if not incident.benchmark:
+        return CHECKPOINT
     return AlertSubject(
         kind=SubjectKind.BENCHMARK, name=incident.benchmark, subset=incident.subset, measure=incident.measure
     )

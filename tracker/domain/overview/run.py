@@ -24,6 +24,7 @@ SYMBOLS: Mapping[VerdictWord, str] = {
     VerdictWord.INCOMPARABLE: "≠",
     VerdictWord.SUSPECT: "▽",
     VerdictWord.RECOVERED: "△",
+    VerdictWord.TRANSIENT: "▵",
     VerdictWord.IMPROVED: "▲",
     VerdictWord.INCONCLUSIVE: "~",
     VerdictWord.EQUIVALENT: "=",
@@ -51,7 +52,7 @@ class Overview:
     """Checkpoints without any report, ascending by step."""
     verdicts: Mapping[tuple[int, str], Verdict]
     findings: tuple[tuple[int, Verdict], ...] = ()
-    """(step, finding) on subsets, answer length and truncation, ascending by step."""
+    """(step, finding) on the checkpoint as a whole, subsets, answer length and truncation, ascending by step."""
     left: tuple[tuple[Checkpoint, int], ...] = ()
     """Checkpoints that training left behind, ascending by step, each with the first step that was written again."""
     unit: str = "step"
@@ -119,8 +120,10 @@ def overview(reports: Iterable[Report], gaps: Iterable[Gap] = ()) -> Overview:
 def _findings(reports: Iterable[Report], newest: Mapping[tuple[int, str], str]) -> Iterator[tuple[int, Verdict]]:
     """Yield (step, finding) of the reports with the newest verdicts; `newest` holds the plan of each verdict."""
     for report in reports:
+        names = [verdict.benchmark for verdict in report.verdicts]
         for finding in report.findings:
-            if newest.get((report.step, finding.benchmark)) == report.plan_id:
+            of = [finding.benchmark] if finding.benchmark else names
+            if any(newest.get((report.step, name)) == report.plan_id for name in of):
                 yield report.step, finding
 
 

@@ -8,7 +8,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tracker.domain.records import reasons, types
-from tracker.domain.records.display import count_text, p_text, p_value_text, score_text, steps_text
+from tracker.domain.records.display import (
+    count_text,
+    names_text,
+    one_line,
+    p_text,
+    p_value_text,
+    score_text,
+    steps_text,
+)
 
 
 def reason_text(verdict: types.Verdict) -> str:
@@ -110,6 +118,8 @@ def _text(verdict: types.Verdict, reason: reasons.Reason) -> str:
             return _compared_means(reason)
         case reasons.FewScores() | reasons.FewInCommon() | reasons.FewSamples():
             return _too_few(verdict, reason)
+        case reasons.Together():
+            return _together_text(verdict, reason)
         case reasons.MeasuredOtherwise():
             differences = "; ".join(map(difference_text, reason.differences))
             return f"measured differently from step {reason.step}: {differences}"
@@ -152,15 +162,44 @@ def _compared(verdict: types.Verdict, reason: reasons.Compared) -> str:
     if verdict.word is types.VerdictWord.INCONCLUSIVE:
         seen = "" if verdict.mde is None else f"; minimum detectable loss {verdict.mde:.2g}"
         return f"{change}: not significant (n = {deciding.n_common}){seen}"
-    counted = change + _flips(verdict.measure, deciding)
+    return _counted(verdict, reason, change + _flips(verdict.measure, deciding))
+
+
+def _counted(verdict: types.Verdict, reason: reasons.Compared, counted: str) -> str:
     if verdict.word is types.VerdictWord.FORGOTTEN:
         return f"{counted}; worse than the peak at {reason.in_a_row} checkpoints in a row"
     if verdict.word is types.VerdictWord.RECOVERED:
         return f"{counted}; recovered at {reason.in_a_row} checkpoints in a row"
+    if reason.expected_after is not None:
+        return f"{counted}: {_expected(reason.expected_after)}"
     if verdict.word is types.VerdictWord.SUSPECT:
-        p, level = p_value_text(deciding.p_worse), p_text(verdict.alpha_test)
+        p, level = p_value_text(verdict.comparisons[0].p_worse), p_text(verdict.alpha_test)
         return f"{counted}: may be worse ({p}), not significant at the run's level ({level})"
     return counted
+
+
+def _together_text(verdict: types.Verdict, reason: reasons.Together) -> str:
+    """Return `4 of 10 benchmarks are lower by 3.1 to 8.0 points at step 500: sums, words, colors and 1 more`."""
+    points = sorted(abs(100 * fall.change) for fall in reason.falls)
+    by = f" by {points[0]:.1f} to {points[-1]:.1f} points" if points else ""
+    fell = f"{len(points)} of {reason.compared} benchmarks"
+    names = names_text(tuple(one_line(fall.benchmark) for fall in reason.falls))
+    where = steps_text(reason.steps)
+    if verdict.word is types.VerdictWord.TRANSIENT:
+        was = "was" if len(reason.steps) == 1 else "were"
+        return f"{where} {was} broken: {fell} fell{by} and are back ({names})"
+    if verdict.word is types.VerdictWord.RECOVERED:
+        return f"{fell} had fallen{by} at {where} and are back ({names})"
+    text = f"{fell} are lower{by} at {where} ({names})"
+    if reason.expected_after is not None:
+        return f"{text}: {_expected(reason.expected_after)}"
+    if verdict.word is types.VerdictWord.SUSPECT:
+        return f"{text}: the next checkpoint shows whether that lasts"
+    return text
+
+
+def _expected(disruption: reasons.Disruption) -> str:
+    return f"expected after the {disruption.what} at step {disruption.step}, an alert follows if it lasts"
 
 
 def _change(deciding: types.Comparison, reason: reasons.Compared) -> str:

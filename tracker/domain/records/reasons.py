@@ -87,6 +87,15 @@ class FewSamples:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Disruption:
+    """A moment of the training after which scores are expected to be lower for a while."""
+
+    step: int
+    what: str
+    """Such as `restart of the learning rate`."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Compared:
     """The verdict is based on its first comparison."""
 
@@ -99,6 +108,33 @@ class Compared:
     """Margin within which the change counts as equivalent, in score units."""
     in_a_row: int = 0
     """Consecutive checkpoints required to show forgetting or recovery; 0 if neither was found."""
+    expected_after: Disruption | None = None
+    """What explains a loss as an expected dip; None: nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fall:
+    """The change of one benchmark."""
+
+    benchmark: str
+    change: float
+    """In score units; up is better."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Together:
+    """All benchmarks of the suite were tested together."""
+
+    code: Literal["together"] = "together"
+    falls: tuple[Fall, ...]
+    """Benchmarks that are lower by themselves, the largest fall first."""
+    compared: int
+    """Number of benchmarks tested."""
+    steps: tuple[int, ...]
+    """Steps of the checkpoints that are lower, or were."""
+    p: float | None = None
+    """One-sided p of "worse" of the test that decided; None if an earlier checkpoint's did."""
+    expected_after: Disruption | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +177,7 @@ Reason = (
     | FewSamples
     | Compared
     | ComparedMeans
+    | Together
     | NotOfAScore
 )
 

@@ -6,10 +6,13 @@ from tracker.domain.records.alerts import AlertSubject, Silence, SubjectKind
 from tracker.domain.records.display import one_line, steps_text
 from tracker.domain.records.types import Baseline, Measure
 
+CHECKPOINT = "checkpoint"
+"""A checkpoint as a whole, by all benchmarks of its suite together."""
+
 
 def subject_text(benchmark: str, subset: str, measure: Measure) -> str:
-    """Return `sums`, `mmlu / anatomy` or `sums, output length`."""
-    name = f"{benchmark} / {subset}" if subset else benchmark
+    """Return `sums`, `mmlu / anatomy` or `sums, output length`; `checkpoint` for all benchmarks together."""
+    name = f"{benchmark} / {subset}" if subset else benchmark or CHECKPOINT
     if measure is Measure.SCORE:
         return name
     return f"{name}, {'truncated answers' if measure is Measure.COMPLETENESS else measure}"

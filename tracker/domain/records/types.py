@@ -80,6 +80,8 @@ class Closing(StrEnum):
     RECOVERED = "recovered"
     ACCEPTED = "accepted"
     """A user accepted this level as the new normal."""
+    TRANSIENT = "transient"
+    """It was of one checkpoint: the next one is back."""
     SUPERSEDED = "superseded"
     """Training went back to a step before it: the checkpoint that raised the alarm was left behind."""
 
@@ -94,6 +96,7 @@ class Incident:
     run_id: str
     suite: str
     benchmark: str
+    """Empty for all benchmarks of the suite together."""
     subset: str = ""
     """Empty for the whole benchmark."""
     measure: Measure = Measure.SCORE
@@ -103,11 +106,15 @@ class Incident:
     """First step of the loss, as far as the evidence can place it; at most `opened_step`."""
     forgotten: bool = False
     """Whether a score that had been learned was below the peak at three checkpoints in a row."""
+    benchmarks: tuple[str, ...] = ()
+    """If it is of all together: those that fell, the largest fall first."""
+    provisional: bool = False
+    """Whether it is of all together and only one checkpoint shows it yet: no notification."""
     closed_step: int | None = None
     """Step at which it ended; None while it is open."""
     closed_by: Closing | None = None
     last_step: int | None = None
-    """Last step with the loss; None unless it recovered."""
+    """Last step with the loss; None unless it recovered or was transient."""
     opened_digest: str
     """Digest of the checkpoint that raised the alarm."""
     closed_digest: str = ""
@@ -179,6 +186,8 @@ class VerdictWord(StrEnum):
     REGRESSED = "regressed"
     RECOVERED = "recovered"
     """Was lost, and is back at two checkpoints in a row."""
+    TRANSIENT = "transient"
+    """Several benchmarks together were lower at one checkpoint, and the next one is back."""
     IMPROVED = "improved"
     EQUIVALENT = "equivalent"
     """Shown to be within the margin; not the same as "no difference found"."""
@@ -207,6 +216,7 @@ class Verdict:
     """The decision on one benchmark at one checkpoint, with its evidence."""
 
     benchmark: str
+    """Empty for all benchmarks of the suite together."""
     subset: str = ""
     """Empty for the whole benchmark."""
     measure: Measure = Measure.SCORE
@@ -236,10 +246,6 @@ class Verdict:
     """Effect of repeating the evaluation alone; None if the benchmark was not calibrated by then."""
 
 
-USUAL_CHECKPOINTS = 100
-"""Assumed number of checkpoints of a run if it is unknown."""
-
-
 class LatencyMetric(StrEnum):
     """Time of a request."""
 
@@ -266,7 +272,8 @@ class LatencyPolicy:
 
     alpha: float = 0.05
     """Probability that noise alone marks any checkpoint of the run as slower, over all metrics and quantiles."""
-    planned_checkpoints: int = USUAL_CHECKPOINTS
+    planned_checkpoints: int = 100
+    """Assumed if it is unknown."""
     min_slowdown_p50: float = 0.03
     """Smallest reported change of a median, as a share: .03 is 3 % slower, or faster by the same factor."""
     min_slowdown_p95: float = 0.05
@@ -316,7 +323,7 @@ class LatencyVerdict:
     """Smallest true ratio above 1 that is detected with 80 % power."""
 
 
-RULES_VERSION = 2
+RULES_VERSION = 3
 """Version of the rules of verdicts: a change that gives checkpoints other verdicts increases it."""
 
 

@@ -1,4 +1,4 @@
-"""Dips after a restart of the learning rate, a step of the batch size or a switch of the data: how long they last. Pure.
+"""Dips after a restart of the learning rate or another disruption of the training: how long they last. Pure.
 
 The falls of all benchmarks against the checkpoints just before, each in units of its typical change, are added as in
 `suite`. A dip lasts until the last checkpoint that is clearly lower, and some more that may be lower unseen.
@@ -16,7 +16,7 @@ from tracker.domain.regression.blocks import BLOCK
 from tracker.domain.regression.jitter import MEDIAN_CHI2
 from tracker.domain.scores.matrix import FloatArray
 
-FIRST_DIP = 10
+FIRST_DIP = 6
 """Checkpoints that the first dip of a run may last: how long the next ones may is what the earlier ones took."""
 
 _LOWER = -2.326

@@ -32,7 +32,7 @@ FALLEN_P = 0.05
 """Level at which one benchmark of a suite that lost something counts as fallen."""
 
 _OTHER_BENCHMARKS_P, _OTHER_CHECKPOINTS_P = 0.01, 0.001
-"""Levels at which a loss must show without the benchmark, and without the checkpoint, that fell most."""
+"""Levels at which a loss must show without the two benchmarks, and without the checkpoint, that fell most."""
 
 RECOVERED_P = 0.05
 
@@ -57,7 +57,7 @@ class SuiteTest:
     parts: Mapping[str, Evidence]
     """The test of each benchmark, by name."""
     is_shared: bool
-    """Whether the others show the loss, too: without the benchmark, or the checkpoint, that fell most."""
+    """Whether the others show the loss, too: without the two benchmarks, or the checkpoint, that fell most."""
 
     @property
     def fallen(self) -> tuple[str, ...]:
@@ -106,7 +106,8 @@ def shared_variance(means: FloatArray) -> float:
         return 1.0
     together = units.sum(axis=0) ** 2 / units.shape[0]
     loud = np.maximum((units**2).mean(axis=0), 1.0)
-    return max(1.0, (_INDEPENDENT + float((together / loud).sum())) / (_INDEPENDENT + together.size))
+    shared: float = (_INDEPENDENT + float((together / loud).sum())) / (_INDEPENDENT + together.size)
+    return max(1.0, shared)
 
 
 def _test(m: int, parts: Mapping[str, Evidence], shared: float, alpha_test: float) -> SuiteTest:
@@ -114,7 +115,8 @@ def _test(m: int, parts: Mapping[str, Evidence], shared: float, alpha_test: floa
     falls = np.array([_in_deviations(e.test.delta, e) for e in tests])
     spread = math.sqrt(len(tests) * shared)
     df = sum(e.test.df for e in tests) / 2  # the doubt about the jitter is partly common to them
-    is_shared = t_cdf(float(falls.sum() - falls.min()) / spread, df) < _OTHER_BENCHMARKS_P
+    others = np.sort(falls)[AT_LEAST - 1 :]
+    is_shared = t_cdf(float(others.sum()) / math.sqrt(others.size * shared), df) < _OTHER_BENCHMARKS_P
     if m > 1:
         is_shared &= t_cdf(_without_lowest(m, tests) / spread, df) < _OTHER_CHECKPOINTS_P
     return SuiteTest(

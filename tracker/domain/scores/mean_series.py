@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -29,6 +29,11 @@ class MeanSeries:
         """Return the checkpoints with first <= step < end."""
         low, high = np.searchsorted(self.steps, (first, end))
         return MeanSeries(steps=self.steps[low:high], means=self.means[low:high], stderrs=self.stderrs[low:high])
+
+    def without(self, steps: Container[int]) -> MeanSeries:
+        """Return the checkpoints that are not in `steps`."""
+        kept = np.array([step not in steps for step in self.steps.tolist()], dtype=bool)
+        return MeanSeries(steps=self.steps[kept], means=self.means[kept], stderrs=self.stderrs[kept])
 
     def with_point(self, step: int, point: Aggregate) -> MeanSeries:
         """Return the series with `point` at `step`, which replaces an earlier point of this step."""

@@ -3,7 +3,8 @@
 verdict of a run, or of two checkpoints    looks_worse
 screen of a benchmark                      part_looks_worse
 latency                                    looks_worse, of a log ratio
-evidence too weak for an alarm             at_most_suspect
+evidence too weak for an alarm             at_most_suspect, also for a dip that is expected
+all benchmarks together                    loss_of_all
 neither a change nor its absence shown     without_proof
 """
 
@@ -37,6 +38,13 @@ def without_proof(*, is_suspect: bool) -> VerdictWord:
     if is_suspect:
         return VerdictWord.SUSPECT
     return VerdictWord.INCONCLUSIVE
+
+
+def loss_of_all(*, is_provisional: bool) -> VerdictWord:
+    """Return the verdict on a loss of all benchmarks together; provisional: only one checkpoint shows it yet."""
+    if is_provisional:
+        return VerdictWord.SUSPECT
+    return VerdictWord.REGRESSED
 
 
 def at_most_suspect(word: VerdictWord) -> VerdictWord:

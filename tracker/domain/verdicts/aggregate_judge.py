@@ -3,8 +3,8 @@
 A loss is `suspect` at most: shown, without a notification.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from eval_jobs.types import EvalPlan, EvalResult
 from tracker.domain.records import reasons
 from tracker.domain.records.types import Baseline, Policy, Verdict, VerdictWord
 from tracker.domain.regression.aggregates import AggregateSeries, aggregate_evidence
-from tracker.domain.regression.budget import SCORE_SHARE
 from tracker.domain.regression.detector import Evidence, blocks_test, level_test
 from tracker.domain.scores.matrix import IntArray
 from tracker.domain.scores.mean_series import NO_MEANS, Means, MeanSeries, means_of
@@ -21,21 +20,37 @@ from tracker.domain.scores.pairing import differences_of
 from tracker.domain.scores.series import series_keys
 from tracker.domain.scores.summary import summarise
 from tracker.domain.scores.suspicion import at_most_suspect
-from tracker.domain.verdicts.candidates import JudgingContext, budget_of, thresholds_of
+from tracker.domain.verdicts.candidates import alpha_of_benchmarks, budget_of, thresholds_of
+from tracker.domain.verdicts.context import JudgingContext
 from tracker.domain.verdicts.decision import is_learned
 from tracker.domain.verdicts.hypothesis import EQUIVALENCE_POOLED, Thresholds, gains, losses, suspects, word_of
+from tracker.domain.verdicts.incidents import counting
+from tracker.domain.verdicts.suite import Part
 
 
-def judge_aggregates(context: JudgingContext) -> Mapping[str, Verdict]:
-    """Return the verdicts on the candidate's results without samples, by benchmark."""
+@dataclass(frozen=True, kw_only=True)
+class JudgedAggregates:
+    """The verdicts on the candidate's results without samples, and what they are based on."""
+
+    verdicts: Mapping[str, Verdict]
+    """By benchmark."""
+    parts: tuple[Part, ...] = ()
+    """Those that were tested, for the suite as a whole."""
+
+
+def judge_aggregates(context: JudgingContext) -> JudgedAggregates:
+    """Return the verdicts on the candidate's results without samples."""
     own = [result for result in context.record.results if result.aggregate is not None]
     if not own:
-        return {}
+        return JudgedAggregates(verdicts={})
     known = means_of(context.run_context.records) if context.run_context.means is None else context.run_context.means
+    everything = {result.benchmark: _points(context, result, known) for result in own}
+    left_out = _lost_together(context, everything.values())
     series: dict[str, AggregateSeries] = {}
     verdicts: dict[str, Verdict] = {}
     for result in own:
-        points, name = _points(context, result, known), result.benchmark
+        name = result.benchmark
+        points = everything[name].without(left_out)
         if points.steps.size == 1:
             verdicts[name] = _verdict_of(result, *_alone(context, result))
             continue
@@ -44,7 +59,12 @@ def judge_aggregates(context: JudgingContext) -> Mapping[str, Verdict]:
         except BadData as problem:
             reason = reasons.NotOfAScore(problem=problem.message)
             verdicts[name] = _verdict_of(result, VerdictWord.INCONCLUSIVE, reason)
-    return verdicts | _judged(context, series)
+    level = budget_of(context, alpha_of_benchmarks(context))
+    tests = dict(zip(series, aggregate_evidence(tuple(series.values()), context.step, level), strict=True))
+    results = {result.benchmark: result for result in own}
+    verdicts |= {name: _verdict(context, results[name], one, tests[name]) for name, one in series.items()}
+    parts = (_part(one, tests[name], results[name], everything[name]) for name, one in series.items())
+    return JudgedAggregates(verdicts=verdicts, parts=tuple(parts))
 
 
 def had_something_to_lose(series: AggregateSeries, found: Sequence[Evidence]) -> bool:
@@ -85,14 +105,23 @@ def _series(points: MeanSeries, result: EvalResult, policy: Policy) -> Aggregate
     return AggregateSeries(steps=points.steps, means=means, stderrs=points.stderrs, chance=chance)
 
 
-def _judged(context: JudgingContext, series: Mapping[str, AggregateSeries]) -> dict[str, Verdict]:
-    level = budget_of(context, context.policy.alpha * SCORE_SHARE)
-    found = aggregate_evidence(tuple(series.values()), context.step, level)
-    results = {o.benchmark: o for o in context.record.outcomes if isinstance(o, EvalResult)}
-    return {
-        name: _verdict(context, results[name], one, tests)
-        for (name, one), tests in zip(series.items(), found, strict=True)
-    }
+def _lost_together(context: JudgingContext, series: Iterable[MeanSeries]) -> set[int]:
+    """Return the steps of earlier checkpoints at which all benchmarks together were lower, and are back."""
+    steps = sorted({step for one in series for step in one.steps.tolist()})
+    counts = counting(steps, context.incidents_of(context.suite), ())
+    return {step for step, is_in in zip(steps, counts, strict=True) if not is_in}
+
+
+def _part(series: AggregateSeries, tests: tuple[Evidence, ...], result: EvalResult, points: MeanSeries) -> Part:
+    means = points.means if result.higher_is_better else 1.0 - points.means
+    return Part(
+        name=result.benchmark,
+        means=dict(zip(points.steps.tolist(), means.tolist(), strict=True)),
+        counted=tuple(series.steps.tolist()),
+        evidence=tests,
+        is_whole=True,
+        has_samples=False,
+    )
 
 
 def _verdict(

@@ -7,69 +7,22 @@ import numpy as np
 
 from eval_jobs.types import EvalRecord, EvalResult
 from tracker.domain.calibration.noise import decoding_variance, repetition_of
-from tracker.domain.records.calibration import Calibration, Repetition
+from tracker.domain.records.calibration import Repetition
 from tracker.domain.records.types import Acceptance, Incident, Measure, Phase, Policy
-from tracker.domain.regression.budget import BEHAVIOUR_SHARE, DEFAULT, PLAIN, SCORE_SHARE, Design
+from tracker.domain.regression.budget import BEHAVIOUR_SHARE, DEFAULT, PLAIN, SCORE_SHARE, SUITE_SHARE, Design
 from tracker.domain.regression.detector import ErrorBudget, Track, jitter_of
 from tracker.domain.regression.jitter import MIN_HISTORY, WINDOW, Jitter
 from tracker.domain.regression.screened import ScreenedScores, screened_scores
 from tracker.domain.scores.matrix import BoolArray, IntArray, ScoreMatrix, inserted, values_at
-from tracker.domain.scores.mean_series import Means
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.sample_columns import Questions
 from tracker.domain.scores.series import BenchmarkSeries, SeriesKey, series_key, series_keys
+from tracker.domain.verdicts.context import JudgingContext
 from tracker.domain.verdicts.hypothesis import Hypothesis, Subject, Thresholds
-from tracker.domain.verdicts.incidents import counting, incidents_at, open_of
+from tracker.domain.verdicts.incidents import counting, open_of
 
 _JITTER_CHECKPOINTS = 2 * WINDOW
 """Checkpoints per series: enough for `WINDOW` second differences if at most half of them lack answers."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunContext:
-    """The inputs for verdicts on a run in addition to its scores."""
-
-    incidents: tuple[Incident, ...] = ()
-    acceptances: tuple[Acceptance, ...] = ()
-    pinned: RunScores | None = None
-    """Scores of the run that `policy.pinned` names."""
-    records: tuple[EvalRecord, ...] = ()
-    """Records of the run, without samples: for latencies, branches and imported means."""
-    means: Means | None = None
-    """All imported means of the run; None: take them from `records`."""
-    calibrations: tuple[Calibration, ...] = ()
-    """Calibrations of all runs: the noise of repeated evaluations."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class JudgingContext:
-    """All inputs for the verdicts on a record."""
-
-    record: EvalRecord
-    scores: RunScores
-    """Of the candidate's branch."""
-    run_context: RunContext
-    """Of the candidate's branch."""
-    policy: Policy
-    is_left: bool = False
-    """Whether training went back to before the candidate later: it is not on the newest branch."""
-
-    @property
-    def step(self) -> int:
-        """Step of the candidate."""
-        return self.record.plan.checkpoint.step
-
-    @property
-    def digest(self) -> str:
-        """Digest of the candidate's weights."""
-        return self.record.plan.checkpoint.digest
-
-    @property
-    def benchmarks(self) -> int:
-        """K: number of benchmarks of the suite and of the other suites of the run, which share one level."""
-        suite = self.record.plan.suite
-        others = {(key.suite, key.benchmark) for key in self.scores.series if key.suite != suite.name}
-        return max(1, len(suite.benchmarks) + len(others))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -188,9 +141,17 @@ def thresholds_of(policy: Policy) -> Thresholds:
 
 def alpha_of_scores(context: JudgingContext, series: BenchmarkSeries) -> float:
     """Return the run's alpha for scores of a benchmark; half of it if there are subsets, which get the other half."""
-    alpha = context.policy.alpha * SCORE_SHARE
+    alpha = alpha_of_benchmarks(context)
     if has_subsets(series):
         return alpha / 2
+    return alpha
+
+
+def alpha_of_benchmarks(context: JudgingContext) -> float:
+    """Return the run's alpha for the scores of single benchmarks."""
+    alpha = context.policy.alpha * SCORE_SHARE
+    if context.alpha_of_suite:
+        return alpha * (1 - SUITE_SHARE)
     return alpha
 
 
@@ -219,9 +180,9 @@ def _candidate(context: JudgingContext, series: BenchmarkSeries, measure: Measur
     if not rows.size or series.steps[int(rows[-1])] != context.step:
         return None
     subject = Subject(suite=series.key.suite, benchmark=series.key.benchmark, measure=measure)
-    known = incidents_at(context.run_context.incidents, subject, context.step)
+    open_incident = open_of(context.incidents_of(subject), series.steps)
     accepted = [a for a in context.run_context.acceptances if a.benchmark == series.key.benchmark]
-    counts = counting([series.steps[row] for row in rows], known, accepted)
+    counts = _counts(context, subject, [series.steps[row] for row in rows], is_lost=open_incident is not None)
     matrix, steps = _with_pinned(context, series, measure, accepted)
     counted, scores = _scores(series, measure, matrix, rows[np.array(counts, dtype=bool)])
     repetition = None
@@ -229,7 +190,6 @@ def _candidate(context: JudgingContext, series: BenchmarkSeries, measure: Measur
         calibrations, min_effect = context.run_context.calibrations, context.policy.min_effect
         repetition = repetition_of(calibrations, context.record, series.key.benchmark, min_effect=min_effect)
     earlier = sum(step < context.step for step in _seen(context, series))
-    open_incident = open_of(known, series.steps)
     counted_steps = [steps[row] for row in counted]
     return Candidate(
         subject=subject,
@@ -239,7 +199,7 @@ def _candidate(context: JudgingContext, series: BenchmarkSeries, measure: Measur
             scores=scores,
             rows=counted,
             noise_from=phase_start(context.policy.phases, counted_steps),
-            noise_to=None if open_incident is None else sum(step < open_incident.onset_step for step in counted_steps),
+            noise_to=_noise_to(context, open_incident, counted_steps),
             pinned_row=len(series.steps) if len(steps) > len(series.steps) else None,
             dropped=earlier - (counted.size - 1),
             decoding=decoding_variance(repetition),
@@ -249,6 +209,26 @@ def _candidate(context: JudgingContext, series: BenchmarkSeries, measure: Measur
         newest=_is_newest(context, series),
         repetition=repetition,
     )
+
+
+def _counts(context: JudgingContext, subject: Subject, steps: Sequence[int], *, is_lost: bool) -> list[bool]:
+    """Return for each of `steps` whether it counts in tests of `subject`; `is_lost`: whether it has an open loss."""
+    accepted = [a for a in context.run_context.acceptances if a.benchmark == subject.benchmark]
+    known = (*context.incidents_of(subject), *context.incidents_of(context.suite))
+    over = frozenset[int]() if is_lost else context.dips.over  # an open loss is no dip
+    counts = zip(steps, counting(steps, known, accepted), strict=True)
+    return [is_counted and step not in over for step, is_counted in counts]
+
+
+def _noise_to(context: JudgingContext, open_incident: Incident | None, steps: Sequence[int]) -> int | None:
+    """Return how many of `steps` are before an open loss, of the benchmark or of all together, and an expected dip."""
+    ends = [] if open_incident is None else [open_incident.onset_step]
+    ends += (e.onset_step for e in context.incidents_of(context.suite) if e.closed_step is None)
+    if context.dips.since_step is not None:
+        ends.append(context.dips.since_step)
+    if not ends:
+        return None
+    return sum(step < min(ends) for step in steps)
 
 
 def _rows_so_far(context: JudgingContext, series: BenchmarkSeries, measure: Measure) -> IntArray:

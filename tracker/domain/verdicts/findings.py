@@ -5,14 +5,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tracker.domain.records.reasons import Compared
 from tracker.domain.records.types import Incident, Measure, Verdict, VerdictWord
 from tracker.domain.regression.budget import ONE_SIZE
 from tracker.domain.regression.detector import Track, jitter_of
 from tracker.domain.regression.subsets import MIN_SAMPLES, subset_evidence
 from tracker.domain.scores.matrix import columns_of_matrix, is_varied
+from tracker.domain.scores.suspicion import at_most_suspect
 from tracker.domain.verdicts.candidates import (
     Candidate,
-    JudgingContext,
     alpha_of_scores,
     budget_of,
     candidates_of,
@@ -21,10 +22,11 @@ from tracker.domain.verdicts.candidates import (
     on_whole_checkpoints,
     thresholds_of,
 )
+from tracker.domain.verdicts.context import JudgingContext
 from tracker.domain.verdicts.decision import Decision, comparable, decide
 from tracker.domain.verdicts.evidence import verdict_of
 from tracker.domain.verdicts.hypothesis import Hypothesis, losses
-from tracker.domain.verdicts.incidents import counting, incidents_at, open_of
+from tracker.domain.verdicts.incidents import counting, open_of
 
 _FOUND = (VerdictWord.REGRESSED, VerdictWord.FORGOTTEN, VerdictWord.RECOVERED)
 
@@ -54,8 +56,19 @@ def findings_besides(
     return tuple(found)
 
 
-def judged_of(decision: Decision, hypothesis: Hypothesis, candidate: Candidate) -> Judged:
-    """Return the verdict of a decision; only the newest checkpoint changes an incident."""
+def judged_of(context: JudgingContext, decision: Decision, hypothesis: Hypothesis, candidate: Candidate) -> Judged:
+    """Return the verdict of a decision; only the newest checkpoint changes an incident.
+
+    A new loss where a dip is expected is SUSPECT, and opens none.
+    """
+    dip, change = context.dips.expected_after, decision.change
+    is_new = change is not None and change.opened_step == hypothesis.step
+    if is_new and context.dips.explain(decision.shown[0].test.delta):
+        decision = replace(decision, word=at_most_suspect(decision.word), change=None, lost_since=None)
+        verdict = verdict_of(decision, hypothesis, candidate)
+        if isinstance(verdict.reason, Compared):
+            verdict = replace(verdict, reason=replace(verdict.reason, expected_after=dip))
+        return Judged(verdict=verdict)
     verdict = verdict_of(decision, hypothesis, candidate)
     return Judged(verdict=verdict, change=decision.change if candidate.newest else None)
 
@@ -70,7 +83,7 @@ def _of_behaviour(context: JudgingContext, measure: Measure) -> Iterator[Judged]
         if evidence:
             decision = decide(hypothesis, evidence, candidate.open_incident, run_id=context.scores.run_id, chance=None)
             if decision.word in _FOUND:
-                yield judged_of(decision, hypothesis, candidate)
+                yield judged_of(context, decision, hypothesis, candidate)
 
 
 def _of_subsets(context: JudgingContext, candidate: Candidate) -> Iterator[Judged]:
@@ -81,7 +94,7 @@ def _of_subsets(context: JudgingContext, candidate: Candidate) -> Iterator[Judge
     followed = {e.subset for e in context.run_context.incidents if e.benchmark == candidate.subject.benchmark}
     for name, tests in subset_evidence(scores, candidate.track, grouping, level, followed).items():
         subject = replace(candidate.subject, subset=name)
-        known = incidents_at(context.run_context.incidents, subject, context.step)
+        known = context.incidents_of(subject)
         if not known and not losses(comparable(tests, MIN_SAMPLES), thresholds):
             continue
         own = _own_track(candidate, known)
@@ -102,7 +115,7 @@ def _of_subsets(context: JudgingContext, candidate: Candidate) -> Iterator[Judge
             is_open = open_of(known, candidate.series.steps)
             decision = decide(hypothesis, evidence, is_open, run_id=context.scores.run_id, chance=None)
             if decision.word in _FOUND:
-                yield judged_of(decision, hypothesis, candidate)
+                yield judged_of(context, decision, hypothesis, candidate)
 
 
 def _own_track(candidate: Candidate, known: Sequence[Incident]) -> Track:

@@ -6,8 +6,8 @@ EQUIVALENT, SUSPECT, INCONCLUSIVE. The tests are in `regression`, the rules in `
 incident, because later checkpoints have more evidence.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, EvalResult, Outcome
@@ -25,26 +25,21 @@ from tracker.domain.records.types import (
     VerdictWord,
 )
 from tracker.domain.regression.detector import Evidence, jitter_of
-from tracker.domain.regression.jitter import Jitter
 from tracker.domain.scores.pairing import differences_of
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.summary import first_detail, summarise
-from tracker.domain.verdicts.aggregate_judge import judge_aggregates
-from tracker.domain.verdicts.candidates import (
-    Candidate,
-    JudgingContext,
-    RunContext,
-    candidates_of,
-    chance_of,
-    hypothesis_of,
-)
+from tracker.domain.verdicts.aggregate_judge import JudgedAggregates, judge_aggregates
+from tracker.domain.verdicts.candidates import Candidate, candidates_of, chance_of, hypothesis_of
+from tracker.domain.verdicts.context import JudgingContext, RunContext
 from tracker.domain.verdicts.decision import MIN_COMMON, MIN_SAMPLES, comparable, decide, decide_screened
+from tracker.domain.verdicts.dips import dips_of
 from tracker.domain.verdicts.evidence import untested, verdict_of
 from tracker.domain.verdicts.findings import Judged, findings_besides, judged_of
-from tracker.domain.verdicts.hypothesis import Subject
+from tracker.domain.verdicts.hypothesis import Hypothesis, Subject
 from tracker.domain.verdicts.incidents import subject_of
 from tracker.domain.verdicts.rewind import branches_known, context_of, rewound
 from tracker.domain.verdicts.screening import sum_of_known
+from tracker.domain.verdicts.suite import Part, ends_of, is_over, judge_end, judge_suite, open_loss
 
 
 def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy: Policy, *, now: datetime) -> Report:
@@ -54,27 +49,26 @@ def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy
     `record`, have another checkpoint of the same step. `run_context` is of the run so far.
     """
     context = context_of(record, scores, run_context, policy)
-    candidates = candidates_of(context, Measure.SCORE)
-    jitters = jitter_of([c.track for c in candidates.values()])
-    judged_by_name = {
-        name: _with_scores(context, candidate, jitter)
-        for (name, candidate), jitter in zip(candidates.items(), jitters, strict=True)
-    }
+    context = replace(context, dips=dips_of(context))
+    context, tested, suite = _tested(context)
+    candidates = {name: one.candidate for name, one in tested.items()}
+    judged_by_name = {name: _with_scores(context, one) for name, one in tested.items()}
     judged: list[Judged] = []
     for outcome in record.outcomes:
         known = judged_by_name.get(outcome.benchmark) or Judged(verdict=_missing(context, outcome))
         judged.append(_of_part(known, candidates.get(outcome.benchmark), outcome))
-    aggregates = judge_aggregates(context)
     improved = {j.verdict.benchmark for j in judged if j.verdict.word is VerdictWord.IMPROVED}
-    found = findings_besides(context, candidates, improved)
+    lost = {j.verdict.benchmark for j in judged if j.change is not None and j.change.closed_step is None}
+    found = [*_of_suite(context, suite, lost), *findings_besides(context, candidates, improved)]
     changes = [one.change for one in (*judged, *found) if one.change is not None]
+    also = _also_changed(context, changes)
     return Report(
         run_id=record.plan.checkpoint.run_id,
         step=record.plan.checkpoint.step,
         plan_id=record.plan.id,
-        verdicts=tuple(aggregates.get(j.verdict.benchmark, j.verdict) for j in judged),
+        verdicts=tuple(suite.aggregates.verdicts.get(j.verdict.benchmark, j.verdict) for j in judged),
         findings=tuple(f.verdict for f in found),
-        incidents=(*changes, *_rewound(record, run_context, changes)),
+        incidents=(*changes, *also, *_rewound(record, run_context, (*changes, *also))),
         latency=judge_latency(record, context.run_context.records, policy.latency),
         checkpoint=record.plan.checkpoint,
         cost=record.cost,
@@ -130,19 +124,106 @@ def _missing(context: JudgingContext, outcome: Outcome) -> Verdict:
     )
 
 
-def _with_scores(context: JudgingContext, candidate: Candidate, jitter: Jitter) -> Judged:
-    hypothesis = hypothesis_of(context, candidate, jitter)
-    tests = hypothesis.evidence()
-    evidence = comparable(tests)
-    if evidence:
-        if candidate.left_out:
-            screened = decide_screened(hypothesis, evidence, candidate.open_incident)
-            return Judged(verdict=verdict_of(screened, hypothesis, candidate))
-        chance = chance_of(context, candidate)
-        decision = decide(hypothesis, evidence, candidate.open_incident, run_id=context.scores.run_id, chance=chance)
-        return judged_of(decision, hypothesis, candidate)
-    word, reason = _incomparable(context, candidate, tests)
-    return Judged(verdict=untested(hypothesis, candidate, word, reason))
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Tested:
+    """A benchmark with samples, and its tests."""
+
+    candidate: Candidate
+    hypothesis: Hypothesis
+    tests: tuple[Evidence, ...]
+    evidence: tuple[Evidence, ...]
+    """The comparable ones of `tests`."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Suite:
+    """All benchmarks of the candidate's suite, and their open loss."""
+
+    parts: tuple[Part, ...]
+    aggregates: JudgedAggregates
+    known: Incident | None
+    """Its open loss, which ends at the candidate if it is in `JudgingContext.ended`."""
+
+
+def _tested(context: JudgingContext) -> tuple[JudgingContext, dict[str, _Tested], _Suite]:
+    """Return the tests of all benchmarks; if an open loss of the suite is over, without its checkpoints."""
+    known = open_loss(context)
+    if known is not None:
+        trial = replace(context, ended=ends_of(context, known, _steps_so_far(context)))
+        if trial.ended:
+            tested, suite = _tests_of(trial, known)
+            if is_over(trial, known, suite.parts):
+                return trial, tested, suite
+    tested, suite = _tests_of(context, known)
+    return context, tested, suite
+
+
+def _tests_of(context: JudgingContext, known: Incident | None) -> tuple[dict[str, _Tested], _Suite]:
+    candidates = candidates_of(context, Measure.SCORE)
+    jitters = jitter_of([c.track for c in candidates.values()])
+    tested: dict[str, _Tested] = {}
+    for (name, candidate), jitter in zip(candidates.items(), jitters, strict=True):
+        hypothesis = hypothesis_of(context, candidate, jitter)
+        tests = hypothesis.evidence()
+        tested[name] = _Tested(candidate=candidate, hypothesis=hypothesis, tests=tests, evidence=comparable(tests))
+    aggregates = judge_aggregates(context)
+    parts = (*(_part(name, one) for name, one in tested.items() if one.evidence), *aggregates.parts)
+    return tested, _Suite(parts=parts, aggregates=aggregates, known=known)
+
+
+def _part(name: str, one: _Tested) -> Part:
+    series, means = one.candidate.series, one.candidate.matrix.means
+    newest = one.hypothesis.step
+    incident = one.candidate.open_incident
+    return Part(
+        name=name,
+        means={step: float(means[row]) for row, step in enumerate(series.steps) if step <= newest},
+        counted=tuple(one.hypothesis.steps[row] for row in one.candidate.track.rows),
+        evidence=one.evidence,
+        is_whole=one.candidate.newest and not one.candidate.left_out,
+        lost_since=None if incident is None else incident.onset_step,
+    )
+
+
+def _steps_so_far(context: JudgingContext) -> set[int]:
+    """Return the steps of the suite's checkpoints up to the candidate."""
+    suite = context.record.plan.suite.name
+    known = {r.plan.checkpoint.step for r in context.run_context.records if r.plan.suite.name == suite}
+    known.update(step for key, one in context.scores.series.items() if key.suite == suite for step in one.steps)
+    return {step for step in (*known, context.step) if step <= context.step}
+
+
+def _of_suite(context: JudgingContext, suite: _Suite, lost: Collection[str]) -> Iterator[Judged]:
+    ended = next((e for e in context.ended if subject_of(e) == context.suite), None)
+    if ended is not None:
+        yield judge_end(ended, suite.parts)
+        return
+    judged = judge_suite(context, suite.parts, suite.known, lost)
+    if judged is not None:
+        yield judged
+
+
+def _also_changed(context: JudgingContext, changes: Sequence[Incident]) -> tuple[Incident, ...]:
+    """Return the losses of single benchmarks that a change of the suite's loss ends, or leaves to themselves."""
+    said = {_key_of(change) for change in changes}
+    also = list(context.ended)
+    for ended in context.ended:
+        for name in ended.benchmarks:
+            also += context.incidents_of(replace(context.suite, benchmark=name))
+    return tuple(e for e in also if _key_of(e) not in said and (e.closed_step is None or e in context.ended))
+
+
+def _with_scores(context: JudgingContext, one: _Tested) -> Judged:
+    candidate, hypothesis = one.candidate, one.hypothesis
+    if not one.evidence:
+        word, reason = _incomparable(context, candidate, one.tests)
+        return Judged(verdict=untested(hypothesis, candidate, word, reason))
+    if candidate.left_out:
+        screened = decide_screened(hypothesis, one.evidence, candidate.open_incident)
+        return Judged(verdict=verdict_of(screened, hypothesis, candidate))
+    chance = chance_of(context, candidate)
+    decision = decide(hypothesis, one.evidence, candidate.open_incident, run_id=context.scores.run_id, chance=chance)
+    return judged_of(context, decision, hypothesis, candidate)
 
 
 def _incomparable(

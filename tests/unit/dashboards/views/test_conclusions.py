@@ -47,6 +47,7 @@ def test_each_subject_has_one_row_with_its_newest_finding() -> None:
     assert [(r.step, r.subject, r.word, r.onset, r.times) for r in rows] == [
         (1000, "trivia / history", "forgotten", "lost since step 600", "at 3 checkpoints"),
         (1000, "sums, output length", "regressed", "lost since step 700", "at 3 checkpoints"),
+        (900, "checkpoint", "transient", "had been lost since step 800", "at 1 checkpoint"),
     ]
     change = "0.25 at steps 410 to 500 (peak) -> 0.36 (mean of the newest 4)"
     assert rows[1].reason == f"output length (share of the token limit): {change}"
@@ -62,7 +63,11 @@ def test_a_finding_has_the_comparison_that_decided() -> None:
 def test_what_was_found_last_comes_first() -> None:
     quiet = replace(RUN.reports[-1], findings=RUN.reports[-1].findings[1:])
     rows = finding_rows(overview([*RUN.reports[:-1], quiet]))
-    assert [(r.step, r.subject) for r in rows] == [(1000, "sums, output length"), (900, "trivia / history")]
+    assert [(r.step, r.subject) for r in rows] == [
+        (1000, "sums, output length"),
+        (900, "trivia / history"),
+        (900, "checkpoint"),
+    ]
 
 
 def test_a_step_that_was_judged_again_shows_what_was_found_then() -> None:

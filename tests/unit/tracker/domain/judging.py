@@ -10,7 +10,7 @@ from tests.unit.tracker.domain.making import Scores, record_of
 from tracker.domain.records.types import Incident, Policy, Report, Verdict
 from tracker.domain.scores.run_scores import RunScores, with_record
 from tracker.domain.scores.sample_columns import columns_of
-from tracker.domain.verdicts.candidates import RunContext
+from tracker.domain.verdicts.context import RunContext
 from tracker.domain.verdicts.judge import judge
 
 NOW = datetime(2026, 2, 1, tzinfo=UTC)

@@ -23,7 +23,7 @@ from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import Policy, Report, VerdictWord
 from tracker.domain.scores.mean_series import means_of
 from tracker.domain.scores.run_scores import RunScores
-from tracker.domain.verdicts.candidates import RunContext
+from tracker.domain.verdicts.context import RunContext
 from tracker.domain.verdicts.judge import judge
 
 N = 200

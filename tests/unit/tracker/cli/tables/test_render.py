@@ -176,7 +176,7 @@ def test_findings_of_the_newest_checkpoint_stand_under_the_history() -> None:
     assert text.endswith(
         """\
 
-findings at step 1000 (subsets, output length and truncation):
+findings at step 1000:
 trivia / history     ▼▼ forgotten  since step 600
 sums, output length  ▼  regressed  since step 700
 

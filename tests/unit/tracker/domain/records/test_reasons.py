@@ -13,7 +13,9 @@ from tracker.domain.records.reasons import (
     Compared,
     ComparedMeans,
     Difference,
+    Disruption,
     Failed,
+    Fall,
     FewInCommon,
     FewRequests,
     FewSamples,
@@ -25,6 +27,7 @@ from tracker.domain.records.reasons import (
     NotOfAScore,
     Reason,
     ShortHistory,
+    Together,
     TooEarly,
 )
 from tracker.domain.records.types import Report, VerdictWord
@@ -49,6 +52,13 @@ REASONS: tuple[Reason, ...] = (
         ci_high=-0.1,
         p=0.01,
         never_above_chance=True,
+    ),
+    Together(
+        falls=(Fall(benchmark="sums", change=-0.05),),
+        compared=4,
+        steps=(500,),
+        p=1e-6,
+        expected_after=Disruption(step=450, what="restart of the learning rate"),
     ),
     NotOfAScore(problem="a mean is outside [0, 1]"),
 )
@@ -92,7 +102,9 @@ def test_what_a_script_reads_has_the_sentence_the_code_and_the_numbers() -> None
         assert [one["reason"] for one in shown] == list(texts)
         assert {one["reason_code"] for one in shown} == {"against-reference" if part == "latency" else "compared"}
     assert isinstance(document["findings"], list)
-    assert document["findings"][0]["reason_fields"] == {"before": 0.51, "now": 0.4, "margin": 0.01, "in_a_row": 3}
+    assert document["findings"][0]["reason_fields"] == {"before": 0.51, "now": 0.4, "margin": 0.01, "in_a_row": 3} | {
+        "expected_after": None
+    }
 
 
 def test_an_outline_has_only_the_reason_of_what_is_missing() -> None:

@@ -14,7 +14,7 @@ from tracker.domain.imports.types import Sheet
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import Acceptance, Policy, Verdict, VerdictWord
 from tracker.domain.scores.run_scores import RunScores
-from tracker.domain.verdicts.candidates import RunContext
+from tracker.domain.verdicts.context import RunContext
 from tracker.domain.verdicts.judge import judge
 
 NOW = datetime(2026, 3, 2, tzinfo=UTC)

@@ -14,7 +14,7 @@ from tests.unit.tracker.domain.making import Scores, record_of, suite_of
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import Report
 from tracker.domain.scores.run_scores import RunScores
-from tracker.domain.verdicts.candidates import RunContext
+from tracker.domain.verdicts.context import RunContext
 from tracker.domain.verdicts.judge import judge
 
 NAN, INF = math.nan, math.inf

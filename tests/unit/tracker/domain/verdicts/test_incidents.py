@@ -13,7 +13,7 @@ from tracker.domain.alerts.rules import alerts_for
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import Acceptance, Baseline, Closing, Incident, Pinned, Policy, Report, VerdictWord
-from tracker.domain.verdicts.candidates import RunContext
+from tracker.domain.verdicts.context import RunContext
 from tracker.domain.verdicts.hypothesis import Subject
 from tracker.domain.verdicts.incidents import accepted, counting, incidents_at, open_of
 from tracker.domain.verdicts.judge import judge

@@ -14,7 +14,7 @@ from tests.unit.tracker.domain.making import Scores, failure_of, record_of, suit
 from tracker.domain.alerts.evidence import alert_evidence_of
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import Baseline, Policy, VerdictWord
-from tracker.domain.verdicts.candidates import RunContext
+from tracker.domain.verdicts.context import RunContext
 from tracker.domain.verdicts.judge import judge
 
 ONE_CHECKPOINT = 0.05 * 0.9 / 10

@@ -14,7 +14,7 @@ from tracker.adapters.database.codec import from_json, to_json
 from tracker.domain.compare.view import RunNoise, compare_records
 from tracker.domain.records.calibration import AskedTwice, Calibration, Fitness
 from tracker.domain.records.types import Policy, Report, VerdictWord
-from tracker.domain.verdicts.candidates import RunContext
+from tracker.domain.verdicts.context import RunContext
 
 N = 200
 ENGINE = EngineInfo(name="vllm", version="0.32.1", load_method="cold", load_s=1.0, log="", machine="m")

@@ -11,7 +11,7 @@ from tests.unit.tracker.domain.judging import NOW, POLICY, judged, right, run_of
 from tests.unit.tracker.domain.making import failure_of, record_of, suite_of
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import Acceptance, Baseline, Phase, Pinned, Policy, Verdict, VerdictWord
-from tracker.domain.verdicts.candidates import RunContext
+from tracker.domain.verdicts.context import RunContext
 from tracker.domain.verdicts.judge import judge
 
 LONG = Policy(planned_checkpoints=50)
