@@ -9,7 +9,7 @@ from tracker.domain.calibration.repetition_text import repetition_text
 from tracker.domain.overview.run import WORSE, Overview, Standing
 from tracker.domain.records.calibration import Repetition
 from tracker.domain.records.display import NOTHING, count_text, one_line, p_text, score_text, signed_text, steps_text
-from tracker.domain.records.reason_text import reason_text, shown_flips
+from tracker.domain.records.reason_text import reason_text, shown_flips, shown_p
 from tracker.domain.records.subjects import baseline_text
 from tracker.domain.records.types import Comparison, Verdict, VerdictWord
 from tracker.domain.verdicts.screening import mean_text
@@ -107,9 +107,8 @@ def _notes(verdict: Verdict, known: Repetition | None) -> Iterator[str]:
 
 def _proof(comparison: Comparison, level: float | None) -> ProofView:
     pooled, flips = len(comparison.pooled_steps), shown_flips(comparison)
-    p, p_items = f"{p_text(comparison.p_worse)} (worse)", f"samples only {p_text(comparison.p_worse_items)}"
-    if comparison.delta > 0:
-        p, p_items = f"{p_text(comparison.p_better)} (better)", ""
+    p, side = shown_p(comparison)
+    p_items = f"samples only {p_text(comparison.p_worse_items)}" if side == "worse" else ""
     return ProofView(
         against=baseline_text(comparison.baseline, comparison.baseline_steps),
         chosen=", ".join(_chosen(comparison)),
@@ -119,7 +118,7 @@ def _proof(comparison: Comparison, level: float | None) -> ProofView:
         interval=f"{signed_text(comparison.ci_low)} to {signed_text(comparison.ci_high)}",
         flips=f"{flips.lost} / {flips.gained}",
         common=f"of {comparison.n_common}{flips.where}{f'; {flips.mostly}' if flips.mostly else ''}",
-        p=p,
+        p=f"{p_text(p)} ({side})",
         p_items=p_items,
         level="" if level is None else p_text(level),
         jitter=f"{100 * comparison.jitter:.2f}" if comparison.jitter > 0 else NOTHING,

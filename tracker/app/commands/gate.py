@@ -19,8 +19,16 @@ from tracker.domain.scores.series import series_key
 from tracker.ports import MeasurementStore, RecordStore
 
 
-def gathered(candidate: EvalRecord, baseline: EvalRecord, history: MeasurementStore, policy: GatePolicy) -> GateCase:
+def gathered(
+    candidate: EvalRecord,
+    baseline: EvalRecord,
+    history: MeasurementStore,
+    policy: GatePolicy,
+    min_coverage: float = Policy.min_coverage,
+) -> GateCase:
     """Return the case of two records, with the jitter of the candidate's run and calibrations of the benchmarks.
+
+    `min_coverage` is that of the run's verdicts, whose checkpoints show the jitter.
 
     Raises:
         ConfigError: a setting that the policy declares as changed is the same on both sides.
@@ -30,12 +38,8 @@ def gathered(candidate: EvalRecord, baseline: EvalRecord, history: MeasurementSt
     if same:
         hint = "evaluate the candidate with the changed settings: pass its folder, not its step"
         raise ConfigError(f"{same[0]} is declared as changed but is the same on both sides", hint=hint)
-    coverage = Policy(min_coverage=policy.otherwise.min_coverage)
-    known = noise_of_run(candidate.plan.checkpoint.run_id, history, coverage)
+    known = noise_of_run(candidate.plan.checkpoint.run_id, history, Policy(min_coverage=min_coverage))
     own = {series_key(candidate.plan, result) for result in candidate.results}
-    if candidate.plan.checkpoint.digest == baseline.plan.checkpoint.digest:
-        # The same weights evaluated twice, perhaps by another engine: no difference is due to training.
-        own = set()
     jitters = {key: jitter for key, jitter in known.jitters.items() if key in own}
     asked = {outcome.benchmark for outcome in (*baseline.outcomes, *candidate.outcomes)}
     noise = RunNoise(jitters=jitters, calibrations=tuple(_about(known.calibrations, asked)))

@@ -122,7 +122,8 @@ def gate_change_text(one: ComparedBenchmark) -> str:
 
 def level_text(one: ComparedBenchmark, alpha_test: float) -> str:
     """Return the p-value that decides, and the level that it is compared with."""
-    return f"one-sided {short_level_text(one, alpha_test)}"
+    alone = ", from samples alone" if one.is_jitter_unknown else ""
+    return f"one-sided {short_level_text(one, alpha_test)}{alone}"
 
 
 def short_level_text(one: ComparedBenchmark, alpha_test: float) -> str:

@@ -10,8 +10,8 @@ from tracker.cli.tables.render import STYLES, number_columns, plain_table, quote
 from tracker.domain.calibration.repetition_text import not_calibrated_text, repetition_text
 from tracker.domain.compare.view import ComparedBenchmark, ComparisonView, Example, Side
 from tracker.domain.overview.run import SYMBOLS
-from tracker.domain.records.display import one_line, p_text, p_value_text, percent_text, score_text, signed_text
-from tracker.domain.records.reason_text import neutral_lines
+from tracker.domain.records.display import one_line, p_value_text, percent_text, score_text, signed_text
+from tracker.domain.records.reason_text import neutral_lines, samples_alone_text, shown_p
 
 
 def comparison_table(view: ComparisonView) -> RenderableType:
@@ -30,13 +30,15 @@ def comparison_table(view: ComparisonView) -> RenderableType:
 
 
 def repetition_lines(benchmarks: Sequence[ComparedBenchmark]) -> Iterable[Text]:
-    """Yield the run-to-run noise of each benchmark, which differences must be compared with."""
+    """Yield the noise that differences must be compared with, and the benchmarks for which it is unknown."""
     for one in benchmarks:
         if one.repetition is not None:
             yield Text(f"{one_line(one.benchmark)}: {one_line(repetition_text(one.repetition))}", style="dim")
     yield from unfit_lines(one.repetition for one in benchmarks)
     if missing := not_calibrated_text(one.benchmark for one in benchmarks if one.repetition is None):
         yield Text(missing, style="dim")
+    if alone := samples_alone_text([one.benchmark for one in benchmarks if one.is_jitter_unknown]):
+        yield Text(alone, style="dim")
 
 
 def example_grid(example: Example) -> Table:
@@ -62,17 +64,18 @@ def _sides(before: Side, after: Side) -> Text:
 def _compared_table(benchmarks: Sequence[ComparedBenchmark]) -> Table:
     table = plain_table(
         Column("benchmark", overflow="fold", min_width=9),
-        *number_columns("scores", "change, 95 % CI", "lost/gained"),
+        *number_columns("scores", "change, 95 % CI\none-sided p", "lost/gained"),
         Column("verdict", no_wrap=True),
         padding=(0, 1, 0, 0),
     )
     for one in benchmarks:
         change = one.comparison
         interval = f"{signed_text(change.ci_low)}, {signed_text(change.ci_high)}"
+        p, side = shown_p(change)
         table.add_row(
             Text(one_line(one.benchmark)),
             Text.assemble(f"{score_text(one.before.mean)} → {score_text(one.after.mean)}\n", _answered(one)),
-            Text.assemble(f"{signed_text(change.delta)} [{interval}]\n", (_p_values(one), "dim")),
+            Text.assemble(f"{signed_text(change.delta)} [{interval}]\n", (f"{p_value_text(p)} ({side})", "dim")),
             f"{change.n_lost}/{change.n_gained}",
             Text(f"{SYMBOLS[one.word]} {one.word}", style=STYLES[one.word]),
         )
@@ -85,14 +88,6 @@ def _answered(one: ComparedBenchmark) -> tuple[str, str]:
     if before.coverage == after.coverage == 1:
         return f"n = {after.planned}", "dim"
     return f"{percent_text(before.coverage)} → {percent_text(after.coverage)}", "bold yellow"
-
-
-def _p_values(one: ComparedBenchmark) -> str:
-    # Without jitter: do these two differ? With jitter: do they differ more than neighbouring checkpoints of the run?
-    p = p_value_text(one.p_two_sided)
-    if one.p_two_sided_jitter is None:
-        return p
-    return f"{p}\nwith jitter {p_text(one.p_two_sided_jitter)}"
 
 
 def _examples(compared: ComparedBenchmark) -> Iterable[RenderableType]:

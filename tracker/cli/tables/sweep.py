@@ -177,7 +177,7 @@ def _remarks(board: Board) -> Iterator[str]:
         yield "scores: mean and 95 % CI"
     if first := first_text(board):
         change = f"paired difference from {first} (positive is better)"
-        yield f"second line: {change} and 95 % CI (contains 0: not significant)"
+        yield f"second line: {change} and 95 % CI from samples alone (contains 0: not significant)"
     if board.curves:
         yield "TTFT, TPOT: median / 95th percentile"
     yield from dict.fromkeys(f"{score.benchmark}: {score.failure}" for score in scores if score.failure)

@@ -75,7 +75,7 @@ class Example:
 class ComparedBenchmark:
     """One benchmark on both sides. `comparison` is oriented: up is better, delta is after minus before.
 
-    Its interval is for these two checkpoints, without jitter; its `p_worse` includes jitter.
+    Its p-values and interval include jitter and decoding noise where they are known; `p_worse_items` does not.
     """
 
     benchmark: str
@@ -84,14 +84,12 @@ class ComparedBenchmark:
     before: ScoreSummary
     after: ScoreSummary
     comparison: Comparison
-    p_two_sided: float
-    """p of "these two checkpoints are equal", from the samples alone."""
-    p_two_sided_jitter: float | None
-    """p of "they differ no more than neighbouring checkpoints of the run"; None if the jitter is unknown."""
+    is_jitter_unknown: bool
+    """Whether the run of the candidate does not show its jitter: p-values and interval are from samples alone."""
     spread: Spread
-    """Basis of the interval and of equivalence: these two checkpoints, without jitter."""
+    """From the samples alone."""
     spread_of_run: Spread
-    """The same with the known noise of jitter and decoding: basis of `comparison.p_worse`."""
+    """The same with the known noise of jitter and decoding: basis of the interval and of equivalence."""
     word: VerdictWord
     """REGRESSED, IMPROVED, EQUIVALENT, SUSPECT or INCONCLUSIVE, at alpha / benchmarks shown, jitter included."""
     repetition: Repetition | None
@@ -179,6 +177,7 @@ class _Possible:
     pairing: Pairing
     steps: tuple[int, int]
     jitter: Jitter | None = None
+    is_jitter_unknown: bool = False
     repetition: Repetition | None = None
 
 
@@ -193,9 +192,12 @@ def _part(
         if isinstance(one, RefusedBenchmark):
             refused.append(one)
             continue
-        jitter = noise.jitters.get(series_key(after.plan, one.after))
+        # The same weights evaluated twice, perhaps by another engine: no difference is due to training.
+        is_trained = after.plan.checkpoint.digest != before.plan.checkpoint.digest
+        jitter = noise.jitters.get(series_key(after.plan, one.after)) if is_trained else None
+        one = replace(one, jitter=jitter, is_jitter_unknown=is_trained and jitter is None)
         repetition = repetition_of(noise.calibrations, after, name, min_effect=policy.min_effect)
-        compared.append(_compared(replace(one, jitter=jitter, repetition=repetition), examples))
+        compared.append(_compared(replace(one, repetition=repetition), examples))
     return ComparisonView(
         before=_side(before),
         after=_side(after),
@@ -207,9 +209,9 @@ def _part(
 
 def _joined(parts: Sequence[ComparisonView], policy: Policy) -> ComparisonView:
     compared = [one for part in parts for one in part.benchmarks]
-    alpha_test = policy.alpha / max(1, len(compared))
+    alpha_test, margin = policy.alpha / max(1, len(compared)), policy.equivalence_margin
     words = (
-        word_of_pair(one.comparison, tost_p(one.spread, policy.equivalence_margin), alpha_test, thresholds_of(policy))
+        word_of_pair(one.comparison, tost_p(one.spread_of_run, margin), alpha_test, thresholds_of(policy))
         for one in compared
     )
     return replace(
@@ -297,8 +299,6 @@ def _compared(possible: _Possible, examples: int | None) -> ComparedBenchmark:
     pairing, result = possible.pairing, possible.after
     test = paired_test(pairing.candidate, pairing.baseline, pairing.clusters)
     pooled = _pooled(test, possible)
-    comparison = _comparison(possible, test, pooled)
-    with_jitter = min(1.0, 2 * min(comparison.p_worse, comparison.p_better))
     lost, gained = _examples(possible, examples)
     return ComparedBenchmark(
         benchmark=result.benchmark,
@@ -306,9 +306,8 @@ def _compared(possible: _Possible, examples: int | None) -> ComparedBenchmark:
         higher_is_better=result.higher_is_better,
         before=summarise(possible.before),
         after=summarise(result),
-        comparison=comparison,
-        p_two_sided=test.p_two_sided,
-        p_two_sided_jitter=None if possible.jitter is None else with_jitter,
+        comparison=_comparison(possible, test, pooled),
+        is_jitter_unknown=possible.is_jitter_unknown,
         spread=test.spread,
         spread_of_run=_widened(test, pooled),
         word=VerdictWord.INCONCLUSIVE,
@@ -340,9 +339,10 @@ def _widened(test: PairedTest, pooled: PooledTest | None) -> Spread:
 
 
 def _comparison(possible: _Possible, test: PairedTest, pooled: PooledTest | None) -> Comparison:
-    low, high = test.interval
-    p_worse, p_better = test.p_worse, test.p_better
+    low, high = replace(test, spread=_widened(test, pooled)).interval
+    p_worse, p_better, stderr = test.p_worse, test.p_better, test.stderr
     if pooled is not None:
+        stderr = max(stderr, math.sqrt(pooled.variance))
         p_worse, p_better = max(p_worse, pooled.p_worse()), max(p_better, pooled.p_better())
     before, after = possible.steps
     return Comparison(
@@ -352,7 +352,7 @@ def _comparison(possible: _Possible, test: PairedTest, pooled: PooledTest | None
         n_common=test.n,
         common_fraction=possible.pairing.common_fraction,
         delta=test.delta,
-        stderr=test.stderr,
+        stderr=stderr,
         ci_low=low,
         ci_high=high,
         p_worse=p_worse,

@@ -82,6 +82,21 @@ def difference_text(difference: reasons.Difference) -> str:
     return f"{words} is {difference.now}, was {difference.before}"
 
 
+def shown_p(comparison: types.Comparison) -> tuple[float, str]:
+    """Return the one-sided p that every display shows first, and its side: `worse` or `better`."""
+    if comparison.delta > 0:
+        return comparison.p_better, "better"
+    return comparison.p_worse, "worse"
+
+
+def samples_alone_text(names: Sequence[str]) -> str:
+    """Return which benchmarks are compared without the noise between checkpoints; empty for none."""
+    if not names:
+        return ""
+    known = "p and 95 % CI from samples alone: the noise between checkpoints is unknown"
+    return f"{known} ({names_text(tuple(names))})"
+
+
 def neutral_lines(differences: Sequence[reasons.Difference]) -> Iterator[str]:
     """Yield a line that names the settings that differ and cannot change a score, if there are any."""
     if differences:

@@ -219,6 +219,8 @@ class Flips:
     is_lost: BoolArray
     """Right at most checkpoints of the baseline, wrong at most of the new side."""
     is_gained: BoolArray
+    is_kept: BoolArray
+    """Right at most checkpoints of both sides."""
     is_scored: BoolArray
     """Scored at more than half of the checkpoints of each side."""
 
@@ -235,7 +237,12 @@ def flips(matrix: ScoreMatrix, new: IntArray, base: IntArray) -> Flips:
     scored = now_scored & before_scored
     was_right, was_wrong = before > base.size / 2, before < base.size / 2
     is_right, is_wrong = now > new.size / 2, now < new.size / 2
-    return Flips(is_lost=scored & was_right & is_wrong, is_gained=scored & was_wrong & is_right, is_scored=scored)
+    return Flips(
+        is_lost=scored & was_right & is_wrong,
+        is_gained=scored & was_wrong & is_right,
+        is_kept=scored & was_right & is_right,
+        is_scored=scored,
+    )
 
 
 def contrast_of_samples(differences: FloatArray, n_samples: int) -> Contrast:

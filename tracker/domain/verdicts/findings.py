@@ -8,9 +8,9 @@ import numpy as np
 from tracker.domain.records.reasons import Compared
 from tracker.domain.records.types import Incident, Measure, Verdict, VerdictWord
 from tracker.domain.regression.budget import ONE_SIZE
-from tracker.domain.regression.detector import Track, jitter_of
+from tracker.domain.regression.detector import Evidence, Track, evidence_on, jitter_of
 from tracker.domain.regression.subsets import MIN_SAMPLES, subset_evidence
-from tracker.domain.scores.matrix import columns_of_matrix, is_varied
+from tracker.domain.scores.matrix import ScoreMatrix, columns_of_matrix, flips, is_varied
 from tracker.domain.scores.suspicion import at_most_suspect
 from tracker.domain.verdicts.candidates import (
     Candidate,
@@ -30,6 +30,9 @@ from tracker.domain.verdicts.incidents import counting, open_of
 
 _FOUND = (VerdictWord.REGRESSED, VerdictWord.FORGOTTEN, VerdictWord.RECOVERED)
 
+_RIGHT_P, _RIGHT_SHARE = 0.05, 0.5
+"""Level at which right answers must be longer, and by which share of the change of all answers."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
@@ -45,14 +48,15 @@ def findings_besides(
     """Return the findings in addition to the verdicts on the benchmarks.
 
     Screened candidates have no findings, as a subset of a part is too small. `improved` are benchmarks whose score
-    improved: longer answers that score better are no loss.
+    improved: longer answers that score better are no loss. Nor are longer right answers (`_right_are_longer`).
     """
     found: list[Judged] = []
     for candidate in candidates.values():
         if has_subsets(candidate.series) and not candidate.left_out:
             found += _of_subsets(context, on_whole_checkpoints(candidate))
     for measure in (Measure.OUTPUT_LENGTH, Measure.COMPLETENESS):
-        found += (f for f in _of_behaviour(context, measure) if f.verdict.benchmark not in improved)
+        of_measure = _of_behaviour(context, measure, candidates)
+        found += (f for f in of_measure if f.verdict.benchmark not in improved)
     return tuple(found)
 
 
@@ -73,17 +77,38 @@ def judged_of(context: JudgingContext, decision: Decision, hypothesis: Hypothesi
     return Judged(verdict=verdict, change=decision.change if candidate.newest else None)
 
 
-def _of_behaviour(context: JudgingContext, measure: Measure) -> Iterator[Judged]:
+def _of_behaviour(context: JudgingContext, measure: Measure, of_scores: Mapping[str, Candidate]) -> Iterator[Judged]:
     # If no answer was ever truncated, there is nothing to test.
     candidates = tuple(c for c in candidates_of(context, measure).values() if is_varied(c.matrix) and not c.left_out)
     jitters = jitter_of([c.track for c in candidates])
     for candidate, jitter in zip(candidates, jitters, strict=True):
         hypothesis = hypothesis_of(context, candidate, jitter)
         evidence = comparable(hypothesis.evidence())
+        scored = of_scores.get(candidate.subject.benchmark)
+        if measure is Measure.OUTPUT_LENGTH and scored is not None:
+            evidence = tuple(e for e in evidence if not _right_are_longer(hypothesis, e, scored.matrix))
         if evidence:
             decision = decide(hypothesis, evidence, candidate.open_incident, run_id=context.scores.run_id, chance=None)
             if decision.word in _FOUND:
                 yield judged_of(context, decision, hypothesis, candidate)
+
+
+def _right_are_longer(hypothesis: Hypothesis, evidence: Evidence, scores: ScoreMatrix) -> bool:
+    """Return whether answers got longer because right ones did, which is no loss.
+
+    The test of `evidence` is repeated on the samples alone that are right on both sides. They must be longer at
+    p < .05, and by at least half of the change of all samples: loops and missing stop tokens lengthen wrong answers
+    only. Too few right answers show nothing (`comparable`). `scores` has the rows of `hypothesis.matrix`.
+    """
+    if not evidence.is_loss(hypothesis.thresholds.min_effect):
+        return False
+    right = np.flatnonzero(flips(scores, evidence.blocks.new, evidence.blocks.base).is_kept)
+    if not right.size:
+        return False
+    track = replace(hypothesis.track, scores=columns_of_matrix(hypothesis.matrix, right))
+    (alone,) = evidence_on(track, (evidence.blocks,), evidence.jitter, hypothesis.level)
+    is_longer = alone.p_worse < _RIGHT_P and alone.test.delta <= _RIGHT_SHARE * evidence.test.delta
+    return is_longer and bool(comparable((alone,)))
 
 
 def _of_subsets(context: JudgingContext, candidate: Candidate) -> Iterator[Judged]:

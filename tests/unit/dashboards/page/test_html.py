@@ -220,6 +220,13 @@ def test_a_run_without_findings_losses_and_latency_verdicts_has_no_empty_tables(
     assert html_of(run_data(judged_run())).count('class="judged"') == 4
 
 
+def test_the_p_without_jitter_is_shown_in_the_evidence_alone() -> None:
+    before, _, after = html_of(run_data(judged_run())).partition('<section id="evidence">')
+    evidence, _, rest = after.partition("</section>")
+    assert "samples only" in evidence
+    assert "samples only" not in before + rest
+
+
 def test_many_findings_losses_and_slower_checkpoints_are_folded() -> None:
     judged = judged_run()
     newest, length = judged.reports[-1], judged.reports[-1].latency

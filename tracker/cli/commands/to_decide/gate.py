@@ -124,7 +124,7 @@ def _case(asked: _Asked) -> tuple[GateCase, RecordedDecision | None]:
     held_to = replace(policy, changed=changed)
     before = _record(project, asked.baseline, is_apart=bool(changed))
     after = _record(project, asked.candidate, is_apart=bool(changed))
-    return gathered(after, before, project.history, held_to), None
+    return gathered(after, before, project.history, held_to, config.to_policy().min_coverage), None
 
 
 def _check_files(asked: _Asked) -> None:

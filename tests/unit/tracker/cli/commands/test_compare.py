@@ -5,13 +5,19 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from dashboards.page.checkpoint import Sources, collect_checkpoint
+from dashboards.views.checkpoint import ScoreRow, build_checkpoint_view
 from tests.commands import run_tracker
 from tests.compared_runs import project_of_two_runs, two_runs
+from tests.fakes.curves import FakeCurves
+from tests.fakes.queue import FakeQueue
 from tests.json_output import result_of
 from tests.records import FORGETTING_TOML, forgetting_run
-from tests.unit.tracker.domain.making import record_of
+from tests.unit.tracker.domain.making import START, record_of
 from tracker.api.opening import open_project
 from tracker.cli.main import cli
+from tracker.domain.records.display import p_value_text, signed_text
+from tracker.domain.records.types import Policy
 
 RUNS = ("tiny-forgetting", "slower")
 
@@ -120,6 +126,39 @@ def test_no_word_of_a_comparison_is_broken_in_80_columns(
         words[columns] = {word for word in said.stdout.split() if not set(word) <= {"─"}}
     assert words[80] == words[400]
     assert {"facts", "sums", "reversal", "improved" if named[0] == "200" else "A"} <= words[80]
+
+
+def test_two_checkpoints_have_one_p_and_one_interval_in_comparison_gate_and_report(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
+    # The jitter is that of the run's verdicts, whatever coverage the gate requires: step 400 has 97 %.
+    (project / "strict.toml").write_text("[gate]\nmin_coverage = 0.99\n")
+    gate = ["gate", "700", "--baseline", "600", "--policy", "strict.toml"]
+    shown = [compare("600", "700").stdout, CliRunner().invoke(cli, gate).stdout]
+    decided = CliRunner().invoke(cli, [*gate, "--format", "json"]).stdout
+    of_gate = {one["benchmark"]: one["compared"]["comparison"] for one in result_of(decided)["benchmarks"]}
+    page = _scores_on_page(project, 700)
+    compared = {one["benchmark"]: one for one in result_of(compare("600", "700", "--json").stdout)["benchmarks"]}
+    for name in ("facts", "sums"):
+        change = compared[name]["comparison"]
+        assert change == of_gate[name]
+        assert not compared[name]["is_jitter_unknown"]
+        assert change["p_worse_items"] < change["p_worse"] / 5
+        low, high = map(signed_text, (change["ci_low"], change["ci_high"]))
+        for text in shown:
+            assert f"[{low}, {high}]" in text
+            assert p_value_text(change["p_worse"]) in text
+            assert p_value_text(change["p_worse_items"]) not in text
+        assert page[name].before.interval == f"{low} to {high}"
+
+
+def _scores_on_page(project: Path, step: int) -> dict[str, ScoreRow]:
+    history = open_project(project / "tracker.toml").history
+    report = next(one for one in history.reports(RUNS[0]) if one.step == step)
+    sources = Sources(history=history, queue=FakeQueue(), curves=FakeCurves([]), policy=Policy())
+    view = build_checkpoint_view(collect_checkpoint(report, sources, now=START))
+    return {row.benchmark: row for row in view.scores}
 
 
 def test_runs_without_an_equal_step_are_shown_with_a_code_of_their_own_and_what_to_do(tmp_path: Path) -> None:

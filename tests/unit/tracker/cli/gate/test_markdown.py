@@ -58,7 +58,7 @@ def test_the_heading_and_the_table_say_it_all() -> None:
         "required",
         "▼ regression",
         "0.900 → 0.840n = 1000",
-        "−0.060 [−0.075, −0.045]one-sided p < 1e-12, level 0.01",  # noqa: RUF001 - a true minus sign
+        "−0.060 [−0.075, −0.045]one-sided p < 1e-12, level 0.01, from samples alone",  # noqa: RUF001 - a true minus sign
         "60/0",
     ]
     assert by_name["style"][1:3] == ["advisory", "▼ regression"]

@@ -50,6 +50,8 @@ broken: no result at step 200: vLLM ended while loading /pins/7 (E-SERVE-DIED)
 style: loss of 0.060 (60 samples lost, 0 gained)
 ttft p95, load default: no latency measured under load default
 not calibrated: sums, few, same and style (run `tracker calibrate`)
+p and 95 % CI from samples alone: the noise between checkpoints is unknown
+(sums, few, same and style)
 family-wise error rate 0.05 over the required benchmarks (Holm correction)
 
 sums, lost samples:

@@ -228,14 +228,17 @@ def test_a_comparison_shows_both_scores_and_samples_that_changed() -> None:
         shown(comparison_table(view))
         == """\
 tiny-forgetting  step 400 compared with step 300
-benchmark         scores          change, 95 % CI  lost/gained  verdict
+                                  change, 95 % CI
+benchmark         scores              one-sided p  lost/gained  verdict
 ──────────────────────────────────────────────────────────────────────────────
 facts      0.275 → 0.628  +0.359 [+0.240, +0.460]         0/28  ▲ improved
-            100 % → 97 %              p = 3.7e-09
+            100 % → 97 %     p = 1.9e-09 (better)
 reversal   0.000 → 0.013  +0.013 [−0.029, +0.054]          0/1  ~ inconclusive
-                  n = 80                  p = 0.5
+                  n = 80        p = 0.25 (better)
 percentages: share of samples with a score
 not calibrated: facts and reversal (run `tracker calibrate`)
+p and 95 % CI from samples alone: the noise between checkpoints is unknown
+(facts and reversal)
 cannot compare sums: no result at step 300: the server went away after 31 of 80
 samples of checkpoint 300 (E-EVAL-ENDPOINT)
 

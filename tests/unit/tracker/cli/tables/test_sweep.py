@@ -36,7 +36,7 @@ def test_scores_intervals_loads_failures_and_what_was_not_asked_are_said() -> No
         "−0.100, −0.",  # noqa: RUF001 - a true minus sign
         "scores: mean and 95 % CI",
         "second line: paired difference from",
-        "(positive is better) and 95 % CI (contains 0: not significant)",
+        "(positive is better) and 95 % CI from samples alone (contains 0: not significant)",
         "failed",
         "E-SERVE-DIED: the server is gone",
         "latency of other",

@@ -20,7 +20,9 @@ from tracker.domain.imports.lm_eval import sheets_of_lm_eval
 from tracker.domain.imports.records import checkpoints_of
 from tracker.domain.records.reason_text import neutral_lines
 from tracker.domain.records.types import Baseline, Policy, VerdictWord
+from tracker.domain.regression.jitter import Jitter
 from tracker.domain.scores.series import series_key
+from tracker.domain.scores.statistics import interval
 from tracker.domain.verdicts.candidates import known_jitter, steps_for_jitter
 
 POLICY = Policy()
@@ -38,7 +40,7 @@ def test_two_checkpoints_show_change_interval_flips_and_both_answers() -> None:
     assert sums.comparison.delta == pytest.approx(-0.85)
     assert sums.comparison.ci_low < -0.85 < sums.comparison.ci_high
     assert (sums.comparison.n_lost, sums.comparison.n_gained) == (180, 10)
-    assert sums.p_two_sided < 1e-9
+    assert sums.comparison.p_worse < 1e-9
     assert [e.sample_id for e in sums.lost] == ["s0", "s1"]
     assert [e.sample_id for e in sums.gained] == ["s190", "s191"]
     example = sums.lost[0]
@@ -159,9 +161,12 @@ def test_nothing_scored_at_all_is_refused() -> None:
 
 def test_a_checkpoint_compared_with_itself_has_lost_nothing() -> None:
     record = record_of(1, {"sums": [1.0, 0.0] * 300})
-    (sums,) = compare_records(record, record, POLICY, NO_JITTER).benchmarks
+    key = series_key(record.plan, record.results[0])
+    noise = RunNoise(jitters={key: Jitter(tau2=0.05**2, variance=1e-9)})
+    (sums,) = compare_records(record, record, POLICY, noise).benchmarks
     assert (sums.word, sums.lost, sums.gained) == (VerdictWord.EQUIVALENT, (), ())
-    assert sums.p_two_sided == 1.0
+    assert sums.spread_of_run == sums.spread
+    assert (sums.comparison.p_worse, sums.is_jitter_unknown) == (0.5, False)
 
 
 # --- the jitter of the run
@@ -182,16 +187,17 @@ def test_a_run_that_swings_by_itself_makes_a_difference_unremarkable() -> None:
     assert shown[0].comparison.jitter < 0.005 < shown[1].comparison.jitter
     for one in shown:
         assert one.comparison.p_worse_items == pytest.approx(0.5**31)
-        assert one.p_two_sided == pytest.approx(0.5**30)
-        assert one.p_two_sided_jitter == pytest.approx(2 * one.comparison.p_worse)
         assert one.comparison.p_worse >= one.comparison.p_worse_items
+        assert (one.comparison.ci_low, one.comparison.ci_high) == pytest.approx(interval(one.spread_of_run))
+        assert not one.is_jitter_unknown
 
 
 def test_where_no_jitter_is_known_the_samples_alone_speak() -> None:
     before, after = record_of(1, {"sums": right(300, 400)}), record_of(2, {"sums": right(270, 400)})
     (sums,) = compare_records(before, after, POLICY, NO_JITTER).benchmarks
-    assert (sums.p_two_sided_jitter, sums.comparison.jitter) == (None, 0.0)
+    assert (sums.is_jitter_unknown, sums.comparison.jitter) == (True, 0.0)
     assert sums.comparison.p_worse == sums.comparison.p_worse_items
+    assert (sums.comparison.ci_low, sums.comparison.ci_high) == pytest.approx(interval(sums.spread))
 
 
 def test_the_jitter_of_a_run_is_known_from_its_fifth_checkpoint_on() -> None:
@@ -253,7 +259,7 @@ def test_comparing_the_other_way_round_mirrors_everything(a: list[float], b: lis
     assert (one.comparison.ci_low, one.comparison.ci_high) == pytest.approx(
         (-other.comparison.ci_high, -other.comparison.ci_low)
     )
-    assert one.p_two_sided == pytest.approx(other.p_two_sided)
+    assert one.comparison.p_worse == pytest.approx(other.comparison.p_better)
     assert {e.sample_id for e in one.lost} == {e.sample_id for e in other.gained}
     assert (one.before, one.after) == (other.after, other.before)
 

@@ -111,7 +111,8 @@ def test_a_benchmark_with_subsets_gives_them_half_of_its_level() -> None:
 # --- answers
 
 
-def lengths(seed: int, shape: tuple[int, int], factor: float = 1.0, since: int = 0) -> FloatArray:
+def lengths(seed: int, shape: tuple[int, int], factor: float | FloatArray = 1.0, since: int = 0) -> FloatArray:
+    """Tokens; `factor` of all samples or of each, from checkpoint `since` on."""
     rng = np.random.default_rng(seed)
     base = rng.uniform(40, 120, shape[1])
     tokens = base * rng.uniform(0.8, 1.2, shape)
@@ -119,9 +120,10 @@ def lengths(seed: int, shape: tuple[int, int], factor: float = 1.0, since: int =
     return np.minimum(tokens, LONGEST)
 
 
-def test_answers_that_double_in_length_are_a_finding_and_the_score_is_not() -> None:
+def test_wrong_answers_that_get_longer_are_a_finding_and_the_score_is_not() -> None:
     table = np.tile(flipping(1, 1, n=300), (20, 1))
-    reports = followed(records(table, tokens=lengths(1, table.shape, 2.0, since=14)), POLICY)
+    longer = np.where(table[0] > 0, 1.0, 2.5)
+    reports = followed(records(table, tokens=lengths(1, table.shape, longer, since=14)), POLICY)
     assert next(r.step for r in reports if r.findings) in (1500, 1600)
     assert {(v.measure, v.word) for v in found(reports)} == {(Measure.OUTPUT_LENGTH, VerdictWord.REGRESSED)}
     (incident,) = (e for r in reports for e in r.incidents)
@@ -129,8 +131,35 @@ def test_answers_that_double_in_length_are_a_finding_and_the_score_is_not() -> N
     first = found(reports)[0]
     assert first.score is not None
     assert first.score > 0.2  # as a share of the longest answer allowed
-    assert reason_text(first).startswith("output length (share of the token limit): 0.31 at steps 500 to 1400 -> 0.6")
+    assert reason_text(first).startswith("output length (share of the token limit): 0.31 at steps 500 to 1400 -> 0.5")
     assert "lost" not in reason_text(first)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "lost", "measures"),
+    [
+        (2.0, 2.0, 0, set()),
+        (2.0, 1.0, 0, set()),
+        (1.5, 2.0, 0, set()),
+        (1.1, 2.5, 0, {Measure.OUTPUT_LENGTH}),
+        (1.0, 2.5, 12, {Measure.OUTPUT_LENGTH}),
+        (1.0, 1.0, 12, set()),
+    ],
+    ids=["all", "right", "right a bit less", "right much less", "wrong and lost", "none"],
+)
+def test_longer_right_answers_are_no_finding(right: float, wrong: float, lost: int, measures: set[Measure]) -> None:
+    table = np.tile(flipping(1, 1, n=300), (18, 1))
+    table[14:, np.flatnonzero(table[0])[:lost]] = 0.0
+    tokens = lengths(1, table.shape, np.where(table[-1] > 0, right, wrong), since=14)
+    assert {v.measure for v in found(followed(records(table, tokens=tokens), POLICY))} == measures
+
+
+@pytest.mark.parametrize(("right", "findings"), [(0, 1), (9, 1), (10, 0)])
+def test_longer_answers_are_a_finding_where_too_few_are_right_to_show_anything(right: int, findings: int) -> None:
+    table = np.zeros((18, 300))
+    table[:, :right] = 1.0
+    reports = followed(records(table, tokens=lengths(1, table.shape, 2.0, since=14)), POLICY)
+    assert len(reports[-1].findings) == findings
 
 
 def test_longer_answers_that_score_better_are_no_finding() -> None:

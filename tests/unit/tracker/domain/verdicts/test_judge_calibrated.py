@@ -83,7 +83,9 @@ def test_two_checkpoints_differ_only_by_more_than_repetition_makes_them() -> Non
     assert floored.repetition is not None
     # 80 of 200 flip: two evaluations differ by sqrt(80) / 200, and these two by 0.05.
     assert floored.comparison.p_worse == pytest.approx(0.13127, abs=1e-5)
-    assert (floored.comparison.delta, floored.p_two_sided) == (plain.comparison.delta, plain.p_two_sided)
+    assert floored.comparison.ci_high - floored.comparison.ci_low > plain.comparison.ci_high - plain.comparison.ci_low
+    assert (floored.comparison.delta, floored.spread) == (plain.comparison.delta, plain.spread)
+    assert floored.comparison.p_worse_items == plain.comparison.p_worse_items
 
 
 def test_a_model_that_is_only_asked_again_and_again_loses_nothing() -> None:
