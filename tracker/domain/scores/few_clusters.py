@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import fdtrc
 
 from tracker.domain.scores.matrix import FloatArray, IntArray
 
@@ -36,18 +37,48 @@ def clustered_mean(values: FloatArray, clusters: IntArray) -> ClusteredMean | No
     return ClusteredMean(stderr=math.sqrt(variance), df=_degrees_of_freedom(sizes, _correlation(values, clusters)))
 
 
-def _correlation(values: FloatArray, clusters: IntArray) -> float:
-    """Return the correlation of two values of one cluster, by analysis of variance, within 0 and 1."""
+def differ_p(values: FloatArray, groups: IntArray) -> float:
+    """Return the p of "all groups have the same mean": one-way analysis of variance; 1 if it cannot be tested."""
+    found = _analysed(values, groups)
+    if found is None or found.within <= _ZERO:
+        return 1.0
+    count = int(groups.max()) + 1
+    return float(fdtrc(count - 1, values.size - count, found.between / found.within))
+
+
+_ZERO = 1e-12
+"""Variances up to this are rounding noise of equal values."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Analysed:
+    between: float
+    within: float
+    size: float
+    """Of a typical cluster."""
+
+
+def _analysed(values: FloatArray, clusters: IntArray) -> _Analysed | None:
+    """Return the mean squares between and within clusters; None without two clusters, or if no two values share one."""
     sizes = np.bincount(clusters).astype(np.float64)
     n, groups = values.size, sizes.size
-    if n == groups:
-        return 0.0
+    if not 1 < groups < n:
+        return None
     means = np.bincount(clusters, weights=values) / sizes
-    between = float(sizes @ (means - values.mean()) ** 2) / (groups - 1)
-    within = float(((values - means[clusters]) ** 2).sum()) / (n - groups)
-    size = (n - float(sizes @ sizes) / n) / (groups - 1)
-    spread = between + (size - 1) * within
-    return min(max((between - within) / spread, 0.0), 1.0) if spread > 0 else 0.0
+    return _Analysed(
+        between=float(sizes @ (means - values.mean()) ** 2) / (groups - 1),
+        within=float(((values - means[clusters]) ** 2).sum()) / (n - groups),
+        size=(n - float(sizes @ sizes) / n) / (groups - 1),
+    )
+
+
+def _correlation(values: FloatArray, clusters: IntArray) -> float:
+    """Return the correlation of two values of one cluster, by analysis of variance, within 0 and 1."""
+    found = _analysed(values, clusters)
+    if found is None:
+        return 0.0
+    spread = found.between + (found.size - 1) * found.within
+    return min(max((found.between - found.within) / spread, 0.0), 1.0) if spread > _ZERO else 0.0
 
 
 def _degrees_of_freedom(sizes: FloatArray, correlation: float) -> float:

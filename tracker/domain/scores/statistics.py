@@ -216,7 +216,7 @@ def _t_test(differences: FloatArray, clusters: IntArray | None, lost: int, gaine
     delta = float(differences.mean())
     sums, stderr, df = differences, standard_error(differences, clusters) or 0.0, differences.size - 1.0
     if clusters is not None:
-        sums = np.bincount(clusters, weights=differences)
+        sums = np.bincount(clusters, weights=differences).astype(np.float64)
         known = clustered_mean(differences, clusters)
         df = 0.0 if known is None else known.df
     if stderr > _ZERO:

@@ -30,9 +30,9 @@ HOSTILE = (
 @cache
 def answer() -> GateReport:
     """Regressions, required and advisory, a pass, few samples, a failure, and what was not measured."""
-    policy = GatePolicy(
-        benchmarks={"absent": BenchmarkRule(), "style": BenchmarkRule(required=False)}, latency=(LIMIT,)
-    )
+    point = BenchmarkRule(min_effect=0.01)
+    rules = {"absent": point, "style": replace(point, required=False)}
+    policy = GatePolicy(otherwise=point, benchmarks=rules, latency=(LIMIT,))
     before = record_of(100, {"sums": SAME, "few": FEW, "same": SAME, "style": SAME, "broken": SAME})
     after = record_of(200, {"sums": LOST, "few": FEW, "same": SAME, "style": LOST, "broken": failure_of("broken")})
     return gate(before, after, policy, RunNoise())

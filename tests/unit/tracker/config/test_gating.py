@@ -158,7 +158,7 @@ def test_every_quantile_that_may_be_limited_is_one_that_a_probe_keeps() -> None:
         ),
         (
             "[gate.benchmark.a]\nzzz = 1\n",
-            "gate.benchmark.a.zzz (known: required, min_effect, min_coverage, floor)",
+            "gate.benchmark.a.zzz (known: required, min_effect, min_coverage, floor, clusters)",
         ),
         (
             '[[gate.latency]]\nmetric = "ttft"\nquantile = "p95"\nmax_ms = 1\nlaod = "x"\n',
