@@ -79,6 +79,27 @@ def test_the_configuration_of_the_project_holds_the_policy(project: Path) -> Non
     assert words == {"facts": "regression", "sums": "pass", "reversal": "pass"}
 
 
+def test_init_writes_a_policy_that_an_equal_candidate_passes_and_overwrites_none(project: Path, tmp_path: Path) -> None:
+    config, written = project / "init.toml", tmp_path / "gate.toml"
+    config.write_text(FORGETTING_TOML, encoding="utf-8")
+    done = gate(project, "--init", "--config", "init.toml")
+    assert (done.stderr, done.returncode) == ("", 0)
+    assert "wrote [gate] to init.toml" in done.stdout
+    text = config.read_text()
+    assert text.startswith(FORGETTING_TOML.rstrip())
+    assert "[gate.benchmark.facts]\nmin_effect = " in text
+    same = gate(project, "1000", "--baseline", "900", "--config", "init.toml", "--format", "json")
+    assert (json.loads(same.stdout)["result"]["word"], same.returncode) == ("pass", 0)
+    again = gate(project, "--init", "--config", "init.toml")
+    assert (again.returncode, config.read_text()) == (2, text)
+    assert "init.toml already has a [gate] policy" in again.stderr
+    for code in (0, 2):
+        done = gate(project, "--init", "--config", "init.toml", "--policy", str(written))
+        assert done.returncode == code
+    assert "gate.toml already exists" in done.stderr
+    assert written.read_text() in text
+
+
 def test_a_bundle_gives_the_same_answer_where_there_is_no_project(project: Path, tmp_path: Path) -> None:
     asked = ("1000", "--baseline", "600", "--policy", "lenient.toml")
     first = gate(project, *asked, "--format", "json", "--bundle", str(tmp_path / "bundle.zip"))
@@ -129,6 +150,8 @@ def test_junit_in_a_file_is_what_ci_servers_read(project: Path, tmp_path: Path) 
     [
         ((), "missing CANDIDATE or --baseline"),
         (("1000",), "missing CANDIDATE or --baseline"),
+        (("--init", "1000"), "--init compares nothing"),
+        (("--init", "--policy", "out/checkpoint-9/gate.toml"), "is inside a checkpoint of the trainer"),
         (("1000", "--baseline", "7"), "no evaluated checkpoint 7 in run"),
         (("./nowhere", "--baseline", "600"), "'./nowhere' is neither a checkpoint reference nor a folder"),
         (("x" * 5_000, "--baseline", "600"), "is neither a checkpoint reference nor a folder"),

@@ -15,7 +15,7 @@ from tracker.domain.calibration.noise import repetition_of
 from tracker.domain.compare.view import ComparedBenchmark, RefusedBenchmark, RunNoise, compare_what_can_be
 from tracker.domain.gate.changed import asked_alike
 from tracker.domain.gate.contexts import as_asked, contexts_of, missed_clusters
-from tracker.domain.gate.margins import default_margin
+from tracker.domain.gate.margins import COUNTS, default_margin
 from tracker.domain.gate.rules import POWER, BenchmarkRule, GatePolicy, LatencyLimit
 from tracker.domain.gate.types import BenchmarkCheck, GateReport, GateWord, LatencyCheck
 from tracker.domain.gate.ways_out import passed_text, undecided
@@ -138,14 +138,15 @@ def holm_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]
 def _decided(blank: BenchmarkCheck, one: ComparedBenchmark, margin: float, policy: GatePolicy) -> BenchmarkCheck:
     min_coverage = policy.rule_of(blank.benchmark).min_coverage
     spread, alpha_test = one.spread_of_run, blank.alpha_test
-    # A regression must be both significant and at least `min_effect`.
-    detectable = max(mde(spread, alpha_test), margin + t_quantile(POWER, spread.df) * spread.stderr)
+    # A regression must be both significant and large enough; nobody has said that a loss below a default is.
+    counts = min(margin, COUNTS) if blank.is_default_margin else margin
+    detectable = max(mde(spread, alpha_test), counts + t_quantile(POWER, spread.df) * spread.stderr)
     check = replace(blank, word=GateWord.PASS, detectable=detectable)
     change, coverage = one.comparison, min(one.before.coverage, one.after.coverage)
     if coverage < min_coverage:
         share = f"{percent_text(coverage)} of the samples scored, {100 * min_coverage:g} % required"
         return replace(check, word=GateWord.MISSING, reason=share)
-    if change.p_worse < alpha_test and change.delta <= -margin:
+    if change.p_worse < alpha_test and change.delta <= -counts:
         lost = f"loss of {score_text(-change.delta)} ({change.n_lost} samples lost, {change.n_gained} gained)"
         return replace(check, word=GateWord.REGRESSION, reason=lost)
     if loss_p(spread, margin) < policy.alpha:

@@ -5,10 +5,13 @@ A margin below it makes nearly every equal candidate inconclusive. So it is the 
 
 import math
 from collections.abc import Iterable
+from statistics import median
 
 from tracker.domain.gate.rules import POWER, SMALLEST
 from tracker.domain.scores.statistics import Spread, t_quantile
 
+COUNTS = 0.01
+"""Where the policy has no margin, a significant loss of this size or of the default margin is a regression."""
 LARGEST = 0.5
 """A gate that allows a larger loss would decide nothing."""
 
@@ -43,14 +46,17 @@ def passing_margin(spread: Spread, alpha: float) -> float | None:
 
 
 def typical_spread(spreads: Iterable[Spread]) -> Spread:
-    """Return the spread of an equal candidate from those of several pairs: the root mean square of each error.
+    """Return the spread of an equal candidate from those of several pairs: the median of each error.
 
-    One pair at a time changes too little to be known alone: few of its samples flip.
+    A pair in which the run did lose or gain has more flips than noise alone, and counts no more than another one.
     """
     known = tuple(spreads)
-    stderr = math.sqrt(sum(one.stderr**2 for one in known) / len(known))
-    cautious = math.sqrt(sum(one.cautious**2 for one in known) / len(known))
-    return Spread(centre=0.0, stderr=stderr, df=min(one.df for one in known), cautious=cautious)
+    return Spread(
+        centre=0.0,
+        stderr=median(one.stderr for one in known),
+        df=median(one.df for one in known),
+        cautious=median(one.cautious for one in known),
+    )
 
 
 def _rounded_up(margin: float) -> float:

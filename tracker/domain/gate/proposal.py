@@ -1,15 +1,14 @@
 """A policy for `tracker gate` from what a run has shown: what an equal candidate passes, benchmark by benchmark. Pure.
 
 Neighbouring checkpoints of a run differ by little besides noise. Their flips, in the clusters of the benchmark, and the
-run's jitter give the standard errors of a pair; from these follows the margin (`margins`). Where a checkpoint did lose
-or gain, more samples flip, and the margin is larger than it must be.
+run's jitter give the standard errors of a pair; from these follows the margin (`margins`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from eval_jobs.types import EvalRecord, Suite
+from eval_jobs.types import EvalRecord
 from tracker.domain.compare.view import ComparedBenchmark, RunNoise, compare_what_can_be
 from tracker.domain.gate.contexts import LOOKS_CLUSTERED, as_asked, contexts_of, subsets_move_together
 from tracker.domain.gate.margins import LARGEST, margin_of, power_of_each, typical_spread
@@ -54,22 +53,24 @@ class ProposedPolicy:
         return tuple(rule for rule in self.rules if rule.min_effect is not None)
 
     def to_policy(self) -> GatePolicy:
-        """Return the policy that the gate goes by: benchmarks without a margin are advisory."""
-        rules = {
-            rule.benchmark: BenchmarkRule(
-                min_effect=rule.min_effect, clusters=rule.clusters, required=rule.min_effect is not None
-            )
-            for rule in self.rules
-        }
+        """Return the policy: measured benchmarks without a margin are advisory, others have the default margin."""
+        rules: dict[str, BenchmarkRule] = {}
+        for rule in self.rules:
+            if rule.samples:
+                has_margin = rule.min_effect is not None
+                rules[rule.benchmark] = BenchmarkRule(
+                    min_effect=rule.min_effect, clusters=rule.clusters, required=has_margin
+                )
         return GatePolicy(alpha=self.alpha, benchmarks=rules)
 
 
-def proposed_policy(records: Sequence[EvalRecord], suite: Suite, noise: RunNoise, alpha: float) -> ProposedPolicy:
-    """Return the policy for the benchmarks of `suite`, from records of one run in the order of their steps.
+def proposed_policy(
+    records: Sequence[EvalRecord], names: Sequence[str], noise: RunNoise, alpha: float
+) -> ProposedPolicy:
+    """Return the policy for the benchmarks `names`, from records of one run in the order of their steps.
 
     The records have their samples and are at least two; `noise` is that of the run.
     """
-    names = tuple(benchmark.name for benchmark in suite.benchmarks)
     pairs = tuple(pairwise(records))
     clusters = {name: _clusters(name, pairs) for name in names}
     policy = GatePolicy(benchmarks={name: BenchmarkRule(clusters=clusters[name]) for name in names})

@@ -29,8 +29,8 @@ def checked(
     after: Sequence[float], clusters: Clusters, ids: Sequence[str] = (), *, subset: int = 240
 ) -> BenchmarkCheck:
     policy = GatePolicy(otherwise=BenchmarkRule(clusters=clusters))
-    sides = [in_subsets(record_of(step, {"b": x}, clusters=ids), subset) for step, x in ((1, SCORES), (2, after))]
-    return gate(*sides, policy, RunNoise()).benchmarks[0]
+    before, now = (in_subsets(record_of(step, {"b": x}, clusters=ids), subset) for step, x in ((1, SCORES), (2, after)))
+    return gate(before, now, policy, RunNoise()).benchmarks[0]
 
 
 def flipped(chance: Random, *, together: float) -> list[float]:
