@@ -35,6 +35,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
     (folder / "tracker.toml").write_text(FORGETTING_TOML, encoding="utf-8")
     (folder / "lenient.toml").write_text(LENIENT, encoding="utf-8")
+    (folder / "point.toml").write_text("[gate]\nmin_effect = 0.01\n", encoding="utf-8")
     (folder / "out/checkpoint-9").mkdir(parents=True)
     history = open_project(folder / "tracker.toml").history
     run = forgetting_run(trouble=False)
@@ -64,7 +65,7 @@ def test_a_checkpoint_against_itself_passes_where_enough_was_asked(project: Path
 
 
 def test_too_few_questions_are_no_pass_and_how_many_are_needed_is_told(project: Path) -> None:
-    done = gate(project, "1000", "--baseline", "1000", "--format", "json")
+    done = gate(project, "1000", "--baseline", "1000", "--policy", "point.toml", "--format", "json")
     report = json.loads(done.stdout)["result"]
     assert (report["word"], done.returncode) == ("inconclusive", 3)
     assert all(check["samples_needed"] > 80 for check in report["benchmarks"])
@@ -205,8 +206,8 @@ def test_the_step_of_the_github_action_stops_the_merge_or_lets_it_through(projec
 
     assert run("1000", "600", token="unused") == 1  # noqa: S106 - no pull request here: no comment
     assert run("1000", "1000") == 0
-    assert run("1000", "1000", policy="") == 3
-    assert run("1000", "1000", policy="", **{"allow-inconclusive": "true"}) == 0
+    assert run("1000", "1000", policy="point.toml") == 3
+    assert run("1000", "1000", policy="point.toml", **{"allow-inconclusive": "true"}) == 0
     assert (tmp_path / "b.zip").is_file()
     assert "step 1000" in (tmp_path / "r.html").read_text()
     assert action["outputs"].keys() == {"result", "bundle", "report", "link"}

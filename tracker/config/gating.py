@@ -43,8 +43,7 @@ class GateBenchmarkSection(Section):
     """Absolute score that the candidate must reach (must not exceed, where lower is better), regardless of the
     baseline."""
     clusters: Clusters = Clusters.FOUND
-    """Samples that are right or wrong together, and count as few: `found` (those that share a passage or document, or
-    have the same `cluster`), `subset` (those of a subset), or `none`."""
+    """Dependent samples: `found` (same passage, document or `cluster`), `subset` (same subset) or `none`."""
 
     def to_rule(self, otherwise: BenchmarkRule) -> BenchmarkRule:
         """Return the record; what is not set here is as in `otherwise`."""
@@ -79,8 +78,8 @@ class GateSection(Section):
         default=None,
         ge=SMALLEST_EFFECT,
         lt=1,
-        description="Smallest loss that counts, in score units. Default: `policy.min_effect` if it is set, else the "
-        f"smallest at which a candidate that lost nothing passes in {100 * POWER:g} % of cases.",
+        description="Smallest loss that counts, in score units. Default: `policy.min_effect` if set, else the smallest "
+        f"at which an equal candidate passes in {100 * POWER:g} % of cases.",
     )
     min_coverage: float | None = Field(
         default=None,

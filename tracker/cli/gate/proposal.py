@@ -11,7 +11,7 @@ from tracker.cli.tables.render import number_columns, plain_table
 from tracker.config.section import toml_key
 from tracker.domain.gate.contexts import contexts_text
 from tracker.domain.gate.margins import LARGEST
-from tracker.domain.gate.proposal import ProposedPolicy, ProposedRule
+from tracker.domain.gate.proposal import Limit, ProposedPolicy, ProposedRule
 from tracker.domain.gate.rules import POWER, Clusters
 from tracker.domain.records.display import NOTHING, one_line, score_text, steps_text
 
@@ -26,20 +26,20 @@ def proposal_toml(proposed: ProposedPolicy) -> str:
 def proposal_table(proposed: ProposedPolicy) -> RenderableType:
     """Return the margins with what they follow from."""
     table = plain_table(
-        Column("benchmark", overflow="fold"), *number_columns("samples", "flips", "jitter", "min_effect"), "note"
+        Column("benchmark", overflow="fold"), *number_columns("samples", "flips", "jitter", "min_effect"), "limited by"
     )
     for rule in proposed.rules:
         jitter = NOTHING if rule.jitter is None else score_text(rule.jitter)
         margin = Text(NOTHING if rule.min_effect is None else score_text(rule.min_effect), style="bold")
         samples = f"{rule.samples:,}" if rule.samples else NOTHING
         flips = _flips(rule) if rule.samples else NOTHING
-        table.add_row(name_text(rule.benchmark), samples, flips, jitter, margin, _note(rule))
+        table.add_row(name_text(rule.benchmark), samples, flips, jitter, margin, _limit_text(rule))
     return Group(table, Text(_promise(proposed), style="dim"))
 
 
 def _promise(proposed: ProposedPolicy) -> str:
     source = f"{steps_text(proposed.steps)} of {one_line(proposed.run_id)}"
-    return f"A candidate that lost nothing passes in {100 * POWER:g} % of cases. Measured from {source}."
+    return f"A candidate that lost nothing passes in {100 * POWER:g} % of cases, going by {source}."
 
 
 def _toml_lines(proposed: ProposedPolicy) -> Iterator[str]:
@@ -64,9 +64,14 @@ def _flips(rule: ProposedRule) -> str:
     return f"{100 * rule.flips:.1f} %"
 
 
-def _note(rule: ProposedRule) -> str:
+def _limit_text(rule: ProposedRule) -> str:
     if not rule.samples:
         return "not evaluated on two checkpoints: default margin"
     if rule.min_effect is None:
         return f"advisory, too few samples: {_TOO_FEW}"
-    return "" if rule.contexts is None else f"in {contexts_text(rule.contexts)}"
+    if rule.limit is Limit.JITTER:
+        return "jitter: more samples do not help"
+    if rule.contexts is None:
+        return "samples"
+    named = contexts_text(rule.contexts)
+    return named if rule.limit is Limit.CLUSTERS else f"samples, in {named}"

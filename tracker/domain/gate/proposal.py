@@ -6,7 +6,9 @@ run's jitter give the standard errors of a pair; from these follows the margin (
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import pairwise
+from statistics import median
 
 from eval_jobs.types import EvalRecord
 from tracker.domain.compare.view import ComparedBenchmark, RunNoise, compare_what_can_be
@@ -15,9 +17,20 @@ from tracker.domain.gate.margins import LARGEST, margin_of, power_of_each, typic
 from tracker.domain.gate.rules import BenchmarkRule, Clusters, GatePolicy
 from tracker.domain.gate.types import Contexts
 from tracker.domain.records.types import Policy
+from tracker.domain.scores.statistics import Spread
 
 CHECKPOINTS = 6
 """Newest checkpoints to take flips from."""
+
+
+class Limit(StrEnum):
+    """What makes a margin as large as it is."""
+
+    SAMPLES = "samples"
+    CLUSTERS = "clusters"
+    """A few clusters might be lost as a whole."""
+    JITTER = "jitter"
+    """The score moves between checkpoints: more samples do not help."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +45,10 @@ class ProposedRule:
     """With a score on both sides of a pair; 0: no pair has any."""
     contexts: Contexts | None = None
     flips: float = 0.0
-    """Share of the samples whose score changed between neighbouring checkpoints."""
+    """Share of the samples whose score changed between neighbouring checkpoints: the median over pairs."""
     jitter: float | None = None
     """Standard deviation of the score between checkpoints beyond that, in score units; None: unknown."""
+    limit: Limit = Limit.SAMPLES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,15 +121,21 @@ def _clusters(name: str, pairs: Sequence[tuple[EvalRecord, EvalRecord]]) -> Clus
 def _measured(
     found: Sequence[ComparedBenchmark], contexts: Contexts | None, clusters: Clusters, alpha: float, required: int
 ) -> ProposedRule:
-    newest = found[-1]
-    margin = margin_of(typical_spread(one.spread_of_run for one in found), alpha, power_of_each(required))
-    changed = sum(one.comparison.n_lost + one.comparison.n_gained for one in found)
+    newest, spread = found[-1], typical_spread(one.spread_of_run for one in found)
+    margin = margin_of(spread, alpha, power_of_each(required))
     return ProposedRule(
         benchmark=newest.benchmark,
         min_effect=margin if margin <= LARGEST else None,
         clusters=clusters,
         samples=newest.comparison.n_common,
         contexts=contexts,
-        flips=changed / sum(one.comparison.n_common for one in found),
+        flips=median((one.comparison.n_lost + one.comparison.n_gained) / one.comparison.n_common for one in found),
         jitter=newest.comparison.jitter or None,
+        limit=_limit(spread, typical_spread(one.spread for one in found)),
     )
+
+
+def _limit(spread: Spread, without_jitter: Spread) -> Limit:
+    if spread.stderr**2 > 2 * without_jitter.stderr**2:
+        return Limit.JITTER
+    return Limit.CLUSTERS if spread.cautious > 1.5 * spread.stderr else Limit.SAMPLES

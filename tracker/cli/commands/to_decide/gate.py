@@ -67,7 +67,7 @@ class _Asked:
 @click.option("--baseline", help="Baseline checkpoint that CANDIDATE would replace.")
 @config_option
 @click.option("--policy", type=FILE, help="File with a [gate] table. Default: --config.")
-@click.option("--init", is_flag=True, help="Write a [gate] table that a candidate without a loss passes, and stop.")
+@click.option("--init", is_flag=True, help="Write requirements that an equal candidate passes.")
 @click.option("--changed", default="", help="Intended differences: prompt, engine, or prompt,engine.")
 @click.option(
     "--format", "form", type=click.Choice(_FORMATS), help="Output format. Default: github in GitHub Actions, else text."
@@ -85,12 +85,10 @@ def command(asked: _Asked) -> int:
     folders or s3://bucket/prefix to evaluate now. The requirements come from [gate] in the configuration, or in
     the --policy file.
 
-    --init writes the requirements: for each benchmark the smallest min_effect at which a candidate that lost
-    nothing passes in 80 % of cases, given its samples, their clusters and the noise of the run. It adds [gate] to
-    the configuration, or writes the --policy file, and overwrites neither.
+    --init adds [gate] to the configuration, or writes a new --policy file: for each benchmark the smallest
+    min_effect at which a candidate that lost nothing passes, in 80 % of cases, by the noise of the run.
 
-    Use --changed if the candidate intentionally has another prompt or engine. With --changed, the results of a
-    folder that is evaluated now are stored outside its run.
+    Use --changed if the candidate intentionally has another prompt or engine.
 
     Exit code 0: pass; 1: regression; 2: bad settings; 3: inconclusive, missing or incomparable; 4: failure.
     """

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from tracker.cli.gate.proposal import proposal_table, proposal_toml
 from tracker.config import load_gate_policy
-from tracker.domain.gate.proposal import ProposedPolicy, ProposedRule
+from tracker.domain.gate.proposal import Limit, ProposedPolicy, ProposedRule
 from tracker.domain.gate.rules import Clusters
 from tracker.domain.gate.types import Contexts
 from tracker.domain.records.display import NOTHING
@@ -17,7 +17,7 @@ PROPOSED = ProposedPolicy(
     steps=(100, 200, 300),
     alpha=0.05,
     rules=(
-        ProposedRule(benchmark="gsm8k", min_effect=0.029, samples=1319, flips=0.114, jitter=0.003),
+        ProposedRule(benchmark="gsm8k", min_effect=0.029, samples=1319, flips=0.114, jitter=0.003, limit=Limit.JITTER),
         ProposedRule(
             benchmark="drop.v2",
             min_effect=0.04,
@@ -31,6 +31,7 @@ PROPOSED = ProposedPolicy(
             samples=14042,
             flips=0.05,
             clusters=Clusters.SUBSET,
+            limit=Limit.CLUSTERS,
             contexts=Contexts(kind="subset", count=57, samples=14042),
         ),
         ProposedRule(benchmark="tiny", samples=4, flips=0.0),
@@ -39,7 +40,7 @@ PROPOSED = ProposedPolicy(
 )
 TOML = """\
 # Written by `tracker gate --init`.
-# A candidate that lost nothing passes in 80 % of cases. Measured from steps 100 to 300 of sft.
+# A candidate that lost nothing passes in 80 % of cases, going by steps 100 to 300 of sft.
 [gate]
 
 [gate.benchmark.gsm8k]
@@ -76,9 +77,9 @@ def test_the_table_shows_margins_and_what_they_follow_from(width: int) -> None:
         console.print(proposal_table(PROPOSED))
     text = " ".join(page.get().split())
     for words in (
-        "gsm8k 1,319 11.4 % 0.003 0.029",
-        f"drop.v2 5,000 8.0 % {NOTHING} 0.040 in 122 passages",
-        f"mmlu 14,042 5.0 % {NOTHING} 0.051 in 57 subsets",
+        "gsm8k 1,319 11.4 % 0.003 0.029 jitter: more samples do not help",
+        f"drop.v2 5,000 8.0 % {NOTHING} 0.040 samples, in 122 passages",
+        f"mmlu 14,042 5.0 % {NOTHING} 0.051 57 subsets",
     ):
         assert words in text
     assert all(len(line) <= width for line in page.get().splitlines())
