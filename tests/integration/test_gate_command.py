@@ -93,7 +93,7 @@ def test_init_writes_a_policy_that_an_equal_candidate_passes_and_overwrites_none
     assert (json.loads(same.stdout)["result"]["word"], same.returncode) == ("pass", 0)
     again = gate(project, "--init", "--config", "init.toml")
     assert (again.returncode, config.read_text()) == (2, text)
-    assert "init.toml already has a [gate] policy" in again.stderr
+    assert "init.toml already has a [gate] table" in again.stderr
     for code in (0, 2):
         done = gate(project, "--init", "--config", "init.toml", "--policy", str(written))
         assert done.returncode == code

@@ -65,8 +65,8 @@ def checks_of(report: GateReport) -> tuple[GateCheck, ...]:
             reason=short_reason(check.reason),
             compared=check.compared,
             alpha_test=check.alpha_test,
-            contexts="" if check.contexts is None else contexts_text(check.contexts),
-            warning=short_reason(check.warning),
+            contexts="" if check.clusters.contexts is None else contexts_text(check.clusters.contexts),
+            warning=short_reason(check.clusters.warning),
         )
         for check in report.benchmarks
     )

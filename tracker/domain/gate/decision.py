@@ -17,7 +17,7 @@ from tracker.domain.gate.changed import asked_alike
 from tracker.domain.gate.contexts import as_asked, contexts_of, missed_clusters
 from tracker.domain.gate.margins import COUNTS, default_margin
 from tracker.domain.gate.rules import POWER, BenchmarkRule, GatePolicy, LatencyLimit
-from tracker.domain.gate.types import BenchmarkCheck, GateReport, GateWord, LatencyCheck
+from tracker.domain.gate.types import BenchmarkCheck, Clustering, GateReport, GateWord, LatencyCheck
 from tracker.domain.gate.ways_out import passed_text, undecided
 from tracker.domain.records.display import names_text, percent_text, score_text
 from tracker.domain.records.types import Policy
@@ -81,8 +81,10 @@ def _tested(blank: BenchmarkCheck, one: ComparedBenchmark, case: _Case) -> Bench
         min_effect=margin,
         is_default_margin=rule.min_effect is None,
         compared=replace(one, repetition=known),
-        contexts=contexts_of(case.candidate, name, rule.clusters),
-        warning=missed_clusters(case.baseline, case.candidate, name, rule),
+        clusters=Clustering(
+            contexts=contexts_of(case.candidate, name, rule.clusters),
+            warning=missed_clusters(case.baseline, case.candidate, name, rule),
+        ),
     )
     asked = min(_asked_share(case.baseline, name), _asked_share(case.candidate, name))
     if asked < rule.min_coverage:  # this can suffice for a run's verdict, not for a gate

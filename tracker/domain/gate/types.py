@@ -39,6 +39,16 @@ class Contexts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Clustering:
+    """How a check takes dependent samples into account."""
+
+    contexts: Contexts | None = None
+    """The clusters in its standard errors; None: each sample counts alone."""
+    warning: str = ""
+    """Why its samples look clustered although the policy takes them as independent; empty: they do not."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class BenchmarkCheck:
     """Result of the gate for one benchmark, with its evidence."""
 
@@ -55,10 +65,7 @@ class BenchmarkCheck:
     """None if nothing could be compared."""
     is_default_margin: bool = False
     """Whether `min_effect` is the default, which depends on size, clusters and noise of this comparison."""
-    contexts: Contexts | None = None
-    """The clusters that standard errors take into account; None: each sample counts alone."""
-    warning: str = ""
-    """Why its samples look clustered although the policy treats them as independent; empty: they do not."""
+    clusters: Clustering = Clustering()
     detectable: float | None = None
     """Smallest true loss that is reported as a regression with 80 % power."""
     samples_needed: int | None = None

@@ -65,9 +65,10 @@ def _samples_text(needed: int | None, available: int, check: BenchmarkCheck) -> 
     if needed is None:
         return "more samples do not help: the jitter is too large, or the loss too close to `min_effect`"
     text = f"or about {needed:,} samples would decide, {available:,} available"
-    if check.contexts is None:
+    contexts = check.clusters.contexts
+    if contexts is None:
         return text
-    return f"{text} in {contexts_text(check.contexts)} (more {check.contexts.kind}s count, not more questions on each)"
+    return f"{text} in {contexts_text(contexts)} (more {contexts.kind}s count, not more questions on each)"
 
 
 def _samples_to_decide(one: ComparedBenchmark, margin: float, alpha_test: float, alpha: float) -> int | None:

@@ -1,6 +1,5 @@
 """`tracker gate --init`: write a policy that candidates can pass from what the run has shown."""
 
-import tomllib
 from pathlib import Path
 
 import click
@@ -14,7 +13,7 @@ from tracker.api.references import choose_run
 from tracker.app.commands.gate import proposed
 from tracker.cli.gate.proposal import proposal_table, proposal_toml
 from tracker.config import parse_config
-from tracker.config.reading import read_text
+from tracker.config.reading import text_without
 from tracker.domain.gate.rules import BenchmarkRule, GatePolicy
 
 
@@ -27,11 +26,11 @@ def write_policy(config_path: Path, policy_path: Path | None) -> None:
     project = open_project(config_path)
     config = project.config
     target = config_path if policy_path is None else policy_path
-    before = read_text(config_path, hint="pass --config FILE")
-    if policy_path is None and "gate" in tomllib.loads(before):
+    before = ""
+    if policy_path is None:
         hint = "remove [gate] to write it again, or write another file: `tracker gate --init --policy gate.toml`"
-        raise ConfigError(f"{config_path} already has a [gate] policy", hint=hint)
-    if policy_path is not None and policy_path.exists():
+        before = text_without("gate", config_path, hint=hint)
+    elif policy_path.exists():
         raise ConfigError(f"{policy_path} already exists", hint="delete it, or pass another file to --policy")
     demand_outside_checkpoints([target], config.run.output_dir, config.watch.pattern)
     run_id = choose_run(project.history.runs(), None, own=config.run.name)

@@ -61,7 +61,7 @@ def test_the_policy_says_which_clusters_count_and_they_are_named(
     check = checked(flipped(Random(1), together=0.0), clusters, ids, subset=subset)  # noqa: S311 - no secret
     if isinstance(contexts, tuple):
         contexts = Contexts(kind=contexts[0], count=contexts[1], samples=contexts[2])
-    assert check.contexts == contexts
+    assert check.clusters.contexts == contexts
     assert check.compared is not None
     assert check.compared.comparison.method == method
 
@@ -91,7 +91,7 @@ def test_questions_that_look_clustered_are_named_where_the_policy_says_that_they
     clusters: Clusters, ids: Sequence[str], together: float, warning: str
 ) -> None:
     check = checked(flipped(Random(1), together=together), clusters, ids, subset=12)  # noqa: S311 - no secret
-    assert check.warning == warning
+    assert check.clusters.warning == warning
 
 
 def test_independent_changes_seldom_look_clustered() -> None:
