@@ -73,7 +73,7 @@ class _Checks:
 
 
 def _stacked(check: words.GateCheck) -> Iterable[RenderableType]:
-    yield Text.assemble(f"{check.name} ({check.kind}): ", _word(check.word), (f" {check.gain}", "green"))
+    yield Text.assemble(f"{check.name} ({check.kind}): ", _word(check.word), (f" {check.gain}".rstrip(), "green"))
     yield Padding(Text(check.reason), (0, 0, 0, 2))
     one = check.compared
     if one is not None:
