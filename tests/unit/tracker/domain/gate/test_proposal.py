@@ -15,7 +15,7 @@ from tracker.domain.gate.types import Contexts, GateWord
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.scores.series import series_key
 
-SIZES = {"facts": 400, "sums": 900}
+SIZES = {"facts": 400, "sums": 500}
 PASSAGES = [f"passage:{at // 4}" for at in range(400)]
 
 
@@ -35,13 +35,14 @@ def rule_of(records: list[EvalRecord], name: str = "facts", noise: RunNoise | No
     return rule
 
 
+@pytest.mark.slow
 def test_four_of_five_equal_candidates_pass_what_the_run_proposes() -> None:
     chance, found = Random(1), []  # noqa: S311 - no secret
-    for _ in range(40):
+    for _ in range(20):
         *earlier, candidate = run_of(7, chance)
         policy = proposed_policy(earlier, tuple(SIZES), RunNoise(), 0.05).to_policy()
         found.append(gate(earlier[-1], candidate, policy, RunNoise()).word)
-    assert found.count(GateWord.PASS) >= 26  # 99 % of draws with a chance of .8 and more
+    assert found.count(GateWord.PASS) >= 12  # 99 % of draws with a chance of .8 and more
     assert GateWord.REGRESSION not in found
 
 
