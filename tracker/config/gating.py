@@ -88,6 +88,8 @@ class GateSection(Section):
         description="Minimum share of samples with a score on both sides. Default: "
         f"`policy.min_coverage`, or {BenchmarkRule.min_coverage:g} in a policy file.",
     )
+    min_loss: float | None = Field(default=None, ge=SMALLEST_EFFECT, lt=1)
+    """Smallest significant loss that is a regression. Default: `min_effect`."""
     others_required: bool = True
     """Require benchmarks without a [gate.benchmark.NAME] table. false: they are advisory."""
     benchmark: dict[str, GateBenchmarkSection] = Field(default_factory=dict)
@@ -151,7 +153,7 @@ class GateSection(Section):
                 f"policy.min_effect = {self.min_effect:g} is too small for a gate",
                 hint=f"set gate.min_effect to the smallest loss that counts, at least {SMALLEST_EFFECT:g}",
             )
-        given = self.model_dump(include={"min_effect", "min_coverage"}, exclude_none=True)
+        given = self.model_dump(include={"min_effect", "min_coverage", "min_loss"}, exclude_none=True)
         otherwise = BenchmarkRule(required=self.others_required, **given)
         return GatePolicy(
             alpha=self.alpha,

@@ -12,7 +12,7 @@ from tracker.config.section import toml_key
 from tracker.domain.gate.contexts import contexts_text
 from tracker.domain.gate.margins import LARGEST
 from tracker.domain.gate.proposal import Limit, ProposedPolicy, ProposedRule
-from tracker.domain.gate.rules import POWER, Clusters
+from tracker.domain.gate.rules import COUNTS, POWER, Clusters
 from tracker.domain.records.display import NOTHING, one_line, score_text, steps_text
 
 _TOO_FEW = f"no margin up to {LARGEST:g} is reliable"
@@ -46,6 +46,7 @@ def _toml_lines(proposed: ProposedPolicy) -> Iterator[str]:
     yield "# Written by `tracker gate --init`."
     yield f"# {_promise(proposed)}"
     yield "[gate]"
+    yield f"min_loss = {COUNTS:g}  # a significant loss of this size is a regression, also below min_effect"
     for rule in proposed.rules:
         if not rule.samples:  # it has the default margin as soon as it is evaluated
             continue

@@ -15,8 +15,8 @@ from tracker.domain.calibration.noise import repetition_of
 from tracker.domain.compare.view import ComparedBenchmark, RefusedBenchmark, RunNoise, compare_what_can_be
 from tracker.domain.gate.changed import asked_alike
 from tracker.domain.gate.contexts import as_asked, contexts_of, missed_clusters
-from tracker.domain.gate.margins import COUNTS, default_margin
-from tracker.domain.gate.rules import POWER, BenchmarkRule, GatePolicy, LatencyLimit
+from tracker.domain.gate.margins import default_margin
+from tracker.domain.gate.rules import COUNTS, POWER, BenchmarkRule, GatePolicy, LatencyLimit
 from tracker.domain.gate.types import BenchmarkCheck, Clustering, GateReport, GateWord, LatencyCheck
 from tracker.domain.gate.ways_out import passed_text, undecided
 from tracker.domain.records.display import names_text, percent_text, score_text
@@ -138,15 +138,17 @@ def holm_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]
 
 
 def _decided(blank: BenchmarkCheck, one: ComparedBenchmark, margin: float, policy: GatePolicy) -> BenchmarkCheck:
-    min_coverage = policy.rule_of(blank.benchmark).min_coverage
+    rule = policy.rule_of(blank.benchmark)
     spread, alpha_test = one.spread_of_run, blank.alpha_test
-    # A regression must be both significant and large enough; nobody has said that a loss below a default is.
+    # A regression must be both significant and large enough. A default margin does not say that a smaller loss is fine.
     counts = min(margin, COUNTS) if blank.is_default_margin else margin
+    if rule.min_loss is not None:
+        counts = rule.min_loss
     detectable = max(mde(spread, alpha_test), counts + t_quantile(POWER, spread.df) * spread.stderr)
     check = replace(blank, word=GateWord.PASS, detectable=detectable)
     change, coverage = one.comparison, min(one.before.coverage, one.after.coverage)
-    if coverage < min_coverage:
-        share = f"{percent_text(coverage)} of the samples scored, {100 * min_coverage:g} % required"
+    if coverage < rule.min_coverage:
+        share = f"{percent_text(coverage)} of the samples scored, {100 * rule.min_coverage:g} % required"
         return replace(check, word=GateWord.MISSING, reason=share)
     if change.p_worse < alpha_test and change.delta <= -counts:
         lost = f"loss of {score_text(-change.delta)} ({change.n_lost} samples lost, {change.n_gained} gained)"

@@ -10,8 +10,6 @@ from statistics import median
 from tracker.domain.gate.rules import POWER, SMALLEST
 from tracker.domain.scores.statistics import Spread, t_quantile
 
-COUNTS = 0.01
-"""Where the policy has no margin, a significant loss of this size or of the default margin is a regression."""
 LARGEST = 0.5
 """A gate that allows a larger loss would decide nothing."""
 

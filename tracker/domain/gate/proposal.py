@@ -14,7 +14,7 @@ from eval_jobs.types import EvalRecord
 from tracker.domain.compare.view import ComparedBenchmark, RunNoise, compare_what_can_be
 from tracker.domain.gate.contexts import LOOKS_CLUSTERED, as_asked, contexts_of, subsets_move_together
 from tracker.domain.gate.margins import LARGEST, margin_of, power_of_each, typical_spread
-from tracker.domain.gate.rules import BenchmarkRule, Clusters, GatePolicy
+from tracker.domain.gate.rules import COUNTS, BenchmarkRule, Clusters, GatePolicy
 from tracker.domain.gate.types import Contexts
 from tracker.domain.records.types import Policy
 from tracker.domain.scores.statistics import Spread
@@ -73,9 +73,9 @@ class ProposedPolicy:
             if rule.samples:
                 has_margin = rule.min_effect is not None
                 rules[rule.benchmark] = BenchmarkRule(
-                    min_effect=rule.min_effect, clusters=rule.clusters, required=has_margin
+                    min_effect=rule.min_effect, clusters=rule.clusters, required=has_margin, min_loss=COUNTS
                 )
-        return GatePolicy(alpha=self.alpha, benchmarks=rules)
+        return GatePolicy(alpha=self.alpha, benchmarks=rules, otherwise=BenchmarkRule(min_loss=COUNTS))
 
 
 def proposed_policy(

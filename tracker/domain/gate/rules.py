@@ -13,6 +13,8 @@ QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
 POWER = 0.8
 """Share of candidates that lost nothing that pass all required benchmarks with the default margins."""
+COUNTS = 0.01
+"""A significant loss of one point is a regression if no `min_effect` says that only larger ones matter."""
 SMALLEST = 0.001
 """Least margin: scores are shown with 3 decimals."""
 
@@ -51,6 +53,8 @@ class BenchmarkRule:
     floor: float | None = None
     """Score that the candidate must reach (must not exceed, if lower is better), regardless of the baseline."""
     clusters: Clusters = Clusters.FOUND
+    min_loss: float | None = None
+    """Smallest significant loss that is a regression; None: `min_effect`, at most `COUNTS` where that is None."""
 
     def __post_init__(self) -> None:
         """Reject requirements that every candidate meets, or none can meet.
@@ -59,8 +63,8 @@ class BenchmarkRule:
             ValueError: a number is out of its range.
         """
         has_floor = self.floor is None or math.isfinite(self.floor)
-        has_effect = self.min_effect is None or 0 < self.min_effect < 1
-        if not (has_effect and 0 < self.min_coverage <= 1 and has_floor):
+        has_effects = all(value is None or 0 < value < 1 for value in (self.min_effect, self.min_loss))
+        if not (has_effects and 0 < self.min_coverage <= 1 and has_floor):
             raise ValueError(f"out of range: {self}")
 
 

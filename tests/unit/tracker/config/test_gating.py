@@ -29,6 +29,7 @@ WHOLE = """
 alpha = 0.01
 min_effect = 0.03
 min_coverage = 0.9
+min_loss = 0.02
 others_required = false
 [gate.benchmark.gsm8k]
 required = true
@@ -50,10 +51,10 @@ required = false
 """
 MEANT = GatePolicy(
     alpha=0.01,
-    otherwise=BenchmarkRule(required=False, min_effect=0.03, min_coverage=0.9),
+    otherwise=BenchmarkRule(required=False, min_effect=0.03, min_coverage=0.9, min_loss=0.02),
     benchmarks={
-        "gsm8k": BenchmarkRule(required=True, min_effect=0.02, min_coverage=0.95, floor=0.4),
-        "my qa": BenchmarkRule(required=False, min_effect=0.03, min_coverage=0.9),
+        "gsm8k": BenchmarkRule(required=True, min_effect=0.02, min_coverage=0.95, floor=0.4, min_loss=0.02),
+        "my qa": BenchmarkRule(required=False, min_effect=0.03, min_coverage=0.9, min_loss=0.02),
     },
     latency=(
         LatencyLimit(metric=LatencyMetric.TTFT, quantile=0.95, max_ms=200.0),

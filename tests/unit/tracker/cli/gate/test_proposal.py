@@ -42,6 +42,7 @@ TOML = """\
 # Written by `tracker gate --init`.
 # A candidate that lost nothing passes in 80 % of cases, going by steps 100 to 300 of sft.
 [gate]
+min_loss = 0.01  # a significant loss of this size is a regression, also below min_effect
 
 [gate.benchmark.gsm8k]
 min_effect = 0.029  # 1,319 samples, 11.4 % flip, jitter 0.003

@@ -110,6 +110,8 @@ def test_a_significant_loss_below_the_default_margin_is_a_regression_and_below_a
     assert (check.min_effect or 0.0) > 0.15
     held = GatePolicy(otherwise=BenchmarkRule(min_effect=check.min_effect))
     assert gate(*sides, held, RunNoise()).word is GateWord.INCONCLUSIVE
+    both = GatePolicy(otherwise=BenchmarkRule(min_effect=check.min_effect, min_loss=0.05))
+    assert gate(*sides, both, RunNoise()).word is GateWord.REGRESSION
 
 
 @pytest.mark.parametrize("per_passage", [1, 5, 40])

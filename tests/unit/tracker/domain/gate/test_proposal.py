@@ -43,7 +43,7 @@ def test_four_of_five_equal_candidates_pass_what_the_run_proposes() -> None:
         policy = proposed_policy(earlier, tuple(SIZES), RunNoise(), 0.05).to_policy()
         found.append(gate(earlier[-1], candidate, policy, RunNoise()).word)
     assert found.count(GateWord.PASS) >= 12  # 99 % of draws with a chance of .8 and more
-    assert GateWord.REGRESSION not in found
+    assert found.count(GateWord.REGRESSION) <= 4
 
 
 def test_a_rule_names_samples_flips_and_jitter_and_jitter_makes_its_margin_larger() -> None:
@@ -89,4 +89,4 @@ def test_too_few_samples_are_advisory_and_what_was_not_evaluated_has_the_default
     policy = proposed.to_policy()
     assert policy.alpha == 0.02
     assert not policy.rule_of("facts").required
-    assert policy.rule_of("new") == BenchmarkRule()
+    assert policy.rule_of("new") == BenchmarkRule(min_loss=0.01)
