@@ -7,18 +7,34 @@ The answers are those of `benchmarks.verdicts.series`: two-parameter items of wh
 checkpoints, in five benchmarks of 100 to 1,319 samples. Baseline and candidate are neighbouring checkpoints of a run
 that neither gains nor forgets; a planted loss begins at the candidate, in one benchmark. In the world `pure` samples
 are independent; in the world `real` each belongs to one of 10 or 20 clusters that move together, and every checkpoint
-as a whole moves too: that jitter is learned from the run, as `tracker gate` does.
+as a whole moves too: that jitter is learned from the run, as `tracker gate` does. In the world `passages` each
+benchmark has 13 clusters of unequal sizes, of which each moves by 3 points.
+
+The policy is a fixed smallest loss, the default of the gate, or what `tracker gate --init` proposes from the six
+checkpoints up to the baseline.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 
 import numpy as np
 
-from benchmarks.verdicts.series import PLANTS, WORLDS, Case, Floats, Series, simulate
+from benchmarks.verdicts.series import (
+    CHECKPOINTS,
+    PLANTS,
+    WORLDS,
+    Case,
+    Floats,
+    Ints,
+    Series,
+    chances_of,
+    draw_items,
+    simulate,
+)
+from benchmarks.verdicts.series import Benchmark as SimulatedBenchmark
 from eval_jobs.identity import benchmark_fingerprint, make_plan
 from eval_jobs.types import (
     Benchmark,
@@ -32,6 +48,8 @@ from eval_jobs.types import (
     Suite,
 )
 from tracker.domain.compare.view import RunNoise
+from tracker.domain.gate.proposal import CHECKPOINTS as PROPOSED_FROM
+from tracker.domain.gate.proposal import proposed_policy
 from tracker.domain.gate.rules import BenchmarkRule, GatePolicy
 from tracker.domain.gate.types import GateCase
 from tracker.domain.regression.detector import Track, jitter_of
@@ -48,6 +66,8 @@ MIDDLE = 50
 """Candidate of the pairs without a planted loss."""
 HISTORY = WINDOW + 2
 """Checkpoints that the jitter is learned from."""
+PASSAGES = "passages"
+N_PASSAGES, PASSAGE_LOG_SD, PASSAGE_JITTER = 13, 0.7, 0.03
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,13 +75,15 @@ class Kind:
     """Pairs that share a truth and a policy."""
 
     world: str
-    """Of WORLDS."""
+    """Of WORLDS, or PASSAGES."""
     plant: str | None = None
     """Of PLANTS; None: both sides are equally able."""
     size: int = 0
     """Samples of the benchmark that loses; 0: none."""
-    min_effect: float = 0.01
-    """Smallest loss that matters, in every benchmark."""
+    min_effect: float | None = 0.01
+    """Smallest loss that matters, in every benchmark; None: the gate's default."""
+    is_proposed: bool = False
+    """Whether the policy is that of `tracker gate --init`, whatever `min_effect` is."""
     knows_jitter: bool = True
     """False: the run has no earlier checkpoints."""
 
@@ -77,26 +99,57 @@ class Kind:
 
     def __str__(self) -> str:
         what = f"{100 * self.loss:g} points of {self.size:,} samples" if self.plant else "nothing lost"
-        world = "clusters, jitter" if WORLDS[self.world].tau else "independent"
+        world = {"pure": "independent", PASSAGES: f"{N_PASSAGES} passages, jitter"}.get(self.world, "clusters, jitter")
         unknown = "" if self.knows_jitter else " not known"
-        return f"{what}; {world}{unknown}; {100 * self.min_effect:g} matters"
+        return f"{what}; {world}{unknown}; {self._policy}"
+
+    @property
+    def _policy(self) -> str:
+        if self.is_proposed:
+            return "proposed policy"
+        return "default margin" if self.min_effect is None else f"{100 * self.min_effect:g} matters"
 
 
 def simulated_pair(kind: Kind, seed: int) -> GateCase:
     """Return two neighbouring checkpoints with the policy and the noise of their run."""
-    series = simulate(seed, Case(world=kind.world, trend="plateau", plant=kind.plant), SIZES)
+    if kind.world == PASSAGES:
+        series = _passages(seed, kind)
+    else:
+        series = simulate(seed, Case(world=kind.world, trend="plateau", plant=kind.plant), SIZES)
     at = int(series.onset[SIZES.index(kind.size)]) if kind.plant else MIDDLE
-    clustered = WORLDS[kind.world].cluster > 0
-    baseline, candidate = (_record(series, t, clustered=clustered) for t in (at - 1, at))
-    return GateCase(
-        baseline=baseline,
-        candidate=candidate,
-        policy=GatePolicy(otherwise=BenchmarkRule(min_effect=kind.min_effect)),
-        noise=_noise(series, candidate, at) if clustered and kind.knows_jitter else RunNoise(),
-    )
+    clustered = kind.world == PASSAGES or WORLDS[kind.world].cluster > 0
+    first = at - PROPOSED_FROM if kind.is_proposed else at - 1
+    *earlier, candidate = (_record(series, t, clustered=clustered) for t in range(first, at + 1))
+    policy = GatePolicy(otherwise=BenchmarkRule(min_effect=kind.min_effect))
+    if kind.is_proposed:
+        noise = _noise(series, earlier[-1], at - 1) if clustered else RunNoise()
+        policy = proposed_policy(earlier, NAMES, noise, policy.alpha).to_policy()
+    noise = _noise(series, candidate, at) if clustered and kind.knows_jitter else RunNoise()
+    return GateCase(baseline=earlier[-1], candidate=candidate, policy=policy, noise=noise)
 
 
 # --- private
+
+
+def _passages(seed: int, kind: Kind) -> Series:
+    """Simulate like `simulate`, with few passages of unequal size."""
+    root = np.random.default_rng([seed, 0x9A55A6E5])
+    hit = SIZES.index(kind.size) if kind.plant else None
+    benchmarks = []
+    for number, (n, rng) in enumerate(zip(SIZES, root.spawn(len(SIZES)), strict=True)):
+        items = replace(draw_items(n, rng), groups=_unequal(n, rng))
+        expected = rng.uniform(0.4, 0.8) + PASSAGE_JITTER * rng.normal(size=(CHECKPOINTS, N_PASSAGES))
+        if kind.plant and number == hit:
+            expected -= PLANTS[kind.plant].at(np.arange(CHECKPOINTS) - MIDDLE)[:, None]
+        chances = chances_of(items, expected, rng)
+        right = rng.random(chances.shape, dtype=np.float32) < chances
+        benchmarks.append(SimulatedBenchmark(scores=right.view(np.uint8), groups=items.groups))
+    return Series(benchmarks=tuple(benchmarks), onset=np.full(len(SIZES), MIDDLE))
+
+
+def _unequal(n: int, rng: np.random.Generator) -> Ints:
+    shares = rng.lognormal(0.0, PASSAGE_LOG_SD, N_PASSAGES)
+    return np.repeat(np.arange(N_PASSAGES), rng.multinomial(n - N_PASSAGES, shares / shares.sum()) + 1)
 
 
 def _record(series: Series, t: int, *, clustered: bool) -> EvalRecord:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from eval_jobs import limits
+from eval_jobs.contexts import with_contexts
 from eval_jobs.errors import BadData
 from eval_jobs.harness.fields import finite
 from eval_jobs.identity import numbered, sample_key
@@ -39,7 +40,7 @@ def samples_of_task(rows: Sequence[Row], *, metric: str, through: str, filters: 
     if fault:
         return fault
     ids = numbered(_key(row) for row in own)
-    return tuple(_sample(row, sample_id, metric) for row, sample_id in zip(own, ids, strict=True))
+    return with_contexts([_sample(row, sample_id, metric) for row, sample_id in zip(own, ids, strict=True)])
 
 
 def _fault(rows: Sequence[Row], metric: str) -> str:

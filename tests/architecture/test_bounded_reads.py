@@ -48,7 +48,7 @@ ALLOWED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "tracker/api/settings_file.py": ("path.read_bytes",),
         "tracker/config/__init__.py": ("read_text",),
         "tracker/config/gating.py": ("read_text",),
-        "tracker/config/reading.py": ("path.read_text", "tomllib.loads"),
+        "tracker/config/reading.py": ("path.read_text", "read_text", "tomllib.loads"),
     },
     "files of the kernel": {
         "eval_jobs/execute/worker_name.py": ("_VMSTAT.read_text",),

@@ -35,6 +35,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
     (folder / "tracker.toml").write_text(FORGETTING_TOML, encoding="utf-8")
     (folder / "lenient.toml").write_text(LENIENT, encoding="utf-8")
+    (folder / "point.toml").write_text("[gate]\nmin_effect = 0.01\n", encoding="utf-8")
     (folder / "out/checkpoint-9").mkdir(parents=True)
     history = open_project(folder / "tracker.toml").history
     run = forgetting_run(trouble=False)
@@ -64,7 +65,7 @@ def test_a_checkpoint_against_itself_passes_where_enough_was_asked(project: Path
 
 
 def test_too_few_questions_are_no_pass_and_how_many_are_needed_is_told(project: Path) -> None:
-    done = gate(project, "1000", "--baseline", "1000", "--format", "json")
+    done = gate(project, "1000", "--baseline", "1000", "--policy", "point.toml", "--format", "json")
     report = json.loads(done.stdout)["result"]
     assert (report["word"], done.returncode) == ("inconclusive", 3)
     assert all(check["samples_needed"] > 80 for check in report["benchmarks"])
@@ -77,6 +78,27 @@ def test_the_configuration_of_the_project_holds_the_policy(project: Path) -> Non
     words = {check["benchmark"]: check["word"] for check in json.loads(done.stdout)["result"]["benchmarks"]}
     assert done.returncode == 1
     assert words == {"facts": "regression", "sums": "pass", "reversal": "pass"}
+
+
+def test_init_writes_a_policy_that_an_equal_candidate_passes_and_overwrites_none(project: Path, tmp_path: Path) -> None:
+    config, written = project / "init.toml", tmp_path / "gate.toml"
+    config.write_text(FORGETTING_TOML, encoding="utf-8")
+    done = gate(project, "--init", "--config", "init.toml")
+    assert (done.stderr, done.returncode) == ("", 0)
+    assert "wrote [gate] to init.toml" in done.stdout
+    text = config.read_text()
+    assert text.startswith(FORGETTING_TOML.rstrip())
+    assert "[gate.benchmark.facts]\nmin_effect = " in text
+    same = gate(project, "1000", "--baseline", "900", "--config", "init.toml", "--format", "json")
+    assert (json.loads(same.stdout)["result"]["word"], same.returncode) == ("pass", 0)
+    again = gate(project, "--init", "--config", "init.toml")
+    assert (again.returncode, config.read_text()) == (2, text)
+    assert "init.toml already has a [gate] table" in again.stderr
+    for code in (0, 2):
+        done = gate(project, "--init", "--config", "init.toml", "--policy", str(written))
+        assert done.returncode == code
+    assert "gate.toml already exists" in done.stderr
+    assert written.read_text() in text
 
 
 def test_a_bundle_gives_the_same_answer_where_there_is_no_project(project: Path, tmp_path: Path) -> None:
@@ -129,6 +151,8 @@ def test_junit_in_a_file_is_what_ci_servers_read(project: Path, tmp_path: Path) 
     [
         ((), "missing CANDIDATE or --baseline"),
         (("1000",), "missing CANDIDATE or --baseline"),
+        (("--init", "1000"), "--init compares nothing"),
+        (("--init", "--policy", "out/checkpoint-9/gate.toml"), "is inside a checkpoint of the trainer"),
         (("1000", "--baseline", "7"), "no evaluated checkpoint 7 in run"),
         (("./nowhere", "--baseline", "600"), "'./nowhere' is neither a checkpoint reference nor a folder"),
         (("x" * 5_000, "--baseline", "600"), "is neither a checkpoint reference nor a folder"),
@@ -182,8 +206,8 @@ def test_the_step_of_the_github_action_stops_the_merge_or_lets_it_through(projec
 
     assert run("1000", "600", token="unused") == 1  # noqa: S106 - no pull request here: no comment
     assert run("1000", "1000") == 0
-    assert run("1000", "1000", policy="") == 3
-    assert run("1000", "1000", policy="", **{"allow-inconclusive": "true"}) == 0
+    assert run("1000", "1000", policy="point.toml") == 3
+    assert run("1000", "1000", policy="point.toml", **{"allow-inconclusive": "true"}) == 0
     assert (tmp_path / "b.zip").is_file()
     assert "step 1000" in (tmp_path / "r.html").read_text()
     assert action["outputs"].keys() == {"result", "bundle", "report", "link"}

@@ -6,7 +6,8 @@
 In tracker.toml the gate takes `min_effect` and `min_coverage` from `[policy]` where it has none of its own: which loss
 matters and how many scores are enough is a property of the benchmarks, and who has said it once expects `tracker gate`
 and the verdicts to agree. Its `alpha` is its own: that of `[policy]` is spent over a whole run, this one on one answer.
-A file of its own means the same in every project, so there the defaults are fixed.
+A `min_effect` that is set nowhere is the smallest at which an equal candidate passes, not the default of the verdicts:
+a run collects evidence over its checkpoints, and a gate has one pair.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from eval_jobs.errors import ConfigError
 from tracker.config.judging import PolicySection
 from tracker.config.reading import checked, read_text
 from tracker.config.section import Section, named_twice, record_of, toml_key
-from tracker.domain.gate.rules import QUANTILES, BenchmarkRule, GatePolicy, LatencyLimit
+from tracker.domain.gate.rules import POWER, QUANTILES, SMALLEST, BenchmarkRule, Clusters, GatePolicy, LatencyLimit
 from tracker.domain.records.types import LatencyMetric
 
-SMALLEST_EFFECT = 0.001
+SMALLEST_EFFECT = SMALLEST
 """The least that a gate can be asked for: a loss of nothing is never excluded, and scores are shown with 3 decimals."""
 
 
@@ -41,6 +42,8 @@ class GateBenchmarkSection(Section):
     floor: float | None = Field(default=None, allow_inf_nan=False)
     """Absolute score that the candidate must reach (must not exceed, where lower is better), regardless of the
     baseline."""
+    clusters: Clusters = Clusters.FOUND
+    """Dependent samples: `found` (same passage, document or `cluster`), `subset` (same subset) or `none`."""
 
     def to_rule(self, otherwise: BenchmarkRule) -> BenchmarkRule:
         """Return the record; what is not set here is as in `otherwise`."""
@@ -75,8 +78,8 @@ class GateSection(Section):
         default=None,
         ge=SMALLEST_EFFECT,
         lt=1,
-        description="Smallest loss that counts, in score units. Default: "
-        f"`policy.min_effect`, or {BenchmarkRule.min_effect:g} in a policy file.",
+        description="Smallest loss that counts, in score units. Default: `policy.min_effect` if set, else the smallest "
+        f"at which an equal candidate passes in {100 * POWER:g} % of cases.",
     )
     min_coverage: float | None = Field(
         default=None,
@@ -85,6 +88,8 @@ class GateSection(Section):
         description="Minimum share of samples with a score on both sides. Default: "
         f"`policy.min_coverage`, or {BenchmarkRule.min_coverage:g} in a policy file.",
     )
+    min_loss: float | None = Field(default=None, ge=SMALLEST_EFFECT, lt=1)
+    """Smallest significant loss that is a regression. Default: `min_effect`."""
     others_required: bool = True
     """Require benchmarks without a [gate.benchmark.NAME] table. false: they are advisory."""
     benchmark: dict[str, GateBenchmarkSection] = Field(default_factory=dict)
@@ -132,7 +137,9 @@ class GateSection(Section):
 
     def inheriting(self, policy: PolicySection) -> GateSection:
         """Return it with what the verdicts go by where it says nothing itself."""
-        given = {"min_effect": policy.min_effect, "min_coverage": policy.min_coverage}
+        given: dict[str, float] = {"min_coverage": policy.min_coverage}
+        if "min_effect" in policy.model_fields_set:
+            given["min_effect"] = policy.min_effect
         return self.model_copy(update={key: value for key, value in given.items() if getattr(self, key) is None})
 
     def to_policy(self) -> GatePolicy:
@@ -146,7 +153,7 @@ class GateSection(Section):
                 f"policy.min_effect = {self.min_effect:g} is too small for a gate",
                 hint=f"set gate.min_effect to the smallest loss that counts, at least {SMALLEST_EFFECT:g}",
             )
-        given = self.model_dump(include={"min_effect", "min_coverage"}, exclude_none=True)
+        given = self.model_dump(include={"min_effect", "min_coverage", "min_loss"}, exclude_none=True)
         otherwise = BenchmarkRule(required=self.others_required, **given)
         return GatePolicy(
             alpha=self.alpha,

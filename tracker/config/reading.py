@@ -34,6 +34,18 @@ def read_text(path: Path, *, hint: str) -> str:
         raise ConfigError(f"cannot read {path}: {error}", hint="check the file's permissions") from error
 
 
+def text_without(table: str, path: Path, *, hint: str) -> str:
+    """Return what is in a file that has been loaded before, if it lacks the table.
+
+    Raises:
+        ConfigError: the table is there, or the file cannot be read.
+    """
+    text = read_text(path, hint=hint)
+    if table in tomllib.loads(text):
+        raise ConfigError(f"{path} already has a [{table}] table", hint=hint)
+    return text
+
+
 def checked(model: type[File], text: str, path: Path) -> File:
     """Return the settings that the text of a file holds; `path` anchors relative paths and is named in errors.
 

@@ -22,6 +22,8 @@ def gate_annotations(report: GateReport) -> str:
         if check.word is not GateWord.PASS:
             one = command(_kind(check), _title(check), "\n".join(_message(check)))
             by_kind.setdefault(_kind(check), []).append(one)
+    for line in words.warning_lines(report):
+        by_kind.setdefault("warning", []).append(command("warning", "Gate", line.removeprefix("warning: ")))
     return "".join(f"{line}\n" for kind, lines in by_kind.items() for line in _shown(kind, lines))
 
 

@@ -81,9 +81,11 @@ def _tag(check: words.GateCheck) -> str | None:
 def _numbers(check: words.GateCheck) -> Iterable[str]:
     one = check.compared
     if one is not None:
-        yield f"scores: {words.scores_text(one)} ({words.answered_text(one)})"
+        yield f"scores: {words.scores_text(one)} ({words.answered_text(one, check.contexts)})"
         yield f"change, 95 % CI: {words.gate_change_text(one)} ({words.level_text(one, check.alpha_test)})"
         yield f"lost/gained: {words.lost_and_gained_text(one)}"
+    if check.warning:
+        yield f"warning: {check.warning}"
 
 
 def _samples(check: words.GateCheck) -> Iterable[str]:

@@ -52,11 +52,11 @@ _CHANGES_SHOWN = 10
 
 
 def _row(check: words.GateCheck) -> str:
-    word = f"{words.GATE_SYMBOLS[check.word]} **{check.word}**"
+    word = f"{words.GATE_SYMBOLS[check.word]} **{check.word}**" + (f"<br>{check.gain}" if check.gain else "")
     one, numbers = check.compared, ("", "", "")
     if one is not None:
         numbers = (
-            _two_lines(words.scores_text(one), words.answered_text(one)),
+            _two_lines(words.scores_text(one), words.answered_text(one, check.contexts)),
             _two_lines(words.gate_change_text(one), words.level_text(one, check.alpha_test)),
             words.lost_and_gained_text(one),
         )
@@ -76,7 +76,8 @@ def _notes(report: GateReport) -> str:
     compared = [check.compared for check in report.benchmarks if check.compared is not None]
     known = [one.repetition for one in compared if one.repetition is not None]
     missing = not_calibrated_text(words.name_text(one.benchmark) for one in compared if one.repetition is None)
-    notes = [f"- **{escaped(words.short_reason(unfit_text(one)))}**\n" for one in known if is_unfit(one)]
+    notes = [f"- {escaped(line)}\n" for line in words.warning_lines(report)]
+    notes += [f"- **{escaped(words.short_reason(unfit_text(one)))}**\n" for one in known if is_unfit(one)]
     if missing:
         notes.append(f"- {escaped(missing)}\n")
     for one in known:

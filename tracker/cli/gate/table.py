@@ -41,6 +41,7 @@ def gate_table(report: GateReport) -> RenderableType:
         *(Text(line) for line in words.changed_lines(report)),
         "",
         _Checks(report=report),
+        *(Text(line, style="yellow") for line in words.warning_lines(report)),
         *repetition_lines(compared),
         Text(words.alpha_text(report), style="dim"),
         *lost,
@@ -72,12 +73,12 @@ class _Checks:
 
 
 def _stacked(check: words.GateCheck) -> Iterable[RenderableType]:
-    yield Text.assemble(f"{check.name} ({check.kind}): ", _word(check.word))
+    yield Text.assemble(f"{check.name} ({check.kind}): ", _word(check.word), (f" {check.gain}".rstrip(), "green"))
     yield Padding(Text(check.reason), (0, 0, 0, 2))
     one = check.compared
     if one is not None:
         for numbers in (
-            f"{words.scores_text(one)}, {words.answered_text(one)}",
+            f"{words.scores_text(one)}, {words.answered_text(one, check.contexts)}",
             f"{words.gate_change_text(one)}, {words.level_text(one, check.alpha_test)}",
         ):
             yield Padding(Text(numbers, style="dim"), (0, 0, 0, 2))
@@ -95,7 +96,8 @@ def _table(checks: Iterable[words.GateCheck], *, is_wide: bool) -> Table:
     for check in checks:
         why = (Text(check.reason),) if is_wide else ()
         named = Text.assemble(check.name, (f"\n{check.kind}", "dim"))
-        table.add_row(named, *_numbers(check), _word(check.word), *why)
+        result = Text("\n").join(filter(None, (_word(check.word), Text(check.gain, style="green"))))
+        table.add_row(named, *_numbers(check), result, *why)
     return table
 
 
@@ -105,7 +107,7 @@ def _numbers(check: words.GateCheck) -> tuple[RenderableType, ...]:
         return "", "", ""
     style = "bold yellow" if min(one.before.coverage, one.after.coverage) < 1 else "dim"
     return (
-        Text.assemble(f"{words.scores_text(one)}\n", (words.answered_text(one), style)),
+        Text.assemble(f"{words.scores_text(one)}\n", (words.answered_text(one, check.contexts, between="\n"), style)),
         Text.assemble(f"{words.gate_change_text(one)}\n", (words.short_level_text(one, check.alpha_test), "dim")),
         words.lost_and_gained_text(one),
     )

@@ -5,8 +5,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tracker.domain.compare.view import ComparedBenchmark, Example, Side
+from tracker.domain.gate.contexts import contexts_text
 from tracker.domain.gate.rules import LatencyLimit
 from tracker.domain.gate.types import GateReport, GateWord
+from tracker.domain.gate.ways_out import is_gain
 from tracker.domain.records import display
 from tracker.domain.records.reason_text import neutral_lines
 
@@ -38,11 +40,20 @@ class GateCheck:
     """None: a latency limit, or nothing could be compared."""
     alpha_test: float = 0.0
     """Level of the test in `compared`."""
+    contexts: str = ""
+    """`122 passages`; empty: each sample counts alone."""
+    warning: str = ""
 
     @property
     def kind(self) -> str:
         """`required` or `advisory`."""
         return "required" if self.required else "advisory"
+
+    @property
+    def gain(self) -> str:
+        """`▲ gain` if the interval of the change leaves out 0 on that side, else empty."""
+        is_shown = self.compared is not None and is_gain(self.compared.comparison)
+        return "▲ gain" if is_shown else ""
 
 
 def checks_of(report: GateReport) -> tuple[GateCheck, ...]:
@@ -55,6 +66,8 @@ def checks_of(report: GateReport) -> tuple[GateCheck, ...]:
             reason=short_reason(check.reason),
             compared=check.compared,
             alpha_test=check.alpha_test,
+            contexts="" if check.clusters.contexts is None else contexts_text(check.clusters.contexts),
+            warning=short_reason(check.clusters.warning),
         )
         for check in report.benchmarks
     )
@@ -95,6 +108,11 @@ def changed_lines(report: GateReport) -> tuple[str, ...]:
     return (*intended, *map(short_reason, neutral_lines(report.neutral)))
 
 
+def warning_lines(report: GateReport) -> tuple[str, ...]:
+    """Return why samples look clustered where the policy says that they are not, one cleaned line each."""
+    return tuple(f"warning: {check.name}: {check.warning}" for check in checks_of(report) if check.warning)
+
+
 def alpha_text(report: GateReport) -> str:
     """Return the error rate of a REGRESSION, as text."""
     return f"family-wise error rate {display.p_text(report.alpha)} over the required benchmarks (Holm correction)"
@@ -105,12 +123,13 @@ def scores_text(one: ComparedBenchmark) -> str:
     return f"{display.score_text(one.before.mean)} → {display.score_text(one.after.mean)}"
 
 
-def answered_text(one: ComparedBenchmark) -> str:
-    """Return `n = 1000`, or `97 % of 1000` if not all samples have a score on both sides."""
+def answered_text(one: ComparedBenchmark, contexts: str = "", *, between: str = ", ") -> str:
+    """Return `n = 1000`, or `97 % of 1000` if not all samples have a score on both sides, and their clusters."""
     before, after = one.before.coverage, one.after.coverage
-    if before == after == 1:
-        return f"n = {one.comparison.n_common}"
-    return f"{display.percent_text(min(before, after))} of {one.after.planned}"
+    text = f"n = {one.comparison.n_common}"
+    if not before == after == 1:
+        text = f"{display.percent_text(min(before, after))} of {one.after.planned}"
+    return f"{text}{between}{contexts}" if contexts else text
 
 
 def gate_change_text(one: ComparedBenchmark) -> str:

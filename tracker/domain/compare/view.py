@@ -323,7 +323,9 @@ def _pooled(test: PairedTest, possible: _Possible) -> PooledTest | None:
     if possible.jitter is None and not decoding:
         return None
     jitter = possible.jitter or Jitter(tau2=0.0, variance=0.0)
-    moment = Contrast(delta=test.delta, item_variance=test.stderr**2, n=test.n, common_fraction=1.0)
+    # The variance is known as well as its degrees of freedom say: those of a few clusters, not of all samples.
+    units = test.n if math.isinf(test.spread.df) else max(2, round(test.spread.df) + 1)
+    moment = Contrast(delta=test.delta, item_variance=test.stderr**2, n=units, common_fraction=1.0)
     # Each of the two evaluations has its own decoding noise: a lower bound for what their flips show.
     least = 2 * (decoding / test.n + jitter.tau2)
     return pooled_test(moment, jitter, independent(1, 1)).with_variance_of_at_least(least)

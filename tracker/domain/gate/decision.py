@@ -6,60 +6,43 @@ cluster), with the run's jitter if it is known. All required benchmarks share on
 loss is smaller than `min_effect`. It needs no correction, because all benchmarks must pass it (Berger 1982).
 """
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import starmap
 
 from eval_jobs.types import EvalRecord, ProbeResult
 from tracker.domain.calibration.noise import repetition_of
 from tracker.domain.compare.view import ComparedBenchmark, RefusedBenchmark, RunNoise, compare_what_can_be
 from tracker.domain.gate.changed import asked_alike
-from tracker.domain.gate.rules import BenchmarkRule, GatePolicy, LatencyLimit
-from tracker.domain.gate.types import BenchmarkCheck, GateReport, GateWord, LatencyCheck
-from tracker.domain.records.display import names_text, percent_text, score_text, signed_text
-from tracker.domain.records.types import Comparison, Policy
-from tracker.domain.scores.statistics import CLUSTERED_T, Spread, loss_p, mde, t_quantile
+from tracker.domain.gate.contexts import as_asked, contexts_of, missed_clusters
+from tracker.domain.gate.margins import default_margin
+from tracker.domain.gate.rules import COUNTS, POWER, BenchmarkRule, GatePolicy, LatencyLimit
+from tracker.domain.gate.types import BenchmarkCheck, Clustering, GateReport, GateWord, LatencyCheck
+from tracker.domain.gate.ways_out import passed_text, undecided
+from tracker.domain.records.display import names_text, percent_text, score_text
+from tracker.domain.records.types import Policy
+from tracker.domain.scores.statistics import loss_p, mde, t_quantile
 from tracker.domain.scores.summary import result_of, summarise
-
-POWER = 0.8
-_MANY = 1e9
-"""No benchmark has as many samples."""
 
 
 def gate(baseline: EvalRecord, candidate: EvalRecord, policy: GatePolicy, noise: RunNoise) -> GateReport:
     """Test the candidate against the baseline, both with samples; `noise` is the known noise of the candidate's run."""
     alike = asked_alike(baseline, candidate, policy.changed)
-    view = compare_what_can_be(alike.baseline, candidate, Policy(alpha=policy.alpha), noise)
+    before, after = as_asked(alike.baseline, policy), as_asked(candidate, policy)
+    view = compare_what_can_be(before, after, Policy(alpha=policy.alpha), noise)
     compared = {one.benchmark: one for one in view.benchmarks}
     refused = {one.benchmark: one for one in view.refused}
-    names = (*policy.benchmarks, *compared, *refused)
-    rules = {name: policy.benchmarks.get(name, policy.otherwise) for name in names}
-    for name, found in compared.items():  # the fitness depends on the smallest loss that matters
-        known = repetition_of(noise.calibrations, candidate, name, min_effect=rules[name].min_effect)
-        compared[name] = replace(found, repetition=known)
+    rules = {name: policy.rule_of(name) for name in (*policy.benchmarks, *compared, *refused)}
+    required = sum(rules[name].required for name in compared)
+    case = _Case(baseline=alike.baseline, candidate=candidate, policy=policy, noise=noise, required=required)
     levels = _levels(rules, compared, policy.alpha)
     checks = []
     for name, rule in rules.items():
-        one, level = compared.get(name), levels[name]
-        asked = min(_asked_share(baseline, name), _asked_share(candidate, name))
-        check = BenchmarkCheck(
-            benchmark=name,
-            required=rule.required,
-            word=GateWord.MISSING,
-            reason="not evaluated on either side",
-            min_effect=rule.min_effect,
-            alpha_test=level,
-            compared=one,
-        )
+        check, one = _blank(name, rule, levels[name]), compared.get(name)
         if one is None:
             check = _refused(check, refused.get(name), alike.refusals.get(name))
-        elif asked >= rule.min_coverage:
-            check = _checked(check, one, rule, policy.alpha)
-        else:  # this can suffice for a run's verdict, not for a gate
-            needed = f"{100 * rule.min_coverage:g} % required: pass the checkpoint's folder to evaluate all of them"
-            reason = f"only {percent_text(asked)} of the samples evaluated on one side, {needed}"
-            check = replace(check, reason=reason)
+        else:
+            check = _tested(check, one, case)
         checks.append(_with_floor(check, candidate, rule))
     latency = tuple(_within_limit(candidate, limit, policy.otherwise.min_coverage) for limit in policy.latency)
     return GateReport(
@@ -71,6 +54,54 @@ def gate(baseline: EvalRecord, candidate: EvalRecord, policy: GatePolicy, noise:
         latency=latency,
         changed=tuple(starmap(_difference_text, alike.differences.items())),
         neutral=view.neutral,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Case:
+    """What the tests of all benchmarks share."""
+
+    baseline: EvalRecord
+    """Asked like the candidate; clusters as they were found, whatever the policy says."""
+    candidate: EvalRecord
+    policy: GatePolicy
+    noise: RunNoise
+    required: int
+    """Number of required benchmarks that were compared."""
+
+
+def _tested(blank: BenchmarkCheck, one: ComparedBenchmark, case: _Case) -> BenchmarkCheck:
+    name, rule, alpha = blank.benchmark, case.policy.rule_of(blank.benchmark), case.policy.alpha
+    margin = rule.min_effect
+    if margin is None:
+        margin = default_margin(one.spread_of_run, alpha, case.required)
+    # The fitness depends on the smallest loss that matters.
+    known = repetition_of(case.noise.calibrations, case.candidate, name, min_effect=margin)
+    check = replace(
+        blank,
+        min_effect=margin,
+        is_default_margin=rule.min_effect is None,
+        compared=replace(one, repetition=known),
+        clusters=Clustering(
+            contexts=contexts_of(case.candidate, name, rule.clusters),
+            warning=missed_clusters(case.baseline, case.candidate, name, rule),
+        ),
+    )
+    asked = min(_asked_share(case.baseline, name), _asked_share(case.candidate, name))
+    if asked < rule.min_coverage:  # this can suffice for a run's verdict, not for a gate
+        needed = f"{100 * rule.min_coverage:g} % required: pass the checkpoint's folder to evaluate all of them"
+        return replace(check, reason=f"only {percent_text(asked)} of the samples evaluated on one side, {needed}")
+    return _decided(check, one, margin, case.policy)
+
+
+def _blank(name: str, rule: BenchmarkRule, level: float) -> BenchmarkCheck:
+    return BenchmarkCheck(
+        benchmark=name,
+        required=rule.required,
+        word=GateWord.MISSING,
+        reason="not evaluated on either side",
+        min_effect=rule.min_effect,
+        alpha_test=level,
     )
 
 
@@ -107,27 +138,25 @@ def holm_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]
     return levels
 
 
-def _checked(blank: BenchmarkCheck, one: ComparedBenchmark, rule: BenchmarkRule, alpha: float) -> BenchmarkCheck:
+def _decided(blank: BenchmarkCheck, one: ComparedBenchmark, margin: float, policy: GatePolicy) -> BenchmarkCheck:
+    rule = policy.rule_of(blank.benchmark)
     spread, alpha_test = one.spread_of_run, blank.alpha_test
-    # A regression must be both significant and at least `min_effect`.
-    detectable = max(mde(spread, alpha_test), rule.min_effect + t_quantile(POWER, spread.df) * spread.stderr)
+    # A regression must be both significant and large enough. A default margin does not say that a smaller loss is fine.
+    counts = min(margin, COUNTS) if blank.is_default_margin else margin
+    if rule.min_loss is not None:
+        counts = rule.min_loss
+    detectable = max(mde(spread, alpha_test), counts + t_quantile(POWER, spread.df) * spread.stderr)
     check = replace(blank, word=GateWord.PASS, detectable=detectable)
     change, coverage = one.comparison, min(one.before.coverage, one.after.coverage)
     if coverage < rule.min_coverage:
         share = f"{percent_text(coverage)} of the samples scored, {100 * rule.min_coverage:g} % required"
         return replace(check, word=GateWord.MISSING, reason=share)
-    if change.p_worse < alpha_test and change.delta <= -rule.min_effect:
+    if change.p_worse < alpha_test and change.delta <= -counts:
         lost = f"loss of {score_text(-change.delta)} ({change.n_lost} samples lost, {change.n_gained} gained)"
         return replace(check, word=GateWord.REGRESSION, reason=lost)
-    if loss_p(spread, rule.min_effect) < alpha:
-        return replace(check, reason=_passed_text(change, rule.min_effect))
-    return _undecided(replace(check, word=GateWord.INCONCLUSIVE), one, alpha)
-
-
-def _passed_text(change: Comparison, min_effect: float) -> str:
-    if change.ci_low > 0:
-        return f"gain of {score_text(change.delta)} ({change.n_lost} samples lost, {change.n_gained} gained)"
-    return f"no loss of {score_text(min_effect)} or more"
+    if loss_p(spread, margin) < policy.alpha:
+        return replace(check, reason=passed_text(check, change))
+    return undecided(replace(check, word=GateWord.INCONCLUSIVE), one, policy.alpha)
 
 
 def _asked_share(record: EvalRecord, name: str) -> float:
@@ -137,66 +166,6 @@ def _asked_share(record: EvalRecord, name: str) -> float:
         return 1.0
     asked = len({sample.sample_id for sample in result.samples})
     return asked / (asked + result.left_out)
-
-
-def _undecided(check: BenchmarkCheck, one: ComparedBenchmark, alpha: float) -> BenchmarkCheck:
-    """Return the check with what is unknown and both ways out: another smallest effect, or more samples."""
-    change, spread, min_effect = one.comparison, one.spread_of_run, check.min_effect
-    enough = _margin_of(spread, alpha)
-    if change.p_worse < check.alpha_test:
-        unknown = f"significant loss, but it may be smaller or larger than {score_text(min_effect)}"
-        needed = _samples_needed(one, min_effect + change.delta, alpha)
-    else:
-        unknown = f"minimum detectable loss {score_text(check.detectable or 0.0)}"
-        needed = _samples_needed(one, min_effect, alpha)
-        if needed is not None and needed <= change.n_common:
-            unknown += f"; change {signed_text(change.delta)} is inconclusive"
-            needed = _samples_to_decide(one, check, alpha)
-    ways = "no `min_effect` would have passed"
-    if enough is not None:
-        ways = f"`min_effect` {score_text(enough)} would have passed"
-    if needed is None:
-        ways += ", more samples do not help: the jitter is too large, or the loss too close to `min_effect`"
-    else:
-        ways += f", or about {needed:,} samples, {change.n_common:,} available"
-        ways += " (clustered: the number of clusters counts)" if change.method == CLUSTERED_T else ""
-    return replace(check, reason=f"{unknown}; {ways}", samples_needed=needed, passing_min_effect=enough)
-
-
-def _margin_of(spread: Spread, alpha: float) -> float | None:
-    """Return the smallest loss, in thousandths, whose absence `spread` shows at the level `alpha`: see `loss_p`.
-
-    None: not even that of the whole score.
-    """
-    margin = t_quantile(1 - alpha, spread.df) * max(spread.stderr, spread.cautious) - spread.centre
-    rounded = math.floor(1000 * margin + 1) / 1000
-    return rounded if rounded < 1 else None
-
-
-def _samples_to_decide(one: ComparedBenchmark, check: BenchmarkCheck, alpha: float) -> int | None:
-    """Return n at which a true change as large as the one that was measured decides, with 80 % power."""
-    distance = check.min_effect + one.comparison.delta
-    if distance > 0:
-        return _samples_needed(one, distance, alpha)
-    return _samples_needed(one, -one.comparison.delta, check.alpha_test)
-
-
-def _samples_needed(one: ComparedBenchmark, distance: float, level: float) -> int | None:
-    """Return n at which a true change that is `distance` away from the tested one is significant, with 80 % power.
-
-    None if the jitter is too large for any n, or the two are so close that n is above `_MANY`.
-
-    n * stderr^2 / (distance^2 / (z_level + z_power)^2 - jitter^2), as in Miller 2024, with these samples' flips. A
-    cluster that may be lost as a whole weighs less with more clusters: its part of the variance falls with 1 / n^2.
-    """
-    z = t_quantile(POWER, math.inf) - t_quantile(level, math.inf)
-    of_samples = (distance / z) ** 2 - (one.spread_of_run.stderr**2 - one.spread.stderr**2)
-    if of_samples <= 0:
-        return None
-    flips, more = one.spread.stderr**2, max(one.spread.cautious**2 - one.spread.stderr**2, 0.0)
-    # flips / k + more / k^2 = of_samples, with k times as many samples
-    needed = one.comparison.n_common * (flips + math.sqrt(flips**2 + 4 * more * of_samples)) / (2 * of_samples)
-    return math.ceil(needed) if needed < _MANY else None
 
 
 def _with_floor(check: BenchmarkCheck, candidate: EvalRecord, rule: BenchmarkRule) -> BenchmarkCheck:

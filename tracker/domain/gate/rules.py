@@ -11,6 +11,14 @@ QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 """Quantiles of its times that a probe keeps."""
 
 
+POWER = 0.8
+"""Share of candidates that lost nothing that pass all required benchmarks with the default margins."""
+COUNTS = 0.01
+"""A significant loss of one point is a regression if no `min_effect` says that only larger ones matter."""
+SMALLEST = 0.001
+"""Least margin: scores are shown with 3 decimals."""
+
+
 class GatedChange(StrEnum):
     """An intended difference between the two sides: the change that is gated."""
 
@@ -20,18 +28,33 @@ class GatedChange(StrEnum):
     """How checkpoints are served: engine, version, dtype, arguments."""
 
 
+class Clusters(StrEnum):
+    """Which samples of a benchmark are right or wrong together."""
+
+    FOUND = "found"
+    """Those with the same passage, document or declared cluster (`eval_jobs.contexts`)."""
+    SUBSET = "subset"
+    """Those of one subset."""
+    NONE = "none"
+    """None: each sample counts alone."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkRule:
     """Requirements for one benchmark."""
 
     required: bool = True
     """False means that the check is advisory."""
-    min_effect: float = 0.01
-    """Smallest loss that matters, in score units."""
+    min_effect: float | None = None
+    """Smallest loss that matters, in score units; None: the smallest at which an equal candidate passes
+    (`margins.default_margin`)."""
     min_coverage: float = 0.95
     """Share of the samples that must have a score on both sides."""
     floor: float | None = None
     """Score that the candidate must reach (must not exceed, if lower is better), regardless of the baseline."""
+    clusters: Clusters = Clusters.FOUND
+    min_loss: float | None = None
+    """Smallest significant loss that is a regression; None: `min_effect`, at most `COUNTS` where that is None."""
 
     def __post_init__(self) -> None:
         """Reject requirements that every candidate meets, or none can meet.
@@ -40,7 +63,8 @@ class BenchmarkRule:
             ValueError: a number is out of its range.
         """
         has_floor = self.floor is None or math.isfinite(self.floor)
-        if not (0 < self.min_effect < 1 and 0 < self.min_coverage <= 1 and has_floor):
+        has_effects = all(value is None or 0 < value < 1 for value in (self.min_effect, self.min_loss))
+        if not (has_effects and 0 < self.min_coverage <= 1 and has_floor):
             raise ValueError(f"out of range: {self}")
 
 
@@ -87,3 +111,7 @@ class GatePolicy:
         """
         if not 0 < self.alpha < 0.5:
             raise ValueError(f"out of range: {self}")
+
+    def rule_of(self, benchmark: str) -> BenchmarkRule:
+        """Return the rule of a benchmark."""
+        return self.benchmarks.get(benchmark, self.otherwise)

@@ -28,6 +28,28 @@ class GateWord(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Contexts:
+    """Clusters of a benchmark's samples."""
+
+    kind: str
+    """`passage`, `document`, `subset`, or `cluster` if the data declares them."""
+    count: int
+    """Clusters with two samples or more."""
+    samples: int
+    """Samples in them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clustering:
+    """How a check takes dependent samples into account."""
+
+    contexts: Contexts | None = None
+    """The clusters in its standard errors; None: each sample counts alone."""
+    warning: str = ""
+    """Why its samples look clustered although the policy takes them as independent; empty: they do not."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class BenchmarkCheck:
     """Result of the gate for one benchmark, with its evidence."""
 
@@ -36,11 +58,15 @@ class BenchmarkCheck:
     word: GateWord
     reason: str
     """One sentence for display."""
-    min_effect: float
+    min_effect: float | None
+    """Of the policy, else the default for this comparison; None: the policy has none and nothing was compared."""
     alpha_test: float
     """Significance level of the test for a loss, corrected for the other benchmarks."""
     compared: ComparedBenchmark | None = None
     """None if nothing could be compared."""
+    is_default_margin: bool = False
+    """Whether `min_effect` is the default, which depends on size, clusters and noise of this comparison."""
+    clusters: Clustering = Clustering()
     detectable: float | None = None
     """Smallest true loss that is reported as a regression with 80 % power."""
     samples_needed: int | None = None

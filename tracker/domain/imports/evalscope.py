@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from eval_jobs.contexts import with_contexts
 from eval_jobs.errors import BadData
 from eval_jobs.evaluate.common.parse import Place, Planned, Row, by_place, metric_name, parse_samples, token_sum
 from eval_jobs.harness.fields import Fields, whole
@@ -144,7 +145,7 @@ def _of_samples(folder: EvalScopeFolder, benchmark: Benchmark, stems: Mapping[st
         predictions |= by_place(subset, folder.predictions[stem])
         reviews |= by_place(subset, folder.reviews.get(stem, ()))
     planned = tuple(_planned(predictions, reviews))
-    samples = parse_samples(planned, predictions, reviews, {})
+    samples = with_contexts(parse_samples(planned, predictions, reviews, {}))
     report = folder.reports.get(benchmark.name)
     expected = None if report is None or "num" not in report.values else report.count("num")
     metric = metric_name(reviews.values(), _reported_metric(report))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import bdtrc, gammaln, ndtr, ndtri, stdtr, stdtrit
 
+from tracker.domain.scores.few_clusters import clustered_mean
 from tracker.domain.scores.matrix import FloatArray, IntArray
 
 MCNEMAR = "mcnemar-midp"
@@ -104,19 +105,16 @@ def standard_error(values: FloatArray, clusters: IntArray | None = None) -> floa
     """Return the standard error of the mean of `values`, shape (n,); None if it cannot be estimated.
 
     Without clusters: sample standard deviation / sqrt(n). With clusters (index of each value's cluster, shape (n,),
-    0 to C - 1): sqrt(C / (C - 1) * sum over clusters of (sum in cluster of (x - mean))^2) / n, the cluster-robust form
-    of Miller 2024, also used by Inspect AI. It needs two values, or two clusters.
+    0 to C - 1): the cluster-robust one of `few_clusters`. It needs two values, or two clusters.
     """
     n = values.size
     if n < 2:
         return None
+    if clusters is not None:
+        found = clustered_mean(values, clusters)
+        return None if found is None else found.stderr
     residuals = values - values.mean()
-    if clusters is None:
-        return math.sqrt(float(residuals @ residuals) / (n - 1) / n)
-    sums = np.bincount(clusters, weights=residuals)
-    if sums.size < 2:
-        return None
-    return math.sqrt(float(sums @ sums) * sums.size / (sums.size - 1)) / n
+    return math.sqrt(float(residuals @ residuals) / (n - 1) / n)
 
 
 def interval(spread: Spread, level: float = 0.95) -> tuple[float, float]:
@@ -216,9 +214,11 @@ def _mcnemar_test(n: int, lost: int, gained: int) -> PairedTest:
 
 def _t_test(differences: FloatArray, clusters: IntArray | None, lost: int, gained: int) -> PairedTest:
     delta = float(differences.mean())
-    sums = differences if clusters is None else np.bincount(clusters, weights=differences)
-    df = sums.size - 1
-    stderr = standard_error(differences, clusters) or 0.0
+    sums, stderr, df = differences, standard_error(differences, clusters) or 0.0, differences.size - 1.0
+    if clusters is not None:
+        sums = np.bincount(clusters, weights=differences).astype(np.float64)
+        known = clustered_mean(differences, clusters)
+        df = 0.0 if known is None else known.df
     if stderr > _ZERO:
         p_worse, p_better = t_cdf(delta / stderr, df), t_cdf(-delta / stderr, df)
     else:
@@ -238,7 +238,7 @@ def _t_test(differences: FloatArray, clusters: IntArray | None, lost: int, gaine
     )
 
 
-def _t_spread(differences: FloatArray, clusters: IntArray | None, stderr: float, df: int) -> Spread:
+def _t_spread(differences: FloatArray, clusters: IntArray | None, stderr: float, df: float) -> Spread:
     delta = float(differences.mean())
     if df < 1:
         return Spread(centre=delta, stderr=1.0, df=math.inf)  # a single unit has no variance: assume 1

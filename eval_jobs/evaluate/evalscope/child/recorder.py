@@ -16,6 +16,7 @@ from evalscope.evaluator import DefaultEvaluator
 from evalscope.utils.asyncio_runtime import AsyncioLoopRunner
 from evalscope.utils.io_utils import OutputsStructure
 
+from eval_jobs.contexts import Asked, document_of, shared_contexts
 from eval_jobs.errors import EndpointFailed, EndpointRefused
 from eval_jobs.evaluate.asking.circuit_breaker import NoAnswer
 from eval_jobs.evaluate.asking.failures import FailureKind, classify_failure, describe
@@ -58,10 +59,9 @@ class Recorder(DefaultEvaluator):  # type: ignore[misc]
         """Make no report: it is not used, because scores are read from the files."""
 
     def _collect_work_items(self, dataset_dict: DatasetDict) -> Any:  # noqa: ANN401 - private to EvalScope
-        self._keep_part(dataset_dict)
+        rows = self._kept_rows(dataset_dict)
         samples = [(subset, sample) for subset, dataset in dataset_dict.items() for sample in dataset]
         made_by = {"evalscope": evalscope.__version__, "benchmark": self.benchmark.benchmark_meta.evaluation_version}
-        rows = [_planned_row(subset, sample, self.journal.repeats) for subset, sample in samples]
         self.journal.plan(rows, made_by=made_by)
         context = super()._collect_work_items(dataset_dict)
         to_ask = {(item.subset, item.sample.id) for item in context.work_items if item.needs_predict}
@@ -72,20 +72,21 @@ class Recorder(DefaultEvaluator):  # type: ignore[misc]
         )
         return context
 
-    def _keep_part(self, dataset_dict: DatasetDict) -> None:
-        """Remove samples outside the part to evaluate; the others keep their ids."""
+    def _kept_rows(self, dataset_dict: DatasetDict) -> Sequence[dict[str, object]]:
+        """Return the planned rows and remove samples outside the part to evaluate; the others keep their ids."""
+        rows = _planned_rows(dataset_dict, self.journal.repeats)
         if self.journal.part is None:
-            return
-        repeats = self.journal.repeats
-        rows = [_planned_row(name, sample, repeats) for name, dataset in dataset_dict.items() for sample in dataset]
-        kept = {(row["subset"], row["index"]) for row in rows_of_part(rows, self.journal.part)}
-        self.journal.left_out = (len(rows) - len(kept)) // repeats
+            return rows
+        chosen = rows_of_part(rows, self.journal.part)
+        kept = {(row["subset"], row["index"]) for row in chosen}
+        self.journal.left_out = (len(rows) - len(kept)) // self.journal.repeats
         if not self.journal.left_out:
-            return
+            return rows
         for name, dataset in tuple(dataset_dict.items()):
             dataset_dict[name] = dataset.filter(lambda sample, name=name: (name, sample.id) in kept)
             if not len(dataset_dict[name]):
                 del dataset_dict[name]
+        return chosen
 
     def _run_pool(self, context: Any) -> dict[str, list[Any]]:  # noqa: ANN401 - private to EvalScope
         """Request and score all samples in the shared pool; EvalScope itself has threads for each benchmark."""
@@ -153,15 +154,28 @@ def _failure(error: Exception, *, answered: bool) -> Failure:
     return Failure(detail=describe(error), answered=answered, may_pass=from_server and not answered)
 
 
-def _planned_row(subset: str, sample: Sample, repeats: int) -> dict[str, object]:
-    return {
-        "subset": subset,
-        "index": sample.id,
-        "repeat": sample.id % repeats,
-        "messages": _messages(sample.input),
-        "target": sample.target,
-        "cluster": str((sample.metadata or {}).get("cluster") or ""),
-    }
+def _planned_rows(dataset_dict: DatasetDict, repeats: int) -> list[dict[str, object]]:
+    """Return a row for every sample, with its cluster: contexts are found before a part of the samples is chosen."""
+    samples = [(subset, sample) for subset, dataset in dataset_dict.items() for sample in dataset]
+    clusters = shared_contexts([_asked(subset, sample) for subset, sample in samples])
+    return [
+        {
+            "subset": subset,
+            "index": sample.id,
+            "repeat": sample.id % repeats,
+            "messages": _messages(sample.input),
+            "target": sample.target,
+            "cluster": cluster,
+        }
+        for (subset, sample), cluster in zip(samples, clusters, strict=True)
+    ]
+
+
+def _asked(subset: str, sample: Sample) -> Asked:
+    metadata = sample.metadata or {}
+    prompt = "\n\n".join(text for _, text in _messages(sample.input))
+    declared = str(metadata.get("cluster") or "")
+    return Asked(subset=subset, prompt=prompt, declared=declared, document=document_of(metadata))
 
 
 def _messages(prompt: Any) -> list[list[str]]:  # noqa: ANN401 - EvalScope's text or messages

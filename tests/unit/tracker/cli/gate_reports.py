@@ -6,7 +6,7 @@ from functools import cache
 from tests.unit.tracker.domain.making import failure_of, record_of
 from tracker.domain.compare.view import RunNoise
 from tracker.domain.gate.decision import gate
-from tracker.domain.gate.rules import BenchmarkRule, GatePolicy, LatencyLimit
+from tracker.domain.gate.rules import BenchmarkRule, Clusters, GatePolicy, LatencyLimit
 from tracker.domain.gate.types import GateReport
 from tracker.domain.records.types import LatencyMetric
 
@@ -30,9 +30,9 @@ HOSTILE = (
 @cache
 def answer() -> GateReport:
     """Regressions, required and advisory, a pass, few samples, a failure, and what was not measured."""
-    policy = GatePolicy(
-        benchmarks={"absent": BenchmarkRule(), "style": BenchmarkRule(required=False)}, latency=(LIMIT,)
-    )
+    point = BenchmarkRule(min_effect=0.01)
+    rules = {"absent": point, "style": replace(point, required=False)}
+    policy = GatePolicy(otherwise=point, benchmarks=rules, latency=(LIMIT,))
     before = record_of(100, {"sums": SAME, "few": FEW, "same": SAME, "style": SAME, "broken": SAME})
     after = record_of(200, {"sums": LOST, "few": FEW, "same": SAME, "style": LOST, "broken": failure_of("broken")})
     return gate(before, after, policy, RunNoise())
@@ -41,6 +41,16 @@ def answer() -> GateReport:
 @cache
 def passed() -> GateReport:
     return gate(record_of(100, {"sums": SAME}), record_of(200, {"sums": SAME}), GatePolicy(), RunNoise())
+
+
+@cache
+def gained() -> GateReport:
+    """A gain in 250 passages of four questions, and passages that the policy ignores."""
+    passages = [f"passage:{at // 4}" for at in range(1000)]
+    before = record_of(100, {"sums": LOST, "facts": SAME}, clusters=passages)
+    after = record_of(200, {"sums": SAME, "facts": SAME}, clusters=passages)
+    policy = GatePolicy(benchmarks={"facts": BenchmarkRule(clusters=Clusters.NONE)})
+    return gate(before, after, policy, RunNoise())
 
 
 def with_text(text: str) -> GateReport:

@@ -29,6 +29,7 @@ WHOLE = """
 alpha = 0.01
 min_effect = 0.03
 min_coverage = 0.9
+min_loss = 0.02
 others_required = false
 [gate.benchmark.gsm8k]
 required = true
@@ -50,10 +51,10 @@ required = false
 """
 MEANT = GatePolicy(
     alpha=0.01,
-    otherwise=BenchmarkRule(required=False, min_effect=0.03, min_coverage=0.9),
+    otherwise=BenchmarkRule(required=False, min_effect=0.03, min_coverage=0.9, min_loss=0.02),
     benchmarks={
-        "gsm8k": BenchmarkRule(required=True, min_effect=0.02, min_coverage=0.95, floor=0.4),
-        "my qa": BenchmarkRule(required=False, min_effect=0.03, min_coverage=0.9),
+        "gsm8k": BenchmarkRule(required=True, min_effect=0.02, min_coverage=0.95, floor=0.4, min_loss=0.02),
+        "my qa": BenchmarkRule(required=False, min_effect=0.03, min_coverage=0.9, min_loss=0.02),
     },
     latency=(
         LatencyLimit(metric=LatencyMetric.TTFT, quantile=0.95, max_ms=200.0),
@@ -158,7 +159,7 @@ def test_every_quantile_that_may_be_limited_is_one_that_a_probe_keeps() -> None:
         ),
         (
             "[gate.benchmark.a]\nzzz = 1\n",
-            "gate.benchmark.a.zzz (known: required, min_effect, min_coverage, floor)",
+            "gate.benchmark.a.zzz (known: required, min_effect, min_coverage, floor, clusters)",
         ),
         (
             '[[gate.latency]]\nmetric = "ttft"\nquantile = "p95"\nmax_ms = 1\nlaod = "x"\n',

@@ -86,7 +86,7 @@ def test_any_policy_of_a_project_that_loads_is_within_its_ranges(
 def assert_in_range(policy: GatePolicy) -> None:
     assert 0 < policy.alpha < 0.5
     for rule in (policy.otherwise, *policy.benchmarks.values()):
-        assert SMALLEST_EFFECT <= rule.min_effect < 1
+        assert rule.min_effect is None or SMALLEST_EFFECT <= rule.min_effect < 1
         assert 0 < rule.min_coverage <= 1
         assert rule.floor is None or abs(rule.floor) < float("inf")
     for limit in policy.latency:

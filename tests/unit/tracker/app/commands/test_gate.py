@@ -11,7 +11,7 @@ from eval_jobs.types import EngineInfo, EvalRecord, EvalResult, ProbeResult, Scr
 from tests.fakes.history import FakeHistory
 from tests.records import LOAD, forgetting_run
 from tests.unit.tracker.domain.making import START, plan_of, record_of, suite_of
-from tracker.app.commands.gate import gate_of, gathered
+from tracker.app.commands.gate import gate_of, gathered, proposed
 from tracker.domain.gate.rules import BenchmarkRule, GatedChange, GatePolicy, LatencyLimit
 from tracker.domain.gate.types import GateWord
 from tracker.domain.records.calibration import AskedTwice, Calibration, Fitness
@@ -129,6 +129,41 @@ def test_only_what_is_known_of_the_two_sides_benchmarks_goes_into_a_case() -> No
     (kept,) = gathered(after, before, history, GatePolicy()).noise.calibrations
     assert [one.benchmark for one in kept.benchmarks] == ["sums"]
     assert [one.name for one in kept.plan.suite.benchmarks] == ["sums"]
+
+
+def test_a_policy_is_proposed_from_the_newest_whole_results_of_each_checkpoint() -> None:
+    history = FakeHistory()
+    for record in (*RUN.records, screened(replace(RUN.records[-1], plan=replace(RUN.records[-1].plan, id="part")), 40)):
+        history.append(record)
+    found = proposed(RUN.run_id, ("facts", "sums", "absent"), history, GatePolicy(alpha=0.02))
+    assert (found.steps, found.alpha) == ((500, 600, 700, 800, 900, 1000), 0.02)
+    assert [(rule.benchmark, rule.samples) for rule in found.rules] == [("facts", 80), ("sums", 80), ("absent", 0)]
+    assert all(rule.jitter for rule in found.gated)
+
+
+@pytest.mark.parametrize(
+    ("records", "words", "hint"),
+    [
+        ((), "run has 0 evaluated checkpoints, and a policy needs two", "evaluate another one with `tracker watch`"),
+        ((record_of(1, {"sums": SAME}),), "run has 1 evaluated checkpoint, and a policy needs two", "how many answers"),
+        ((record_of(1, {"other": SAME}), record_of(2, {"other": SAME})), "run has 0 evaluated checkpoints", "watch"),
+        (
+            (record_of(1, {"sums": [1.0, 0.0]}), record_of(2, {"sums": [1.0, 0.0]})),
+            "too few samples for a gate: sums (2)",
+            "raise `limit` or use a larger benchmark",
+        ),
+    ],
+)
+def test_too_little_for_a_policy_is_refused_with_what_to_do(
+    records: tuple[EvalRecord, ...], words: str, hint: str
+) -> None:
+    history = FakeHistory()
+    for record in records:
+        history.append(record)
+    with pytest.raises(ConfigError) as caught:
+        proposed("run", ("sums",), history, GatePolicy())
+    assert words in caught.value.message
+    assert hint in caught.value.hint
 
 
 def test_a_change_that_is_named_and_not_there_is_a_wrong_call() -> None:

@@ -62,7 +62,7 @@ def test_the_heading_and_the_table_say_it_all() -> None:
         "60/0",
     ]
     assert by_name["style"][1:3] == ["advisory", "▼ regression"]
-    assert "about 2,287 samples, 50 available" in by_name["few"][6]
+    assert "about 2,287 samples would decide, 50 available" in by_name["few"][6]
     assert by_name["ttft p95, load default"][2] == "? missing"
 
 

@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 from pydantic import TypeAdapter
+from rich.console import Console
 
-from tests.unit.tracker.cli.gate_reports import HOSTILE, answer, with_text
+from tests.unit.tracker.cli.gate_reports import HOSTILE, answer, gained, passed, with_text
+from tracker.cli.gate.markdown import gate_markdown
 from tracker.cli.gate.output import DOCUMENTS, GateFormat, GateOutputs, formats_for, gate_json
+from tracker.cli.gate.table import gate_table
 from tracker.domain.gate.types import GateReport
 
 
@@ -71,3 +74,32 @@ def test_nothing_that_a_model_says_is_a_command_to_a_workflow(form: GateFormat, 
         assert json.loads(document)["result"]["benchmarks"][0]["benchmark"] == text
     if form is GateFormat.JUNIT:
         ET.fromstring(document)  # noqa: S314 - our own text
+
+
+@pytest.mark.parametrize("form", [*DOCUMENTS, GateFormat.TEXT])
+def test_every_format_shows_clusters_and_why_they_are_missed(form: GateFormat) -> None:
+    text = DOCUMENTS[form](gained()) if form in DOCUMENTS else _on_a_terminal(120)
+    ignored = "250 passages are taken as independent samples: remove clusters ="
+    assert ignored in text.replace("&#61;", "=")
+    if form is GateFormat.JSON:
+        checks = {check["benchmark"]: check for check in json.loads(text)["result"]["benchmarks"]}
+        assert checks["sums"]["clusters"]["contexts"] == {"kind": "passage", "count": 250, "samples": 1000}
+        assert checks["facts"]["clusters"]["contexts"] is None
+    elif form is not GateFormat.GITHUB:  # it lists what did not pass
+        assert text.count("250 passages") == 2
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_gain_whose_interval_leaves_out_0_is_shown_as_one(width: int) -> None:
+    text = _on_a_terminal(width)
+    assert text.count("\u25b2 gain") == 1
+    assert "\u2713 pass" in text
+    assert gate_markdown(gained()).count("\u25b2 gain") == 1
+    assert "\u25b2 gain" not in gate_markdown(passed())
+
+
+def _on_a_terminal(width: int) -> str:
+    console = Console(width=width)
+    with console.capture() as page:
+        console.print(gate_table(gained()))
+    return page.get()

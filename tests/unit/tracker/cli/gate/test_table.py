@@ -44,7 +44,7 @@ advisory
 absent: not evaluated on either side
 sums: loss of 0.060 (60 samples lost, 0 gained)
 few: minimum detectable loss 0.084; `min_effect` 0.045 would have passed, or
-about 2,287 samples, 50 available
+about 2,287 samples would decide, 50 available
 same: no loss of 0.010 or more
 broken: no result at step 200: vLLM ended while loading /pins/7 (E-SERVE-DIED)
 style: loss of 0.060 (60 samples lost, 0 gained)

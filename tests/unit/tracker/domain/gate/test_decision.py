@@ -21,6 +21,7 @@ from tracker.domain.regression.jitter import Jitter
 from tracker.domain.scores.series import series_key
 
 NO_NOISE = RunNoise()
+ONE_POINT = GatePolicy(otherwise=BenchmarkRule(min_effect=0.01))
 OTHER = suite_of(["sums"], prompt_template="Compute {question}")
 SAME = [1.0] * 900 + [0.0] * 100
 
@@ -32,7 +33,7 @@ def lost(count: int) -> list[float]:
 
 def words(scores: dict[str, list[float]], policy: GatePolicy | None = None) -> tuple[GateWord, dict[str, GateWord]]:
     before = record_of(100, dict.fromkeys(scores, SAME))
-    report = gate(before, record_of(200, scores), policy or GatePolicy(), NO_NOISE)
+    report = gate(before, record_of(200, scores), policy or ONE_POINT, NO_NOISE)
     return report.word, {check.benchmark: check.word for check in report.benchmarks}
 
 
@@ -42,7 +43,7 @@ def test_equal_answers_pass() -> None:
 
 def test_a_loss_is_a_regression_and_names_its_samples() -> None:
     before, after = record_of(100, {"sums": SAME}), record_of(200, {"sums": lost(60)})
-    report = gate(before, after, GatePolicy(), NO_NOISE)
+    report = gate(before, after, ONE_POINT, NO_NOISE)
     (check,) = report.benchmarks
     assert report.word is check.word is GateWord.REGRESSION
     assert check.reason == "loss of 0.060 (60 samples lost, 0 gained)"
@@ -53,13 +54,14 @@ def test_a_loss_is_a_regression_and_names_its_samples() -> None:
 
 def test_few_samples_show_neither_a_loss_nor_its_absence_and_the_gate_says_how_many_would() -> None:
     few = [1.0] * 40 + [0.0] * 10
-    report = gate(record_of(1, {"sums": few}), record_of(2, {"sums": few}), GatePolicy(), NO_NOISE)
+    report = gate(record_of(1, {"sums": few}), record_of(2, {"sums": few}), ONE_POINT, NO_NOISE)
     (check,) = report.benchmarks
     assert report.word is GateWord.INCONCLUSIVE
     assert check.detectable == pytest.approx(0.0673, abs=0.002)
     assert check.samples_needed is not None
     assert 1_000 < check.samples_needed < 4_000
-    assert check.reason.endswith("; `min_effect` 0.045 would have passed, or about 2,287 samples, 50 available")
+    ways = "`min_effect` 0.045 would have passed, or about 2,287 samples would decide, 50 available"
+    assert check.reason == f"minimum detectable loss {check.detectable:.3f}; {ways}"
 
 
 @pytest.mark.parametrize(("n", "gone", "back"), [(50, 0, 0), (50, 2, 1), (400, 6, 2), (100, 1, 0), (2000, 40, 12)])
@@ -79,7 +81,7 @@ def test_an_inconclusive_check_names_both_ways_out(n: int, gone: int, back: int)
     assert checked(1, check.passing_min_effect).word is GateWord.PASS
     assert checked(1, check.passing_min_effect - 0.001).word is GateWord.INCONCLUSIVE
     assert check.samples_needed > n
-    assert f"about {check.samples_needed:,} samples, {n:,} available" in check.reason
+    assert f"about {check.samples_needed:,} samples would decide, {n:,} available" in check.reason
     assert checked(2 * math.ceil(check.samples_needed / n), 0.02).word in {GateWord.PASS, GateWord.REGRESSION}
 
 
@@ -91,7 +93,7 @@ def test_a_loss_as_large_as_the_margin_is_decided_by_no_number_of_samples() -> N
 
 
 def test_a_gain_is_named() -> None:
-    (check,) = gate(record_of(1, {"b": lost(60)}), record_of(2, {"b": SAME}), GatePolicy(), NO_NOISE).benchmarks
+    (check,) = gate(record_of(1, {"b": lost(60)}), record_of(2, {"b": SAME}), ONE_POINT, NO_NOISE).benchmarks
     assert (check.word, check.reason) == (GateWord.PASS, "gain of 0.060 (0 samples lost, 60 gained)")
 
 
@@ -100,7 +102,7 @@ def test_what_is_said_to_be_needed_is_enough_in_four_cases_of_five() -> None:
     """One sample in ten flips, either way by chance, in candidates that lost nothing."""
     half = [1.0, 0.0] * 100
     flipped = [1.0 - score if index % 20 < 2 else score for index, score in enumerate(half)]
-    (check,) = gate(record_of(1, {"b": half}), record_of(2, {"b": flipped}), GatePolicy(), NO_NOISE).benchmarks
+    (check,) = gate(record_of(1, {"b": half}), record_of(2, {"b": flipped}), ONE_POINT, NO_NOISE).benchmarks
     assert check.word is GateWord.INCONCLUSIVE
     needed = check.samples_needed or 0
     assert 6_000 < needed < 8_000
@@ -109,7 +111,7 @@ def test_what_is_said_to_be_needed_is_enough_in_four_cases_of_five() -> None:
     words, runs = [], sized(10, 60)
     for _ in range(runs):
         after = [1.0 - score if chance.random() < 0.1 else score for score in before]
-        words.append(gate(record_of(1, {"b": before}), record_of(2, {"b": after}), GatePolicy(), NO_NOISE).word)
+        words.append(gate(record_of(1, {"b": before}), record_of(2, {"b": after}), ONE_POINT, NO_NOISE).word)
     low, high = stats.binom.interval(0.995, runs, 0.8)
     assert low <= words.count(GateWord.PASS) <= high
     assert words.count(GateWord.REGRESSION) <= runs // 20
@@ -214,13 +216,13 @@ def test_a_benchmark_with_a_rule_must_be_measured() -> None:
 def test_a_failed_evaluation_is_missing_and_too_few_scores_are_too() -> None:
     before, after = record_of(1, {"sums": SAME}), record_of(2, {"sums": SAME})
     failed = replace(after, outcomes=(failure_of("sums"),))
-    (check,) = gate(before, failed, GatePolicy(), NO_NOISE).benchmarks
+    (check,) = gate(before, failed, ONE_POINT, NO_NOISE).benchmarks
     assert check.word is GateWord.MISSING
     assert "step 2" in check.reason
     few = record_of(2, {"sums": [*[None] * 60, *SAME[60:]]})
-    assert gate(before, few, GatePolicy(), NO_NOISE).word is GateWord.MISSING
+    assert gate(before, few, ONE_POINT, NO_NOISE).word is GateWord.MISSING
     nearly = record_of(2, {"sums": [*[None] * 20, *SAME[20:]]})
-    assert gate(before, nearly, GatePolicy(), NO_NOISE).word is GateWord.PASS
+    assert gate(before, nearly, ONE_POINT, NO_NOISE).word is GateWord.PASS
     assert (
         gate(before, nearly, GatePolicy(otherwise=BenchmarkRule(min_coverage=0.99)), NO_NOISE).word is GateWord.MISSING
     )
@@ -280,11 +282,11 @@ def test_requests_that_failed_are_not_within_a_limit(failed: int, max_ms: float,
 
 
 def test_a_loss_that_is_shown_and_measures_less_than_what_matters_is_left_open() -> None:
-    report = gate(record_of(1, {"sums": SAME}), record_of(2, {"sums": lost(9)}), GatePolicy(), NO_NOISE)
+    report = gate(record_of(1, {"sums": SAME}), record_of(2, {"sums": lost(9)}), ONE_POINT, NO_NOISE)
     assert report.word is GateWord.INCONCLUSIVE
     assert report.benchmarks[0].reason == (
         "significant loss, but it may be smaller or larger than 0.010; "
-        "`min_effect` 0.015 would have passed, or about 67,240 samples, 1,000 available"
+        "`min_effect` 0.015 would have passed, or about 67,240 samples would decide, 1,000 available"
     )
 
 
@@ -300,7 +302,7 @@ def test_jitter_of_the_run_widens_both_tests() -> None:
 
 
 def test_another_prompt_is_incomparable() -> None:
-    report = gate(record_of(1, {"sums": SAME}), record_of(2, {"sums": SAME}, suite=OTHER), GatePolicy(), NO_NOISE)
+    report = gate(record_of(1, {"sums": SAME}), record_of(2, {"sums": SAME}, suite=OTHER), ONE_POINT, NO_NOISE)
     assert report.word is GateWord.INCOMPARABLE
     assert "prompt_template" in report.benchmarks[0].reason
 

@@ -36,6 +36,9 @@ def gsm8k() -> dict[str, Floats]:
     return {model: np.array([row[model] for row in rows], dtype=np.float64) for model in MODELS}
 
 
+ONE_POINT = GatePolicy(otherwise=BenchmarkRule(min_effect=0.01))
+
+
 def gated(baseline: Floats, candidate: Floats, *, min_effect: float = 0.01) -> tuple[GateReport, BenchmarkCheck]:
     policy = GatePolicy(alpha=ALPHA, otherwise=BenchmarkRule(min_effect=min_effect))
     before, after = (record_of(step, {"gsm8k": x.tolist()}) for step, x in ((100, baseline), (200, candidate)))
@@ -136,7 +139,7 @@ def task_means(mode: str) -> Floats:
 
 
 def test_answering_directly_is_a_regression_by_what_the_tasks_say() -> None:
-    report = gate(bbh("cot", by_task=False), bbh("direct", by_task=False), GatePolicy(), RunNoise())
+    report = gate(bbh("cot", by_task=False), bbh("direct", by_task=False), ONE_POINT, RunNoise())
     (check,) = report.benchmarks
     assert report.word is check.word is GateWord.REGRESSION
     assert check.compared is not None
@@ -154,13 +157,13 @@ def test_answering_directly_is_a_regression_by_what_the_tasks_say() -> None:
 
 
 def test_thinking_aloud_passes_in_its_place() -> None:
-    report = gate(bbh("direct", by_task=False), bbh("cot", by_task=False), GatePolicy(), RunNoise())
+    report = gate(bbh("direct", by_task=False), bbh("cot", by_task=False), ONE_POINT, RunNoise())
     assert report.word is GateWord.PASS
 
 
 def test_the_tasks_as_a_suite_share_one_level_and_only_the_losers_are_named() -> None:
     before, after = bbh("cot", by_task=True), bbh("direct", by_task=True)
-    report = gate(before, after, GatePolicy(), RunNoise())
+    report = gate(before, after, ONE_POINT, RunNoise())
     assert report.word is GateWord.REGRESSION
     p_values, deltas = {}, {}
     for check in report.benchmarks:
