@@ -53,15 +53,23 @@ def recent_blocks(rows: IntArray, m: int) -> Blocks | None:
     return Blocks(baseline=Baseline.RECENT, new=rows[end:], base=rows[max(0, end - BLOCK) : end])
 
 
-def peak_blocks(rows: IntArray, means: FloatArray, m: int, width: int) -> Blocks | None:
+def peak_blocks(rows: IntArray, means: FloatArray, m: int, width: int, end: int | None = None) -> Blocks | None:
     """Return the newest `m` of `rows` and the best of the disjoint blocks of `width` before; None below two blocks.
 
-    `means` holds the mean score of every row of the matrix.
+    `means` holds the mean score of every row of the matrix, `end` is the index into `rows` at which an open loss began:
+    a block with lost checkpoints is no peak.
     """
     count = (rows.size - m) // width
     if count < _MIN_BLOCKS:
         return None
-    blocks = rows[: count * width].reshape(count, width)
+    start = 0
+    if end is not None and end < count * width:
+        width = min(width, end)
+        if width == 0:
+            return None
+        count = end // width
+        start = end - count * width  # the newest block is the one just before the loss
+    blocks = rows[start : start + count * width].reshape(count, width)
     best = int(means[blocks].mean(axis=1).argmax())
     return Blocks(baseline=Baseline.PEAK, new=rows[rows.size - m :], base=blocks[best], selected_from=count)
 

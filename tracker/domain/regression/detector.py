@@ -185,6 +185,17 @@ def blocks_test(scores: Scores, new: IntArray, base: IntArray, jitter: Jitter) -
     return pooled_test(contrast, jitter, _shares(blocks, contrast, scores.means.size))
 
 
+def return_test(scores: Scores, new: IntArray, before: IntArray, lost: IntArray, jitter: Jitter) -> PooledTest:
+    """Return the test of rows `new` against the level halfway between those `before` a loss and the `lost` ones."""
+    weights = np.zeros((1, scores.means.size))
+    weights[0, new] = 1 / new.size
+    weights[0, before] = -0.5 / before.size
+    weights[0, lost] -= 0.5 / lost.size
+    used = np.flatnonzero(weights[0])
+    (contrast,) = scores.contrasts(weights)
+    return pooled_test(contrast, jitter, persistent_shares(weights[0, used], used))
+
+
 def level_test(scores: Scores, rows: IntArray, level: float, jitter: Jitter) -> PooledTest:
     """Return the test of `rows` against a fixed score, such as that of guessing."""
     weights = np.zeros((1, scores.means.size))
@@ -257,7 +268,8 @@ def _second_differences(track: Track) -> tuple[SecondDifferences, ...]:
 def _blocks(track: Track, width: int) -> Iterator[Blocks]:
     means = track.scores.means
     for m in POOLED:
-        for blocks in (recent_blocks(track.rows, m), peak_blocks(track.rows, means, m, width)):
+        peak = peak_blocks(track.rows, means, m, width, track.noise_to)
+        for blocks in (recent_blocks(track.rows, m), peak):
             if blocks is not None:
                 yield blocks
         if track.pinned_row is not None and track.rows.size >= m:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tracker.domain.records.types import Acceptance, Baseline, Closing, Incident
 from tracker.domain.regression.blocks import BLOCK, Blocks
-from tracker.domain.regression.detector import Evidence, evidence_on
+from tracker.domain.regression.detector import Evidence, evidence_on, return_test
 from tracker.domain.verdicts.hypothesis import Hypothesis, Subject, against_peak, losses, strongest_of
 
 FORGOTTEN_AFTER = 3
@@ -65,9 +65,10 @@ def is_forgotten(hypothesis: Hypothesis, back: int = 0) -> bool:
 
 
 def is_recovered(hypothesis: Hypothesis, incident: Incident) -> bool:
-    """Return whether the two newest checkpoints, both after the alarm, no longer show the loss, and have risen.
+    """Return whether the two newest checkpoints, both after the alarm, no longer show the loss, and are back.
 
-    One or two checkpoints without a small loss are no recovery: it may have taken eight pooled ones to find it.
+    One or two checkpoints without a small loss are no recovery: it may have taken eight pooled ones to find it. Back is
+    above the checkpoints of the loss, and nearer to those before it, both beyond chance.
     """
     after = sum(hypothesis.steps[row] > incident.opened_step for row in hypothesis.track.rows)
     if after < RECOVERED_AFTER or not all(_is_back(hypothesis, incident, back) for back in range(RECOVERED_AFTER)):
@@ -161,7 +162,7 @@ def _is_unseen(tests: Sequence[Evidence]) -> bool:
 
 
 def _has_risen(hypothesis: Hypothesis, incident: Incident) -> bool:
-    """Return whether the newest checkpoints are above those of the loss, beyond chance."""
+    """Return whether the newest checkpoints are above those of the loss, and nearer to those before it."""
     rows, steps = hypothesis.track.rows, hypothesis.steps
     lost = np.array([row for row in rows if steps[row] >= incident.onset_step], dtype=np.int64)
     chosen = [
@@ -169,9 +170,18 @@ def _has_risen(hypothesis: Hypothesis, incident: Incident) -> bool:
         for m in _RISEN_POOLED
         if m < lost.size and steps[int(rows[-m])] > incident.opened_step
     ]
-    return any(
-        e.p_better < _RISEN_P for e in evidence_on(hypothesis.track, chosen, hypothesis.jitter, hypothesis.level)
-    )
+    tests = evidence_on(hypothesis.track, chosen, hypothesis.jitter, hypothesis.level)
+    return any(e.p_better < _RISEN_P and _is_nearer(hypothesis, incident, e.blocks) for e in tests)
+
+
+def _is_nearer(hypothesis: Hypothesis, incident: Incident, blocks: Blocks) -> bool:
+    """Return whether new checkpoints are nearer to the level before the loss than to the lost one, beyond chance."""
+    track = hypothesis.track
+    before = np.array([row for row in track.rows if hypothesis.steps[row] < incident.onset_step], dtype=np.int64)
+    if not before.size:
+        return True  # only the pinned model shows the loss
+    test = return_test(track.scores, blocks.new, before[-BLOCK:], blocks.base, hypothesis.jitter)
+    return test.p_better() < RECOVERED_P
 
 
 def _against_before(hypothesis: Hypothesis, incident: Incident, back: int) -> tuple[Evidence, ...]:

@@ -294,3 +294,12 @@ def test_checkpoints_of_past_losses_and_before_accepted_levels_do_not_count() ->
 
 def _scores(record: EvalRecord) -> list[float | None]:
     return [s.score for s in record.outcomes[0].samples]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("n", [56, 200, 1000])
+def test_a_part_of_what_was_lost_is_no_recovery(n: int) -> None:
+    low = [int(0.2 * n)] * 6
+    reports = followed(run_of(int(0.62 * n), *low, *[int(0.4 * n)] * 6, *[int(0.61 * n)] * 8, n=n), POLICY)
+    recovered_at = [r.step for r in reports if r.verdicts[0].word is VerdictWord.RECOVERED]
+    assert reports[12].incidents == ()
+    assert [step > 1300 for step in recovered_at] == [True]
