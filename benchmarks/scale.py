@@ -46,7 +46,7 @@ from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.sql_queue import SqlQueue
 from eval_jobs.types import EvalPlan, EvalRecord
 from tracker.adapters.history.store_sql import SqlHistory
-from tracker.domain.records.types import Policy
+from tracker.domain.records.policy import Policy
 from tracker.domain.verdicts.context import RunContext
 from tracker.domain.verdicts.judge import judge
 

@@ -32,7 +32,8 @@ from eval_jobs.types import (
 from tracker.adapters.database.tables import RECORDS
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.adapters.samples.packed_parquet import PackedSamples, SampleFiles, pack
-from tracker.domain.records.types import Policy, Report
+from tracker.domain.records.policy import Policy
+from tracker.domain.records.types import Report
 from tracker.domain.scores.run_scores import scores_of
 from tracker.domain.scores.sample_columns import columns_of
 from tracker.domain.verdicts.context import RunContext

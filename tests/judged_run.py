@@ -26,8 +26,8 @@ from tracker.domain.records.types import (
 
 PEAK = tuple(range(410, 501, 10))
 _WORDS = {
-    100: VerdictWord.FIRST,
-    200: VerdictWord.INCONCLUSIVE,
+    100: VerdictWord.NOT_LEARNED,
+    200: VerdictWord.RISING,
     300: VerdictWord.EQUIVALENT,
     400: VerdictWord.SUSPECT,
     500: VerdictWord.REGRESSED,
@@ -116,7 +116,7 @@ def _comparison(step: int, delta: float) -> Comparison:
 
 def _trivia(step: int) -> Verdict:
     word = _WORDS[step]
-    unscored = word in (VerdictWord.MISSING, VerdictWord.FIRST, VerdictWord.INCOMPARABLE)
+    unscored = word in (VerdictWord.MISSING, VerdictWord.NOT_LEARNED, VerdictWord.INCOMPARABLE)
     return Verdict(
         benchmark="trivia",
         word=word,

@@ -20,7 +20,7 @@ from tests.fakes.queue import FakeQueue
 from tests.records import RecordedRun, scores_of_run, without_samples
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
-from tracker.domain.records.types import Policy
+from tracker.domain.records.policy import Policy
 
 MADE_AT = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
 

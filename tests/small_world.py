@@ -52,7 +52,7 @@ from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.world import WatchState
 from tracker.config import load_config
 from tracker.domain.checkpoints.watching import WatchOptions
-from tracker.domain.records.types import Pinned
+from tracker.domain.records.policy import Pinned
 from tracker.wiring.project import Project
 
 RUN = "run"

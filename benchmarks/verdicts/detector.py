@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.verdicts.view import Bools, Detector, Meta, Seen
 from tracker.domain.records.grouping import Grouping, grouping_of
-from tracker.domain.records.types import Policy
+from tracker.domain.records.policy import Policy
 from tracker.domain.regression.budget import DEFAULT as WEIGHTED
 from tracker.domain.regression.budget import ONE_SIZE, PLAIN, SCORE_SHARE, SUITE, SUITE_SHARE, Design
 from tracker.domain.regression.detector import ErrorBudget, Evidence, Track, evidence_of, jitter_of

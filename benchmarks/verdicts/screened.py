@@ -17,7 +17,8 @@ from benchmarks.verdicts.series import CHECKPOINTS, Benchmark, Series
 from benchmarks.verdicts.view import ALPHA, Bools
 from eval_jobs.screening import Question, screen_of
 from eval_jobs.types import Screen
-from tracker.domain.records.types import Policy, VerdictWord
+from tracker.domain.records.policy import Policy
+from tracker.domain.records.types import VerdictWord
 from tracker.domain.regression.budget import SCORE_SHARE
 from tracker.domain.regression.detector import ErrorBudget, Evidence, Track, evidence_of, jitter_of
 from tracker.domain.regression.screened import ScreenedScores, Stratum

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tracker.domain.records.types import Phase
+from tracker.domain.records.policy import Phase
 
 LEFT = 46
 RIGHT = 14

@@ -15,7 +15,7 @@ from operator import itemgetter
 from dashboards.charts.svg import text
 from tracker.domain.forgetting.types import BenchmarkLedger, LedgerRow, RunLedger
 from tracker.domain.records.display import NOTHING, one_line, score_text, signed_text, steps_text
-from tracker.domain.records.types import Phase
+from tracker.domain.records.policy import Phase
 
 MAX_COLUMNS = 100
 """Maximum columns; in a longer run, neighbouring checkpoints share a column."""

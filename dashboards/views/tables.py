@@ -164,7 +164,9 @@ def troubles(records: Iterable[EvalRecord], gaps: Iterable[Gap]) -> tuple[Troubl
     return tuple(sorted(found, key=lambda trouble: trouble.step))
 
 
-_CALM = frozenset({VerdictWord.EQUIVALENT, VerdictWord.INCONCLUSIVE, VerdictWord.FIRST})
+_CALM = frozenset(
+    {VerdictWord.EQUIVALENT, VerdictWord.RISING, VerdictWord.INCONCLUSIVE, VerdictWord.NOT_LEARNED, VerdictWord.FIRST}
+)
 
 
 def _cell(verdict: Verdict | None) -> VerdictCell:

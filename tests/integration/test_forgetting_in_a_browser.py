@@ -13,7 +13,7 @@ from eval_jobs.types import EvalResult, Outcome
 from tests.browser import LOW_CONTRAST, screenshot, wait_for_texts
 from tests.records import RecordedRun, forgetting_run
 from tests.reports import run_data
-from tracker.domain.records.types import Phase
+from tracker.domain.records.policy import Phase
 
 pytestmark = pytest.mark.chromium
 

@@ -15,7 +15,8 @@ from eval_jobs.serve.remote import RemoteEngine
 from eval_jobs.types import Endpoint, EngineKind, ProbeLoad, ProbeResult, ReferenceProbe, ServeSpec, Suite
 from tests.tiny_model import checkpoint_record, write_checkpoint
 from tracker.domain.latency.judge import judge_latency
-from tracker.domain.records.types import LatencyMethod, LatencyMetric, LatencyPolicy
+from tracker.domain.records.policy import LatencyPolicy
+from tracker.domain.records.types import LatencyMethod, LatencyMetric
 
 pytestmark = pytest.mark.vllm
 

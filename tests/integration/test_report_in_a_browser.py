@@ -16,8 +16,8 @@ from tests.browser import LOW_CONTRAST, screenshot, wait_for_texts, without_scri
 from tests.judged_run import judged_run
 from tests.records import RecordedRun, forgetting_run, wide_run
 from tests.reports import checkpoint_data, run_data
+from tracker.domain.records.policy import Phase
 from tracker.domain.records.reasons import Failed
-from tracker.domain.records.types import Phase
 
 pytestmark = pytest.mark.chromium
 

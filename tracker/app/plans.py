@@ -7,7 +7,7 @@ from eval_jobs.identity import make_plan, rest_plan, screen_plan
 from eval_jobs.types import Checkpoint, EvalPlan
 from tracker.app.steps.screening import schedule_of, scheduled_plans
 from tracker.app.world import MeasurementPlan, WatchState, World
-from tracker.domain.records.types import Pinned, Policy
+from tracker.domain.records.policy import Pinned, Policy
 
 
 def plans_for(checkpoint: Checkpoint, measurement: MeasurementPlan, *, first: Checkpoint) -> tuple[EvalPlan, ...]:

@@ -12,7 +12,8 @@ from tracker.domain.alerts.rules import alerts_for, loss_alerts
 from tracker.domain.best.choice import champions_of
 from tracker.domain.overview.costs import with_cost_so_far
 from tracker.domain.records.branches import branches_of
-from tracker.domain.records.types import Policy, Report
+from tracker.domain.records.policy import Policy
+from tracker.domain.records.types import Report
 from tracker.domain.scores.series import series_key
 from tracker.domain.tracking.disruptions import disruptions_of
 from tracker.domain.verdicts import out_of_order

@@ -15,7 +15,8 @@ from tracker.app.steps.screening import ScreeningSchedule
 from tracker.app.steps.sweeps import SweepService
 from tracker.domain.records.alerts import AlertKind
 from tracker.domain.records.calibration import Calibration
-from tracker.domain.records.types import Gap, Policy, Report
+from tracker.domain.records.policy import Policy
+from tracker.domain.records.types import Gap, Report
 from tracker.domain.sweeps.types import Turn
 from tracker.domain.verdicts.out_of_order import VerdictChange
 from tracker.domain.verdicts.screening import Screening

@@ -20,7 +20,7 @@ from tracker.config.reading import checked, read_text
 from tracker.config.section import Section, named_twice, record_of
 from tracker.config.storing import KeepSection, StoreSection
 from tracker.config.sweeping import ScheduleSection
-from tracker.domain.records.types import Phase, Policy
+from tracker.domain.records.policy import Phase, Policy
 
 __all__ = ["DEFAULT_NAME", "FIRST", "Config", "load_config", "load_gate_policy", "parse_config"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import ValidationInfo, field_validator, model_validator
 
 from tracker.config.section import AnchoredPath, Section, anchored, record_of, without_key
-from tracker.domain.records.types import LatencyPolicy, Phase, Pinned, Policy, PolicySettings
+from tracker.domain.records.policy import LatencyPolicy, Phase, Pinned, Policy, PolicySettings
 
 _SQLITE = "sqlite:///"
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tracker.app.steps.collect import Keeping
     from tracker.app.steps.sweeps import SweepService
     from tracker.app.world import MeasurementPlan, World
-    from tracker.domain.records.types import Policy
+    from tracker.domain.records.policy import Policy
     from tracker.domain.sweeps.types import Sweep
 
 

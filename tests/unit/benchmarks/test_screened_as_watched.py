@@ -14,7 +14,7 @@ from eval_jobs.screening import Question
 from eval_jobs.types import Benchmark, EvalPlan, EvalResult, Outcome, SampleScore, SampleStatus, Screen
 from tests.deep import sized
 from tests.unit.tracker.app.screening_bench import RUN, SUITE, Bench, screen_of, through
-from tracker.domain.records.types import Policy
+from tracker.domain.records.policy import Policy
 from tracker.domain.verdicts.screening import Screening
 
 SIZES = (500, 500)

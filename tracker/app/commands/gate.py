@@ -17,7 +17,7 @@ from tracker.domain.gate.types import GateCase, GateReport
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.display import count_text, names_text
-from tracker.domain.records.types import Policy
+from tracker.domain.records.policy import Policy
 from tracker.domain.scores.series import series_key
 from tracker.ports import MeasurementStore, RecordStore
 

@@ -7,7 +7,7 @@ from tracker.app.steps.alerting import AlertDispatcher
 from tracker.domain.alerts.rules import alerts_of_calibration
 from tracker.domain.calibration.noise import calibration_of
 from tracker.domain.records.calibration import Calibration
-from tracker.domain.records.types import Policy
+from tracker.domain.records.policy import Policy
 from tracker.ports import CalibrationStore, RequestQueue
 
 

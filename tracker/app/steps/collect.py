@@ -11,7 +11,7 @@ from eval_jobs.ports import QueueStatus
 from eval_jobs.records.run_scope import is_of
 from tracker.domain.best import retention
 from tracker.domain.records.branches import branches_of
-from tracker.domain.records.types import Pinned
+from tracker.domain.records.policy import Pinned
 from tracker.domain.verdicts.rewind import scores_of_newest
 from tracker.ports import GapStore, Pins, RecordStore, TextStore
 

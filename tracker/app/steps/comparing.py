@@ -9,7 +9,8 @@ from eval_jobs.types import EvalRecord
 from tracker.domain.compare.runs import RunToCompare, tokens_of
 from tracker.domain.compare.view import RunNoise
 from tracker.domain.records.branches import branches_of
-from tracker.domain.records.types import Measure, Policy, Report
+from tracker.domain.records.policy import Policy
+from tracker.domain.records.types import Measure, Report
 from tracker.domain.verdicts.candidates import known_jitter, steps_for_jitter
 from tracker.domain.verdicts.rewind import scores_of_newest
 from tracker.ports import CurveReader, MeasurementStore, RecordStore

@@ -32,7 +32,9 @@ STYLES: Mapping[VerdictWord, str] = {
     VerdictWord.IMPROVED: "green",
     VerdictWord.EQUIVALENT: "",
     VerdictWord.SUSPECT: "yellow",
+    VerdictWord.RISING: "green",
     VerdictWord.INCONCLUSIVE: "dim",
+    VerdictWord.NOT_LEARNED: "dim",
     VerdictWord.FIRST: "dim",
 }
 

@@ -13,8 +13,9 @@ from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, Outcome, S
 from tracker.domain.calibration.noise import decoding_variance, repetition_of
 from tracker.domain.compare.unpaired import HINT, lacks_samples, unpaired_text
 from tracker.domain.records.calibration import Calibration, Repetition
+from tracker.domain.records.policy import Policy
 from tracker.domain.records.reasons import Difference
-from tracker.domain.records.types import Baseline, Comparison, Policy, VerdictWord
+from tracker.domain.records.types import Baseline, Comparison, VerdictWord
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.regression.pooled_test import PooledTest, independent, pooled_test
 from tracker.domain.scores.matrix import Contrast

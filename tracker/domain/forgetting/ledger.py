@@ -23,7 +23,8 @@ from tracker.domain.forgetting.transfer import (
     origin_of,
     phase_spans,
 )
-from tracker.domain.records.types import Measure, Policy
+from tracker.domain.records.policy import Policy
+from tracker.domain.records.types import Measure
 from tracker.domain.regression.blocks import peak_width
 from tracker.domain.regression.detector import Track, jitter_of
 from tracker.domain.regression.jitter import Jitter

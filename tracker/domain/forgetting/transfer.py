@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from tracker.domain.forgetting.levels import MIN_SAMPLES, CheckpointBlock, LedgerSubject, last_width, retention_of
-from tracker.domain.records.types import Phase
+from tracker.domain.records.policy import Phase
 from tracker.domain.regression.blocks import peak_width
 from tracker.domain.regression.pooled_test import PooledTest
 from tracker.domain.scores.matrix import IntArray

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tracker.domain.forgetting.levels import CheckpointBlock, Forgetting
 from tracker.domain.forgetting.sample_lives import Event, Flow, StepEvents
 from tracker.domain.forgetting.transfer import BackwardTransfer, ReferenceKind
-from tracker.domain.records.types import Phase
+from tracker.domain.records.policy import Phase
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from tracker.domain.gate.rules import COUNTS, POWER, BenchmarkRule, GatePolicy, 
 from tracker.domain.gate.types import BenchmarkCheck, Clustering, GateReport, GateWord, LatencyCheck
 from tracker.domain.gate.ways_out import passed_text, undecided
 from tracker.domain.records.display import names_text, percent_text, score_text
-from tracker.domain.records.types import Policy
+from tracker.domain.records.policy import Policy
 from tracker.domain.scores.statistics import loss_p, mde, t_quantile
 from tracker.domain.scores.summary import result_of, summarise
 

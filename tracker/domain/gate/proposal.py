@@ -16,7 +16,7 @@ from tracker.domain.gate.contexts import LOOKS_CLUSTERED, as_asked, contexts_of,
 from tracker.domain.gate.margins import LARGEST, margin_of, power_of_each, typical_spread
 from tracker.domain.gate.rules import COUNTS, BenchmarkRule, Clusters, GatePolicy
 from tracker.domain.gate.types import Contexts
-from tracker.domain.records.types import Policy
+from tracker.domain.records.policy import Policy
 from tracker.domain.scores.statistics import Spread
 
 CHECKPOINTS = 6

@@ -28,7 +28,8 @@ from tracker.domain.latency.series import (
 )
 from tracker.domain.latency.statistics import BASE, WINDOW, LatencyContrast, faster_p, history_spread, slower_p
 from tracker.domain.records import reasons
-from tracker.domain.records.types import LatencyMethod, LatencyMetric, LatencyPolicy, LatencyVerdict, VerdictWord
+from tracker.domain.records.policy import LatencyPolicy
+from tracker.domain.records.types import LatencyMethod, LatencyMetric, LatencyVerdict, VerdictWord
 from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.scores.statistics import Spread, interval, mde
 from tracker.domain.scores.suspicion import SUSPECT_P

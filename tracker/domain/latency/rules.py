@@ -20,7 +20,7 @@ from tracker.domain.latency.statistics import (
 )
 from tracker.domain.records.types import VerdictWord
 from tracker.domain.scores.statistics import Spread
-from tracker.domain.scores.suspicion import at_most_suspect, looks_worse, without_proof
+from tracker.domain.scores.suspicion import at_most_suspect, looks_changed, without_proof
 
 POOLS = (1, 2, 4)
 """Numbers of newest checkpoints to average; each is one more test."""
@@ -72,7 +72,7 @@ def decisions(
 
 def word_of_history(spread: Spread, limits: Limits) -> VerdictWord:
     """Return SUSPECT or INCONCLUSIVE: without a reference the machine may be the cause."""
-    return without_proof(is_suspect=looks_worse(slower_p(spread), spread.centre, limits.floor))
+    return without_proof(is_suspect=looks_changed(slower_p(spread), spread.centre, limits.floor))
 
 
 def _noise(
@@ -112,4 +112,4 @@ def _word(spread: Spread, newest: float, limits: Limits) -> VerdictWord:
         return VerdictWord.REGRESSED
     if speedup >= limits.floor and faster_p(spread) < limits.alpha_test:
         return VerdictWord.IMPROVED
-    return without_proof(is_suspect=looks_worse(slower_p(spread), slowdown, limits.floor))
+    return without_proof(is_suspect=looks_changed(slower_p(spread), slowdown, limits.floor))

@@ -24,10 +24,12 @@ SYMBOLS: Mapping[VerdictWord, str] = {
     VerdictWord.INCOMPARABLE: "≠",
     VerdictWord.SUSPECT: "▽",
     VerdictWord.RECOVERED: "△",
-    VerdictWord.TRANSIENT: "▵",
+    VerdictWord.TRANSIENT: "◇",
     VerdictWord.IMPROVED: "▲",
+    VerdictWord.RISING: "↗",
     VerdictWord.INCONCLUSIVE: "~",
     VerdictWord.EQUIVALENT: "=",
+    VerdictWord.NOT_LEARNED: "○",
     VerdictWord.FIRST: "·",
 }
 """Distinguishable without colour; in the order of display, most important first."""
@@ -37,7 +39,15 @@ WORSE = frozenset({VerdictWord.FORGOTTEN, VerdictWord.REGRESSED})
 _DECISIVE = frozenset({*WORSE, VerdictWord.IMPROVED, VerdictWord.RECOVERED})
 _IN_A_STREAK = frozenset({*WORSE, VerdictWord.SUSPECT, VerdictWord.MISSING, VerdictWord.INCOMPARABLE})
 _UNKNOWN = frozenset({VerdictWord.MISSING, VerdictWord.INCOMPARABLE})
-_OPEN = frozenset({VerdictWord.EQUIVALENT, VerdictWord.INCONCLUSIVE, VerdictWord.FIRST})
+_OPEN = frozenset(
+    {
+        VerdictWord.EQUIVALENT,
+        VerdictWord.RISING,
+        VerdictWord.INCONCLUSIVE,
+        VerdictWord.NOT_LEARNED,
+        VerdictWord.FIRST,
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,6 +263,7 @@ _PHRASES: Mapping[VerdictWord, str] = {
     VerdictWord.SUSPECT: "may be worse at step {step}",
     VerdictWord.RECOVERED: "recovered",
     VerdictWord.IMPROVED: "improved",
+    VerdictWord.RISING: "may be better at step {step}",
     VerdictWord.FIRST: "{be} measured for the first time",
 }
 

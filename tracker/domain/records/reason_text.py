@@ -15,6 +15,7 @@ from tracker.domain.records.display import (
     p_text,
     p_value_text,
     score_text,
+    signed_text,
     steps_text,
 )
 
@@ -142,13 +143,16 @@ def _text(verdict: types.Verdict, reason: reasons.Reason) -> str:
 
 
 def _without_tests(
-    verdict: types.Verdict, reason: reasons.Failed | reasons.NothingEarlier | reasons.TooEarly | reasons.NotOfAScore
+    verdict: types.Verdict,
+    reason: reasons.Failed | reasons.NothingEarlier | reasons.TooEarly | reasons.NeverAboveChance | reasons.NotOfAScore,
 ) -> str:
     match reason:
         case reasons.Failed():
             return f"no result: {reason.message} ({reason.error})"
         case reasons.NothingEarlier():
             return f"{verdict.score or 0.0:.3g}, first usable result of this run"
+        case reasons.NeverAboveChance():
+            return f"never better than guessing ({reason.chance:.3g}) so far"
         case reasons.TooEarly():
             return "verdicts start at the third checkpoint"
     return reason.problem
@@ -176,7 +180,7 @@ def _compared(verdict: types.Verdict, reason: reasons.Compared) -> str:
         return f"{change}: equivalent within ±{reason.margin:.2g}"
     if verdict.word is types.VerdictWord.INCONCLUSIVE:
         seen = "" if verdict.mde is None else f"; minimum detectable loss {verdict.mde:.2g}"
-        return f"{change}: not significant (n = {deciding.n_common}){seen}"
+        return f"{change}: not significant (n = {deciding.n_common}{_without_zero(deciding)}){seen}"
     return _counted(verdict, reason, change + _flips(verdict.measure, deciding))
 
 
@@ -187,30 +191,47 @@ def _counted(verdict: types.Verdict, reason: reasons.Compared, counted: str) -> 
         return f"{counted}; recovered at {reason.in_a_row} checkpoints in a row"
     if reason.expected_after is not None:
         return f"{counted}: {_expected(reason.expected_after)}"
+    deciding, level = verdict.comparisons[0], p_text(verdict.alpha_test)
     if verdict.word is types.VerdictWord.SUSPECT:
-        p, level = p_value_text(verdict.comparisons[0].p_worse), p_text(verdict.alpha_test)
-        return f"{counted}: may be worse ({p}), not significant at the run's level ({level})"
+        said = f"may be worse ({_interval_text(deciding)}, {p_value_text(deciding.p_worse)})"
+        return f"{counted}: {said}, not significant at the run's level ({level})"
+    if verdict.word is types.VerdictWord.RISING:
+        said = f"may be better ({_interval_text(deciding)}, {p_value_text(deciding.p_better)})"
+        return f"{counted}: {said}, not significant at the run's level ({level})"
     return counted
 
 
+def _interval_text(comparison: types.Comparison) -> str:
+    return f"95 % CI {signed_text(comparison.ci_low)} to {signed_text(comparison.ci_high)}"
+
+
+def _without_zero(comparison: types.Comparison) -> str:
+    """Return why an interval without 0 shows no change; empty for one with 0."""
+    if comparison.ci_low <= 0 <= comparison.ci_high:
+        return ""
+    return f", {_interval_text(comparison)}: too small, or by chance in one of many tests"
+
+
 def _together_text(verdict: types.Verdict, reason: reasons.Together) -> str:
-    """Return `4 of 10 benchmarks are lower by 3.1 to 8.0 points at step 500: sums, words, colors and 1 more`."""
+    """Return `4 of 10 benchmarks are lower by 3.1 to 8.0 points at step 500 (sums, words, colors and 1 more)`."""
+    fell, where = f"{len(reason.falls)} of {reason.compared} benchmarks", steps_text(reason.steps)
     points = sorted(abs(100 * fall.change) for fall in reason.falls)
     by = f" by {points[0]:.1f} to {points[-1]:.1f} points" if points else ""
-    fell = f"{len(points)} of {reason.compared} benchmarks"
     names = names_text(tuple(one_line(fall.benchmark) for fall in reason.falls))
-    where = steps_text(reason.steps)
-    if verdict.word is types.VerdictWord.TRANSIENT:
-        was = "was" if len(reason.steps) == 1 else "were"
-        return f"{where} {was} broken: {fell} fell{by} and are back ({names})"
-    if verdict.word is types.VerdictWord.RECOVERED:
-        return f"{fell} had fallen{by} at {where} and are back ({names})"
-    text = f"{fell} are lower{by} at {where} ({names})"
+    match verdict.word:
+        case types.VerdictWord.TRANSIENT:
+            return f"broken: {where}; {fell} fell{by} and are back ({names})"
+        case types.VerdictWord.RECOVERED:
+            return f"{fell} had fallen{by} at {where} and are back ({names})"
+    return f"{fell} are lower{by} at {where} ({names}){_outlook(verdict, reason)}"
+
+
+def _outlook(verdict: types.Verdict, reason: reasons.Together) -> str:
     if reason.expected_after is not None:
-        return f"{text}: {_expected(reason.expected_after)}"
+        return f": {_expected(reason.expected_after)}"
     if verdict.word is types.VerdictWord.SUSPECT:
-        return f"{text}: the next checkpoint shows whether that lasts"
-    return text
+        return ": the next checkpoint shows whether that lasts"
+    return ""
 
 
 def _expected(disruption: reasons.Disruption) -> str:

@@ -159,6 +159,15 @@ class ComparedMeans:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NeverAboveChance:
+    """No checkpoint was better than guessing yet."""
+
+    code: Literal["never-above-chance"] = "never-above-chance"
+    chance: float
+    """Score of guessing, as the benchmark reports it."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class NotOfAScore:
     """The imported numbers are not on the scale of a score, so no verdict is possible."""
 
@@ -178,6 +187,7 @@ Reason = (
     | Compared
     | ComparedMeans
     | Together
+    | NeverAboveChance
     | NotOfAScore
 )
 

@@ -1,8 +1,8 @@
-"""All rules for the verdict `suspect`, which is shown without a notification. Pure.
+"""All rules for the verdicts `suspect` and `rising`, which are shown without a notification. Pure.
 
-verdict of a run, or of two checkpoints    looks_worse
+verdict of a run, or of two checkpoints    looks_changed
 screen of a benchmark                      part_looks_worse
-latency                                    looks_worse, of a log ratio
+latency                                    looks_changed, of a log ratio
 evidence too weak for an alarm             at_most_suspect, also for a dip that is expected
 all benchmarks together                    loss_of_all
 neither a change nor its absence shown     without_proof
@@ -17,12 +17,13 @@ SCREEN_P = 0.05
 """Level of each test, not shared: a screen must be suspect for any loss that the whole benchmark would show."""
 
 
-def looks_worse(p_worse: float, loss: float, smallest: float, *, tests: int = 1) -> bool:
-    """Return whether one of `tests` would show a loss that matters if this checkpoint were the only one of the run.
+def looks_changed(p: float, change: float, smallest: float, *, tests: int = 1) -> bool:
+    """Return whether one of `tests` would show a change that matters if this checkpoint were the only one of the run.
 
-    `p_worse` is one-sided, `smallest` the smallest loss that matters; the tests of a checkpoint share the level.
+    `p` is one-sided, of a loss or of a gain; `change` is its size, and `smallest` the smallest that matters. The tests
+    of a checkpoint share the level.
     """
-    return p_worse < SUSPECT_P / tests and loss >= smallest
+    return p < SUSPECT_P / tests and change >= smallest
 
 
 def part_looks_worse(p_worse: float) -> bool:
@@ -33,10 +34,12 @@ def part_looks_worse(p_worse: float) -> bool:
     return p_worse < SCREEN_P
 
 
-def without_proof(*, is_suspect: bool) -> VerdictWord:
-    """Return the verdict if neither a change nor its absence is shown."""
+def without_proof(*, is_suspect: bool, is_rising: bool = False) -> VerdictWord:
+    """Return the verdict if neither a change nor its absence is shown; a possible loss outweighs a possible gain."""
     if is_suspect:
         return VerdictWord.SUSPECT
+    if is_rising:
+        return VerdictWord.RISING
     return VerdictWord.INCONCLUSIVE
 
 

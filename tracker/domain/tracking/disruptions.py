@@ -7,8 +7,9 @@ phase NAME                      begins (`[[phase]]` in the settings)
 
 from collections.abc import Iterable, Sequence
 
+from tracker.domain.records.policy import Phase
 from tracker.domain.records.reasons import Disruption
-from tracker.domain.records.types import CurvePoint, Phase
+from tracker.domain.records.types import CurvePoint
 
 _FALLEN = 0.7
 _RISEN = 2.0

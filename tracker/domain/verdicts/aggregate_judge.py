@@ -11,7 +11,8 @@ import numpy as np
 from eval_jobs.errors import BadData
 from eval_jobs.types import EvalPlan, EvalResult
 from tracker.domain.records import reasons
-from tracker.domain.records.types import Baseline, Policy, Verdict, VerdictWord
+from tracker.domain.records.policy import Policy
+from tracker.domain.records.types import Baseline, Verdict, VerdictWord
 from tracker.domain.regression.aggregates import AggregateSeries, aggregate_evidence
 from tracker.domain.regression.detector import Evidence, blocks_test, level_test
 from tracker.domain.scores.matrix import IntArray
@@ -23,7 +24,7 @@ from tracker.domain.scores.suspicion import at_most_suspect
 from tracker.domain.verdicts.candidates import alpha_of_benchmarks, budget_of, thresholds_of
 from tracker.domain.verdicts.context import JudgingContext
 from tracker.domain.verdicts.decision import is_learned
-from tracker.domain.verdicts.hypothesis import EQUIVALENCE_POOLED, Thresholds, gains, losses, suspects, word_of
+from tracker.domain.verdicts.hypothesis import EQUIVALENCE_POOLED, Thresholds, gains, losses, rises, suspects, word_of
 from tracker.domain.verdicts.incidents import counting
 from tracker.domain.verdicts.suite import Part
 
@@ -141,6 +142,8 @@ def _deciding(word: VerdictWord, tests: Sequence[Evidence], thresholds: Threshol
         return min(suspects(tests, thresholds), key=lambda e: e.p_worse)
     if word is VerdictWord.IMPROVED:
         return min(gains(tests, thresholds), key=lambda e: e.p_better)
+    if word is VerdictWord.RISING:
+        return min(rises(tests, thresholds), key=lambda e: e.p_better)
     if word is VerdictWord.EQUIVALENT:
         return max((e for e in tests if e.m <= EQUIVALENCE_POOLED), key=lambda e: e.m)
     return tests[0]

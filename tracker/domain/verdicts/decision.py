@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from tracker.domain.records.types import Incident, Measure, VerdictWord
 from tracker.domain.regression.blocks import peak_blocks, peak_width
 from tracker.domain.regression.detector import Evidence, blocks_test, level_test
@@ -15,6 +17,7 @@ from tracker.domain.verdicts.hypothesis import (
     is_equivalent,
     is_suspicious,
     losses,
+    rises,
     strongest_of,
     suspects,
     word_of,
@@ -86,6 +89,23 @@ def decide_screened(hypothesis: Hypothesis, evidence: Sequence[Evidence], known:
     return Decision(word=word, tests=tuple(evidence), shown=shown, lost_since=_onset(known))
 
 
+def never_learned(hypothesis: Hypothesis, evidence: Sequence[Evidence], chance: float | None) -> bool:
+    """Return whether neither the candidate nor any block before it is above chance, by p < .01 and 2 points.
+
+    If chance is unknown, or scores have fallen below it, there may be something to lose.
+    """
+    if chance is None:
+        return False
+    blocks = [e.blocks for e in evidence]
+    sides = {tuple(rows.tolist()): one.selected_from for one in blocks for rows in (one.new, one.base)}
+    track = hypothesis.track
+    for rows, selected_from in sides.items():
+        test = level_test(track.scores, np.array(rows), chance, hypothesis.jitter)
+        if is_learned(test, selected_from * len(sides)) or test.p_worse(len(sides)) < LEARNED_P:
+            return False
+    return True
+
+
 def was_learned(hypothesis: Hypothesis, chance: float | None) -> bool:
     """Return whether the peak is above the first block of the run, or above chance, by p < .01 and 2 points.
 
@@ -140,13 +160,15 @@ def _beside_alone(deciding: Evidence, evidence: Sequence[Evidence]) -> tuple[Evi
 
 
 def _deciding(word: VerdictWord, evidence: Sequence[Evidence], hypothesis: Hypothesis) -> Evidence:
-    if word is VerdictWord.IMPROVED:
-        return max(gains(evidence, hypothesis.thresholds), key=lambda e: e.test.delta / e.test.stderr)
+    limits = hypothesis.thresholds
+    if word in {VerdictWord.IMPROVED, VerdictWord.RISING}:
+        found = gains(evidence, limits) or rises(evidence, limits)
+        return max(found, key=lambda e: e.test.delta / e.test.stderr)
     if word is VerdictWord.SUSPECT:
-        return strongest_of(suspects(evidence, hypothesis.thresholds))
+        return strongest_of(suspects(evidence, limits))
     if word is VerdictWord.RECOVERED:
         return (against_peak(evidence) or evidence)[0]
-    found = losses(evidence, hypothesis.thresholds)
+    found = losses(evidence, limits)
     if word is VerdictWord.FORGOTTEN:
         return strongest_of(against_peak(found) or found)
     if word is VerdictWord.REGRESSED:

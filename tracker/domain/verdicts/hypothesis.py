@@ -12,7 +12,7 @@ from tracker.domain.records.types import Baseline, Comparison, Measure, VerdictW
 from tracker.domain.regression.detector import ErrorBudget, Evidence, Track, evidence_of
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.scores.matrix import ScoreMatrix
-from tracker.domain.scores.suspicion import looks_worse, part_looks_worse, without_proof
+from tracker.domain.scores.suspicion import looks_changed, part_looks_worse, without_proof
 
 EQUIVALENCE_P = 0.05
 
@@ -85,7 +85,14 @@ def gains(evidence: Sequence[Evidence], thresholds: Thresholds) -> tuple[Evidenc
 def suspects(evidence: Sequence[Evidence], thresholds: Thresholds) -> tuple[Evidence, ...]:
     """Return the tests that look worse, corrected for the number of tests of this checkpoint."""
     smallest, tests = thresholds.min_effect, len(evidence)
-    return tuple(e for e in evidence if looks_worse(e.p_worse, -e.test.delta, smallest, tests=tests))
+    return tuple(e for e in evidence if looks_changed(e.p_worse, -e.test.delta, smallest, tests=tests))
+
+
+def rises(evidence: Sequence[Evidence], thresholds: Thresholds) -> tuple[Evidence, ...]:
+    """Return the tests that look better, the reverse of `suspects`; against the peak if there is one, as `gains`."""
+    smallest, tests = thresholds.min_effect, len(evidence)
+    chosen = against_peak(evidence) or evidence
+    return tuple(e for e in chosen if looks_changed(e.p_better, e.test.delta, smallest, tests=tests))
 
 
 def strongest_of(found: Sequence[Evidence]) -> Evidence:
@@ -111,7 +118,7 @@ def is_equivalent(evidence: Sequence[Evidence], thresholds: Thresholds) -> bool:
 
 
 def word_of(evidence: Sequence[Evidence], thresholds: Thresholds) -> VerdictWord:
-    """Return REGRESSED, IMPROVED, EQUIVALENT, SUSPECT or INCONCLUSIVE.
+    """Return REGRESSED, IMPROVED, EQUIVALENT, SUSPECT, RISING or INCONCLUSIVE.
 
     A loss against any baseline outweighs a gain against another, and equivalence must be shown against all of them:
     changes too small to detect one by one add up against the peak.
@@ -122,7 +129,8 @@ def word_of(evidence: Sequence[Evidence], thresholds: Thresholds) -> VerdictWord
         return VerdictWord.IMPROVED
     if is_equivalent(evidence, thresholds):
         return VerdictWord.EQUIVALENT
-    return without_proof(is_suspect=bool(suspects(evidence, thresholds)))
+    is_suspect, is_rising = bool(suspects(evidence, thresholds)), bool(rises(evidence, thresholds))
+    return without_proof(is_suspect=is_suspect, is_rising=is_rising)
 
 
 def word_of_pair(
@@ -135,8 +143,9 @@ def word_of_pair(
         return VerdictWord.IMPROVED
     if equivalence_p < EQUIVALENCE_P:
         return VerdictWord.EQUIVALENT
-    is_suspect = looks_worse(comparison.p_worse, -comparison.delta, thresholds.min_effect)
-    return without_proof(is_suspect=is_suspect)
+    is_suspect = looks_changed(comparison.p_worse, -comparison.delta, thresholds.min_effect)
+    is_rising = looks_changed(comparison.p_better, comparison.delta, thresholds.min_effect)
+    return without_proof(is_suspect=is_suspect, is_rising=is_rising)
 
 
 def _cautious(evidence: Evidence) -> Evidence:

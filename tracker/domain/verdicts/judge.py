@@ -6,7 +6,7 @@ EQUIVALENT, SUSPECT, INCONCLUSIVE. The tests are in `regression`, the rules in `
 incident, because later checkpoints have more evidence.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -14,16 +14,8 @@ from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, EvalResult, 
 from tracker.domain.latency.judge import judge_latency
 from tracker.domain.records import reasons
 from tracker.domain.records.imported import stands_for_import
-from tracker.domain.records.types import (
-    RULES_VERSION,
-    Incident,
-    Measure,
-    Policy,
-    Report,
-    Screened,
-    Verdict,
-    VerdictWord,
-)
+from tracker.domain.records.policy import Policy
+from tracker.domain.records.types import RULES_VERSION, Incident, Measure, Report, Screened, Verdict, VerdictWord
 from tracker.domain.regression.detector import Evidence, jitter_of
 from tracker.domain.scores.pairing import differences_of
 from tracker.domain.scores.run_scores import RunScores
@@ -31,7 +23,14 @@ from tracker.domain.scores.summary import first_detail, summarise
 from tracker.domain.verdicts.aggregate_judge import JudgedAggregates, judge_aggregates
 from tracker.domain.verdicts.candidates import Candidate, candidates_of, chance_of, hypothesis_of
 from tracker.domain.verdicts.context import JudgingContext, RunContext
-from tracker.domain.verdicts.decision import MIN_COMMON, MIN_SAMPLES, comparable, decide, decide_screened
+from tracker.domain.verdicts.decision import (
+    MIN_COMMON,
+    MIN_SAMPLES,
+    comparable,
+    decide,
+    decide_screened,
+    never_learned,
+)
 from tracker.domain.verdicts.dips import dips_of
 from tracker.domain.verdicts.evidence import untested, verdict_of
 from tracker.domain.verdicts.findings import Judged, findings_besides, judged_of
@@ -52,14 +51,13 @@ def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy
     context = replace(context, dips=dips_of(context))
     context, tested, suite = _tested(context)
     candidates = {name: one.candidate for name, one in tested.items()}
+    learned = {name: one.candidate for name, one in tested.items() if not one.never_learned}
     judged_by_name = {name: _with_scores(context, one) for name, one in tested.items()}
     judged: list[Judged] = []
     for outcome in record.outcomes:
         known = judged_by_name.get(outcome.benchmark) or Judged(verdict=_missing(context, outcome))
         judged.append(_of_part(known, candidates.get(outcome.benchmark), outcome))
-    improved = {j.verdict.benchmark for j in judged if j.verdict.word is VerdictWord.IMPROVED}
-    lost = {j.verdict.benchmark for j in judged if j.change is not None and j.change.closed_step is None}
-    found = [*_of_suite(context, suite, lost), *findings_besides(context, candidates, improved)]
+    found = [*_of_suite(context, suite, judged), *findings_besides(context, learned, _improved(judged))]
     changes = [one.change for one in (*judged, *found) if one.change is not None]
     also = _also_changed(context, changes)
     return Report(
@@ -133,6 +131,8 @@ class _Tested:
     tests: tuple[Evidence, ...]
     evidence: tuple[Evidence, ...]
     """The comparable ones of `tests`."""
+    never_learned: bool
+    """Whether it was never better than guessing, so that there is nothing to lose."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -165,9 +165,17 @@ def _tests_of(context: JudgingContext, known: Incident | None) -> tuple[dict[str
     for (name, candidate), jitter in zip(candidates.items(), jitters, strict=True):
         hypothesis = hypothesis_of(context, candidate, jitter)
         tests = hypothesis.evidence()
-        tested[name] = _Tested(candidate=candidate, hypothesis=hypothesis, tests=tests, evidence=comparable(tests))
+        evidence, chance = comparable(tests), chance_of(context, candidate)
+        tested[name] = _Tested(
+            candidate=candidate,
+            hypothesis=hypothesis,
+            tests=tests,
+            evidence=evidence,
+            never_learned=candidate.open_incident is None and never_learned(hypothesis, evidence, chance),
+        )
     aggregates = judge_aggregates(context)
-    parts = (*(_part(name, one) for name, one in tested.items() if one.evidence), *aggregates.parts)
+    learned = {name: one for name, one in tested.items() if one.evidence and not one.never_learned}
+    parts = (*(_part(name, one) for name, one in learned.items()), *aggregates.parts)
     return tested, _Suite(parts=parts, aggregates=aggregates, known=known)
 
 
@@ -187,17 +195,29 @@ def _part(name: str, one: _Tested) -> Part:
 
 def _steps_so_far(context: JudgingContext) -> set[int]:
     """Return the steps of the suite's checkpoints up to the candidate."""
-    suite = context.record.plan.suite.name
-    known = {r.plan.checkpoint.step for r in context.run_context.records if r.plan.suite.name == suite}
-    known.update(step for key, one in context.scores.series.items() if key.suite == suite for step in one.steps)
-    return {step for step in (*known, context.step) if step <= context.step}
+    suite, known = context.suite.suite, {context.step}
+    for record in context.run_context.records:
+        if record.plan.suite.name == suite:
+            known.add(record.plan.checkpoint.step)
+    for key, series in context.scores.series.items():
+        if key.suite == suite:
+            known.update(series.steps)
+    return {step for step in known if step <= context.step}
 
 
-def _of_suite(context: JudgingContext, suite: _Suite, lost: Collection[str]) -> Iterator[Judged]:
+def _improved(judged: Iterable[Judged]) -> set[str]:
+    return {one.verdict.benchmark for one in judged if one.verdict.word is VerdictWord.IMPROVED}
+
+
+def _of_suite(context: JudgingContext, suite: _Suite, benchmarks: Iterable[Judged]) -> Iterator[Judged]:
     ended = next((e for e in context.ended if subject_of(e) == context.suite), None)
     if ended is not None:
         yield judge_end(ended, suite.parts)
         return
+    lost = set[str]()
+    for one in benchmarks:
+        if one.change is not None and one.change.closed_step is None:
+            lost.add(one.verdict.benchmark)
     judged = judge_suite(context, suite.parts, suite.known, lost)
     if judged is not None:
         yield judged
@@ -205,12 +225,15 @@ def _of_suite(context: JudgingContext, suite: _Suite, lost: Collection[str]) -> 
 
 def _also_changed(context: JudgingContext, changes: Sequence[Incident]) -> tuple[Incident, ...]:
     """Return the losses of single benchmarks that a change of the suite's loss ends, or leaves to themselves."""
-    said = {_key_of(change) for change in changes}
-    also = list(context.ended)
+    also = {_key_of(ended): ended for ended in context.ended}
     for ended in context.ended:
         for name in ended.benchmarks:
-            also += context.incidents_of(replace(context.suite, benchmark=name))
-    return tuple(e for e in also if _key_of(e) not in said and (e.closed_step is None or e in context.ended))
+            for incident in context.incidents_of(replace(context.suite, benchmark=name)):
+                if incident.closed_step is None:
+                    also[_key_of(incident)] = incident
+    for change in changes:
+        also.pop(_key_of(change), None)
+    return tuple(also.values())
 
 
 def _with_scores(context: JudgingContext, one: _Tested) -> Judged:
@@ -222,6 +245,9 @@ def _with_scores(context: JudgingContext, one: _Tested) -> Judged:
         screened = decide_screened(hypothesis, one.evidence, candidate.open_incident)
         return Judged(verdict=verdict_of(screened, hypothesis, candidate))
     chance = chance_of(context, candidate)
+    if one.never_learned:
+        reason = reasons.NeverAboveChance(chance=context.policy.chance[candidate.subject.benchmark])
+        return Judged(verdict=untested(hypothesis, candidate, VerdictWord.NOT_LEARNED, reason))
     decision = decide(hypothesis, one.evidence, candidate.open_incident, run_id=context.scores.run_id, chance=chance)
     return judged_of(context, decision, hypothesis, candidate)
 

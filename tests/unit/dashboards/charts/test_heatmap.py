@@ -7,7 +7,7 @@ from dashboards.charts.heatmap import MAX_COLUMNS, heat_rows, shade_of
 from tests.records import forgetting_run, scores_of_run, wide_run
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.types import BenchmarkLedger, RunLedger
-from tracker.domain.records.types import Phase, Policy
+from tracker.domain.records.policy import Phase, Policy
 
 RUN = forgetting_run()
 LEDGER = run_ledger(scores_of_run(RUN), Policy(phases=RUN.phases), details=0)

@@ -3,7 +3,7 @@ from xml.etree import ElementTree as ET
 
 from dashboards.charts.figures import Absence, Figure, Line, Panel, Point
 from dashboards.charts.svg import MARKERS, draw, legend_mark, marker
-from tracker.domain.records.types import Phase
+from tracker.domain.records.policy import Phase
 
 LINE = Line(
     name="sums",

@@ -18,8 +18,9 @@ from tests.reports import run_data
 from tests.verdicts import reports_of
 from tracker.domain.overview.run import SYMBOLS
 from tracker.domain.records.display import clean
+from tracker.domain.records.policy import Phase
 from tracker.domain.records.reasons import Failed
-from tracker.domain.records.types import Phase, VerdictWord
+from tracker.domain.records.types import VerdictWord
 
 RUN = forgetting_run()
 MAX_SCRIPT_BYTES = 15_000
@@ -209,7 +210,7 @@ def test_a_verdict_cell_has_score_symbol_and_word() -> None:
 def test_every_verdict_word_has_a_colour_and_is_shown() -> None:
     html = html_of(run_data(judged_run()))
     for word, symbol in SYMBOLS.items():
-        assert f".v-{word}" in html.split("</style>")[0]
+        assert f".v-{word.replace(' ', '-')}" in html.split("</style>")[0]
         assert f">{symbol} {word}</span>" in html or f">{symbol}</span> {word}</span>" in html
 
 

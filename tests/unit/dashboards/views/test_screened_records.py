@@ -15,7 +15,7 @@ from tests.fakes.curves import FakeCurves
 from tests.fakes.history import FakeHistory
 from tests.fakes.queue import FakeQueue
 from tests.records import forgetting_run
-from tracker.domain.records.types import Policy
+from tracker.domain.records.policy import Policy
 
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
 RUN = forgetting_run(checkpoints=3)

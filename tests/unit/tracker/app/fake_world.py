@@ -20,7 +20,7 @@ from tracker.app.steps.collect import Keeping
 from tracker.app.tick import tick
 from tracker.app.world import MeasurementPlan, QueueOrder, Tick, WatchState, World
 from tracker.domain.best.retention import KeepPolicy
-from tracker.domain.records.types import Policy
+from tracker.domain.records.policy import Policy
 
 NOWHERE = Path("/nowhere/pins")
 """The checkpoints of a recorded run were never on a disk."""

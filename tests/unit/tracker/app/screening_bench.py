@@ -31,7 +31,8 @@ from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.tick import tick
 from tracker.app.world import MeasurementPlan, WatchState, World
 from tracker.domain.records.alerts import AlertState
-from tracker.domain.records.types import Policy, VerdictWord
+from tracker.domain.records.policy import Policy
+from tracker.domain.records.types import VerdictWord
 from tracker.domain.verdicts.screening import Screening
 
 RUN = "screened"

@@ -15,8 +15,9 @@ from tests.unit.tracker.app.test_tick import Fuse, cut
 from tracker.app.tick import tick
 from tracker.app.world import QueueOrder, WatchState
 from tracker.domain.records.alerts import AlertState
+from tracker.domain.records.policy import Pinned
 from tracker.domain.records.subjects import alert_subject_text
-from tracker.domain.records.types import Pinned, Report, VerdictWord
+from tracker.domain.records.types import Report, VerdictWord
 from tracker.domain.verdicts.out_of_order import words_by_benchmark
 
 NEWEST = QueueOrder(max_waiting=3)

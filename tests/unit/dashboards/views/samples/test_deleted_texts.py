@@ -15,7 +15,7 @@ from tracker.cli.tables.forgetting import ledger_tables
 from tracker.domain.compare.view import RunNoise, compare_records
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
-from tracker.domain.records.types import Policy
+from tracker.domain.records.policy import Policy
 
 RUN = forgetting_run()
 

@@ -19,8 +19,9 @@ from tracker.app.commands.importing import JudgedImport, import_results, policy_
 from tracker.domain.imports.lm_eval import sheets_of_lm_eval
 from tracker.domain.imports.records import ImportedCheckpoint, checkpoints_of
 from tracker.domain.imports.types import Sheet
+from tracker.domain.records.policy import Policy
 from tracker.domain.records.reason_text import reason_text
-from tracker.domain.records.types import Policy, Report, VerdictWord
+from tracker.domain.records.types import Report, VerdictWord
 from tracker.domain.scores.mean_series import means_of
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.verdicts.context import RunContext

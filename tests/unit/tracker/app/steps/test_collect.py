@@ -17,7 +17,8 @@ from tracker.adapters.checkpoints.folder.once import pin_folder
 from tracker.adapters.checkpoints.pins.store import FolderOfPins
 from tracker.app.steps.collect import Keeping, StoredItem, collect
 from tracker.domain.best.retention import KeepPolicy
-from tracker.domain.records.types import Gap, Pinned
+from tracker.domain.records.policy import Pinned
+from tracker.domain.records.types import Gap
 
 RUN = forgetting_run(trouble=False)
 STEPS = [record.plan.checkpoint.step for record in RUN.records]

@@ -11,7 +11,8 @@ from tests.unit.tracker.domain.judging import right
 from tests.unit.tracker.domain.making import START, record_of
 from tracker.app.steps.comparing import parts_to_compare, run_to_compare
 from tracker.domain.compare.view import RunNoise, compare_parts, compare_records
-from tracker.domain.records.types import CurvePoint, Policy, Report, VerdictWord
+from tracker.domain.records.policy import Policy
+from tracker.domain.records.types import CurvePoint, Report, VerdictWord
 
 
 def test_a_discarded_checkpoint_is_left_out_but_has_cost_something() -> None:

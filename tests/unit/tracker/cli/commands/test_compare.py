@@ -17,7 +17,7 @@ from tests.unit.tracker.domain.making import START, record_of
 from tracker.api.opening import open_project
 from tracker.cli.main import cli
 from tracker.domain.records.display import p_value_text, signed_text
-from tracker.domain.records.types import Policy
+from tracker.domain.records.policy import Policy
 
 RUNS = ("tiny-forgetting", "slower")
 

@@ -10,8 +10,9 @@ from tests.records import forgetting_run, outlined, wide_run
 from tracker.cli.tables.comparison import comparison_table
 from tracker.cli.tables.render import STYLES, gaps_table, history_table, report_lines
 from tracker.domain.compare.view import RunNoise, compare_records
+from tracker.domain.records.policy import Policy
 from tracker.domain.records.reasons import Failed
-from tracker.domain.records.types import Policy, Report, VerdictWord
+from tracker.domain.records.types import Report, VerdictWord
 
 RUN = forgetting_run()
 

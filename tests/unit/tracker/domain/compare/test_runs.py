@@ -15,7 +15,8 @@ from tests.unit.tracker.domain.making import failure_of, record_of, suite_of
 from tracker.domain.compare.run_text import remarks, summary_rows
 from tracker.domain.compare.runs import By, RunComparison, compare_runs, tokens_of
 from tracker.domain.compare.view import RunNoise, compare_records
-from tracker.domain.records.types import CurvePoint, Policy
+from tracker.domain.records.policy import Policy
+from tracker.domain.records.types import CurvePoint
 
 CLUSTERS = [f"passage {i // 4}" for i in range(40)]
 LOWER = suite_of(["sums"], higher_is_better=False)

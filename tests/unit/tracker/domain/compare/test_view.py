@@ -18,8 +18,9 @@ from tracker.domain.compare.sample_pages import sample_pages
 from tracker.domain.compare.view import RunNoise, compare_records
 from tracker.domain.imports.lm_eval import sheets_of_lm_eval
 from tracker.domain.imports.records import checkpoints_of
+from tracker.domain.records.policy import Policy
 from tracker.domain.records.reason_text import neutral_lines
-from tracker.domain.records.types import Baseline, Policy, VerdictWord
+from tracker.domain.records.types import Baseline, VerdictWord
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.scores.series import series_key
 from tracker.domain.scores.statistics import interval

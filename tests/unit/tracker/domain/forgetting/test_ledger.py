@@ -11,7 +11,7 @@ from tests.records import RecordedRun, forgetting_run, scores_of_run
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
 from tracker.domain.forgetting.types import BenchmarkLedger, RunLedger
-from tracker.domain.records.types import Policy
+from tracker.domain.records.policy import Policy
 
 RUN = forgetting_run()
 POLICY = Policy(phases=RUN.phases)

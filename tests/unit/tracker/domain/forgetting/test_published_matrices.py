@@ -13,7 +13,7 @@ from tests.unit.tracker.domain.making import record_of
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.transfer import ReferenceKind
 from tracker.domain.forgetting.types import BenchmarkLedger, RunLedger
-from tracker.domain.records.types import Phase, Policy
+from tracker.domain.records.policy import Phase, Policy
 
 Column = Sequence[float | None]
 """Score at every checkpoint, of 200 samples; None: not measured."""

@@ -9,7 +9,7 @@ from tests.requires import shared_data
 from tests.unit.tracker.domain.forgetting.building import JITTER, levels, steps_of, unit_of
 from tracker.domain.forgetting.levels import LedgerSubject
 from tracker.domain.forgetting.transfer import Origin, backward_transfer, origin_of, phase_spans
-from tracker.domain.records.types import Phase
+from tracker.domain.records.policy import Phase
 from tracker.domain.regression.detector import Track
 from tracker.domain.scores.matrix import Contrast, FloatArray
 

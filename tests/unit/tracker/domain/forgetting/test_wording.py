@@ -14,7 +14,7 @@ from tracker.domain.forgetting.wording import (
     whole_text,
 )
 from tracker.domain.records.display import span_text
-from tracker.domain.records.types import Policy
+from tracker.domain.records.policy import Policy
 
 RUN = forgetting_run()
 LEDGER = run_ledger(scores_of_run(RUN), Policy(phases=RUN.phases), details=1)

@@ -13,7 +13,7 @@ from tracker.domain.compare.view import RunNoise, compare_records
 from tracker.domain.imports.evalscope import EvalScopeFolder, sheet_of_evalscope
 from tracker.domain.imports.records import checkpoints_of
 from tracker.domain.imports.types import Sheet
-from tracker.domain.records.types import Policy
+from tracker.domain.records.policy import Policy
 from tracker.domain.scores.series import series_key
 
 CONFIG: dict[str, object] = {

@@ -19,8 +19,9 @@ from tests.unit.tracker.domain.latency_records import (
     with_engine,
 )
 from tracker.domain.latency.judge import judge_latency
+from tracker.domain.records.policy import LatencyPolicy
 from tracker.domain.records.reason_text import latency_reason_text
-from tracker.domain.records.types import LatencyMethod, LatencyMetric, LatencyPolicy, LatencyVerdict, VerdictWord
+from tracker.domain.records.types import LatencyMethod, LatencyMetric, LatencyVerdict, VerdictWord
 
 POLICY = LatencyPolicy(planned_checkpoints=20)
 

@@ -22,6 +22,7 @@ from tracker.domain.records.reasons import (
     FewScores,
     LatencyReason,
     MeasuredOtherwise,
+    NeverAboveChance,
     NoScatter,
     NothingEarlier,
     NotOfAScore,
@@ -60,6 +61,7 @@ REASONS: tuple[Reason, ...] = (
         p=1e-6,
         expected_after=Disruption(step=450, what="restart of the learning rate"),
     ),
+    NeverAboveChance(chance=0.25),
     NotOfAScore(problem="a mean is outside [0, 1]"),
 )
 LATENCY: tuple[LatencyReason, ...] = (

@@ -140,6 +140,8 @@ def verdict(delta: float, stderr: float, df: float | None, alpha_test: float, ef
     word = "inconclusive"
     if p_worse < 0.01 and delta <= -effect:
         word = "suspect"
+    if p_better < 0.01 and delta >= effect:
+        word = "rising"
     if tost < 0.05:
         word = "equivalent"
     if p_better < alpha_test and delta >= effect:

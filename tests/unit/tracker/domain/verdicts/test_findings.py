@@ -10,8 +10,9 @@ from eval_jobs.types import EvalRecord, EvalResult, SampleStatus
 from tests.unit.tracker.domain.judging import followed, run_of
 from tests.unit.tracker.domain.making import record_of
 from tests.unit.tracker.domain.regression.tables import flipping
+from tracker.domain.records.policy import Policy
 from tracker.domain.records.reason_text import reason_text
-from tracker.domain.records.types import Measure, Policy, Report, Verdict, VerdictWord
+from tracker.domain.records.types import Measure, Report, Verdict, VerdictWord
 from tracker.domain.scores.matrix import FloatArray
 
 POLICY = Policy(planned_checkpoints=40)

@@ -58,7 +58,7 @@ def peak(delta: float, stderr: float = 0.002, **more: int) -> Evidence:
         (0.001, 0.002, W.EQUIVALENT),
         (-0.03, 0.009, W.SUSPECT),
         (-0.03, 0.03, W.INCONCLUSIVE),
-        (0.03, 0.009, W.INCONCLUSIVE),  # nobody suspects a gain
+        (0.03, 0.009, W.RISING),
         (0.0, 0.01, W.INCONCLUSIVE),
     ],
 )

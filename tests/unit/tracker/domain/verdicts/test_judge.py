@@ -12,8 +12,9 @@ from tests.records import forgetting_run
 from tests.unit.tracker.domain.judging import NOW, POLICY, followed, judged, right, run_of, scores_of, words
 from tests.unit.tracker.domain.making import Scores, failure_of, record_of, suite_of
 from tracker.domain.alerts.evidence import alert_evidence_of
+from tracker.domain.records.policy import Policy
 from tracker.domain.records.reason_text import reason_text
-from tracker.domain.records.types import Baseline, Policy, VerdictWord
+from tracker.domain.records.types import Baseline, VerdictWord
 from tracker.domain.verdicts.context import RunContext
 from tracker.domain.verdicts.judge import judge
 
@@ -154,7 +155,7 @@ def test_the_same_answers_of_few_samples_conclude_nothing() -> None:
 def test_a_loss_that_one_checkpoint_alone_would_flag_is_suspect() -> None:
     verdict = judged(run_of(*[140] * 6, 127))
     assert verdict.word is VerdictWord.SUSPECT
-    assert "(correct in most of those steps), gained 0: may be worse (p = " in reason_text(verdict)
+    assert "(correct in most of those steps), gained 0: may be worse (95 % CI " in reason_text(verdict)
     assert reason_text(verdict).endswith("not significant at the run's level (0.00029)")
     assert verdict.comparisons[0].p_worse < 0.01
 
@@ -276,3 +277,29 @@ def test_every_benchmark_of_a_record_has_one_verdict() -> None:
         "facts": VerdictWord.MISSING,
     }
     assert (report.run_id, report.step, report.plan_id, report.created_at) == ("run", 100, record.plan.id, NOW)
+
+
+@pytest.mark.parametrize(
+    ("counts", "chance", "is_tested"),
+    [
+        ((52, 48, 50, 47, 51), 0.25, False),
+        ((52, 48, 50, 47, 20), 0.25, True),  # clearly below guessing
+        ((52, 48, 50, 47, 110), 0.25, True),
+        ((110, 112, 111, 110, 50), 0.25, True),
+        ((52, 48, 50, 47, 51), None, True),
+    ],
+)
+def test_what_has_not_left_chance_is_not_tested(
+    counts: tuple[int, ...], chance: float | None, *, is_tested: bool
+) -> None:
+    policy = replace(POLICY, chance={} if chance is None else {"sums": chance})
+    verdict = judged(run_of(*counts), policy=policy)
+    assert bool(verdict.comparisons) is is_tested
+    assert (verdict.word is VerdictWord.NOT_LEARNED) is not is_tested
+    assert is_tested or reason_text(verdict) == "never better than guessing (0.25) so far"
+
+
+def test_a_gain_that_one_checkpoint_alone_would_flag_is_rising() -> None:
+    verdict = judged(run_of(*[140] * 6, 153))
+    assert verdict.word is VerdictWord.RISING
+    assert "may be better (95 % CI +" in reason_text(verdict)

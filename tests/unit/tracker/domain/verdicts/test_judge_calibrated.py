@@ -13,7 +13,8 @@ from tests.unit.tracker.domain.judging import followed, run_of
 from tracker.adapters.database.codec import from_json, to_json
 from tracker.domain.compare.view import RunNoise, compare_records
 from tracker.domain.records.calibration import AskedTwice, Calibration, Fitness
-from tracker.domain.records.types import Policy, Report, VerdictWord
+from tracker.domain.records.policy import Policy
+from tracker.domain.records.types import Report, VerdictWord
 from tracker.domain.verdicts.context import RunContext
 
 N = 200

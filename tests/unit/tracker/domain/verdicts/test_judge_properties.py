@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from eval_jobs.types import EvalRecord, EvalResult
 from tests.unit.tracker.domain.judging import NOW, POLICY, followed, judged, remembering, run_of, scores_of
 from tests.unit.tracker.domain.regression.tables import flipping
+from tracker.domain.records.policy import Policy
 from tracker.domain.records.reason_text import reason_text
-from tracker.domain.records.types import Baseline, Policy, Report, Verdict, VerdictWord
+from tracker.domain.records.types import Baseline, Report, Verdict, VerdictWord
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.verdicts.context import RunContext
 from tracker.domain.verdicts.judge import judge

@@ -11,8 +11,9 @@ from tests.requires import shared_data
 from tests.unit.tracker.domain.judging import followed, judged, run_of
 from tests.unit.tracker.domain.making import record_of
 from tests.unit.tracker.domain.regression.tables import flipping
+from tracker.domain.records.policy import Policy
 from tracker.domain.records.reason_text import reason_text
-from tracker.domain.records.types import Policy, Report, VerdictWord
+from tracker.domain.records.types import Report, VerdictWord
 from tracker.domain.scores.matrix import FloatArray
 
 NAMES = tuple(f"b{i}" for i in range(5))

@@ -22,7 +22,8 @@ from tracker.cli.tables.render import history_table
 from tracker.config import parse_config
 from tracker.domain.best.retention import best_checkpoints
 from tracker.domain.compare.view import RunNoise, compare_records
-from tracker.domain.records.types import Baseline, Policy, Report, Screened, Verdict, VerdictWord
+from tracker.domain.records.policy import Policy
+from tracker.domain.records.types import Baseline, Report, Screened, Verdict, VerdictWord
 from tracker.domain.scores.run_scores import RunScores, scores_of, with_record
 from tracker.domain.scores.sample_columns import columns_of
 from tracker.domain.tracking.batch import tracking_batch

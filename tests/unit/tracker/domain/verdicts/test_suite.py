@@ -10,9 +10,10 @@ from tests.unit.tracker.domain.judging import followed
 from tests.unit.tracker.domain.making import record_of
 from tracker.domain.alerts.rules import alerts_for
 from tracker.domain.records.alerts import Alert, AlertState
+from tracker.domain.records.policy import Policy
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.reasons import Disruption
-from tracker.domain.records.types import Closing, Policy, Report, Verdict, VerdictWord
+from tracker.domain.records.types import Closing, Report, Verdict, VerdictWord
 from tracker.domain.verdicts.context import RunContext
 
 POLICY = Policy(planned_checkpoints=40)
@@ -61,7 +62,7 @@ def test_a_broken_checkpoint_is_shown_at_once_and_ends_as_transient_without_a_no
     assert text.startswith("4 of 6 benchmarks are lower by ")
     assert text.endswith("shows whether that lasts")
     text = reason_text(found[1100])
-    assert text.startswith("step 1000 was broken: 4 of 6 benchmarks fell by ")
+    assert text.startswith("broken: step 1000; 4 of 6 benchmarks fell by ")
     assert "and are back (" in text
     (incident,) = reports[10].incidents
     assert (incident.closed_by, incident.onset_step, incident.last_step) == (Closing.TRANSIENT, 1000, 1000)
