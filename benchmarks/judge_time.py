@@ -1,16 +1,19 @@
-"""How long it takes to judge one more checkpoint of a long run: 100 checkpoints, 20 benchmarks, up to 14,042 samples.
+"""How long it takes to judge one more checkpoint of a long run: 20 benchmarks of up to 14,042 samples.
 
     python -m benchmarks.judge_time
 
 Prints what one new checkpoint costs: adding its scores to those of the run (one product with every earlier one), and
 the verdicts; with every benchmark as a whole, and with its 10 to 57 clusters as subsets. Beside them the same from
-nothing, as if the run were read anew, and the memory that the scores take.
+nothing, as if the run were read anew, and the memory that the scores and one judgement take. 1,000 checkpoints need
+2 GB.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
+import tracemalloc
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -42,7 +45,6 @@ NEWEST = 10
 
 NAMES = tuple(f"benchmark-{k}" for k in range(len(SIZES)))
 SUITE = Suite(name="twenty", benchmarks=tuple(Benchmark(name=name, adapter="exact") for name in NAMES))
-POLICY = Policy(planned_checkpoints=100)
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -51,32 +53,50 @@ Columns = dict[str, SampleColumns]
 
 def main() -> None:
     """Measure and print."""
-    series = simulate(seed=1, case=Case(world="real", trend="improve"))
-    table = Table(title="one more checkpoint of 100 x 20 benchmarks, 40,837 samples; medians in ms")
-    for name in ("subsets", "add its scores", "judge it", "together", "all anew", "bytes a sample"):
+    table = Table(title="one more checkpoint of 20 benchmarks, 40,837 samples; medians in ms")
+    for name in ("run", "subsets", "add", "judge", "both", "all anew", "bytes a sample", "peak, MB"):
         table.add_column(name, justify="right")
-    for with_subsets in (False, True):
-        add_ms, judge_ms, anew_ms, size = measure(records_of(series, with_subsets=with_subsets))
-        numbers = (add_ms, judge_ms, add_ms + judge_ms, anew_ms)
-        table.add_row("10 to 57" if with_subsets else "none", *(f"{n:.0f}" for n in numbers), f"{size:.2f}")
+    series = simulate(seed=1, case=Case(world="real", trend="improve"))
+    for checkpoints, with_subsets in ((100, False), (100, True), (1000, False)):
+        numbers = measure(records_of(lengthened(series, checkpoints), with_subsets=with_subsets))
+        table.add_row(f"{checkpoints}", "10 to 57" if with_subsets else "none", *numbers)
     Console().print(table)
 
 
-def measure(records: list[tuple[EvalRecord, Columns]]) -> tuple[float, float, float, float]:
-    """Return medians of adding, judging and reading anew in ms, and the bytes of a sample at a checkpoint."""
+def measure(records: list[tuple[EvalRecord, Columns]]) -> tuple[str, ...]:
+    """Return medians of adding, judging, both and reading anew, the bytes of a sample, and the peak of judging."""
+    policy = Policy(planned_checkpoints=len(records))
     scores = scores_of("run", records[:-NEWEST])
     adding, judging = [], []
     for record, columns in records[-NEWEST:]:
         begun = time.perf_counter()
         scores = with_record(scores, record, columns)
         added = time.perf_counter()
-        judge(record, scores, RunContext(), POLICY, now=START)
+        judge(record, scores, RunContext(), policy, now=START)
         judging.append(1000 * (time.perf_counter() - added))
         adding.append(1000 * (added - begun))
+    tracemalloc.start()
+    judge(records[-1][0], scores, RunContext(), policy, now=START)
+    peak_mb = tracemalloc.get_traced_memory()[1] / 1e6
+    tracemalloc.stop()
     begun = time.perf_counter()
     scores_of("run", records)
     anew_ms = 1000 * (time.perf_counter() - begun)
-    return statistics.median(adding), statistics.median(judging), anew_ms, bytes_of(scores) / (100 * sum(SIZES))
+    add_ms, judge_ms = statistics.median(adding), statistics.median(judging)
+    size = bytes_of(scores) / (len(records) * sum(SIZES))
+    return (*(f"{n:.0f}" for n in (add_ms, judge_ms, add_ms + judge_ms, anew_ms)), f"{size:.2f}", f"{peak_mb:.1f}")
+
+
+def lengthened(series: Series, checkpoints: int) -> Series:
+    """Return a run of `checkpoints`: each later answer is one of the newest 40 to the same question."""
+    rng = np.random.default_rng(1)
+    benchmarks = []
+    for one in series.benchmarks:
+        newest = one.scores[-40:]
+        drawn = rng.integers(len(newest), size=(checkpoints - len(one.scores), one.groups.size))
+        later = np.take_along_axis(newest, drawn, axis=0)
+        benchmarks.append(replace(one, scores=np.concatenate([one.scores, later])))
+    return replace(series, benchmarks=tuple(benchmarks))
 
 
 def bytes_of(scores: RunScores) -> int:

@@ -1,5 +1,6 @@
 """Checkpoints to average on each side of a test: the newest m, and a baseline block before them. Pure."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,19 +78,39 @@ def peak_blocks(rows: IntArray, means: FloatArray, m: int, width: int, end: int 
 def second_difference_weights(rows: IntArray, means: FloatArray, limit: int, size: int = 1) -> FloatArray:
     """Return weights (1, -2, 1) / `size` of triples of neighbouring blocks of `size`, oldest first, shape (h, T).
 
-    Triples are taken from the newest `limit` + 2 of `rows`; `means` holds the mean score of every row of the matrix.
+    Triples are taken from those of `newest_of`; `means` holds the mean score of every row of the matrix.
+    """
+    newest = newest_of(rows, limit)
+    (starts,) = triple_starts(means[newest], (size,))
+    weights = np.zeros((starts.size, means.size))
+    weights[:, newest] = triple_weights(starts, size, newest.size)
+    return weights
+
+
+def newest_of(rows: IntArray, limit: int) -> IntArray:
+    """Return the newest of `rows`, of which single ones give `limit` triples."""
+    return rows[max(0, rows.size - 2 - limit) :]
+
+
+def triple_starts(means: FloatArray, sizes: Sequence[int]) -> tuple[IntArray, ...]:
+    """Return for each of `sizes` where a triple of blocks starts, ascending; `means` of the R checkpoints, shape (R,).
+
     Those of larger blocks have no jump within: a score that once moves to another level, at a loss or when a skill is
     learned, would look like noise that lasts.
     """
-    newest = rows[max(0, rows.size - 2 - limit) :]
-    starts = np.arange(max(0, newest.size - 3 * size + 1))
-    if size > 1:
-        jumps = _jumps_before(means[newest])
-        starts = starts[jumps[starts + 3 * size - 1] == jumps[starts]]
-    weights = np.zeros((starts.size, means.size))
-    at = np.arange(starts.size)
-    for place, factor in enumerate(np.repeat((1.0, -2.0, 1.0), size)):
-        weights[at, newest[starts + place]] = factor / size
+    jumps = _jumps_before(means)
+    found = []
+    for size in sizes:
+        starts = np.arange(max(0, means.size - 3 * size + 1))
+        found.append(starts if size == 1 else starts[jumps[starts + 3 * size - 1] == jumps[starts]])
+    return tuple(found)
+
+
+def triple_weights(starts: IntArray, size: int, checkpoints: int) -> FloatArray:
+    """Return weights (1, -2, 1) / `size` of triples of blocks that start at `starts`, shape (h, checkpoints)."""
+    weights = np.zeros((starts.size, checkpoints))
+    places = starts[:, np.newaxis] + np.arange(3 * size)
+    weights[np.arange(starts.size)[:, np.newaxis], places] = np.repeat((1.0, -2.0, 1.0), size) / size
     return weights
 
 

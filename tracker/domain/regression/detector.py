@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -18,10 +18,11 @@ import numpy as np
 from tracker.domain.records.types import Baseline
 from tracker.domain.regression.blocks import (
     Blocks,
+    newest_of,
     peak_blocks,
     peak_width,
     recent_blocks,
-    second_difference_weights,
+    triple_starts,
 )
 from tracker.domain.regression.budget import DEFAULT, POOLED, Design, alpha_per_checkpoint
 from tracker.domain.regression.jitter import (
@@ -29,14 +30,14 @@ from tracker.domain.regression.jitter import (
     WINDOW,
     Jitter,
     SecondDifferences,
+    differences_at,
     estimate_jitter,
     persistent_shares,
-    second_differences_of,
 )
 from tracker.domain.regression.null_variance import null_variances
 from tracker.domain.regression.pooled_test import PooledTest, null_test, pooled_test
 from tracker.domain.regression.screened import ScreenedScores, screened_differences, screened_variances
-from tracker.domain.scores.matrix import Contrast, FloatArray, IntArray, ScoreMatrix
+from tracker.domain.scores.matrix import Contrast, FloatArray, IntArray, Moments, ScoreMatrix, moments_of
 from tracker.domain.scores.statistics import t_cdf
 
 BASELINES = (Baseline.RECENT, Baseline.PEAK)
@@ -258,11 +259,18 @@ def _second_differences(track: Track) -> tuple[SecondDifferences, ...]:
     rows = track.rows[track.noise_from : track.noise_to]
     if isinstance(track.scores, ScreenedScores):
         return tuple(screened_differences(track.scores, rows))
-    weights = [second_difference_weights(rows, track.scores.means, WINDOW, size) for size in SIZES]
-    found = track.scores.contrasts(np.concatenate(weights))
-    ends = np.cumsum([0, *(w.shape[0] for w in weights)]).tolist()
-    parts = (found[start:end] for start, end in pairwise(ends))
-    return tuple(second_differences_of(part, size) for part, size in zip(parts, SIZES, strict=True))
+    newest = newest_of(rows, WINDOW)
+    starts = triple_starts(track.scores.means[newest], SIZES)
+    return differences_at(starts, newest, partial(_moments, track.scores))
+
+
+def _moments(scores: Scores, rows: IntArray, weights: FloatArray) -> Moments:
+    """Return the contrasts of `weights`, shape (Q, R), of the checkpoints `rows`."""
+    if isinstance(scores, ScoreMatrix):  # without an object for each of some hundred contrasts
+        return scores.moments(rows, weights)
+    wide = np.zeros((weights.shape[0], scores.means.size))
+    wide[:, rows] = weights
+    return moments_of(scores.contrasts(wide))
 
 
 def _blocks(track: Track, width: int) -> Iterator[Blocks]:

@@ -5,14 +5,14 @@ three points, however many checkpoints are pooled. A test with the current varia
 benchmarks late or never. The same contrast at the checkpoints before the new block does not contain the loss.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tracker.domain.records.types import Baseline
 from tracker.domain.regression.blocks import BLOCK, Blocks
-from tracker.domain.scores.matrix import MIN_VARIANCE, FloatArray, IntArray, ScoreMatrix
+from tracker.domain.scores.matrix import MIN_VARIANCE, BoolArray, FloatArray, IntArray, ScoreMatrix
 
 HISTORY = 30
 """Number of newest earlier checkpoints whose contrasts are used."""
@@ -33,106 +33,119 @@ def null_variances(
     """
     order = np.concatenate([rows, *(b.base for b in chosen if b.baseline is Baseline.PINNED)])
     means = scores.means[order]
-    pasts = [_past(means, rows.size, blocks, since) for blocks in chosen]
-    sums = _sums(scores, order, pasts)
-    found = (_variances(sums, past) for past in pasts)
-    return tuple(float(variances.mean()) if variances.size >= MIN_HISTORY else None for variances in found)
+    widths = {blocks.base.size for blocks in chosen if blocks.baseline is Baseline.PEAK}
+    peaks = {width: _peak_starts(means[: rows.size], width) for width in widths}
+    pasts = [_past(blocks, rows.size, since, peaks) for blocks in chosen]
+    variances, found, end = _variances(scores, order, _joined(pasts)), [], 0
+    for past in pasts:
+        first, end = end, end + past.new.size
+        found.append(_mean(variances[first:end]))
+    return tuple(found)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Past:
-    """The same contrast at earlier checkpoints: the positions at which its two blocks start."""
+    """Contrasts at earlier checkpoints: the positions at which their two blocks start, and their sizes."""
 
     new: IntArray
     """Shape (h,)."""
-    m: int
+    m: IntArray
+    """Shape (h,)."""
     base: IntArray
     """Shape (h,)."""
-    width: int
-
-    def places(self) -> IntArray:
-        new, base = self.new[:, np.newaxis] + np.arange(self.m), self.base[:, np.newaxis] + np.arange(self.width)
-        return np.concatenate([new.ravel(), base.ravel()])
+    width: IntArray
+    """Shape (h,)."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Sums:
-    """Cumulative sums over P checkpoints, starting with zero: the sum of a block is a difference of two."""
+class _Side:
+    """One side of H contrasts: first and last + 1 checkpoint among those in use; each of shape (H,)."""
 
-    n: int
-    places: IntArray
-    """Shape (P,), ascending: position of each checkpoint. Every block is included without gaps."""
-    scores: FloatArray
-    """Shape (P + 1,): of sums over samples / n."""
-    products: FloatArray
-    """Shape (P + 1, P + 1): of the products of rows."""
-    missing: IntArray
-    """Shape (P + 1,): of checkpoints with missing scores."""
-
-    def product(self, one: IntArray, one_size: int, other: IntArray, other_size: int) -> FloatArray:
-        p, ends, others = self.products, one + one_size, other + other_size
-        return p[ends, others] - p[one, others] - p[ends, other] + p[one, other]
+    first: IntArray
+    end: IntArray
+    size: IntArray
 
 
-def _sums(scores: ScoreMatrix, order: IntArray, pasts: Sequence[_Past]) -> _Sums:
-    n = max(scores.n_samples, 2)
-    places = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *(past.places() for past in pasts)]))
-    rows = order[places]
-    products = np.zeros((rows.size + 1, rows.size + 1))
-    np.cumsum(np.cumsum(scores.products(rows), axis=0), axis=1, out=products[1:, 1:])
-    return _Sums(
-        n=n,
-        places=places,
-        scores=np.concatenate([[0.0], np.cumsum(scores.sums[rows] / n)]),
-        products=products,
-        missing=np.concatenate([[0], np.cumsum(scores.missing[rows] > 0)]),
+def _joined(pasts: Sequence[_Past]) -> _Past:
+    return _Past(
+        new=np.concatenate([past.new for past in pasts]),
+        m=np.concatenate([past.m for past in pasts]),
+        base=np.concatenate([past.base for past in pasts]),
+        width=np.concatenate([past.width for past in pasts]),
     )
 
 
-def _past(means: FloatArray, seen: int, blocks: Blocks, since: int) -> _Past:
+def _mean(variances: FloatArray) -> float | None:
+    known = variances[~np.isnan(variances)]
+    return float(known.mean()) if known.size >= MIN_HISTORY else None
+
+
+def _variances(scores: ScoreMatrix, order: IntArray, past: _Past) -> FloatArray:
+    """Return the item variance of each earlier contrast; NaN if a checkpoint has missing scores.
+
+    Each side is a block without gaps, so from cumulative sums its sum is a difference of two.
+    """
+    is_used = _covered(past, order.size)
+    at, rows, n = np.cumsum(is_used) - 1, order[is_used], max(scores.n_samples, 2)
+    new = _Side(first=at[past.new], end=at[past.new] + past.m, size=past.m)
+    base = _Side(first=at[past.base], end=at[past.base] + past.width, size=past.width)
+    means = np.concatenate([[0.0], np.cumsum(scores.sums[rows] / n)])
+    partial = np.concatenate([[0], np.cumsum(scores.missing[rows] > 0)])
+    products = np.zeros((rows.size + 1, rows.size + 1))
+    np.cumsum(np.cumsum(scores.products(rows), axis=0), axis=1, out=products[1:, 1:])
+    deltas = _mean_of(means, new) - _mean_of(means, base)
+    squares = _product(products, new, new) - 2 * _product(products, new, base) + _product(products, base, base)
+    variances = np.maximum(squares / n - deltas * deltas, MIN_VARIANCE) / (n - 1)
+    return np.where(_mean_of(partial, new) + _mean_of(partial, base) == 0, variances, np.nan)
+
+
+def _covered(past: _Past, checkpoints: int) -> BoolArray:
+    """Return whether each checkpoint is in a block, shape (checkpoints,)."""
+    firsts = np.concatenate([past.new, past.base])
+    ends = firsts + np.concatenate([past.m, past.width])
+    changes = np.bincount(firsts, minlength=checkpoints + 1) - np.bincount(ends, minlength=checkpoints + 1)
+    covered: BoolArray = np.cumsum(changes)[:-1] > 0
+    return covered
+
+
+def _mean_of(sums: FloatArray | IntArray, side: _Side) -> FloatArray:
+    means: FloatArray = (sums[side.end] - sums[side.first]) / side.size
+    return means
+
+
+def _product(products: FloatArray, one: _Side, other: _Side) -> FloatArray:
+    """Return the sums over samples of the product of two sides, from cumulative sums of those of checkpoints."""
+    flat, ends, firsts = products.ravel(), one.end * len(products), one.first * len(products)
+    of_end = flat[ends + other.end] - flat[ends + other.first]
+    of_first = flat[firsts + other.end] - flat[firsts + other.first]
+    sums: FloatArray = (of_end - of_first) / (one.size * other.size)
+    return sums
+
+
+def _past(blocks: Blocks, seen: int, since: int, peaks: Mapping[int, IntArray]) -> _Past:
     m, newest = blocks.new.size, seen - 1
     new = np.arange(max(0, newest - m - HISTORY + 1), newest - m + 1) + 1 - m  # start of each earlier new block
     new = new[new >= since]
-    base, width = _base(means, new, blocks, seen)
-    return _Past(new=new[base >= 0], m=m, base=base[base >= 0], width=width)
+    base, width = _base(new, blocks, seen, peaks)
+    new, base = new[base >= 0], base[base >= 0]
+    return _Past(new=new, m=np.full(new.shape, m), base=base, width=np.full(new.shape, width))
 
 
-def _variances(sums: _Sums, past: _Past) -> FloatArray:
-    """Return the item variance of the same contrast at each earlier checkpoint without missing scores."""
-    m, width = past.m, past.width
-    new, base = np.searchsorted(sums.places, past.new), np.searchsorted(sums.places, past.base)
-    whole = _block(sums.missing, new, m) + _block(sums.missing, base, width) == 0
-    new, base = new[whole], base[whole]
-    deltas = _block(sums.scores, new, m) / m - _block(sums.scores, base, width) / width
-    squares = (
-        sums.product(new, m, new, m) / m**2
-        - 2 * sums.product(new, m, base, width) / (m * width)
-        + sums.product(base, width, base, width) / width**2
-    ) / sums.n
-    return np.maximum(squares - deltas * deltas, MIN_VARIANCE) / (sums.n - 1)
-
-
-def _block(sums: FloatArray | IntArray, first: IntArray, size: int) -> FloatArray | IntArray:
-    return sums[first + size] - sums[first]
-
-
-def _base(means: FloatArray, new: IntArray, blocks: Blocks, seen: int) -> tuple[IntArray, int]:
+def _base(new: IntArray, blocks: Blocks, seen: int, peaks: Mapping[int, IntArray]) -> tuple[IntArray, int]:
     """Return the start of the baseline block of each new block (-1: there is none), and its width."""
     if blocks.baseline is Baseline.PINNED:
         return np.full(new.shape, seen), 1
     if blocks.baseline is Baseline.PEAK:
-        return _peak_starts(means, new, blocks.base.size), blocks.base.size
+        width = blocks.base.size
+        return peaks[width][new // width], width
     return np.maximum(new - BLOCK, -1), BLOCK
 
 
-def _peak_starts(means: FloatArray, ends: IntArray, width: int) -> IntArray:
-    """Return the start of the best block before each of `ends`; -1 with fewer than two blocks."""
-    counts = ends // width
-    total = int(counts.max(initial=0))
-    if total < 2:
-        return np.full(ends.shape, -1)
+def _peak_starts(means: FloatArray, width: int) -> IntArray:
+    """Return the start of the best of the first c blocks of `width`, shape (c + 1,) from 0 on; -1 below two blocks."""
+    total = means.size // width
     blocks = means[: total * width].reshape(total, width).mean(axis=1)
     highest = np.maximum.accumulate(blocks)
-    is_new = np.concatenate([[True], highest[1:] > highest[:-1]])
-    best = np.maximum.accumulate(np.where(is_new, np.arange(total), 0))
-    return np.where(counts >= 2, best[np.maximum(counts, 1) - 1] * width, -1)
+    is_new = np.concatenate([[True], highest[1:] > highest[:-1]])[:total]
+    best = np.maximum.accumulate(np.where(is_new, np.arange(total), 0)) * width
+    return np.concatenate([[-1, -1], best[1:]])

@@ -78,16 +78,25 @@ def null_test(contrast: Contrast, jitter: Jitter, shares: FloatArray, past: floa
     v0 = max(past, .6 v) if the past is known, else v.
     """
     now = contrast.item_variance
-    variance = now if past is None else max(past, GUARD * now)
-    return replace(pooled_test(replace(contrast, item_variance=variance), jitter, shares), item_stderr=math.sqrt(now))
+    return _test(contrast, now if past is None else max(past, GUARD * now), jitter, shares)
 
 
 def pooled_test(contrast: Contrast, jitter: Jitter, shares: FloatArray) -> PooledTest:
     """Return the test of `contrast`; `shares` are those of `Jitter.of_contrast`."""
+    return _test(contrast, contrast.item_variance, jitter, shares)
+
+
+def independent(m: float, width: float) -> FloatArray:
+    """Return the shares of two means of checkpoints so far apart that their jitter is independent."""
+    return np.full(len(PERSISTENCES), 1 / m + 1 / width)
+
+
+def _test(contrast: Contrast, item_variance: float, jitter: Jitter, shares: FloatArray) -> PooledTest:
+    """Return the test of `contrast` with an item variance of `item_variance` without a loss."""
     n = max(contrast.n, 1)
     by_jitter, doubt = jitter.of_contrast(shares)
-    variance = max(contrast.item_variance * (1 + 2 / n) + by_jitter, _NO_VARIANCE)  # 0: two equal blocks
-    df = _df(variance, doubt + 2 * contrast.item_variance**2 / n)
+    variance = max(item_variance * (1 + 2 / n) + by_jitter, _NO_VARIANCE)  # 0: two equal blocks
+    df = _df(variance, doubt + 2 * item_variance**2 / n)
     return PooledTest(
         delta=contrast.delta,
         stderr=_scale(variance, df),
@@ -96,11 +105,6 @@ def pooled_test(contrast: Contrast, jitter: Jitter, shares: FloatArray) -> Poole
         n=contrast.n,
         common_fraction=contrast.common_fraction,
     )
-
-
-def independent(m: float, width: float) -> FloatArray:
-    """Return the shares of two means of checkpoints so far apart that their jitter is independent."""
-    return np.full(len(PERSISTENCES), 1 / m + 1 / width)
 
 
 def _scale(variance: float, df: float) -> float:

@@ -15,8 +15,8 @@ from functools import cached_property
 
 import numpy as np
 
-from tracker.domain.regression.blocks import Blocks, second_difference_weights
-from tracker.domain.regression.jitter import SIZES, WINDOW, SecondDifferences, second_differences_of
+from tracker.domain.regression.blocks import Blocks, triple_starts
+from tracker.domain.regression.jitter import SIZES, WINDOW, SecondDifferences, differences_at
 from tracker.domain.regression.null_variance import null_variances
 from tracker.domain.scores.matrix import (
     BoolArray,
@@ -110,11 +110,26 @@ def screened_differences(scores: ScreenedScores, rows: IntArray) -> Iterator[Sec
     Over all samples, a triple with a screened checkpoint would show a trend as jitter. Full triples show jitter far
     better, so the newest of them count however old they are.
     """
-    for size in SIZES:
-        weights = second_difference_weights(rows, scores.means, rows.size, size)
-        is_whole = ~((weights != 0) & ~scores.is_whole).any(axis=1)
-        yield second_differences_of(scores.core.contrasts(weights[~is_whole][-WINDOW:]), size)
-        yield second_differences_of(scores.everything.contrasts(weights[is_whole][-WINDOW:]), size)
+    screened = np.concatenate([[0], np.cumsum(~scores.is_whole[rows])])
+    in_part, in_whole = [], []
+    for size, starts in zip(SIZES, triple_starts(scores.means[rows], SIZES), strict=True):
+        is_whole = screened[starts + 3 * size] == screened[starts]
+        in_part.append(starts[~is_whole][-WINDOW:])
+        in_whole.append(starts[is_whole][-WINDOW:])
+    parts = _differences(in_part, rows, scores.core)
+    wholes = _differences(in_whole, rows, scores.everything)
+    for part, whole in zip(parts, wholes, strict=True):
+        yield part
+        yield whole
+
+
+def _differences(starts: Sequence[IntArray], rows: IntArray, matrix: ScoreMatrix) -> tuple[SecondDifferences, ...]:
+    """Return the second differences of triples that start at `starts` in `rows`, from the rows in use alone."""
+    is_used = np.zeros(rows.size, dtype=bool)
+    for own, size in zip(starts, SIZES, strict=True):
+        is_used[own[:, np.newaxis] + np.arange(3 * size)] = True
+    places = np.cumsum(is_used) - 1
+    return differences_at([places[own] for own in starts], rows[is_used], matrix.moments)
 
 
 def _patterns(kinds: Sequence[BoolArray]) -> IntArray:

@@ -8,6 +8,7 @@ Values must be oriented so that higher is better. A matrix is immutable; adding 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,10 @@ _BLOCK_PRODUCTS = 1 << 18
 than they compute."""
 
 
+_EXACT = float(1 << 24)
+"""Up to here a float32 has every integer."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Contrast:
     """A weighted sum of checkpoints, averaged over their common samples."""
@@ -57,6 +62,27 @@ class Contrast:
     """Weight of each checkpoint, shape (T,), on average over the samples; None: all samples weight them alike."""
     null_scale: float = 1.0
     """Factor of the variance before the new block, if that is known only for a part of the samples."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Moments:
+    """Q contrasts as arrays: see `Contrast`."""
+
+    deltas: FloatArray
+    """Shape (Q,)."""
+    item_variances: FloatArray
+    """Shape (Q,)."""
+    n: IntArray
+    """Shape (Q,)."""
+
+
+def moments_of(contrasts: Sequence[Contrast]) -> Moments:
+    """Return the numbers of `contrasts`."""
+    return Moments(
+        deltas=np.array([c.delta for c in contrasts]),
+        item_variances=np.array([c.item_variance for c in contrasts]),
+        n=np.array([c.n for c in contrasts], dtype=np.int64),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -77,7 +103,7 @@ class ScoreMatrix:
         """Number of samples, scored or not."""
         return int(self.codes.shape[1])
 
-    @property
+    @cached_property
     def means(self) -> FloatArray:
         """Mean over the samples with a score, shape (T,); NaN if there is none."""
         counts = (self.n_samples - self.missing).astype(np.float64)
@@ -86,31 +112,44 @@ class ScoreMatrix:
 
     def products(self, rows: IntArray) -> FloatArray:
         """Return the sums over samples of x_s * x_t between R checkpoints, shape (R, R); missing scores count as 0."""
-        products = np.zeros((rows.size, rows.size))
-        codes = self.codes[rows]
-        width = max(1, _BLOCK_PRODUCTS // max(1, rows.size**2))
-        for start in range(0, self.n_samples, width):
-            block = np.take(self.palette, codes[:, start : start + width])
+        codes, constant = _varying(self, rows)
+        products = np.full((rows.size, rows.size), constant)
+        width = max(1, _BLOCK_PRODUCTS // max(1, rows.size * (rows.size + 1)))
+        palette = self.palette
+        if float(np.abs(palette).max()) ** 2 * width <= _EXACT and not np.any(palette % 1):
+            palette = palette.astype(np.float32)  # faster, and just as exact for integers as small as right and wrong
+        for start in range(0, codes.shape[1], width):
+            block = palette.take(codes[:, start : start + width])
             products += block @ block.T
         return products
 
     def contrasts(self, weights: FloatArray) -> tuple[Contrast, ...]:
-        """Return D and its item variance for every row of `weights`, shape (Q, T).
+        """Return D and its item variance for every row of `weights`, shape (Q, T); see `moments`."""
+        rows = np.flatnonzero(weights.any(axis=0))
+        found, planned = self.moments(rows, weights[:, rows]), max(self.n_samples, 1)
+        numbers = zip(found.deltas.tolist(), found.item_variances.tolist(), found.n.tolist(), strict=True)
+        return tuple(Contrast(delta=d, item_variance=v, n=n, common_fraction=n / planned) for d, v, n in numbers)
+
+    def moments(self, rows: IntArray, weights: FloatArray) -> Moments:
+        """Return contrasts of R checkpoints `rows`, one for every row of `weights`, shape (Q, R).
 
         With d_i = sum_s w_s x_si:  D = mean_i d_i,  v = sum_i (d_i - D)^2 / ((n - 1) n), from the products G of the
-        checkpoints that count: D = w'y and mean_i d_i^2 = w'Gw. If one of them lacks scores, the samples are used
-        instead: each side of a sample is the mean over the checkpoints that scored it, if they have more than half of
-        the weight.
+        checkpoints that count: D = w'y and mean_i d_i^2 = w'Gw. If a sample lacks a score, each of its sides is the
+        mean over the checkpoints that scored it, and it counts if they have more than half of the weight of each side.
         """
-        deltas, variances = _moments(self, weights)
-        n = self.n_samples
-        partial = (weights != 0) @ (self.missing > 0)
-        return tuple(
-            _direct(self, weights[q])
-            if partial[q]
-            else Contrast(delta=float(deltas[q]), item_variance=float(variances[q]), n=n, common_fraction=1.0)
-            for q in range(weights.shape[0])
-        )
+        sums, squares = weights @ self.sums[rows], np.einsum("qr,qr->q", weights @ self.products(rows), weights)
+        counts = np.full(sums.shape, self.n_samples)
+        partial = np.flatnonzero((weights[:, self.missing[rows] > 0] != 0).any(axis=1)).tolist()
+        if partial:
+            lacking = self.codes[rows].compress((self.codes[rows] == NO_VALUE).any(axis=0), axis=1)
+            for q in partial:
+                is_used = weights[q] != 0
+                change = _of_lacking(self.palette, lacking[is_used], weights[q, is_used])
+                sums[q], squares[q], counts[q] = sums[q] + change[0], squares[q] + change[1], counts[q] + change[2]
+        deltas = sums / np.maximum(counts, 1)
+        spread = np.maximum(squares / np.maximum(counts, 1) - deltas * deltas, MIN_VARIANCE)
+        variances = np.where(counts > 1, spread / np.maximum(counts - 1, 1), np.inf)
+        return Moments(deltas=deltas, item_variances=variances, n=counts)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -231,56 +270,60 @@ class Flips:
 
 def flips(matrix: ScoreMatrix, new: IntArray, base: IntArray) -> Flips:
     """Return the samples that changed from rows `base` to rows `new`; with as many right as wrong a side is neither."""
-    right = replace(matrix, palette=(matrix.palette > RIGHT).astype(np.float64))
-    now, now_scored = _side(right, new, np.ones(new.size))
-    before, before_scored = _side(right, base, np.ones(base.size))
+    right, wrong, now_scored = _most(matrix, new)
+    was_right, was_wrong, before_scored = _most(matrix, base)
     scored = now_scored & before_scored
-    was_right, was_wrong = before > base.size / 2, before < base.size / 2
-    is_right, is_wrong = now > new.size / 2, now < new.size / 2
     return Flips(
-        is_lost=scored & was_right & is_wrong,
-        is_gained=scored & was_wrong & is_right,
-        is_kept=scored & was_right & is_right,
+        is_lost=scored & was_right & wrong,
+        is_gained=scored & was_wrong & right,
+        is_kept=scored & was_right & right,
         is_scored=scored,
     )
 
 
-def contrast_of_samples(differences: FloatArray, n_samples: int) -> Contrast:
-    """Return D and v of per-sample differences, shape (n_common,), out of `n_samples`."""
-    n = differences.size
-    delta = float(differences.mean()) if n else 0.0
-    spread = float(np.mean((differences - delta) ** 2)) if n else 0.0
-    variance = max(spread, MIN_VARIANCE) / (n - 1) if n > 1 else float("inf")
-    return Contrast(delta=delta, item_variance=variance, n=n, common_fraction=n / n_samples if n_samples else 0.0)
-
-
-def _moments(matrix: ScoreMatrix, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    n = matrix.n_samples
-    if n < 2:
-        return np.asarray(weights @ matrix.sums, dtype=np.float64), np.full(weights.shape[0], np.inf)
-    deltas: FloatArray = weights @ matrix.sums / n
-    rows = np.flatnonzero(weights.any(axis=0))
-    of_rows = weights[:, rows]
-    squares = np.einsum("qt,qt->q", of_rows @ matrix.products(rows), of_rows) / n
-    return deltas, np.maximum(squares - deltas * deltas, MIN_VARIANCE) / (n - 1)
-
-
-def _direct(matrix: ScoreMatrix, weights: FloatArray) -> Contrast:
-    differences, scored = np.zeros(matrix.n_samples), np.ones(matrix.n_samples, dtype=bool)
-    for rows, sign in ((np.flatnonzero(weights > 0), 1.0), (np.flatnonzero(weights < 0), -1.0)):
-        if rows.size:
-            values, enough = _side(matrix, rows, np.abs(weights[rows]))
-            differences += sign * values
-            scored &= enough
-    return contrast_of_samples(differences[scored], matrix.n_samples)
-
-
-def _side(matrix: ScoreMatrix, rows: IntArray, weights: FloatArray) -> tuple[FloatArray, BoolArray]:
-    """Return each sample's weighted sum (missing: the mean of the others), and whether enough scored it."""
+def _most(matrix: ScoreMatrix, rows: IntArray) -> tuple[BoolArray, BoolArray, BoolArray]:
+    """Return whether more than half of the scores of each sample are right, are wrong, and are there at all."""
     codes = matrix.codes[rows]
+    first_right = np.searchsorted(matrix.palette[1:], RIGHT, side="right") + 1
+    # Twice each number of checkpoints; with the smallest type that has it, several times faster.
+    count = np.uint8(2) if 2 * rows.size <= np.iinfo(np.uint8).max else np.uint32(2)
+    right = count * (codes >= first_right).sum(axis=0, dtype=count.dtype)
+    scored = (codes != NO_VALUE).sum(axis=0, dtype=count.dtype)
+    return right > scored, right < scored, count * scored > rows.size
+
+
+def _varying(matrix: ScoreMatrix, rows: IntArray) -> tuple[CodeArray, float]:
+    """Return the codes of samples whose value differs between `rows`, and the sum of squares of the other values.
+
+    About half of the samples of a benchmark have the same score at all of some dozens of checkpoints.
+    """
+    codes = matrix.codes[rows]
+    varies = (codes != codes[:1]).any(axis=0)
+    constant = np.take(matrix.palette, codes[:1, ~varies])
+    return codes.compress(varies, axis=1), float((constant**2).sum())
+
+
+def _of_lacking(palette: FloatArray, codes: CodeArray, weights: FloatArray) -> tuple[float, float, int]:
+    """Return what samples that lack scores change if these no longer count as 0: the sum, of squares, and the number.
+
+    `codes` of some samples at the R checkpoints of a contrast, shape (R, n).
+    """
+    codes = codes.compress((codes == NO_VALUE).any(axis=0), axis=1)
+    before = weights @ palette.take(codes)
+    now, scored = np.zeros(before.shape), np.ones(before.shape, dtype=bool)
+    for side, sign in ((weights > 0, 1.0), (weights < 0, -1.0)):
+        if side.any():
+            values, enough = _side(palette, codes[side], np.abs(weights[side]))
+            now += sign * values
+            scored &= enough
+    now = now[scored]
+    return float(now.sum() - before.sum()), float(now @ now - before @ before), now.size - before.size
+
+
+def _side(palette: FloatArray, codes: CodeArray, weights: FloatArray) -> tuple[FloatArray, BoolArray]:
+    """Return each sample's weighted sum (missing: the mean of the others), and whether enough scored it."""
     present, total = weights @ (codes != NO_VALUE), weights.sum()
-    # A missing score counts as 0 in the sum.
-    values: FloatArray = total * (weights @ matrix.palette[codes]) / np.where(present > 0, present, 1.0)
+    values: FloatArray = total * (weights @ palette.take(codes)) / np.where(present > 0, present, 1.0)
     return values, present > total * _ENOUGH
 
 

@@ -137,9 +137,11 @@ def test_a_right_or_wrong_score_takes_one_byte() -> None:
     assert at_once(table).codes.nbytes == table.size
 
 
-def test_a_table_wider_than_a_block_is_summed_over_all_its_samples() -> None:
+@pytest.mark.parametrize("largest", [1, 255, 4096, 100_000], ids=str)
+def test_whole_numbers_are_exact_in_a_table_wider_than_a_block(largest: int) -> None:
     rng = np.random.default_rng(3)
-    table = (rng.random((7, 50_000)) < 0.4).astype(np.float64)
+    table = rng.integers(0, largest, (7, 50_000), endpoint=True).astype(np.float64)
+    table[:, 10_000:30_000] = table[0, 10_000:30_000]  # the same at all checkpoints
     table[2, rng.random(50_000) < 0.01] = math.nan
     check(at_once(table), table)
     check(inserted_one_by_one(table), table)
