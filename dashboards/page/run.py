@@ -27,7 +27,7 @@ from tracker.adapters.curves import TrainerCurves
 from tracker.api.opening import open_project
 from tracker.api.references import choose_run, is_reference, known_runs, named_checkpoint
 from tracker.app.steps.comparing import noise_of_run, run_to_compare
-from tracker.domain.best.choice import champions_of
+from tracker.domain.best.choice import champions_of, without_broken
 from tracker.domain.compare.runs import compare_runs
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
@@ -96,13 +96,14 @@ def read_run(run_id: str, sources: Sources, *, now: datetime) -> RunData:
     records = newest_records(known)
     scored = sources.history.scores(run_id, (Measure.SCORE,))
     scores = scores_of_newest(scored, branches_of(r.plan.checkpoint for r in known))
+    good = without_broken(scores, sources.history.incidents(run_id))
     # The newest checkpoint's file holds the whole curve up to it.
     curves = sources.curves.read(records[-1].plan.checkpoint) if records else ()
     data = RunData(
         run_id=run_id,
         records=records,
         scores=scores,
-        conclusions=_conclusions(run_id, sources, champions_of(scores, min_coverage=sources.policy.min_coverage)),
+        conclusions=_conclusions(run_id, sources, champions_of(good, min_coverage=sources.policy.min_coverage)),
         training=Training(curves=curves, phases=sources.policy.phases),
         costs=run_costs(run_id, known),
         ledger=with_texts(run_ledger(scores, sources.policy, details=LOST_SAMPLES), sources.history.record),

@@ -16,7 +16,7 @@ from eval_jobs.errors import ConfigError
 from tracker.domain.overview.run import overview
 from tracker.domain.records.types import Report
 from tracker.domain.sweeps.selectors import OF_BENCHMARK, REGISTRY
-from tracker.ports import RecordStore
+from tracker.ports import JudgedRecordStore, RecordStore
 
 if TYPE_CHECKING:
     from tracker.wiring.project import Project
@@ -97,7 +97,7 @@ def choose_run(known: Sequence[str], named: str | None, *, own: str) -> str:
     raise ConfigError("missing RUN: the project has several runs", hint=f"pass one of them: {', '.join(known)}")
 
 
-def _checkpoint(history: RecordStore, name: str, default_run: str, outlines: Outlines) -> Report:
+def _checkpoint(history: JudgedRecordStore, name: str, default_run: str, outlines: Outlines) -> Report:
     if of_benchmark := OF_BENCHMARK.fullmatch(name):
         run = _run_of(history, of_benchmark["run"], default_run)
         return _best(history, run, of_benchmark["benchmark"], outlines)
@@ -140,7 +140,7 @@ def _steps_text(steps: Iterable[int]) -> str:
     return known
 
 
-def _best(history: RecordStore, run: str, benchmark: str | None, outlines: Outlines) -> Report:
+def _best(history: JudgedRecordStore, run: str, benchmark: str | None, outlines: Outlines) -> Report:
     from tracker.app.steps.best_of_run import best_of_run, newest_scores  # here: the statistics are slow to import
 
     best = best_of_run(run, history, benchmark)

@@ -9,7 +9,7 @@ from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.app.steps.screening import plans_of_rest, whole_record
 from tracker.app.world import World
 from tracker.domain.alerts.rules import alerts_for, loss_alerts
-from tracker.domain.best.choice import champions_of
+from tracker.domain.best.choice import champions_of, without_broken
 from tracker.domain.overview.costs import with_cost_so_far
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.policy import Policy
@@ -68,6 +68,7 @@ def update_aliases(world: World, record: EvalRecord, run_context: RunContext) ->
     checkpoint = record.plan.checkpoint
     branches = branches_of(one.plan.checkpoint for one in (*run_context.records, record))
     scores = scores_of_newest(world.history.scores(checkpoint.run_id), branches)
+    scores = without_broken(scores, world.history.incidents(checkpoint.run_id))
     world.tracking.publish_champions(checkpoint, champions_of(scores, min_coverage=world.policy.min_coverage))
 
 

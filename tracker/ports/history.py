@@ -87,6 +87,10 @@ class IncidentStore(Protocol):
         """Return the run's acceptances ordered by (step, benchmark)."""
 
 
+class JudgedRecordStore(RecordStore, IncidentStore, Protocol):
+    """Records, and the losses that they showed."""
+
+
 class CalibrationStore(Protocol):
     """Calibrations: what repeating an evaluation changes. Appending is idempotent."""
 

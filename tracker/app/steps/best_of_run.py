@@ -1,22 +1,24 @@
 """The best checkpoint of a run, from its history."""
 
-from tracker.domain.best.choice import Best, best_of
+from tracker.domain.best.choice import Best, best_of, without_broken
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.types import Measure
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.verdicts.rewind import scores_of_newest
-from tracker.ports import RecordStore
+from tracker.ports import JudgedRecordStore, RecordStore
 
 
-def best_of_run(run_id: str, history: RecordStore, benchmark: str | None = None) -> Best | None:
-    """Return the best checkpoint that a rewind did not discard; None: none has a score on everything that counts.
+def best_of_run(run_id: str, history: JudgedRecordStore, benchmark: str | None = None) -> Best | None:
+    """Return the best checkpoint that is not broken and was not discarded by a rewind.
+
+    None: none has a score on everything that counts.
 
     `benchmark` None: by the mean over its suite.
 
     Raises:
         StoreError: samples of the run are missing or damaged.
     """
-    return best_of(newest_scores(run_id, history), benchmark)
+    return best_of(without_broken(newest_scores(run_id, history), history.incidents(run_id)), benchmark)
 
 
 def newest_scores(run_id: str, history: RecordStore) -> RunScores:

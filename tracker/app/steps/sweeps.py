@@ -28,7 +28,7 @@ from tracker.domain.sweeps.matrix import count_variants, plans_of
 from tracker.domain.sweeps.reuse import is_whole, own_answer, plan_without_scores, run_of_target, with_own_scores
 from tracker.domain.sweeps.selectors import newest_of_steps, selected_checkpoints
 from tracker.domain.sweeps.types import Pick, Selector, Sweep, Turn, TurnState
-from tracker.ports import Pins, RecordStore, RequestQueue, Sweeps, Tracking
+from tracker.ports import JudgedRecordStore, Pins, RequestQueue, Sweeps, Tracking
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class SweepService:
     sweeps: Mapping[str, Sweep]
     store: Sweeps
     queue: RequestQueue
-    records: RecordStore
+    records: JudgedRecordStore
     pins: Pins
     tracking: Tracking
     holder: str

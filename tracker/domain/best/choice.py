@@ -18,10 +18,10 @@ from tracker.domain.records.imported import stands_for_import
 from tracker.domain.records.metric_keys import MAX_KEY_CHARS, unique_keys
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.tracking import Champion
-from tracker.domain.records.types import Measure
+from tracker.domain.records.types import Closing, Incident, Measure
 from tracker.domain.regression.blocks import peak_width
 from tracker.domain.scores.matrix import FloatArray
-from tracker.domain.scores.run_scores import RunScores
+from tracker.domain.scores.run_scores import RunScores, without_step
 from tracker.domain.scores.series import BenchmarkSeries
 
 CHAMPION = "champion"
@@ -74,6 +74,17 @@ def best_by_benchmark(scores: RunScores, *, min_coverage: float = Policy.min_cov
     """Return `best_of` of each benchmark that has one, in the order of the run's benchmarks."""
     found = {name: best_of(scores, name, min_coverage=min_coverage) for name in scores.benchmarks()}
     return {name: best for name, best in found.items() if best is not None}
+
+
+def without_broken(scores: RunScores, incidents: Iterable[Incident]) -> RunScores:
+    """Return the scores without broken checkpoints (`Closing.TRANSIENT`): they are not the best of anything."""
+    for incident in incidents:
+        if incident.closed_by is Closing.TRANSIENT and not incident.benchmark:
+            steps = {step for series in scores.series.values() for step in series.steps}
+            for step in steps:
+                if incident.onset_step <= step <= (incident.last_step or incident.onset_step):
+                    scores = without_step(scores, step)
+    return scores
 
 
 def champions_of(scores: RunScores, *, min_coverage: float = Policy.min_coverage) -> tuple[Champion, ...]:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from eval_jobs.types import EvalRecord, EvalResult
 from tests.unit.tracker.domain.making import record_of, suite_of
-from tracker.domain.best.choice import best_by_benchmark, best_of
+from tracker.domain.best.choice import best_by_benchmark, best_of, without_broken
+from tracker.domain.records.types import Closing, Incident
 from tracker.domain.scores.run_scores import RunScores, scores_of
 from tracker.domain.scores.sample_columns import columns_of
 
@@ -142,3 +143,23 @@ def _imported(one: EvalRecord) -> EvalRecord:
     warmer = replace(one.plan.suite, generation=replace(one.plan.suite.generation, temperature=1.0))
     plan = replace(one.plan, id=f"{one.plan.id}-imported", checkpoint=checkpoint, suite=warmer)
     return replace(changed(one, fingerprint="of others"), plan=plan)
+
+
+def test_a_broken_checkpoint_is_not_the_best() -> None:
+    run = run_of([50, 51, 70, 52])
+    broken = Incident(
+        run_id="run",
+        suite="skills",
+        benchmark="",
+        opened_step=300,
+        onset_step=300,
+        opened_digest="of it",
+        closed_step=400,
+        closed_by=Closing.TRANSIENT,
+        last_step=300,
+    )
+    found, before = best_of(without_broken(run, [broken])), best_of(run)
+    assert found is not None
+    assert before is not None
+    assert 300 in before.block
+    assert 300 not in found.block
