@@ -28,6 +28,8 @@ from tracker.domain.verdicts.hypothesis import EQUIVALENCE_POOLED, Thresholds, g
 from tracker.domain.verdicts.incidents import counting
 from tracker.domain.verdicts.suite import Part
 
+_BETTER = frozenset((VerdictWord.IMPROVED, VerdictWord.RISING))
+
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedAggregates:
@@ -64,7 +66,10 @@ def judge_aggregates(context: JudgingContext) -> JudgedAggregates:
     tests = dict(zip(series, aggregate_evidence(tuple(series.values()), context.step, level), strict=True))
     results = {result.benchmark: result for result in own}
     verdicts |= {name: _verdict(context, results[name], one, tests[name]) for name, one in series.items()}
-    parts = (_part(one, tests[name], results[name], everything[name]) for name, one in series.items())
+    parts: list[Part] = []
+    for name, one in series.items():
+        if had_something_to_lose(one, tests[name]):
+            parts.append(_part(one, tests[name], results[name], everything[name]))
     return JudgedAggregates(verdicts=verdicts, parts=tuple(parts))
 
 
@@ -129,8 +134,11 @@ def _verdict(
     context: JudgingContext, result: EvalResult, series: AggregateSeries, tests: tuple[Evidence, ...]
 ) -> Verdict:
     thresholds = thresholds_of(context.policy)
-    word = word_of(tests, thresholds)
-    is_guessing = word is VerdictWord.REGRESSED and not had_something_to_lose(series, tests)
+    word, has_learned = word_of(tests, thresholds), had_something_to_lose(series, tests)
+    if series.chance is not None and not has_learned and word not in _BETTER:
+        never = reasons.NeverAboveChance(chance=context.policy.chance[result.benchmark])
+        return _verdict_of(result, VerdictWord.NOT_LEARNED, never)
+    is_guessing = word is VerdictWord.REGRESSED and not has_learned
     reason = _compared_means(series, _deciding(word, tests, thresholds), result)
     return _verdict_of(result, at_most_suspect(word), replace(reason, never_above_chance=is_guessing))
 

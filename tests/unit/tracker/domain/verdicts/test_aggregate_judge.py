@@ -1,6 +1,7 @@
 """A run of which only means and standard errors were imported, judged checkpoint by checkpoint by the normal judge."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,9 +33,11 @@ def records_of(means: Sequence[float], *, stderr: object = 0.007, **more: Any) -
     return [one.record for one in checkpoints_of(sheets, run_id="run", suite="s")]
 
 
-def judged(records: Sequence[EvalRecord], index: int = -1, run_context: RunContext | None = None) -> Verdict:
+def judged(
+    records: Sequence[EvalRecord], index: int = -1, run_context: RunContext | None = None, policy: Policy = POLICY
+) -> Verdict:
     known = run_context or RunContext(records=tuple(records))
-    (verdict,) = judge(records[index], RunScores(run_id="run"), known, POLICY, now=NOW).verdicts
+    (verdict,) = judge(records[index], RunScores(run_id="run"), known, policy, now=NOW).verdicts
     return verdict
 
 
@@ -62,8 +65,17 @@ def test_a_rise_is_improved() -> None:
 
 def test_less_may_be_better() -> None:
     worse = records_of([*LEVEL, 0.80, 0.80, 0.80], higher_is_better={"lambada": {"acc": False}})
-    verdict = judged(worse)
+    verdict = judged(worse, policy=replace(POLICY, chance={"lambada": 1.0}))
     assert (verdict.word, verdict.score) == (VerdictWord.SUSPECT, 0.80)
+
+
+def test_what_has_not_left_chance_is_not_learned() -> None:
+    guessing = replace(POLICY, chance={"lambada": 0.6})
+    for records in (records_of(LEVEL), records_of([*LEVEL, 0.50, 0.50])):
+        verdict = judged(records, policy=guessing)
+        assert verdict.word is VerdictWord.NOT_LEARNED
+        assert reason_text(verdict) == "never better than guessing (0.6) so far"
+    assert judged(records_of([*LEVEL, 0.80, 0.80]), policy=guessing).word is VerdictWord.IMPROVED
 
 
 def test_only_lower_steps_count() -> None:
