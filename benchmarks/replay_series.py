@@ -25,7 +25,9 @@ from eval_jobs.errors import BadData
 from eval_jobs.harness.known_tasks import chance_of_task
 from tracker.domain.records.types import Baseline, VerdictWord
 from tracker.domain.regression.aggregates import AggregateSeries, aggregate_evidence
+from tracker.domain.regression.budget import SCORE_SHARE, SUITE, SUITE_SHARE
 from tracker.domain.regression.detector import ErrorBudget, Evidence
+from tracker.domain.regression.suite import shared_variance, suite_tests
 from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.verdicts.aggregate_judge import had_something_to_lose
 from tracker.domain.verdicts.hypothesis import Thresholds, losses, word_of
@@ -71,7 +73,7 @@ GRAVE = (VerdictWord.FORGOTTEN, VerdictWord.REGRESSED)
 
 COLUMNS = (
     *("run", "checkpoints", "planned", "benchmarks", "sd of z"),
-    *("alarms", "alarms where nothing was learned", "LAMBADA", "wsc"),
+    *("alarms", "alarms where nothing was learned", "LAMBADA", "wsc", "all together"),
 )
 
 Run = Mapping[str, AggregateSeries]
@@ -102,6 +104,8 @@ class Replayed:
     """Of the newest checkpoint against the recent ones, healthy benchmarks."""
     losses: dict[str, Said]
     """Benchmarks with an alarm."""
+    together: tuple[int, ...]
+    """Steps at which all learned benchmarks together have lost something."""
 
 
 def read_runs(data: Path) -> dict[str, dict[str, AggregateSeries]]:
@@ -137,7 +141,9 @@ def aggregate_word(newest: Sequence[Sequence[Evidence]], thresholds: Thresholds,
 def replay(name: str, run: Run, *, planned: bool = True) -> Replayed:
     """Judge every checkpoint of `run` by what was known at it."""
     steps = sorted({int(step) for series in run.values() for step in series.steps})
-    level = ErrorBudget(alpha=ALPHA, planned=len(steps) if planned else None, benchmarks=len(run))
+    alpha, length = ALPHA * SCORE_SHARE, len(steps) if planned else None
+    level = ErrorBudget(alpha=alpha * (1 - SUITE_SHARE), planned=length, benchmarks=len(run))
+    of_suite = ErrorBudget(alpha=alpha * SUITE_SHARE, planned=length, benchmarks=1, design=SUITE)
     found = [aggregate_evidence(tuple(run.values()), step, level) for step in steps]
     by_benchmark = dict(zip(run, zip(*found, strict=True), strict=True))
     healthy = [tests for b, tests in by_benchmark.items() if (name, b) not in KNOWN_LOSSES]
@@ -149,6 +155,9 @@ def replay(name: str, run: Run, *, planned: bool = True) -> Replayed:
             [e.test.delta / math.sqrt(e.test.variance) for tests in healthy for e in _newest_against_recent(tests)]
         ),
         losses={b: s for b, s in said.items() if s is not None},
+        together=tuple(
+            step for t, step in enumerate(steps) if _is_lost_together(run, found[t], of_suite, position=t, step=step)
+        ),
     )
 
 
@@ -214,6 +223,18 @@ def _part(series: AggregateSeries, keep: np.typing.NDArray[np.bool_]) -> Aggrega
     )
 
 
+def _is_lost_together(
+    run: Run, found: Sequence[tuple[Evidence, ...]], level: ErrorBudget, *, position: int, step: int
+) -> bool:
+    tests = {name: own for (name, series), own in zip(run.items(), found, strict=True) if own}
+    learned = {name: own for name, own in tests.items() if had_something_to_lose(run[name], own)}
+    if not learned:
+        return False
+    earlier = sorted(set.intersection(*({s for s in run[name].steps.tolist() if s < step} for name in learned)))
+    means = np.array([run[name].means[np.isin(run[name].steps, earlier)] for name in learned])
+    return any(test.is_loss for test in suite_tests(learned, shared_variance(means), level, position))
+
+
 def _newest_against_recent(tests: tuple[tuple[Evidence, ...], ...]) -> Iterator[Evidence]:
     return (e for found in tests for e in found if e.m == 1 and e.blocks.baseline is Baseline.RECENT)
 
@@ -245,6 +266,7 @@ def _row(label: str, found: Replayed, *, planned: bool) -> str:
         guessed or "-",
         said("lambada_openai", "lambada"),
         said("wsc"),
+        ", ".join(map(str, found.together)) or "-",
     )
     return f"| {' | '.join(cells)} |"
 

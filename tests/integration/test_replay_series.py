@@ -68,6 +68,11 @@ def test_the_late_loss_of_lambada_is_found(name: str) -> None:
 @pytest.mark.parametrize("name", ["pythia-410m/zero-shot", "pythia-1.4b/zero-shot", "pythia-410m/five-shot"])
 def test_models_that_lose_nothing_raise_no_alarm(name: str) -> None:
     assert replayed(name).losses == {}
+    assert replayed(name).together == ()
+
+
+def test_what_is_too_small_in_lambada_of_160m_shows_in_all_together() -> None:
+    assert replayed("pythia-160m/zero-shot").together == (133000, 143000)
 
 
 @pytest.mark.parametrize("name", PYTHIA)
@@ -93,8 +98,10 @@ def test_nothing_is_called_lost_that_was_learned_and_kept(name: str) -> None:
     assert all(said.word is VerdictWord.REGRESSED for said in losses.values() if not said.learned)
 
 
-def test_the_broken_checkpoint_of_tr3d_is_no_loss_of_a_benchmark() -> None:
+def test_the_broken_checkpoint_of_tr3d_is_found_by_all_together_and_no_loss_of_a_benchmark() -> None:
     """All fall at step 42,000 and are back at the next: one checkpoint alone shows no loss."""
+    assert replayed("tr3d").together == (42000,)
+    assert mended("tr3d").together == ()
     assert not any(said.learned for said in replayed("tr3d").losses.values())
     assert not any(said.learned for said in mended("tr3d").losses.values())
 
