@@ -13,6 +13,7 @@ from docs.generator.limits import limits_page
 from docs.generator.neutral import neutral_page
 from docs.generator.settings import settings_page
 from docs.generator.tables import tables_page
+from docs.generator.verdict_chart import verdicts_picture
 
 DOCS = Path(__file__).parents[1]
 
@@ -25,6 +26,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/json.md": json_page,
     "reference/tables.md": tables_page,
     "explanation/faults.md": faults_page,
+    "images/verdicts.svg": verdicts_picture,
 }
 
 
