@@ -194,6 +194,8 @@ class Screened:
     tokens: int | None
     """Input and output tokens; None if the server did not report them."""
     seconds: float
+    margin: float | None = None
+    """Half the width of the 95 % interval of the estimated score of the whole benchmark; None: no estimate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,7 +227,7 @@ class Verdict:
     lost_since: int | None = None
     """Onset of the loss that is open at this checkpoint, or that ends here."""
     screened: Screened | None = None
-    """Set if only a part of the benchmark was evaluated: score and verdict refer to that part."""
+    """Set if only a part of the benchmark was evaluated: the score is an estimate of that of the whole benchmark."""
     repetition: Repetition | None = None
     """Effect of repeating the evaluation alone; None if the benchmark was not calibrated by then."""
 

@@ -67,10 +67,12 @@ def joined(before: EvalRecord, rest: EvalRecord) -> EvalRecord:
 
 
 def mean_text(verdict: Verdict) -> str:
-    """Return the score, with a star if it is of a screen, which has another mean for the same weights."""
-    if verdict.screened:
-        return f"{score_text(verdict.score)}{PART}"
-    return score_text(verdict.score)
+    """Return the score; of a screen, with the margin of the estimate and a star."""
+    part = verdict.screened
+    if part is None:
+        return score_text(verdict.score)
+    margin = "" if part.margin is None else f" ± {score_text(part.margin)}"
+    return f"{score_text(verdict.score)}{margin}{PART}"
 
 
 def savings_text(verdicts: Collection[Verdict]) -> str:

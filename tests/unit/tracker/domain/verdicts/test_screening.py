@@ -35,7 +35,7 @@ from tracker.domain.verdicts.screening import (
 )
 
 SCREEN = Screen(samples=4)
-PART = Screened(asked=4, left_out=6, tokens=400, seconds=2.0)
+PART = Screened(asked=4, left_out=6, tokens=400, seconds=2.0, margin=0.02)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SCORES = [1.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0]
 
@@ -167,7 +167,7 @@ def test_the_history_marks_what_rests_on_a_part_and_says_what_was_saved() -> Non
     reports = [report(verdict(VerdictWord.INCONCLUSIVE), step=500), report(verdict(VerdictWord.EQUIVALENT, PART))]
     out = io.StringIO()
     Console(file=out, width=100).print(history_table(reports))
-    assert "0.610* =" in out.getvalue()
+    assert "0.610 ± 0.020* =" in out.getvalue()
     assert "* screened only: 1 of 2 results, which saved 6 samples, 600 tokens and 3.0 s" in out.getvalue()
 
 
