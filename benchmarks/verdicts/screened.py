@@ -116,7 +116,12 @@ class _Followed:
             return Track(scores=everything, rows=rows, noise_to=self._lost_from)
         is_whole = np.array(self._is_whole)
         rest = Stratum(matrix=self._matrices["rest"], asked=is_whole)
-        scores = ScreenedScores(everything=everything, is_whole=is_whole, core=self._matrices["core"], others=(rest,))
+        scores = ScreenedScores(
+            everything=everything,
+            planned_whole=np.isin(rows, self._planned_whole),
+            core=self._matrices["core"],
+            others=(rest,),
+        )
         return Track(scores=scores, rows=rows, noise_to=self._lost_from)
 
     def open_loss(self, onset: int) -> None:
