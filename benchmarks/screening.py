@@ -1,6 +1,6 @@
 """What asking a part of each benchmark first costs in what is found, and what it saves: simulated runs, both ways.
 
-    python -m benchmarks.screening [--null 100] [--power 40] [--samples 300 --share 0.1 --every 50 --first 10]
+    python -m benchmarks.screening [--null 100] [--power 40] [--samples 250 --share 0.08 --every 50 --first 14]
 
 Every run is watched twice on the same answers, with everything asked and with screens. Prints one row for each kind of
 run: healthy runs with a false alarm, losses found, and the share of the samples that was not asked. With `--out FILE`
@@ -196,10 +196,10 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--null", type=int, default=100, help="healthy runs of each kind")
     parser.add_argument("--power", type=int, default=40, help="runs with each planted loss")
-    parser.add_argument("--samples", type=int, default=300)
-    parser.add_argument("--share", type=float, default=0.1)
+    parser.add_argument("--samples", type=int, default=250)
+    parser.add_argument("--share", type=float, default=0.08)
     parser.add_argument("--every", type=int, default=50)
-    parser.add_argument("--first", type=int, default=10)
+    parser.add_argument("--first", type=int, default=14)
     parser.add_argument("--procs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--seconds", type=float, default=math.inf, help="stop after so long")

@@ -177,7 +177,7 @@ class VerdictWord(StrEnum):
     EQUIVALENT = "equivalent"
     """Shown to be within the margin; not the same as "no difference found"."""
     SUSPECT = "suspect"
-    """Worse at p < .01 (screening: p < .03), or a loss known only from means: shown, never notified. Decided in
+    """Worse at p < .01 (screening: p < .02), or a loss known only from means: shown, never notified. Decided in
     `scores.suspicion`."""
     INCONCLUSIVE = "inconclusive"
     FIRST = "first"

@@ -198,14 +198,14 @@ def test_a_part_and_the_whole_are_compared_on_what_both_were_asked() -> None:
     [
         ("", None),
         ("[suite.screen]\nevery = 3\n", None),
-        ("[suite.screen]\nsamples = 60\n", Screening(screen=Screen(samples=60), every=50, first=10)),
+        ("[suite.screen]\nsamples = 60\n", Screening(screen=Screen(samples=60), every=50, first=14)),
         (
             "[suite.screen]\nshare = 0.1\nevery = 5\nfirst = 8\n",
-            Screening(screen=Screen(samples=300, share=0.1), every=5, first=8),
+            Screening(screen=Screen(samples=250, share=0.1), every=5, first=8),
         ),
         (
             "[suite.screen]\nshare = 0.1\nsamples = 3\n",
-            Screening(screen=Screen(samples=20, share=0.1), every=50, first=10),
+            Screening(screen=Screen(samples=20, share=0.1), every=50, first=14),
         ),
     ],
 )
