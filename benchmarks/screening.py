@@ -1,6 +1,6 @@
 """What asking a part of each benchmark first costs in what is found, and what it saves: simulated runs, both ways.
 
-    python -m benchmarks.screening [--null 100] [--power 40] [--samples 500 --share 0.2 --every 10 --first 20]
+    python -m benchmarks.screening [--null 100] [--power 40] [--samples 250 --share 0.08 --every 50 --first 14]
 
 Every run is watched twice on the same answers, with everything asked and with screens. Prints one row for each kind of
 run: healthy runs with a false alarm, losses found, and the share of the samples that was not asked. With `--out FILE`
@@ -50,6 +50,10 @@ class Run:
     """By way and size of the benchmark: checkpoints from the loss to the alarm; None: not found in time."""
     asked: float
     loads: int
+    errors: list[float]
+    """Of each benchmark: mean of estimated - full score over the screened results."""
+    covered: float
+    """Share of these with the full score inside the interval."""
 
 
 def main() -> None:
@@ -89,6 +93,8 @@ def one_run(job: Job, screening: Screening) -> Run:
         delays={way: {str(n): delay for n, delay in score.delays.items()} for way, score in scores.items()},
         asked=watched["screen"].asked,
         loads=watched["screen"].loads,
+        errors=[one.error for one in watched["screen"].estimates],
+        covered=float(np.mean([one.covered for one in watched["screen"].estimates])),
     )
 
 
@@ -117,6 +123,11 @@ def summary(runs: Sequence[Run]) -> str:
     print(f"\npower lost: {_change([float(np.mean(differences)) for differences in by_run])}")
     print(f"FWER gained: {_change([float(b) - float(a) for a, b in healthy])}")
     print(f"FWER {_share([a for a, _ in healthy])} full, {_share([b for _, b in healthy])} screen")
+    errors = [100 * error for run in runs if run.kind not in PLANTS for error in run.errors]
+    covered = np.mean([run.covered for run in runs if run.kind not in PLANTS])
+    print(
+        f"estimated - full score in points, mean of {len(errors)} benchmarks: {_change(errors)}; {covered:.3f} covered"
+    )
     return (
         f"power_full={power[0]:.3f} power_screen={power[1]:.3f} fwer_full={fwer[0]:.3f} fwer_screen={fwer[1]:.3f} "
         f"saved={saved:.3f}"
@@ -185,10 +196,10 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--null", type=int, default=100, help="healthy runs of each kind")
     parser.add_argument("--power", type=int, default=40, help="runs with each planted loss")
-    parser.add_argument("--samples", type=int, default=500)
-    parser.add_argument("--share", type=float, default=0.2)
-    parser.add_argument("--every", type=int, default=10)
-    parser.add_argument("--first", type=int, default=20)
+    parser.add_argument("--samples", type=int, default=250)
+    parser.add_argument("--share", type=float, default=0.08)
+    parser.add_argument("--every", type=int, default=50)
+    parser.add_argument("--first", type=int, default=14)
     parser.add_argument("--procs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--seconds", type=float, default=math.inf, help="stop after so long")

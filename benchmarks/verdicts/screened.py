@@ -3,7 +3,8 @@
     watched = watch(series, Screening(screen=Screen(samples=500, share=0.1), every=10, first=20))
 
 Both see the same answers: what differs is only what was asked. The rules are the product's own: `screen_of` chooses the
-samples, a suspicious screen is asked whole, and so are the checkpoints that a suspicious whole result is held against.
+samples, a suspicious screen is asked whole beside one reference, and so are the checkpoints that a suspicious whole
+result is held against.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from tracker.domain.records.types import VerdictWord
 from tracker.domain.regression.budget import SCORE_SHARE
 from tracker.domain.regression.detector import ErrorBudget, Evidence, Track, evidence_of, jitter_of
 from tracker.domain.regression.screened import ScreenedScores, Stratum
-from tracker.domain.scores.matrix import empty_matrix, inserted, without_rows
+from tracker.domain.scores.estimated import estimated_score
+from tracker.domain.scores.matrix import IntArray, empty_matrix, inserted, without_rows
 from tracker.domain.verdicts.hypothesis import Thresholds, is_suspicious, losses, strongest_of, suspects, word_of
 from tracker.domain.verdicts.screening import Screening
 
@@ -40,6 +42,18 @@ class Watched:
     """Samples that were asked / all."""
     loads: int
     """Plans that asked what screens had left out: each may have to load a checkpoint once more."""
+    estimates: tuple[Estimates, ...]
+    """Of every benchmark with screened results."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimates:
+    """Estimated scores of the results of one benchmark that stayed screened, held against their full scores."""
+
+    error: float
+    """Mean of estimate - full score."""
+    covered: float
+    """Share with the full score inside the 95 % interval."""
 
 
 def watch(series: Series, screening: Screening | None, judged: range = EVERYTHING) -> Watched:
@@ -64,8 +78,11 @@ def watch(series: Series, screening: Screening | None, judged: range = EVERYTHIN
         if t >= judged.start:
             flags[t], plans = _judged(followed, t, level)
             loads += plans
+            for one in followed:
+                one.estimate(t)
     total = judged.stop * sum(one.n for one in followed)
-    return Watched(flags=flags, asked=sum(one.count for one in followed) / total, loads=loads)
+    estimates = tuple(one.estimates for one in followed if one.estimates is not None)
+    return Watched(flags=flags, asked=sum(one.count for one in followed) / total, loads=loads, estimates=estimates)
 
 
 # --- private
@@ -87,6 +104,9 @@ class _Followed:
         self._columns = {"all": np.arange(self.n), "core": np.flatnonzero(part), "rest": np.flatnonzero(~part)}
         self._matrices = {name: empty_matrix(columns.size) for name, columns in self._columns.items()}
         self._is_whole: list[bool] = []
+        self._planned_whole: list[int] = []
+        self._errors: list[float] = []
+        self._covered: list[bool] = []
         self._lost_from: int | None = None
 
     @property
@@ -97,7 +117,12 @@ class _Followed:
             return Track(scores=everything, rows=rows, noise_to=self._lost_from)
         is_whole = np.array(self._is_whole)
         rest = Stratum(matrix=self._matrices["rest"], asked=is_whole)
-        scores = ScreenedScores(everything=everything, is_whole=is_whole, core=self._matrices["core"], others=(rest,))
+        scores = ScreenedScores(
+            everything=everything,
+            planned_whole=np.isin(rows, self._planned_whole),
+            core=self._matrices["core"],
+            others=(rest,),
+        )
         return Track(scores=scores, rows=rows, noise_to=self._lost_from)
 
     def open_loss(self, onset: int) -> None:
@@ -113,6 +138,7 @@ class _Followed:
         """Ask the newest checkpoint."""
         whole = whole or not self._columns["rest"].size
         self._is_whole.insert(t, whole)
+        self._planned_whole += [t] * whole
         self._insert(t)
         self.count += self.n if whole else self._columns["core"].size
 
@@ -122,6 +148,28 @@ class _Followed:
         self._matrices = {name: without_rows(matrix, [t]) for name, matrix in self._matrices.items()}
         self._insert(t)
         self.count += self._columns["rest"].size
+
+    def estimate(self, t: int) -> None:
+        """Estimate the score of checkpoint `t` if it stayed screened."""
+        if not self._is_whole[t]:
+            found = estimated_score(self._matrices["all"], t, np.array(self._planned_whole), None)
+            if found is not None:
+                self._errors.append(found.score - float(self._scores[t].mean()))
+                self._covered.append(abs(self._errors[-1]) <= found.margin)
+
+    @property
+    def estimates(self) -> Estimates | None:
+        """All estimates so far; None: there is none."""
+        if not self._errors:
+            return None
+        return Estimates(error=float(np.mean(self._errors)), covered=float(np.mean(self._covered)))
+
+    def ask_reference(self, base: IntArray) -> bool:
+        """Ask what was left out at the newest of these checkpoints, unless one of them has everything."""
+        if any(self._is_whole[row] for row in base):
+            return False
+        self.ask_rest(int(base.max()))
+        return True
 
     def _insert(self, t: int) -> None:
         values = self._scores[t].astype(np.float64)
@@ -139,14 +187,15 @@ def _judged(followed: Sequence[_Followed], t: int, level: ErrorBudget) -> tuple[
     """
     evidence = _evidence(followed, range(len(followed)), level)
     screens = [k for k in evidence if not followed[k].is_whole(t) and is_suspicious(evidence[k])]
+    plans = int(bool(screens))
     for k in screens:
         followed[k].ask_rest(t)
+        plans += followed[k].ask_reference(strongest_of(evidence[k]).blocks.base)
     whole = [k for k in evidence if followed[k].is_whole(t)]
     if screens:
         evidence = _evidence(followed, whole, level)
     flags = np.zeros(len(followed), dtype=bool)
     waiting: dict[tuple[int, int], None] = {}
-    plans = int(bool(screens))
     while True:
         for k in whole:
             word = word_of(evidence[k], THRESHOLDS)

@@ -126,8 +126,8 @@ def build_view(data: RunData, pages: Mapping[int, str] = MappingProxyType({})) -
 
 
 def interval_text(verdict: Verdict) -> str:
-    """Return the 95 % interval of a score; empty without a score or its standard error."""
-    if verdict.score is None or verdict.word is VerdictWord.MISSING:
+    """Return the 95 % interval of a score; empty without a standard error, and if `mean_text` has it already."""
+    if verdict.score is None or verdict.word is VerdictWord.MISSING or verdict.screened is not None:
         return ""
     return margin_text(verdict.score, verdict.stderr, verdict.units)
 

@@ -69,7 +69,7 @@ def test_screens_ask_a_part_and_a_suspicious_one_the_rest_once(project: Path, sc
     }
     assert max(script.asked.values()) == 1
     shown = tracker(project, "history")
-    assert "1.000*" in shown
+    assert "1.000 ± 0.085*" in shown
     assert "regressed" in shown
     assert "* screened only: 5 of 14 results, which saved 200 samples" in shown
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from eval_jobs.types import Checkpoint, EvalRecord
-from tracker.app.steps.screening import plans_of_rest, whole_record
+from tracker.app.steps.screening import Reports, plans_of_rest, whole_record
 from tracker.app.world import World
 from tracker.domain.alerts.rules import alerts_for, loss_alerts
 from tracker.domain.best.choice import champions_of, without_broken
@@ -48,7 +48,7 @@ def review(world: World, record: EvalRecord, now: datetime) -> Reviewed:
     warn_of_baseline(record, run_context, world.policy)
     report = judge(record, world.history.scores(run_id), run_context, world.policy, now=now)
     store_conclusion(report, world.history)
-    ask_rest(world, record, report, run_context, now)
+    ask_rest(world, record, Reports(newest=report), run_context, now)
     world.tracking.publish(with_cost_so_far(record, run_context.records), report, left_behind(record, run_context))
     update_aliases(world, record, run_context)
     later = out_of_order.overtaken_by(record, run_context.records)
@@ -72,11 +72,11 @@ def update_aliases(world: World, record: EvalRecord, run_context: RunContext) ->
     world.tracking.publish_champions(checkpoint, champions_of(scores, min_coverage=world.policy.min_coverage))
 
 
-def ask_rest(world: World, record: EvalRecord, report: Report, run_context: RunContext, now: datetime) -> None:
-    """Queue the samples that screens left out where a report needs them. Queued before: no-op."""
+def ask_rest(world: World, record: EvalRecord, reports: Reports, run_context: RunContext, now: datetime) -> None:
+    """Queue the samples that screens left out where the newest of `reports` needs them. Queued before: no-op."""
     if world.measurement.screening is None:
         return
-    for rest in plans_of_rest(record, report, run_context.records, world.keeping.pins.given_up()):
+    for rest in plans_of_rest(record, reports, run_context.records, world.keeping.pins.given_up()):
         world.queue.add(rest, now=now, backlog=world.order.backlog, keep=True)
 
 
@@ -99,7 +99,7 @@ def rejudge(
         report = out_of_order.rejudged(before, judge(record, scores, run_context, world.policy, now=now))
         for incident in report.incidents:
             world.history.append_incident(incident)
-        ask_rest(world, record, report, run_context, now)
+        ask_rest(world, record, Reports(newest=report, before=before), run_context, now)
         changes.extend(out_of_order.changed_verdicts(before, report))
         has_changed = out_of_order.words_by_benchmark(report) != out_of_order.words_by_benchmark(before)
         if has_changed and (full := world.history.record(record.plan.id)) is not None:

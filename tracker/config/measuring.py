@@ -36,7 +36,7 @@ EVALSCOPE = "evalscope"
 SMALLEST_SCREEN = 20
 """Of fewer samples hardly any loss looks suspicious; of fewer than 10 none can."""
 
-USUAL_SCREEN = 500
+USUAL_SCREEN = 250
 """Samples that a share is never fewer than, where no number is set: of 500 a loss of 3 points is mostly suspicious at
 once, of 200 one of 4 (docs/how-to/screening.md)."""
 
@@ -123,10 +123,10 @@ class ScreenSection(Section):
         f"in full. 0: {USUAL_SCREEN} if `share` is set. Other values below {SMALLEST_SCREEN} mean {SMALLEST_SCREEN}.",
     )
     share: float = Field(default=0.0, ge=0, le=1)
-    """Fraction of a benchmark to screen, such as 0.2. The larger of `samples` and `share` applies."""
-    every: int = Field(default=10, gt=0)
+    """Fraction of a benchmark to screen, such as 0.08. The larger of `samples` and `share` applies."""
+    every: int = Field(default=50, gt=0)
     """Evaluate every Nth checkpoint in full."""
-    first: int = Field(default=20, ge=1)
+    first: int = Field(default=14, ge=1)
     """Evaluate the first N checkpoints in full, to estimate the run's noise."""
 
     def to_screening(self) -> Screening | None:

@@ -46,6 +46,8 @@ def test_the_last_line_counts_losses_of_all_sizes_and_healthy_runs() -> None:
         delays={"full": {"100": 1, "500": 2}, "screen": {"100": None, "500": 4}},
         asked=0.5,
         loads=3,
+        errors=[0.001, -0.001],
+        covered=0.9,
     )
     healthy = Run(
         kind="pure",
@@ -54,6 +56,8 @@ def test_the_last_line_counts_losses_of_all_sizes_and_healthy_runs() -> None:
         delays={"full": {}, "screen": {}},
         asked=0.4,
         loads=1,
+        errors=[0.002],
+        covered=1.0,
     )
     runs = [lost, Run(**json.loads(json.dumps(asdict(lost)))), healthy]
     assert summary(runs).splitlines()[-1] == (

@@ -61,7 +61,7 @@ def outline_from_json(text: str, *, plan_id: str, created_at: datetime) -> Repor
 
 _WORDS = {str(word): word for word in VerdictWord}
 _OF_CHECKPOINT = ("run_id", "step", "uri", "source_uri", "format", "digest", "ready_at", "base_model")
-_OF_SCREEN = ("asked", "left_out", "tokens", "seconds")
+_OF_SCREEN = ("asked", "left_out", "tokens", "seconds", "margin")
 
 
 def _part(screened: Screened | None) -> list[object]:
@@ -103,5 +103,5 @@ def _outlined(row: Sequence[Any], reason: Mapping[str, Any] | None) -> Verdict:
         coverage=coverage,
         alpha_test=0.0,
         lost_since=lost_since,
-        screened=Screened(**dict(zip(_OF_SCREEN, part[0], strict=True))) if part else None,
+        screened=Screened(**dict(zip(_OF_SCREEN, part[0], strict=False))) if part else None,
     )

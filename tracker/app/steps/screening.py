@@ -14,7 +14,14 @@ from eval_jobs.run import accounted
 from eval_jobs.types import EvalPlan, EvalRecord, ScreenPart
 from tracker.domain.best.retention import identity_of
 from tracker.domain.records.types import Report
-from tracker.domain.verdicts.screening import Screening, is_screen, joined, neighbours_to_ask, to_ask_whole
+from tracker.domain.verdicts.screening import (
+    Screening,
+    is_screen,
+    joined,
+    neighbours_to_ask,
+    references_of_screens,
+    to_ask_whole,
+)
 from tracker.ports import RecordStore
 
 
@@ -61,26 +68,41 @@ def schedule_of(history: RecordStore, run_id: str) -> ScreeningSchedule:
     return ScreeningSchedule(whole=whole)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Reports:
+    """The newest report on a checkpoint and the one that it replaces; None: it is the first one."""
+
+    newest: Report
+    before: Report | None = None
+
+    @property
+    def newly_suspicious(self) -> tuple[str, ...]:
+        """Return the screened benchmarks whose rest no earlier report has asked for: it may still be queued."""
+        asked = () if self.before is None else to_ask_whole(self.before)
+        return tuple(name for name in to_ask_whole(self.newest) if name not in asked)
+
+
 def plans_of_rest(
-    record: EvalRecord, report: Report, records: Iterable[EvalRecord], given_up: Collection[str]
+    record: EvalRecord, reports: Reports, records: Iterable[EvalRecord], given_up: Collection[str]
 ) -> tuple[EvalPlan, ...]:
     """Return the plans of what screens left out: of this checkpoint, or of those that it is compared with.
 
     `records` of the run are without samples; `given_up`: `uri` of checkpoints whose weights were deleted.
     """
-    own = to_ask_whole(report)
-    if is_screen(record.plan):
-        is_there = record.plan.checkpoint.uri not in given_up
-        if own and is_there:
-            return (rest_plan(record.plan, own),)
-        return ()
-    wanted = dict(neighbours_to_ask(report))
-    if own:
-        wanted[report.step] = own
+    own, report = reports.newly_suspicious, reports.newest
     known = tuple(r for r in records if r.plan.suite.name == record.plan.suite.name)
-    return tuple(
-        chain.from_iterable(_rests_of(r, wanted, known) for r in known if r.plan.checkpoint.uri not in given_up)
-    )
+    there = tuple(r for r in known if r.plan.checkpoint.uri not in given_up)
+    if is_screen(record.plan):
+        if not own or record.plan.checkpoint.uri in given_up:
+            return ()
+        references = _references(report, known, there)
+        return (rest_plan(record.plan, own), *chain.from_iterable(_rests_of(r, references, known) for r in there))
+    wanted = {step: list(names) for step, names in neighbours_to_ask(report).items()}
+    for step, names in _references(report, known, there).items():
+        wanted.setdefault(step, []).extend(names)
+    if own:
+        wanted[report.step] = list(own)
+    return tuple(chain.from_iterable(_rests_of(r, wanted, known) for r in there))
 
 
 def whole_record(record: EvalRecord, history: RecordStore) -> EvalRecord:
@@ -97,6 +119,31 @@ def whole_record(record: EvalRecord, history: RecordStore) -> EvalRecord:
     gone = StoreError("missing answers to the first part of the benchmark", hint="run `tracker evaluate` again")
     outcomes = tuple(accounted(benchmark, record.plan, gone) for benchmark in record.plan.suite.benchmarks)
     return replace(record, outcomes=outcomes)
+
+
+def _references(
+    report: Report, known: Sequence[EvalRecord], there: Sequence[EvalRecord]
+) -> Mapping[int, Collection[str]]:
+    """Return by step which benchmarks to evaluate in full so that each suspicious screen has one full reference.
+
+    Only `there` of the `known` records have their weights.
+    """
+    screened = {record.plan.checkpoint.step for record in there if is_screen(record.plan)}
+    wanted: dict[int, list[str]] = {}
+    for name, steps in references_of_screens(report).items():
+        if _whole_steps(name, known).isdisjoint(steps):
+            for step in [step for step in steps if step in screened][:1]:
+                wanted.setdefault(step, []).append(name)
+    return wanted
+
+
+def _whole_steps(benchmark: str, records: Iterable[EvalRecord]) -> set[int]:
+    return {
+        record.plan.checkpoint.step
+        for record in records
+        for result in record.results
+        if result.benchmark == benchmark and not result.left_out
+    }
 
 
 def _rests_of(

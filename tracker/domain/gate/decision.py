@@ -6,6 +6,7 @@ cluster), with the run's jitter if it is known. All required benchmarks share on
 loss is smaller than `min_effect`. It needs no correction, because all benchmarks must pass it (Berger 1982).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import starmap
@@ -21,7 +22,7 @@ from tracker.domain.gate.types import BenchmarkCheck, Clustering, GateReport, Ga
 from tracker.domain.gate.ways_out import passed_text, undecided
 from tracker.domain.records.display import names_text, percent_text, score_text
 from tracker.domain.records.policy import Policy
-from tracker.domain.scores.statistics import loss_p, mde, t_quantile
+from tracker.domain.scores.statistics import loss_p, mde, mean_interval, t_quantile
 from tracker.domain.scores.summary import result_of, summarise
 
 
@@ -169,13 +170,21 @@ def _asked_share(record: EvalRecord, name: str) -> float:
 
 
 def _with_floor(check: BenchmarkCheck, candidate: EvalRecord, rule: BenchmarkRule) -> BenchmarkCheck:
-    """Apply the floor to the candidate's own score, regardless of the comparison; skip it with too few samples."""
+    """Apply the floor to the candidate's own score, regardless of the comparison; skip it with too few samples.
+
+    A part of the samples decides only if the floor is outside the 95 % interval of its mean.
+    """
     result = result_of(candidate, check.benchmark)
     if rule.floor is None or result is None:
         return check
     own = summarise(result)
     if own.mean is None or min(own.coverage, _asked_share(candidate, check.benchmark)) < rule.min_coverage:
         return check
+    low, high = own.mean, own.mean
+    if result.left_out:
+        low, high = mean_interval(own.mean, own.stderr, own.units) or (-math.inf, math.inf)
+    if low <= rule.floor <= high and low < high:
+        return _of_uncertain_floor(check, rule.floor, low, high)
     is_worse, side = own.mean < rule.floor, "below"
     if not result.higher_is_better:
         is_worse, side = own.mean > rule.floor, "above"
@@ -183,6 +192,13 @@ def _with_floor(check: BenchmarkCheck, candidate: EvalRecord, rule: BenchmarkRul
         return check
     reason = f"score {score_text(own.mean)} is {side} the `floor` of {score_text(rule.floor)}"
     return replace(check, word=GateWord.REGRESSION, reason=reason, samples_needed=None)
+
+
+def _of_uncertain_floor(check: BenchmarkCheck, floor: float, low: float, high: float) -> BenchmarkCheck:
+    if check.word is not GateWord.PASS:
+        return check
+    span = f"95 % interval of the evaluated part, {score_text(low)} to {score_text(high)},"
+    return replace(check, word=GateWord.INCONCLUSIVE, reason=f"{span} contains the `floor` of {score_text(floor)}")
 
 
 def _refused(check: BenchmarkCheck, refused: RefusedBenchmark | None, more: str | None) -> BenchmarkCheck:

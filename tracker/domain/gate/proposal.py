@@ -4,7 +4,7 @@ Neighbouring checkpoints of a run differ by little besides noise. Their flips, i
 run's jitter give the standard errors of a pair; from these follows the margin (`margins`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -88,26 +88,30 @@ def proposed_policy(
     pairs = tuple(pairwise(records))
     clusters = {name: _clusters(name, pairs) for name in names}
     policy = GatePolicy(benchmarks={name: BenchmarkRule(clusters=clusters[name]) for name in names})
-    found: dict[str, list[ComparedBenchmark]] = {name: [] for name in names}
-    for pair in pairs:
-        before, after = (as_asked(record, policy) for record in pair)
-        for one in compare_what_can_be(before, after, Policy(), noise, examples=0).benchmarks:
-            if one.benchmark in found:
-                found[one.benchmark].append(one)
-    measured = tuple(name for name in names if found[name])
-    rules = []
-    for name in names:
-        rule = ProposedRule(benchmark=name, clusters=clusters[name])
-        if name in measured:
-            contexts = contexts_of(records[-1], name, clusters[name])
-            rule = _measured(found[name], contexts, clusters[name], alpha, len(measured))
-        rules.append(rule)
+    measured = _compared(pairs, policy, noise)
+    rules = {name: ProposedRule(benchmark=name, clusters=clusters[name]) for name in names}
+    for name, ones in measured.items():
+        contexts = contexts_of(records[-1], name, clusters[name])
+        rules[name] = _measured(ones, contexts, clusters[name], alpha, len(measured))
     return ProposedPolicy(
         run_id=records[-1].plan.checkpoint.run_id,
         steps=tuple(record.plan.checkpoint.step for record in records),
         alpha=alpha,
-        rules=tuple(rules),
+        rules=tuple(rules.values()),
     )
+
+
+def _compared(
+    pairs: Iterable[tuple[EvalRecord, EvalRecord]], policy: GatePolicy, noise: RunNoise
+) -> dict[str, list[ComparedBenchmark]]:
+    """Return what can be compared of the policy's benchmarks in each pair, by benchmark."""
+    found: dict[str, list[ComparedBenchmark]] = {}
+    for pair in pairs:
+        before, after = (as_asked(record, policy) for record in pair)
+        for one in compare_what_can_be(before, after, Policy(), noise, examples=0).benchmarks:
+            if one.benchmark in policy.benchmarks:
+                found.setdefault(one.benchmark, []).append(one)
+    return found
 
 
 def _clusters(name: str, pairs: Sequence[tuple[EvalRecord, EvalRecord]]) -> Clusters:

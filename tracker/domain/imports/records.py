@@ -94,11 +94,7 @@ def demand_no_other_metric(checkpoints: Iterable[ImportedCheckpoint], known: Ite
 
     A checkpoint that is imported already is accepted.
     """
-    found: dict[tuple[int, str], dict[str, str]] = {}
-    for record in known:
-        for result in record.results if stands_for_import(record.plan.checkpoint) else ():
-            metrics = found.setdefault((record.plan.checkpoint.step, result.benchmark), {})
-            metrics[record.plan.id] = _metric_name(result)
+    found = _metrics_by_plan(record for record in known if stands_for_import(record.plan.checkpoint))
     for record in (one.record for one in checkpoints):
         for result in record.results:
             step, name = record.plan.checkpoint.step, _metric_name(result)
@@ -107,6 +103,16 @@ def demand_no_other_metric(checkpoints: Iterable[ImportedCheckpoint], known: Ite
                 was = names_text(sorted(set(metrics.values())))
                 what = f"step {step} has {one_line(result.benchmark)} by {was}, the files have {name}"
                 raise BadData(what, hint="import another metric into its own run with --run NAME")
+
+
+def _metrics_by_plan(known: Iterable[EvalRecord]) -> dict[tuple[int, str], dict[str, str]]:
+    """Return the metric in each plan, by step and benchmark."""
+    found: dict[tuple[int, str], dict[str, str]] = {}
+    for record in known:
+        for result in record.results:
+            metrics = found.setdefault((record.plan.checkpoint.step, result.benchmark), {})
+            metrics[record.plan.id] = _metric_name(result)
+    return found
 
 
 def _metric_name(result: EvalResult) -> str:

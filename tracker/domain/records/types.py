@@ -188,7 +188,7 @@ class VerdictWord(StrEnum):
     EQUIVALENT = "equivalent"
     """Shown to be within the margin; not the same as "no difference found"."""
     SUSPECT = "suspect"
-    """Worse at p < .01 (screening: p < .05), or a loss known only from means: shown, never notified. Decided in
+    """Worse at p < .01 (screening: p < .02), or a loss known only from means: shown, never notified. Decided in
     `scores.suspicion`."""
     RISING = "rising"
     """The reverse of `suspect`: may be better."""
@@ -209,6 +209,8 @@ class Screened:
     tokens: int | None
     """Input and output tokens; None if the server did not report them."""
     seconds: float
+    margin: float | None = None
+    """Half the width of the 95 % interval of the estimated score of the whole benchmark; None: no estimate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,7 +243,7 @@ class Verdict:
     lost_since: int | None = None
     """Onset of the loss that is open at this checkpoint, or that ends here."""
     screened: Screened | None = None
-    """Set if only a part of the benchmark was evaluated: score and verdict refer to that part."""
+    """Set if only a part of the benchmark was evaluated: the score is an estimate of that of the whole benchmark."""
     repetition: Repetition | None = None
     """Effect of repeating the evaluation alone; None if the benchmark was not calibrated by then."""
 

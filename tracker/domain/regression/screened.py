@@ -47,8 +47,8 @@ class ScreenedScores:
 
     everything: ScoreMatrix
     """All samples."""
-    is_whole: BoolArray
-    """Shape (T,): whether each checkpoint evaluated all samples."""
+    planned_whole: BoolArray
+    """Shape (T,): whether each checkpoint was to evaluate all samples from the start, and did."""
     core: ScoreMatrix
     """Samples that every checkpoint evaluated, for whatever needs a series without missing scores."""
     others: tuple[Stratum, ...]
@@ -66,10 +66,13 @@ class ScreenedScores:
         return tuple(_joined([part[q] for part in parts]) for q in range(weights.shape[0]))
 
 
-def screened_scores(matrix: ScoreMatrix, rows: IntArray, asked: Sequence[BoolArray]) -> ScreenedScores | None:
+def screened_scores(
+    matrix: ScoreMatrix, rows: IntArray, asked: Sequence[BoolArray], planned_whole: BoolArray
+) -> ScreenedScores | None:
     """Return the scores of checkpoints with different evaluated samples; None with fewer than `MIN_CORE` in common.
 
-    `asked` has for each of the T checkpoints the samples that it evaluated, shape (n,), equal ones as one object.
+    `asked` has for each of the T checkpoints the samples that it evaluated, shape (n,), equal ones as one object;
+    `planned_whole`, shape (T,), tells which were not screened first.
     """
     kinds = list({id(one): one for one in asked}.values())
     place = {id(one): at for at, one in enumerate(kinds)}
@@ -88,7 +91,7 @@ def screened_scores(matrix: ScoreMatrix, rows: IntArray, asked: Sequence[BoolArr
     )
     return ScreenedScores(
         everything=matrix,
-        is_whole=np.array([bool(one.all()) for one in kinds])[kind_of],
+        planned_whole=planned_whole & np.array([bool(one.all()) for one in kinds])[kind_of],
         core=columns_of_matrix(matrix, core),
         others=others,
     )
@@ -105,12 +108,13 @@ def screened_variances(
 
 
 def screened_differences(scores: ScreenedScores, rows: IntArray) -> Iterator[SecondDifferences]:
-    """Yield the second differences of `rows`: over all samples if all its checkpoints have them, else over the core.
+    """Yield the second differences of `rows`: over all samples if all three were planned in full, else over the core.
 
     Over all samples, a triple with a screened checkpoint would show a trend as jitter. Full triples show jitter far
-    better, so the newest of them count however old they are.
+    better, so the newest of them count however old they are. But a checkpoint that was completed because its screen was
+    suspicious is one of a loss far more often than others, and would show the loss as jitter.
     """
-    screened = np.concatenate([[0], np.cumsum(~scores.is_whole[rows])])
+    screened = np.concatenate([[0], np.cumsum(~scores.planned_whole[rows])])
     in_part, in_whole = [], []
     for size, starts in zip(SIZES, triple_starts(scores.means[rows], SIZES), strict=True):
         is_whole = screened[starts + 3 * size] == screened[starts]

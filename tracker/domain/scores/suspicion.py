@@ -13,7 +13,7 @@ from tracker.domain.records.types import VerdictWord
 SUSPECT_P = 0.01
 """About 1 healthy checkpoint in 100 is suspect."""
 
-SCREEN_P = 0.05
+SCREEN_P = 0.02
 """Level of each test, not shared: a screen must be suspect for any loss that the whole benchmark would show."""
 
 

@@ -266,9 +266,11 @@ def _scores(
         index = {sample_id: at for at, sample_id in enumerate(series.samples.sample_ids.tolist())}
         masks = {id(q): _mask(q, index) for q in series.asked}
         asked = [masks[id(q)] for q in series.asked]
+        planned = [plan.suite.part is None for plan in series.plans]
         if len(matrix.sums) > len(asked):  # the pinned model
             asked.append(values_at(matrix, np.array([len(asked)]))[0] >= -np.inf)
-        found = screened_scores(matrix, rows, asked)
+            planned.append(True)
+        found = screened_scores(matrix, rows, asked, np.array(planned, dtype=bool))
         if found is not None:
             return rows, found
     return np.append(_whole(series, rows[:-1]), rows[-1]), matrix

@@ -9,6 +9,7 @@ import numpy as np
 from tracker.domain.records.reasons import Compared, Reason
 from tracker.domain.records.types import Baseline, Comparison, Measure, Verdict, VerdictWord
 from tracker.domain.regression.detector import Evidence
+from tracker.domain.scores.estimated import EstimatedScore, estimated_score
 from tracker.domain.scores.matrix import IntArray, flips, values_at
 from tracker.domain.scores.statistics import standard_error
 from tracker.domain.verdicts.candidates import Candidate
@@ -59,6 +60,14 @@ def untested(hypothesis: Hypothesis, candidate: Candidate, word: VerdictWord, re
         alpha_test=0.0,
         repetition=candidate.repetition,
     )
+
+
+def estimate_of(candidate: Candidate) -> EstimatedScore | None:
+    """Return the score of the whole benchmark at a screened candidate, higher is better; None if it is unknown."""
+    series, rows = candidate.series, candidate.track.rows[:-1]
+    planned_whole = np.array([series.plans[row].suite.part is None for row in rows], dtype=bool)
+    references = rows[planned_whole & series.is_whole[rows]]
+    return estimated_score(candidate.matrix, candidate.row, references, series.samples.clusters)
 
 
 _IN_A_ROW = {VerdictWord.FORGOTTEN: FORGOTTEN_AFTER, VerdictWord.RECOVERED: RECOVERED_AFTER}

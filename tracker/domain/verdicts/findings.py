@@ -1,6 +1,6 @@
 """Findings in addition to the score: losses of single subsets, longer answers, truncated answers. Pure."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -78,8 +78,7 @@ def judged_of(context: JudgingContext, decision: Decision, hypothesis: Hypothesi
 
 
 def _of_behaviour(context: JudgingContext, measure: Measure, of_scores: Mapping[str, Candidate]) -> Iterator[Judged]:
-    # If no answer was ever truncated, there is nothing to test.
-    candidates = tuple(c for c in candidates_of(context, measure).values() if is_varied(c.matrix) and not c.left_out)
+    candidates = _varied(candidates_of(context, measure).values())
     jitters = jitter_of([c.track for c in candidates])
     for candidate, jitter in zip(candidates, jitters, strict=True):
         hypothesis = hypothesis_of(context, candidate, jitter)
@@ -91,6 +90,11 @@ def _of_behaviour(context: JudgingContext, measure: Measure, of_scores: Mapping[
             decision = decide(hypothesis, evidence, candidate.open_incident, run_id=context.scores.run_id, chance=None)
             if decision.word in _FOUND:
                 yield judged_of(context, decision, hypothesis, candidate)
+
+
+def _varied(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    """Return those with something to test: if no answer was ever truncated, there is nothing."""
+    return tuple(c for c in candidates if is_varied(c.matrix) and not c.left_out)
 
 
 def _right_are_longer(hypothesis: Hypothesis, evidence: Evidence, scores: ScoreMatrix) -> bool:

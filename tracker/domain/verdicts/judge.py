@@ -32,7 +32,7 @@ from tracker.domain.verdicts.decision import (
     never_learned,
 )
 from tracker.domain.verdicts.dips import dips_of
-from tracker.domain.verdicts.evidence import untested, verdict_of
+from tracker.domain.verdicts.evidence import estimate_of, untested, verdict_of
 from tracker.domain.verdicts.findings import Judged, findings_besides, judged_of
 from tracker.domain.verdicts.hypothesis import Hypothesis, Subject
 from tracker.domain.verdicts.incidents import subject_of
@@ -93,7 +93,12 @@ def _of_part(judged: Judged, candidate: Candidate | None, outcome: Outcome) -> J
         return judged
     tokens = sum_of_known(outcome.input_tokens, outcome.output_tokens)
     part = Screened(asked=candidate.asked, left_out=candidate.left_out, tokens=tokens, seconds=outcome.duration_s)
-    return replace(judged, verdict=replace(judged.verdict, screened=part))
+    found = estimate_of(candidate)
+    if found is None:
+        return replace(judged, verdict=replace(judged.verdict, screened=part))
+    part = replace(part, margin=found.margin)
+    score = found.score if candidate.series.higher_is_better else 1.0 - found.score
+    return replace(judged, verdict=replace(judged.verdict, score=score, stderr=found.stderr, screened=part))
 
 
 def _missing(context: JudgingContext, outcome: Outcome) -> Verdict:

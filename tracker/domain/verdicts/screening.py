@@ -28,6 +28,20 @@ def to_ask_whole(report: Report) -> tuple[str, ...]:
     return tuple(v.benchmark for v in report.verdicts if v.screened and v.word is VerdictWord.SUSPECT)
 
 
+def references_of_screens(report: Report) -> Mapping[str, tuple[int, ...]]:
+    """Return by suspicious screened benchmark the steps that it is compared with, the newest first.
+
+    One of them must be evaluated in full: without it the rest of the samples has nothing to be compared with.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for verdict in report.verdicts:
+        for deciding in verdict.comparisons[:1]:
+            is_doubt = verdict.screened is not None and verdict.word is VerdictWord.SUSPECT
+            if is_doubt and deciding.baseline is not Baseline.PINNED:
+                found[verdict.benchmark] = tuple(sorted(deciding.baseline_steps, reverse=True))
+    return found
+
+
 def neighbours_to_ask(report: Report) -> Mapping[int, tuple[str, ...]]:
     """Return by step which benchmarks to evaluate in full: at the steps that a suspicious full result is compared with.
 
@@ -67,10 +81,12 @@ def joined(before: EvalRecord, rest: EvalRecord) -> EvalRecord:
 
 
 def mean_text(verdict: Verdict) -> str:
-    """Return the score, with a star if it is of a screen, which has another mean for the same weights."""
-    if verdict.screened:
-        return f"{score_text(verdict.score)}{PART}"
-    return score_text(verdict.score)
+    """Return the score; of a screen, with the margin of the estimate and a star."""
+    part = verdict.screened
+    if part is None:
+        return score_text(verdict.score)
+    margin = "" if part.margin is None else f" ± {score_text(part.margin)}"
+    return f"{score_text(verdict.score)}{margin}{PART}"
 
 
 def savings_text(verdicts: Collection[Verdict]) -> str:

@@ -65,6 +65,7 @@ class Recorder(DefaultEvaluator):  # type: ignore[misc]
         self.journal.plan(rows, made_by=made_by)
         context = super()._collect_work_items(dataset_dict)
         to_ask = {(item.subset, item.sample.id) for item in context.work_items if item.needs_predict}
+        context.work_items.sort(key=prompt_of)
         self.journal.begin(metric=_first_metric(self.benchmark.metric_list), to_ask=len(to_ask))
         self.api.take_controls(
             answered=[sample for subset, sample in samples if (subset, sample.id) not in to_ask],
@@ -142,6 +143,16 @@ class Recorder(DefaultEvaluator):  # type: ignore[misc]
         self.journal.failures[item.subset, item.sample.id if asks else item.task_state.sample_id] = failure
         if asks:
             self.journal.step(answered=failure.answered)
+
+
+def prompt_of(item: Any) -> list[list[str]]:  # noqa: ANN401 - private to EvalScope
+    """Return the messages of a sample to send, and nothing for an answered one, which only needs a score.
+
+    In this order prompts with the same examples or passage follow each other, while the engine's prefix cache has them.
+    """
+    if not item.needs_predict:
+        return []
+    return _messages(item.sample.input)
 
 
 def _failure(error: Exception, *, answered: bool) -> Failure:

@@ -11,7 +11,7 @@ from benchmarks.verdicts.series import CLUSTERS, PLANTS
 from docs.generator.verdict_results import GROUPS, Detector, Rate, detector_table
 from tests.requires import PROJECT
 from tracker.domain.records.types import Baseline
-from tracker.domain.regression.budget import SCORE_SHARE
+from tracker.domain.regression.budget import SCORE_SHARE, SUITE_SHARE
 from tracker.domain.regression.detector import ErrorBudget
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.regression.pooled_test import independent, pooled_test
@@ -19,7 +19,7 @@ from tracker.domain.scores.matrix import Contrast
 
 DOC = (PROJECT / "docs" / "explanation" / "verdicts.md").read_text(encoding="utf-8")
 RESULTS = (PROJECT / "benchmarks" / "verdicts" / "RESULTS.md").read_text(encoding="utf-8")
-LEVEL = ErrorBudget(alpha=0.05 * SCORE_SHARE, planned=100, benchmarks=20)
+LEVEL = ErrorBudget(alpha=0.05 * SCORE_SHARE * (1 - SUITE_SHARE), planned=100, benchmarks=20)
 
 
 def smallest_loss(n: int, m: int) -> float:
@@ -43,7 +43,7 @@ def test_the_levels_are_those_of_the_budget() -> None:
     found = re.search(r"leaves (0\.0+\d) to (0\.0+\d) per test", DOC)
     assert found is not None
     assert [float(x) for x in found.groups()] == pytest.approx([min(levels), max(levels)], rel=0.1)
-    assert sum(levels) == pytest.approx(0.05 * SCORE_SHARE / 100 / 20)
+    assert sum(levels) == pytest.approx(0.05 * SCORE_SHARE * (1 - SUITE_SHARE) / 100 / 20)
     assert math.isclose(sum(LEVEL.design.by_pooled.values()), 1.0)
 
 

@@ -8,7 +8,7 @@ from eval_jobs.identity import rest_plan
 from eval_jobs.types import EvalRecord, EvalResult
 from tests.comparisons import suspicious
 from tests.unit.tracker.app.screening_bench import LOST_AT, RUN, Bench, kind_of, through
-from tracker.app.steps.screening import plans_of_rest, whole_record
+from tracker.app.steps.screening import Reports, plans_of_rest, whole_record
 from tracker.domain.records.types import Report, Screened, Verdict, VerdictWord
 
 PART = Screened(asked=100, left_out=300, tokens=None, seconds=1.0)
@@ -48,7 +48,9 @@ def suspect(benchmark: str, *against: int, screened: Screened | None = None) -> 
     )
 
 
-def asked(record: EvalRecord, *verdicts: Verdict, given_up: Sequence[str] = ()) -> list[str]:
+def asked(
+    record: EvalRecord, *verdicts: Verdict, given_up: Sequence[str] = (), before: Sequence[Verdict] = ()
+) -> list[str]:
     report = Report(
         run_id=RUN,
         step=at(record),
@@ -57,7 +59,8 @@ def asked(record: EvalRecord, *verdicts: Verdict, given_up: Sequence[str] = ()) 
         checkpoint=record.plan.checkpoint,
         created_at=record.finished_at,
     )
-    return [kind_of(plan) for plan in plans_of_rest(record, report, records(), given_up)]
+    reports = Reports(newest=report, before=replace(report, verdicts=tuple(before)))
+    return [kind_of(plan) for plan in plans_of_rest(record, reports, records(), given_up)]
 
 
 def test_what_is_known_whole_by_then_is_not_asked_again() -> None:
@@ -79,6 +82,27 @@ def test_a_part_has_one_plan_whatever_else_is_asked_with_it() -> None:
 def test_a_screen_that_looks_suspicious_only_later_is_asked_whole_although_another_one_was() -> None:
     both = record_of(f"{LOST_AT} joined")
     assert asked(both, suspect("facts", screened=PART)) == [f"{LOST_AT} rest facts"]
+
+
+def test_a_suspicious_screen_asks_one_of_its_references_unless_one_is_whole() -> None:
+    screen = record_of("1900 screen")
+    gone = [record_of("1600 screen").plan.checkpoint.uri]
+    for base, given_up, references in (
+        ((1500, 1600), [], ["1600 rest sums"]),
+        ((1500, 1600), gone, ["1500 rest sums"]),
+        ((1600,), gone, []),
+        ((1600, 1700), [], []),
+    ):
+        plans = asked(screen, suspect("sums", *base, screened=PART), given_up=given_up)
+        assert plans == ["1900 rest sums", *references]
+    assert asked(screen, suspect("facts", 1500, 1600)) == []
+
+
+def test_a_rest_that_an_earlier_report_asked_for_is_in_no_second_plan() -> None:
+    sums, facts = suspect("sums", 1700, screened=PART), suspect("facts", 1700, screened=PART)
+    assert asked(record_of("1900 screen"), sums, facts) == ["1900 rest sums facts"]
+    assert asked(record_of("1900 screen"), sums, facts, before=[sums]) == ["1900 rest facts"]
+    assert asked(record_of("1900 screen"), sums, before=[sums, facts]) == []
 
 
 def test_nothing_is_asked_of_weights_that_were_given_up() -> None:

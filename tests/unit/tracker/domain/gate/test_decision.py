@@ -244,10 +244,10 @@ def test_a_floor_is_held_against_no_handful_of_scores() -> None:
     assert report.word is GateWord.MISSING
 
 
-def test_a_floor_is_held_against_a_part_where_the_policy_says_that_a_part_is_enough() -> None:
+def test_a_part_decides_a_floor_only_with_its_interval() -> None:
     before, after = record_of(1, {"sums": SAME}), record_of(2, {"sums": SAME})
     part = replace(after, outcomes=tuple(replace(o, left_out=250) for o in after.outcomes if isinstance(o, EvalResult)))
-    for floor, word in ((0.95, GateWord.REGRESSION), (0.85, GateWord.PASS)):
+    for floor, word in ((0.95, GateWord.REGRESSION), (0.91, GateWord.INCONCLUSIVE), (0.85, GateWord.PASS)):
         rule = BenchmarkRule(floor=floor, min_coverage=0.8)
         assert gate(before, part, GatePolicy(benchmarks={"sums": rule}), NO_NOISE).word is word
 

@@ -1,5 +1,7 @@
 """Differences where some checkpoints asked a part only: plain where they can be, and never more than is known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -31,7 +33,7 @@ def run_of(whole: list[bool], seed: int = 0) -> tuple[FloatArray, list[BoolArray
     values = (rng.random((len(whole), N)) < ability).astype(np.float64)
     everything = np.ones(N, dtype=bool)
     asked = [everything if is_whole else PART for is_whole in whole]
-    scores = screened_scores(matrix_of(values, asked), np.arange(len(whole)), asked)
+    scores = screened_scores(matrix_of(values, asked), np.arange(len(whole)), asked, np.array(whole))
     assert scores is not None
     return values, asked, scores
 
@@ -105,12 +107,20 @@ def test_jitter_is_learned_from_whole_triples_where_there_are_and_from_the_part_
     assert [(b.size, b.deltas.size) for b in blocks] == [(2, 4), (2, 1), (4, 0), (4, 0), (6, 0), (6, 0)]
 
 
+def test_a_triple_that_was_completed_later_shows_jitter_on_the_part_alone() -> None:
+    """A screen that is suspicious in a healthy run was chosen for its deviation."""
+    _, _, scores = run_of([True] * 9 + [False])
+    first = replace(scores, planned_whole=np.arange(10) < 6)
+    part, whole, *_ = screened_differences(first, np.arange(10))
+    assert (whole.deltas.size, part.deltas.size) == (4, 4)
+
+
 def test_without_samples_that_all_have_asked_nothing_is_compared() -> None:
     first, second = np.arange(N) < MIN_CORE, np.arange(N) >= N - MIN_CORE
-    values = np.ones((2, N))
+    values, none = np.ones((2, N)), np.zeros(2, dtype=bool)
     asked = [first, second]
-    assert screened_scores(matrix_of(values, asked), np.arange(2), asked) is None
-    assert screened_scores(matrix_of(values, asked), np.arange(1, 2), asked) is not None
+    assert screened_scores(matrix_of(values, asked), np.arange(2), asked, none) is None
+    assert screened_scores(matrix_of(values, asked), np.arange(1, 2), asked, none) is not None
 
 
 def test_a_loss_of_the_whole_is_seen_on_a_part_and_clearer_on_all() -> None:
@@ -123,7 +133,8 @@ def test_a_loss_of_the_whole_is_seen_on_a_part_and_clearer_on_all() -> None:
     p = {}
     for name, last in (("part", part), ("all", everything)):
         asked = [everything if row < 16 or row % 5 == 0 else part for row in range(t - 1)] + [last]
-        scores = screened_scores(matrix_of(values, asked), np.arange(t), asked)
+        planned = np.array([one is everything for one in asked])
+        scores = screened_scores(matrix_of(values, asked), np.arange(t), asked, planned)
         assert scores is not None
         track = Track(scores=scores, rows=np.arange(t))
         level = ErrorBudget(alpha=0.05, planned=100, benchmarks=5)

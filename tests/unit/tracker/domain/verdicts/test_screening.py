@@ -36,7 +36,7 @@ from tracker.domain.verdicts.screening import (
 )
 
 SCREEN = Screen(samples=4)
-PART = Screened(asked=4, left_out=6, tokens=400, seconds=2.0)
+PART = Screened(asked=4, left_out=6, tokens=400, seconds=2.0, margin=0.02)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SCORES = [1.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0]
 
@@ -168,7 +168,7 @@ def test_the_history_marks_what_rests_on_a_part_and_says_what_was_saved() -> Non
     reports = [report(verdict(VerdictWord.INCONCLUSIVE), step=500), report(verdict(VerdictWord.EQUIVALENT, PART))]
     out = io.StringIO()
     Console(file=out, width=100).print(history_table(reports))
-    assert "0.610* =" in out.getvalue()
+    assert "0.610 ± 0.020* =" in out.getvalue()
     assert "* screened only: 1 of 2 results, which saved 6 samples, 600 tokens and 3.0 s" in out.getvalue()
 
 
@@ -199,14 +199,14 @@ def test_a_part_and_the_whole_are_compared_on_what_both_were_asked() -> None:
     [
         ("", None),
         ("[suite.screen]\nevery = 3\n", None),
-        ("[suite.screen]\nsamples = 60\n", Screening(screen=Screen(samples=60), every=10, first=20)),
+        ("[suite.screen]\nsamples = 60\n", Screening(screen=Screen(samples=60), every=50, first=14)),
         (
             "[suite.screen]\nshare = 0.1\nevery = 5\nfirst = 8\n",
-            Screening(screen=Screen(samples=500, share=0.1), every=5, first=8),
+            Screening(screen=Screen(samples=250, share=0.1), every=5, first=8),
         ),
         (
             "[suite.screen]\nshare = 0.1\nsamples = 3\n",
-            Screening(screen=Screen(samples=20, share=0.1), every=10, first=20),
+            Screening(screen=Screen(samples=20, share=0.1), every=50, first=14),
         ),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from eval_jobs.evaluate.asking.journal import Journal
 from eval_jobs.evaluate.common.protocol import Message
 from eval_jobs.evaluate.evalscope.child import main as child
-from eval_jobs.evaluate.evalscope.child.recorder import Recorder
+from eval_jobs.evaluate.evalscope.child.recorder import Recorder, prompt_of
 
 ENDS = [SystemExit(3), asyncio.CancelledError("too late"), ValueError("no number")]
 
@@ -50,6 +50,15 @@ def test_a_sample_over_which_a_scorer_ends_its_thread_is_answered_and_not_scored
     failure = recorder.journal.failures["all", 7]
     assert failure.answered
     assert type(end).__name__ in failure.detail
+
+
+def test_prompts_with_the_same_beginning_are_sent_one_after_the_other() -> None:
+    texts = ["passage a: who?", "passage b: who?", "passage a: when?", "passage b: when?"]
+    chats = [[SimpleNamespace(role="user", content=text)] for text in texts[2:]]
+    sent = [SimpleNamespace(needs_predict=True, sample=SimpleNamespace(input=text)) for text in (*texts[:2], *chats)]
+    answered = SimpleNamespace(needs_predict=False, sample=None)
+    order = sorted([*sent, answered], key=prompt_of)
+    assert order == [answered, sent[2], sent[0], sent[3], sent[1]]
 
 
 @pytest.mark.parametrize(
