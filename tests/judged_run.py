@@ -1,7 +1,8 @@
 """The made-up run with all that a judge can say: findings, losses that end, changed latencies, every word.
 
 `judged_run()` is `forgetting_run()` with a fourth benchmark `trivia` that was lost and is back, a loss in one of its
-subsets, answers of `sums` that got longer, losses that were accepted, and latency verdicts with a reference.
+subsets, noise out of range, answers of `sums` that got longer, losses that were accepted, and latency verdicts with a
+reference.
 """
 
 from dataclasses import replace
@@ -12,6 +13,7 @@ from tracker.domain.records.reasons import AgainstReference, Compared, Fall, Tog
 from tracker.domain.records.types import (
     Acceptance,
     Baseline,
+    BenchmarkNoise,
     Closing,
     Comparison,
     Incident,
@@ -19,11 +21,24 @@ from tracker.domain.records.types import (
     LatencyMetric,
     LatencyVerdict,
     Measure,
+    NoiseAspect,
+    NoiseOfRun,
+    OutOfRange,
     Report,
     Verdict,
     VerdictWord,
 )
 
+NOISE = NoiseOfRun(
+    benchmarks=(
+        BenchmarkNoise(benchmark="trivia", jitter=0.012, checkpoints=42),
+        BenchmarkNoise(benchmark="facts", jitter=0.003, checkpoints=9),
+    ),
+    persistence=0.65,
+    tails=1.1,
+    differences=80,
+    out_of_range=(OutOfRange(aspect=NoiseAspect.PERSISTENCE, value=0.65, limit=0.6),),
+)
 PEAK = tuple(range(410, 501, 10))
 _WORDS = {
     100: VerdictWord.NOT_LEARNED,
@@ -89,6 +104,7 @@ def _told(report: Report, subset: str) -> Report:
         verdicts=(*report.verdicts, _trivia(report.step)),
         findings=found,
         latency=_latency(report.step),
+        noise=NOISE,
     )
 
 

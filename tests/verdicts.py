@@ -23,7 +23,7 @@ def reports_of(records: Sequence[EvalRecord]) -> tuple[Report, ...]:
 def outline_of(report: Report) -> Report:
     """Return a report as `History.outlines` does if newer ones replace it."""
     verdicts = tuple(_outline(v) for v in report.verdicts)
-    return replace(report, verdicts=verdicts, findings=(), incidents=(), latency=(), cost=None)
+    return replace(report, verdicts=verdicts, findings=(), incidents=(), latency=(), cost=None, noise=None)
 
 
 # --- private

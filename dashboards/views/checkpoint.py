@@ -8,7 +8,7 @@ from dashboards.charts.latency_spread import LoadSpread, load_spreads
 from dashboards.charts.run import load_texts, margin_text
 from dashboards.data.checkpoint import CheckpointData, best_comparison
 from dashboards.views.conclusions import ConclusionsView, finding_rows, loss_rows
-from dashboards.views.evidence import evidence
+from dashboards.views.evidence import evidence, noise_views
 from dashboards.views.heading import Heading, advice_text, heading
 from dashboards.views.latency_verdicts import LatencyVerdicts, latency_verdicts
 from dashboards.views.measured import MeasuredView, asked_texts, measured
@@ -121,6 +121,7 @@ def build_checkpoint_view(data: CheckpointData) -> CheckpointView:
             findings=finding_rows(view),
             incidents=loss_rows(own.conclusions.incidents, ()),
             evidence=evidence(view, found, own.repetitions),
+            noise=noise_views(view),
         ),
         changes=ChangesView(
             listed=tuple(map(changed_samples, pairs)), packed=packed_samples(pairs, asked_texts(data.record))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dashboards.views.evidence import EvidenceView, ProofView, onset_text, proofs_of
+from dashboards.views.evidence import EvidenceView, NoiseView, ProofView, onset_text, proofs_of
 from tracker.domain.overview.run import URGENCY, Overview
 from tracker.domain.records.display import count_text, one_line
 from tracker.domain.records.reason_text import reason_text
@@ -43,11 +43,12 @@ class LossRow:
 
 @dataclass(frozen=True, kw_only=True)
 class ConclusionsView:
-    """Findings, incidents and evidence, as on both pages."""
+    """Findings, incidents, evidence and noise, as on both pages."""
 
     findings: tuple[FindingRow, ...]
     incidents: tuple[LossRow, ...]
     evidence: tuple[EvidenceView, ...]
+    noise: tuple[NoiseView, ...]
 
 
 def finding_rows(view: Overview) -> tuple[FindingRow, ...]:

@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from dashboards.views.tables import coverage_text
 from tracker.domain.calibration.repetition_text import repetition_text
+from tracker.domain.overview.noise import noise_facts, range_text
 from tracker.domain.overview.run import WORSE, Overview, Standing
 from tracker.domain.records.calibration import Repetition
 from tracker.domain.records.display import NOTHING, count_text, one_line, p_text, score_text, signed_text, steps_text
@@ -53,6 +54,21 @@ class EvidenceView:
     """Onset of the loss, minimum detectable loss, and run-to-run noise."""
     proofs: tuple[ProofView, ...]
     """The deciding comparison first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseView:
+    """Noise between the checkpoints of a suite."""
+
+    facts: tuple[tuple[str, str], ...]
+    """Name and text of each aspect."""
+    out_of_range: str
+    """What leaves the range in which the error rate was simulated; empty for nothing."""
+
+
+def noise_views(view: Overview) -> tuple[NoiseView, ...]:
+    """Return the newest noise of every suite; () if no report has one."""
+    return tuple(NoiseView(facts=tuple(noise_facts(one)), out_of_range=range_text(one)) for one in view.noise)
 
 
 def evidence(

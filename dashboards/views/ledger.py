@@ -13,7 +13,6 @@ from tracker.domain.forgetting.wording import (
     notes,
     share_text,
     transfer_sentences,
-    whole_text,
 )
 from tracker.domain.records import display
 
@@ -38,7 +37,8 @@ class LedgerEntry:
     kept: str = display.NOTHING
     lost: str = display.NOTHING
     by_chance: str = ""
-    net: str = display.NOTHING
+    lost_now: str = display.NOTHING
+    """Number lost at the newest checkpoint alone."""
     lowest: str = display.NOTHING
     lowest_by_chance: str = ""
     raw: str = display.NOTHING
@@ -133,14 +133,11 @@ def _levels(found: Forgetting) -> dict[str, str]:
 
 
 def _flow(row: LedgerRow) -> dict[str, str]:
-    flow, now = row.flow, newest_text(row)
-    if flow is None:
-        return {"by_chance": now}
-    return {
-        "lost": f"{flow.lost} / {flow.gained}",
-        "by_chance": f"{f'{now}, ' if now else ''}{chance_text(flow.expected_false)} by chance",
-        "net": whole_text(flow.net_lost),
-    }
+    found = {} if row.newest is None else {"lost_now": str(row.newest.lost)}
+    if row.flow is not None:
+        found["lost"] = f"{row.flow.lost} / {row.flow.gained}"
+        found["by_chance"] = f"{chance_text(row.flow.expected_false)} by chance"
+    return found
 
 
 def _lost_samples(ledger: RunLedger) -> Iterator[LostSamples]:

@@ -10,7 +10,7 @@ from dashboards.charts.run import latency_figures, load_texts, margin_text, scor
 from dashboards.data.run import RunData
 from dashboards.views import tables
 from dashboards.views.conclusions import ConclusionsView, finding_rows, loss_rows
-from dashboards.views.evidence import evidence
+from dashboards.views.evidence import evidence, noise_views
 from dashboards.views.heading import GlanceRow, Heading, advice_text, glance, heading
 from dashboards.views.latency_verdicts import LatencyVerdicts, latency_verdicts
 from dashboards.views.ledger import LedgerView, ledger_view
@@ -110,6 +110,7 @@ def build_view(data: RunData, pages: Mapping[int, str] = MappingProxyType({})) -
             findings=finding_rows(view),
             incidents=loss_rows(known.incidents, known.acceptances),
             evidence=evidence(view, found, data.repetitions),
+            noise=noise_views(view),
         ),
         forgetting=_forgetting(data, view),
         latency=LatencyView(

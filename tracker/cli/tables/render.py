@@ -13,6 +13,7 @@ from rich.text import Text
 
 from tracker.domain.calibration.repetition_text import is_unfit, short_text, unfit_text
 from tracker.domain.overview.costs import cost_text
+from tracker.domain.overview.noise import range_text
 from tracker.domain.overview.run import SYMBOLS, WORSE, Overview, headline, overview
 from tracker.domain.records.calibration import Repetition
 from tracker.domain.records.display import clean, count_text, one_line, percent_text, score_text, shortened
@@ -176,6 +177,8 @@ class _HistoryView:
         yield from _missing(shown)
         if savings := savings_text(view.verdicts.values()):
             yield Text(savings, style="dim")
+        for beyond in filter(None, map(range_text, view.noise)):
+            yield Text(beyond, style="yellow")
         yield from _findings(view)
         yield from _left(view)
         yield Text("")

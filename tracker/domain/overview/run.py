@@ -12,10 +12,11 @@ from eval_jobs.errors import CheckpointSkipped, CheckpointsUnnamed
 from eval_jobs.types import Checkpoint
 from tracker.domain.checkpoints.gaps import without
 from tracker.domain.checkpoints.names import unit_of
+from tracker.domain.overview.noise import newest_noise
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.display import count_text, names_text, steps_text
 from tracker.domain.records.subjects import subject_text
-from tracker.domain.records.types import Baseline, Comparison, Gap, Measure, Report, Verdict, VerdictWord
+from tracker.domain.records.types import Baseline, Comparison, Gap, Measure, NoiseOfRun, Report, Verdict, VerdictWord
 
 SYMBOLS: Mapping[VerdictWord, str] = {
     VerdictWord.FORGOTTEN: "▼▼",
@@ -67,6 +68,8 @@ class Overview:
     """Checkpoints that training left behind, ascending by step, each with the first step that was written again."""
     unit: str = "step"
     """What a step counts."""
+    noise: tuple[NoiseOfRun, ...] = ()
+    """Noise between checkpoints, the newest of every suite."""
 
     def at(self, step: int, benchmark: str) -> Verdict | None:
         """Return the verdict on `benchmark` at `step`, or None if it was not part of the evaluation."""
@@ -124,6 +127,7 @@ def overview(reports: Iterable[Report], gaps: Iterable[Gap] = ()) -> Overview:
         findings=tuple(_findings(ordered, newest)),
         left=tuple({(c.step, c.digest): (c, end) for c, end in left.values()}.values()),
         unit=unit_of(ordered[-1].checkpoint.source_uri, ordered[-1].step) if ordered else "step",
+        noise=newest_noise(ordered),
     )
 
 

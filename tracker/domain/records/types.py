@@ -312,6 +312,55 @@ class LatencyVerdict:
     """Smallest true ratio above 1 that is detected with 80 % power."""
 
 
+class NoiseAspect(StrEnum):
+    """What describes the noise between the checkpoints of a run."""
+
+    JITTER = "jitter"
+    """The largest of all benchmarks."""
+    SPREAD = "spread"
+    """The largest jitter divided by the smallest."""
+    PERSISTENCE = "persistence"
+    TAILS = "tails"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutOfRange:
+    """An aspect of the noise beyond the range in which the error rate was simulated."""
+
+    aspect: NoiseAspect
+    value: float
+    limit: float
+    """Largest value simulated."""
+    benchmark: str = ""
+    """The one with the largest jitter; empty for other aspects."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkNoise:
+    """Noise of one benchmark between the checkpoints of its run."""
+
+    benchmark: str
+    jitter: float
+    """Standard deviation tau that the samples do not explain, in score units."""
+    checkpoints: int
+    """Number of newest checkpoints that it was estimated from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseOfRun:
+    """Noise between the checkpoints of a run, on whose range the error rate depends (`regression.diagnostic`)."""
+
+    benchmarks: tuple[BenchmarkNoise, ...]
+    """Largest jitter first; those with too few checkpoints are omitted."""
+    persistence: float
+    """Mean of what is known about r, the correlation of the jitter at neighbouring checkpoints."""
+    tails: float | None
+    """95 % quantile of the second differences divided by that of normal noise; None with too few of them."""
+    differences: int
+    """Number of second differences behind `tails`."""
+    out_of_range: tuple[OutOfRange, ...] = ()
+
+
 RULES_VERSION = 3
 """Version of the rules of verdicts: a change that gives checkpoints other verdicts increases it."""
 
@@ -335,6 +384,8 @@ class Report:
     """The evaluated checkpoint."""
     cost: Cost | None = None
     """Cost of the evaluation; None if unknown."""
+    noise: NoiseOfRun | None = None
+    """None with too few checkpoints, and in reports that do not say."""
     created_at: datetime
     rules_version: int = 1
     """`RULES_VERSION` of the program that decided; 1 in reports that do not say."""

@@ -17,6 +17,7 @@ from tracker.domain.records.imported import stands_for_import
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.types import RULES_VERSION, Incident, Measure, Report, Screened, Verdict, VerdictWord
 from tracker.domain.regression.detector import Evidence, jitter_of
+from tracker.domain.regression.diagnostic import noise_of
 from tracker.domain.scores.pairing import differences_of
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.summary import first_detail, summarise
@@ -70,6 +71,7 @@ def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy
         latency=judge_latency(record, context.run_context.records, policy.latency),
         checkpoint=record.plan.checkpoint,
         cost=record.cost,
+        noise=noise_of({name: (one.candidate.track, one.hypothesis.jitter) for name, one in tested.items()}),
         created_at=now,
         rules_version=RULES_VERSION,
     )

@@ -9,18 +9,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dashboards.data.run import RunData
-from dashboards.page.html import render_page
+from dashboards.page.html import render_checkpoint, render_page
+from dashboards.views.checkpoint import build_checkpoint_view
 from dashboards.views.run import build_view
 from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, Outcome, ProbeFailure
-from tests.judged_run import judged_run
+from tests.judged_run import NOISE, judged_run
 from tests.records import RecordedRun, forgetting_run, wide_run
-from tests.reports import run_data
+from tests.reports import checkpoint_data, run_data
 from tests.verdicts import reports_of
 from tracker.domain.overview.run import SYMBOLS
 from tracker.domain.records.display import clean
 from tracker.domain.records.policy import Phase
 from tracker.domain.records.reasons import Failed
-from tracker.domain.records.types import VerdictWord
+from tracker.domain.records.types import NoiseAspect, NoiseOfRun, OutOfRange, VerdictWord
 
 RUN = forgetting_run()
 MAX_SCRIPT_BYTES = 15_000
@@ -56,6 +57,10 @@ def html_of(data: RunData) -> str:
     return render_page(build_view(data), version="0.1.0")
 
 
+def checkpoint_html(run: RecordedRun, step: int) -> str:
+    return render_checkpoint(build_checkpoint_view(checkpoint_data(run, step)), version="0.1.0")
+
+
 def parsed(html: str) -> Page:
     page = Page()
     page.feed(html)
@@ -75,6 +80,7 @@ def hostile(text: str) -> RunData:
             verdicts=tuple(replace(v, reason=failed, benchmark=f"{v.benchmark}{text}") for v in report.verdicts),
             findings=tuple(replace(f, reason=failed, benchmark=f"{f.benchmark}{text}") for f in told.findings),
             latency=tuple(replace(v, reason=failed, load=text) for v in told.latency),
+            noise=_hostile_noise(text),
         )
         for report, told in zip(small.reports, judged.reports, strict=True)
     )
@@ -90,6 +96,12 @@ def hostile(text: str) -> RunData:
             phases=(*small.phases[:1], Phase(name=text, from_step=600)),
         )
     )
+
+
+def _hostile_noise(text: str) -> NoiseOfRun:
+    named = tuple(replace(one, benchmark=text) for one in NOISE.benchmarks)
+    jitter = OutOfRange(aspect=NoiseAspect.JITTER, value=0.042, limit=0.03, benchmark=text)
+    return replace(NOISE, benchmarks=named, out_of_range=(jitter,))
 
 
 def _hostile_record(record: EvalRecord, text: str) -> EvalRecord:
@@ -226,6 +238,13 @@ def test_the_p_without_jitter_is_shown_in_the_evidence_alone() -> None:
     evidence, _, rest = after.partition("</section>")
     assert "samples only" in evidence
     assert "samples only" not in before + rest
+
+
+def test_the_noise_is_shown_where_a_report_has_it() -> None:
+    for run, is_shown in ((judged_run(), True), (forgetting_run(), False)):
+        for html in (html_of(run_data(run)), checkpoint_html(run, 1000)):
+            assert ("<dt>persistence</dt><dd>0.65 " in html) == is_shown
+            assert ("The error rate was not shown for this noise" in html) == is_shown
 
 
 def test_many_findings_losses_and_slower_checkpoints_are_folded() -> None:

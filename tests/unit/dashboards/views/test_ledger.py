@@ -29,7 +29,7 @@ def test_every_benchmark_has_a_line_with_its_error_and_what_chance_would_show() 
     assert (facts.name, facts.samples) == ("facts", "80 samples")
     assert (facts.best, facts.best_at, facts.now) == ("0.875", "steps 500 to 600", "0.050")
     assert (facts.change, facts.interval) == ("−0.825", "−0.904 to −0.746")  # noqa: RUF001
-    assert (facts.lost, facts.by_chance, facts.net, facts.kept) == ("62 / 0", "64 now, 0.3 by chance", "62", "0 %")
+    assert (facts.lost, facts.by_chance, facts.lost_now, facts.kept) == ("62 / 0", "0.3 by chance", "64", "0 %")
     assert facts.lowest == "−0.838 at 1000"  # noqa: RUF001
     assert facts.raw_by_chance.endswith(" by chance")
 
@@ -80,7 +80,7 @@ def test_subsets_are_told_by_benchmark() -> None:
     view = view_of(replace(LEDGER, benchmarks=(replace(facts, subsets=rows), *LEDGER.benchmarks[1:])))
     ((name, entries),) = view.subsets
     assert (name, [e.name for e in entries]) == ("facts", ["easy", "hard"])
-    assert (entries[1].now, entries[1].change, entries[1].net) == ("0.037", "-", "-")
+    assert (entries[1].now, entries[1].change, entries[1].lost_now) == ("0.037", "-", "64")
 
 
 @pytest.mark.slow

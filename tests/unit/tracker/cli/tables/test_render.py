@@ -188,6 +188,12 @@ to sums have become longer since step 700; no significant change in reversal ove
     assert "findings at" not in shown(history_table([*judged_run().reports, replace(RUN.reports[-1], step=1100)]))
 
 
+def test_noise_that_leaves_the_simulated_range_stands_under_the_history() -> None:
+    text = shown(history_table(judged_run().reports), width=200)
+    assert "\nThe error rate was not shown for this noise between checkpoints, so false alarms may be more" in text
+    assert "The error rate" not in shown(history_table(RUN.reports), width=200)
+
+
 def test_many_findings_are_counted() -> None:
     newest = judged_run().reports[-1]
     many = tuple(replace(newest.findings[0], subset=f"s{i}") for i in range(12))

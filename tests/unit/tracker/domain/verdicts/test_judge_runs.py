@@ -56,6 +56,14 @@ def test_thirty_healthy_checkpoints_with_jitter_raise_no_alarm(seed: int) -> Non
     assert not any(v.word in LOSSES for r in reports for v in (*r.verdicts, *r.findings))
 
 
+def test_a_report_has_the_noise_of_the_run_from_the_fifth_checkpoint_on() -> None:
+    tables = {name: table[:6] for name, table in jittery(1).items()}
+    noises = [report.noise for report in judge_all(tables)]
+    assert [noise is None for noise in noises] == [True] * 4 + [False] * 2
+    assert noises[-1] is not None
+    assert {one.benchmark for one in noises[-1].benchmarks} == set(NAMES)
+
+
 def test_the_flips_of_samples_alone_would_have_raised_alarms() -> None:
     """Why the jitter is in every test."""
     tables = jittery(1, n=2000, tau=0.01)
