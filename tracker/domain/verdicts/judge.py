@@ -7,7 +7,7 @@ incident, because later checkpoints have more evidence.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, EvalResult, Outcome
@@ -15,31 +15,29 @@ from tracker.domain.latency.judge import judge_latency
 from tracker.domain.records import reasons
 from tracker.domain.records.imported import stands_for_import
 from tracker.domain.records.policy import Policy
-from tracker.domain.records.types import RULES_VERSION, Incident, Measure, Report, Screened, Verdict, VerdictWord
-from tracker.domain.regression.detector import Evidence, jitter_of
+from tracker.domain.records.types import RULES_VERSION, Incident, Report, Screened, Verdict, VerdictWord
+from tracker.domain.regression.detector import Evidence
 from tracker.domain.regression.diagnostic import noise_of
 from tracker.domain.scores.pairing import differences_of
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.summary import first_detail, summarise
-from tracker.domain.verdicts.aggregate_judge import JudgedAggregates, judge_aggregates
-from tracker.domain.verdicts.candidates import Candidate, candidates_of, chance_of, hypothesis_of
+from tracker.domain.verdicts.candidates import Candidate, chance_of
 from tracker.domain.verdicts.context import JudgingContext, RunContext
 from tracker.domain.verdicts.decision import (
     MIN_COMMON,
     MIN_SAMPLES,
-    comparable,
     decide,
     decide_screened,
-    never_learned,
 )
 from tracker.domain.verdicts.dips import dips_of
 from tracker.domain.verdicts.evidence import estimate_of, untested, verdict_of
 from tracker.domain.verdicts.findings import Judged, findings_besides, judged_of
-from tracker.domain.verdicts.hypothesis import Hypothesis, Subject
+from tracker.domain.verdicts.hypothesis import Subject
 from tracker.domain.verdicts.incidents import subject_of
 from tracker.domain.verdicts.rewind import branches_known, context_of, rewound
 from tracker.domain.verdicts.screening import sum_of_known
-from tracker.domain.verdicts.suite import Part, ends_of, is_over, judge_end, judge_suite, open_loss
+from tracker.domain.verdicts.suite import judge_end, judge_suite
+from tracker.domain.verdicts.tested import Tested, TestedSuite, tested_at
 
 
 def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy: Policy, *, now: datetime) -> Report:
@@ -50,7 +48,7 @@ def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy
     """
     context = context_of(record, scores, run_context, policy)
     context = replace(context, dips=dips_of(context))
-    context, tested, suite = _tested(context)
+    context, tested, suite = tested_at(context)
     candidates = {name: one.candidate for name, one in tested.items()}
     learned = {name: one.candidate for name, one in tested.items() if not one.never_learned}
     judged_by_name = {name: _with_scores(context, one) for name, one in tested.items()}
@@ -129,94 +127,11 @@ def _missing(context: JudgingContext, outcome: Outcome) -> Verdict:
     )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Tested:
-    """A benchmark with samples, and its tests."""
-
-    candidate: Candidate
-    hypothesis: Hypothesis
-    tests: tuple[Evidence, ...]
-    evidence: tuple[Evidence, ...]
-    """The comparable ones of `tests`."""
-    never_learned: bool
-    """Whether it was never better than guessing, so that there is nothing to lose."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Suite:
-    """All benchmarks of the candidate's suite, and their open loss."""
-
-    parts: tuple[Part, ...]
-    aggregates: JudgedAggregates
-    known: Incident | None
-    """Its open loss, which ends at the candidate if it is in `JudgingContext.ended`."""
-
-
-def _tested(context: JudgingContext) -> tuple[JudgingContext, dict[str, _Tested], _Suite]:
-    """Return the tests of all benchmarks; if an open loss of the suite is over, without its checkpoints."""
-    known = open_loss(context)
-    if known is not None:
-        trial = replace(context, ended=ends_of(context, known, _steps_so_far(context)))
-        if trial.ended:
-            tested, suite = _tests_of(trial, known)
-            if is_over(trial, known, suite.parts):
-                return trial, tested, suite
-    tested, suite = _tests_of(context, known)
-    return context, tested, suite
-
-
-def _tests_of(context: JudgingContext, known: Incident | None) -> tuple[dict[str, _Tested], _Suite]:
-    candidates = candidates_of(context, Measure.SCORE)
-    jitters = jitter_of([c.track for c in candidates.values()])
-    tested: dict[str, _Tested] = {}
-    for (name, candidate), jitter in zip(candidates.items(), jitters, strict=True):
-        hypothesis = hypothesis_of(context, candidate, jitter)
-        tests = hypothesis.evidence()
-        evidence, chance = comparable(tests), chance_of(context, candidate)
-        tested[name] = _Tested(
-            candidate=candidate,
-            hypothesis=hypothesis,
-            tests=tests,
-            evidence=evidence,
-            never_learned=candidate.open_incident is None and never_learned(hypothesis, evidence, chance),
-        )
-    aggregates = judge_aggregates(context)
-    learned = {name: one for name, one in tested.items() if one.evidence and not one.never_learned}
-    parts = (*(_part(name, one) for name, one in learned.items()), *aggregates.parts)
-    return tested, _Suite(parts=parts, aggregates=aggregates, known=known)
-
-
-def _part(name: str, one: _Tested) -> Part:
-    series, means = one.candidate.series, one.candidate.matrix.means
-    newest = one.hypothesis.step
-    incident = one.candidate.open_incident
-    return Part(
-        name=name,
-        means={step: float(means[row]) for row, step in enumerate(series.steps) if step <= newest},
-        counted=tuple(one.hypothesis.steps[row] for row in one.candidate.track.rows),
-        evidence=one.evidence,
-        is_whole=one.candidate.newest and not one.candidate.left_out,
-        lost_since=None if incident is None else incident.onset_step,
-    )
-
-
-def _steps_so_far(context: JudgingContext) -> set[int]:
-    """Return the steps of the suite's checkpoints up to the candidate."""
-    suite, known = context.suite.suite, {context.step}
-    for record in context.run_context.records:
-        if record.plan.suite.name == suite:
-            known.add(record.plan.checkpoint.step)
-    for key, series in context.scores.series.items():
-        if key.suite == suite:
-            known.update(series.steps)
-    return {step for step in known if step <= context.step}
-
-
 def _improved(judged: Iterable[Judged]) -> set[str]:
     return {one.verdict.benchmark for one in judged if one.verdict.word is VerdictWord.IMPROVED}
 
 
-def _of_suite(context: JudgingContext, suite: _Suite, benchmarks: Iterable[Judged]) -> Iterator[Judged]:
+def _of_suite(context: JudgingContext, suite: TestedSuite, benchmarks: Iterable[Judged]) -> Iterator[Judged]:
     ended = next((e for e in context.ended if subject_of(e) == context.suite), None)
     if ended is not None:
         yield judge_end(ended, suite.parts)
@@ -243,7 +158,7 @@ def _also_changed(context: JudgingContext, changes: Sequence[Incident]) -> tuple
     return tuple(also.values())
 
 
-def _with_scores(context: JudgingContext, one: _Tested) -> Judged:
+def _with_scores(context: JudgingContext, one: Tested) -> Judged:
     candidate, hypothesis = one.candidate, one.hypothesis
     if not one.evidence:
         word, reason = _incomparable(context, candidate, one.tests)
