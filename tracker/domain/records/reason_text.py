@@ -152,7 +152,7 @@ def _without_tests(
         case reasons.NothingEarlier():
             return f"{verdict.score or 0.0:.3g}, first usable result of this run"
         case reasons.NeverAboveChance():
-            return f"never better than guessing ({reason.chance:.3g}) so far"
+            return f"never clearly better than guessing (score {reason.chance:.3g})"
         case reasons.TooEarly():
             return "verdicts start at the third checkpoint"
     return reason.problem
@@ -256,9 +256,10 @@ def _flips(measure: types.Measure, comparison: types.Comparison) -> str:
     shown = shown_flips(comparison)
     if measure is not types.Measure.SCORE or not (shown.lost or shown.gained):
         return ""
-    most = " (correct in most of those steps)" if len(comparison.baseline_steps) > _PAIR and shown.lost else ""
-    counted = f"; lost {shown.lost} of {comparison.n_common} samples{shown.where or most}, gained {shown.gained}"
-    return f"{counted} ({shown.mostly})" if shown.mostly else counted
+    most = ""
+    if shown.lost and not shown.where and len(comparison.baseline_steps) > _PAIR:
+        most = " (correct in most of those steps)"
+    return f"; lost {shown.lost} of {comparison.n_common} samples{most}, gained {shown.gained}{shown.where}"
 
 
 def _compared_means(reason: reasons.ComparedMeans) -> str:

@@ -74,7 +74,7 @@ def test_what_has_not_left_chance_is_not_learned() -> None:
     for records in (records_of(LEVEL), records_of([*LEVEL, 0.50, 0.50])):
         verdict = judged(records, policy=guessing)
         assert verdict.word is VerdictWord.NOT_LEARNED
-        assert reason_text(verdict) == "never better than guessing (0.6) so far"
+        assert reason_text(verdict) == "never clearly better than guessing (score 0.6)"
     assert judged(records_of([*LEVEL, 0.80, 0.80]), policy=guessing).word is VerdictWord.IMPROVED
 
 
