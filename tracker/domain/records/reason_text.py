@@ -39,8 +39,6 @@ class ShownFlips:
     gained: int
     where: str = ""
     """Between which single checkpoints, if the counts differ from those of the comparison."""
-    mostly: str = ""
-    """The comparison's own counts, then."""
 
 
 def shown_flips(comparison: types.Comparison) -> ShownFlips:
@@ -49,8 +47,7 @@ def shown_flips(comparison: types.Comparison) -> ShownFlips:
     If the baseline's last checkpoint shows a change more than twice as large, the baseline itself rose or fell: then
     the counts from that checkpoint to the newest.
     """
-    own = comparison.n_lost, comparison.n_gained
-    lost, gained, where = *own, ""
+    lost, gained, where = comparison.n_lost, comparison.n_gained, ""
     if comparison.n_lost_newest is not None and len(comparison.pooled_steps) > 1:
         lost, gained = comparison.n_lost_newest, comparison.n_gained_newest or 0
         where = " at the newest checkpoint"
@@ -59,8 +56,7 @@ def shown_flips(comparison: types.Comparison) -> ShownFlips:
         sign = 1 if comparison.delta > 0 else -1
         if sign * (since[1] - since[0]) > 2 * max(sign * (gained - lost), 0):
             lost, gained, where = *since, f" since step {comparison.baseline_steps[-1]}"
-    mostly = f"by most checkpoints of each side: {own[0]} and {own[1]}" if where else ""
-    return ShownFlips(lost=lost, gained=gained, where=where, mostly=mostly)
+    return ShownFlips(lost=lost, gained=gained, where=where)
 
 
 def latency_reason_text(verdict: types.LatencyVerdict) -> str:
