@@ -238,7 +238,7 @@ def _figure(ident: str, title: str, data: RunData, view: Overview, panels: tuple
         panels=panels,
         x_min=min(steps),
         x_max=max(steps),
-        phases=data.training.phases,
+        phases=data.training.marks,
     )
 
 

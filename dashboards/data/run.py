@@ -19,6 +19,7 @@ from tracker.domain.records.types import Acceptance, CurvePoint, Gap, Incident, 
 from tracker.domain.scores.pairing import neutral_differences
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.sweeps.board import Board
+from tracker.domain.tracking.disruptions import disruptions_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +42,12 @@ class Training:
 
     curves: tuple[CurvePoint, ...] = ()
     phases: tuple[Phase, ...] = ()
+
+    @property
+    def marks(self) -> tuple[Phase, ...]:
+        """Phases, and what the curves show: restarts of the learning rate and changes of the batch size."""
+        shown = (Phase(name=one.what, from_step=one.step) for one in disruptions_of(self.curves, ()))
+        return tuple(sorted((*self.phases, *shown), key=lambda phase: phase.from_step))
 
 
 @dataclass(frozen=True, kw_only=True)

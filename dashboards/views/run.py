@@ -103,7 +103,7 @@ def build_view(data: RunData, pages: Mapping[int, str] = MappingProxyType({})) -
         tiles=tuple(_tile(view, standing) for standing in found),
         curves=CurvesView(
             figures=score_figures(data, view),
-            phases=tuple(f"{one_line(phase.name)} from step {phase.from_step}" for phase in data.training.phases),
+            phases=tuple(f"{one_line(phase.name)} from step {phase.from_step}" for phase in data.training.marks),
         ),
         table=tables.verdict_table(view, found, pages),
         conclusions=ConclusionsView(

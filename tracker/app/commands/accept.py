@@ -3,8 +3,8 @@
 from tracker.app.review import recall, rejudge
 from tracker.app.world import World
 from tracker.domain.alerts.rules import alert_of_acceptance
-from tracker.domain.records.types import Acceptance, Closing, Incident
-from tracker.domain.verdicts.incidents import accepted
+from tracker.domain.records.types import Acceptance
+from tracker.domain.verdicts.incidents import accepted, is_covered
 
 
 def accept(world: World, acceptance: Acceptance) -> None:
@@ -14,8 +14,9 @@ def accept(world: World, acceptance: Acceptance) -> None:
     """
     history, dispatcher = world.history, world.dispatcher
     run_id, step = acceptance.run_id, acceptance.step
-    covered = [e for e in history.incidents(run_id) if _is_covered(e, acceptance)]
     history.append_acceptance(acceptance)
+    acceptances = history.acceptances(run_id)
+    covered = [e for e in history.incidents(run_id) if is_covered(e, acceptance, acceptances)]
     firing = {alert.fingerprint for alert in dispatcher.alerts.open_alerts(run_id)}
     for incident in covered:
         ended = accepted(incident, step)
@@ -27,11 +28,3 @@ def accept(world: World, acceptance: Acceptance) -> None:
     later = [record for record in run_context.records if record.plan.checkpoint.step >= step]
     later.sort(key=lambda record: (record.plan.checkpoint.step, record.finished_at))
     rejudge(world, later, run_context, acceptance.accepted_at)
-
-
-def _is_covered(incident: Incident, acceptance: Acceptance) -> bool:
-    if incident.benchmark != acceptance.benchmark or incident.opened_step > acceptance.step:
-        return False
-    if incident.closed_step is None:
-        return True
-    return (incident.closed_step, incident.closed_by) == (acceptance.step, Closing.ACCEPTED)

@@ -52,14 +52,15 @@ def loss_alerts(report: Report, open_alerts: Sequence[Alert]) -> tuple[Alert, ..
 
 def alert_of_acceptance(incident: Incident, acceptance: Acceptance) -> Alert:
     """Return the resolved alert of an incident that was accepted."""
+    subject = _subject_of(incident)
     return Alert(
         fingerprint=_fingerprint_of(incident),
         run_id=incident.run_id,
         step=acceptance.step,
         kind=AlertKind.LOSS,
-        subject=_subject_of(incident),
+        subject=subject,
         state=AlertState.RESOLVED,
-        message=f"{incident.benchmark}: score level at step {acceptance.step} accepted: {acceptance.reason}",
+        message=f"{alert_subject_text(subject)}: score level at step {acceptance.step} accepted: {acceptance.reason}",
         raised_at=acceptance.accepted_at,
     )
 

@@ -108,6 +108,20 @@ def reopened(incident: Incident) -> Incident:
     return replace(incident, closed_step=None, closed_by=None, last_step=None, closed_digest="")
 
 
+def is_covered(incident: Incident, acceptance: Acceptance, known: Iterable[Acceptance]) -> bool:
+    """Return whether an acceptance ends an incident; one of all benchmarks together with the last of those that fell.
+
+    `known` are all acceptances of the run.
+    """
+    fell = set(incident.benchmarks) or {incident.benchmark}
+    everything = {a.benchmark for a in known if a.step >= incident.opened_step} | {acceptance.benchmark}
+    if incident.opened_step > acceptance.step or acceptance.benchmark not in fell or not fell <= everything:
+        return False
+    if incident.closed_step is None:
+        return True
+    return (incident.closed_step, incident.closed_by) == (acceptance.step, Closing.ACCEPTED)
+
+
 def accepted(incident: Incident, step: int) -> Incident:
     """Return the incident, ended by an acceptance at `step`."""
     return replace(incident, closed_step=step, closed_by=Closing.ACCEPTED)

@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+from dashboards.data.run import Training
 from dashboards.views.run import RunView, build_view
 from dashboards.views.tables import RECENT_ROWS, VerdictRow
 from eval_jobs.errors import ServerDied
@@ -9,7 +10,8 @@ from tests.records import RecordedRun, forgetting_run, wide_run
 from tests.reports import run_data
 from tests.verdicts import reports_of
 from tracker.domain.best.choice import champions_of
-from tracker.domain.records.types import Baseline, VerdictWord
+from tracker.domain.records.policy import Phase
+from tracker.domain.records.types import Baseline, CurvePoint, VerdictWord
 
 MINUS = "\N{MINUS SIGN}"
 RUN = forgetting_run()
@@ -203,3 +205,11 @@ def test_a_run_with_only_gaps_still_has_a_report() -> None:
     assert view.heading.facts == ("0 checkpoints evaluated", "0 benchmarks", "1 checkpoint not evaluated")
     assert (view.curves.figures, view.tiles, view.conclusions.evidence) == ((), (), ())
     assert len(view.troubles) == 1
+
+
+def test_the_curves_mark_phases_and_what_the_training_log_shows() -> None:
+    rate = [1e-3, 5e-4, 1e-4, 1e-3, 5e-4]
+    curve = tuple(CurvePoint(key="train/learning_rate", step=100 * at, value=value) for at, value in enumerate(rate))
+    training = Training(curves=curve, phases=(Phase(name="code", from_step=150),))
+    view = build_view(replace(DATA, training=training))
+    assert view.curves.phases == ("code from step 150", "restart of the learning rate from step 200")

@@ -16,7 +16,7 @@ from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import Acceptance, Baseline, Closing, Incident, Report, VerdictWord
 from tracker.domain.verdicts.context import RunContext
 from tracker.domain.verdicts.hypothesis import Subject
-from tracker.domain.verdicts.incidents import accepted, counting, incidents_at, open_of
+from tracker.domain.verdicts.incidents import accepted, counting, incidents_at, is_covered, open_of
 from tracker.domain.verdicts.judge import judge
 
 POLICY = Policy(planned_checkpoints=50)
@@ -188,6 +188,27 @@ def test_a_checkpoint_of_an_older_series_that_comes_late_opens_nothing() -> None
     report = judge(late, scores_of([*old, *new, late]), RunContext(), POLICY, now=NOW)
     assert report.verdicts[0].word is VerdictWord.REGRESSED
     assert report.incidents == ()
+
+
+def test_a_loss_of_all_together_is_accepted_with_the_last_benchmark_that_fell() -> None:
+    together = Incident(
+        run_id="run",
+        suite="skills",
+        benchmark="",
+        opened_step=900,
+        onset_step=900,
+        opened_digest="of it",
+        benchmarks=("sums", "words"),
+    )
+
+    def accepting_of(benchmark: str, step: int) -> Acceptance:
+        return replace(accepting(step, 900), benchmark=benchmark)
+
+    first, second = accepting_of("sums", 1000), accepting_of("words", 1000)
+    assert not is_covered(together, first, [first])
+    assert is_covered(together, second, [first, second])
+    assert not is_covered(together, second, [accepting_of("sums", 800), second])
+    assert not is_covered(together, accepting_of("colors", 1000), [first, second])
 
 
 def test_a_loss_of_another_series_mutes_and_recovers_nothing() -> None:
