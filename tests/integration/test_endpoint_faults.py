@@ -246,7 +246,8 @@ def test_questions_that_always_fail_do_not_stop_an_evaluation_that_is_resumed_at
 ) -> None:
     """Nothing was answered since the child was started anew: what was answered before shows that the server lives."""
     benchmark = sums(tmp_path, 60)
-    poison = {number: Reply(status=500, text="worker crashed") for number in range(56, 60)}
+    last_by_prompt = range(6, 10)
+    poison = {number: Reply(status=500, text="worker crashed") for number in last_by_prompt}
 
     def kill(request: Request) -> Reply:
         if number_of(request) in poison:
