@@ -49,11 +49,13 @@ def ends_of(context: JudgingContext, known: Incident, steps: Iterable[int]) -> t
 
     `steps` are those of the checkpoints so far. With a broken checkpoint end the losses that it alone shows.
     """
-    lost = sorted(step for step in steps if known.onset_step <= step)[: -_needed(known)]
+    since = sorted(step for step in steps if known.onset_step <= step)
+    needed = _needed(known, since)
+    lost = since[:-needed]
     if not lost:
         return ()
     ending, by = [known], Closing.RECOVERED
-    if known.provisional:
+    if needed == 1:
         ending, by = [known, *_shown_by(context, known)], Closing.TRANSIENT
     return tuple(
         replace(e, closed_step=context.step, closed_by=by, last_step=lost[-1], closed_digest=context.digest)
@@ -74,7 +76,8 @@ def is_over(context: JudgingContext, known: Incident, parts: Sequence[Part]) -> 
     """Return whether the newest checkpoints are back; the evidence of `parts` is without those of the loss."""
     if not all(part.is_whole for part in parts):
         return False
-    return is_back([test for test in _tests(context, parts, known) if test.m <= _needed(known)])
+    since = {step for part in parts for step in part.means if known.onset_step <= step}
+    return is_back([test for test in _tests(context, parts, known) if test.m <= _needed(known, since)])
 
 
 def judge_end(ended: Incident, parts: Sequence[Part]) -> Judged:
@@ -135,9 +138,12 @@ def _still_lost(parts: Sequence[Part], known: Incident) -> Judged:
     return Judged(verdict=_verdict(word, reason, known))
 
 
-def _needed(known: Incident) -> int:
-    """Return how many checkpoints in a row must be back."""
-    return 1 if known.provisional else RECOVERED_AFTER
+def _needed(known: Incident, since: Collection[int]) -> int:
+    """Return how many checkpoints in a row must be back; `since` are the steps since the onset, with the candidate."""
+    lost = len(since) - 1
+    if known.provisional or lost == 1:
+        return 1
+    return RECOVERED_AFTER
 
 
 def _tests(context: JudgingContext, parts: Sequence[Part], known: Incident | None) -> tuple[SuiteTest, ...]:

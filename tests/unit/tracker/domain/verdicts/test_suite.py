@@ -72,6 +72,16 @@ def test_a_broken_checkpoint_is_shown_at_once_and_ends_as_transient_without_a_no
     assert not any(1000 in (*c.baseline_steps, *c.pooled_steps) for c in compared)
 
 
+def test_a_collapse_of_one_checkpoint_is_one_notification_and_over_at_the_next() -> None:
+    reports = followed(run_of(lambda k, t: 0.6 if t == 9 and k < 4 else 0.0), POLICY)
+    assert {step: v.word for step, v in of_checkpoint(reports).items()} == {1000: W.REGRESSED, 1100: W.TRANSIENT}
+    (begun, ended) = heard(reports)
+    assert (begun[:2], ended[:2]) == ((1000, "firing"), (1100, "resolved"))
+    assert ended[2].startswith("checkpoint transient at step 1100: broken: step 1000; 4 of 6 benchmarks fell by ")
+    assert {e.closed_by for e in reports[10].incidents} == {Closing.TRANSIENT}
+    assert len(reports[10].incidents) == 1 + 4
+
+
 def test_a_small_loss_of_all_is_one_notification_and_recovers_once() -> None:
     reports = followed(run_of(lambda k, t: 0.03 if 8 <= t < 13 and k < 5 else 0.0, checkpoints=18), POLICY)
     words = {step: v.word for step, v in of_checkpoint(reports).items()}
