@@ -19,6 +19,9 @@ from tracker.domain.scores.matrix import FloatArray
 FIRST_DIP = 6
 """Checkpoints that the first dip of a run may last: how long the next ones may is what the earlier ones took."""
 
+_LONGEST = 10
+"""Checkpoints after which a dip that is not over is none."""
+
 _LOWER = -2.326
 """Quantile of the standard normal distribution for p = .01."""
 
@@ -37,7 +40,7 @@ class Window:
     allowed: int
     """Number of checkpoints within which a dip is expected; 0 if the earlier disruptions had none."""
     lasted: int
-    """Number of checkpoints that may be lower, as far as the run shows; at most `allowed`."""
+    """Number of checkpoints that may be lower, as far as the run shows."""
 
 
 def windows_of(means: FloatArray, starts: Sequence[int]) -> tuple[Window, ...]:
@@ -47,12 +50,12 @@ def windows_of(means: FloatArray, starts: Sequence[int]) -> tuple[Window, ...]:
     for start in starts:
         if windows:
             allowed = max(_UNSEEN, *(window.lasted for window in windows))
-        windows.append(Window(start=start, allowed=allowed, lasted=min(allowed, _lasted(means, start))))
+        windows.append(Window(start=start, allowed=allowed, lasted=_lasted(means, start)))
     return tuple(windows)
 
 
 def _lasted(means: FloatArray, start: int) -> int:
-    before, after = means[:, max(0, start - BLOCK) : start], means[:, start : start + FIRST_DIP]
+    before, after = means[:, max(0, start - BLOCK) : start], means[:, start : start + _LONGEST]
     if before.shape[1] < _BENDS:
         return 0
     # A linear trend cancels: an improving run is not noisy.
@@ -65,4 +68,7 @@ def _lasted(means: FloatArray, start: int) -> int:
     lower = np.flatnonzero(falls.sum(axis=0) / spread < _LOWER)
     if not lower.size:
         return 0
-    return int(lower[-1]) + 1 + _UNSEEN
+    lasted = int(lower[-1]) + 1
+    if lasted >= _LONGEST:
+        return FIRST_DIP
+    return lasted + _UNSEEN
