@@ -2,9 +2,9 @@
 
     python -m benchmarks.verdicts.worlds [--runs 400] [--only loud,bursts] [--procs 2] [--seed N]
 
-Prints for each world the share of healthy runs with any alarm (95 % interval) and the alarms of 100 runs. Noise in
-points of .01: the jitter of a checkpoint, which all items of a benchmark share, has a standard deviation of tau. The
-seeds are new at each start, unless one is named.
+Prints for each world the share of healthy runs with any alarm (95 % interval) and the alarms of 100 runs, and how often
+all benchmarks together show a loss that several of them have. The jitter of a checkpoint, which all items of a
+benchmark share, has a standard deviation of tau. The seeds are new at each start, unless one is named.
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ RESTART_LASTS = 3.0
 """Time constant of the recovery, in checkpoints."""
 
 
+ONSET = 50
+"""First checkpoint of a loss that several benchmarks have together."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SuiteLoss:
     """What several benchmarks lose together."""
@@ -41,12 +45,11 @@ class SuiteLoss:
     points: float
     """As a fraction of 1."""
     benchmarks: int
-    onset: int = 50
     lasts: int = 1000
 
     def at(self, time_now: Ints) -> Floats:
         """Return the loss at each checkpoint."""
-        age = time_now - self.onset
+        age = time_now - ONSET
         lost: Floats = np.where((age >= 0) & (age < self.lasts), self.points, 0.0)
         return lost
 
@@ -108,6 +111,16 @@ WORLDS = {
 }
 
 
+LOSSES = {
+    "broken": World(checkpoints=60, lost=SuiteLoss(points=0.05, benchmarks=5, lasts=1)),
+    "everywhere": World(checkpoints=60, sizes=(500,) * 10, lost=SuiteLoss(points=0.015, benchmarks=8)),
+}
+"""Runs in which several benchmarks lose something together."""
+
+SOON = 4
+"""A loss counts as found within so many checkpoints."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """One healthy run."""
@@ -155,9 +168,17 @@ def alarms(world: World, run: Run) -> Bools:
     """Return (T, K): the alarms of the engine on the way that the product takes."""
     engine = Engine()
     detector = TrackerWithSubsets(engine) if world.has_subsets else Tracker("tracker", engine)
+    detector.reset(_meta(world, run))
+    seen, found = UpToNow(run), []
+    for seen.t in range(world.checkpoints):
+        found.append(detector.step(seen))
+    return np.array(found)
+
+
+def _meta(world: World, run: Run) -> Meta:
     sizes = np.array(world.sizes)
     restarts = tuple(range(RESTART_EVERY, world.checkpoints, RESTART_EVERY)) if world.restart else ()
-    meta = Meta(
+    return Meta(
         K=sizes.size,
         T_plan=world.checkpoints,
         n=sizes,
@@ -165,25 +186,40 @@ def alarms(world: World, run: Run) -> Bools:
         alpha=ALPHA,
         restarts=restarts,
     )
-    detector.reset(meta)
-    seen, found = UpToNow(run), []
-    for seen.t in range(world.checkpoints):
-        found.append(detector.step(seen))
-    return np.array(found)
+
+
+def delay_of(world: World, run: Run) -> int | None:
+    """Return after how many checkpoints all benchmarks together show the loss of `world`; None: not within `SOON`."""
+    engine, onset = Engine(), ONSET
+    detector = Tracker("tracker", engine)
+    detector.reset(_meta(world, run))
+    seen = UpToNow(run)
+    for seen.t in range(onset + SOON):
+        detector.step(seen)
+        if engine.suite(seen) and seen.t >= onset:
+            return seen.t - onset
+    return None
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     arguments = _arguments()
     began_s = time.monotonic()
-    rows = [("world", "runs with an alarm", "% of runs (95 % interval)", "alarms of 100 runs")]
+    seeds = range(arguments.seed, arguments.seed + arguments.runs)
+    alarmed = [("world", "runs with an alarm", "% of runs (95 % interval)", "alarms of 100 runs")]
+    found = [("loss", "found at once, %", f"found within {SOON} checkpoints, %")]
     with multiprocessing.get_context("spawn").Pool(arguments.procs) as pool:
-        for name in arguments.only or WORLDS:
-            counts = pool.map(partial(_count, name), range(arguments.seed, arguments.seed + arguments.runs), 4)
-            rows.append(_row(name, counts))
-            sys.stderr.write(f"{rows[-1]}\n")
-    sys.stdout.write(f"{aligned(rows)}\n\n{arguments.runs} healthy runs a world, seeds from {arguments.seed}, ")
-    sys.stdout.write(f"{time.monotonic() - began_s:.0f} s\n")
+        for name in arguments.only or (*WORLDS, *LOSSES):
+            if name in WORLDS:
+                alarmed.append(_row(name, pool.map(partial(_count, name), seeds, 4)))
+                sys.stderr.write(f"{alarmed[-1]}\n")
+            else:
+                found.append(_loss_row(name, pool.map(partial(_delay, name), seeds, 4)))
+                sys.stderr.write(f"{found[-1]}\n")
+    for rows in (alarmed, found):
+        if len(rows) > 1:
+            sys.stdout.write(f"{aligned(rows)}\n\n")
+    sys.stdout.write(f"{arguments.runs} runs each, seeds from {arguments.seed}, {time.monotonic() - began_s:.0f} s\n")
 
 
 # --- private
@@ -192,6 +228,18 @@ def main() -> None:
 def _count(name: str, seed: int) -> int:
     world = WORLDS[name]
     return int(alarms(world, draw(world, seed, improves=seed % 2 == 0)).sum())
+
+
+def _delay(name: str, seed: int) -> int | None:
+    world = LOSSES[name]
+    return delay_of(world, draw(world, seed, improves=seed % 2 == 0))
+
+
+def _loss_row(name: str, delays: list[int | None]) -> tuple[str, str, str]:
+    soon = [delay for delay in delays if delay is not None]
+    rates = (Rate(count=count, total=len(delays)) for count in (soon.count(0), len(soon)))
+    at_once, within = (f"{100 * r.share:.0f} ({100 * r.interval()[0]:.0f}-{100 * r.interval()[1]:.0f})" for r in rates)
+    return name, at_once, within
 
 
 def _row(name: str, counts: list[int]) -> tuple[str, str, str, str]:
@@ -243,12 +291,12 @@ def _arguments() -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--runs", type=int, default=400, help="healthy runs of each world")
-    parser.add_argument("--only", type=lambda text: text.split(","), help=f"of {', '.join(WORLDS)}")
+    parser.add_argument("--runs", type=int, default=400, help="runs of each kind")
+    parser.add_argument("--only", type=lambda text: text.split(","), help=f"of {', '.join((*WORLDS, *LOSSES))}")
     parser.add_argument("--procs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 40), help="of the first run")
     arguments = parser.parse_args()
-    unknown = sorted(set(arguments.only or ()) - set(WORLDS))
+    unknown = sorted(set(arguments.only or ()) - set(WORLDS) - set(LOSSES))
     if unknown:
         parser.error(f"--only: no world {', '.join(unknown)}")
     return arguments
