@@ -217,8 +217,10 @@ def _counts(context: JudgingContext, subject: Subject, steps: Sequence[int], *, 
     accepted = [a for a in context.run_context.acceptances if a.benchmark == subject.benchmark]
     known = (*context.incidents_of(subject), *context.incidents_of(context.suite))
     over = frozenset[int]() if is_lost else context.dips.over  # an open loss is no dip
-    counts = zip(steps, counting(steps, known, accepted), strict=True)
-    return [is_counted and step not in over for step, is_counted in counts]
+    counts = counting(steps, known, accepted)
+    if not over:
+        return list(counts)
+    return [is_counted and step not in over for step, is_counted in zip(steps, counts, strict=True)]
 
 
 def _noise_to(context: JudgingContext, open_incident: Incident | None, steps: Sequence[int]) -> int | None:

@@ -50,7 +50,10 @@ def counting(steps: Sequence[int], known: Sequence[Incident], acceptances: Seque
     """
     *earlier, candidate = steps
     start = max((a.from_step for a in acceptances if a.step <= candidate), default=steps[0])
-    return (*(step >= start and not _was_lost(known, step) for step in earlier), True)
+    over = [e for e in known if e.last_step is not None]
+    if not over and start == steps[0]:
+        return (True,) * len(steps)
+    return (*(step >= start and not _was_lost(over, step) for step in earlier), True)
 
 
 def is_forgotten(hypothesis: Hypothesis, back: int = 0) -> bool:
