@@ -95,7 +95,7 @@ def main() -> None:
     groups = (EQUAL, LOSSES, OTHERS, USABLE)
     equal, losses, others, usable = ({kind: outcomes.get(kind, []) for kind in kinds} for kinds in groups)
     print(f"{table({**equal, **losses})}\n\nNot counted:\n\n{table(others)}\n\n{rates(equal, losses, others)}")
-    print(f"\nPolicies that nobody wrote:\n\n{table(usable)}\n\n{usable_rates(usable)}")
+    print(f"\nPolicies written by --init, and default margins:\n\n{table(usable)}\n\n{usable_rates(usable)}")
     print(summary(equal, losses))
 
 

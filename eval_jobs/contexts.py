@@ -27,7 +27,7 @@ _DIGITS = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class AskedSample:
     """One question as its model reads it."""
 
     subset: str
@@ -35,10 +35,10 @@ class Asked:
     declared: str = ""
     """Cluster that the data declares; empty: none."""
     document: str = ""
-    """Id of its document or passage (`document_of`); empty: unknown."""
+    """Id of its document or passage (`document_id_of`); empty: unknown."""
 
 
-def document_of(fields: Mapping[str, object]) -> str:
+def document_id_of(fields: Mapping[str, object]) -> str:
     """Return the id of the document in a question's fields, else of its passage; empty: there is none."""
     for name in _DOCUMENTS:
         if value := fields.get(name):
@@ -50,7 +50,7 @@ def document_of(fields: Mapping[str, object]) -> str:
     return ""
 
 
-def shared_contexts(questions: Sequence[Asked]) -> tuple[str, ...]:
+def shared_contexts(questions: Sequence[AskedSample]) -> tuple[str, ...]:
     """Return the cluster of each question; empty if it shares its context with none. Equal questions count once."""
     distinct = tuple(dict.fromkeys(questions))
     for found in (_declared(distinct), _documents(distinct), _prefixes(distinct)):
@@ -66,20 +66,20 @@ def shared_contexts(questions: Sequence[Asked]) -> tuple[str, ...]:
 
 def with_contexts(samples: Sequence[SampleScore]) -> tuple[SampleScore, ...]:
     """Return the samples with the clusters that their prompts show; repeats share those of their sample."""
-    by_id = {s.sample_id: Asked(subset=s.subset, prompt=s.prompt, declared=s.cluster_id) for s in samples}
+    by_id = {s.sample_id: AskedSample(subset=s.subset, prompt=s.prompt, declared=s.cluster_id) for s in samples}
     clusters = dict(zip(by_id, shared_contexts(tuple(by_id.values())), strict=True))
     return tuple(replace(sample, cluster_id=clusters[sample.sample_id]) for sample in samples)
 
 
-def _declared(questions: Iterable[Asked]) -> tuple[str, ...]:
+def _declared(questions: Iterable[AskedSample]) -> tuple[str, ...]:
     return tuple(question.declared for question in questions)
 
 
-def _documents(questions: Iterable[Asked]) -> tuple[str, ...]:
+def _documents(questions: Iterable[AskedSample]) -> tuple[str, ...]:
     return tuple(question.document for question in questions)
 
 
-def _prefixes(questions: Sequence[Asked]) -> tuple[str, ...]:
+def _prefixes(questions: Sequence[AskedSample]) -> tuple[str, ...]:
     prompts: dict[str, list[str]] = defaultdict(list)
     for question in questions:
         prompts[question.subset].append(question.prompt)

@@ -5,22 +5,22 @@ from dataclasses import replace
 
 import pytest
 
-from eval_jobs.contexts import PREFIX_CHARS, Asked, document_of, shared_contexts, with_contexts
+from eval_jobs.contexts import PREFIX_CHARS, AskedSample, document_id_of, shared_contexts, with_contexts
 from eval_jobs.types import SampleScore, SampleStatus
 
 SHOTS = "Read the text and answer.\n\n" + "Text: a worked example. Answer: 4\n\n" * 20
 TEXTS = [f"{number} {'It was a dark and stormy night. ' * 10}" for number in range(4)]
 
 
-def asked(text: str, number: int, *, subset: str = "all", **known: str) -> Asked:
-    return Asked(subset=subset, prompt=f"{SHOTS}{text}\n\nWhat about {number}?", **known)
+def asked(text: str, number: int, *, subset: str = "all", **known: str) -> AskedSample:
+    return AskedSample(subset=subset, prompt=f"{SHOTS}{text}\n\nWhat about {number}?", **known)
 
 
 READING = [asked(TEXTS[number // 3], number) for number in range(12)]
 ALONE = [asked(f"{number}: {'unlike any other. ' * 20}", number) for number in range(5)]
 
 
-def groups(questions: list[Asked]) -> list[int]:
+def groups(questions: list[AskedSample]) -> list[int]:
     """Sizes of the found clusters, the largest first."""
     counts = Counter(filter(None, shared_contexts(questions)))
     return sorted(counts.values(), reverse=True)
@@ -51,7 +51,7 @@ def groups(questions: list[Asked]) -> list[int]:
         pytest.param([], [], id="nothing"),
     ],
 )
-def test_questions_that_share_a_context_are_found(questions: list[Asked], found: list[int]) -> None:
+def test_questions_that_share_a_context_are_found(questions: list[AskedSample], found: list[int]) -> None:
     assert groups(questions) == found
 
 
@@ -66,13 +66,13 @@ def test_a_cluster_has_one_name_in_whatever_order_and_beside_whatever_else() -> 
     ("fields", "found"),
     [
         ({"example_id": "high4.txt", "passage": "x" * 900}, "document:high4.txt"),
-        ({"passage": "x" * PREFIX_CHARS}, document_of({"article": "x" * PREFIX_CHARS})),
+        ({"passage": "x" * PREFIX_CHARS}, document_id_of({"article": "x" * PREFIX_CHARS})),
         ({"context": "natural image"}, ""),
         ({"context": None, "passage": 7, "id": "1"}, ""),
     ],
 )
 def test_a_document_is_known_by_its_id_or_its_text_and_not_by_a_label(fields: dict[str, object], found: str) -> None:
-    assert document_of(fields) == found
+    assert document_id_of(fields) == found
 
 
 def test_samples_get_the_clusters_that_their_prompts_show() -> None:

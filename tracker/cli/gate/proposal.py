@@ -11,7 +11,7 @@ from tracker.cli.tables.render import number_columns, plain_table
 from tracker.config.section import toml_key
 from tracker.domain.gate.contexts import contexts_text
 from tracker.domain.gate.margins import LARGEST
-from tracker.domain.gate.proposal import Limit, ProposedPolicy, ProposedRule
+from tracker.domain.gate.proposal import LimitedBy, ProposedPolicy, ProposedRule
 from tracker.domain.gate.rules import COUNTS, POWER, Clusters
 from tracker.domain.records.display import NOTHING, one_line, score_text, steps_text
 
@@ -70,9 +70,9 @@ def _limit_text(rule: ProposedRule) -> str:
         return "not evaluated on two checkpoints: default margin"
     if rule.min_effect is None:
         return f"advisory, too few samples: {_TOO_FEW}"
-    if rule.limit is Limit.JITTER:
+    if rule.limit is LimitedBy.JITTER:
         return "jitter: more samples do not help"
     if rule.contexts is None:
         return "samples"
     named = contexts_text(rule.contexts)
-    return named if rule.limit is Limit.CLUSTERS else f"samples, in {named}"
+    return named if rule.limit is LimitedBy.CLUSTERS else f"samples, in {named}"

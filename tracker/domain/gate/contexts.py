@@ -27,7 +27,7 @@ def as_asked(record: EvalRecord, policy: GatePolicy) -> EvalRecord:
     return replace(record, outcomes=tuple(results.get(one.benchmark, one) for one in record.outcomes))
 
 
-def contexts_of(record: EvalRecord, benchmark: str, clusters: Clusters) -> Contexts | None:
+def counted_contexts(record: EvalRecord, benchmark: str, clusters: Clusters) -> Contexts | None:
     """Return the clusters of a result's samples; None if no two samples share one."""
     result = result_of(record, benchmark)
     if result is None or clusters is Clusters.NONE:
@@ -46,13 +46,13 @@ def missed_clusters(before: EvalRecord, after: EvalRecord, benchmark: str, rule:
 
     Both records as they were measured, not `as_asked`.
     """
-    found = contexts_of(after, benchmark, Clusters.FOUND)
+    found = counted_contexts(after, benchmark, Clusters.FOUND)
     if rule.clusters is Clusters.NONE and found is not None:
         return f'{contexts_text(found)} are taken as independent samples: remove clusters = "none"'
     if rule.clusters is Clusters.SUBSET or (found is not None and found.samples > _samples(after, benchmark) / 2):
         return ""
     if subsets_move_together(before, after, benchmark) < LOOKS_CLUSTERED:
-        subsets = contexts_of(after, benchmark, Clusters.SUBSET)
+        subsets = counted_contexts(after, benchmark, Clusters.SUBSET)
         named = "subsets" if subsets is None else contexts_text(subsets)
         return f'the changes within its {named} go together: set clusters = "subset"'
     return ""

@@ -15,7 +15,7 @@ from eval_jobs.types import EvalRecord, ProbeResult
 from tracker.domain.calibration.noise import repetition_of
 from tracker.domain.compare.view import ComparedBenchmark, RefusedBenchmark, RunNoise, compare_what_can_be
 from tracker.domain.gate.changed import asked_alike
-from tracker.domain.gate.contexts import as_asked, contexts_of, missed_clusters
+from tracker.domain.gate.contexts import as_asked, counted_contexts, missed_clusters
 from tracker.domain.gate.margins import default_margin
 from tracker.domain.gate.rules import COUNTS, POWER, BenchmarkRule, GatePolicy, LatencyLimit
 from tracker.domain.gate.types import BenchmarkCheck, Clustering, GateReport, GateWord, LatencyCheck
@@ -84,7 +84,7 @@ def _tested(blank: BenchmarkCheck, one: ComparedBenchmark, case: _Case) -> Bench
         is_default_margin=rule.min_effect is None,
         compared=replace(one, repetition=known),
         clusters=Clustering(
-            contexts=contexts_of(case.candidate, name, rule.clusters),
+            contexts=counted_contexts(case.candidate, name, rule.clusters),
             warning=missed_clusters(case.baseline, case.candidate, name, rule),
         ),
     )

@@ -12,7 +12,7 @@ from statistics import median
 
 from eval_jobs.types import EvalRecord
 from tracker.domain.compare.view import ComparedBenchmark, RunNoise, compare_what_can_be
-from tracker.domain.gate.contexts import LOOKS_CLUSTERED, as_asked, contexts_of, subsets_move_together
+from tracker.domain.gate.contexts import LOOKS_CLUSTERED, as_asked, counted_contexts, subsets_move_together
 from tracker.domain.gate.margins import LARGEST, margin_of, power_of_each, typical_spread
 from tracker.domain.gate.rules import COUNTS, BenchmarkRule, Clusters, GatePolicy
 from tracker.domain.gate.types import Contexts
@@ -23,7 +23,7 @@ CHECKPOINTS = 6
 """Newest checkpoints to take flips from."""
 
 
-class Limit(StrEnum):
+class LimitedBy(StrEnum):
     """What makes a margin as large as it is."""
 
     SAMPLES = "samples"
@@ -48,7 +48,7 @@ class ProposedRule:
     """Share of the samples whose score changed between neighbouring checkpoints: the median over pairs."""
     jitter: float | None = None
     """Standard deviation of the score between checkpoints beyond that, in score units; None: unknown."""
-    limit: Limit = Limit.SAMPLES
+    limit: LimitedBy = LimitedBy.SAMPLES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ def proposed_policy(
     measured = _compared(pairs, policy, noise)
     rules = {name: ProposedRule(benchmark=name, clusters=clusters[name]) for name in names}
     for name, ones in measured.items():
-        contexts = contexts_of(records[-1], name, clusters[name])
+        contexts = counted_contexts(records[-1], name, clusters[name])
         rules[name] = _measured(ones, contexts, clusters[name], alpha, len(measured))
     return ProposedPolicy(
         run_id=records[-1].plan.checkpoint.run_id,
@@ -116,7 +116,7 @@ def _compared(
 
 def _clusters(name: str, pairs: Sequence[tuple[EvalRecord, EvalRecord]]) -> Clusters:
     """Return the clusters to take into account: subsets, if no context is found and their changes go together."""
-    if contexts_of(pairs[-1][1], name, Clusters.FOUND) is not None:
+    if counted_contexts(pairs[-1][1], name, Clusters.FOUND) is not None:
         return Clusters.FOUND
     smallest = min(subsets_move_together(before, after, name) for before, after in pairs)
     return Clusters.SUBSET if smallest * len(pairs) < LOOKS_CLUSTERED else Clusters.FOUND
@@ -139,7 +139,7 @@ def _measured(
     )
 
 
-def _limit(spread: Spread, without_jitter: Spread) -> Limit:
+def _limit(spread: Spread, without_jitter: Spread) -> LimitedBy:
     if spread.stderr**2 > 2 * without_jitter.stderr**2:
-        return Limit.JITTER
-    return Limit.CLUSTERS if spread.cautious > 1.5 * spread.stderr else Limit.SAMPLES
+        return LimitedBy.JITTER
+    return LimitedBy.CLUSTERS if spread.cautious > 1.5 * spread.stderr else LimitedBy.SAMPLES

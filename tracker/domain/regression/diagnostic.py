@@ -46,7 +46,7 @@ _MIN_OWN = 8
 _NORMAL_QUANTILES = 1.96 / 0.6745
 
 
-def noise_of(benchmarks: Mapping[str, tuple[Track, Jitter]]) -> NoiseOfRun | None:
+def diagnosed_noise(benchmarks: Mapping[str, tuple[Track, Jitter]]) -> NoiseOfRun | None:
     """Return the noise of a run up to the candidate, from the track and the jitter of each benchmark, by name.
 
     None if no benchmark has `MIN_HISTORY` second differences.

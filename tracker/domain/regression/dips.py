@@ -32,7 +32,7 @@ _BENDS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Window:
+class DipWindow:
     """The checkpoints after a disruption, as positions in the run."""
 
     start: int
@@ -43,14 +43,14 @@ class Window:
     """Number of checkpoints that may be lower, as far as the run shows."""
 
 
-def windows_of(means: FloatArray, starts: Sequence[int]) -> tuple[Window, ...]:
+def windows_of(means: FloatArray, starts: Sequence[int]) -> tuple[DipWindow, ...]:
     """Return one window for each of `starts`, ascending; `means` of K benchmarks at T checkpoints, shape (K, T)."""
-    windows: list[Window] = []
+    windows: list[DipWindow] = []
     allowed = FIRST_DIP
     for start in starts:
         if windows:
             allowed = max(_UNSEEN, *(window.lasted for window in windows))
-        windows.append(Window(start=start, allowed=allowed, lasted=_lasted(means, start)))
+        windows.append(DipWindow(start=start, allowed=allowed, lasted=_lasted(means, start)))
     return tuple(windows)
 
 

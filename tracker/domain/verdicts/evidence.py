@@ -62,7 +62,7 @@ def untested(hypothesis: Hypothesis, candidate: Candidate, word: VerdictWord, re
     )
 
 
-def estimate_of(candidate: Candidate) -> EstimatedScore | None:
+def whole_score_of(candidate: Candidate) -> EstimatedScore | None:
     """Return the score of the whole benchmark at a screened candidate, higher is better; None if it is unknown."""
     series, rows = candidate.series, candidate.track.rows[:-1]
     planned_whole = np.array([series.plans[row].suite.part is None for row in rows], dtype=bool)

@@ -17,7 +17,7 @@ from tracker.domain.records.imported import stands_for_import
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.types import RULES_VERSION, Incident, Report, Screened, Verdict, VerdictWord
 from tracker.domain.regression.detector import Evidence
-from tracker.domain.regression.diagnostic import noise_of
+from tracker.domain.regression.diagnostic import diagnosed_noise
 from tracker.domain.scores.pairing import differences_of
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.summary import first_detail, summarise
@@ -30,7 +30,7 @@ from tracker.domain.verdicts.decision import (
     decide_screened,
 )
 from tracker.domain.verdicts.dips import dips_of
-from tracker.domain.verdicts.evidence import estimate_of, untested, verdict_of
+from tracker.domain.verdicts.evidence import untested, verdict_of, whole_score_of
 from tracker.domain.verdicts.findings import Judged, findings_besides, judged_of
 from tracker.domain.verdicts.hypothesis import Subject
 from tracker.domain.verdicts.incidents import subject_of
@@ -69,7 +69,7 @@ def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy
         latency=judge_latency(record, context.run_context.records, policy.latency),
         checkpoint=record.plan.checkpoint,
         cost=record.cost,
-        noise=noise_of({name: (one.candidate.track, one.hypothesis.jitter) for name, one in tested.items()}),
+        noise=diagnosed_noise({name: (one.candidate.track, one.hypothesis.jitter) for name, one in tested.items()}),
         created_at=now,
         rules_version=RULES_VERSION,
     )
@@ -93,7 +93,7 @@ def _of_part(judged: Judged, candidate: Candidate | None, outcome: Outcome) -> J
         return judged
     tokens = sum_of_known(outcome.input_tokens, outcome.output_tokens)
     part = Screened(asked=candidate.asked, left_out=candidate.left_out, tokens=tokens, seconds=outcome.duration_s)
-    found = estimate_of(candidate)
+    found = whole_score_of(candidate)
     if found is None:
         return replace(judged, verdict=replace(judged.verdict, screened=part))
     part = replace(part, margin=found.margin)

@@ -44,7 +44,7 @@ def open_loss(context: JudgingContext) -> Incident | None:
     return next((e for e in reversed(context.incidents_of(context.suite)) if e.closed_step is None), None)
 
 
-def ends_of(context: JudgingContext, known: Incident, steps: Iterable[int]) -> tuple[Incident, ...]:
+def endings_of(context: JudgingContext, known: Incident, steps: Iterable[int]) -> tuple[Incident, ...]:
     """Return the loss as it would end at the candidate, with what ends with it; () if it is too early.
 
     `steps` are those of the checkpoints so far. With a broken checkpoint end the losses that it alone shows.

@@ -9,7 +9,7 @@ from tracker.domain.verdicts.candidates import Candidate, candidates_of, chance_
 from tracker.domain.verdicts.context import JudgingContext
 from tracker.domain.verdicts.decision import comparable, never_learned
 from tracker.domain.verdicts.hypothesis import Hypothesis
-from tracker.domain.verdicts.suite import Part, ends_of, is_over, open_loss
+from tracker.domain.verdicts.suite import Part, endings_of, is_over, open_loss
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,7 +39,7 @@ def tested_at(context: JudgingContext) -> tuple[JudgingContext, dict[str, Tested
     """Return the tests of all benchmarks; if an open loss of the suite is over, without its checkpoints."""
     known = open_loss(context)
     if known is not None:
-        trial = replace(context, ended=ends_of(context, known, _steps_so_far(context)))
+        trial = replace(context, ended=endings_of(context, known, _steps_so_far(context)))
         if trial.ended:
             tested, suite = _tested_on(trial, known)
             if is_over(trial, known, suite.parts):

@@ -16,7 +16,7 @@ from evalscope.evaluator import DefaultEvaluator
 from evalscope.utils.asyncio_runtime import AsyncioLoopRunner
 from evalscope.utils.io_utils import OutputsStructure
 
-from eval_jobs.contexts import Asked, document_of, shared_contexts
+from eval_jobs.contexts import AskedSample, document_id_of, shared_contexts
 from eval_jobs.errors import EndpointFailed, EndpointRefused
 from eval_jobs.evaluate.asking.circuit_breaker import NoAnswer
 from eval_jobs.evaluate.asking.failures import FailureKind, classify_failure, describe
@@ -182,11 +182,11 @@ def _planned_rows(dataset_dict: DatasetDict, repeats: int) -> list[dict[str, obj
     ]
 
 
-def _asked(subset: str, sample: Sample) -> Asked:
+def _asked(subset: str, sample: Sample) -> AskedSample:
     metadata = sample.metadata or {}
     prompt = "\n\n".join(text for _, text in _messages(sample.input))
     declared = str(metadata.get("cluster") or "")
-    return Asked(subset=subset, prompt=prompt, declared=declared, document=document_of(metadata))
+    return AskedSample(subset=subset, prompt=prompt, declared=declared, document=document_id_of(metadata))
 
 
 def _messages(prompt: Any) -> list[list[str]]:  # noqa: ANN401 - EvalScope's text or messages

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from tracker.cli.gate.proposal import proposal_table, proposal_toml
 from tracker.config import load_gate_policy
-from tracker.domain.gate.proposal import Limit, ProposedPolicy, ProposedRule
+from tracker.domain.gate.proposal import LimitedBy, ProposedPolicy, ProposedRule
 from tracker.domain.gate.rules import Clusters
 from tracker.domain.gate.types import Contexts
 from tracker.domain.records.display import NOTHING
@@ -17,7 +17,9 @@ PROPOSED = ProposedPolicy(
     steps=(100, 200, 300),
     alpha=0.05,
     rules=(
-        ProposedRule(benchmark="gsm8k", min_effect=0.029, samples=1319, flips=0.114, jitter=0.003, limit=Limit.JITTER),
+        ProposedRule(
+            benchmark="gsm8k", min_effect=0.029, samples=1319, flips=0.114, jitter=0.003, limit=LimitedBy.JITTER
+        ),
         ProposedRule(
             benchmark="drop.v2",
             min_effect=0.04,
@@ -31,7 +33,7 @@ PROPOSED = ProposedPolicy(
             samples=14042,
             flips=0.05,
             clusters=Clusters.SUBSET,
-            limit=Limit.CLUSTERS,
+            limit=LimitedBy.CLUSTERS,
             contexts=Contexts(kind="subset", count=57, samples=14042),
         ),
         ProposedRule(benchmark="tiny", samples=4, flips=0.0),

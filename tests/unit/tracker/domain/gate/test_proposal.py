@@ -9,7 +9,7 @@ from eval_jobs.types import EvalRecord
 from tests.unit.tracker.domain.making import record_of
 from tracker.domain.compare.view import RunNoise
 from tracker.domain.gate.decision import gate
-from tracker.domain.gate.proposal import Limit, ProposedRule, proposed_policy
+from tracker.domain.gate.proposal import LimitedBy, ProposedRule, proposed_policy
 from tracker.domain.gate.rules import BenchmarkRule, Clusters
 from tracker.domain.gate.types import Contexts, GateWord
 from tracker.domain.regression.jitter import Jitter
@@ -54,7 +54,7 @@ def test_a_rule_names_samples_flips_and_jitter_and_jitter_makes_its_margin_large
     results = {series_key(records[-1].plan, one): Jitter(tau2=0.02**2, variance=1e-9) for one in records[-1].results}
     restless = rule_of(records, noise=RunNoise(jitters=results))
     assert restless.jitter == pytest.approx(0.02)
-    assert (calm.limit, restless.limit) == (Limit.SAMPLES, Limit.JITTER)
+    assert (calm.limit, restless.limit) == (LimitedBy.SAMPLES, LimitedBy.JITTER)
     assert (restless.min_effect or 0.0) > 1.5 * (calm.min_effect or 1.0)
 
 
@@ -70,7 +70,7 @@ def test_clusters_that_are_found_count_and_subsets_do_where_their_changes_go_tog
     scores = [right, [1.0 - x if at // 20 % 3 == 0 else x for at, x in enumerate(right)], right]
     found = [record_of(step, {"facts": x}, clusters=PASSAGES) for step, x in enumerate(scores, start=1)]
     passages = rule_of(found)
-    assert (passages.contexts, passages.limit) == (Contexts(kind="passage", count=100, samples=400), Limit.SAMPLES)
+    assert (passages.contexts, passages.limit) == (Contexts(kind="passage", count=100, samples=400), LimitedBy.SAMPLES)
     toward = [[float(at // 20 % 2 == step % 2) if at % 5 else 1.0 for at in range(400)] for step in range(3)]
     in_subsets = []
     for step, x in enumerate(toward, start=1):

@@ -9,7 +9,7 @@ from benchmarks.verdicts.worlds import WORLDS, draw
 from tests.unit.tracker.domain.regression.tables import matrix_of, track_of
 from tracker.domain.records.types import NoiseAspect, NoiseOfRun
 from tracker.domain.regression.detector import Track, jitter_of
-from tracker.domain.regression.diagnostic import LARGEST_JITTER, LARGEST_PERSISTENCE, MIN_CHECKPOINTS, noise_of
+from tracker.domain.regression.diagnostic import LARGEST_JITTER, LARGEST_PERSISTENCE, MIN_CHECKPOINTS, diagnosed_noise
 from tracker.domain.regression.jitter import Jitter, Persistent
 from tracker.domain.scores.matrix import FloatArray
 
@@ -26,7 +26,7 @@ def run(taus: Mapping[str, float], *, checkpoints: int = 42, r: float = 0.1, df:
         rng = np.random.default_rng(k)
         drawn = rng.standard_t(df, checkpoints) if df else rng.normal(size=checkpoints)
         found[name] = (track_of((0.5 + tau * drawn)[:, np.newaxis]), jitter(tau, r))
-    return noise_of(found)
+    return diagnosed_noise(found)
 
 
 def aspects(noise: NoiseOfRun | None) -> list[NoiseAspect]:
@@ -66,9 +66,11 @@ def test_what_leaves_the_simulated_range_is_named(
 
 def test_too_few_checkpoints_and_an_open_loss_show_nothing() -> None:
     assert run(LIKE, checkpoints=4) is None
-    assert noise_of({}) is None
+    assert diagnosed_noise({}) is None
     lost: FloatArray = np.linspace(0, 1, 40)[:, np.newaxis]
-    assert noise_of({"b": (Track(scores=matrix_of(lost), rows=np.arange(40), noise_to=4), jitter(0.003))}) is None
+    assert (
+        diagnosed_noise({"b": (Track(scores=matrix_of(lost), rows=np.arange(40), noise_to=4), jitter(0.003))}) is None
+    )
 
 
 @pytest.mark.parametrize(("world", "expected"), [("base", []), ("t3_rough", []), ("bursts", [])])
@@ -76,4 +78,4 @@ def test_runs_of_simulated_worlds_are_in_range(world: str, expected: Sequence[No
     drawn = draw(WORLDS[world], 7, improves=True)
     tracks = [track_of(table[:60].mean(axis=1, keepdims=True)) for table in drawn.scores]
     named = {str(k): pair for k, pair in enumerate(zip(tracks, jitter_of(tracks), strict=True))}
-    assert aspects(noise_of(named)) == expected
+    assert aspects(diagnosed_noise(named)) == expected
