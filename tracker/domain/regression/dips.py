@@ -1,7 +1,8 @@
 """Dips after a restart of the learning rate or another disruption of the training: how long they last. Pure.
 
 The falls of all benchmarks against the checkpoints just before, each in units of its typical change, are added as in
-`suite`. A dip lasts until the last checkpoint that is clearly lower, and some more that may be lower unseen.
+`suite`. A dip begins at one of the first checkpoints after the disruption, and lasts until the last one of a row that
+is clearly lower, and some more that may be lower unseen.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _LOWER = -2.326
 """Quantile of the standard normal distribution for p = .01."""
 
 _UNSEEN = 2
-"""Checkpoints after the last clearly lower one."""
+"""Checkpoints in a row within a dip, before its first or after its last clearly lower one, that may not look lower."""
 
 _BENDS = 3
 
@@ -65,10 +66,11 @@ def _lasted(means: FloatArray, start: int) -> int:
         return 0
     falls = (after[moving] - before[moving].mean(axis=1, keepdims=True)) / typical[moving, np.newaxis]
     spread = math.sqrt(int(moving.sum()) * (1 + 1 / before.shape[1]))
-    lower = np.flatnonzero(falls.sum(axis=0) / spread < _LOWER)
-    if not lower.size:
-        return 0
-    lasted = int(lower[-1]) + 1
+    lasted = 0
+    for position in np.flatnonzero(falls.sum(axis=0) / spread < _LOWER).tolist():
+        if position > lasted + _UNSEEN:
+            break  # another fall, which the disruption does not explain
+        lasted = position + 1
     if lasted >= _LONGEST:
         return FIRST_DIP
-    return lasted + _UNSEEN
+    return lasted + _UNSEEN if lasted else 0

@@ -23,8 +23,10 @@ def dips_of(context: JudgingContext) -> Dips:
         return NO_DIPS
     windows = windows_of(means, tuple(starts))
     newest = windows[-1]
-    is_expected = len(steps) - 1 < newest.start + newest.allowed
-    over = {step for w in windows for step in steps[w.start : w.start + w.lasted]}
+    at = len(steps) - 1
+    is_expected = at < newest.start + newest.allowed
+    ended = [w for w in windows if w.start + w.lasted <= at]
+    over = {step for w in ended for step in steps[w.start : w.start + w.lasted]}
     if not is_expected:
         return Dips(over=frozenset(over))
     return Dips(

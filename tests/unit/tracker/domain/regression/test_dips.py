@@ -1,6 +1,7 @@
 """How long dips last, and how long the next ones may."""
 
 import numpy as np
+import pytest
 
 from tracker.domain.regression.dips import FIRST_DIP, windows_of
 
@@ -33,6 +34,11 @@ def test_a_loss_that_lasts_is_not_waited_for_longer() -> None:
     first, second = windows_of(means(20, keeps=1.0), (20, 40))
     assert first.lasted == FIRST_DIP
     assert second.allowed == FIRST_DIP
+
+
+@pytest.mark.parametrize("later", [3, 7])
+def test_a_fall_that_begins_some_checkpoints_after_a_disruption_is_not_its_dip(later: int) -> None:
+    assert windows_of(means(20 + later), (20,))[0].lasted == 0
 
 
 def test_constant_scores_and_too_short_a_past_show_no_dip() -> None:

@@ -133,3 +133,14 @@ def test_a_dip_after_a_restart_is_marked_and_raises_an_alarm_only_if_it_lasts() 
     assert lasting[0][0] > 1400  # the first dip of a run may last six checkpoints
     collapsed = heard(followed(run_of(lambda _, t: 0.4 if t >= 8 else 0.0), POLICY, context))
     assert collapsed[0][0] <= 1000  # no restart explains 40 points
+
+
+@pytest.mark.parametrize("began", [8, 15])
+def test_a_loss_that_outlasts_what_a_restart_explains_begins_where_it_began(began: int) -> None:
+    context = RunContext(disruptions=(RESTART,))
+    reports = followed(run_of(lambda k, t: 0.4 if t >= began and k == 0 else 0.0, checkpoints=20), POLICY, context)
+    (incident,) = [i for r in reports for i in r.incidents]
+    assert incident.opened_step == 100 * (began + 1)
+    assert [v.word for r in reports[began:] for v in r.verdicts if v.benchmark == NAMES[0]] == [W.REGRESSED] * (
+        20 - began
+    )
