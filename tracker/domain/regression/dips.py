@@ -55,6 +55,22 @@ def windows_of(means: FloatArray, starts: Sequence[int]) -> tuple[DipWindow, ...
     return tuple(windows)
 
 
+def is_dip_expected(windows: Sequence[DipWindow], at: int) -> bool:
+    """Return whether a loss at position `at` may be the dip after the newest disruption."""
+    return bool(windows) and at < windows[-1].start + windows[-1].allowed
+
+
+def ended_dips(windows: Sequence[DipWindow], at: int) -> frozenset[int]:
+    """Return the positions of the dips that are over at position `at`, without the one that is expected there."""
+    earlier = windows[:-1] if is_dip_expected(windows, at) else windows
+    found = set[int]()
+    for window in earlier:
+        end = window.start + window.lasted
+        if end <= at:
+            found.update(range(window.start, end))
+    return frozenset(found)
+
+
 def _lasted(means: FloatArray, start: int) -> int:
     before, after = means[:, max(0, start - BLOCK) : start], means[:, start : start + _LONGEST]
     if before.shape[1] < _BENDS:

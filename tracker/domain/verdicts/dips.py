@@ -7,7 +7,7 @@ import numpy as np
 from eval_jobs.types import EvalResult
 from tracker.domain.records.reasons import Disruption
 from tracker.domain.records.types import Measure
-from tracker.domain.regression.dips import windows_of
+from tracker.domain.regression.dips import ended_dips, is_dip_expected, windows_of
 from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.scores.series import series_key
 from tracker.domain.verdicts.context import NO_DIPS, Dips, JudgingContext
@@ -21,19 +21,12 @@ def dips_of(context: JudgingContext) -> Dips:
     starts = _starts(context.run_context.disruptions, steps)
     if not starts:
         return NO_DIPS
-    windows = windows_of(means, tuple(starts))
-    newest = windows[-1]
-    at = len(steps) - 1
-    is_expected = at < newest.start + newest.allowed
-    ended = [w for w in windows if w.start + w.lasted <= at]
-    over = {step for w in ended for step in steps[w.start : w.start + w.lasted]}
-    if not is_expected:
-        return Dips(over=frozenset(over))
-    return Dips(
-        expected_after=starts[newest.start],
-        since_step=steps[newest.start],
-        over=frozenset(over.difference(steps[newest.start :])),
-    )
+    windows, at = windows_of(means, tuple(starts)), len(steps) - 1
+    over = frozenset(steps[position] for position in ended_dips(windows, at))
+    if not is_dip_expected(windows, at):
+        return Dips(over=over)
+    start = windows[-1].start
+    return Dips(expected_after=starts[start], since_step=steps[start], over=over.difference(steps[start:]))
 
 
 def _starts(disruptions: Sequence[Disruption], steps: Sequence[int]) -> dict[int, Disruption]:
