@@ -46,7 +46,9 @@ ALONE_JITTERS, ALONE = 30.0, 0.5
 """Smallest change that one checkpoint shows by itself, in standard deviations of the jitter, and never more than 50
 points: jitter has heavy tails, and a broken checkpoint may be back at the next. 9 points if the jitter is 0.3."""
 
-OTHERS_P = 0.0004
+_LARGEST_BLOCK = max(POOLED)
+
+OTHERS_P = 0.0001
 """Level at which the other checkpoints of a new block must show its change."""
 
 
@@ -93,7 +95,7 @@ class Track:
     noise_from: int = 0
     """Index into `rows` at which the history for the jitter starts: a new training phase."""
     noise_to: int | None = None
-    """Index into `rows` at which it ends: the onset of an open loss; None: with the candidate."""
+    """Index into `rows` at which it ends: the onset of an open loss; None: before the checkpoints that are tested."""
     pinned_row: int | None = None
     """Row of `scores`, not in `rows`, of a model that every checkpoint is compared with; None: there is none."""
     dropped: int = 0
@@ -256,12 +258,20 @@ def _pasts(track: Track, chosen: Sequence[Blocks], found: Sequence[Contrast]) ->
 
 
 def _second_differences(track: Track) -> tuple[SecondDifferences, ...]:
-    rows = track.rows[track.noise_from : track.noise_to]
+    rows = _rows_of_noise(track)
     if isinstance(track.scores, ScreenedScores):
         return tuple(screened_differences(track.scores, rows))
     newest = newest_of(rows, WINDOW)
     starts = triple_starts(track.scores.means[newest], SIZES)
     return differences_at(starts, newest, partial(_moments, track.scores))
+
+
+def _rows_of_noise(track: Track) -> IntArray:
+    """Return the checkpoints that show the noise: not those that may show a loss, if there are enough others."""
+    rows = track.rows[track.noise_from : track.noise_to]
+    if track.noise_to is None and rows.size > 2 * _LARGEST_BLOCK:
+        return rows[:-_LARGEST_BLOCK]
+    return rows
 
 
 def _moments(scores: Scores, rows: IntArray, weights: FloatArray) -> Moments:

@@ -124,7 +124,7 @@ def test_a_whole_run_agrees_test_by_test_and_the_loss_is_found_where_it_was_plan
                 alarms |= {(t, k)} if e.is_loss(run["min_effect"]) else set()
     assert expected == {}
     assert {k for _, k in alarms} == {1}
-    assert min(alarms) == (25, 1)  # lost at 24, which is one checkpoint alone
+    assert min(alarms) == (24, 1)
 
 
 def numbers_of(e: Evidence) -> list[float]:
