@@ -172,8 +172,8 @@ def trace(tables: Sequence[Table], alpha: float, planned: int, *, shipped: bool)
     found: list[list[Any]] = []
     for t in range(len(tables[0])):
         # Noise is shown by the checkpoints before those that may be averaged, if there are more than twice as many.
-        shown = t + 1 - 8 if t + 1 > 16 else t + 1
-        taus = jitter([second_differences(table[:shown]) for table in tables])
+        quiet = t + 1 - 8 if t + 1 > 16 else t + 1
+        taus = jitter([second_differences(table[:quiet]) for table in tables])
         for k, table in enumerate(tables):
             for m in (1, 2, 4, 8):
                 for name, base, factor in _bases(table, t, m):
