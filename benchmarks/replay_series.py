@@ -3,9 +3,10 @@
     python -m benchmarks.replay_series [--data ../shared/data/checkpoint_evals]
 
 Replays every series checkpoint by checkpoint and prints one table: the standard deviation of z of the newest checkpoint
-against the recent ones (1 where the noise model is right), the benchmarks with an alarm, and what is said of LAMBADA
-and of wsc. The last line is `sd_z=...` over the healthy benchmarks of six runs from step 3,000 on. Words are printed
-uncapped; without samples the product says `suspect` of a loss at most. benchmarks/REPLAY.md discusses the table.
+against the recent ones and against a line through them (1 where the noise model is right), the benchmarks with an
+alarm, and what is said of LAMBADA and of wsc. The last line is `sd_z=...` over the healthy benchmarks of six runs from
+step 3,000 on. Words are printed uncapped; without samples the product says `suspect` of a loss at most.
+benchmarks/REPLAY.md discusses the table.
 """
 
 from __future__ import annotations
@@ -72,9 +73,12 @@ FORGOTTEN_POOLED = 4
 GRAVE = (VerdictWord.FORGOTTEN, VerdictWord.REGRESSED)
 
 COLUMNS = (
-    *("run", "checkpoints", "planned", "benchmarks", "sd of z"),
+    *("run", "checkpoints", "planned", "benchmarks", "sd of z", "without trend"),
     *("alarms", "alarms where nothing was learned", "LAMBADA", "wsc", "all together"),
 )
+
+_OF_LINE = 3
+"""Checkpoints that show a line."""
 
 Run = Mapping[str, AggregateSeries]
 """Benchmarks of one run, by name."""
@@ -102,6 +106,8 @@ class Replayed:
     checkpoints: int
     z: FloatArray
     """Of the newest checkpoint against the recent ones, healthy benchmarks."""
+    z_without_trend: FloatArray
+    """The same against a line through the recent ones: a benchmark that is still learned rises."""
     losses: dict[str, Said]
     """Benchmarks with an alarm."""
     together: tuple[int, ...]
@@ -146,14 +152,13 @@ def replay(name: str, run: Run, *, planned: bool = True) -> Replayed:
     of_suite = ErrorBudget(alpha=alpha * SUITE_SHARE, planned=length, benchmarks=1, design=SUITE)
     found = [aggregate_evidence(tuple(run.values()), step, level) for step in steps]
     by_benchmark = dict(zip(run, zip(*found, strict=True), strict=True))
-    healthy = [tests for b, tests in by_benchmark.items() if (name, b) not in KNOWN_LOSSES]
+    healthy = [(run[b], e) for b, e in _newest_against_recent(by_benchmark) if (name, b) not in KNOWN_LOSSES]
     said = {b: _said(run[b], steps, tests) for b, tests in by_benchmark.items()}
     return Replayed(
         benchmarks=len(run),
         checkpoints=len(steps),
-        z=np.array(
-            [e.test.delta / math.sqrt(e.test.variance) for tests in healthy for e in _newest_against_recent(tests)]
-        ),
+        z=np.array([e.test.delta / math.sqrt(e.test.variance) for _, e in healthy]),
+        z_without_trend=np.array([_against_line(series, e) for series, e in healthy if e.blocks.base.size >= _OF_LINE]),
         losses={b: s for b, s in said.items() if s is not None},
         together=tuple(
             step for t, step in enumerate(steps) if _is_lost_together(run, found[t], of_suite, position=t, step=step)
@@ -235,8 +240,25 @@ def _is_lost_together(
     return any(test.is_loss for test in suite_tests(learned, shared_variance(means), level, position))
 
 
-def _newest_against_recent(tests: tuple[tuple[Evidence, ...], ...]) -> Iterator[Evidence]:
-    return (e for found in tests for e in found if e.m == 1 and e.blocks.baseline is Baseline.RECENT)
+def _newest_against_recent(
+    tests: Mapping[str, Sequence[tuple[Evidence, ...]]],
+) -> Iterator[tuple[str, Evidence]]:
+    for name, by_step in tests.items():
+        for found in by_step:
+            for e in found:
+                if e.m == 1 and e.blocks.baseline is Baseline.RECENT:
+                    yield name, e
+
+
+def _against_line(series: AggregateSeries, e: Evidence) -> float:
+    """Return z of the newest checkpoint against a line over log(1 + step) through those of the recent block."""
+    when, newest, base = np.log1p(series.steps.astype(np.float64)), int(e.blocks.new[0]), e.blocks.base
+    points = np.column_stack([np.ones(base.size), when[base] - when[newest]])
+    weights = np.zeros(series.steps.size)
+    weights[newest], weights[base] = 1.0, -np.linalg.pinv(points)[0]  # the line's value at the newest
+    (contrast,) = series.contrasts(weights[np.newaxis])
+    by_jitter = e.jitter.tau2 * float((weights**2).sum())
+    return contrast.delta / math.sqrt(contrast.item_variance + by_jitter)
 
 
 def _said(series: AggregateSeries, steps: list[int], tests: tuple[tuple[Evidence, ...], ...]) -> Said | None:
@@ -262,6 +284,7 @@ def _row(label: str, found: Replayed, *, planned: bool) -> str:
         "yes" if planned else "no",
         str(found.benchmarks),
         f"{found.z.std():.2f}",
+        f"{found.z_without_trend.std():.2f}",
         learned or "-",
         guessed or "-",
         said("lambada_openai", "lambada"),

@@ -44,6 +44,9 @@ def mended(name: str) -> Replayed:
 
 
 def test_the_noise_model_holds_on_healthy_benchmarks() -> None:
+    without_trend = {name: replayed(name).z_without_trend.std() for name in HEADLINE}
+    assert min(without_trend.values()) > 0.6, without_trend
+    assert max(without_trend.values()) <= 1.1, without_trend
     z = {name: replayed(name).z for name in HEADLINE}
     assert all(values.size > 700 for values in z.values())
     assert 0.7 < np.concatenate(list(z.values())).std() <= 1.1
