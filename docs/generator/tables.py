@@ -32,7 +32,7 @@ def tables_page() -> str:
     lines = [HEAD]
     for title, metadata, prefix in STORES:
         own = [table for table in metadata.sorted_tables if table.name.startswith(prefix)]
-        lines += [f"## {title}\n", "| table | columns (key in bold) |", "|---|---|"]
+        lines += [f"## {title}\n", "| table | columns (key in bold; text unless stated) |", "|---|---|"]
         lines += [f"| `{table.name}` | {', '.join(_columns(table))} |" for table in own]
         lines.append("")
     return "\n".join(lines)
@@ -44,4 +44,6 @@ def tables_page() -> str:
 def _columns(table: Table) -> Iterator[str]:
     for column in table.columns:
         name = f"**{column.name}**" if column.primary_key else column.name
-        yield f"{name} {str(column.type).lower()}"
+        type_ = str(column.type).lower()
+        is_text = type_ == "text" or type_.startswith("varchar")
+        yield name if is_text else f"{name} {type_}"

@@ -3,12 +3,54 @@
 A new table needs no script. A changed one needs a script in `versions` for the databases that exist.
 """
 
+import json
 from pathlib import Path
 
-from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, LargeBinary, MetaData, String, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Dialect,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+)
 
 from eval_jobs.queue.migrate_sql import TableHistory
 from eval_jobs.queue.plans_sql import UtcText
+
+_ESCAPED = frozenset('"\\')
+
+
+class AsciiText(TypeDecorator[str]):
+    """Any text, such as the name of a file with invalid UTF-8, which no database stores as it is."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002 - SQLAlchemy's
+        """Return the text with escapes, as in JSON."""
+        if value is None or (value.isascii() and value.isprintable() and not _ESCAPED.intersection(value)):
+            return value
+        return json.dumps(value)[1:-1]
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        """Return the text from its escaped form."""
+        return plain_text(value)
+
+
+def plain_text(stored: str | None) -> str | None:
+    """Return the text that `AsciiText` stored."""
+    if stored is None or "\\" not in stored:
+        return stored
+    return str(json.loads(f'"{stored}"'))
+
 
 METADATA = MetaData()
 TRACKER_TABLES = TableHistory(
@@ -39,13 +81,90 @@ REPORTS = Table(
     Column("report", Text, nullable=False),
     Index("history_reports_by_run", "run_id", "step"),
 )
-OUTLINES = Table(
-    "history_outlines",
+EVALUATIONS = Table(
+    "history_evaluations",
     METADATA,
-    # Separate from the reports, which are thousands of characters long: reading outlines must not scan them.
-    Column("plan_id", String(64), primary_key=True),
-    Column("outline", Text, nullable=False),
+    Column("number", Integer, primary_key=True),
+    Column("plan_id", String(64), nullable=False, unique=True),
+    Column("run_id", Text, nullable=False),
+    Column("step", BigInteger, nullable=False),
+    Column("suite", AsciiText, nullable=False),
+    Column("uri", AsciiText, nullable=False),
+    Column("source_uri", AsciiText, nullable=False),
+    Column("format", String(16), nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("ready_at", UtcText, nullable=False),
+    Column("base_model", AsciiText),
+    Column("finished_at", UtcText),
+    Column("judged_at", UtcText),
+    Column("rules_version", Integer, nullable=False),
+    Index("history_evaluations_by_run", "run_id", "step"),
 )
+"""One row for each plan with a record or a report."""
+SUBJECTS = Table(
+    "history_subjects",
+    METADATA,
+    Column("number", Integer, primary_key=True),
+    # A hash: names of benchmarks and subsets may be longer than an index can hold.
+    Column("key", String(64), nullable=False, unique=True),
+    Column("benchmark", AsciiText, nullable=False),
+    Column("subset", AsciiText, nullable=False),
+    Column("measure", String(16), nullable=False),
+    # Of results alone.
+    Column("metric", AsciiText, nullable=False),
+    Column("fingerprint", String(64), nullable=False),
+    Column("higher_is_better", Boolean, nullable=False),
+)
+"""What results and verdicts are about: the names, once for thousands of checkpoints. Rows are never changed."""
+MEASURED = Table(
+    "history_results",
+    METADATA,
+    Column("evaluation", Integer, primary_key=True, autoincrement=False),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("subject", Integer, nullable=False),
+    Column("failure", String(64), nullable=False),
+    Column("score", Double),
+    Column("stderr", Double),
+    Column("coverage", Double),
+    Column("duration_s", Double),
+    Column("planned", BigInteger),
+    Column("scored", BigInteger),
+    Column("truncated", BigInteger),
+    Column("unscored", BigInteger),
+    Column("errors", BigInteger),
+    Column("input_tokens", BigInteger),
+    Column("output_tokens", BigInteger),
+)
+"""`domain.tables.results.Measured`, by the number of the evaluation."""
+JUDGED = Table(
+    "history_verdicts",
+    METADATA,
+    Column("evaluation", Integer, primary_key=True, autoincrement=False),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("subject", Integer, nullable=False),
+    Column("word", String(16), nullable=False),
+    Column("reason", AsciiText, nullable=False),
+    Column("score", Double),
+    Column("coverage", Double, nullable=False),
+    Column("baseline", String(16), nullable=False),
+    Column("delta", Double),
+    Column("ci_low", Double),
+    Column("ci_high", Double),
+    Column("p_worse", Double),
+    Column("p_better", Double),
+    Column("mde", Double),
+    Column("alpha_test", Double, nullable=False),
+    Column("baseline_first", BigInteger),
+    Column("baseline_last", BigInteger),
+    Column("n_common", BigInteger),
+    Column("n_lost", BigInteger),
+    Column("n_gained", BigInteger),
+    Column("lost_since", BigInteger),
+    # JSON documents, for few rows.
+    Column("missing", Text),
+    Column("screened", Text),
+)
+"""`domain.tables.results.Judged`, by the number of the evaluation."""
 INCIDENTS = Table(
     "history_incidents",
     METADATA,

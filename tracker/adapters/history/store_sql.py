@@ -2,7 +2,7 @@
 
 append(record) -> samples to Parquet, the rest to one row of `history_records`, which names their version
 records(run), scores(run) -> earlier records are cached in memory, so only a new record is read
-outlines(run) -> short rows of `history_outlines`: a table of thousands of checkpoints needs no evidence
+outlines(run) -> narrow rows (`results_sql`): a table of thousands of checkpoints needs no documents
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -19,15 +19,15 @@ from eval_jobs.identity import content_hash
 from eval_jobs.queue.database_sql import add_row, belongs_to, put_row, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from eval_jobs.types import EvalRecord, EvalResult
-from tracker.adapters.database.codec import Kind, from_json, outline_from_json, outline_to_json, to_json
+from tracker.adapters.database.codec import Kind, from_json, to_json
 from tracker.adapters.database.damaged_sql import DamagedRows
+from tracker.adapters.database.results_sql import outlines_of, put_record, put_report
 from tracker.adapters.database.tables import (
     ACCEPTANCES,
     ALERTS,
     CALIBRATIONS,
     GAPS,
     INCIDENTS,
-    OUTLINES,
     RECORDS,
     REPORTS,
     TRACKER_TABLES,
@@ -43,7 +43,6 @@ from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.sample_columns import SampleColumns
 
 _RECORDED = select(RECORDS.c.record, RECORDS.c.samples)
-_DRAFTS = select(REPORTS.c.created_at, OUTLINES.c.outline).join(REPORTS, OUTLINES.c.plan_id == REPORTS.c.plan_id)
 _IN_ORDER = REPORTS.c.step, REPORTS.c.created_at, REPORTS.c.plan_id
 
 
@@ -80,6 +79,7 @@ class SqlHistory:
         with transaction(self._engine) as connection:
             # The row is locked against other writers of this plan. It becomes visible after its files are written.
             put_row(connection, RECORDS, row)
+            put_record(connection, record)
             self._samples.write(packed)
         self._records.pop(plan.id, None)
         if self._samples.has_other_files(plan.id, packed.version):
@@ -149,7 +149,7 @@ class SqlHistory:
         }
         with transaction(self._engine) as connection:
             put_row(connection, REPORTS, row)
-            put_row(connection, OUTLINES, {"plan_id": report.plan_id, "outline": outline_to_json(report)})
+            put_report(connection, report)
 
     def report(self, plan_id: str) -> Report | None:
         """Return one report; see `ports.History`."""
@@ -161,9 +161,8 @@ class SqlHistory:
 
     def outlines(self, run_id: str) -> tuple[Report, ...]:
         """Return the run's reports without most of their evidence; see `ports.History`."""
-        query = _DRAFTS.where(REPORTS.c.run_id == run_id).order_by(*_IN_ORDER)
         with transaction(self._engine) as connection:
-            drafts = list(self._damaged.readable(connection, query, _draft, OUTLINES))
+            drafts = outlines_of(connection, run_id)
             newest = REPORTS.c.plan_id.in_(newest_of_benchmarks(drafts))
             whole = {report.plan_id: report for report in self._read_on(connection, Report, REPORTS.c.report, newest)}
         return tuple(whole.get(draft.plan_id, draft) for draft in drafts)
@@ -342,10 +341,6 @@ def _hold(connection: Connection, plan_id: str) -> str | None:
 
 def _stored_record(row: Row[Any]) -> StoredRecord:
     return StoredRecord(record=record_from_bytes(row.record), samples=row.samples)
-
-
-def _draft(row: Row[Any]) -> Report:
-    return outline_from_json(row.outline, plan_id=row.plan_id, created_at=row.created_at)
 
 
 def _is_accepted(incident: str | None) -> bool:

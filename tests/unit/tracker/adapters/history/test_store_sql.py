@@ -219,7 +219,6 @@ def test_a_file_that_is_no_database_is_an_error_with_its_path(tmp_path: Path) ->
 
 DAMAGED = {
     "history_reports": lambda history: history.reports(RUN),
-    "history_outlines": lambda history: history.outlines(RUN),
     "history_incidents": lambda history: history.incidents(RUN),
     "history_gaps": lambda history: history.gaps(RUN),
     "history_records": lambda history: history.records(RUN),

@@ -6,9 +6,10 @@ import pytest
 from eval_jobs.identity import rest_plan, screen_plan
 from eval_jobs.spending import total
 from eval_jobs.types import Cost, EvalRecord, Screen
+from tests.outlines import stored_outline
 from tests.records import forgetting_run
 from tests.unit.tracker.domain.judging import followed, run_of
-from tracker.adapters.database.codec import from_json, outline_from_json, outline_to_json, to_json
+from tracker.adapters.database.codec import from_json, to_json
 from tracker.domain.overview.costs import cost_headline, cost_text, run_costs, with_cost_so_far
 from tracker.domain.records.display import tokens_text
 from tracker.domain.records.types import Report
@@ -87,6 +88,6 @@ def test_tokens_are_written_in_the_unit_that_suits_them(count: int | None, expec
 def test_the_report_of_a_checkpoint_says_what_it_cost_and_its_outline_does_not() -> None:
     (report,) = followed([replace(run_of(150)[0], cost=COST)])
     assert report.cost == COST
-    outline = outline_from_json(outline_to_json(report), plan_id=report.plan_id, created_at=report.created_at)
+    outline = stored_outline(report)
     assert outline.cost is None
     assert from_json(Report, to_json(report)).cost == COST

@@ -4,7 +4,8 @@ from dataclasses import replace
 from typing import get_args
 
 from tests.judged_run import judged_run
-from tracker.adapters.database.codec import from_json, outline_from_json, outline_to_json, to_json
+from tests.outlines import stored_outline
+from tracker.adapters.database.codec import from_json, to_json
 from tracker.cli.tables.report_json import report_document
 from tracker.domain.records.reason_text import latency_reason_text, reason_text
 from tracker.domain.records.reasons import (
@@ -110,12 +111,8 @@ def test_what_a_script_reads_has_the_sentence_the_code_and_the_numbers() -> None
 
 
 def test_an_outline_has_only_the_reason_of_what_is_missing() -> None:
-    outline = _outlined(REPORT)
+    outline = stored_outline(REPORT)
     assert {v.word for v in outline.verdicts if reason_text(v)} <= {VerdictWord.MISSING}
     missing = replace(REPORT.verdicts[0], word=VerdictWord.MISSING, reason=Failed(message="gone", error="E-X"))
-    (kept,) = _outlined(replace(REPORT, verdicts=(missing,))).verdicts
+    (kept,) = stored_outline(replace(REPORT, verdicts=(missing,))).verdicts
     assert reason_text(kept) == "no result: gone (E-X)"
-
-
-def _outlined(report: Report) -> Report:
-    return outline_from_json(outline_to_json(report), plan_id=report.plan_id, created_at=report.created_at)

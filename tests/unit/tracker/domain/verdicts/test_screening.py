@@ -14,10 +14,11 @@ from eval_jobs.errors import EvaluateError
 from eval_jobs.identity import rest_plan, screen_plan
 from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, Screen
 from tests.comparisons import suspicious
+from tests.outlines import stored_outline
 from tests.records import checkpoint_of
 from tests.unit.tracker.domain.making import record_of
 from tests.verdicts import outline_of
-from tracker.adapters.database.codec import from_json, outline_from_json, outline_to_json, to_json
+from tracker.adapters.database.codec import from_json, to_json
 from tracker.cli.tables.render import history_table
 from tracker.config import parse_config
 from tracker.domain.best.retention import best_checkpoints
@@ -182,7 +183,7 @@ def test_nothing_is_said_of_savings_where_nothing_was_screened() -> None:
 def test_a_part_survives_being_written_down() -> None:
     one = report(verdict(VerdictWord.SUSPECT, PART), verdict(VerdictWord.FIRST))
     assert from_json(Report, to_json(one)) == one
-    outline = outline_from_json(outline_to_json(one), plan_id=one.plan_id, created_at=NOW)
+    outline = stored_outline(replace(one, created_at=NOW))
     assert [v.screened for v in outline.verdicts] == [PART, None]
     assert outline == outline_of(one)
 

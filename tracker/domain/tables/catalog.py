@@ -1,0 +1,302 @@
+"""The tables of results. Pure. `tracker.schema`, docs/reference/tables.md and the exports are made from these."""
+
+from collections.abc import Mapping
+
+from tracker.domain.records.types import VerdictWord
+from tracker.domain.tables.columns import (
+    TableDefinition,
+    category,
+    count,
+    flag,
+    moment,
+    number,
+    optional_count,
+    text,
+)
+
+_WORDS = tuple(str(word) for word in VerdictWord)
+_RUN = text("run", "Name of the run.")
+_STEP = count("step", "Step of the checkpoint.")
+_PLAN = text("plan_id", "Identifies the evaluation in every table.")
+_SUITE = category("suite", "Suite that was evaluated.")
+_BENCHMARK = category("benchmark", "Benchmark.")
+_SUBSET = category("subset", "Subset; empty: the whole benchmark.")
+
+RUNS = TableDefinition(
+    name="runs",
+    row="run",
+    columns=(
+        _RUN,
+        count("checkpoints", "Evaluated checkpoints, without those that training left behind."),
+        count("gaps", "Checkpoints that were not evaluated."),
+        count("losses_open", "Losses that have not ended."),
+        count("alerts_firing", "Alerts that are firing."),
+        count("waiting", "Evaluations in the queue."),
+        count("running", "Evaluations that a worker has."),
+        optional_count("first_step", "First evaluated step."),
+        optional_count("last_step", "Last evaluated step."),
+        optional_count("best_step", "Step of the best checkpoint."),
+        text("headline", "The finding in one sentence."),
+        text("output_dir", "Folder of the trainer's checkpoints; empty: unknown."),
+        moment("last_at", "Time of the newest verdict."),
+    ),
+)
+CHECKPOINTS = TableDefinition(
+    name="checkpoints",
+    row="content of a step, or a gap",
+    columns=(
+        _RUN,
+        _STEP,
+        text("digest", "SHA-256 of the weights; empty: a gap."),
+        text("source", "The trainer's folder."),
+        text("pin", "The tracker's own copy; empty: deleted."),
+        text("gap", "Code of the reason for no evaluation; empty: evaluated."),
+        text("reason", "Why it was not evaluated, or why there is no verdict."),
+        category("format", "Format of the weights."),
+        category("word", "The most urgent verdict; missing: none yet.", ordered=_WORDS),
+        flag("left_behind", "Whether training went back to a step before it."),
+        moment("ready_at", "When the trainer finished it."),
+        moment("judged_at", "Time of the verdicts."),
+    ),
+)
+SCORES = TableDefinition(
+    name="scores",
+    row="benchmark of a checkpoint",
+    columns=(
+        _RUN,
+        _STEP,
+        _SUITE,
+        _BENCHMARK,
+        _SUBSET,
+        category("metric", "Metric of the score."),
+        category("failure", "Code of the error; empty: there is a result."),
+        number("score", "Mean over the samples with a score, as the benchmark reports it."),
+        number("stderr", "Standard error of the score."),
+        number("coverage", "Samples with a score / planned samples."),
+        number("duration_s", "Share of the time that all benchmarks took together.", "s"),
+        optional_count("planned", "Planned answers."),
+        optional_count("scored", "Complete answers with a score."),
+        optional_count("truncated", "Answers that were cut off at the token limit, and scored."),
+        optional_count("unscored", "Answers without a score."),
+        optional_count("errors", "Samples without an answer."),
+        optional_count("input_tokens", "Tokens of the prompts."),
+        optional_count("output_tokens", "Tokens of the answers."),
+        flag("higher_is_better", "Whether a higher score is better."),
+        text("fingerprint", "Hash of the benchmark's settings: only equal ones can be compared."),
+        moment("finished_at", "When the evaluation ended."),
+        _PLAN,
+    ),
+)
+VERDICTS = TableDefinition(
+    name="verdicts",
+    row="verdict or finding",
+    columns=(
+        _RUN,
+        _STEP,
+        _SUITE,
+        category("benchmark", "Benchmark; empty: all of the suite together."),
+        _SUBSET,
+        category("measure", "What was judged: score, output length or completeness."),
+        category("word", "Verdict, most urgent first.", ordered=_WORDS),
+        category("baseline", "What it was compared with; empty: nothing."),
+        number("score", "Score; of a screened benchmark the estimate for all samples."),
+        number("coverage", "Samples with a score / planned samples."),
+        number("delta", "Change from the baseline; up is better."),
+        number("ci_low", "Lower end of the 95 % interval of the change."),
+        number("ci_high", "Upper end of the 95 % interval of the change."),
+        number("p_worse", "One-sided p of a loss."),
+        number("p_better", "One-sided p of a gain."),
+        number("mde", "Smallest loss that this checkpoint alone would have shown in 80 % of cases."),
+        number("alpha_test", "Significance level of the test."),
+        optional_count("baseline_first", "First step of the baseline."),
+        optional_count("baseline_last", "Last step of the baseline."),
+        optional_count("n_common", "Samples with a score on both sides."),
+        optional_count("n_lost", "Samples that were answered correctly before and no longer are."),
+        optional_count("n_gained", "The reverse."),
+        optional_count("lost_since", "First step of the loss that is open here."),
+        text("reason", "The verdict in one sentence."),
+        moment("judged_at", "Time of the verdict."),
+        _PLAN,
+    ),
+)
+SAMPLES = TableDefinition(
+    name="samples",
+    row="planned answer",
+    columns=(
+        _RUN,
+        _STEP,
+        _SUITE,
+        _BENCHMARK,
+        _SUBSET,
+        category("status", "scored, truncated, unscored or error."),
+        text("sample_id", "Hash of the question: the same at every checkpoint."),
+        text("cluster_id", "Group of dependent questions; empty: none."),
+        count("repeat", "Number of the answer to the same question, from 0."),
+        number("score", "Score of the answer."),
+        optional_count("output_tokens", "Tokens of the answer."),
+        _PLAN,
+    ),
+)
+TEXTS = (
+    text("prompt", "What was asked."),
+    text("target", "Expected answer."),
+    text("answer", "What the model answered; missing: deleted to save space."),
+    text("detail", "Why there is no score."),
+)
+"""Further columns of `samples` with texts."""
+
+_LOAD = category("load", "Load of the latency test.")
+LATENCY = TableDefinition(
+    name="latency",
+    row="load of a checkpoint",
+    columns=(
+        _RUN,
+        _STEP,
+        _LOAD,
+        category("word", "The most urgent verdict on its latency; missing: none.", ordered=_WORDS),
+        category("failure", "Code of the error; empty: there is a result."),
+        *(
+            number(f"{metric}_{statistic}_ms", f"{meaning}, {statistic}.", "ms")
+            for metric, meaning in (
+                ("ttft", "Time to the first token"),
+                ("tpot", "Time per output token after the first"),
+                ("itl", "Time between two tokens"),
+                ("e2e", "Time of the whole request"),
+            )
+            for statistic in ("p50", "p90", "p95", "p99", "mean")
+        ),
+        number("requests_per_s", "Completed requests.", "1/s"),
+        number("output_tokens_per_s", "Output tokens.", "1/s"),
+        number("duration_s", "Length of the test.", "s"),
+        count("completed", "Completed requests."),
+        count("failed", "Failed requests."),
+        _PLAN,
+    ),
+)
+REQUESTS = TableDefinition(
+    name="requests",
+    row="request of a latency test",
+    columns=(
+        _RUN,
+        _STEP,
+        _LOAD,
+        category("side", "candidate, or reference that was timed in between."),
+        count("position", "Position in the test, from 0."),
+        number("ttft_ms", "Time to the first token.", "ms"),
+        number("tpot_ms", "Time per output token after the first.", "ms"),
+        number("e2e_ms", "Time of the whole request.", "ms"),
+    ),
+)
+LOSSES = TableDefinition(
+    name="losses",
+    row="loss, from its alarm to its end",
+    columns=(
+        _RUN,
+        _SUITE,
+        category("benchmark", "Benchmark; empty: all of the suite together."),
+        _SUBSET,
+        category("measure", "What was lost: score, output length or completeness."),
+        category("closed_by", "How it ended; empty: it is open."),
+        count("onset_step", "First step of the loss."),
+        count("opened_step", "Step that raised the alarm."),
+        optional_count("closed_step", "Step at which it ended."),
+        optional_count("last_step", "Last step with the loss, if it recovered."),
+        flag("forgotten", "Whether a learned skill stayed below its peak at three checkpoints in a row."),
+        text("reason", "Reason of its acceptance; empty: not accepted."),
+    ),
+)
+FORGETTING = TableDefinition(
+    name="forgetting",
+    row="benchmark",
+    columns=(
+        _RUN,
+        _BENCHMARK,
+        _SUBSET,
+        number("peak", "Mean of the best checkpoints."),
+        number("now", "Mean of the newest checkpoints."),
+        number("forgetting", "Loss from the peak, corrected for chance fluctuation; up is worse."),
+        number("ci_low", "Lower end of the 95 % interval of the forgetting."),
+        number("ci_high", "Upper end of the 95 % interval of the forgetting."),
+        number("p_value", "p of no forgetting."),
+        number("retention", "Share of what was learned above chance that is left."),
+        number("raw", "Loss from the single best checkpoint."),
+        number("raw_by_chance", "The part of it that chance explains."),
+        number("lost_by_chance", "Samples that a repeated evaluation would lose, too."),
+        optional_count("peak_first", "First step of the best checkpoints."),
+        optional_count("peak_last", "Last step of the best checkpoints."),
+        optional_count("lost", "Samples that were answered correctly at the peak and no longer are."),
+        optional_count("gained", "The reverse."),
+        optional_count("net_lost", "Lost minus gained."),
+        optional_count("samples", "Samples with a score on both sides."),
+    ),
+)
+EVENTS = TableDefinition(
+    name="events",
+    row="change of one sample",
+    columns=(
+        _RUN,
+        _STEP,
+        _BENCHMARK,
+        _SUBSET,
+        category("event", "learned, forgotten or relearned."),
+        text("sample_id", "Hash of the question."),
+    ),
+)
+COSTS = TableDefinition(
+    name="costs",
+    row="evaluation",
+    columns=(
+        _RUN,
+        _STEP,
+        _SUITE,
+        category("asked", "Part of the benchmarks: whole, screen, or rest."),
+        number("loading_s", "Time to load the weights.", "s"),
+        number("evaluating_s", "Time to ask and score.", "s"),
+        number("probing_s", "Time of the latency test.", "s"),
+        number("wall_s", "Time from start to end.", "s"),
+        number("gpu_s", "GPUs times time; missing: unknown.", "s"),
+        number("cpu_s", "CPU time of the engine; missing: unknown.", "s"),
+        optional_count("input_tokens", "Tokens of the prompts."),
+        optional_count("output_tokens", "Tokens of the answers."),
+        _PLAN,
+    ),
+)
+CURVES = TableDefinition(
+    name="curves",
+    row="logged value",
+    columns=(_RUN, _STEP, category("key", "Name of the curve."), number("value", "Value.")),
+)
+ALERTS = TableDefinition(
+    name="alerts",
+    row="alert",
+    columns=(
+        _RUN,
+        _STEP,
+        category("kind", "What it is about."),
+        category("state", "firing or resolved."),
+        category("benchmark", "Benchmark; empty: none, or several."),
+        text("message", "Its text."),
+        text("fingerprint", "Identifies its cause."),
+        moment("since", "Time of its state."),
+    ),
+)
+
+TABLES: Mapping[str, TableDefinition] = {
+    table.name: table
+    for table in (
+        RUNS,
+        CHECKPOINTS,
+        SCORES,
+        VERDICTS,
+        SAMPLES,
+        LATENCY,
+        REQUESTS,
+        LOSSES,
+        FORGETTING,
+        EVENTS,
+        COSTS,
+        CURVES,
+        ALERTS,
+    )
+}
+"""All tables with fixed columns, by name."""

@@ -1,0 +1,89 @@
+"""What a table of results is: its rows, and the name, type, unit and meaning of each column. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """Type of a column, as pandas names it. It never depends on the data."""
+
+    TEXT = "str"
+    CATEGORY = "category"
+    INTEGER = "int64"
+    OPTIONAL_INTEGER = "Int64"
+    """May be missing."""
+    NUMBER = "float64"
+    """NaN: missing."""
+    FLAG = "bool"
+    TIME = "datetime64[us, UTC]"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Column:
+    """One column."""
+
+    name: str
+    kind: Kind
+    unit: str = ""
+    meaning: str
+    categories: tuple[str, ...] = ()
+    """Of a category whose values have an order: all values, in this order."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableDefinition:
+    """One table."""
+
+    name: str
+    row: str
+    """What one row is about."""
+    columns: tuple[Column, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns, in their order."""
+        return tuple(column.name for column in self.columns)
+
+    def column(self, name: str) -> Column | None:
+        """Return the column of this name, or None."""
+        return next((column for column in self.columns if column.name == name), None)
+
+
+Rows = dict[str, Sequence[object]]
+"""Values of a table by column, all of the same length; None: missing."""
+
+
+def text(name: str, meaning: str) -> Column:
+    """Return a column of texts; never missing, but may be empty."""
+    return Column(name=name, kind=Kind.TEXT, meaning=meaning)
+
+
+def category(name: str, meaning: str, *, ordered: Sequence[str] = ()) -> Column:
+    """Return a column of few texts; `ordered`: all of them, if they have an order."""
+    return Column(name=name, kind=Kind.CATEGORY, meaning=meaning, categories=tuple(ordered))
+
+
+def count(name: str, meaning: str, unit: str = "") -> Column:
+    """Return a column of integers."""
+    return Column(name=name, kind=Kind.INTEGER, unit=unit, meaning=meaning)
+
+
+def optional_count(name: str, meaning: str, unit: str = "") -> Column:
+    """Return a column of integers that may be missing."""
+    return Column(name=name, kind=Kind.OPTIONAL_INTEGER, unit=unit, meaning=meaning)
+
+
+def number(name: str, meaning: str, unit: str = "") -> Column:
+    """Return a column of numbers."""
+    return Column(name=name, kind=Kind.NUMBER, unit=unit, meaning=meaning)
+
+
+def flag(name: str, meaning: str) -> Column:
+    """Return a column of truth values."""
+    return Column(name=name, kind=Kind.FLAG, meaning=meaning)
+
+
+def moment(name: str, meaning: str) -> Column:
+    """Return a column of points in time."""
+    return Column(name=name, kind=Kind.TIME, meaning=meaning)
