@@ -17,7 +17,7 @@ from tracker.domain.records.policy import Policy
 from tracker.domain.regression.budget import DEFAULT as WEIGHTED
 from tracker.domain.regression.budget import ONE_SIZE, PLAIN, SCORE_SHARE, SUITE, SUITE_SHARE, Design
 from tracker.domain.regression.detector import ErrorBudget, Evidence, Track, evidence_of, jitter_of
-from tracker.domain.regression.dips import ended_dips, is_dip_expected, windows_of
+from tracker.domain.regression.dips import earlier_in_dips, is_dip_expected, windows_of
 from tracker.domain.regression.subsets import subset_evidence
 from tracker.domain.regression.suite import SuiteTest, is_back, shared_variance, suite_tests
 from tracker.domain.scores.matrix import ScoreMatrix, empty_matrix, inserted
@@ -85,7 +85,7 @@ class Engine:
         self._means = np.array([matrix.means for matrix in self._matrices])
         windows = windows_of(self._means, [start for start in self._restarts if start <= t])
         self.is_expected = is_dip_expected(windows, t)
-        out = self._broken | ended_dips(windows, t)
+        out = self._broken | earlier_in_dips(windows, t)
         self._rows = [row for row in range(t + 1) if row not in out or row == t]
         self._quiet_to = windows[-1].start if self.is_expected else t + 1
         if self._suite_from is None or not self._is_back(t):

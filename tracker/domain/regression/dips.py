@@ -60,14 +60,15 @@ def is_dip_expected(windows: Sequence[DipWindow], at: int) -> bool:
     return bool(windows) and at < windows[-1].start + windows[-1].allowed
 
 
-def ended_dips(windows: Sequence[DipWindow], at: int) -> frozenset[int]:
-    """Return the positions of the dips that are over at position `at`, without the one that is expected there."""
-    earlier = windows[:-1] if is_dip_expected(windows, at) else windows
+def earlier_in_dips(windows: Sequence[DipWindow], at: int) -> frozenset[int]:
+    """Return the positions before `at` that are in a dip, without the one that is expected there.
+
+    The mean of several checkpoints would show a dip for as long again. A loss that lasts is found by what follows.
+    """
+    past = windows[:-1] if is_dip_expected(windows, at) else windows
     found = set[int]()
-    for window in earlier:
-        end = window.start + window.lasted
-        if end <= at:
-            found.update(range(window.start, end))
+    for window in past:
+        found.update(range(window.start, min(window.start + window.lasted, at)))
     return frozenset(found)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from eval_jobs.types import EvalResult
 from tracker.domain.records.reasons import Disruption
 from tracker.domain.records.types import Measure
-from tracker.domain.regression.dips import ended_dips, is_dip_expected, windows_of
+from tracker.domain.regression.dips import earlier_in_dips, is_dip_expected, windows_of
 from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.scores.series import series_key
 from tracker.domain.verdicts.context import NO_DIPS, Dips, JudgingContext
@@ -22,7 +22,7 @@ def dips_of(context: JudgingContext) -> Dips:
     if not starts:
         return NO_DIPS
     windows, at = windows_of(means, tuple(starts)), len(steps) - 1
-    over = frozenset(steps[position] for position in ended_dips(windows, at))
+    over = frozenset(steps[position] for position in earlier_in_dips(windows, at))
     if not is_dip_expected(windows, at):
         return Dips(over=over)
     start = windows[-1].start
