@@ -144,3 +144,9 @@ def test_a_loss_that_outlasts_what_a_restart_explains_begins_where_it_began(bega
     assert [v.word for r in reports[began:] for v in r.verdicts if v.benchmark == NAMES[0]] == [W.REGRESSED] * (
         20 - began
     )
+
+
+def test_the_tail_of_a_dip_raises_no_alarm_after_the_expected_time() -> None:
+    context = RunContext(disruptions=(RESTART,))
+    slow = run_of(lambda _, t: 0.05 * 0.8 ** (t - 8) if t >= 8 else 0.0, checkpoints=22)
+    assert heard(followed(slow, POLICY, context)) == []
