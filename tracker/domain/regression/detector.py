@@ -32,6 +32,7 @@ from tracker.domain.regression.jitter import (
     SecondDifferences,
     differences_at,
     estimate_jitter,
+    persistence_of,
     persistent_shares,
 )
 from tracker.domain.regression.null_variance import null_variances
@@ -47,6 +48,12 @@ ALONE_JITTERS, ALONE = 30.0, 0.5
 points: jitter has heavy tails, and a broken checkpoint may be back at the next. 9 points if the jitter is 0.3."""
 
 _LARGEST_BLOCK = max(POOLED)
+
+_OTHERS = 3 * _LARGEST_BLOCK
+"""Smallest number of checkpoints that show the noise without those that are tested."""
+
+_PERSISTENT = 0.25
+"""Mean of what is known about r above which jitter counts as persistent: twice that of runs without, half of r = .6."""
 
 OTHERS_P = 0.0001
 """Level at which the other checkpoints of a new block must show its change."""
@@ -95,7 +102,7 @@ class Track:
     noise_from: int = 0
     """Index into `rows` at which the history for the jitter starts: a new training phase."""
     noise_to: int | None = None
-    """Index into `rows` at which it ends: the onset of an open loss; None: before the checkpoints that are tested."""
+    """Index into `rows` at which it ends: the onset of an open loss; None: there is none."""
     pinned_row: int | None = None
     """Row of `scores`, not in `rows`, of a model that every checkpoint is compared with; None: there is none."""
     dropped: int = 0
@@ -177,7 +184,15 @@ class Evidence:
 
 
 def jitter_of(tracks: Sequence[Track]) -> tuple[Jitter, ...]:
-    """Return the jitter of every benchmark at the candidate, estimated from all of them."""
+    """Return the jitter of every benchmark at the candidate, estimated from all of them.
+
+    The checkpoints that are tested do not count if there are enough others, unless the jitter persists: then it may
+    have grown, and nothing else shows that.
+    """
+    earlier = [_before_tests(track) for track in tracks]
+    found = estimate_jitter([_second_differences(track) for track in earlier])
+    if max(map(persistence_of, found), default=0.0) < _PERSISTENT:
+        return found
     return estimate_jitter([_second_differences(track) for track in tracks])
 
 
@@ -258,7 +273,7 @@ def _pasts(track: Track, chosen: Sequence[Blocks], found: Sequence[Contrast]) ->
 
 
 def _second_differences(track: Track) -> tuple[SecondDifferences, ...]:
-    rows = _rows_of_noise(track)
+    rows = track.rows[track.noise_from : track.noise_to]
     if isinstance(track.scores, ScreenedScores):
         return tuple(screened_differences(track.scores, rows))
     newest = newest_of(rows, WINDOW)
@@ -266,12 +281,12 @@ def _second_differences(track: Track) -> tuple[SecondDifferences, ...]:
     return differences_at(starts, newest, partial(_moments, track.scores))
 
 
-def _rows_of_noise(track: Track) -> IntArray:
-    """Return the checkpoints that show the noise: not those that may show a loss, if there are enough others."""
-    rows = track.rows[track.noise_from : track.noise_to]
-    if track.noise_to is None and rows.size > 2 * _LARGEST_BLOCK:
-        return rows[:-_LARGEST_BLOCK]
-    return rows
+def _before_tests(track: Track) -> Track:
+    """Return the track whose noise ends before the checkpoints that may show a loss, if there are enough others."""
+    last = track.rows.size - _LARGEST_BLOCK
+    if track.noise_to is None and last - track.noise_from >= _OTHERS:
+        return replace(track, noise_to=last)
+    return track
 
 
 def _moments(scores: Scores, rows: IntArray, weights: FloatArray) -> Moments:

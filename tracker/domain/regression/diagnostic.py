@@ -19,7 +19,7 @@ import numpy as np
 from tracker.domain.records.types import BenchmarkNoise, NoiseAspect, NoiseOfRun, OutOfRange
 from tracker.domain.regression.blocks import newest_of
 from tracker.domain.regression.detector import Track
-from tracker.domain.regression.jitter import MIN_HISTORY, WINDOW, Jitter
+from tracker.domain.regression.jitter import MIN_HISTORY, WINDOW, Jitter, persistence_of
 from tracker.domain.scores.matrix import FloatArray
 
 LARGEST_JITTER = 0.03
@@ -60,7 +60,7 @@ def diagnosed_noise(benchmarks: Mapping[str, tuple[Track, Jitter]]) -> NoiseOfRu
             continue
         moves.append(own)
         known.append(BenchmarkNoise(benchmark=name, jitter=math.sqrt(jitter.tau2), checkpoints=own.size + 2))
-        persistence = sum(p.probability * p.r for p in jitter.persistent)  # the same for all: they share r
+        persistence = persistence_of(jitter)  # the same for all: they share r
     if not known:
         return None
     tails, differences = _tails(moves)

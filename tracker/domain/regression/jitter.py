@@ -109,6 +109,11 @@ class Jitter:
         return mean, doubt
 
 
+def persistence_of(jitter: Jitter) -> float:
+    """Return the mean of what is known about r, the correlation of neighbouring checkpoints."""
+    return sum(p.probability * p.r for p in jitter.persistent)
+
+
 def independent_jitter(jitter: Jitter) -> Jitter:
     """Return what is known about tau^2 if neighbouring checkpoints do not share their jitter."""
     (own,) = (p for p in jitter.persistent if p.r == 0)

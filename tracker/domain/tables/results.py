@@ -7,7 +7,6 @@ from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, Outcome
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.reasons import Reason
 from tracker.domain.records.types import Comparison, Measure, Report, Screened, Verdict, VerdictWord
-from tracker.domain.scores.summary import summarise
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,6 +106,9 @@ def _measured(outcome: Outcome) -> Measured:
 
 
 def _with_counts(known: Measured, result: EvalResult) -> Measured:
+    # Imported here: scipy is slow to import, and whoever only reads rows does not need it.
+    from tracker.domain.scores.summary import summarise
+
     summary = summarise(result)
     known = replace(known, score=summary.mean, stderr=summary.stderr, coverage=summary.coverage)
     if result.aggregate is not None and result.aggregate.samples is None:

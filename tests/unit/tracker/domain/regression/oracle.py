@@ -162,6 +162,16 @@ def before_the_loss(table: Table, t: int, m: int, baseline: str) -> float | None
     return float(np.mean(found)) if len(found) >= 5 else None
 
 
+def noise(tables: list[Table]) -> list[Known]:
+    """Return the jitter from the checkpoints before those that may be averaged, if 24 are and it does not persist."""
+    early = [table[:-8] if len(table) >= 32 else table for table in tables]
+    found = jitter([second_differences(table) for table in early])
+    persistence = max(sum(r * probability for r, probability, _, _ in known) for known in found)
+    if persistence < 0.25:
+        return found
+    return jitter([second_differences(table) for table in tables])
+
+
 def trace(tables: Sequence[Table], alpha: float, planned: int, *, shipped: bool) -> list[list[Any]]:
     """Return every test of a run, checkpoint by checkpoint, each seen from the whole table up to there.
 
@@ -171,9 +181,7 @@ def trace(tables: Sequence[Table], alpha: float, planned: int, *, shipped: bool)
     by_size, by_baseline = UNEQUAL if shipped else EQUAL
     found: list[list[Any]] = []
     for t in range(len(tables[0])):
-        # Noise is shown by the checkpoints before those that may be averaged, if there are more than twice as many.
-        quiet = t + 1 - 8 if t + 1 > 16 else t + 1
-        taus = jitter([second_differences(table[:quiet]) for table in tables])
+        taus = noise([table[: t + 1] for table in tables])
         for k, table in enumerate(tables):
             for m in (1, 2, 4, 8):
                 for name, base, factor in _bases(table, t, m):
@@ -244,9 +252,9 @@ def _bases(table: Table, t: int, m: int) -> list[tuple[str, list[int], int]]:
 
 
 def _made_up_run(rng: np.random.Generator, n: int, loss: float) -> Table:
-    """Return 30 checkpoints; from the 24th on every sample is right less often by `loss`."""
+    """Return 40 checkpoints; from the 24th on every sample is right less often by `loss`."""
     ability = rng.beta(4, 2, n)
-    return np.array([(rng.random(n) < ability - loss * (t >= 24)).astype(float) for t in range(30)])
+    return np.array([(rng.random(n) < ability - loss * (t >= 24)).astype(float) for t in range(40)])
 
 
 def _jitter_case(rng: np.random.Generator, lengths: Sequence[int]) -> Case:
