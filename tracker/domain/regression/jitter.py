@@ -249,4 +249,4 @@ def _priors(log_grid: FloatArray) -> tuple[FloatArray, FloatArray]:
 _LOG_GRID = np.linspace(np.log(TAU_MIN), np.log(TAU_MAX), _STEPS)
 _GRID2 = np.exp(2 * _LOG_GRID)
 _PRIORS, _LOG_WEIGHTS = _priors(_LOG_GRID)
-_LOG_R = np.log([0.7, 0.1, 0.08, 0.05, 0.04, 0.02, 0.01])
+_LOG_R = np.log([0.67, 0.1, 0.08, 0.055, 0.045, 0.03, 0.02])

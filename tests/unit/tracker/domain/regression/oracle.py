@@ -22,7 +22,7 @@ HISTORY = 40
 TAUS = np.geomspace(0.0005, 0.1, 45)
 CENTRES = np.geomspace(0.001, 0.025, 15)
 WIDTHS = {0.2: 2.0, 0.4: 3.0, 0.7: 2.0, 1.1: 1.0, 1.6: 0.5}
-PERSISTENCES = {0.0: 0.7, 0.2: 0.1, 0.4: 0.08, 0.55: 0.05, 0.7: 0.04, 0.8: 0.02, 0.88: 0.01}
+PERSISTENCES = {0.0: 0.67, 0.2: 0.1, 0.4: 0.08, 0.55: 0.055, 0.7: 0.045, 0.8: 0.03, 0.88: 0.02}
 """Correlation of the jitter at neighbouring checkpoints, and its probability before a run has shown anything."""
 
 Part = tuple[int, Sequence[float], Sequence[float]]
