@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from eval_jobs.errors import SchemaTooNew, StoreError
+from eval_jobs.errors import OtherSchema, StoreError
 from eval_jobs.records.progress import Progress
 from eval_jobs.types import EvalPlan, EvalRecord, Outcome
 
@@ -42,7 +42,7 @@ def from_document(text: str | bytes, read: Callable[[Any], T], *, what: str, hin
         hint: hint of the error for a damaged document.
 
     Raises:
-        SchemaTooNew: the document has another schema version.
+        OtherSchema: the document has another schema version.
         StoreError: the document is damaged.
     """
     try:
@@ -51,7 +51,7 @@ def from_document(text: str | bytes, read: Callable[[Any], T], *, what: str, hin
             return read(document)
     except (ValueError, LookupError, TypeError) as error:  # pydantic's ValidationError is a ValueError
         raise StoreError(f"{what} is damaged", hint=hint) from error
-    raise SchemaTooNew(
+    raise OtherSchema(
         f"{what} has schema version {document['schema_version']}; this version supports {SCHEMA_VERSION}",
         hint="use the version of checkpoint-tracker that wrote it, or a newer one",
     )

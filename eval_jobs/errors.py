@@ -264,7 +264,7 @@ class StoreUnavailable(StoreError):
     retryable = True
 
 
-class SchemaTooNew(StoreError):
+class OtherSchema(StoreError):
     """The database or a stored document has the format of another version of the program."""
 
     code = "E-STORE-SCHEMA"

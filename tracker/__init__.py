@@ -1,1 +1,30 @@
-"""Memory and judgement: discovery, history, tracking, verdicts, alerts, the command line."""
+"""Results of evaluated checkpoints as tables.
+
+    import tracker
+
+    project = tracker.open("tracker.toml")
+    project["my-run"].scores("gsm8k")
+
+Names are loaded when they are first used: `import tracker` loads nothing.
+"""
+
+_RESULTS = ("Project", "open", "schema")
+_ERRORS = ("ConfigError", "StoreError", "TrackerError")
+
+__all__ = ["ConfigError", "Project", "StoreError", "TrackerError", "open", "schema"]
+
+
+def __getattr__(name: str) -> object:
+    if name in _RESULTS:
+        from tracker.api import results
+
+        return getattr(results, name)
+    if name in _ERRORS:
+        from eval_jobs import errors
+
+        return getattr(errors, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

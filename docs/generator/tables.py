@@ -20,9 +20,6 @@ STORES: tuple[tuple[str, MetaData, str], ...] = (
     ("Plans and workers", plans_sql.METADATA, "eval_"),
     ("Results", tables.METADATA, "history_"),
     ("Sweeps", tables.METADATA, "sweep_"),
-    ("Pending MLflow writes", tables.METADATA, "outbox_"),
-    ("Alerts", tables.METADATA, "alert_"),
-    ("Active watcher", tables.METADATA, "watch_"),
 )
 """Title, tables, and the beginning of the names under it."""
 

@@ -7,13 +7,16 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from urllib.parse import quote
 
 from sqlalchemy import URL, ColumnElement, Connection, Engine, Table, create_engine, event, func, make_url, or_
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine.interfaces import DBAPIConnection, Dialect
 from sqlalchemy.exc import ArgumentError, DBAPIError
-from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
 from eval_jobs.errors import ConfigError, DiskFull, StoreError, StoreUnavailable
 from eval_jobs.queue.address import checked_database_url
@@ -88,6 +91,28 @@ def open_database(url: str, *, password: str = "", silence_s: float = SILENCE_S)
     return engine
 
 
+def open_for_reading(url: str, *, password: str = "") -> Engine:
+    """Return an engine that cannot write, for users without the right to. A transaction sees one moment.
+
+    It keeps no connection: nobody has to close it.
+
+    Raises:
+        ConfigError: as `open_database`, or the file of a SQLite database does not exist.
+    """
+    engine = open_database(url, password=password)
+    if engine.dialect.name == "sqlite":
+        path = Path(engine.url.database or "")
+        if not path.is_file():
+            hint = "evaluate checkpoints with `tracker watch`, or pass another place"
+            raise ConfigError(f"no database {path}", hint=hint)
+        reading = create_engine("sqlite://", creator=partial(_connect_for_reading, path), poolclass=NullPool)
+        event.listen(reading, "begin", _begin)
+        return reading
+    event.listen(engine, "connect", _forbid_writing)
+    event.listen(engine, "checkin", _let_go)
+    return engine
+
+
 @contextmanager
 def mapped_database_errors(engine: Engine) -> Iterator[None]:
     """Convert errors of the database driver to those of `eval_jobs.errors`.
@@ -158,6 +183,40 @@ def _open_postgres(address: URL, silence_s: float) -> Engine:
 
     event.listen(engine, "do_connect", connect)
     return engine
+
+
+def _forbid_writing(connection: DBAPIConnection, _record: object) -> None:
+    cursor = connection.cursor()
+    cursor.execute("SET default_transaction_read_only = on")
+    cursor.execute("SET default_transaction_isolation = 'repeatable read'")
+    cursor.close()
+    connection.commit()
+
+
+def _let_go(_: DBAPIConnection | None, record: ConnectionPoolEntry) -> None:
+    record.invalidate()
+
+
+def _begin(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN")
+
+
+def _connect_for_reading(path: Path) -> sqlite3.Connection:
+    address = f"file:{quote(str(path.absolute()))}?mode=ro"
+    # Without an isolation level, the driver begins no transaction by itself.
+    connection = sqlite3.connect(
+        address, uri=True, timeout=BUSY_TIMEOUT_S, check_same_thread=False, isolation_level=None
+    )
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master")
+    except sqlite3.OperationalError as error:
+        connection.close()
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+            raise
+        what = f"cannot read the database {path}: {error}"
+        hint = f"read it while `tracker watch` runs, as a user who may write in {path.parent}, or copy the folder"
+        raise StoreError(what, hint=hint) from error
+    return connection
 
 
 class SharedConnection(sqlite3.Connection):

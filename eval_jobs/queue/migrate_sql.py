@@ -18,7 +18,7 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, Engine, MetaData, Select, String, Table, func, inspect, select
 
-from eval_jobs.errors import SchemaTooNew
+from eval_jobs.errors import OtherSchema
 from eval_jobs.queue.database_sql import mapped_database_errors
 from eval_jobs.queue.plans_sql import METADATA
 
@@ -60,7 +60,7 @@ def bring_up_to_date(engine: Engine, history: TableHistory) -> None:
     """Create or migrate the tables of `history` if they do not have its newest version.
 
     Raises:
-        SchemaTooNew: a newer program wrote the tables.
+        OtherSchema: a newer program wrote the tables.
         StoreError: as `mapped_database_errors`.
     """
     with mapped_database_errors(engine), engine.connect() as connection:
@@ -77,11 +77,27 @@ def bring_up_to_date(engine: Engine, history: TableHistory) -> None:
     log.warning("migrated the %s tables from version %s to %s", history.name, before, history.versions[-1])
 
 
+def demand_newest(engine: Engine, history: TableHistory) -> None:
+    """Refuse tables of another version: whoever may not write cannot migrate them.
+
+    Raises:
+        OtherSchema: they are older or newer, or there are none.
+    """
+    with mapped_database_errors(engine), engine.connect() as connection:
+        if _is_newest(connection, history):
+            return
+        found = _version(connection, history) or "none"
+    raise OtherSchema(
+        f"the {history.name} tables have schema version {found}; this version reads {history.versions[-1]}",
+        hint="run any `tracker` command once to migrate them",
+    )
+
+
 def _is_newest(connection: Connection, history: TableHistory) -> bool:
     found, known = _version(connection, history), history.versions
     if found and found not in known:
         where = connection.engine.url.render_as_string(hide_password=True)
-        raise SchemaTooNew(
+        raise OtherSchema(
             f"the {history.name} tables in {where} have schema version {found}; this version supports {known[-1]}",
             hint="update checkpoint-tracker: a newer version wrote them",
         )

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from eval_jobs import codec
-from eval_jobs.errors import SchemaTooNew, StoreError
+from eval_jobs.errors import OtherSchema, StoreError
 from eval_jobs.queue import rules
 from eval_jobs.queue.database_sql import add_row, belongs_to, transaction
 from eval_jobs.queue.migrate_sql import QUEUE_TABLES, bring_up_to_date
@@ -41,7 +41,7 @@ class SqlQueue:
         Workers claim plans of every run.
 
         Raises:
-            SchemaTooNew: a newer program wrote the tables.
+            OtherSchema: a newer program wrote the tables.
             StoreError: the database cannot be reached or written.
         """
         self._engine = engine
@@ -247,7 +247,7 @@ class SqlQueue:
         for row in rows:
             try:
                 found.append(read(row))
-            except SchemaTooNew:
+            except OtherSchema:
                 raise
             except StoreError as error:
                 log.warning("plan %s: %s and is removed; a watcher adds it again when it starts", row.id, error.message)
@@ -259,7 +259,7 @@ class SqlQueue:
         """Return the record of a plan; None: it is damaged, and the plan waits for another evaluation."""
         try:
             return codec.record_from_bytes(stored)
-        except SchemaTooNew:
+        except OtherSchema:
             raise
         except StoreError as error:
             log.warning("plan %s: %s; the plan is evaluated again", plan_id, error.message)

@@ -14,7 +14,7 @@ from eval_jobs.types import EvalRecord, EvalResult
 from tests.records import forgetting_run, without_samples
 from tracker.adapters.database.tables import EVALUATIONS, JUDGED, MEASURED, SUBJECTS
 from tracker.adapters.history.store_sql import SqlHistory
-from tracker.adapters.history.tables_sql import read_evaluations, read_results, read_subjects, read_verdicts
+from tracker.adapters.history.tables_sql import ResultTables
 from tracker.domain.records.types import Measure, Report, VerdictWord
 from tracker.domain.tables.results import Judged, Measured, judged_rows, measured_rows, with_scores_of
 
@@ -33,10 +33,9 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
 
 def stored(engine: Engine, *, verdicts: bool) -> Rows:
     """Return what is read back, as the fields of `Measured` or `Judged`."""
-    with transaction(engine) as connection:
-        columns = (read_verdicts if verdicts else read_results)(connection)
-        evaluations = {e.number: e for e in read_evaluations(connection)}
-        subjects = read_subjects(connection)
+    tables = ResultTables(engine)
+    rows = tables.verdicts() if verdicts else tables.results()
+    columns, subjects, evaluations = rows.columns, rows.subjects, {e.number: e for e in rows.evaluations}
     found: Rows = {e.plan_id: [] for e in evaluations.values()}
     for values in zip(*columns.values(), strict=True):
         row = {name: _plain(value) for name, value in zip(columns, values, strict=True)}

@@ -15,7 +15,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, Integer, MetaData, text
 
-from eval_jobs.errors import SchemaTooNew
+from eval_jobs.errors import OtherSchema
 from eval_jobs.queue.database_sql import open_database, transaction
 from eval_jobs.queue.migrate_sql import TableHistory, bring_up_to_date
 from tests.tables import HISTORIES, open_all
@@ -112,7 +112,7 @@ def test_tables_of_the_first_version_get_every_later_change(url: str, engine: En
 def test_tables_of_a_newer_version_are_refused_and_unchanged(engine: Engine, history: TableHistory) -> None:
     bring_up_to_date(engine, history)
     execute(engine, f"UPDATE {history.version_table} SET version_num = '9001'")  # noqa: S608 - a constant
-    with pytest.raises(SchemaTooNew, match=r"9001.*update checkpoint-tracker") as raised:
+    with pytest.raises(OtherSchema, match=r"9001.*update checkpoint-tracker") as raised:
         bring_up_to_date(engine, history)
     assert raised.value.code == "E-STORE-SCHEMA"
     assert version(engine, history) == "9001"
@@ -148,7 +148,7 @@ def test_a_table_migration_keeps_all_rows_and_is_logged_once(
     assert gaps(engine) == [("run", 8, "E-CKPT-VANISHED", "{}", None)]
     assert version(engine, TRACKER_TABLES) == "0004"
     with pytest.raises(
-        SchemaTooNew, match=r"schema version 0004; this version supports 0003.*update checkpoint-tracker"
+        OtherSchema, match=r"schema version 0004; this version supports 0003.*update checkpoint-tracker"
     ):
         bring_up_to_date(engine, TRACKER_TABLES)
 

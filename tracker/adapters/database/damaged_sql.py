@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row, Select, Table
 
-from eval_jobs.errors import SchemaTooNew, StoreError
+from eval_jobs.errors import OtherSchema, StoreError
 from tracker.adapters.database.codec import Kind, from_json
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class DamagedRows:
         """Yield what `read` makes of each row of a query of `table`. A row is logged when it is found damaged.
 
         Raises:
-            SchemaTooNew: a newer program wrote a row, which concerns everything.
+            OtherSchema: a newer program wrote a row, which concerns everything.
         """
         # These say which row it is.
         columns = [column for column in table.c if column.primary_key or column.name in ("run_id", "step")]
@@ -43,7 +43,7 @@ class DamagedRows:
             place = (table.name, *row[-len(columns) :])
             try:
                 document = read(row)
-            except SchemaTooNew:
+            except OtherSchema:
                 raise
             except StoreError as error:
                 where = ", ".join(f"{column.name} {value}" for column, value in zip(columns, place[1:], strict=True))

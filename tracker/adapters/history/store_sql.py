@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Column, ColumnElement, Connection, Engine, Row, Table, and_, select, true, union, update
 
 from eval_jobs.codec import record_from_bytes, record_to_bytes
-from eval_jobs.errors import ConfigError, SchemaTooNew, StoreError
+from eval_jobs.errors import ConfigError, OtherSchema, StoreError
 from eval_jobs.identity import content_hash
 from eval_jobs.queue.database_sql import add_row, belongs_to, put_row, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
@@ -230,6 +230,10 @@ class SqlHistory:
         is_firing = and_(ALERTS.c.run_id == run_id, ALERTS.c.state == AlertState.FIRING)
         return self._read(Alert, ALERTS.c.alert, is_firing, (ALERTS.c.step, ALERTS.c.fingerprint))
 
+    def alerts(self, run_id: str) -> tuple[Alert, ...]:
+        """Return the newest state of each of the run's alerts, firing or resolved."""
+        return self._read(Alert, ALERTS.c.alert, ALERTS.c.run_id == run_id, (ALERTS.c.step, ALERTS.c.fingerprint))
+
     def runs(self) -> tuple[str, ...]:
         """Return all runs; see `ports.History`."""
         query = union(select(RECORDS.c.run_id), select(GAPS.c.run_id))
@@ -348,7 +352,7 @@ def _is_accepted(incident: str | None) -> bool:
         return False
     try:
         return from_json(Incident, incident).closed_by is Closing.ACCEPTED
-    except SchemaTooNew:
+    except OtherSchema:
         raise
     except StoreError:
         return False  # it is damaged, and replaced

@@ -2,13 +2,16 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Column, Connection, Double, Integer, Select, Table, select, true
+from sqlalchemy import Column, Connection, Double, Engine, Integer, Select, Table, select, true, union
 
-from tracker.adapters.database.tables import EVALUATIONS, JUDGED, MEASURED, SUBJECTS, AsciiText, plain_text
+from eval_jobs.queue.database_sql import transaction
+from tracker.adapters.database.tables import EVALUATIONS, GAPS, JUDGED, MEASURED, SUBJECTS, AsciiText, plain_text
+from tracker.domain.records.types import VerdictWord
 from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.tables.selection import Evaluation, Subject
 
@@ -16,43 +19,89 @@ _BATCH = 50_000
 _OF_EVALUATION = tuple(EVALUATIONS.c[name] for name in Evaluation._fields)
 _OF_SUBJECT = tuple(SUBJECTS.c[name] for name in Subject._fields)
 
-Columns = Mapping[str, Sequence[object] | FloatArray]
+Columns = dict[str, Sequence[object] | FloatArray]
 """Values by column: numbers as float64, NaN if missing, which is exact for integers up to 2^53; else objects."""
 
 
-def read_evaluations(connection: Connection, runs: Collection[str] | None = None) -> tuple[Evaluation, ...]:
-    """Return the evaluations of some runs, or of all, ordered by run, step and age."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StoredRows:
+    """Narrow rows in columns, and what they are about, as of one moment."""
+
+    evaluations: tuple[Evaluation, ...]
+    """Ordered by run, step and age."""
+    subjects: Mapping[int, Subject]
+    columns: Columns
+
+
+class ResultTables:
+    """The narrow rows of one database."""
+
+    def __init__(self, database: Engine) -> None:
+        """Take an open database; nothing is read yet."""
+        self._database = database
+
+    def runs(self) -> tuple[str, ...]:
+        """Return the names of all runs that have an evaluation or a gap, in order."""
+        query = union(select(EVALUATIONS.c.run_id), select(GAPS.c.run_id))
+        with transaction(self._database) as connection:
+            return tuple(sorted(connection.scalars(query)))
+
+    def results(self, runs: Collection[str] | None = None) -> StoredRows:
+        """Return the results of some runs, or of all."""
+        return self._read(MEASURED, runs)
+
+    def verdicts(self, runs: Collection[str] | None = None, names: Collection[str] = ()) -> StoredRows:
+        """Return the verdicts of some runs, or of all; `names`: only these columns."""
+        return self._read(JUDGED, runs, names)
+
+    def evaluations(self, runs: Collection[str] | None = None) -> tuple[Evaluation, ...]:
+        """Return the evaluations of some runs, or of all."""
+        with transaction(self._database) as connection:
+            return _evaluations(connection, runs)
+
+    def _read(self, table: Table, runs: Collection[str] | None, names: Collection[str] = ()) -> StoredRows:
+        with transaction(self._database) as connection:
+            return StoredRows(
+                evaluations=_evaluations(connection, runs),
+                subjects=_subjects(connection),
+                columns=_columns(connection, table, runs, names),
+            )
+
+
+def urgent_words(rows: StoredRows) -> Mapping[int, VerdictWord]:
+    """Return the most urgent verdict of each evaluation that has any, by its number."""
+    words, numbers = tuple(VerdictWord), np.asarray(rows.columns["evaluation"], dtype=np.int64)
+    places = {str(word): place for place, word in enumerate(words)}
+    found: dict[int, int] = {}
+    for number, word in zip(numbers.tolist(), rows.columns["word"], strict=True):
+        place = places[str(word)]
+        found[number] = min(found.get(number, place), place)
+    return {number: words[place] for number, place in found.items()}
+
+
+def _evaluations(connection: Connection, runs: Collection[str] | None) -> tuple[Evaluation, ...]:
     which = true() if runs is None else EVALUATIONS.c.run_id.in_(runs)
     order = EVALUATIONS.c.run_id, EVALUATIONS.c.step, EVALUATIONS.c.finished_at, EVALUATIONS.c.plan_id
     return tuple(Evaluation(*row) for row in connection.execute(select(*_OF_EVALUATION).where(which).order_by(*order)))
 
 
-def read_subjects(connection: Connection) -> Mapping[int, Subject]:
-    """Return all subjects by number."""
+def _subjects(connection: Connection) -> Mapping[int, Subject]:
     query = select(SUBJECTS.c.number, *_OF_SUBJECT)
     return {number: Subject(*values) for number, *values in connection.execute(query)}
 
 
-def read_results(connection: Connection, runs: Collection[str] | None = None) -> Columns:
-    """Return the columns of `MEASURED` of some runs, or of all, ordered by evaluation and position."""
-    return _columns(connection, MEASURED, runs)
-
-
-def read_verdicts(connection: Connection, runs: Collection[str] | None = None) -> Columns:
-    """Return the columns of `JUDGED` of some runs, or of all, ordered by evaluation and position."""
-    return _columns(connection, JUDGED, runs)
-
-
-def _columns(connection: Connection, table: Table, runs: Collection[str] | None) -> Columns:
-    query = select(*table.c).order_by(table.c.evaluation, table.c.position)
+def _columns(connection: Connection, table: Table, runs: Collection[str] | None, names: Collection[str]) -> Columns:
+    columns = [column for column in table.c if not names or column.name in names]
+    query = select(*columns).order_by(table.c.evaluation, table.c.position)
     if runs is not None:
         query = query.join(EVALUATIONS, EVALUATIONS.c.number == table.c.evaluation)
         query = query.where(EVALUATIONS.c.run_id.in_(runs))
-    parts: dict[str, list[Any]] = {column.name: [] for column in table.c}
+    parts: dict[str, list[Any]] = {column.name: [] for column in columns}
     for rows in _batches(connection, query):
-        for column, values in zip(table.c, zip(*rows, strict=True), strict=True):
+        for column, values in zip(columns, zip(*rows, strict=True), strict=True):
             parts[column.name].append(_array(column, values))
-    return {name: _joined(table.c[name], arrays) for name, arrays in parts.items()}
+    # Column by column: millions of rows are not held twice.
+    return {column.name: _joined(column, parts.pop(column.name)) for column in columns}
 
 
 def _batches(connection: Connection, query: Select[Any]) -> Iterator[Sequence[tuple[Any, ...]]]:

@@ -155,7 +155,12 @@ def _left_behind(reports: Sequence[Report]) -> dict[str, tuple[Checkpoint, int]]
 
 def open_gaps(reports: Iterable[Report], gaps: Iterable[Gap]) -> tuple[Gap, ...]:
     """Return the gaps of steps that were not evaluated after all."""
-    judged_at = {report.step: report.created_at for report in sorted(reports, key=lambda report: report.created_at)}
+    ordered = sorted(reports, key=lambda report: report.created_at)
+    return still_open({report.step: report.created_at for report in ordered}, gaps)
+
+
+def still_open(judged_at: Mapping[int, datetime], gaps: Iterable[Gap]) -> tuple[Gap, ...]:
+    """Return the gaps of steps that were not evaluated after all; `judged_at`: the newest verdict of each step."""
     last = {CheckpointsUnnamed.code: max(judged_at.values(), default=None)}  # it is about the run, not about a step
     found = tuple(gaps)
     known = sorted({*judged_at, *(gap.step for gap in found if gap.last_step is None)})

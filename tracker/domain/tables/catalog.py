@@ -22,25 +22,6 @@ _SUITE = category("suite", "Suite that was evaluated.")
 _BENCHMARK = category("benchmark", "Benchmark.")
 _SUBSET = category("subset", "Subset; empty: the whole benchmark.")
 
-RUNS = TableDefinition(
-    name="runs",
-    row="run",
-    columns=(
-        _RUN,
-        count("checkpoints", "Evaluated checkpoints, without those that training left behind."),
-        count("gaps", "Checkpoints that were not evaluated."),
-        count("losses_open", "Losses that have not ended."),
-        count("alerts_firing", "Alerts that are firing."),
-        count("waiting", "Evaluations in the queue."),
-        count("running", "Evaluations that a worker has."),
-        optional_count("first_step", "First evaluated step."),
-        optional_count("last_step", "Last evaluated step."),
-        optional_count("best_step", "Step of the best checkpoint."),
-        text("headline", "The finding in one sentence."),
-        text("output_dir", "Folder of the trainer's checkpoints; empty: unknown."),
-        moment("last_at", "Time of the newest verdict."),
-    ),
-)
 CHECKPOINTS = TableDefinition(
     name="checkpoints",
     row="content of a step, or a gap",
@@ -119,31 +100,6 @@ VERDICTS = TableDefinition(
         _PLAN,
     ),
 )
-SAMPLES = TableDefinition(
-    name="samples",
-    row="planned answer",
-    columns=(
-        _RUN,
-        _STEP,
-        _SUITE,
-        _BENCHMARK,
-        _SUBSET,
-        category("status", "scored, truncated, unscored or error."),
-        text("sample_id", "Hash of the question: the same at every checkpoint."),
-        text("cluster_id", "Group of dependent questions; empty: none."),
-        count("repeat", "Number of the answer to the same question, from 0."),
-        number("score", "Score of the answer."),
-        optional_count("output_tokens", "Tokens of the answer."),
-        _PLAN,
-    ),
-)
-TEXTS = (
-    text("prompt", "What was asked."),
-    text("target", "Expected answer."),
-    text("answer", "What the model answered; missing: deleted to save space."),
-    text("detail", "Why there is no score."),
-)
-"""Further columns of `samples` with texts."""
 
 _LOAD = category("load", "Load of the latency test.")
 LATENCY = TableDefinition(
@@ -205,43 +161,6 @@ LOSSES = TableDefinition(
         text("reason", "Reason of its acceptance; empty: not accepted."),
     ),
 )
-FORGETTING = TableDefinition(
-    name="forgetting",
-    row="benchmark",
-    columns=(
-        _RUN,
-        _BENCHMARK,
-        _SUBSET,
-        number("peak", "Mean of the best checkpoints."),
-        number("now", "Mean of the newest checkpoints."),
-        number("forgetting", "Loss from the peak, corrected for chance fluctuation; up is worse."),
-        number("ci_low", "Lower end of the 95 % interval of the forgetting."),
-        number("ci_high", "Upper end of the 95 % interval of the forgetting."),
-        number("p_value", "p of no forgetting."),
-        number("retention", "Share of what was learned above chance that is left."),
-        number("raw", "Loss from the single best checkpoint."),
-        number("raw_by_chance", "The part of it that chance explains."),
-        number("lost_by_chance", "Samples that a repeated evaluation would lose, too."),
-        optional_count("peak_first", "First step of the best checkpoints."),
-        optional_count("peak_last", "Last step of the best checkpoints."),
-        optional_count("lost", "Samples that were answered correctly at the peak and no longer are."),
-        optional_count("gained", "The reverse."),
-        optional_count("net_lost", "Lost minus gained."),
-        optional_count("samples", "Samples with a score on both sides."),
-    ),
-)
-EVENTS = TableDefinition(
-    name="events",
-    row="change of one sample",
-    columns=(
-        _RUN,
-        _STEP,
-        _BENCHMARK,
-        _SUBSET,
-        category("event", "learned, forgotten or relearned."),
-        text("sample_id", "Hash of the question."),
-    ),
-)
 COSTS = TableDefinition(
     name="costs",
     row="evaluation",
@@ -261,11 +180,6 @@ COSTS = TableDefinition(
         _PLAN,
     ),
 )
-CURVES = TableDefinition(
-    name="curves",
-    row="logged value",
-    columns=(_RUN, _STEP, category("key", "Name of the curve."), number("value", "Value.")),
-)
 ALERTS = TableDefinition(
     name="alerts",
     row="alert",
@@ -274,7 +188,7 @@ ALERTS = TableDefinition(
         _STEP,
         category("kind", "What it is about."),
         category("state", "firing or resolved."),
-        category("benchmark", "Benchmark; empty: none, or several."),
+        category("benchmark", "Benchmark; empty: none, or several together."),
         text("message", "Its text."),
         text("fingerprint", "Identifies its cause."),
         moment("since", "Time of its state."),
@@ -284,18 +198,13 @@ ALERTS = TableDefinition(
 TABLES: Mapping[str, TableDefinition] = {
     table.name: table
     for table in (
-        RUNS,
         CHECKPOINTS,
         SCORES,
         VERDICTS,
-        SAMPLES,
         LATENCY,
         REQUESTS,
         LOSSES,
-        FORGETTING,
-        EVENTS,
         COSTS,
-        CURVES,
         ALERTS,
     )
 }

@@ -1,8 +1,10 @@
 """What a table of results is: its rows, and the name, type, unit and meaning of each column. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+
+from tracker.domain.scores.matrix import FloatArray, IntArray
 
 
 class Kind(StrEnum):
@@ -50,8 +52,25 @@ class TableDefinition:
         return next((column for column in self.columns if column.name == name), None)
 
 
-Rows = dict[str, Sequence[object]]
-"""Values of a table by column, all of the same length; None: missing."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Coded:
+    """Values that repeat: row i has `values[codes[i]]`."""
+
+    codes: IntArray
+    values: tuple[object, ...]
+
+    def __len__(self) -> int:
+        return int(self.codes.size)
+
+    def __iter__(self) -> Iterator[object]:
+        return (self.values[code] for code in self.codes.tolist())
+
+
+Values = Sequence[object] | FloatArray | Coded
+"""One column: None or NaN is missing."""
+
+Rows = dict[str, Values]
+"""A table by column, all of the same length."""
 
 
 def text(name: str, meaning: str) -> Column:

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from eval_jobs import limits
 from eval_jobs.codec import from_document, to_document
-from eval_jobs.errors import SchemaTooNew, StoreError
+from eval_jobs.errors import OtherSchema, StoreError
 from eval_jobs.host.bounded.files import read_bytes
 from eval_jobs.host.bounded.json_text import TooLarge
 from tracker.adapters.checkpoints.files.listing import facts_of_folder
@@ -29,7 +29,7 @@ def read_pin(folder: Path) -> Pin | None:
     try:
         text = read_bytes(folder / MANIFEST, limits.DOCUMENT)
         pin = from_document(text, lambda document: _PIN.validate_python(document["pin"]), what=f"the pin {folder}")
-    except SchemaTooNew as error:
+    except OtherSchema as error:
         log.warning("%s; leaving it unchanged", error.message)
         return None
     except (OSError, TooLarge, StoreError):

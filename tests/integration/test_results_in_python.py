@@ -1,0 +1,396 @@
+"""Results as DataFrames: the numbers of the history, types whatever the data, and messages for bad input."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from sqlalchemy import text
+
+from eval_jobs.errors import ConfigError, OtherSchema, TrackerError
+from eval_jobs.queue.database_sql import open_database, transaction
+from eval_jobs.types import EvalResult, ProbeResult
+from tests.alerts import alert
+from tests.postgres import PostgresServer
+from tests.records import RUN, forgetting_run
+from tests.requires import PROJECT
+from tests.shared_servers import shared
+from tests.unit.tracker.domain.verdicts.test_rewind import GOOD, again, first_try
+from tracker.adapters.history.store_sql import SqlHistory
+from tracker.api.results import Project, schema
+from tracker.api.results import open as open_results
+from tracker.domain.records.alerts import AlertState
+from tracker.domain.records.types import Acceptance, Closing, Incident
+from tracker.domain.scores.summary import summarise
+from tracker.domain.tables.catalog import SCORES, TABLES, VERDICTS
+
+RECORDED = forgetting_run(checkpoints=6, samples=20)
+OTHER = forgetting_run(run_id="group/other", checkpoints=3, samples=10, trouble=False)
+
+
+@pytest.fixture
+def postgres_url() -> Iterator[str]:
+    with shared(PostgresServer) as server:
+        yield server.new_database()
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A state folder with two runs."""
+    folder = tmp_path_factory.mktemp("project") / ".tracker"
+    folder.mkdir()
+    engine = open_database(f"sqlite:///{folder}/tracker.db")
+    history = SqlHistory(engine, folder / "samples")
+    for recorded in (RECORDED, OTHER):
+        for record in recorded.records:
+            history.append(record)
+        for report in recorded.reports:
+            history.append_report(report)
+        for gap in recorded.gaps:
+            history.append_gap(gap)
+    engine.dispose()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def project(state: Path) -> Project:
+    return open_results(state)
+
+
+def test_scores_are_those_of_the_records(project: Project) -> None:
+    frame = project.scores()
+    assert list(frame.columns) == list(SCORES.names)
+    assert [str(dtype) for dtype in frame.dtypes] == [str(column.kind) for column in SCORES.columns]
+    assert frame.index.equals(frame.reset_index(drop=True).index)
+    assert len(frame) == 3 * (6 + 3)
+    places = list(zip(frame["run"], frame["step"], frame["benchmark"], strict=True))
+    assert places == sorted(places)
+    by_place = {place: row for place, (_, row) in zip(places, frame.iterrows(), strict=True)}
+    for record in (*RECORDED.records, *OTHER.records):
+        checkpoint = record.plan.checkpoint
+        for outcome in record.outcomes:
+            row = by_place[checkpoint.run_id, checkpoint.step, outcome.benchmark]
+            assert row["plan_id"] == record.plan.id
+            assert row["finished_at"] == record.finished_at
+            if isinstance(outcome, EvalResult):
+                summary = summarise(outcome)
+                assert (row["score"], row["planned"], row["scored"]) == (summary.mean, summary.planned, summary.scored)
+                assert (row["failure"], row["metric"]) == ("", outcome.metric)
+            else:
+                assert row["failure"] == outcome.code
+                assert row[["score", "planned", "duration_s"]].isna().all()
+
+
+def test_verdicts_are_those_of_the_reports(project: Project) -> None:
+    frame = project[RUN].verdicts()
+    assert list(frame.columns) == list(VERDICTS.names)
+    assert [str(dtype) for dtype in frame.dtypes] == [str(column.kind) for column in VERDICTS.columns]
+    found = {
+        (s, b): (w, d, p)
+        for s, b, w, d, p in zip(*(frame[c] for c in ("step", "benchmark", "word", "delta", "p_worse")), strict=True)
+    }
+    for report in RECORDED.reports:
+        for verdict in report.verdicts:
+            word, delta, p_worse = found[report.step, verdict.benchmark]
+            assert word == verdict.word
+            for one in verdict.comparisons[:1]:
+                assert (delta, p_worse) == (one.delta, one.p_worse)
+    assert (frame["word"].min(), frame["word"].cat.ordered) == ("missing", True)
+
+
+def test_runs_benchmarks_and_steps_narrow_what_is_read(project: Project) -> None:
+    assert set(project["other"].scores()["run"]) == {"group/other"}
+    assert set(project["*"].scores()["run"]) == {RUN, "group/other"}
+    assert set(project[[RUN, "gr*"]].scores()["run"]) == {RUN, "group/other"}
+    sums = project[RUN].scores("sums", steps=slice(200, 400))
+    assert (sums["step"].tolist(), set(sums["benchmark"])) == ([200, 300, 400], {"sums"})
+    assert project.scores(steps="latest").groupby("run")["step"].max().to_dict() == {RUN: 600, "group/other": 300}
+    assert set(project.scores(steps=[100, 300])["step"]) == {100, 300}
+    assert set(project.verdicts(steps=200)["step"]) == {200}
+
+
+def typed(frame: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Return the frame, whose columns and types are those of its definition."""
+    table = TABLES[name]
+    assert list(frame.columns) == list(table.names)
+    assert [str(dtype) for dtype in frame.dtypes] == [str(column.kind) for column in table.columns]
+    return frame
+
+
+def test_checkpoints_are_contents_of_steps_and_gaps(project: Project) -> None:
+    frame = typed(project[RUN].checkpoints(), "checkpoints")
+    assert frame["step"].tolist() == [100, 200, 300, 400, 500, 550, 600]
+    gap = frame[frame["gap"] != ""].iloc[0]
+    assert (gap["step"], gap["gap"], gap["digest"]) == (550, RECORDED.gaps[0].code, "")
+    assert gap["reason"] == RECORDED.gaps[0].message
+    assert gap[["word", "ready_at", "judged_at"]].isna().all()
+    assert frame["word"].tolist()[2] == "missing"
+    assert project[RUN].checkpoints(steps=550)["gap"].tolist() == [RECORDED.gaps[0].code]
+
+
+def test_costs_and_latency_are_those_of_the_records(project: Project) -> None:
+    latency = typed(project[RUN].latency(), "latency")
+    probes = {record.plan.checkpoint.step: record.probes for record in RECORDED.records}
+    assert latency["step"].tolist() == sorted(probes)
+    for _, row in latency.iterrows():
+        (probe,) = probes[row["step"]]
+        assert isinstance(probe, ProbeResult)
+        assert probe.ttft_ms is not None
+        assert (row["ttft_p50_ms"], row["completed"]) == (probe.ttft_ms.p50, probe.completed)
+    requests = typed(project[RUN].latency(steps=[100, 200], requests=True), "requests")
+    assert set(requests["side"]) <= {"candidate", "reference"}
+    costs = typed(project.costs(), "costs")
+    assert len(costs) == sum(record.cost is not None for record in (*RECORDED.records, *OTHER.records))
+
+
+def test_losses_are_those_of_the_history(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path}/tracker.db")
+    history = SqlHistory(engine, tmp_path / "samples")
+    for record in RECORDED.records:
+        history.append(record)
+    open_one = Incident(
+        run_id=RUN, suite="skills", benchmark="sums", opened_step=500, onset_step=400, opened_digest="d"
+    )
+    accepted = replace(open_one, benchmark="facts", closed_step=600, closed_by=Closing.ACCEPTED)
+    for incident in (open_one, accepted):
+        history.append_incident(incident)
+    at = RECORDED.records[0].finished_at
+    history.append_acceptance(
+        Acceptance(run_id=RUN, step=600, benchmark="facts", from_step=400, reason="=new data", accepted_at=at)
+    )
+    history.append_alert(alert(step=500, state=AlertState.RESOLVED, run_id=RUN))
+    engine.dispose()
+    project = open_results(tmp_path)
+    alerts = typed(project.alerts(), "alerts")
+    assert alerts[["run", "step", "state", "benchmark"]].to_numpy().tolist() == [[RUN, 500, "resolved", "sums"]]
+    losses = typed(project.losses(), "losses")
+    assert losses[["benchmark", "closed_by", "reason"]].to_numpy().tolist() == [
+        ["facts", "accepted", "=new data"],
+        ["sums", "", ""],
+    ]
+    assert losses["closed_step"].tolist() == [600, pd.NA]
+    assert project.losses(still_open=True)["benchmark"].tolist() == ["sums"]
+
+
+ASKED: dict[str, tuple[Callable[[Project], object], str]] = {
+    "run": (lambda p: p["tiny-forgeting"], r"no run 'tiny-forgeting' \(hint: did you mean tiny-forgetting\?"),
+    "pattern": (lambda p: p["sft-*"], r"no run 'sft-\*' \(hint: known runs: group/other, tiny-forgetting"),
+    "number": (lambda p: p[7], "7 is not the name of a run"),  # type: ignore[index]
+    "benchmark": (lambda p: p.scores("sum"), r"no benchmark 'sum' \(hint: did you mean sums\?"),
+    "step": (lambda p: p.scores(steps=150), r"no evaluated checkpoint at step 150 \(hint: newest steps: 100, 200"),
+    "truth": (lambda p: p.scores(steps=True), "True is not a step"),
+    "text": (lambda p: p.scores(steps="newest"), "'n' is not a step"),  # type: ignore[arg-type]
+    "stride": (lambda p: p.scores(steps=slice(0, 300, 2)), "a slice of steps has no stride"),
+    "table": (lambda _: schema("score"), r"no table 'score' \(hint: did you mean scores\?"),
+}
+
+
+@pytest.mark.parametrize("case", ASKED)
+def test_what_does_not_exist_is_refused_with_what_does(project: Project, case: str) -> None:
+    ask, message = ASKED[case]
+    with pytest.raises(ConfigError, match=message):
+        ask(project)
+
+
+def test_every_column_has_a_meaning() -> None:
+    for name, table in TABLES.items():
+        frame = schema(name)
+        assert frame["column"].tolist() == list(table.names)
+        assert frame["meaning"].str.endswith(".").all()
+
+
+def test_of_a_step_that_was_evaluated_again_the_newest_counts(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path}/tracker.db")
+    history = SqlHistory(engine, tmp_path / "samples")
+    first = RECORDED.records[0]
+    later = replace(first, plan=replace(first.plan, id="again"), finished_at=first.finished_at + timedelta(hours=1))
+    for record in (replace(later, outcomes=later.outcomes[:1]), first):
+        history.append(record)
+    engine.dispose()
+    found = open_results(tmp_path).scores()
+    by_benchmark = dict(zip(found["benchmark"], found["plan_id"], strict=True))
+    assert by_benchmark == {"facts": "again", "reversal": first.plan.id, "sums": first.plan.id}
+
+
+def test_checkpoints_that_training_left_behind_have_no_scores(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path}/tracker.db")
+    history = SqlHistory(engine, tmp_path / "samples")
+    for record in (*first_try(), *again([1200, 1300], GOOD)):
+        history.append(record)
+    engine.dispose()
+    found = open_results(tmp_path).scores()
+    assert found["step"].tolist() == list(range(100, 1400, 100))
+    assert found["plan_id"].tolist()[-2:] == [r.plan.id for r in again([1200, 1300], GOOD)]
+
+
+def test_the_documentation_names_every_table_and_its_code_runs(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (PROJECT / "docs/how-to/python.md").read_text(encoding="utf-8")
+    methods = set(re.findall(r"^\| `(\w+)\(\)`", page, re.MULTILINE))
+    assert methods | {"requests"} == set(TABLES)
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (state.parent / "tracker.toml").write_text(f'[run]\nname = "{RUN}"\noutput_dir = "out"\n', encoding="utf-8")
+    monkeypatch.chdir(state.parent)
+    named: dict[str, object] = {}
+    exec(code.replace("my-run", RUN).replace("gsm8k", "sums"), named)  # noqa: S102 - our own page
+    assert isinstance(named["scores"], pd.DataFrame)
+
+
+def test_a_frame_is_the_callers(project: Project) -> None:
+    changed = project.scores()
+    changed["score"] = 7.0
+    assert (project.scores()["score"] != 7.0).all()
+
+
+def test_a_forked_process_opens_the_project_itself(project: Project) -> None:
+    assert "opened in another process (hint: call tracker.open again" in in_child(project.scores)
+
+
+def test_tables_of_an_older_version_are_left_to_a_command(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path}/tracker.db")
+    SqlHistory(engine, tmp_path / "samples")
+    with transaction(engine) as connection:
+        connection.execute(text("UPDATE checkpoint_tracker_version SET version_num = '0002'"))
+    engine.dispose()
+    with pytest.raises(OtherSchema, match=r"schema version 0002.*run any `tracker` command once"):
+        open_results(tmp_path)
+
+
+PLACES = {
+    "nothing": ("missing.toml", "missing.toml not found"),
+    "a folder without results": (".", "no database"),
+    "a password": ("postgresql://me:secret@host/name", "the database URL contains a password"),
+    "another scheme": ("mysql://host/name", "invalid database URL"),
+}
+
+
+@pytest.mark.parametrize("case", PLACES)
+def test_a_place_without_results_is_refused(tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    place, message = PLACES[case]
+    with pytest.raises(ConfigError, match=message):
+        open_results(place)
+
+
+def test_settings_name_the_place(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = state.parent
+    (folder / "tracker.toml").write_text(f'[run]\nname = "{RUN}"\noutput_dir = "out"\n', encoding="utf-8")
+    monkeypatch.chdir(folder)
+    for place in ("tracker.toml", folder, f"sqlite:///{state}/tracker.db"):
+        assert len(open_results(place).scores()) == 27
+    (folder / "tracker.toml").write_text("[run]\nstate_dir = 7\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="state_dir is not a text"):
+        open_results()
+
+
+CODE = """
+import sys, tracker
+assert not [m for m in sys.modules if m.startswith(("tracker.", "eval_jobs", "pandas", "numpy", "sqlalchemy"))]
+project = tracker.open(sys.argv[1])
+for table in (project.scores, project.verdicts, project.checkpoints, project.losses, project.costs, project.latency):
+    assert list(table().columns)
+print(*sorted({m.partition(".")[0] for m in sys.modules}))
+"""
+
+
+def test_importing_loads_nothing_and_reading_only_what_it_needs(state: Path) -> None:
+    loaded = subprocess.run([sys.executable, "-c", CODE, state], check=True, capture_output=True, text=True).stdout
+    unwanted = {"mlflow", "evalscope", "openai", "vllm", "alembic", "torch", "watchdog", "rich", "click"}
+    assert unwanted.isdisjoint(loaded.split())
+
+
+def in_child(act: Callable[[], object]) -> str:
+    """Return what `act` gives in a fork of this process, as a text; or its error."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            answer = str(act())
+        except TrackerError as error:
+            answer = str(error)
+        os.write(write, answer.encode())
+        os._exit(0)
+    os.close(write)
+    os.waitpid(child, 0)
+    return os.read(read, 4000).decode()
+
+
+def as_nobody(act: Callable[[], object]) -> str:
+    """Return what `act` gives to a user without any right to write; root is another one for it."""
+
+    def without_rights() -> object:
+        if os.geteuid() == 0:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+        return act()
+
+    return in_child(without_rights)
+
+
+NOBODY = 65534
+
+
+def test_who_may_not_write_reads_beside_a_watcher_and_is_told_what_a_resting_database_needs() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        state = Path(folder)
+        state.chmod(0o755)
+        engine = open_database(f"sqlite:///{state}/tracker.db")
+        history = SqlHistory(engine, state / "samples")
+        history.append(RECORDED.records[0])
+        before = {path.name for path in state.iterdir()}
+        state.chmod(0o555)
+        assert as_nobody(lambda: len(open_results(state).scores())) == "3"
+        assert {path.name for path in state.iterdir()} == before
+        engine.dispose()
+        answer = as_nobody(lambda: len(open_results(state).scores()))
+        assert "cannot read the database" in answer
+        assert "read it while `tracker watch` runs, as a user who may write in" in answer
+
+
+def test_a_role_that_may_only_select_reads_and_writes_nothing(postgres_url: str, tmp_path: Path) -> None:
+    engine = open_database(postgres_url)
+    history = SqlHistory(engine, tmp_path / "samples")
+    history.append(RECORDED.records[0])
+    with transaction(engine) as connection:
+        connection.execute(text("DROP ROLE IF EXISTS only_reads"))
+        connection.execute(text("CREATE ROLE only_reads LOGIN"))
+        connection.execute(text("GRANT SELECT ON ALL TABLES IN SCHEMA public TO only_reads"))
+    project = open_results(postgres_url.replace("postgres@", "only_reads@"))
+    assert len(project.scores()) == 3
+    assert project.checkpoints()["step"].tolist() == [100]
+    with transaction(engine) as connection:
+        connection.execute(text("DROP OWNED BY only_reads"))
+        connection.execute(text("DROP ROLE only_reads"))
+    engine.dispose()
+
+
+def test_frames_are_whole_while_a_watcher_writes(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path}/tracker.db")
+    history = SqlHistory(engine, tmp_path / "samples")
+    history.append(RECORDED.records[0])
+    project = open_results(tmp_path)
+
+    def write() -> None:
+        for record, report in 5 * list(zip(RECORDED.records, RECORDED.reports, strict=True)):
+            history.append(record)
+            history.append_report(report)
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write)
+        frames: list[tuple[pd.DataFrame, pd.DataFrame]] = []
+        while not writing.done() or len(frames) < 20:
+            frames.append((project.scores(), project.verdicts()))
+        writing.result()
+    for found in frames:
+        for frame in found:
+            assert set(frame.groupby("step").size()) <= {3}
+    assert len(frames[-1][0]) == 3 * len(RECORDED.records)
+    engine.dispose()

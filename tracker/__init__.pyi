@@ -1,0 +1,10 @@
+"""What `tracker` loads when it is first used, for editors and type checkers."""
+
+from eval_jobs.errors import ConfigError as ConfigError
+from eval_jobs.errors import StoreError as StoreError
+from eval_jobs.errors import TrackerError as TrackerError
+from tracker.api.results import Project as Project
+from tracker.api.results import open as open
+from tracker.api.results import schema as schema
+
+__all__ = ["ConfigError", "Project", "StoreError", "TrackerError", "open", "schema"]

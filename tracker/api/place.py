@@ -1,0 +1,111 @@
+"""Where the results of a project are: from its tracker.toml, its state folder, or the URL of its database."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from eval_jobs.errors import ConfigError
+from eval_jobs.queue.address import PASSWORD_VARIABLE, checked_database_url
+from tracker.adapters.secrets import read_secret
+
+DATABASE = "tracker.db"
+SETTINGS = "tracker.toml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where results are."""
+
+    database_url: str
+    password: str = ""
+    state_dir: Path | None = None
+    """Folder with samples and pins; None: unknown."""
+    samples_dir: Path | None = None
+    settings: Path | None = None
+    """The tracker.toml; None: only results can be read."""
+    run: str = ""
+    """Name of the run in tracker.toml."""
+    output_dir: str = ""
+
+
+def found_place(
+    place: str | os.PathLike[str],
+    *,
+    samples: str | os.PathLike[str] | None,
+    password_file: str | os.PathLike[str] | None,
+) -> Place:
+    """Return where the results of `place` are.
+
+    Raises:
+        ConfigError: there is nothing, or the password cannot be read.
+    """
+    text, given = os.fspath(place), None if samples is None else Path(samples)
+    if "://" in text:
+        return Place(
+            database_url=checked_database_url(text),
+            password=_password(None if password_file is None else Path(password_file), ""),
+            samples_dir=given,
+        )
+    path = Path(text).expanduser()
+    if path.is_dir():
+        if not (path / DATABASE).is_file() and (path / SETTINGS).is_file():
+            return _of_settings(path / SETTINGS, given, password_file)
+        url = f"sqlite:///{(path / DATABASE).absolute()}"
+        return Place(database_url=url, state_dir=path, samples_dir=given or path / "samples")
+    return _of_settings(path, given, password_file)
+
+
+def _of_settings(path: Path, samples: Path | None, password_file: str | os.PathLike[str] | None) -> Place:
+    document = _read(path)
+    run, store = _table(document, "run", path), _table(document, "store", path)
+    folder = path.absolute().parent
+    state_dir = folder / _text(run, "state_dir", ".tracker", path)
+    database = _text(store, "database", "", path)
+    named = password_file or _text(store, "password_file", "", path)
+    return Place(
+        database_url=checked_database_url(database) if database else f"sqlite:///{state_dir / DATABASE}",
+        password=_password(folder / named if named else None, _text(store, "password_env", "", path)),
+        state_dir=state_dir,
+        samples_dir=samples or state_dir / "samples",
+        settings=path,
+        run=_text(run, "name", "", path),
+        output_dir=_text(run, "output_dir", "", path),
+    )
+
+
+def _read(path: Path) -> Mapping[str, object]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        hint = "pass a tracker.toml, a state folder, or the URL of a database"
+        raise ConfigError(f"{path} not found", hint=hint) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {path}: {error}", hint="check the file and its permissions") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}", hint="fix that line") from error
+
+
+def _table(document: Mapping[str, object], name: str, path: Path) -> Mapping[str, object]:
+    table = document.get(name, {})
+    if not isinstance(table, dict):
+        raise ConfigError(f"{path}: {name}: this is a table", hint=f"write [{name}]")
+    return table
+
+
+def _text(table: Mapping[str, object], name: str, default: str, path: Path) -> str:
+    value = table.get(name, default)
+    if not isinstance(value, str):
+        raise ConfigError(f"{path}: {name} is not a text", hint="put it in quotes")
+    return value
+
+
+def _password(file: Path | None, variable: str) -> str:
+    if file is not None:
+        return read_secret(variable="", file=file, setting="store.password")
+    if not variable and PASSWORD_VARIABLE in os.environ:
+        variable = PASSWORD_VARIABLE
+    return read_secret(variable=variable, file=None, setting="store.password")

@@ -1,0 +1,297 @@
+"""The results of a project as tables: what `import tracker` gives.
+
+    project = tracker.open("tracker.toml")
+    project["my-run"].scores("gsm8k")
+
+Reading changes nothing, and works beside a watcher that writes.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from eval_jobs.errors import ConfigError
+from tracker.api.place import found_place
+from tracker.api.steps import OfStep, Steps, chosen_steps, known_names_hint
+from tracker.domain.tables.catalog import TABLES
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from eval_jobs.queue.database_sql import Database
+    from eval_jobs.types import EvalRecord
+    from tracker.adapters.history.store_sql import SqlHistory
+    from tracker.adapters.history.tables_sql import ResultTables, StoredRows
+    from tracker.domain.records.types import Gap
+    from tracker.domain.tables.measured import Stored
+    from tracker.domain.tables.selection import Evaluation
+
+
+Part = TypeVar("Part")
+Step = TypeVar("Step", bound=OfStep)
+
+
+def open(
+    place: str | os.PathLike[str] = "tracker.toml",
+    *,
+    samples: str | os.PathLike[str] | None = None,
+    password_file: str | os.PathLike[str] | None = None,
+) -> Project:
+    """Open the results of a project.
+
+    Args:
+        place: a tracker.toml, its state folder, or the URL of its database.
+        samples: folder of the samples, if it is not in the state folder.
+        password_file: file with the database password in its first line; default: as in [store], or the variable
+            TRACKER_DATABASE_PASSWORD.
+
+    Raises:
+        ConfigError: there are no results, or the password is missing.
+        StoreError: the database cannot be read, or has tables of another version.
+    """
+    from eval_jobs.queue.database_sql import open_for_reading
+    from eval_jobs.queue.migrate_sql import demand_newest
+    from tracker.adapters.database.tables import TRACKER_TABLES
+    from tracker.adapters.history.tables_sql import ResultTables
+
+    found = found_place(place, samples=samples, password_file=password_file)
+    database = open_for_reading(found.database_url, password=found.password)
+    demand_newest(database, TRACKER_TABLES)
+    opened = Opened(
+        tables=ResultTables(database), database=database, samples_dir=found.samples_dir, process=os.getpid()
+    )
+    return Project(place=os.fspath(place), _opened=opened)
+
+
+def schema(table: str) -> DataFrame:
+    """Return the columns of a table: table, column, dtype, unit, meaning.
+
+    Raises:
+        ConfigError: there is no such table.
+    """
+    from tracker.api.frames import schema_of
+
+    if table not in TABLES:
+        raise ConfigError(f"no table {table!r}", hint=known_names_hint("tables", TABLES, table))
+    return schema_of([TABLES[table]])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """The results of one project, or of some of its runs."""
+
+    place: str
+    """Where the results are."""
+    names: tuple[str, ...] | None = None
+    """The chosen runs; None: all."""
+    _opened: Opened = field(repr=False)
+
+    def __getitem__(self, runs: str | Sequence[str]) -> Project:
+        """Return the project with some runs: by name, by pattern (`sft-*`), or several of both.
+
+        Raises:
+            ConfigError: there is no such run.
+        """
+        known = self._tables.runs()
+        wanted = list(runs) if isinstance(runs, list | tuple) else [runs]
+        found = [name for one in wanted for name in _matching(one, known)]
+        return replace(self, names=tuple(dict.fromkeys(found)))
+
+    def scores(self, benchmark: str | None = None, *, steps: Steps = None) -> DataFrame:
+        """Return the score of each benchmark at each step; a failed one has the code of its error.
+
+        Raises:
+            ConfigError: there is no such benchmark or step.
+        """
+        from tracker.api.frames import frame_of
+        from tracker.domain.tables.catalog import SCORES
+        from tracker.domain.tables.measured import scores_table
+
+        return frame_of(SCORES, scores_table(self._counting(self._tables.results(self.names), benchmark, steps)))
+
+    def verdicts(self, benchmark: str | None = None, *, steps: Steps = None) -> DataFrame:
+        """Return the verdicts and findings, each with what decided it.
+
+        Raises:
+            ConfigError: there is no such benchmark or step.
+        """
+        from tracker.api.frames import frame_of
+        from tracker.domain.tables.catalog import VERDICTS
+        from tracker.domain.tables.measured import verdicts_table
+
+        return frame_of(VERDICTS, verdicts_table(self._counting(self._tables.verdicts(self.names), benchmark, steps)))
+
+    def checkpoints(self, *, steps: Steps = None, left_behind: bool = False) -> DataFrame:
+        """Return the evaluated checkpoints and the gaps.
+
+        Args:
+            steps: which ones; gaps of other steps are left out.
+            left_behind: also those that training left behind when it went back.
+
+        Raises:
+            ConfigError: there is no such step.
+        """
+        from tracker.adapters.history.tables_sql import urgent_words
+        from tracker.api.frames import frame_of
+        from tracker.domain.tables.catalog import CHECKPOINTS
+        from tracker.domain.tables.recorded import checkpoints_table
+        from tracker.domain.tables.selection import left_behind as left_of
+
+        rows = self._tables.verdicts(self.names, ("evaluation", "word"))
+        evaluations, words = rows.evaluations, urgent_words(rows)
+        left, gaps = left_of(evaluations), self._gaps(evaluations)
+        kept = [e for e in evaluations if left_behind or e.number not in left]
+        places: list[Evaluation | Gap] = [*kept, *gaps]
+        asked = {(one.run_id, one.step) for one in chosen_steps(places, steps)}
+        table = checkpoints_table(_at(asked, kept), words, left, _at(asked, gaps))
+        return frame_of(CHECKPOINTS, table)
+
+    def losses(self, *, still_open: bool = False) -> DataFrame:
+        """Return the losses, from their alarm to their end; `still_open`: only those that have not ended."""
+        from tracker.api.frames import frame_of
+        from tracker.domain.tables.catalog import LOSSES
+        from tracker.domain.tables.recorded import losses_table
+
+        incidents = self._of_runs(self._history.incidents)
+        if still_open:
+            incidents = [one for one in incidents if one.closed_step is None]
+        return frame_of(LOSSES, losses_table(incidents, self._of_runs(self._history.acceptances)))
+
+    def latency(self, *, steps: Steps = None, requests: bool = False) -> DataFrame:
+        """Return the latency of each load at each step; a failed one has the code of its error.
+
+        Args:
+            steps: which ones.
+            requests: one row for each request instead: the table `requests`.
+
+        Raises:
+            ConfigError: there is no such step.
+        """
+        from tracker.api.frames import frame_of
+        from tracker.domain.tables.catalog import LATENCY, REQUESTS
+        from tracker.domain.tables.recorded import latency_table, requests_table
+
+        records = self._records(steps)
+        if requests:
+            return frame_of(REQUESTS, requests_table(records))
+        return frame_of(LATENCY, latency_table(records, self._of_runs(self._history.reports)))
+
+    def alerts(self) -> DataFrame:
+        """Return the newest state of each alert."""
+        from tracker.api.frames import frame_of
+        from tracker.domain.tables.catalog import ALERTS
+        from tracker.domain.tables.recorded import alerts_table
+
+        return frame_of(ALERTS, alerts_table(self._of_runs(self._history.alerts)))
+
+    def costs(self, *, steps: Steps = None) -> DataFrame:
+        """Return the cost of each evaluation.
+
+        Raises:
+            ConfigError: there is no such step.
+        """
+        from tracker.api.frames import frame_of
+        from tracker.domain.tables.catalog import COSTS
+        from tracker.domain.tables.recorded import costs_table
+
+        return frame_of(COSTS, costs_table(self._records(steps)))
+
+    def _gaps(self, evaluations: Sequence[Evaluation]) -> list[Gap]:
+        """Return the gaps of steps that were not evaluated after all."""
+        from tracker.domain.overview.run import still_open
+
+        found: list[Gap] = []
+        for run in self._runs():
+            judged = {e.step: e.judged_at for e in evaluations if e.run_id == run and e.judged_at is not None}
+            found += still_open(judged, self._history.gaps(run))
+        return found
+
+    def _records(self, steps: Steps) -> list[EvalRecord]:
+        evaluations = self._tables.evaluations(self.names)
+        asked = {one.plan_id for one in chosen_steps(evaluations, steps)}
+        return [record for record in self._of_runs(self._history.records) if record.plan.id in asked]
+
+    def _of_runs(self, read: Callable[[str], Iterable[Part]]) -> list[Part]:
+        """Return what `read` gives for each chosen run."""
+        found: list[Part] = []
+        for run in self._runs():
+            found += read(run)
+        return found
+
+    def _runs(self) -> tuple[str, ...]:
+        if self.names is None:
+            return self._tables.runs()
+        return self.names
+
+    def _counting(self, rows: StoredRows, benchmark: str | None, steps: Steps) -> Stored:
+        """Return the rows that are asked for, without checkpoints that training left behind."""
+        from tracker.domain.tables.measured import Stored
+        from tracker.domain.tables.selection import left_behind
+
+        known = {subject.benchmark for subject in rows.subjects.values()} - {""}
+        if benchmark is not None and benchmark not in known:
+            hint = known_names_hint("benchmarks", known, benchmark)
+            raise ConfigError(f"no benchmark {benchmark!r}", hint=hint)
+        left = left_behind(rows.evaluations)
+        counted = chosen_steps([e for e in rows.evaluations if e.number not in left], steps)
+        return Stored(evaluations=counted, subjects=rows.subjects, columns=rows.columns, benchmark=benchmark)
+
+    @property
+    def _tables(self) -> ResultTables:
+        self._demand_own_process()
+        return self._opened.tables
+
+    @property
+    def _history(self) -> SqlHistory:
+        self._demand_own_process()
+        return self._opened.history
+
+    def _demand_own_process(self) -> None:
+        if os.getpid() != self._opened.process:
+            what = "the project was opened in another process"
+            raise ConfigError(what, hint="call tracker.open again in this process")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """An open database, shared by all parts of a project."""
+
+    tables: ResultTables
+    database: Database
+    samples_dir: Path | None
+    process: int
+    """Connections must not be used in a fork of it."""
+
+    @cached_property
+    def history(self) -> SqlHistory:
+        """The records and reports."""
+        from tracker.adapters.history.store_sql import SqlHistory
+
+        return SqlHistory(self.database, self.samples_dir or Path())
+
+
+def _at(places: Collection[tuple[str, int]], parts: Iterable[Step]) -> list[Step]:
+    """Return what belongs to these runs and steps."""
+    found = []
+    for one in parts:
+        if (one.run_id, one.step) in places:
+            found.append(one)
+    return found
+
+
+def _matching(wanted: object, known: Sequence[str]) -> Sequence[str]:
+    if not isinstance(wanted, str):
+        raise ConfigError(f"{wanted!r} is not the name of a run", hint="pass a text")
+    if wanted in known:
+        return (wanted,)
+    found = [name for name in known if fnmatch.fnmatchcase(name, wanted)]
+    found = found or [name for name in known if name.endswith(f"/{wanted}")]
+    if not found:
+        raise ConfigError(f"no run {wanted!r}", hint=known_names_hint("runs", known, wanted))
+    return found

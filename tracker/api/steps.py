@@ -1,0 +1,73 @@
+"""Which steps of a run are asked for. Pure."""
+
+import difflib
+from collections.abc import Collection, Iterable, Sequence
+from typing import Literal, Protocol, TypeVar
+
+from eval_jobs.errors import ConfigError
+
+
+class OfStep(Protocol):
+    """What belongs to a step of a run."""
+
+    @property
+    def run_id(self) -> str:
+        """Name of the run."""
+
+    @property
+    def step(self) -> int:
+        """Step."""
+
+
+Part = TypeVar("Part", bound=OfStep)
+
+Steps = int | Sequence[int] | slice | Literal["latest"] | None
+"""One step, some, a slice with both ends, the newest of each run, or all (None)."""
+
+_SHOWN = 20
+
+
+def chosen_steps(known: Sequence[Part], steps: Steps) -> Sequence[Part]:
+    """Return what belongs to these steps.
+
+    Raises:
+        ConfigError: nothing does, or `steps` is something else.
+    """
+    if steps is None:
+        return known
+    if steps == "latest":
+        newest: dict[str, int] = {}
+        for one in known:
+            newest[one.run_id] = max(one.step, newest.get(one.run_id, one.step))
+        return [one for one in known if one.step == newest[one.run_id]]
+    every = {one.step for one in known}
+    wanted = _in_slice(every, steps) if isinstance(steps, slice) else _named(every, steps)
+    return [one for one in known if one.step in wanted]
+
+
+def known_names_hint(what: str, known: Iterable[str], wanted: str) -> str:
+    """Return a hint with the nearest of the known names, or all of them."""
+    names = sorted(known)
+    close = difflib.get_close_matches(wanted, names, n=1)
+    shown = ", ".join(names[:_SHOWN]) + (", \u2026" if len(names) > _SHOWN else "")
+    if close:
+        return f"did you mean {close[0]}? known {what}: {shown}"
+    return f"known {what}: {shown or 'none'}"
+
+
+def _in_slice(known: Collection[int], steps: slice) -> Collection[int]:
+    if steps.step is not None:
+        raise ConfigError("a slice of steps has no stride", hint="pass a list of steps")
+    low, high = steps.start, steps.stop
+    return {step for step in known if (low is None or step >= low) and (high is None or step <= high)}
+
+
+def _named(known: Collection[int], steps: int | Sequence[int]) -> Collection[int]:
+    wanted = [steps] if isinstance(steps, int) else list(steps)
+    for step in wanted:
+        if isinstance(step, bool) or not isinstance(step, int):
+            raise ConfigError(f"{step!r} is not a step", hint='pass integers, a slice, "latest" or None')
+        if step not in known:
+            shown = ", ".join(map(str, sorted(known)[-_SHOWN:]))
+            raise ConfigError(f"no evaluated checkpoint at step {step}", hint=f"newest steps: {shown or 'none yet'}")
+    return set(wanted)

@@ -1,0 +1,201 @@
+"""Tables from records: checkpoints, losses, latency, costs and alerts. Pure."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+
+from eval_jobs.records.probe import RequestTiming
+from eval_jobs.types import EvalRecord, Percentiles, ProbeResult, ReferenceProbe
+from tracker.domain.overview.costs import asked_by
+from tracker.domain.records.alerts import Alert, SubjectKind
+from tracker.domain.records.types import Acceptance, Closing, Gap, Incident, Report, VerdictWord
+from tracker.domain.tables.catalog import ALERTS, CHECKPOINTS, COSTS, LATENCY, LOSSES, REQUESTS
+from tracker.domain.tables.columns import Rows, TableDefinition
+from tracker.domain.tables.selection import Evaluation
+
+_URGENCY = {word: place for place, word in enumerate(VerdictWord)}
+
+
+def checkpoints_table(
+    evaluations: Sequence[Evaluation], words: Mapping[int, VerdictWord], left: frozenset[int], gaps: Iterable[Gap]
+) -> Rows:
+    """Return the table `checkpoints`.
+
+    Args:
+        evaluations: all of the runs.
+        words: the most urgent verdict of each, by its number.
+        left: numbers of those of checkpoints that training left behind.
+        gaps: those of steps that were not evaluated after all.
+    """
+    contents: dict[tuple[str, int, str], list[Evaluation]] = defaultdict(list)
+    for one in evaluations:
+        contents[one.run_id, one.step, one.digest].append(one)
+    rows = [_of_content(same, words, left) for same in contents.values()]
+    for gap in gaps:
+        rows += (_of_gap(gap, step) for step in gap.steps)
+    return _sorted(CHECKPOINTS, rows)
+
+
+def losses_table(incidents: Iterable[Incident], acceptances: Iterable[Acceptance]) -> Rows:
+    """Return the table `losses`; of one checkpoint alone only when it has ended."""
+    reasons = {(a.run_id, a.benchmark, a.step): a.reason for a in acceptances}
+    rows: list[dict[str, object]] = []
+    for one in incidents:
+        is_accepted = one.closed_by is Closing.ACCEPTED
+        reason = reasons.get((one.run_id, one.benchmark, one.closed_step or 0), "") if is_accepted else ""
+        rows.append(
+            {
+                "run": one.run_id,
+                "suite": one.suite,
+                "benchmark": one.benchmark,
+                "subset": one.subset,
+                "measure": one.measure,
+                "closed_by": one.closed_by or "",
+                "onset_step": one.onset_step,
+                "opened_step": one.opened_step,
+                "closed_step": one.closed_step,
+                "last_step": one.last_step,
+                "forgotten": one.forgotten,
+                "reason": reason,
+            }
+        )
+    return _sorted(LOSSES, rows)
+
+
+def latency_table(records: Iterable[EvalRecord], reports: Iterable[Report]) -> Rows:
+    """Return the table `latency`."""
+    words: dict[tuple[str, str], VerdictWord] = {}
+    for report in reports:
+        for verdict in report.latency:
+            key = report.plan_id, verdict.load
+            words[key] = min(words.get(key, verdict.word), verdict.word, key=_URGENCY.__getitem__)
+    rows = [row for record in records for row in _loads(record, words)]
+    return _sorted(LATENCY, rows)
+
+
+def costs_table(records: Iterable[EvalRecord]) -> Rows:
+    """Return the table `costs`; imported results have no costs."""
+    rows: list[dict[str, object]] = []
+    for record in records:
+        cost = record.cost
+        if cost is not None:
+            checkpoint, plan = record.plan.checkpoint, record.plan
+            of_plan = {"run": checkpoint.run_id, "step": checkpoint.step, "suite": plan.suite.name, "plan_id": plan.id}
+            spent = {name: getattr(cost, name) for name in COSTS.names if hasattr(cost, name)}
+            rows.append({**of_plan, "asked": asked_by(plan), **spent})
+    return _sorted(COSTS, rows)
+
+
+def requests_table(records: Iterable[EvalRecord]) -> Rows:
+    """Return the table `requests`: of a test with a reference, both sides; else those of the test."""
+    rows: list[dict[str, object]] = []
+    for record in records:
+        checkpoint = record.plan.checkpoint
+        for load, side, requests in _sides(record):
+            of_side = {"run": checkpoint.run_id, "step": checkpoint.step, "load": load, "side": side}
+            for request in requests:
+                rows.append({**of_side, **{name: getattr(request, name) for name in _OF_REQUEST}})
+    return _sorted(REQUESTS, rows)
+
+
+def alerts_table(alerts: Iterable[Alert]) -> Rows:
+    """Return the table `alerts`."""
+    rows: list[dict[str, object]] = []
+    for alert in alerts:
+        is_of_benchmark = alert.subject.kind is SubjectKind.BENCHMARK
+        rows.append(
+            {
+                "run": alert.run_id,
+                "step": alert.step,
+                "kind": alert.kind,
+                "state": alert.state,
+                "benchmark": alert.subject.name if is_of_benchmark else "",
+                "message": alert.message,
+                "fingerprint": alert.fingerprint,
+                "since": alert.raised_at,
+            }
+        )
+    return _sorted(ALERTS, rows)
+
+
+_OF_REQUEST = ("position", "ttft_ms", "tpot_ms", "e2e_ms")
+
+
+def _sides(record: EvalRecord) -> Iterator[tuple[str, str, Sequence[RequestTiming]]]:
+    paired = {probe.load.name: probe for probe in record.reference_probes if isinstance(probe, ReferenceProbe)}
+    for probe in record.probes:
+        name = probe.load.name
+        if name in paired:
+            yield name, "candidate", paired[name].candidate
+            yield name, "reference", paired[name].reference
+        elif isinstance(probe, ProbeResult):
+            yield name, "candidate", probe.requests
+
+
+def _of_content(
+    same: Sequence[Evaluation], words: Mapping[int, VerdictWord], left: frozenset[int]
+) -> dict[str, object]:
+    newest = max(same, key=lambda e: (e.judged_at is not None, e.judged_at or e.ready_at))
+    found = [words[e.number] for e in same if e.number in words]
+    return {
+        "run": newest.run_id,
+        "step": newest.step,
+        "digest": newest.digest,
+        "source": newest.source_uri,
+        "pin": newest.uri,
+        "gap": "",
+        "reason": "" if newest.judged_at is not None else "evaluated, but not judged yet",
+        "format": newest.format,
+        "word": min(found, key=_URGENCY.__getitem__, default=None),
+        "left_behind": newest.number in left,
+        "ready_at": newest.ready_at,
+        "judged_at": newest.judged_at,
+    }
+
+
+def _of_gap(gap: Gap, step: int) -> dict[str, object]:
+    nothing: dict[str, object] = dict.fromkeys(CHECKPOINTS.names)
+    known = {"run": gap.run_id, "step": step, "source": gap.source_uri, "gap": gap.code, "reason": gap.message}
+    return {**nothing, "left_behind": False, **known}
+
+
+def _loads(record: EvalRecord, words: Mapping[tuple[str, str], VerdictWord]) -> Iterator[dict[str, object]]:
+    checkpoint, plan_id = record.plan.checkpoint, record.plan.id
+    for probe in record.probes:
+        row: dict[str, object] = dict.fromkeys(LATENCY.names)
+        row |= {"run": checkpoint.run_id, "step": checkpoint.step, "load": probe.load.name, "plan_id": plan_id}
+        row["word"] = words.get((plan_id, probe.load.name))
+        if isinstance(probe, ProbeResult):
+            row |= {"failure": "", **dict(_times(probe))}
+        else:
+            row |= {"failure": probe.code, "completed": 0, "failed": 0}
+        yield row
+
+
+def _times(probe: ProbeResult) -> Iterator[tuple[str, object]]:
+    for name in ("requests_per_s", "output_tokens_per_s", "duration_s", "completed", "failed"):
+        yield name, getattr(probe, name)
+    metrics: dict[str, Percentiles | None] = {
+        "ttft": probe.ttft_ms,
+        "tpot": probe.tpot_ms,
+        "itl": probe.itl_ms,
+        "e2e": probe.e2e_ms,
+    }
+    for metric, percentiles in metrics.items():
+        for name in ("p50", "p90", "p95", "p99", "mean"):
+            yield f"{metric}_{name}_ms", None if percentiles is None else getattr(percentiles, name)
+
+
+def _sorted(table: TableDefinition, rows: Sequence[Mapping[str, object]]) -> Rows:
+    """Return the rows in columns, sorted by the first columns."""
+    leading = table.names[:5]
+    ordered = sorted(rows, key=lambda row: [_sort_key(row[name]) for name in leading])
+    return {name: [row[name] for row in ordered] for name in table.names}
+
+
+def _sort_key(value: object) -> tuple[bool, int, str]:
+    if isinstance(value, int):
+        return True, value, ""
+    if isinstance(value, datetime):
+        return True, 0, value.isoformat()
+    return value is not None, 0, "" if value is None else str(value)
