@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from eval_jobs.queue.database_sql import Database
     from eval_jobs.types import EvalRecord
     from tracker.adapters.history.store_sql import SqlHistory
-    from tracker.adapters.history.tables_sql import ResultTables, StoredRows
+    from tracker.adapters.history.tables_sql import ResultTables
     from tracker.domain.records.types import Gap
-    from tracker.domain.tables.measured import Stored
+    from tracker.domain.tables.measured import StoredRows
     from tracker.domain.tables.selection import Evaluation
 
 
@@ -229,9 +229,8 @@ class Project:
             return self._tables.runs()
         return self.names
 
-    def _counting(self, rows: StoredRows, benchmark: str | None, steps: Steps) -> Stored:
+    def _counting(self, rows: StoredRows, benchmark: str | None, steps: Steps) -> StoredRows:
         """Return the rows that are asked for, without checkpoints that training left behind."""
-        from tracker.domain.tables.measured import Stored
         from tracker.domain.tables.selection import left_behind
 
         known = {subject.benchmark for subject in rows.subjects.values()} - {""}
@@ -240,7 +239,7 @@ class Project:
             raise ConfigError(f"no benchmark {benchmark!r}", hint=hint)
         left = left_behind(rows.evaluations)
         counted = chosen_steps([e for e in rows.evaluations if e.number not in left], steps)
-        return Stored(evaluations=counted, subjects=rows.subjects, columns=rows.columns, benchmark=benchmark)
+        return replace(rows, evaluations=counted, benchmark=benchmark)
 
     @property
     def _tables(self) -> ResultTables:

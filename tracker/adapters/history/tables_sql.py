@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -13,24 +12,12 @@ from eval_jobs.queue.database_sql import transaction
 from tracker.adapters.database.tables import EVALUATIONS, GAPS, JUDGED, MEASURED, SUBJECTS, AsciiText, plain_text
 from tracker.domain.records.types import VerdictWord
 from tracker.domain.scores.matrix import FloatArray
+from tracker.domain.tables.measured import Columns, StoredRows
 from tracker.domain.tables.selection import Evaluation, Subject
 
 _BATCH = 50_000
 _OF_EVALUATION = tuple(EVALUATIONS.c[name] for name in Evaluation._fields)
 _OF_SUBJECT = tuple(SUBJECTS.c[name] for name in Subject._fields)
-
-Columns = dict[str, Sequence[object] | FloatArray]
-"""Values by column: numbers as float64, NaN if missing, which is exact for integers up to 2^53; else objects."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class StoredRows:
-    """Narrow rows in columns, and what they are about, as of one moment."""
-
-    evaluations: tuple[Evaluation, ...]
-    """Ordered by run, step and age."""
-    subjects: Mapping[int, Subject]
-    columns: Columns
 
 
 class ResultTables:

@@ -15,33 +15,33 @@ from tracker.domain.tables.columns import Coded, Rows, TableDefinition, Values
 from tracker.domain.tables.selection import Evaluation, Subject, contested
 
 Columns = dict[str, Sequence[object] | FloatArray]
-"""Values by column; `evaluation` and `subject` are numbers, and rows are ordered by evaluation. Whoever makes a table
-of them takes them out: millions of rows are not held twice."""
+"""Values by column, ordered by evaluation: numbers as float64, exact for integers up to 2^53, else objects. Whoever
+makes a table of them takes them out: millions of rows are not held twice."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Stored:
-    """Narrow rows in columns, and what they are about."""
+class StoredRows:
+    """Narrow rows in columns, and what they are about, as of one moment."""
 
     evaluations: Sequence[Evaluation]
-    """Those that count."""
+    """Of what is asked for."""
     subjects: Mapping[int, Subject]
     columns: Columns
     benchmark: str | None = None
     """None: all."""
 
 
-def scores_table(stored: Stored) -> Rows:
+def scores_table(stored: StoredRows) -> Rows:
     """Return the table `scores`."""
     return _table(SCORES, stored)
 
 
-def verdicts_table(stored: Stored) -> Rows:
+def verdicts_table(stored: StoredRows) -> Rows:
     """Return the table `verdicts`."""
     return _table(VERDICTS, stored)
 
 
-def _table(table: TableDefinition, stored: Stored) -> Rows:
+def _table(table: TableDefinition, stored: StoredRows) -> Rows:
     columns, subjects = stored.columns, stored.subjects
     counted = sorted(stored.evaluations, key=lambda e: (e.run_id, e.step, e.suite, e.plan_id))
     asked = [number for number, one in subjects.items() if stored.benchmark in (None, one.benchmark)]

@@ -43,22 +43,8 @@ def losses_table(incidents: Iterable[Incident], acceptances: Iterable[Acceptance
     for one in incidents:
         is_accepted = one.closed_by is Closing.ACCEPTED
         reason = reasons.get((one.run_id, one.benchmark, one.closed_step or 0), "") if is_accepted else ""
-        rows.append(
-            {
-                "run": one.run_id,
-                "suite": one.suite,
-                "benchmark": one.benchmark,
-                "subset": one.subset,
-                "measure": one.measure,
-                "closed_by": one.closed_by or "",
-                "onset_step": one.onset_step,
-                "opened_step": one.opened_step,
-                "closed_step": one.closed_step,
-                "last_step": one.last_step,
-                "forgotten": one.forgotten,
-                "reason": reason,
-            }
-        )
+        own = {"run": one.run_id, "closed_by": one.closed_by or "", "reason": reason}
+        rows.append({**_fields_of(one, LOSSES), **own})
     return _sorted(LOSSES, rows)
 
 
@@ -80,9 +66,8 @@ def costs_table(records: Iterable[EvalRecord]) -> Rows:
         cost = record.cost
         if cost is not None:
             checkpoint, plan = record.plan.checkpoint, record.plan
-            of_plan = {"run": checkpoint.run_id, "step": checkpoint.step, "suite": plan.suite.name, "plan_id": plan.id}
-            spent = {name: getattr(cost, name) for name in COSTS.names if hasattr(cost, name)}
-            rows.append({**of_plan, "asked": asked_by(plan), **spent})
+            own = {"run": checkpoint.run_id, "step": checkpoint.step, "suite": plan.suite.name, "plan_id": plan.id}
+            rows.append({**_fields_of(cost, COSTS), **own, "asked": asked_by(plan)})
     return _sorted(COSTS, rows)
 
 
@@ -92,9 +77,9 @@ def requests_table(records: Iterable[EvalRecord]) -> Rows:
     for record in records:
         checkpoint = record.plan.checkpoint
         for load, side, requests in _sides(record):
-            of_side = {"run": checkpoint.run_id, "step": checkpoint.step, "load": load, "side": side}
+            own = {"run": checkpoint.run_id, "step": checkpoint.step, "load": load, "side": side}
             for request in requests:
-                rows.append({**of_side, **{name: getattr(request, name) for name in _OF_REQUEST}})
+                rows.append({**own, **_fields_of(request, REQUESTS)})
     return _sorted(REQUESTS, rows)
 
 
@@ -102,23 +87,10 @@ def alerts_table(alerts: Iterable[Alert]) -> Rows:
     """Return the table `alerts`."""
     rows: list[dict[str, object]] = []
     for alert in alerts:
-        is_of_benchmark = alert.subject.kind is SubjectKind.BENCHMARK
-        rows.append(
-            {
-                "run": alert.run_id,
-                "step": alert.step,
-                "kind": alert.kind,
-                "state": alert.state,
-                "benchmark": alert.subject.name if is_of_benchmark else "",
-                "message": alert.message,
-                "fingerprint": alert.fingerprint,
-                "since": alert.raised_at,
-            }
-        )
+        of_benchmark = alert.subject.name if alert.subject.kind is SubjectKind.BENCHMARK else ""
+        own = {"run": alert.run_id, "benchmark": of_benchmark, "since": alert.raised_at}
+        rows.append({**_fields_of(alert, ALERTS), **own})
     return _sorted(ALERTS, rows)
-
-
-_OF_REQUEST = ("position", "ttft_ms", "tpot_ms", "e2e_ms")
 
 
 def _sides(record: EvalRecord) -> Iterator[tuple[str, str, Sequence[RequestTiming]]]:
@@ -138,18 +110,14 @@ def _of_content(
     newest = max(same, key=lambda e: (e.judged_at is not None, e.judged_at or e.ready_at))
     found = [words[e.number] for e in same if e.number in words]
     return {
+        **_fields_of(newest, CHECKPOINTS),
         "run": newest.run_id,
-        "step": newest.step,
-        "digest": newest.digest,
         "source": newest.source_uri,
         "pin": newest.uri,
         "gap": "",
         "reason": "" if newest.judged_at is not None else "evaluated, but not judged yet",
-        "format": newest.format,
         "word": min(found, key=_URGENCY.__getitem__, default=None),
         "left_behind": newest.number in left,
-        "ready_at": newest.ready_at,
-        "judged_at": newest.judged_at,
     }
 
 
@@ -163,18 +131,16 @@ def _loads(record: EvalRecord, words: Mapping[tuple[str, str], VerdictWord]) -> 
     checkpoint, plan_id = record.plan.checkpoint, record.plan.id
     for probe in record.probes:
         row: dict[str, object] = dict.fromkeys(LATENCY.names)
-        row |= {"run": checkpoint.run_id, "step": checkpoint.step, "load": probe.load.name, "plan_id": plan_id}
-        row["word"] = words.get((plan_id, probe.load.name))
         if isinstance(probe, ProbeResult):
             row |= {"failure": "", **dict(_times(probe))}
         else:
             row |= {"failure": probe.code, "completed": 0, "failed": 0}
-        yield row
+        row |= {"run": checkpoint.run_id, "step": checkpoint.step, "load": probe.load.name, "plan_id": plan_id}
+        yield {**row, "word": words.get((plan_id, probe.load.name))}
 
 
 def _times(probe: ProbeResult) -> Iterator[tuple[str, object]]:
-    for name in ("requests_per_s", "output_tokens_per_s", "duration_s", "completed", "failed"):
-        yield name, getattr(probe, name)
+    yield from _fields_of(probe, LATENCY).items()
     metrics: dict[str, Percentiles | None] = {
         "ttft": probe.ttft_ms,
         "tpot": probe.tpot_ms,
@@ -184,6 +150,11 @@ def _times(probe: ProbeResult) -> Iterator[tuple[str, object]]:
     for metric, percentiles in metrics.items():
         for name in ("p50", "p90", "p95", "p99", "mean"):
             yield f"{metric}_{name}_ms", None if percentiles is None else getattr(percentiles, name)
+
+
+def _fields_of(record: object, table: TableDefinition) -> dict[str, object]:
+    """Return the fields of a record that are columns of a table."""
+    return {name: getattr(record, name) for name in table.names if hasattr(record, name)}
 
 
 def _sorted(table: TableDefinition, rows: Sequence[Mapping[str, object]]) -> Rows:
