@@ -4,7 +4,7 @@
 
 Replays every series checkpoint by checkpoint and prints one table: the standard deviation of z of the newest checkpoint
 against the recent ones and against a line through them (1 where the noise model is right), the benchmarks with an
-alarm, and what is said of LAMBADA and of wsc. The last line is `sd_z=...` over the healthy benchmarks of six runs from
+alarm, and the verdicts on LAMBADA and wsc. The last line is `sd_z=...` over the healthy benchmarks of six runs from
 step 3,000 on. Words are printed uncapped; without samples the product says `suspect` of a loss at most.
 benchmarks/REPLAY.md discusses the table.
 """

@@ -94,7 +94,7 @@ def open_database(url: str, *, password: str = "", silence_s: float = SILENCE_S)
 def open_for_reading(url: str, *, password: str = "") -> Engine:
     """Return an engine that cannot write, for users without the right to. A transaction sees one moment.
 
-    It keeps no connection: nobody has to close it.
+    It keeps no open connection, so it needs no `dispose`.
 
     Raises:
         ConfigError: as `open_database`, or the file of a SQLite database does not exist.

@@ -78,7 +78,7 @@ def bring_up_to_date(engine: Engine, history: TableHistory) -> None:
 
 
 def demand_newest(engine: Engine, history: TableHistory) -> None:
-    """Refuse tables of another version: whoever may not write cannot migrate them.
+    """Refuse tables of another version, which a reader without the right to write cannot migrate.
 
     Raises:
         OtherSchema: they are older or newer, or there are none.

@@ -22,14 +22,8 @@ class Place:
 
     database_url: str
     password: str = ""
-    state_dir: Path | None = None
-    """Folder with samples and pins; None: unknown."""
     samples_dir: Path | None = None
-    settings: Path | None = None
-    """The tracker.toml; None: only results can be read."""
-    run: str = ""
-    """Name of the run in tracker.toml."""
-    output_dir: str = ""
+    """Folder of the samples; None: unknown."""
 
 
 def found_place(
@@ -55,7 +49,7 @@ def found_place(
         if not (path / DATABASE).is_file() and (path / SETTINGS).is_file():
             return _of_settings(path / SETTINGS, given, password_file)
         url = f"sqlite:///{(path / DATABASE).absolute()}"
-        return Place(database_url=url, state_dir=path, samples_dir=given or path / "samples")
+        return Place(database_url=url, samples_dir=given or path / "samples")
     return _of_settings(path, given, password_file)
 
 
@@ -65,15 +59,13 @@ def _of_settings(path: Path, samples: Path | None, password_file: str | os.PathL
     folder = path.absolute().parent
     state_dir = folder / _text(run, "state_dir", ".tracker", path)
     database = _text(store, "database", "", path)
-    named = password_file or _text(store, "password_file", "", path)
+    file, named = None if password_file is None else Path(password_file), _text(store, "password_file", "", path)
+    if file is None and named:
+        file = folder / named
     return Place(
         database_url=checked_database_url(database) if database else f"sqlite:///{state_dir / DATABASE}",
-        password=_password(folder / named if named else None, _text(store, "password_env", "", path)),
-        state_dir=state_dir,
+        password=_password(file, _text(store, "password_env", "", path)),
         samples_dir=samples or state_dir / "samples",
-        settings=path,
-        run=_text(run, "name", "", path),
-        output_dir=_text(run, "output_dir", "", path),
     )
 
 

@@ -47,10 +47,6 @@ class TableDefinition:
         """Names of the columns, in their order."""
         return tuple(column.name for column in self.columns)
 
-    def column(self, name: str) -> Column | None:
-        """Return the column of this name, or None."""
-        return next((column for column in self.columns if column.name == name), None)
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Coded:

@@ -15,8 +15,8 @@ from tracker.domain.tables.columns import Coded, Rows, TableDefinition, Values
 from tracker.domain.tables.selection import Evaluation, Subject, contested
 
 Columns = dict[str, Sequence[object] | FloatArray]
-"""Values by column, ordered by evaluation: numbers as float64, exact for integers up to 2^53, else objects. Whoever
-makes a table of them takes them out: millions of rows are not held twice."""
+"""Values by column, ordered by evaluation: numbers as float64, exact for integers up to 2^53, else objects. Making
+a table removes them from here, so that millions of rows are not in memory twice."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

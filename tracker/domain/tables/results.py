@@ -106,7 +106,7 @@ def _measured(outcome: Outcome) -> Measured:
 
 
 def _with_counts(known: Measured, result: EvalResult) -> Measured:
-    # Imported here: scipy is slow to import, and whoever only reads rows does not need it.
+    # Imported here: scipy is slow to import, and reading rows does not need it.
     from tracker.domain.scores.summary import summarise
 
     summary = summarise(result)
