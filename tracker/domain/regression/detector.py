@@ -43,9 +43,15 @@ from tracker.domain.scores.statistics import t_cdf
 
 BASELINES = (Baseline.RECENT, Baseline.PEAK)
 
-ALONE_JITTERS, ALONE = 30.0, 0.5
-"""Smallest change that one checkpoint shows by itself, in standard deviations of the jitter, and never more than 50
-points: jitter has heavy tails, and a broken checkpoint may be back at the next. 9 points if the jitter is 0.3."""
+ALONE = 0.5
+"""Change that one checkpoint always shows by itself."""
+
+_TAIL = 5.0
+"""Of N draws from Student's t with 3 degrees, one is beyond `_TAIL` * cbrt(N) standard deviations in 0.2 % of cases."""
+_LEAST = 30.0
+"""In short runs the jitter is not known well."""
+_CHECKPOINTS = 100
+"""Of a run of unknown length."""
 
 _LARGEST_BLOCK = max(POOLED)
 
@@ -91,6 +97,15 @@ class ErrorBudget:
         share = self.design.by_pooled.get(m, 0.0) * weights[baseline] / sum(weights[b] for b in baselines)
         return alpha_per_checkpoint(self.alpha, position, self.planned) / self.benchmarks * share
 
+    def alone_jitters(self, position: int) -> float:
+        """Return the smallest change that one checkpoint shows by itself, in standard deviations of the jitter.
+
+        Jitter has heavy tails, and a broken checkpoint may be back at the next: the more checkpoints and benchmarks
+        there are, the farther the farthest of them is off.
+        """
+        checkpoints = max(self.planned or _CHECKPOINTS, position + 1)
+        return max(_LEAST, _TAIL * math.cbrt(checkpoints * self.benchmarks))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Track:
@@ -125,6 +140,8 @@ class Evidence:
     jitter: Jitter
     new_means: FloatArray | None = field(default=None, compare=False)
     """Mean score of each checkpoint of the new block, shape (m,); None: unknown."""
+    alone_jitters: float = 0.0
+    """Smallest change that one checkpoint shows by itself, in standard deviations of the jitter."""
 
     def above_decoding(self, decoding: float) -> Evidence:
         """Return this evidence with a variance of at least that of repeated evaluations.
@@ -157,7 +174,7 @@ class Evidence:
         """Return the smallest change that counts: of one checkpoint only one that its jitter cannot explain."""
         if self.m > 1 or self.new_means is None:
             return min_effect
-        return max(min_effect, min(ALONE_JITTERS * math.sqrt(self.jitter.tau2), ALONE))
+        return max(min_effect, min(self.alone_jitters * math.sqrt(self.jitter.tau2), ALONE))
 
     def is_loss(self, min_effect: float) -> bool:
         """Return whether this is a loss: significant at the run's level, large enough, and not of one checkpoint."""
@@ -244,7 +261,14 @@ def evidence_on(track: Track, chosen: Sequence[Blocks], jitter: Jitter, level: E
         else:
             test = null_test(contrast, jitter, shares, pasts[i])
         level_of_test = level.alpha_test(position, b.new.size, b.baseline)
-        one = Evidence(blocks=b, test=test, alpha_test=level_of_test, jitter=jitter, new_means=means[b.new])
+        one = Evidence(
+            blocks=b,
+            test=test,
+            alpha_test=level_of_test,
+            jitter=jitter,
+            new_means=means[b.new],
+            alone_jitters=level.alone_jitters(position),
+        )
         tests.append(one.above_decoding(track.decoding))
     return tuple(tests)
 
