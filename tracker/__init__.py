@@ -11,7 +11,7 @@ Names are loaded when they are first used: `import tracker` loads nothing.
 _RESULTS = ("Project", "open", "schema")
 _ERRORS = ("ConfigError", "StoreError", "TrackerError")
 
-__all__ = ["ConfigError", "Project", "StoreError", "TrackerError", "open", "schema"]
+__all__ = ["ConfigError", "Project", "Samples", "StoreError", "TrackerError", "open", "schema"]
 
 
 def __getattr__(name: str) -> object:
@@ -19,6 +19,10 @@ def __getattr__(name: str) -> object:
         from tracker.api import results
 
         return getattr(results, name)
+    if name == "Samples":
+        from tracker.api.samples import Samples
+
+        return Samples
     if name in _ERRORS:
         from eval_jobs import errors
 

@@ -6,5 +6,6 @@ from eval_jobs.errors import TrackerError as TrackerError
 from tracker.api.results import Project as Project
 from tracker.api.results import open as open
 from tracker.api.results import schema as schema
+from tracker.api.samples import Samples as Samples
 
-__all__ = ["ConfigError", "Project", "StoreError", "TrackerError", "open", "schema"]
+__all__ = ["ConfigError", "Project", "Samples", "StoreError", "TrackerError", "open", "schema"]

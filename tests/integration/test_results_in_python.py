@@ -250,7 +250,9 @@ def test_a_frame_is_the_callers(project: Project) -> None:
 
 
 def test_a_forked_process_opens_the_project_itself(project: Project) -> None:
-    assert "opened in another process (hint: call tracker.open again" in in_child(project.scores)
+    samples = project.samples()
+    for act in (project.scores, samples.to_pandas):
+        assert "opened in another process (hint: call tracker.open again" in in_child(act)
 
 
 def test_tables_of_an_older_version_are_left_to_a_command(tmp_path: Path) -> None:
@@ -296,6 +298,7 @@ assert not [m for m in sys.modules if m.startswith(("tracker.", "eval_jobs", "pa
 project = tracker.open(sys.argv[1])
 for table in (project.scores, project.verdicts, project.checkpoints, project.losses, project.costs, project.latency):
     assert list(table().columns)
+assert len(project.samples())
 print(*sorted({m.partition(".")[0] for m in sys.modules}))
 """
 

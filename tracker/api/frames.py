@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
+from tracker.domain.tables.catalog import SAMPLES
 from tracker.domain.tables.columns import Coded, Column, Kind, Rows, TableDefinition, Values
+
+_CATEGORY = pa.dictionary(pa.int32(), pa.string())
+_ARROW = {
+    Kind.TEXT: pa.large_string(),  # as pandas has them
+    Kind.CATEGORY: _CATEGORY,
+    Kind.INTEGER: pa.int64(),
+    Kind.OPTIONAL_INTEGER: pa.int64(),
+    Kind.NUMBER: pa.float64(),
+    Kind.FLAG: pa.bool_(),
+    Kind.TIME: pa.timestamp("us", "UTC"),
+}
+
+_EXTENSIONS = {
+    Kind.TEXT: pd.StringDtype("pyarrow", na_value=np.nan),
+    Kind.OPTIONAL_INTEGER: pd.Int64Dtype(),
+}
 
 
 def frame_of(table: TableDefinition, rows: Rows) -> pd.DataFrame:
@@ -24,6 +43,51 @@ def schema_of(tables: Iterable[TableDefinition]) -> pd.DataFrame:
         for column in table.columns
     ]
     return pd.DataFrame(lines, columns=["table", "column", "dtype", "unit", "meaning"], dtype="str")
+
+
+def frame_of_batches(columns: Sequence[Column], batches: Iterable[pa.RecordBatch]) -> pd.DataFrame:
+    """Return record batches of these columns as a DataFrame."""
+    table = pa.Table.from_batches(batches, schema=arrow_schema(columns))
+    found = {}
+    for column in columns:
+        found[column.name] = _of_arrow(column, table.column(column.name))
+        table = table.drop_columns([column.name])  # not in memory twice
+    return pd.DataFrame(found, copy=False)
+
+
+def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
+    """Return the Arrow types of these columns."""
+    return pa.schema([(column.name, _ARROW[column.kind]) for column in columns])
+
+
+def arrow_batch(names: Sequence[str], table: pa.Table, repeated: Mapping[str, str | int]) -> pa.RecordBatch:
+    """Return a record batch of the columns `names` of `table`, and of values that are the same in each row."""
+    length, types = table.num_rows, {column.name: _ARROW[column.kind] for column in SAMPLES.columns}
+    arrays = []
+    for name in names:
+        if name in repeated:
+            arrays.append(_repeated(repeated[name], length, types[name]))
+            continue
+        column = table.column(name).combine_chunks()
+        arrays.append(column.dictionary_encode() if pa.types.is_dictionary(types[name]) else column.cast(types[name]))
+    return pa.record_batch(arrays, schema=pa.schema([(name, types[name]) for name in names]))
+
+
+@lru_cache(maxsize=256)
+def _repeated(value: str | int, length: int, kind: pa.DataType) -> pa.Array:
+    """Return an array of one value; the benchmarks of an evaluation share it."""
+    if pa.types.is_dictionary(kind):
+        return pa.DictionaryArray.from_arrays(pa.array(np.zeros(length, dtype=np.int32)), [value])
+    return pa.repeat(pa.scalar(value, kind), length)
+
+
+def _of_arrow(column: Column, values: pa.ChunkedArray) -> pd.Series[Any]:
+    if column.kind is Kind.CATEGORY:
+        found = pd.Series(values.unify_dictionaries().to_pandas())
+        return found.cat.set_categories(_categories(column, found.cat.categories.tolist()))
+    if column.kind in _EXTENSIONS:
+        return pd.Series(values.to_pandas(types_mapper=lambda _: _EXTENSIONS[column.kind]))
+    return pd.Series(values.to_numpy())
 
 
 def _series(column: Column, values: Values) -> pd.Series[Any]:

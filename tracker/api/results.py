@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from eval_jobs.errors import ConfigError
 from tracker.api.place import found_place
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from eval_jobs.types import EvalRecord
     from tracker.adapters.history.store_sql import SqlHistory
     from tracker.adapters.history.tables_sql import ResultTables
+    from tracker.api.samples import Samples
     from tracker.domain.records.types import Gap
     from tracker.domain.tables.measured import StoredRows
     from tracker.domain.tables.selection import Evaluation
@@ -126,6 +127,39 @@ class Project:
         from tracker.domain.tables.measured import verdicts_table
 
         return frame_of(VERDICTS, verdicts_table(self._counting(self._tables.verdicts(self.names), benchmark, steps)))
+
+    def samples(
+        self,
+        benchmark: str | None = None,
+        *,
+        steps: Steps = None,
+        status: str | None = None,
+        texts: bool = False,
+        errors: Literal["raise", "skip"] = "raise",
+    ) -> Samples:
+        """Return the samples behind the scores; nothing is read yet.
+
+        Args:
+            benchmark: one of them; None: all.
+            steps: which ones.
+            status: scored, truncated, unscored, or error; None: all.
+            texts: also prompt, target, answer and detail.
+            errors: whether samples that cannot be read raise, or are left out.
+
+        Raises:
+            ConfigError: there is no such benchmark, step or status, or the folder of the samples is unknown.
+        """
+        from tracker.adapters.samples.packed_parquet import SampleFiles
+        from tracker.api.samples import SampleReader, samples_of
+        from tracker.domain.tables.measured import scores_table
+
+        folder = self._opened.samples_dir
+        if folder is None or not folder.is_dir():
+            what = "the folder of the samples is unknown" if folder is None else f"no samples folder {folder}"
+            raise ConfigError(what, hint="pass samples= to tracker.open: the folder `samples` in the state folder")
+        scores = scores_table(self._counting(self._tables.results(self.names), benchmark, steps))
+        reader = SampleReader(lambda: self._tables, SampleFiles(folder), errors)
+        return samples_of(scores, reader, status=status, texts=texts)
 
     def checkpoints(self, *, steps: Steps = None, left_behind: bool = False) -> DataFrame:
         """Return the evaluated checkpoints and the gaps.

@@ -9,13 +9,23 @@ import numpy as np
 from sqlalchemy import Column, Connection, Double, Engine, Integer, Select, Table, select, true, union
 
 from eval_jobs.queue.database_sql import transaction
-from tracker.adapters.database.tables import EVALUATIONS, GAPS, JUDGED, MEASURED, SUBJECTS, AsciiText, plain_text
+from tracker.adapters.database.tables import (
+    EVALUATIONS,
+    GAPS,
+    JUDGED,
+    MEASURED,
+    RECORDS,
+    SUBJECTS,
+    AsciiText,
+    plain_text,
+)
 from tracker.domain.records.types import VerdictWord
 from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.tables.measured import Columns, StoredRows
 from tracker.domain.tables.selection import Evaluation, Subject
 
 _BATCH = 50_000
+_PLANS = 500
 _OF_EVALUATION = tuple(EVALUATIONS.c[name] for name in Evaluation._fields)
 _OF_SUBJECT = tuple(SUBJECTS.c[name] for name in Subject._fields)
 
@@ -45,6 +55,16 @@ class ResultTables:
         """Return the evaluations of some runs, or of all."""
         with transaction(self._database) as connection:
             return _evaluations(connection, runs)
+
+    def sample_versions(self, plan_ids: Sequence[str]) -> Mapping[str, str]:
+        """Return the version of the files with the samples of some plans, by plan; empty for one without samples."""
+        found: dict[str, str] = {}
+        with transaction(self._database) as connection:
+            for start in range(0, len(plan_ids), _PLANS):
+                which = RECORDS.c.plan_id.in_(plan_ids[start : start + _PLANS])
+                query = select(RECORDS.c.plan_id, RECORDS.c.samples).where(which)
+                found.update((plan_id, version or "") for plan_id, version in connection.execute(query))
+        return found
 
     def _read(self, table: Table, runs: Collection[str] | None, names: Collection[str] = ()) -> StoredRows:
         with transaction(self._database) as connection:

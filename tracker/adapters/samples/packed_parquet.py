@@ -36,6 +36,7 @@ from tracker.adapters.samples.files_parquet import (
     text_array,
     write_whole,
 )
+from tracker.adapters.samples.questions_parquet import COLUMNS as OF_QUESTIONS
 from tracker.adapters.samples.questions_parquet import QuestionFiles, StoredQuestions, asked_of
 from tracker.domain.scores.sample_columns import SampleColumns, split_columns
 
@@ -43,6 +44,7 @@ NO_SAMPLES = ""
 """Version of a record that has none."""
 
 _SCORES, _ANSWERS = "scores", "answers"
+_OF_ANSWERS = ("answer", "detail")
 _PARTS_KEY = b"benchmarks"
 """In the metadata of a scores file: its benchmarks in order, as JSON."""
 _VERSION_CHARS = 16
@@ -167,6 +169,29 @@ class SampleFiles:
                 for part in parts
             }
 
+    def tables(self, plan_id: str, version: str, names: Sequence[str]) -> Mapping[str, Any]:
+        """Return the columns `names` of the samples of every benchmark as a pyarrow table; deleted answers are null.
+
+        Raises:
+            StoreError: a file is missing or damaged, other than answers that were deleted.
+        """
+        if version == NO_SAMPLES:
+            return {}
+        path = self._path(_SCORES, plan_id, version)
+        asked = [name for name in names if name in OF_QUESTIONS]
+        own = [name for name in names if name not in (*OF_QUESTIONS, *_OF_ANSWERS)]
+        with reading(path), pq.ParquetFile(path) as file:
+            parts, scores = _parts(file), file.read(columns=own, use_threads=False)
+        answers = self._answers(plan_id, version) if len(asked) + len(own) < len(names) else None
+        found = {}
+        for part in parts:
+            tables = [(self._questions.table(part.questions, asked), slice(None)), (scores, part.rows)]
+            if answers is not None:
+                tables.append((answers, part.rows))
+            with reading(path):
+                found[part.benchmark] = _side_by_side(tables, names, part.rows.stop - part.rows.start)
+        return found
+
     def _path(self, kind: str, plan_id: str, version: str) -> Path:
         return self._folder / plan_id / f"{kind}-{version}.parquet"
 
@@ -185,7 +210,7 @@ class SampleFiles:
         if not path.exists():
             return None
         with reading(path), pq.ParquetFile(path) as file:
-            return file.read(columns=["answer", "detail"], use_threads=False)
+            return file.read(columns=list(_OF_ANSWERS), use_threads=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,6 +231,15 @@ def _parts(file: pq.ParquetFile) -> list[_Part]:
     if start != file.metadata.num_rows:
         raise ValueError(f"{file.metadata.num_rows} rows instead of {start}")
     return parts
+
+
+def _side_by_side(tables: Sequence[tuple[pa.Table, slice]], names: Sequence[str], length: int) -> pa.Table:
+    """Return the columns `names` of several tables as one, null where no table has them."""
+    columns = dict.fromkeys(names, pa.nulls(length, pa.string()))
+    for table, rows in tables:
+        start = rows.start or 0
+        columns |= {name: table.column(name).slice(start, length) for name in table.column_names if name in columns}
+    return pa.table(columns)
 
 
 def _place_columns(results: Sequence[EvalResult], asked: Sequence[StoredQuestions]) -> dict[str, Any]:
@@ -241,7 +275,7 @@ def _scores_file(
 
 
 def _answers_file(samples: Sequence[SampleScore], place: Mapping[str, Any]) -> bytes:
-    columns = {**place, **{name: text_array(field_of(samples, name)) for name in ("answer", "detail")}}
+    columns = {**place, **{name: text_array(field_of(samples, name)) for name in _OF_ANSWERS}}
     return parquet_bytes(pa.table(columns), ["benchmark", "questions", "detail"], {"position": "DELTA_BINARY_PACKED"})
 
 

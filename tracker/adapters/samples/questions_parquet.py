@@ -25,7 +25,9 @@ FOLDER = "questions"
 
 _TEXTS = ("sample_id", "subset", "cluster_id", "prompt", "target")
 _READ = ("sample_id", "subset", "cluster_id")
-_ALL = ("sample_id", "subset", "repeat", "cluster_id", "prompt", "target")
+COLUMNS = ("sample_id", "subset", "repeat", "cluster_id", "prompt", "target")
+_MAX_TABLES = 64
+"""In memory: the benchmarks of one suite, and not all there ever were."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +55,8 @@ class QuestionFiles:
         self._whole: set[str] = set()
         """Digests whose file this process found complete."""
         self._read: dict[str, Questions] = {}
+        self._tables: dict[tuple[str, tuple[str, ...]], Any] = {}
+        """The newest lists that were read as tables."""
 
     def path(self, digest: str) -> Path:
         """Return the path of a list of questions."""
@@ -93,8 +97,28 @@ class QuestionFiles:
             StoreError: it is missing or damaged.
         """
         with files_parquet.reading(self.path(digest)), pq.ParquetFile(self.path(digest)) as file:
-            table = file.read(columns=list(_ALL), use_threads=False)
-            return {name: table.column(name).to_pylist() for name in _ALL}
+            table = file.read(columns=list(COLUMNS), use_threads=False)
+            return {name: table.column(name).to_pylist() for name in COLUMNS}
+
+    def table(self, digest: str, names: Sequence[str]) -> Any:  # noqa: ANN401 - pyarrow has no types
+        """Return some columns of a list of questions as a pyarrow table, as large texts; the same memory every time.
+
+        Raises:
+            StoreError: it is missing or damaged.
+        """
+        key = digest, tuple(names)
+        if key not in self._tables:
+            path = self.path(digest)
+            with files_parquet.reading(path), pq.ParquetFile(path) as file:
+                found = file.read(columns=list(names), use_threads=False)
+            while len(self._tables) >= _MAX_TABLES:
+                self._tables.pop(next(iter(self._tables)))
+            self._tables[key] = found.cast(_with_large_texts(found.schema))
+        return self._tables[key]
+
+
+def _with_large_texts(schema: Any) -> Any:  # noqa: ANN401 - pyarrow has no types
+    return pa.schema([(f.name, pa.large_string() if pa.types.is_string(f.type) else f.type) for f in schema])
 
 
 def _digest(columns: Mapping[str, Any]) -> str:
@@ -119,7 +143,7 @@ def _file_of(asked: StoredQuestions) -> bytes:
     columns = {
         "questions": files_parquet.repeated([asked.digest], [n]),
         "position": pa.array(np.arange(n, dtype=np.int32)),
-        **{name: asked.columns[name] for name in _ALL},
+        **{name: asked.columns[name] for name in COLUMNS},
     }
     few = ("questions", "subset", "repeat", "cluster_id", "target")
     return files_parquet.parquet_bytes(pa.table(columns), few, {"position": "DELTA_BINARY_PACKED"})

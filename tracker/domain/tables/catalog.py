@@ -100,6 +100,28 @@ VERDICTS = TableDefinition(
         _PLAN,
     ),
 )
+SAMPLES = TableDefinition(
+    name="samples",
+    row="planned answer",
+    columns=(
+        _RUN,
+        _STEP,
+        _SUITE,
+        _BENCHMARK,
+        category("subset", "Subset of the sample; empty: none."),
+        category("status", "scored, truncated, unscored, or error."),
+        text("sample_id", "Identifies the question in all checkpoints."),
+        text("cluster_id", "Cluster of dependent samples; empty: its own."),
+        count("repeat", "Number of the answer, from 0."),
+        number("score", "Score of the answer."),
+        optional_count("output_tokens", "Tokens of the answer."),
+        _PLAN,
+        text("prompt", "Prompt; only with texts=True, as all that follow."),
+        text("target", "Expected answer."),
+        text("answer", "Answer of the model; missing: deleted."),
+        text("detail", "Why there is no score; missing: deleted."),
+    ),
+)
 
 _LOAD = category("load", "Load of the latency test.")
 LATENCY = TableDefinition(
@@ -201,6 +223,7 @@ TABLES: Mapping[str, TableDefinition] = {
         CHECKPOINTS,
         SCORES,
         VERDICTS,
+        SAMPLES,
         LATENCY,
         REQUESTS,
         LOSSES,
