@@ -1,32 +1,30 @@
 """Results as DataFrames: the numbers of the history, types whatever the data, and messages for bad input."""
 
-import os
+import json
 import re
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 from sqlalchemy import text
 
-from eval_jobs.errors import ConfigError, OtherSchema, TrackerError
+from eval_jobs.errors import ConfigError, OtherSchema
 from eval_jobs.queue.database_sql import open_database, transaction
 from eval_jobs.types import EvalResult, ProbeResult
 from tests.alerts import alert
-from tests.postgres import PostgresServer
 from tests.records import RUN, forgetting_run
 from tests.requires import PROJECT
-from tests.shared_servers import shared
 from tests.unit.tracker.domain.verdicts.test_rewind import GOOD, again, first_try
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.api.results import Project, schema
 from tracker.api.results import open as open_results
+from tracker.cli.commands.to_inspect.forgetting import command as forgetting
 from tracker.domain.records.alerts import AlertState
 from tracker.domain.records.types import Acceptance, Closing, Incident
 from tracker.domain.scores.summary import summarise
@@ -34,12 +32,6 @@ from tracker.domain.tables.catalog import SCORES, TABLES, VERDICTS
 
 RECORDED = forgetting_run(checkpoints=6, samples=20)
 OTHER = forgetting_run(run_id="group/other", checkpoints=3, samples=10, trouble=False)
-
-
-@pytest.fixture
-def postgres_url() -> Iterator[str]:
-    with shared(PostgresServer) as server:
-        yield server.new_database()
 
 
 @pytest.fixture(scope="module")
@@ -180,6 +172,31 @@ def test_losses_are_those_of_the_history(tmp_path: Path) -> None:
     assert project.losses(still_open=True)["benchmark"].tolist() == ["sums"]
 
 
+def test_forgetting_is_that_of_the_command(state: Path, tmp_path: Path) -> None:
+    settings = tmp_path / "tracker.toml"
+    own = f'[run]\nname = "{RUN}"\noutput_dir = "out"\nstate_dir = "{state}"\n[[benchmark]]\nbenchmark = "gsm8k"\n'
+    phases = "".join(f'[[phase]]\nname = "{p.name}"\nfrom_step = {p.from_step}\n' for p in RECORDED.phases)
+    settings.write_text(own + phases, encoding="utf-8")
+    shown = CliRunner().invoke(forgetting, [RUN, "--json", "--config", str(settings)])
+    wanted = {one["benchmark"]: one["whole"] for one in json.loads(shown.stdout)["result"]["benchmarks"]}
+    frame = typed(open_results(settings)[RUN].forgetting(), "forgetting")
+    assert list(frame["benchmark"]) == sorted(wanted)
+    for _, row in frame.iterrows():
+        of_command = wanted[row["benchmark"]]
+        found, flow = of_command["forgetting"], of_command["flow"]
+        for name in ("forgetting", "ci_low", "ci_high", "p_value", "raw", "raw_by_chance"):
+            assert row[name] == found[name]
+        assert (row["peak"], row["now"]) == (found["peak"]["mean"], found["last"]["mean"])
+        assert (row["peak_first"], row["peak_last"]) == (found["peak"]["first_step"], found["peak"]["last_step"])
+        if flow is None:
+            assert row[["lost", "gained", "net_lost", "lost_by_chance"]].isna().all()
+        else:
+            assert (row["lost"], row["net_lost"]) == (flow["lost"], flow["net_lost"])
+            assert row["lost_by_chance"] == flow["expected_false"]
+    by_subset = typed(open_results(state)[RUN].forgetting(subsets=True), "forgetting")
+    assert set(frame["benchmark"]) == set(by_subset[by_subset["subset"] == ""]["benchmark"])
+
+
 ASKED: dict[str, tuple[Callable[[Project], object], str]] = {
     "run": (lambda p: p["tiny-forgeting"], r"no run 'tiny-forgeting' \(hint: did you mean tiny-forgetting\?"),
     "pattern": (lambda p: p["sft-*"], r"no run 'sft-\*' \(hint: known runs: group/other, tiny-forgetting"),
@@ -249,12 +266,6 @@ def test_a_frame_is_the_callers(project: Project) -> None:
     assert (project.scores()["score"] != 7.0).all()
 
 
-def test_a_forked_process_opens_the_project_itself(project: Project) -> None:
-    samples = project.samples()
-    for act in (project.scores, samples.to_pandas):
-        assert "opened in another process (hint: call tracker.open again" in in_child(act)
-
-
 def test_tables_of_an_older_version_are_left_to_a_command(tmp_path: Path) -> None:
     engine = open_database(f"sqlite:///{tmp_path}/tracker.db")
     SqlHistory(engine, tmp_path / "samples")
@@ -299,6 +310,7 @@ project = tracker.open(sys.argv[1])
 for table in (project.scores, project.verdicts, project.checkpoints, project.losses, project.costs, project.latency):
     assert list(table().columns)
 assert len(project.samples())
+assert len(project.forgetting())
 print(*sorted({m.partition(".")[0] for m in sys.modules}))
 """
 
@@ -307,93 +319,3 @@ def test_importing_loads_nothing_and_reading_only_what_it_needs(state: Path) -> 
     loaded = subprocess.run([sys.executable, "-c", CODE, state], check=True, capture_output=True, text=True).stdout
     unwanted = {"mlflow", "evalscope", "openai", "vllm", "alembic", "torch", "watchdog", "rich", "click"}
     assert unwanted.isdisjoint(loaded.split())
-
-
-def in_child(act: Callable[[], object]) -> str:
-    """Return what `act` gives in a fork of this process, as a text; or its error."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            answer = str(act())
-        except TrackerError as error:
-            answer = str(error)
-        os.write(write, answer.encode())
-        os._exit(0)
-    os.close(write)
-    os.waitpid(child, 0)
-    return os.read(read, 4000).decode()
-
-
-def as_nobody(act: Callable[[], object]) -> str:
-    """Return what `act` gives to a user without any right to write; root is another one for it."""
-
-    def without_rights() -> object:
-        if os.geteuid() == 0:
-            os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
-        return act()
-
-    return in_child(without_rights)
-
-
-NOBODY = 65534
-
-
-def test_who_may_not_write_reads_beside_a_watcher_and_is_told_what_a_resting_database_needs() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        state = Path(folder)
-        state.chmod(0o755)
-        engine = open_database(f"sqlite:///{state}/tracker.db")
-        history = SqlHistory(engine, state / "samples")
-        history.append(RECORDED.records[0])
-        before = {path.name for path in state.iterdir()}
-        state.chmod(0o555)
-        assert as_nobody(lambda: len(open_results(state).scores())) == "3"
-        assert {path.name for path in state.iterdir()} == before
-        engine.dispose()
-        answer = as_nobody(lambda: len(open_results(state).scores()))
-        assert "cannot read the database" in answer
-        assert "read it while `tracker watch` runs, as a user who may write in" in answer
-
-
-def test_a_role_that_may_only_select_reads_and_writes_nothing(postgres_url: str, tmp_path: Path) -> None:
-    engine = open_database(postgres_url)
-    history = SqlHistory(engine, tmp_path / "samples")
-    history.append(RECORDED.records[0])
-    with transaction(engine) as connection:
-        connection.execute(text("DROP ROLE IF EXISTS only_reads"))
-        connection.execute(text("CREATE ROLE only_reads LOGIN"))
-        connection.execute(text("GRANT SELECT ON ALL TABLES IN SCHEMA public TO only_reads"))
-    project = open_results(postgres_url.replace("postgres@", "only_reads@"))
-    assert len(project.scores()) == 3
-    assert project.checkpoints()["step"].tolist() == [100]
-    with transaction(engine) as connection:
-        connection.execute(text("DROP OWNED BY only_reads"))
-        connection.execute(text("DROP ROLE only_reads"))
-    engine.dispose()
-
-
-def test_frames_are_whole_while_a_watcher_writes(tmp_path: Path) -> None:
-    engine = open_database(f"sqlite:///{tmp_path}/tracker.db")
-    history = SqlHistory(engine, tmp_path / "samples")
-    history.append(RECORDED.records[0])
-    project = open_results(tmp_path)
-
-    def write() -> None:
-        for record, report in 5 * list(zip(RECORDED.records, RECORDED.reports, strict=True)):
-            history.append(record)
-            history.append_report(report)
-
-    with ThreadPoolExecutor(1) as pool:
-        writing = pool.submit(write)
-        frames: list[tuple[pd.DataFrame, pd.DataFrame]] = []
-        while not writing.done() or len(frames) < 20:
-            frames.append((project.scores(), project.verdicts()))
-        writing.result()
-    for found in frames:
-        for frame in found:
-            assert set(frame.groupby("step").size()) <= {3}
-    assert len(frames[-1][0]) == 3 * len(RECORDED.records)
-    engine.dispose()

@@ -24,6 +24,8 @@ class Place:
     password: str = ""
     samples_dir: Path | None = None
     """Folder of the samples; None: unknown."""
+    settings: Path | None = None
+    """The tracker.toml; None: unknown."""
 
 
 def found_place(
@@ -66,6 +68,7 @@ def _of_settings(path: Path, samples: Path | None, password_file: str | os.PathL
         database_url=checked_database_url(database) if database else f"sqlite:///{state_dir / DATABASE}",
         password=_password(file, _text(store, "password_env", "", path)),
         samples_dir=samples or state_dir / "samples",
+        settings=path,
     )
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from eval_jobs.errors import ConfigError
-from tracker.api.place import found_place
+from tracker.api.place import Place, found_place
 from tracker.api.steps import OfStep, Steps, chosen_steps, known_names_hint
 from tracker.domain.tables.catalog import TABLES
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tracker.adapters.history.store_sql import SqlHistory
     from tracker.adapters.history.tables_sql import ResultTables
     from tracker.api.samples import Samples
+    from tracker.domain.records.policy import Policy
     from tracker.domain.records.types import Gap
     from tracker.domain.tables.measured import StoredRows
     from tracker.domain.tables.selection import Evaluation
@@ -64,9 +65,7 @@ def open(
     found = found_place(place, samples=samples, password_file=password_file)
     database = open_for_reading(found.database_url, password=found.password)
     demand_newest(database, TRACKER_TABLES)
-    opened = Opened(
-        tables=ResultTables(database), database=database, samples_dir=found.samples_dir, process=os.getpid()
-    )
+    opened = Opened(tables=ResultTables(database), database=database, place=found, process=os.getpid())
     return Project(place=os.fspath(place), _opened=opened)
 
 
@@ -153,10 +152,7 @@ class Project:
         from tracker.api.samples import SampleReader, samples_of
         from tracker.domain.tables.measured import scores_table
 
-        folder = self._opened.samples_dir
-        if folder is None or not folder.is_dir():
-            what = "the folder of the samples is unknown" if folder is None else f"no samples folder {folder}"
-            raise ConfigError(what, hint="pass samples= to tracker.open: the folder `samples` in the state folder")
+        folder = self._samples_dir()
         scores = scores_table(self._counting(self._tables.results(self.names), benchmark, steps))
         reader = SampleReader(lambda: self._tables, SampleFiles(folder), errors)
         return samples_of(scores, reader, status=status, texts=texts)
@@ -197,6 +193,27 @@ class Project:
             incidents = [one for one in incidents if one.closed_step is None]
         return frame_of(LOSSES, losses_table(incidents, self._of_runs(self._history.acceptances)))
 
+    def forgetting(self, *, subsets: bool = False) -> DataFrame:
+        """Return what each run forgot, with the thresholds of its tracker.toml, or the defaults if there is none.
+
+        Args:
+            subsets: also of each subset.
+
+        Raises:
+            ConfigError: the tracker.toml is wrong.
+            StoreError: samples are missing or damaged.
+        """
+        from tracker.api.frames import frame_of
+        from tracker.app.steps.best_of_run import newest_scores
+        from tracker.domain.forgetting.ledger import run_ledger
+        from tracker.domain.tables.catalog import FORGETTING
+        from tracker.domain.tables.recorded import forgetting_table
+
+        self._samples_dir()
+        policy, history = self._opened.policy, self._history
+        ledgers = [run_ledger(newest_scores(run, history), policy, details=0) for run in self._runs()]
+        return frame_of(FORGETTING, forgetting_table(ledgers, subsets=subsets))
+
     def latency(self, *, steps: Steps = None, requests: bool = False) -> DataFrame:
         """Return the latency of each load at each step; a failed one has the code of its error.
 
@@ -235,6 +252,13 @@ class Project:
         from tracker.domain.tables.recorded import costs_table
 
         return frame_of(COSTS, costs_table(self._records(steps)))
+
+    def _samples_dir(self) -> Path:
+        folder = self._opened.place.samples_dir
+        if folder is None or not folder.is_dir():
+            what = "the folder of the samples is unknown" if folder is None else f"no samples folder {folder}"
+            raise ConfigError(what, hint="pass samples= to tracker.open: the folder `samples` in the state folder")
+        return folder
 
     def _gaps(self, evaluations: Sequence[Evaluation]) -> list[Gap]:
         """Return the gaps of steps that were not evaluated after all."""
@@ -297,7 +321,7 @@ class Opened:
 
     tables: ResultTables
     database: Database
-    samples_dir: Path | None
+    place: Place
     process: int
     """Connections must not be used in a fork of it."""
 
@@ -306,7 +330,16 @@ class Opened:
         """The records and reports."""
         from tracker.adapters.history.store_sql import SqlHistory
 
-        return SqlHistory(self.database, self.samples_dir or Path())
+        return SqlHistory(self.database, self.place.samples_dir or Path())
+
+    @cached_property
+    def policy(self) -> Policy:
+        """Thresholds and phases of the settings, or the defaults."""
+        from tracker.config import load_config
+        from tracker.domain.records.policy import Policy
+        from tracker.wiring.programs import policy_of
+
+        return Policy() if self.place.settings is None else policy_of(load_config(self.place.settings))
 
 
 def _at(places: Collection[tuple[str, int]], parts: Iterable[Step]) -> list[Step]:

@@ -15,6 +15,7 @@ from eval_jobs.evaluate.lm_eval.command import LM_EVAL, check_settings
 from eval_jobs.host.plugins import ENGINES, EVALUATORS, find_plugin
 from eval_jobs.types import Benchmark, Checkpoint, ServeSpec, Suite
 from tracker.config import FIRST, Config
+from tracker.domain.records.policy import Policy
 from tracker.domain.sweeps.matrix import different_benchmarks, stand_in
 from tracker.domain.sweeps.types import OtherModel, Sweep
 from tracker.wiring.checkpoints import pin_at
@@ -77,19 +78,10 @@ def sweeps_of(config: Config, suite: Suite, serve: ServeSpec) -> dict[str, Sweep
     return found
 
 
-def guessing_of_choices(config: Config) -> dict[str, float]:
-    """Return the score of guessing of every `choice` benchmark whose data can be read: the mean of 1 / choices."""
-    found = {}
-    for one in config.benchmark:
-        if not one.is_own or one.benchmark != CHOICE:
-            continue
-        try:
-            items = read_items(one.to_benchmark(data_digest=""))
-        except BadData as error:  # reported where it is evaluated; results may be shown without the data
-            log.debug("score of guessing of %s unknown: %s", one.resolved_name(), error)
-            continue
-        found[one.resolved_name()] = fmean(1 / len(item.choices) for item in items)
-    return found
+def policy_of(config: Config) -> Policy:
+    """Return the error rates and thresholds of verdicts; the score of guessing of `choice` comes from its data."""
+    policy = config.to_policy()
+    return replace(policy, chance={**_guessing_of_choices(config), **policy.chance})
 
 
 def check_endpoint(other: OtherModel, run: str, now: datetime) -> None:
@@ -121,6 +113,21 @@ def benchmark_with_version(benchmark: Benchmark, lm_eval: str) -> Benchmark:
         return replace(benchmark, program=replace(program, command=command, version=installed_version(command)))
     found = find_plugin(EVALUATORS, program.name)
     return replace(benchmark, program=replace(program, version=found.origin))
+
+
+def _guessing_of_choices(config: Config) -> dict[str, float]:
+    """Return the score of guessing of every `choice` benchmark whose data can be read: the mean of 1 / choices."""
+    found = {}
+    for one in config.benchmark:
+        if not one.is_own or one.benchmark != CHOICE:
+            continue
+        try:
+            items = read_items(one.to_benchmark(data_digest=""))
+        except BadData as error:  # reported where it is evaluated; results may be shown without the data
+            log.debug("score of guessing of %s unknown: %s", one.resolved_name(), error)
+            continue
+        found[one.resolved_name()] = fmean(1 / len(item.choices) for item in items)
+    return found
 
 
 def _reference(config: Config) -> Checkpoint | Literal["first"] | None:

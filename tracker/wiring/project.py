@@ -34,7 +34,7 @@ from tracker.config import Config
 from tracker.ports import Alerting, Lead, Notifier, Pins, Tracking
 from tracker.wiring.checkpoints import open_source
 from tracker.wiring.mlflow import Mlflow
-from tracker.wiring.programs import benchmark_with_version, guessing_of_choices, measurement_of, serve_of, sweeps_of
+from tracker.wiring.programs import benchmark_with_version, measurement_of, policy_of, serve_of, sweeps_of
 
 log = logging.getLogger(__name__)
 
@@ -175,9 +175,8 @@ class Project:
 
     @cached_property
     def policy(self) -> Policy:
-        """Error rates and thresholds of verdicts; the score of guessing of `choice` comes from its data."""
-        policy = self.config.to_policy()
-        return replace(policy, chance={**guessing_of_choices(self.config), **policy.chance})
+        """Error rates and thresholds of verdicts."""
+        return policy_of(self.config)
 
     def world(self, measurement: MeasurementPlan | None = None) -> World:
         """Open all parts that watching needs; by default what is measured is read from the settings and data files.

@@ -183,6 +183,31 @@ LOSSES = TableDefinition(
         text("reason", "Reason of its acceptance; empty: not accepted."),
     ),
 )
+FORGETTING = TableDefinition(
+    name="forgetting",
+    row="benchmark",
+    columns=(
+        _RUN,
+        _BENCHMARK,
+        _SUBSET,
+        number("peak", "Mean score of the best checkpoints."),
+        number("now", "Mean score of the newest checkpoints."),
+        number("forgetting", "Loss since the peak, on common samples; up is worse."),
+        number("ci_low", "Lower end of the 95 % interval of the loss."),
+        number("ci_high", "Upper end of the 95 % interval of the loss."),
+        number("p_value", "One-sided p of no loss."),
+        number("retention", "Share kept of what was learned; missing: nothing was."),
+        number("raw", "Best score before the newest checkpoint - newest score (Chaudhry et al. 2018)."),
+        number("raw_by_chance", "The same, as expected of a healthy run on a plateau."),
+        number("lost_by_chance", "Lost samples that chance alone would show."),
+        optional_count("peak_first", "First step of the best checkpoints."),
+        optional_count("peak_last", "Last step of the best checkpoints."),
+        optional_count("lost", "Samples that were mostly correct before and mostly incorrect now."),
+        optional_count("gained", "The reverse."),
+        optional_count("net_lost", "Lost - gained."),
+        optional_count("samples", "Samples of the benchmark or subset."),
+    ),
+)
 COSTS = TableDefinition(
     name="costs",
     row="evaluation",
@@ -227,6 +252,7 @@ TABLES: Mapping[str, TableDefinition] = {
         LATENCY,
         REQUESTS,
         LOSSES,
+        FORGETTING,
         COSTS,
         ALERTS,
     )

@@ -1,4 +1,4 @@
-"""Tables from records: checkpoints, losses, latency, costs and alerts. Pure."""
+"""Tables from records: checkpoints, losses, forgetting, latency, costs and alerts. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -6,10 +6,11 @@ from datetime import datetime
 
 from eval_jobs.records.probe import RequestTiming
 from eval_jobs.types import EvalRecord, Percentiles, ProbeResult, ReferenceProbe
+from tracker.domain.forgetting.types import LedgerRow, RunLedger
 from tracker.domain.overview.costs import asked_by
 from tracker.domain.records.alerts import Alert, SubjectKind
 from tracker.domain.records.types import Acceptance, Closing, Gap, Incident, Report, VerdictWord
-from tracker.domain.tables.catalog import ALERTS, CHECKPOINTS, COSTS, LATENCY, LOSSES, REQUESTS
+from tracker.domain.tables.catalog import ALERTS, CHECKPOINTS, COSTS, FORGETTING, LATENCY, LOSSES, REQUESTS
 from tracker.domain.tables.columns import Rows, TableDefinition
 from tracker.domain.tables.selection import Evaluation
 
@@ -46,6 +47,17 @@ def losses_table(incidents: Iterable[Incident], acceptances: Iterable[Acceptance
         own = {"run": one.run_id, "closed_by": one.closed_by or "", "reason": reason}
         rows.append({**_fields_of(one, LOSSES), **own})
     return _sorted(LOSSES, rows)
+
+
+def forgetting_table(ledgers: Iterable[RunLedger], *, subsets: bool) -> Rows:
+    """Return the table `forgetting`; `subsets`: also of each subset."""
+    rows: list[dict[str, object]] = []
+    for ledger in ledgers:
+        for one in ledger.benchmarks:
+            for row in (one.whole, *(one.subsets if subsets else ())):
+                own = {"run": ledger.run_id, "benchmark": one.benchmark, "subset": row.subset}
+                rows.append({**_forgotten(row), **own, "samples": row.samples})
+    return _sorted(FORGETTING, rows)
 
 
 def latency_table(records: Iterable[EvalRecord], reports: Iterable[Report]) -> Rows:
@@ -91,6 +103,20 @@ def alerts_table(alerts: Iterable[Alert]) -> Rows:
         own = {"run": alert.run_id, "benchmark": of_benchmark, "since": alert.raised_at}
         rows.append({**_fields_of(alert, ALERTS), **own})
     return _sorted(ALERTS, rows)
+
+
+def _forgotten(row: LedgerRow) -> dict[str, object]:
+    nothing: dict[str, object] = dict.fromkeys(FORGETTING.names)
+    scores = [mean for mean in row.means if mean is not None]
+    values = {**nothing, "now": scores[-1] if scores else None}
+    if row.forgetting is not None:
+        found = row.forgetting
+        values |= _fields_of(found, FORGETTING)
+        values |= {"peak": found.peak.mean, "now": found.last.mean}
+        values |= {"peak_first": found.peak.first_step, "peak_last": found.peak.last_step}
+    if row.flow is not None:
+        values |= {**_fields_of(row.flow, FORGETTING), "lost_by_chance": row.flow.expected_false}
+    return values
 
 
 def _sides(record: EvalRecord) -> Iterator[tuple[str, str, Sequence[RequestTiming]]]:
