@@ -252,12 +252,12 @@ def test_the_documentation_names_every_table_and_its_code_runs(state: Path, monk
     page = (PROJECT / "docs/how-to/python.md").read_text(encoding="utf-8")
     methods = set(re.findall(r"^\| `(\w+)\(\)`", page, re.MULTILINE))
     assert methods | {"requests"} == set(TABLES)
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     (state.parent / "tracker.toml").write_text(f'[run]\nname = "{RUN}"\noutput_dir = "out"\n', encoding="utf-8")
     monkeypatch.chdir(state.parent)
-    named: dict[str, object] = {}
-    exec(code.replace("my-run", RUN).replace("gsm8k", "sums"), named)  # noqa: S102 - our own page
-    assert isinstance(named["scores"], pd.DataFrame)
+    for file in ("docs/how-to/python.md", "README.md"):
+        text_of = (PROJECT / file).read_text(encoding="utf-8")
+        (code,) = re.findall(r"```python\n(.*?)```", text_of, re.DOTALL)
+        exec(code.replace("my-run", RUN).replace("gsm8k", "sums"), {})  # noqa: S102 - our own page
 
 
 def test_a_frame_is_the_callers(project: Project) -> None:
