@@ -197,11 +197,30 @@ def test_forgetting_is_that_of_the_command(state: Path, tmp_path: Path) -> None:
     assert set(frame["benchmark"]) == set(by_subset[by_subset["subset"] == ""]["benchmark"])
 
 
+def test_events_are_the_changes_of_single_samples(project: Project) -> None:
+    frame = typed(project.events("facts"), "events")
+    right: dict[tuple[str, str], bool] = {}
+    wanted = []
+    for record in (*OTHER.records, *RECORDED.records):
+        checkpoint = record.plan.checkpoint
+        (facts,) = (result for result in record.results if result.benchmark == "facts")
+        is_whole = sum(sample.score is not None for sample in facts.samples) >= 0.95 * len(facts.samples)
+        for sample in facts.samples if is_whole else ():
+            place, was = (checkpoint.run_id, sample.sample_id), right.get((checkpoint.run_id, sample.sample_id))
+            if sample.score is None or bool(sample.score) == bool(was):
+                continue
+            event = "forgotten" if was else ("learned" if was is None else "relearned")
+            right[place] = bool(sample.score)
+            wanted.append((checkpoint.run_id, checkpoint.step, "facts", sample.subset, event, sample.sample_id))
+    assert list(frame.itertuples(index=False, name=None)) == sorted(wanted)
+
+
 ASKED: dict[str, tuple[Callable[[Project], object], str]] = {
     "run": (lambda p: p["tiny-forgeting"], r"no run 'tiny-forgeting' \(hint: did you mean tiny-forgetting\?"),
     "pattern": (lambda p: p["sft-*"], r"no run 'sft-\*' \(hint: known runs: group/other, tiny-forgetting"),
     "number": (lambda p: p[7], "7 is not the name of a run"),  # type: ignore[index]
     "benchmark": (lambda p: p.scores("sum"), r"no benchmark 'sum' \(hint: did you mean sums\?"),
+    "events": (lambda p: p.events("fact"), r"no benchmark 'fact' \(hint: did you mean facts\?"),
     "step": (lambda p: p.scores(steps=150), r"no evaluated checkpoint at step 150 \(hint: newest steps: 100, 200"),
     "truth": (lambda p: p.scores(steps=True), "True is not a step"),
     "text": (lambda p: p.scores(steps="newest"), "'n' is not a step"),  # type: ignore[arg-type]

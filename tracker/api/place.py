@@ -1,4 +1,4 @@
-"""Where the results of a project are: from its tracker.toml, its state folder, or the URL of its database."""
+"""Where the results of a project are, and how they are opened: by tracker.toml, state folder, or database URL."""
 
 from __future__ import annotations
 
@@ -6,11 +6,19 @@ import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.queue.address import PASSWORD_VARIABLE, checked_database_url
 from tracker.adapters.secrets import read_secret
+
+if TYPE_CHECKING:
+    from eval_jobs.queue.database_sql import Database
+    from tracker.adapters.history.store_sql import SqlHistory
+    from tracker.adapters.history.tables_sql import ResultTables
+    from tracker.domain.records.policy import Policy
 
 DATABASE = "tracker.db"
 SETTINGS = "tracker.toml"
@@ -26,6 +34,33 @@ class Place:
     """Folder of the samples; None: unknown."""
     settings: Path | None = None
     """The tracker.toml; None: unknown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """An open database, shared by all parts of a project."""
+
+    tables: ResultTables
+    database: Database
+    place: Place
+    process: int
+    """Connections must not be used in a fork of it."""
+
+    @cached_property
+    def history(self) -> SqlHistory:
+        """The records and reports."""
+        from tracker.adapters.history.store_sql import SqlHistory
+
+        return SqlHistory(self.database, self.place.samples_dir or Path())
+
+    @cached_property
+    def policy(self) -> Policy:
+        """Thresholds and phases of the settings, or the defaults."""
+        from tracker.config import load_config
+        from tracker.domain.records.policy import Policy
+        from tracker.wiring.programs import policy_of
+
+        return Policy() if self.place.settings is None else policy_of(load_config(self.place.settings))
 
 
 def found_place(
@@ -53,6 +88,22 @@ def found_place(
         url = f"sqlite:///{(path / DATABASE).absolute()}"
         return Place(database_url=url, samples_dir=given or path / "samples")
     return _of_settings(path, given, password_file)
+
+
+def opened_place(place: Place) -> Opened:
+    """Open the database of a place to read it.
+
+    Raises:
+        StoreError: it cannot be read, or has tables of another version.
+    """
+    from eval_jobs.queue.database_sql import open_for_reading
+    from eval_jobs.queue.migrate_sql import demand_newest
+    from tracker.adapters.database.tables import TRACKER_TABLES
+    from tracker.adapters.history.tables_sql import ResultTables
+
+    database = open_for_reading(place.database_url, password=place.password)
+    demand_newest(database, TRACKER_TABLES)
+    return Opened(tables=ResultTables(database), database=database, place=place, process=os.getpid())
 
 
 def _of_settings(path: Path, samples: Path | None, password_file: str | os.PathLike[str] | None) -> Place:

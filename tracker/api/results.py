@@ -10,29 +10,29 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from eval_jobs.errors import ConfigError
-from tracker.api.place import Place, found_place
+from tracker.api.place import Opened, found_place, opened_place
 from tracker.api.steps import OfStep, Steps, chosen_steps, known_names_hint
 from tracker.domain.tables.catalog import TABLES
+from tracker.domain.tables.columns import Rows
+from tracker.domain.tables.measured import StoredRows, scores_table, verdicts_table
+from tracker.domain.tables.selection import Evaluation
+from tracker.domain.tables.selection import left_behind as left_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from eval_jobs.queue.database_sql import Database
     from eval_jobs.types import EvalRecord
     from tracker.adapters.history.store_sql import SqlHistory
     from tracker.adapters.history.tables_sql import ResultTables
     from tracker.api.samples import Samples
-    from tracker.domain.records.policy import Policy
     from tracker.domain.records.types import Gap
-    from tracker.domain.tables.measured import StoredRows
-    from tracker.domain.tables.selection import Evaluation
+    from tracker.domain.scores.run_scores import RunScores
 
 
 Part = TypeVar("Part")
@@ -57,15 +57,7 @@ def open(
         ConfigError: there are no results, or the password is missing.
         StoreError: the database cannot be read, or has tables of another version.
     """
-    from eval_jobs.queue.database_sql import open_for_reading
-    from eval_jobs.queue.migrate_sql import demand_newest
-    from tracker.adapters.database.tables import TRACKER_TABLES
-    from tracker.adapters.history.tables_sql import ResultTables
-
-    found = found_place(place, samples=samples, password_file=password_file)
-    database = open_for_reading(found.database_url, password=found.password)
-    demand_newest(database, TRACKER_TABLES)
-    opened = Opened(tables=ResultTables(database), database=database, place=found, process=os.getpid())
+    opened = opened_place(found_place(place, samples=samples, password_file=password_file))
     return Project(place=os.fspath(place), _opened=opened)
 
 
@@ -109,11 +101,7 @@ class Project:
         Raises:
             ConfigError: there is no such benchmark or step.
         """
-        from tracker.api.frames import frame_of
-        from tracker.domain.tables.catalog import SCORES
-        from tracker.domain.tables.measured import scores_table
-
-        return frame_of(SCORES, scores_table(self._counting(self._tables.results(self.names), benchmark, steps)))
+        return _frame("scores", scores_table(self._counting(self._tables.results(self.names), benchmark, steps)))
 
     def verdicts(self, benchmark: str | None = None, *, steps: Steps = None) -> DataFrame:
         """Return the verdicts and findings, each with what decided it.
@@ -121,11 +109,7 @@ class Project:
         Raises:
             ConfigError: there is no such benchmark or step.
         """
-        from tracker.api.frames import frame_of
-        from tracker.domain.tables.catalog import VERDICTS
-        from tracker.domain.tables.measured import verdicts_table
-
-        return frame_of(VERDICTS, verdicts_table(self._counting(self._tables.verdicts(self.names), benchmark, steps)))
+        return _frame("verdicts", verdicts_table(self._counting(self._tables.verdicts(self.names), benchmark, steps)))
 
     def samples(
         self,
@@ -150,7 +134,6 @@ class Project:
         """
         from tracker.adapters.samples.packed_parquet import SampleFiles
         from tracker.api.samples import SampleReader, samples_of
-        from tracker.domain.tables.measured import scores_table
 
         folder = self._samples_dir()
         scores = scores_table(self._counting(self._tables.results(self.names), benchmark, steps))
@@ -168,10 +151,7 @@ class Project:
             ConfigError: there is no such step.
         """
         from tracker.adapters.history.tables_sql import urgent_words
-        from tracker.api.frames import frame_of
-        from tracker.domain.tables.catalog import CHECKPOINTS
         from tracker.domain.tables.recorded import checkpoints_table
-        from tracker.domain.tables.selection import left_behind as left_of
 
         rows = self._tables.verdicts(self.names, ("evaluation", "word"))
         evaluations, words = rows.evaluations, urgent_words(rows)
@@ -180,18 +160,16 @@ class Project:
         places: list[Evaluation | Gap] = [*kept, *gaps]
         asked = {(one.run_id, one.step) for one in chosen_steps(places, steps)}
         table = checkpoints_table(_at(asked, kept), words, left, _at(asked, gaps))
-        return frame_of(CHECKPOINTS, table)
+        return _frame("checkpoints", table)
 
     def losses(self, *, still_open: bool = False) -> DataFrame:
         """Return the losses, from their alarm to their end; `still_open`: only those that have not ended."""
-        from tracker.api.frames import frame_of
-        from tracker.domain.tables.catalog import LOSSES
         from tracker.domain.tables.recorded import losses_table
 
         incidents = self._of_runs(self._history.incidents)
         if still_open:
             incidents = [one for one in incidents if one.closed_step is None]
-        return frame_of(LOSSES, losses_table(incidents, self._of_runs(self._history.acceptances)))
+        return _frame("losses", losses_table(incidents, self._of_runs(self._history.acceptances)))
 
     def forgetting(self, *, subsets: bool = False) -> DataFrame:
         """Return what each run forgot, with the thresholds of its tracker.toml, or the defaults if there is none.
@@ -203,16 +181,29 @@ class Project:
             ConfigError: the tracker.toml is wrong.
             StoreError: samples are missing or damaged.
         """
-        from tracker.api.frames import frame_of
-        from tracker.app.steps.best_of_run import newest_scores
         from tracker.domain.forgetting.ledger import run_ledger
-        from tracker.domain.tables.catalog import FORGETTING
         from tracker.domain.tables.recorded import forgetting_table
 
-        self._samples_dir()
-        policy, history = self._opened.policy, self._history
-        ledgers = [run_ledger(newest_scores(run, history), policy, details=0) for run in self._runs()]
-        return frame_of(FORGETTING, forgetting_table(ledgers, subsets=subsets))
+        policy = self._opened.policy
+        ledgers = [run_ledger(scores, policy, details=0) for scores in self._newest_scores()]
+        return _frame("forgetting", forgetting_table(ledgers, subsets=subsets))
+
+    def events(self, benchmark: str) -> DataFrame:
+        """Return when each sample of a benchmark was learned, forgotten or learned again.
+
+        Single changes are no evidence: on a plateau, many samples change by chance.
+
+        Raises:
+            ConfigError: there is no such benchmark.
+            StoreError: samples are missing or damaged.
+        """
+        from tracker.domain.tables.events import events_table
+
+        found = list(self._newest_scores())
+        known = {name for scores in found for name in scores.benchmarks()}
+        if benchmark not in known:
+            raise _no_benchmark(benchmark, known)
+        return _frame("events", events_table(found, benchmark, self._opened.policy.min_coverage))
 
     def latency(self, *, steps: Steps = None, requests: bool = False) -> DataFrame:
         """Return the latency of each load at each step; a failed one has the code of its error.
@@ -224,22 +215,18 @@ class Project:
         Raises:
             ConfigError: there is no such step.
         """
-        from tracker.api.frames import frame_of
-        from tracker.domain.tables.catalog import LATENCY, REQUESTS
         from tracker.domain.tables.recorded import latency_table, requests_table
 
         records = self._records(steps)
         if requests:
-            return frame_of(REQUESTS, requests_table(records))
-        return frame_of(LATENCY, latency_table(records, self._of_runs(self._history.reports)))
+            return _frame("requests", requests_table(records))
+        return _frame("latency", latency_table(records, self._of_runs(self._history.reports)))
 
     def alerts(self) -> DataFrame:
         """Return the newest state of each alert."""
-        from tracker.api.frames import frame_of
-        from tracker.domain.tables.catalog import ALERTS
         from tracker.domain.tables.recorded import alerts_table
 
-        return frame_of(ALERTS, alerts_table(self._of_runs(self._history.alerts)))
+        return _frame("alerts", alerts_table(self._of_runs(self._history.alerts)))
 
     def costs(self, *, steps: Steps = None) -> DataFrame:
         """Return the cost of each evaluation.
@@ -247,11 +234,17 @@ class Project:
         Raises:
             ConfigError: there is no such step.
         """
-        from tracker.api.frames import frame_of
-        from tracker.domain.tables.catalog import COSTS
         from tracker.domain.tables.recorded import costs_table
 
-        return frame_of(COSTS, costs_table(self._records(steps)))
+        return _frame("costs", costs_table(self._records(steps)))
+
+    def _newest_scores(self) -> Iterator[RunScores]:
+        """Yield the scores of each chosen run, without checkpoints that training left behind."""
+        from tracker.app.steps.best_of_run import newest_scores
+
+        self._samples_dir()
+        for run in self._runs():
+            yield newest_scores(run, self._history)
 
     def _samples_dir(self) -> Path:
         folder = self._opened.place.samples_dir
@@ -289,13 +282,10 @@ class Project:
 
     def _counting(self, rows: StoredRows, benchmark: str | None, steps: Steps) -> StoredRows:
         """Return the rows that are asked for, without checkpoints that training left behind."""
-        from tracker.domain.tables.selection import left_behind
-
         known = {subject.benchmark for subject in rows.subjects.values()} - {""}
         if benchmark is not None and benchmark not in known:
-            hint = known_names_hint("benchmarks", known, benchmark)
-            raise ConfigError(f"no benchmark {benchmark!r}", hint=hint)
-        left = left_behind(rows.evaluations)
+            raise _no_benchmark(benchmark, known)
+        left = left_of(rows.evaluations)
         counted = chosen_steps([e for e in rows.evaluations if e.number not in left], steps)
         return replace(rows, evaluations=counted, benchmark=benchmark)
 
@@ -315,31 +305,14 @@ class Project:
             raise ConfigError(what, hint="call tracker.open again in this process")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Opened:
-    """An open database, shared by all parts of a project."""
+def _frame(table: str, rows: Rows) -> DataFrame:
+    from tracker.api.frames import frame_of  # pandas takes longer to import than to open a project
 
-    tables: ResultTables
-    database: Database
-    place: Place
-    process: int
-    """Connections must not be used in a fork of it."""
+    return frame_of(TABLES[table], rows)
 
-    @cached_property
-    def history(self) -> SqlHistory:
-        """The records and reports."""
-        from tracker.adapters.history.store_sql import SqlHistory
 
-        return SqlHistory(self.database, self.place.samples_dir or Path())
-
-    @cached_property
-    def policy(self) -> Policy:
-        """Thresholds and phases of the settings, or the defaults."""
-        from tracker.config import load_config
-        from tracker.domain.records.policy import Policy
-        from tracker.wiring.programs import policy_of
-
-        return Policy() if self.place.settings is None else policy_of(load_config(self.place.settings))
+def _no_benchmark(name: str, known: Iterable[str]) -> ConfigError:
+    return ConfigError(f"no benchmark {name!r}", hint=known_names_hint("benchmarks", known, name))
 
 
 def _at(places: Collection[tuple[str, int]], parts: Iterable[Step]) -> list[Step]:

@@ -4,6 +4,7 @@ Single changes are no evidence: on a plateau of 100 healthy checkpoints half of 
 `lost` requires several checkpoints on each side, and still lists about 3 samples of 1000 by chance.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -130,6 +131,13 @@ def step_events(changes: NDArray[np.int8], steps: tuple[int, ...]) -> tuple[Step
 def sample_events(changes: NDArray[np.int8], steps: tuple[int, ...]) -> tuple[Event, ...]:
     """Return the changes of one sample; `changes` of shape (T,)."""
     return tuple(Event(step=s, change=_CHANGES[c]) for s, c in zip(steps, changes.tolist(), strict=True) if c)
+
+
+def changed_samples(changes: NDArray[np.int8]) -> Iterator[tuple[int, int, SampleEvent]]:
+    """Yield (row, sample, change) by row, then by sample; `changes` of shape (T, n)."""
+    rows, samples = np.nonzero(changes)
+    for row, sample, code in zip(rows.tolist(), samples.tolist(), changes[rows, samples].tolist(), strict=True):
+        yield row, sample, _CHANGES[code]
 
 
 def windows_around(rows: IntArray, before: IntArray, width: int) -> Windows | None:

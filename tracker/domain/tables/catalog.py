@@ -208,6 +208,18 @@ FORGETTING = TableDefinition(
         optional_count("samples", "Samples of the benchmark or subset."),
     ),
 )
+EVENTS = TableDefinition(
+    name="events",
+    row="change of a sample",
+    columns=(
+        _RUN,
+        _STEP,
+        _BENCHMARK,
+        category("subset", "Subset of the sample; empty: none."),
+        category("event", "learned, forgotten, or relearned."),
+        text("sample_id", "Identifies the question."),
+    ),
+)
 COSTS = TableDefinition(
     name="costs",
     row="evaluation",
@@ -253,6 +265,7 @@ TABLES: Mapping[str, TableDefinition] = {
         REQUESTS,
         LOSSES,
         FORGETTING,
+        EVENTS,
         COSTS,
         ALERTS,
     )

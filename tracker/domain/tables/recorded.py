@@ -1,18 +1,23 @@
 """Tables from records: checkpoints, losses, forgetting, latency, costs and alerts. Pure."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from eval_jobs.records.probe import RequestTiming
 from eval_jobs.types import EvalRecord, Percentiles, ProbeResult, ReferenceProbe
-from tracker.domain.forgetting.types import LedgerRow, RunLedger
 from tracker.domain.overview.costs import asked_by
 from tracker.domain.records.alerts import Alert, SubjectKind
 from tracker.domain.records.types import Acceptance, Closing, Gap, Incident, Report, VerdictWord
 from tracker.domain.tables.catalog import ALERTS, CHECKPOINTS, COSTS, FORGETTING, LATENCY, LOSSES, REQUESTS
 from tracker.domain.tables.columns import Rows, TableDefinition
 from tracker.domain.tables.selection import Evaluation
+
+if TYPE_CHECKING:  # slow to import, and most tables need none of it
+    from tracker.domain.forgetting.types import LedgerRow, RunLedger
 
 _URGENCY = {word: place for place, word in enumerate(VerdictWord)}
 
