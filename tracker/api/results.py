@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tracker.api.samples import Samples
     from tracker.domain.records.types import Gap
     from tracker.domain.scores.run_scores import RunScores
+    from tracker.domain.sweeps.board import Board
 
 
 Part = TypeVar("Part")
@@ -252,6 +253,39 @@ class Project:
             what = "the folder of the samples is unknown" if folder is None else f"no samples folder {folder}"
             raise ConfigError(what, hint="pass samples= to tracker.open: the folder `samples` in the state folder")
         return folder
+
+    def sweeps(self, name: str | None = None) -> DataFrame:
+        """Return the scores of sweeps by target and variant, with one column `set_AXIS` for each axis.
+
+        Args:
+            name: one sweep; None: all.
+
+        Raises:
+            ConfigError: no sweep of this name ran.
+        """
+        from tracker.api.frames import frame_of
+        from tracker.domain.tables.sweeps import sweeps_table
+
+        ran = self._tables.sweeps()
+        if self.names is not None:
+            ran = tuple(one for one in ran if one[0] in self.names)
+        known = {sweep for _, sweep in ran}
+        if name is not None and name not in known:
+            raise ConfigError(f"no sweep {name!r}", hint=known_names_hint("sweeps", known, name))
+        boards: list[tuple[str, Board]] = []
+        for run, sweep in ran:
+            if name in (None, sweep):
+                boards += self._boards(run, sweep)
+        return frame_of(*sweeps_table(boards))
+
+    def _boards(self, run: str, sweep: str) -> Iterator[tuple[str, Board]]:
+        """Yield the run and the results of each of its sweep runs, the oldest first."""
+        from tracker.adapters.history.sweeps_sql import SqlSweeps
+        from tracker.domain.sweeps.board import board_of
+
+        store = SqlSweeps(self._opened.database, run)
+        for turn in reversed(store.turns(sweep)):
+            yield run, board_of(turn, store.results([plan.id for plan in turn.plans]))
 
     def _gaps(self, evaluations: Sequence[Evaluation]) -> list[Gap]:
         """Return the gaps of steps that were not evaluated after all."""

@@ -16,6 +16,7 @@ from tracker.adapters.database.tables import (
     MEASURED,
     RECORDS,
     SUBJECTS,
+    TURNS,
     AsciiText,
     plain_text,
 )
@@ -42,6 +43,12 @@ class ResultTables:
         query = union(select(EVALUATIONS.c.run_id), select(GAPS.c.run_id))
         with transaction(self._database) as connection:
             return tuple(sorted(connection.scalars(query)))
+
+    def sweeps(self) -> tuple[tuple[str, str], ...]:
+        """Return (run, sweep) of all sweeps that ran, in order."""
+        with transaction(self._database) as connection:
+            rows = connection.execute(select(TURNS.c.run_id, TURNS.c.sweep).distinct()).all()
+        return tuple(sorted((row.run_id, row.sweep) for row in rows))
 
     def results(self, runs: Collection[str] | None = None) -> StoredRows:
         """Return the results of some runs, or of all."""

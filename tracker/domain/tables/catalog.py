@@ -220,6 +220,26 @@ EVENTS = TableDefinition(
         text("sample_id", "Identifies the question."),
     ),
 )
+SWEEPS = TableDefinition(
+    name="sweeps",
+    row="benchmark of a target in one variant; each axis adds a column `set_AXIS`",
+    columns=(
+        _RUN,
+        category("sweep", "Name of the sweep."),
+        moment("due_at", "Time for which the sweep run was due."),
+        category("target", "Checkpoint or endpoint."),
+        _BENCHMARK,
+        number("mean", "Score, as the benchmark reports it."),
+        number("low", "Lower end of its 95 % interval."),
+        number("high", "Upper end of its 95 % interval."),
+        number("delta", "Paired difference from the first row; up is better."),
+        number("delta_low", "Lower end of the 95 % interval of the difference."),
+        number("delta_high", "Upper end of the 95 % interval of the difference."),
+        number("coverage", "Samples with a score / planned samples."),
+        text("failure", "Why there is no score; empty: there is one."),
+        _PLAN,
+    ),
+)
 COSTS = TableDefinition(
     name="costs",
     row="evaluation",
@@ -266,6 +286,7 @@ TABLES: Mapping[str, TableDefinition] = {
         LOSSES,
         FORGETTING,
         EVENTS,
+        SWEEPS,
         COSTS,
         ALERTS,
     )
