@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -20,18 +21,14 @@ from eval_jobs.types import EvalResult, ProbeResult
 from tests.alerts import alert
 from tests.records import RUN, forgetting_run
 from tests.requires import PROJECT
-from tests.unit.tracker.cli.tables.test_sweep import RECORDS as SWEEP_RECORDS
-from tests.unit.tracker.cli.tables.test_sweep import TURN as SWEEP_RUN
 from tests.unit.tracker.domain.verdicts.test_rewind import GOOD, again, first_try
 from tracker.adapters.history.store_sql import SqlHistory
-from tracker.adapters.history.sweeps_sql import SqlSweeps
 from tracker.api.results import Project, schema
 from tracker.api.results import open as open_results
 from tracker.cli.commands.to_inspect.forgetting import command as forgetting
 from tracker.domain.records.alerts import AlertState
 from tracker.domain.records.types import Acceptance, Closing, Incident
 from tracker.domain.scores.summary import summarise
-from tracker.domain.sweeps.board import board_of
 from tracker.domain.tables.catalog import SCORES, TABLES, VERDICTS
 
 RECORDED = forgetting_run(checkpoints=6, samples=20)
@@ -111,6 +108,8 @@ def test_runs_benchmarks_and_steps_narrow_what_is_read(project: Project) -> None
     assert project.scores(steps="latest").groupby("run")["step"].max().to_dict() == {RUN: 600, "group/other": 300}
     assert set(project.scores(steps=[100, 300])["step"]) == {100, 300}
     assert set(project.verdicts(steps=200)["step"]) == {200}
+    assert set(project[RUN].scores(steps=project.scores()["step"].max())["step"]) == {600}
+    assert set(project.scores(steps=np.array([100, 200]))["step"]) == {100, 200}  # type: ignore[arg-type]
 
 
 def typed(frame: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -176,11 +175,17 @@ def test_losses_are_those_of_the_history(tmp_path: Path) -> None:
     assert project.losses(still_open=True)["benchmark"].tolist() == ["sums"]
 
 
-def test_forgetting_is_that_of_the_command(state: Path, tmp_path: Path) -> None:
-    settings = tmp_path / "tracker.toml"
+def settings_at(folder: Path, state: Path, phases: str) -> Path:
+    """Write the settings of a project with another state folder."""
+    settings = folder / "tracker.toml"
     own = f'[run]\nname = "{RUN}"\noutput_dir = "out"\nstate_dir = "{state}"\n[[benchmark]]\nbenchmark = "gsm8k"\n'
-    phases = "".join(f'[[phase]]\nname = "{p.name}"\nfrom_step = {p.from_step}\n' for p in RECORDED.phases)
     settings.write_text(own + phases, encoding="utf-8")
+    return settings
+
+
+def test_forgetting_is_that_of_the_command(state: Path, tmp_path: Path) -> None:
+    phases = "".join(f'[[phase]]\nname = "{p.name}"\nfrom_step = {p.from_step}\n' for p in RECORDED.phases)
+    settings = settings_at(tmp_path, state, phases)
     shown = CliRunner().invoke(forgetting, [RUN, "--json", "--config", str(settings)])
     wanted = {one["benchmark"]: one["whole"] for one in json.loads(shown.stdout)["result"]["benchmarks"]}
     frame = typed(open_results(settings)[RUN].forgetting(), "forgetting")
@@ -201,6 +206,34 @@ def test_forgetting_is_that_of_the_command(state: Path, tmp_path: Path) -> None:
     assert set(frame["benchmark"]) == set(by_subset[by_subset["subset"] == ""]["benchmark"])
 
 
+def test_runs_are_counted(project: Project) -> None:
+    frame = typed(project.runs(), "runs")
+    assert frame["run"].tolist() == ["group/other", RUN]
+    assert frame["checkpoints"].tolist() == [3, 6]
+    assert (frame["gaps"].tolist(), frame["first_step"].tolist()) == ([0, 1], [100, 100])
+    assert list(frame["last_at"]) == [recorded.records[-1].finished_at for recorded in (OTHER, RECORDED)]
+    assert project[RUN].runs()["last_step"].tolist() == [600]
+    assert (repr(project), repr(project[RUN])) == tuple(f"Project({project.place}: {n})" for n in ("all runs", RUN))
+
+
+def test_the_matrix_of_a_run_has_its_change_from_the_best_and_its_levels_after_phases(
+    project: Project, state: Path, tmp_path: Path
+) -> None:
+    scores = project[RUN].scores("facts").set_index("step")["score"]
+    matrix = project[RUN].forgetting_matrix()
+    assert (matrix.index.name, matrix.columns.name) == ("benchmark", "step")
+    change = matrix.T["facts"].dropna()
+    assert change.tolist() == pytest.approx((scores - scores.expanding().max()).loc[change.index].tolist())
+    phases = '[[phase]]\nname = "early"\nfrom_step = 0\n[[phase]]\nname = "late"\nfrom_step = 300\n'
+    levels = open_results(settings_at(tmp_path, state, phases))[RUN].forgetting_matrix(by="phase")
+    assert (levels.index.tolist(), sorted(levels.columns)) == (["early", "late"], ["facts", "reversal", "sums"])
+    assert levels.loc["late", "facts"] == pytest.approx(scores.loc[[500, 600]].mean())
+    with pytest.raises(ConfigError, match=r"a matrix is of one run, and there are 2 \(hint: choose one"):
+        project.forgetting_matrix()
+    with pytest.raises(ConfigError, match='pass "step" or "phase"'):
+        project[RUN].forgetting_matrix(by="run")  # type: ignore[arg-type]
+
+
 def test_events_are_the_changes_of_single_samples(project: Project) -> None:
     frame = typed(project.events("facts"), "events")
     right: dict[tuple[str, str], bool] = {}
@@ -219,36 +252,6 @@ def test_events_are_the_changes_of_single_samples(project: Project) -> None:
     assert list(frame.itertuples(index=False, name=None)) == sorted(wanted)
 
 
-def test_sweeps_are_the_rows_of_the_leaderboard_with_their_axes(tmp_path: Path) -> None:
-    engine = open_database(f"sqlite:///{tmp_path}/tracker.db")
-    store = SqlSweeps(engine, RUN)
-    for turn in (SWEEP_RUN, replace(SWEEP_RUN, sweep="other")):
-        store.add(turn)
-    for record in SWEEP_RECORDS.values():
-        store.append(record)
-    engine.dispose()
-    project = open_results(tmp_path)
-    frame, board = project.sweeps("nightly"), board_of(SWEEP_RUN, SWEEP_RECORDS)
-    axes = [f"set_{axis}" for axis, _ in board.rows[0].variant]
-    assert axes
-    typed(frame.drop(columns=axes), "sweeps")
-    assert frame.columns[5 : 5 + len(axes)].tolist() == sorted(axes)
-    of_plan = {
-        (plan, name): row for plan, name, row in zip(frame["plan_id"], frame["benchmark"], frame.index, strict=True)
-    }
-    for row in board.rows:
-        for score in row.scores:
-            found = frame.loc[of_plan[row.plan_id, score.benchmark]]
-            assert (found["target"], found["failure"]) == (row.target, score.failure)
-            assert [found[axis] for axis in axes] == [value for _, value in row.variant]
-            assert (found["mean"] == score.mean) or score.mean is None
-    (pending,) = (row for row in board.rows if not row.scores)
-    assert set(frame[frame["plan_id"] == pending.plan_id]["failure"]) == {"not evaluated yet"}
-    assert set(project.sweeps()["sweep"]) == {"nightly", "other"}
-    with pytest.raises(ConfigError, match=r"no sweep 'nightl' \(hint: did you mean nightly\?"):
-        project.sweeps("nightl")
-
-
 ASKED: dict[str, tuple[Callable[[Project], object], str]] = {
     "run": (lambda p: p["tiny-forgeting"], r"no run 'tiny-forgeting' \(hint: did you mean tiny-forgetting\?"),
     "pattern": (lambda p: p["sft-*"], r"no run 'sft-\*' \(hint: known runs: group/other, tiny-forgetting"),
@@ -257,8 +260,13 @@ ASKED: dict[str, tuple[Callable[[Project], object], str]] = {
     "events": (lambda p: p.events("fact"), r"no benchmark 'fact' \(hint: did you mean facts\?"),
     "step": (lambda p: p.scores(steps=150), r"no evaluated checkpoint at step 150 \(hint: newest steps: 100, 200"),
     "truth": (lambda p: p.scores(steps=True), "True is not a step"),
-    "text": (lambda p: p.scores(steps="newest"), "'n' is not a step"),  # type: ignore[arg-type]
+    "text": (lambda p: p.scores(steps="600"), r"'600' is not a step \(hint: pass an integer"),  # type: ignore[arg-type]
+    "fraction": (lambda p: p.scores(steps=600.0), "600.0 is not a step"),  # type: ignore[arg-type]
+    "mixed": (lambda p: p.scores(steps=[600, "latest"]), "'latest' is not a step"),  # type: ignore[list-item]
+    "ends": (lambda p: p.scores(steps=slice("a", "b")), "'a' is not a step"),
     "stride": (lambda p: p.scores(steps=slice(0, 300, 2)), "a slice of steps has no stride"),
+    "no run": (lambda p: p[[]], "no run is named"),
+    "another run": (lambda p: p[RUN]["group/other"], "no run 'group/other'"),
     "table": (lambda _: schema("score"), r"no table 'score' \(hint: did you mean scores\?"),
 }
 
@@ -304,7 +312,7 @@ def test_checkpoints_that_training_left_behind_have_no_scores(tmp_path: Path) ->
 def test_the_documentation_names_every_table_and_its_code_runs(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (PROJECT / "docs/how-to/python.md").read_text(encoding="utf-8")
     methods = set(re.findall(r"^\| `(\w+)\(\)`", page, re.MULTILINE))
-    assert methods | {"requests"} == set(TABLES)
+    assert methods - {"forgetting_matrix"} | {"requests"} == set(TABLES)
     (state.parent / "tracker.toml").write_text(f'[run]\nname = "{RUN}"\noutput_dir = "out"\n', encoding="utf-8")
     monkeypatch.chdir(state.parent)
     for file in ("docs/how-to/python.md", "README.md"):

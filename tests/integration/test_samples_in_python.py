@@ -140,7 +140,10 @@ def test_no_samples_are_a_table_with_its_types(project: Project) -> None:
 
 ASKED: dict[str, tuple[Callable[[Project], object], str]] = {
     "status": (lambda p: p.samples(status="score"), r"no status 'score' \(hint: did you mean scored\?"),
-    "column": (lambda p: p.samples().to_pandas(["answer"]), "no column 'answer' in these samples"),
+    "column": (lambda p: p.samples().to_pandas(["scor"]), r"no column 'scor' in these samples \(hint: did you mean"),
+    "text": (lambda p: p.samples().to_pandas(["answer"]), r"no column 'answer' in these samples \(hint: pass texts="),
+    "one column": (lambda p: p.samples().to_pandas("score"), "'score' is not a list of columns"),
+    "no columns": (lambda p: p.samples().to_pandas([]), "is not a list of columns"),
     "benchmark": (lambda p: p.samples("sum"), r"no benchmark 'sum' \(hint: did you mean sums\?"),
     "errors": (lambda p: p.samples(errors="ignore"), 'pass "raise" or "skip"'),  # type: ignore[arg-type]
     "rows": (lambda p: p.samples().reader(rows=0), "rows=0 is not positive"),

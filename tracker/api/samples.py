@@ -146,12 +146,18 @@ class Samples:
         return pa.RecordBatchReader.from_batches(arrow_schema(chosen), batches)
 
     def _chosen(self, names: Sequence[str] | None) -> list[Column]:
-        for name in names or ():
+        if names is None:
+            names = self.columns
+        if isinstance(names, str) or not names:
+            raise ConfigError(f"columns={names!r} is not a list of columns", hint="pass their names, or None for all")
+        by_name = {column.name: column for column in SAMPLES.columns}
+        for name in names:
             if name not in self.columns:
                 hint = known_names_hint("columns", self.columns, name)
+                if name in by_name:
+                    hint = "pass texts=True to Project.samples"
                 raise ConfigError(f"no column {name!r} in these samples", hint=hint)
-        by_name = {column.name: column for column in SAMPLES.columns}
-        return [by_name[name] for name in names or self.columns]
+        return [by_name[name] for name in names]
 
     def _batches(self, names: Sequence[str]) -> Iterator[Any]:
         """Yield the samples of each benchmark of each evaluation as a record batch."""

@@ -22,6 +22,20 @@ _SUITE = category("suite", "Suite that was evaluated.")
 _BENCHMARK = category("benchmark", "Benchmark.")
 _SUBSET = category("subset", "Subset; empty: the whole benchmark.")
 
+RUNS = TableDefinition(
+    name="runs",
+    row="run",
+    columns=(
+        _RUN,
+        count("checkpoints", "Steps with an evaluation."),
+        count("gaps", "Steps without one."),
+        count("losses_open", "Losses that have not ended."),
+        count("alerts_firing", "Alerts that have not been resolved."),
+        optional_count("first_step", "First evaluated step."),
+        optional_count("last_step", "Last evaluated step."),
+        moment("last_at", "When the last evaluation ended."),
+    ),
+)
 CHECKPOINTS = TableDefinition(
     name="checkpoints",
     row="content of a step, or a gap",
@@ -34,7 +48,7 @@ CHECKPOINTS = TableDefinition(
         text("gap", "Code of the reason for no evaluation; empty: evaluated."),
         text("reason", "Why it was not evaluated, or why there is no verdict."),
         category("format", "Format of the weights."),
-        category("word", "The most urgent verdict; missing: none yet.", ordered=_WORDS),
+        category("word", "The most urgent verdict; NaN: none yet.", ordered=_WORDS),
         flag("left_behind", "Whether training went back to a step before it."),
         moment("ready_at", "When the trainer finished it."),
         moment("judged_at", "Time of the verdicts."),
@@ -118,8 +132,8 @@ SAMPLES = TableDefinition(
         _PLAN,
         text("prompt", "Prompt; only with texts=True, as all that follow."),
         text("target", "Expected answer."),
-        text("answer", "Answer of the model; missing: deleted."),
-        text("detail", "Why there is no score; missing: deleted."),
+        text("answer", "Answer of the model; NaN: deleted."),
+        text("detail", "Why there is no score; NaN: deleted."),
     ),
 )
 
@@ -131,7 +145,7 @@ LATENCY = TableDefinition(
         _RUN,
         _STEP,
         _LOAD,
-        category("word", "The most urgent verdict on its latency; missing: none.", ordered=_WORDS),
+        category("word", "The most urgent verdict on its latency; NaN: none.", ordered=_WORDS),
         category("failure", "Code of the error; empty: there is a result."),
         *(
             number(f"{metric}_{statistic}_ms", f"{meaning}, {statistic}.", "ms")
@@ -196,7 +210,7 @@ FORGETTING = TableDefinition(
         number("ci_low", "Lower end of the 95 % interval of the loss."),
         number("ci_high", "Upper end of the 95 % interval of the loss."),
         number("p_value", "One-sided p of no loss."),
-        number("retention", "Share kept of what was learned; missing: nothing was."),
+        number("retention", "Share kept of what was learned; NaN: nothing was."),
         number("raw", "Best score before the newest checkpoint - newest score (Chaudhry et al. 2018)."),
         number("raw_by_chance", "The same, as expected of a healthy run on a plateau."),
         number("lost_by_chance", "Lost samples that chance alone would show."),
@@ -252,8 +266,8 @@ COSTS = TableDefinition(
         number("evaluating_s", "Time to ask and score.", "s"),
         number("probing_s", "Time of the latency test.", "s"),
         number("wall_s", "Time from start to end.", "s"),
-        number("gpu_s", "GPUs times time; missing: unknown.", "s"),
-        number("cpu_s", "CPU time of the engine; missing: unknown.", "s"),
+        number("gpu_s", "GPUs times time; NaN: unknown.", "s"),
+        number("cpu_s", "CPU time of the engine; NaN: unknown.", "s"),
         optional_count("input_tokens", "Tokens of the prompts."),
         optional_count("output_tokens", "Tokens of the answers."),
         _PLAN,
@@ -277,6 +291,7 @@ ALERTS = TableDefinition(
 TABLES: Mapping[str, TableDefinition] = {
     table.name: table
     for table in (
+        RUNS,
         CHECKPOINTS,
         SCORES,
         VERDICTS,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from eval_jobs.types import EvalRecord, Percentiles, ProbeResult, ReferenceProbe
 from tracker.domain.overview.costs import asked_by
 from tracker.domain.records.alerts import Alert, SubjectKind
 from tracker.domain.records.types import Acceptance, Closing, Gap, Incident, Report, VerdictWord
-from tracker.domain.tables.catalog import ALERTS, CHECKPOINTS, COSTS, FORGETTING, LATENCY, LOSSES, REQUESTS
+from tracker.domain.tables.catalog import ALERTS, CHECKPOINTS, COSTS, FORGETTING, LATENCY, LOSSES, REQUESTS, RUNS
 from tracker.domain.tables.columns import Rows, TableDefinition
 from tracker.domain.tables.selection import Evaluation
 
@@ -20,6 +21,41 @@ if TYPE_CHECKING:  # slow to import, and most tables need none of it
     from tracker.domain.forgetting.types import LedgerRow, RunLedger
 
 _URGENCY = {word: place for place, word in enumerate(VerdictWord)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunParts:
+    """What belongs to some runs."""
+
+    evaluations: Iterable[Evaluation]
+    gaps: Iterable[Gap]
+    """Of steps that were not evaluated after all."""
+    incidents: Iterable[Incident]
+    alerts: Iterable[Alert]
+    """Firing ones."""
+
+
+def runs_table(runs: Iterable[str], parts: RunParts) -> Rows:
+    """Return the table `runs`."""
+    judged: dict[str, list[Evaluation]] = defaultdict(list)
+    for one in parts.evaluations:
+        judged[one.run_id].append(one)
+    gaps = Counter(gap.run_id for gap in parts.gaps for _ in gap.steps)
+    losses = Counter(incident.run_id for incident in parts.incidents if incident.closed_step is None)
+    firing = Counter(alert.run_id for alert in parts.alerts)
+    rows: list[dict[str, object]] = []
+    for run in runs:
+        steps = {one.step for one in judged[run]}
+        counts = {
+            "checkpoints": len(steps),
+            "gaps": gaps[run],
+            "losses_open": losses[run],
+            "alerts_firing": firing[run],
+        }
+        ends = {"first_step": min(steps, default=None), "last_step": max(steps, default=None)}
+        times = filter(None, (one.finished_at for one in judged[run]))
+        rows.append({"run": run, **counts, **ends, "last_at": max(times, default=None)})
+    return _sorted(RUNS, rows)
 
 
 def checkpoints_table(

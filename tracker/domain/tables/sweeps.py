@@ -16,7 +16,7 @@ def sweeps_table(boards: Iterable[tuple[str, Board]]) -> tuple[TableDefinition, 
     """Return the table `sweeps` of (run, results of a sweep run), and its definition with the axes."""
     rows = [row for run, board in boards for row in _of_board(run, board)]
     axes = sorted({name for row in rows for name in row} - set(SWEEPS.names))
-    added = tuple(category(name, "Value of this axis; missing: another sweep.") for name in axes)
+    added = tuple(category(name, "Value of this axis; NaN: another sweep.") for name in axes)
     table = replace(SWEEPS, columns=(*SWEEPS.columns[:_AFTER], *added, *SWEEPS.columns[_AFTER:]))
     return table, {name: [row.get(name) for row in rows] for name in table.names}
 
