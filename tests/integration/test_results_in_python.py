@@ -17,7 +17,7 @@ from sqlalchemy import text
 
 from eval_jobs.errors import ConfigError, OtherSchema
 from eval_jobs.queue.database_sql import open_database, transaction
-from eval_jobs.types import EvalResult, ProbeResult
+from eval_jobs.types import Cost, EvalResult, ProbeResult
 from tests.alerts import alert
 from tests.records import RUN, forgetting_run
 from tests.requires import PROJECT
@@ -301,10 +301,16 @@ def test_of_a_step_that_was_evaluated_again_the_newest_counts(tmp_path: Path) ->
 def test_checkpoints_that_training_left_behind_have_no_scores(tmp_path: Path) -> None:
     engine = open_database(f"sqlite:///{tmp_path}/tracker.db")
     history = SqlHistory(engine, tmp_path / "samples")
-    for record in (*first_try(), *again([1200, 1300], GOOD)):
-        history.append(record)
+    records = (*first_try(), *again([1200, 1300], GOOD))
+    probes, cost = RECORDED.records[0].probes, Cost(loading_s=1.0, evaluating_s=2.0, probing_s=3.0)
+    for record in records:
+        history.append(replace(record, probes=probes, cost=cost))
     engine.dispose()
-    found = open_results(tmp_path).scores()
+    project = open_results(tmp_path)
+    found = project.scores()
+    assert project.latency()["step"].tolist() == found["step"].tolist()
+    costs = typed(project.costs(), "costs")
+    assert (len(costs), set(costs["wall_s"])) == (len(records), {6.0})
     assert found["step"].tolist() == list(range(100, 1400, 100))
     assert found["plan_id"].tolist()[-2:] == [r.plan.id for r in again([1200, 1300], GOOD)]
 

@@ -98,9 +98,15 @@ class ChosenRuns:
             found += still_open(judged, self.history.gaps(run))
         return found
 
-    def records(self, steps: Steps) -> list[EvalRecord]:
-        """Return the records of these steps, without samples."""
+    def records(self, steps: Steps, *, all_branches: bool = False) -> list[EvalRecord]:
+        """Return the records of these steps, without samples.
+
+        `all_branches`: also of checkpoints that training left behind.
+        """
         evaluations = self.tables.evaluations(self.names)
+        if not all_branches:
+            left = left_behind(evaluations)
+            evaluations = tuple(one for one in evaluations if one.number not in left)
         asked = {one.plan_id for one in chosen_steps(evaluations, steps)}
         return [record for record in self.of_runs(self.history.records) if record.plan.id in asked]
 

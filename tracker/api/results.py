@@ -117,10 +117,7 @@ class Project:
         Raises:
             ConfigError: there is no such benchmark or step.
         """
-        return _frame(
-            "verdicts",
-            verdicts_table(self._runs.verdicts(benchmark, steps)),
-        )
+        return _frame("verdicts", verdicts_table(self._runs.verdicts(benchmark, steps)))
 
     def samples(
         self,
@@ -272,14 +269,14 @@ class Project:
         return _frame("alerts", alerts_table(self._runs.of_runs(self._runs.history.alerts)))
 
     def costs(self, *, steps: Steps = None) -> DataFrame:
-        """Return the cost of each evaluation.
+        """Return the cost of each evaluation, also of checkpoints that training left behind.
 
         Raises:
             ConfigError: there is no such step.
         """
         from tracker.domain.tables.recorded import costs_table
 
-        return _frame("costs", costs_table(self._runs.records(steps)))
+        return _frame("costs", costs_table(self._runs.records(steps, all_branches=True)))
 
     def sweeps(self, name: str | None = None) -> DataFrame:
         """Return the scores of sweeps by target and variant, with one column `set_AXIS` for each axis.
