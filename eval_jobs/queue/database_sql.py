@@ -43,6 +43,8 @@ POSTGRES_OPTIONS: dict[str, str | int] = {
     "tcp_user_timeout": 20_000,
 }
 """Options of libpq, in seconds, the last in milliseconds. Options in the URL override them."""
+IDS_AT_ONCE = 500
+"""Values in one statement; SQLite limits their number."""
 SILENCE_S = 30.0
 """Maximum time without data from PostgreSQL after a request. Migrations have no limit."""
 

@@ -58,9 +58,9 @@ class Opened:
         """Thresholds and phases of the settings, or the defaults."""
         from tracker.config import load_config
         from tracker.domain.records.policy import Policy
-        from tracker.wiring.programs import policy_of
+        from tracker.wiring.programs import verdict_policy
 
-        return Policy() if self.place.settings is None else policy_of(load_config(self.place.settings))
+        return Policy() if self.place.settings is None else verdict_policy(load_config(self.place.settings))
 
 
 def found_place(

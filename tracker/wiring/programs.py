@@ -78,7 +78,7 @@ def sweeps_of(config: Config, suite: Suite, serve: ServeSpec) -> dict[str, Sweep
     return found
 
 
-def policy_of(config: Config) -> Policy:
+def verdict_policy(config: Config) -> Policy:
     """Return the error rates and thresholds of verdicts; the score of guessing of `choice` comes from its data."""
     policy = config.to_policy()
     return replace(policy, chance={**_guessing_of_choices(config), **policy.chance})

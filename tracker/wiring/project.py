@@ -34,7 +34,7 @@ from tracker.config import Config
 from tracker.ports import Alerting, Lead, Notifier, Pins, Tracking
 from tracker.wiring.checkpoints import open_source
 from tracker.wiring.mlflow import Mlflow
-from tracker.wiring.programs import benchmark_with_version, measurement_of, policy_of, serve_of, sweeps_of
+from tracker.wiring.programs import benchmark_with_version, measurement_of, serve_of, sweeps_of, verdict_policy
 
 log = logging.getLogger(__name__)
 
@@ -176,7 +176,7 @@ class Project:
     @cached_property
     def policy(self) -> Policy:
         """Error rates and thresholds of verdicts."""
-        return policy_of(self.config)
+        return verdict_policy(self.config)
 
     def world(self, measurement: MeasurementPlan | None = None) -> World:
         """Open all parts that watching needs; by default what is measured is read from the settings and data files.

@@ -7,16 +7,13 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from eval_jobs.codec import record_from_bytes, record_to_bytes
-from eval_jobs.queue.database_sql import add_row, put_row, transaction
+from eval_jobs.queue.database_sql import IDS_AT_ONCE, add_row, put_row, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from eval_jobs.types import EvalRecord
 from tracker.adapters.database.codec import to_json
 from tracker.adapters.database.damaged_sql import DamagedRows
 from tracker.adapters.database.tables import LEASES, LOOKS, RESULTS, TRACKER_TABLES, TURNS
 from tracker.domain.sweeps.types import OPEN, TimetablePosition, Turn, TurnState
-
-IDS_AT_ONCE = 500
-"""Plan ids in one statement; SQLite limits the number of values."""
 
 Document = TypeVar("Document")
 

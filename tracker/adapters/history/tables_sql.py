@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Column, Connection, Double, Engine, Integer, Select, Table, select, true, union
 
-from eval_jobs.queue.database_sql import transaction
+from eval_jobs.queue.database_sql import IDS_AT_ONCE, transaction
 from tracker.adapters.database.tables import (
     EVALUATIONS,
     GAPS,
@@ -26,7 +26,6 @@ from tracker.domain.tables.measured import Columns, StoredRows
 from tracker.domain.tables.selection import Evaluation, Subject
 
 _BATCH = 50_000
-_PLANS = 500
 _OF_EVALUATION = tuple(EVALUATIONS.c[name] for name in Evaluation._fields)
 _OF_SUBJECT = tuple(SUBJECTS.c[name] for name in Subject._fields)
 
@@ -67,8 +66,8 @@ class ResultTables:
         """Return the version of the files with the samples of some plans, by plan; empty for one without samples."""
         found: dict[str, str] = {}
         with transaction(self._database) as connection:
-            for start in range(0, len(plan_ids), _PLANS):
-                which = RECORDS.c.plan_id.in_(plan_ids[start : start + _PLANS])
+            for start in range(0, len(plan_ids), IDS_AT_ONCE):
+                which = RECORDS.c.plan_id.in_(plan_ids[start : start + IDS_AT_ONCE])
                 query = select(RECORDS.c.plan_id, RECORDS.c.samples).where(which)
                 found.update((plan_id, version or "") for plan_id, version in connection.execute(query))
         return found

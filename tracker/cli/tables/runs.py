@@ -15,7 +15,7 @@ SHOWN = 30
 """Maximum checkpoints of a benchmark; earlier ones are counted."""
 
 
-def runs_table(found: RunComparison) -> RenderableType:
+def both_runs_table(found: RunComparison) -> RenderableType:
     """Return both runs side by side: scores and differences, best checkpoints, latency and cost."""
     parts: list[RenderableType] = [Text(f"A  {one_line(found.a.run_id)}"), Text(f"B  {one_line(found.b.run_id)}")]
     for one in found.benchmarks:

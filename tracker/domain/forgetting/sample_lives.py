@@ -133,7 +133,7 @@ def sample_events(changes: NDArray[np.int8], steps: tuple[int, ...]) -> tuple[Ev
     return tuple(Event(step=s, change=_CHANGES[c]) for s, c in zip(steps, changes.tolist(), strict=True) if c)
 
 
-def changed_samples(changes: NDArray[np.int8]) -> Iterator[tuple[int, int, SampleEvent]]:
+def sample_changes(changes: NDArray[np.int8]) -> Iterator[tuple[int, int, SampleEvent]]:
     """Yield (row, sample, change) by row, then by sample; `changes` of shape (T, n)."""
     rows, samples = np.nonzero(changes)
     for row, sample, code in zip(rows.tolist(), samples.tolist(), changes[rows, samples].tolist(), strict=True):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from tracker.domain.forgetting.sample_lives import changed_samples, event_matrix, lives_of
+from tracker.domain.forgetting.sample_lives import event_matrix, lives_of, sample_changes
 from tracker.domain.records.types import Measure
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.series import BenchmarkSeries
@@ -30,6 +30,6 @@ def _of_series(run: str, series: BenchmarkSeries, min_coverage: float) -> Iterat
     rows = series.whole_rows(min_coverage)
     changes = event_matrix(lives_of(series.matrices[Measure.SCORE], rows))
     steps = [series.steps[row] for row in rows]
-    for row, sample, change in changed_samples(changes):
+    for row, sample, change in sample_changes(changes):
         subset, sample_id = series.subsets[sample], series.sample_ids[sample]
         yield run, steps[row], series.key.benchmark, subset, str(change), sample_id

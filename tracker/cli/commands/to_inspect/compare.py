@@ -15,7 +15,7 @@ from tracker.app.steps.comparing import noise_of_run, parts_to_compare, run_to_c
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import COUNT, asked_as, config_option
 from tracker.cli.tables.comparison import comparison_table
-from tracker.cli.tables.runs import runs_table
+from tracker.cli.tables.runs import both_runs_table
 from tracker.domain.compare.run_text import remarks
 from tracker.domain.compare.runs import By, RunComparison, compare_runs
 from tracker.domain.compare.sample_pages import ChosenPages, SampleFilter, SamplePage, sample_pages
@@ -77,7 +77,7 @@ def _compare_runs(project: Project, asked: Asked) -> None:
     if asked.as_json:
         print_json(found)
     else:
-        Console().print(runs_table(found))
+        Console().print(both_runs_table(found))
     if all(one.mean is None for one in found.benchmarks):
         what = f"nothing to compare: {names[0]} and {names[1]} share no checkpoint by {found.by}"
         raise Incomparable(what, hint=f"compare two checkpoints: `tracker compare {names[0]}@best {names[1]}@best`")
