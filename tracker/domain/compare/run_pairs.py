@@ -7,6 +7,7 @@ import numpy as np
 
 from tracker.domain.records.grouping import cluster_index
 from tracker.domain.records.types import Measure
+from tracker.domain.scores.few_clusters import renumbered
 from tracker.domain.scores.matrix import BoolArray, FloatArray, IntArray, values_at
 from tracker.domain.scores.series import BenchmarkSeries
 from tracker.domain.scores.statistics import mean_interval, paired_test, standard_error
@@ -113,4 +114,4 @@ def _clusters_of(clusters: IntArray | None, known: BoolArray) -> IntArray | None
     """Return the clusters of some of the samples, numbered from 0 without gaps."""
     if clusters is None:
         return None
-    return np.unique(clusters[known], return_inverse=True)[1].astype(np.int64)
+    return renumbered(clusters[known])[0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Protocol
 
 import numpy as np
@@ -160,7 +160,7 @@ class Evidence:
         """Number of newest checkpoints that were averaged."""
         return int(self.blocks.new.size)
 
-    @property
+    @cached_property
     def p_worse(self) -> float:
         """One-sided p of "worse", corrected for the selection of the baseline."""
         return self.test.p_worse(self.blocks.selected_from)

@@ -22,7 +22,7 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from tracker.domain.regression.blocks import triple_weights
+from tracker.domain.regression.blocks import median_of, triple_weights
 from tracker.domain.scores.matrix import Contrast, FloatArray, IntArray, Moments
 
 WINDOW = 40
@@ -174,10 +174,8 @@ def differences_at(
 
 def winsorised_mean(squares: FloatArray, items: float) -> float:
     """Return the mean of squared second differences with an item variance of `items`, without outliers."""
-    ordered, middle = np.sort(squares), squares.size // 2
-    median = float(ordered[middle] + ordered[~middle]) / 2  # several times faster than np.median
-    cap = _CLIP**2 * max(median / MEDIAN_CHI2, items)
-    return float(np.minimum(squares, cap).mean())
+    cap = _CLIP**2 * max(median_of(squares) / MEDIAN_CHI2, items)
+    return float(np.minimum(squares, cap).sum()) / squares.size
 
 
 def _log_likelihoods(histories: Sequence[Sequence[SecondDifferences]]) -> FloatArray:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tracker.domain.scores.few_clusters import renumbered
 from tracker.domain.scores.matrix import FloatArray, IntArray, ScoreMatrix, values_at
 from tracker.domain.scores.statistics import Spread, interval, standard_error
 
@@ -50,8 +51,7 @@ def estimated_score(
     n, planned = int(known.sum()), int((~np.isnan(expected)).sum())
     units, dense = n, None
     if clusters is not None:
-        names, dense = np.unique(clusters[known], return_inverse=True)
-        units = names.size
+        dense, units = renumbered(clusters[known])
     spread = standard_error(differences[known], dense)
     if spread is None:
         return None

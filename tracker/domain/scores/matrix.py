@@ -112,7 +112,9 @@ class ScoreMatrix:
 
     def products(self, rows: IntArray) -> FloatArray:
         """Return the sums over samples of x_s * x_t between R checkpoints, shape (R, R); missing scores count as 0."""
-        codes, constant = _varying(self, rows)
+        codes, constant = self.codes[rows], 0.0
+        if self.palette.size <= _FEW:
+            codes, constant = _varying(self.palette, codes)
         products = np.full((rows.size, rows.size), constant)
         width = max(1, _BLOCK_PRODUCTS // max(1, rows.size * (rows.size + 1)))
         palette = self.palette
@@ -268,38 +270,51 @@ class Flips:
         return int(np.count_nonzero(self.is_lost)), int(np.count_nonzero(self.is_gained))
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Majority:
+    """What most checkpoints of a block have for each sample, each of shape (n,)."""
+
+    right: BoolArray
+    """More than half of the scores are right."""
+    wrong: BoolArray
+    scored: BoolArray
+    """More than half of the checkpoints have a score."""
+
+
 def flips(matrix: ScoreMatrix, new: IntArray, base: IntArray) -> Flips:
-    """Return the samples that changed from rows `base` to rows `new`; with as many right as wrong a side is neither."""
-    right, wrong, now_scored = _most(matrix, new)
-    was_right, was_wrong, before_scored = _most(matrix, base)
-    scored = now_scored & before_scored
+    """Return the samples that changed from rows `base` to rows `new`."""
+    return flips_between(majority(matrix, new), majority(matrix, base))
+
+
+def flips_between(now: Majority, before: Majority) -> Flips:
+    """Return the samples that changed; with as many right as wrong a side is neither."""
+    scored = now.scored & before.scored
     return Flips(
-        is_lost=scored & was_right & wrong,
-        is_gained=scored & was_wrong & right,
-        is_kept=scored & was_right & right,
+        is_lost=scored & before.right & now.wrong,
+        is_gained=scored & before.wrong & now.right,
+        is_kept=scored & before.right & now.right,
         is_scored=scored,
     )
 
 
-def _most(matrix: ScoreMatrix, rows: IntArray) -> tuple[BoolArray, BoolArray, BoolArray]:
-    """Return whether more than half of the scores of each sample are right, are wrong, and are there at all."""
+def majority(matrix: ScoreMatrix, rows: IntArray) -> Majority:
+    """Return what most of `rows` have."""
     codes = matrix.codes[rows]
     first_right = np.searchsorted(matrix.palette[1:], RIGHT, side="right") + 1
     # Twice each number of checkpoints; with the smallest type that has it, several times faster.
     count = np.uint8(2) if 2 * rows.size <= np.iinfo(np.uint8).max else np.uint32(2)
     right = count * (codes >= first_right).sum(axis=0, dtype=count.dtype)
     scored = (codes != NO_VALUE).sum(axis=0, dtype=count.dtype)
-    return right > scored, right < scored, count * scored > rows.size
+    return Majority(right=right > scored, wrong=right < scored, scored=count * scored > rows.size)
 
 
-def _varying(matrix: ScoreMatrix, rows: IntArray) -> tuple[CodeArray, float]:
-    """Return the codes of samples whose value differs between `rows`, and the sum of squares of the other values.
+def _varying(palette: FloatArray, codes: CodeArray) -> tuple[CodeArray, float]:
+    """Return the codes of samples whose value differs between rows, and the sum of squares of the other values.
 
-    About half of the samples of a benchmark have the same score at all of some dozens of checkpoints.
+    About half of the samples of a benchmark are right or wrong at all of some dozens of checkpoints.
     """
-    codes = matrix.codes[rows]
     varies = (codes != codes[:1]).any(axis=0)
-    constant = np.take(matrix.palette, codes[:1, ~varies])
+    constant = palette.take(codes[:1, ~varies])
     return codes.compress(varies, axis=1), float((constant**2).sum())
 
 

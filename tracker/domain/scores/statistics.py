@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import bdtrc, gammaln, ndtr, ndtri, stdtr, stdtrit
 
-from tracker.domain.scores.few_clusters import clustered_mean
+from tracker.domain.scores.few_clusters import clustered_mean, clustered_stderr
 from tracker.domain.scores.matrix import FloatArray, IntArray
 
 MCNEMAR = "mcnemar-midp"
@@ -111,8 +111,7 @@ def standard_error(values: FloatArray, clusters: IntArray | None = None) -> floa
     if n < 2:
         return None
     if clusters is not None:
-        found = clustered_mean(values, clusters)
-        return None if found is None else found.stderr
+        return clustered_stderr(values, clusters)
     residuals = values - values.mean()
     return math.sqrt(float(residuals @ residuals) / (n - 1) / n)
 

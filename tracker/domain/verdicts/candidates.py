@@ -1,5 +1,6 @@
 """Candidates from a record and the scores of its run: which checkpoints count, and the levels of tests. Pure."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -190,7 +191,6 @@ def _candidate(context: JudgingContext, series: BenchmarkSeries, measure: Measur
     if measure is Measure.SCORE:
         calibrations, min_effect = context.run_context.calibrations, context.policy.min_effect
         repetition = repetition_of(calibrations, context.record, series.key.benchmark, min_effect=min_effect)
-    earlier = sum(step < context.step for step in _seen(context, series))
     counted_steps = [steps[row] for row in counted]
     return Candidate(
         subject=subject,
@@ -202,7 +202,7 @@ def _candidate(context: JudgingContext, series: BenchmarkSeries, measure: Measur
             noise_from=phase_start(context.policy.phases, counted_steps),
             noise_to=_noise_to(context, open_incident, counted_steps),
             pinned_row=len(series.steps) if len(steps) > len(series.steps) else None,
-            dropped=earlier - (counted.size - 1),
+            dropped=len(_earlier_steps(context, series)) - (counted.size - 1),
             decoding=decoding_variance(repetition),
         ),
         steps=steps,
@@ -237,9 +237,8 @@ def _noise_to(context: JudgingContext, open_incident: Incident | None, steps: Se
 def _rows_so_far(context: JudgingContext, series: BenchmarkSeries, measure: Measure) -> IntArray:
     """Return the rows up to the candidate that have values of this measure for enough samples."""
     matrix, rows = series.matrices[measure], series.usable_rows(context.policy.min_coverage)
-    rows = rows[matrix.missing[rows] < matrix.n_samples]
-    so_far: IntArray = rows[np.array([series.steps[row] <= context.step for row in rows], dtype=bool)]
-    return so_far
+    so_far = rows[rows < bisect_right(series.steps, context.step)]
+    return so_far[matrix.missing[so_far] < matrix.n_samples]
 
 
 def _with_pinned(
@@ -290,17 +289,24 @@ def _whole(series: BenchmarkSeries, rows: IntArray) -> IntArray:
 
 def _is_newest(context: JudgingContext, series: BenchmarkSeries) -> bool:
     """Return whether the candidate is on the newest branch, and no later checkpoint can open or end an incident."""
-    # A screened one cannot: the whole benchmark of this checkpoint may have been evaluated because of it.
-    return not context.is_left and not any(step > context.step for step in _seen(context, series, only_whole=True))
-
-
-def _seen(context: JudgingContext, series: BenchmarkSeries, *, only_whole: bool = False) -> set[int]:
-    """Return the steps that have a usable result of this benchmark, whatever the settings."""
-    seen: set[int] = set()
+    if context.is_left:
+        return False
     for one in context.scores.of(series.key.benchmark, series.key.suite):
-        rows = one.whole_rows if only_whole else one.usable_rows
-        seen.update(one.steps[row] for row in rows(context.policy.min_coverage))
-    return seen
+        # A screened one cannot: the whole benchmark of this checkpoint may have been evaluated because of it.
+        rows = one.whole_rows(context.policy.min_coverage)
+        if rows.size and one.steps[int(rows[-1])] > context.step:
+            return False
+    return True
+
+
+def _earlier_steps(context: JudgingContext, series: BenchmarkSeries) -> set[int]:
+    """Return the steps before the candidate with a usable result of this benchmark, whatever the settings."""
+    earlier: set[int] = set()
+    for one in context.scores.of(series.key.benchmark, series.key.suite):
+        rows = one.usable_rows(context.policy.min_coverage)
+        before = rows[rows < bisect_left(one.steps, context.step)]
+        earlier.update(one.steps[row] for row in before.tolist())
+    return earlier
 
 
 def _pinned_values(context: JudgingContext, series: BenchmarkSeries, measure: Measure) -> np.ndarray | None:

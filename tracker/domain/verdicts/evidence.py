@@ -10,7 +10,8 @@ from tracker.domain.records.reasons import Compared, Reason
 from tracker.domain.records.types import Baseline, Comparison, Measure, Verdict, VerdictWord
 from tracker.domain.regression.detector import Evidence
 from tracker.domain.scores.estimated import EstimatedScore, estimated_score
-from tracker.domain.scores.matrix import IntArray, flips, values_at
+from tracker.domain.scores.few_clusters import renumbered
+from tracker.domain.scores.matrix import IntArray, flips_between, majority, values_at
 from tracker.domain.scores.statistics import standard_error
 from tracker.domain.verdicts.candidates import Candidate
 from tracker.domain.verdicts.decision import Decision
@@ -89,9 +90,10 @@ def _as_measured(mean: float, hypothesis: Hypothesis, candidate: Candidate) -> f
 def _comparison(evidence: Evidence, hypothesis: Hypothesis) -> Comparison:
     test, blocks = evidence.test, evidence.blocks
     low, high = test.interval()
-    lost, gained = flips(hypothesis.matrix, blocks.new, blocks.base).counts()
-    lost_newest, gained_newest = flips(hypothesis.matrix, blocks.new[-1:], blocks.base).counts()
-    lost_step, gained_step = flips(hypothesis.matrix, blocks.new[-1:], blocks.base[-1:]).counts()
+    before, newest = majority(hypothesis.matrix, blocks.base), majority(hypothesis.matrix, blocks.new[-1:])
+    lost, gained = flips_between(majority(hypothesis.matrix, blocks.new), before).counts()
+    lost_newest, gained_newest = flips_between(newest, before).counts()
+    lost_step, gained_step = flips_between(newest, majority(hypothesis.matrix, blocks.base[-1:])).counts()
     return Comparison(
         baseline=blocks.baseline,
         baseline_steps=_steps(hypothesis, blocks.base),
@@ -137,5 +139,5 @@ def _scatter(hypothesis: Hypothesis, candidate: Candidate) -> tuple[float | None
     clusters = candidate.series.samples.clusters
     if clusters is None or clusters.size != values.size:  # a subset
         return standard_error(values[scored]), int(scored.sum())
-    names, dense = np.unique(clusters[scored], return_inverse=True)
-    return standard_error(values[scored], dense), names.size
+    dense, units = renumbered(clusters[scored])
+    return standard_error(values[scored], dense), units
