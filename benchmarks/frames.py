@@ -97,6 +97,7 @@ def measure(wide: Path, deep: Path) -> Iterator[tuple[str, ...]]:
         (deep, Asked(what="samples of one checkpoint", call=_samples("steps=[200]"), before=_READ, goal="100 ms")),
         (deep, Asked(what="samples of all, without texts", call=_samples(""), before=_READ, goal="2 s, 500 MB")),
         (deep, Asked(what="the same in batches", call="list(project.samples().reader())", before=_READ, goal="")),
+        (deep, Asked(what="the same exported as CSV", call=_EXPORT, before=_EXPORT_IMPORTS, goal="300 MB")),
     ):
         found = took(folder, asked)
         yield asked.what, f"{found.rows:,}", f"{1e3 * found.spent_s:,.0f} ms", f"{found.memory_mb:.0f} MB", asked.goal
@@ -121,6 +122,8 @@ def _samples(asked: str) -> str:
 
 
 _READ = _samples("steps=[100]")
+_EXPORT_IMPORTS = "from tracker.api.formats.files import Format, write_batches; reader = project.samples().reader()"
+_EXPORT = "range(write_batches(reader, reader.schema, Format.CSV, open('/dev/null', 'wb')))"
 
 
 def _new_project(folder: Path) -> tuple[Engine, SqlHistory]:

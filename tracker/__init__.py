@@ -9,9 +9,21 @@ Names are loaded when they are first used: `import tracker` loads nothing.
 """
 
 _RESULTS = ("Project", "open", "schema")
+_ANSWERS = ("Comparison", "Gate")
 _ERRORS = ("ConfigError", "StoreError", "TrackerError")
 
-__all__ = ["ConfigError", "Project", "Samples", "StoreError", "TrackerError", "open", "schema"]
+__all__ = [
+    "Comparison",
+    "ConfigError",
+    "Evaluation",
+    "Gate",
+    "Project",
+    "Samples",
+    "StoreError",
+    "TrackerError",
+    "open",
+    "schema",
+]
 
 
 def __getattr__(name: str) -> object:
@@ -19,6 +31,14 @@ def __getattr__(name: str) -> object:
         from tracker.api import results
 
         return getattr(results, name)
+    if name in _ANSWERS:
+        from tracker.api import answers
+
+        return getattr(answers, name)
+    if name == "Evaluation":
+        from tracker.api.acting import Evaluation
+
+        return Evaluation
     if name == "Samples":
         from tracker.api.samples import Samples
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import shutil
 import subprocess
@@ -12,6 +13,8 @@ from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
 
+import nbformat
+from nbclient import NotebookClient
 from playwright.sync_api import Page, ViewportSize, sync_playwright
 from rich.console import Console
 from rich.text import Text
@@ -23,6 +26,9 @@ COLUMNS = 110
 WATCH_LINES = 26
 LOST_STEP = 700
 """Of the demo: the first checkpoint without the first two skills."""
+NOTEBOOK = ROOT / "examples" / "results.ipynb"
+PLOT_WITH_LOSS = 1
+"""The second plot of the notebook: scores and training loss on one axis."""
 LOAD_TIMEOUT_MS = 120_000
 MLFLOW_SIZE = ViewportSize(width=1900, height=1000)
 """Below about 1700 pixels MLflow shows one chart below the other."""
@@ -44,6 +50,7 @@ def main() -> None:
                 file = Path(temporary) / f"{name}.html"
                 _tracker(config, "report", *arguments, "--output", str(file))
                 _screenshot(page, file.as_uri(), name)
+            _notebook(page, folder)
             _mlflow(page, config)
             _site(page, Path(temporary) / "site")
 
@@ -89,6 +96,21 @@ def _screenshot(page: Page, address: str, name: str, *, wait_for: str = "body", 
     page.evaluate(CLOSE_ASSISTANT)
     page.wait_for_timeout(settle_ms)  # charts draw with an animation
     page.screenshot(path=str(IMAGES / name))
+
+
+def _notebook(page: Page, folder: Path) -> None:
+    """Run the example notebook in the folder of a project, write it with its outputs, and show two of them."""
+    notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
+    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(folder)}}).execute()
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)  # times
+    nbformat.write(notebook, NOTEBOOK)  # type: ignore[no-untyped-call]
+    outputs = [output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", ())]
+    plots = [data["image/png"] for data in outputs if "image/png" in data]
+    (IMAGES / "python.png").write_bytes(base64.b64decode(plots[PLOT_WITH_LOSS]))
+    table = outputs[-1]["text/html"]
+    page.set_content(f"<style>body {{ font: 14px sans-serif }} td, th {{ padding: 2px 8px }}</style>{table}")
+    page.screenshot(path=str(IMAGES / "python-gate.png"), clip={"x": 0, "y": 0, "width": 1280, "height": 130})
 
 
 def _mlflow(page: Page, config: Path) -> None:

@@ -9,8 +9,11 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+import tracker as tracker_api
+from eval_jobs.errors import ConfigError, NoSignOfLife
 from tests.commands import RunningTracker, run_tracker, tracker
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
 from tests.tiny_model import write_checkpoint
@@ -33,7 +36,7 @@ def answer(request: Request) -> Reply:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[OpenAIServer]:
-    names = [f"step-{step}" for step in (*STEPS, NEXT, 1000)]
+    names = [f"step-{step}" for step in (*STEPS, NEXT, 1000, 1100, 1200)]
     with OpenAIServer(answer, model=names[0], more_models=tuple(names[1:])) as running:
         yield running
 
@@ -136,6 +139,44 @@ def test_accept_ends_the_loss_and_makes_its_level_the_new_normal(project: Path) 
     assert result.returncode == 0
     word = json.loads(result.stdout)["result"][0]["verdicts"][0]["word"]
     assert word == "not learned"  # nothing above guessing counts since the accepted step
+
+
+def test_python_evaluates_follows_and_accepts_like_the_commands(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    opened = tracker_api.open()
+    verdicts = opened.follow(since=NEXT)
+    known = {next(verdicts)["step"].iloc[0] for _ in range(2)}
+    assert known == {NEXT, 1000}
+    new = opened.follow()
+    write_checkpoint(project / "elsewhere" / "checkpoint-1100", seed=1100)
+    done = opened.evaluate("elsewhere/checkpoint-1100", here=True)
+    assert (done.run, done.step, done.state) == (project.name, 1100, "judged")
+    found = done.wait()
+    pd.testing.assert_frame_equal(found, opened[project.name].verdicts(steps=1100))
+    pd.testing.assert_frame_equal(next(new), found)
+    opened.accept(1100, "sums", reason="by hand")
+    assert "by hand" in tracker(project, "history")
+    with pytest.raises(ConfigError, match=r"no benchmark 'summs' .*did you mean sums\?"):
+        opened.accept("latest", "summs", reason="by hand")
+    with pytest.raises(ConfigError, match=r"the settings are unknown.*pass tracker\.toml"):
+        tracker_api.open(".tracker").evaluate("elsewhere/checkpoint-1100")
+
+
+def test_python_queues_an_evaluation_for_the_watcher(project: Path, tmp_path: Path) -> None:
+    opened = tracker_api.open(project / "tracker.toml")
+    write_checkpoint(project / "elsewhere" / "checkpoint-1200", seed=1200)
+    asked = opened.evaluate(project / "elsewhere" / "checkpoint-1200")
+    assert asked.state == "waiting"
+    with pytest.raises(NoSignOfLife, match=r"no verdicts on step 1200 of .* within 0 s \(waiting\)"):
+        asked.wait(timeout_s=0)
+    watch = RunningTracker(project, "watch", output=tmp_path / "said")
+    try:
+        found = asked.wait(timeout_s=120)
+    finally:
+        watch.stop(signal.SIGTERM)
+    assert asked.state == "judged"
+    assert found["benchmark"].tolist() == ["sums"]
+    assert found["step"].tolist() == [1200]
 
 
 def test_a_second_watch_has_nothing_to_do(project: Path, server: OpenAIServer) -> None:

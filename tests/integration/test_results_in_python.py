@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -206,16 +204,6 @@ def test_forgetting_is_that_of_the_command(state: Path, tmp_path: Path) -> None:
     assert set(frame["benchmark"]) == set(by_subset[by_subset["subset"] == ""]["benchmark"])
 
 
-def test_runs_are_counted(project: Project) -> None:
-    frame = typed(project.runs(), "runs")
-    assert frame["run"].tolist() == ["group/other", RUN]
-    assert frame["checkpoints"].tolist() == [3, 6]
-    assert (frame["gaps"].tolist(), frame["first_step"].tolist()) == ([0, 1], [100, 100])
-    assert list(frame["last_at"]) == [recorded.records[-1].finished_at for recorded in (OTHER, RECORDED)]
-    assert project[RUN].runs()["last_step"].tolist() == [600]
-    assert (repr(project), repr(project[RUN])) == tuple(f"Project({project.place}: {n})" for n in ("all runs", RUN))
-
-
 def test_the_matrix_of_a_run_has_its_change_from_the_best_and_its_levels_after_phases(
     project: Project, state: Path, tmp_path: Path
 ) -> None:
@@ -368,21 +356,3 @@ def test_settings_name_the_place(state: Path, monkeypatch: pytest.MonkeyPatch) -
     (folder / "tracker.toml").write_text("[run]\nstate_dir = 7\n", encoding="utf-8")
     with pytest.raises(ConfigError, match="state_dir is not a text"):
         open_results()
-
-
-CODE = """
-import sys, tracker
-assert not [m for m in sys.modules if m.startswith(("tracker.", "eval_jobs", "pandas", "numpy", "sqlalchemy"))]
-project = tracker.open(sys.argv[1])
-for table in (project.scores, project.verdicts, project.checkpoints, project.losses, project.costs, project.latency):
-    assert list(table().columns)
-assert len(project.samples())
-assert len(project.forgetting())
-print(*sorted({m.partition(".")[0] for m in sys.modules}))
-"""
-
-
-def test_importing_loads_nothing_and_reading_only_what_it_needs(state: Path) -> None:
-    loaded = subprocess.run([sys.executable, "-c", CODE, state], check=True, capture_output=True, text=True).stdout
-    unwanted = {"mlflow", "evalscope", "openai", "vllm", "alembic", "torch", "watchdog", "rich", "click"}
-    assert unwanted.isdisjoint(loaded.split())

@@ -10,7 +10,7 @@ import pytest
 
 from eval_jobs.errors import ConfigError, StoreError
 from eval_jobs.queue.database_sql import open_database
-from eval_jobs.types import EvalRecord, EvalResult, SampleScore
+from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, SampleScore
 from tests.records import RUN, forgetting_run
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.adapters.samples.packed_parquet import SampleFiles
@@ -165,3 +165,40 @@ def test_a_database_elsewhere_needs_the_folder_of_the_samples(history: SqlHistor
     with pytest.raises(ConfigError, match="no samples folder"):
         open_results(url, samples=tmp_path / "nothing").samples()
     assert len(open_results(url, samples=tmp_path / "samples").samples()) > 0
+
+
+def test_scores_of_subsets_are_those_of_their_samples(tmp_path: Path) -> None:
+    history = SqlHistory(open_database(f"sqlite:///{tmp_path}/tracker.db"), tmp_path / "samples")
+    for record in RECORDED.records:
+        history.append(in_subsets(record))
+    project = open_results(tmp_path)
+    frame = project.scores(subsets=True)
+    assert list(map(str, frame.dtypes)) == list(map(str, project.scores().dtypes))
+    whole = frame[frame["subset"] == ""].drop(columns="subset").reset_index(drop=True)
+    pd.testing.assert_frame_equal(whole, project.scores().drop(columns="subset"))
+    places = list(zip(frame["run"], frame["step"], frame["benchmark"], frame["subset"], strict=True))
+    assert places == sorted(places)
+    samples = project.samples().to_pandas()
+    for (step, benchmark, subset), own in samples.groupby(["step", "benchmark", "subset"], observed=True):
+        same = (frame["step"] == step) & (frame["benchmark"] == benchmark) & (frame["subset"] == subset)
+        (_, row), known = next(iter(frame[same].iterrows())), own["score"].dropna()
+        assert row["score"] == pytest.approx(known.mean(), nan_ok=True)
+        assert row["stderr"] == pytest.approx(known.sem(), nan_ok=True)
+        assert (row["planned"], row["scored"]) == (len(own), len(known))
+        assert row["coverage"] == len(known) / len(own)
+    assert set(frame["subset"]) == {"", "even", "odd"}
+    with pytest.raises(ConfigError, match="no benchmark 'fact'"):
+        project.scores("fact", subsets=True)
+
+
+def in_subsets(record: EvalRecord) -> EvalRecord:
+    """Return the record with two subsets of each benchmark; of `sums` a lower score is better."""
+    found: list[EvalResult | BenchmarkFailure] = []
+    for outcome in record.outcomes:
+        if isinstance(outcome, EvalResult):
+            samples = [replace(one, subset=("even", "odd")[i % 2]) for i, one in enumerate(outcome.samples)]
+            higher = outcome.benchmark != "sums"
+            found.append(replace(outcome, samples=tuple(samples), higher_is_better=higher))
+        else:
+            found.append(outcome)
+    return replace(record, outcomes=tuple(found))

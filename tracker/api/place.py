@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from eval_jobs.queue.database_sql import Database
     from tracker.adapters.history.store_sql import SqlHistory
     from tracker.adapters.history.tables_sql import ResultTables
+    from tracker.config import Config
     from tracker.domain.records.policy import Policy
 
 DATABASE = "tracker.db"
@@ -54,13 +55,24 @@ class Opened:
         return SqlHistory(self.database, self.place.samples_dir or Path())
 
     @cached_property
+    def config(self) -> Config | None:
+        """The settings; None: unknown."""
+        from tracker.config import load_config
+
+        return None if self.place.settings is None else load_config(self.place.settings)
+
+    @property
+    def own_run(self) -> str:
+        """Name of the run of the settings; empty: unknown."""
+        return "" if self.config is None else self.config.run.name
+
+    @cached_property
     def policy(self) -> Policy:
         """Thresholds and phases of the settings, or the defaults."""
-        from tracker.config import load_config
         from tracker.domain.records.policy import Policy
         from tracker.wiring.programs import verdict_policy
 
-        return Policy() if self.place.settings is None else verdict_policy(load_config(self.place.settings))
+        return Policy() if self.config is None else verdict_policy(self.config)
 
 
 def found_place(

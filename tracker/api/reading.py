@@ -13,7 +13,7 @@ from eval_jobs.errors import ConfigError
 from tracker.api.place import Opened
 from tracker.api.steps import Steps, chosen_steps, known_names_hint
 from tracker.domain.tables.measured import StoredRows
-from tracker.domain.tables.selection import Evaluation, left_behind
+from tracker.domain.tables.selection import StoredEvaluation, left_behind
 
 if TYPE_CHECKING:
     from eval_jobs.types import EvalRecord
@@ -88,7 +88,7 @@ class ChosenRuns:
                 for turn in reversed(store.turns(sweep)):
                     yield run, board_of(turn, store.results([plan.id for plan in turn.plans]))
 
-    def gaps(self, evaluations: Sequence[Evaluation]) -> list[Gap]:
+    def gaps(self, evaluations: Sequence[StoredEvaluation]) -> list[Gap]:
         """Return the gaps of steps that were not evaluated after all."""
         from tracker.domain.overview.run import still_open
 
@@ -97,6 +97,20 @@ class ChosenRuns:
             judged = {e.step: e.judged_at for e in evaluations if e.run_id == run and e.judged_at is not None}
             found += still_open(judged, self.history.gaps(run))
         return found
+
+    def curve_points(self) -> list[tuple[str, int, str, float]]:
+        """Return (run, step, key, value) of what was sent to MLflow, else of the files beside the newest checkpoint."""
+        from tracker.adapters.curves import TrainerCurves
+
+        points = self.tables.points(self.names)
+        sent = {run for run, *_ in points}
+        evaluations = self.tables.evaluations(self.names)
+        left = left_behind(evaluations)
+        newest = {one.run_id: one for one in sorted(evaluations, key=lambda e: e.step) if one.number not in left}
+        for run in newest.keys() - sent:
+            found = TrainerCurves().read(newest[run].checkpoint)
+            points += [(run, point.step, point.key, point.value) for point in found]
+        return points
 
     def records(self, steps: Steps, *, all_branches: bool = False) -> list[EvalRecord]:
         """Return the records of these steps, without samples.
@@ -116,6 +130,13 @@ class ChosenRuns:
         for run in self.runs():
             found += read(run)
         return found
+
+    def own(self) -> str:
+        """Return the run that a step alone belongs to: the only one, or that of the settings; empty: unknown."""
+        runs = self.runs()
+        if len(runs) == 1:
+            return runs[0]
+        return self.opened.own_run if self.opened.own_run in runs else ""
 
     def runs(self) -> tuple[str, ...]:
         """Return the names of the runs."""

@@ -16,7 +16,7 @@ from eval_jobs.errors import ConfigError
 from tracker.domain.overview.run import overview
 from tracker.domain.records.types import Report
 from tracker.domain.sweeps.selectors import OF_BENCHMARK, REGISTRY
-from tracker.ports import JudgedRecordStore, RecordStore
+from tracker.ports import History, JudgedRecordStore, RecordStore
 
 if TYPE_CHECKING:
     from tracker.wiring.project import Project
@@ -72,12 +72,26 @@ def named_checkpoint(project: Project, name: str) -> Report:
 def named_checkpoints(project: Project, names: Sequence[str]) -> tuple[Report, ...]:
     """Return `named_checkpoint` of each name; the reports of a run are read only once."""
     outlines = cache(project.history.outlines)
-    return tuple(
-        _registered(project, name, outlines)
-        if name.startswith(REGISTRY)
-        else _checkpoint(project.history, name, project.config.run.name, outlines)
-        for name in names
-    )
+    found = []
+    for name in names:
+        if name.startswith(REGISTRY):
+            found.append(_registered(project, name, outlines))
+        else:
+            found.append(_checkpoint(project.history, name, project.config.run.name, outlines))
+    return tuple(found)
+
+
+def checkpoints_in(history: History, names: Sequence[str], *, own: str) -> tuple[Report, ...]:
+    """Return `named_checkpoint` of each name in a history without MLflow; `own`: run of STEP alone, empty: unknown.
+
+    Raises:
+        ConfigError: a name is invalid or in MLflow's registry, or no evaluated checkpoint has it.
+    """
+    outlines = cache(history.outlines)
+    for name in names:
+        if name.startswith(REGISTRY):
+            raise ConfigError(f"cannot look up {name} in MLflow here", hint="use RUN@STEP")
+    return tuple(_checkpoint(history, name, own, outlines) for name in names)
 
 
 def choose_run(known: Sequence[str], named: str | None, *, own: str) -> str:
@@ -114,6 +128,10 @@ def _run_of(history: RecordStore, named: str | None, own: str) -> str:
     """Return the named run, else the project's own: itself, or the only one in a sub-folder of its output folder."""
     if named:
         return known_run(history, named)
+    if not own:
+        raise ConfigError(
+            "missing run of the checkpoint", hint=f"use RUN@STEP, or choose one run; {_hint(history.runs())}"
+        )
     below = [run for run in history.runs() if run.startswith(f"{own}/")]
     if not below or own in history.runs():
         return known_run(history, own)

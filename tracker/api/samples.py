@@ -119,7 +119,7 @@ class Samples:
             ConfigError: there is no such column.
             StoreError: a file is missing or damaged, unless errors are skipped.
         """
-        from tracker.api.frames import frame_of_batches
+        from tracker.api.formats.frames import frame_of_batches
 
         chosen = self._chosen(columns)
         return frame_of_batches(chosen, self._batches([column.name for column in chosen]))
@@ -136,7 +136,7 @@ class Samples:
         """
         import pyarrow as pa
 
-        from tracker.api.frames import arrow_schema
+        from tracker.api.formats.arrow import arrow_schema
 
         if rows < 1:
             raise ConfigError(f"rows={rows} is not positive", hint="pass the largest number of rows of a batch")
@@ -161,7 +161,7 @@ class Samples:
 
     def _batches(self, names: Sequence[str]) -> Iterator[Any]:
         """Yield the samples of each benchmark of each evaluation as a record batch."""
-        from tracker.api.frames import arrow_batch
+        from tracker.api.formats.arrow import arrow_batch
 
         stored = [name for name in dict.fromkeys((*names, "status")) if name not in _OF_PLAN]
         deleted = 0

@@ -30,6 +30,19 @@ Steps = int | Sequence[int] | slice | Literal["latest"] | None
 _SHOWN = 20
 
 
+def checkpoint_name(name: str | SupportsIndex) -> str:
+    """Return how the commands name a checkpoint: a step is a text, too.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    if isinstance(name, str):
+        return name
+    if isinstance(name, bool) or not isinstance(name, SupportsIndex):
+        raise ConfigError(f"{name!r} is not a checkpoint", hint="pass a step, or a text such as RUN@latest")
+    return str(operator.index(name))
+
+
 def chosen_steps(known: Sequence[Part], steps: Steps) -> Sequence[Part]:
     """Return what belongs to these steps.
 

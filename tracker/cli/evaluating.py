@@ -8,18 +8,17 @@ from pathlib import Path
 
 from rich.console import Console
 
-from eval_jobs.execute.worker.main import make_tools
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.ports import Launcher, QueueStatus
 from eval_jobs.records.progress import progress_text
-from tracker.app.commands.once import EvaluatedOnce, evaluate_once
+from tracker.api.acting import evaluate_here, pinned_at
+from tracker.app.commands.once import EvaluatedOnce
 from tracker.cli.tables.findings import findings_table
 from tracker.cli.tables.progress_bars import LiveProgress
 from tracker.domain.overview.ending import Ending, RunStep, Totals, ending, totals_of
 from tracker.domain.readiness.finding import Finding, Level, demand_ready, errors_in
 from tracker.domain.readiness.surroundings import CHECKPOINTS
 from tracker.domain.records.types import Gap, Report
-from tracker.wiring.checkpoints import pin_named
 from tracker.wiring.doctor import examine
 from tracker.wiring.project import Project
 
@@ -81,31 +80,10 @@ def evaluate_now(
         StoreError: the results cannot be stored.
     """
     check_ready(project, console, checkpoint)
-    project.make_state_dir()
-    world = project.world()
-    pinned = pin_named(project.config, checkpoint, run_id, step=step)
-    if run_id is not None:  # a pin of this project may belong to another run
-        pinned = replace(pinned, run_id=run_id)
-    tools = make_tools(project.config.run.work_dir)
-    try:
-        with project.pins.in_use(pinned), LiveProgress(console, "starting", SystemClock().monotonic_s) as live:
-            name = f"step {pinned.step}"
-            return evaluate_once(
-                pinned, world, tools=tools, progress=lambda now: live.show(progress_text(now), [(name, now)])
-            )
-    finally:
-        tools.evaluator.close()
-        tools.engine.close()
-        world.close()
-
-
-def has_watcher(project: Project) -> bool:
-    """Return whether another process watches the run, and so keeps workers for it."""
-    lead = project.lead()
-    try:
-        return not lead.take(SystemClock().now())
-    finally:
-        lead.release()
+    pinned = pinned_at(project, checkpoint, run_id, step=step)
+    with LiveProgress(console, "starting", SystemClock().monotonic_s) as live:
+        name = f"step {pinned.step}"
+        return evaluate_here(project, pinned, lambda now: live.show(progress_text(now), [(name, now)]))
 
 
 def ending_of(project: Project, found: Collection[RunStep], *, unsent: int) -> Ending:

@@ -47,6 +47,7 @@ GROUPS = {
         "forgetting": "Show what a run forgot, with the lost samples.",
         "costs": "Show time, tokens and GPU time for every checkpoint.",
         "report": "Write a self-contained HTML report.",
+        "export": "Write results as CSV, Parquet or JSON.",
         "ui": "Start MLflow with this project's results.",
     },
     "Decide": {

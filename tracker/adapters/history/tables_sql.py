@@ -6,14 +6,17 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Column, Connection, Double, Engine, Integer, Select, Table, select, true, union
+from sqlalchemy import Column, Connection, Double, Engine, Integer, Select, Table, func, inspect, select, true, union
 
 from eval_jobs.queue.database_sql import IDS_AT_ONCE, transaction
+from eval_jobs.queue.plans_sql import PLANS
 from tracker.adapters.database.tables import (
     EVALUATIONS,
     GAPS,
     JUDGED,
+    LEADERS,
     MEASURED,
+    POINTS,
     RECORDS,
     SUBJECTS,
     TURNS,
@@ -23,10 +26,10 @@ from tracker.adapters.database.tables import (
 from tracker.domain.records.types import VerdictWord
 from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.tables.measured import Columns, StoredRows
-from tracker.domain.tables.selection import Evaluation, Subject
+from tracker.domain.tables.selection import StoredEvaluation, Subject
 
 _BATCH = 50_000
-_OF_EVALUATION = tuple(EVALUATIONS.c[name] for name in Evaluation._fields)
+_OF_EVALUATION = tuple(EVALUATIONS.c[name] for name in StoredEvaluation._fields)
 _OF_SUBJECT = tuple(SUBJECTS.c[name] for name in Subject._fields)
 
 
@@ -49,6 +52,27 @@ class ResultTables:
             rows = connection.execute(select(TURNS.c.run_id, TURNS.c.sweep).distinct()).all()
         return tuple(sorted((row.run_id, row.sweep) for row in rows))
 
+    def open_plans(self) -> Mapping[tuple[str, str], int]:
+        """Return the number of evaluations by run and state in the queue: waiting, running, and others."""
+        if not inspect(self._database).has_table(PLANS.name):
+            return {}  # nothing was ever queued, only imported
+        query = select(PLANS.c.run_id, PLANS.c.state, func.count()).group_by(PLANS.c.run_id, PLANS.c.state)
+        with transaction(self._database) as connection:
+            return {(run, state): count for run, state, count in connection.execute(query)}
+
+    def output_dirs(self) -> Mapping[str, str]:
+        """Return the folder that each watcher watches or watched last, by its run."""
+        with transaction(self._database) as connection:
+            rows = connection.execute(select(LEADERS.c.run_id, LEADERS.c.output_dir)).all()
+        return {row.run_id: row.output_dir for row in rows}
+
+    def points(self, runs: Collection[str] | None = None) -> list[tuple[str, int, str, float]]:
+        """Return (run, step, key, value) of the training curves of some runs, or of all."""
+        which = true() if runs is None else POINTS.c.run_id.in_(runs)
+        query = select(POINTS.c.run_id, POINTS.c.step, POINTS.c.key, POINTS.c.value).where(which)
+        with transaction(self._database) as connection:
+            return [(row.run_id, row.step, row.key, row.value) for row in connection.execute(query)]
+
     def results(self, runs: Collection[str] | None = None) -> StoredRows:
         """Return the results of some runs, or of all."""
         return self._read(MEASURED, runs)
@@ -57,7 +81,7 @@ class ResultTables:
         """Return the verdicts of some runs, or of all; `names`: only these columns."""
         return self._read(JUDGED, runs, names)
 
-    def evaluations(self, runs: Collection[str] | None = None) -> tuple[Evaluation, ...]:
+    def evaluations(self, runs: Collection[str] | None = None) -> tuple[StoredEvaluation, ...]:
         """Return the evaluations of some runs, or of all."""
         with transaction(self._database) as connection:
             return _evaluations(connection, runs)
@@ -92,10 +116,12 @@ def urgent_words(rows: StoredRows) -> Mapping[int, VerdictWord]:
     return {number: words[place] for number, place in found.items()}
 
 
-def _evaluations(connection: Connection, runs: Collection[str] | None) -> tuple[Evaluation, ...]:
+def _evaluations(connection: Connection, runs: Collection[str] | None) -> tuple[StoredEvaluation, ...]:
     which = true() if runs is None else EVALUATIONS.c.run_id.in_(runs)
     order = EVALUATIONS.c.run_id, EVALUATIONS.c.step, EVALUATIONS.c.finished_at, EVALUATIONS.c.plan_id
-    return tuple(Evaluation(*row) for row in connection.execute(select(*_OF_EVALUATION).where(which).order_by(*order)))
+    return tuple(
+        StoredEvaluation(*row) for row in connection.execute(select(*_OF_EVALUATION).where(which).order_by(*order))
+    )
 
 
 def _subjects(connection: Connection) -> Mapping[int, Subject]:

@@ -6,7 +6,7 @@ result comes first, then the checks that did not pass, as many as are shown.
 
 from collections.abc import Iterable
 
-from tracker.cli.gate import text as words
+from tracker.domain.gate import text as words
 from tracker.domain.gate.types import GateReport, GateWord
 
 SHOWN_OF_A_KIND = 10

@@ -18,7 +18,7 @@ import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterable
 
-from tracker.cli.gate import text as words
+from tracker.domain.gate import text as words
 from tracker.domain.gate.types import GateReport, GateWord
 from tracker.domain.records.display import REPLACEMENT, clean
 

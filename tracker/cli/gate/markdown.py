@@ -8,8 +8,8 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
-from tracker.cli.gate import text as words
 from tracker.domain.calibration.repetition_text import is_unfit, not_calibrated_text, repetition_text, unfit_text
+from tracker.domain.gate import text as words
 from tracker.domain.gate.types import GateReport, GateWord
 from tracker.domain.records.display import one_line
 

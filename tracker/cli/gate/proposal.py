@@ -6,13 +6,13 @@ from rich.console import Group, RenderableType
 from rich.table import Column
 from rich.text import Text
 
-from tracker.cli.gate.text import name_text
 from tracker.cli.tables.render import number_columns, plain_table
 from tracker.config.section import toml_key
 from tracker.domain.gate.contexts import contexts_text
 from tracker.domain.gate.margins import LARGEST
 from tracker.domain.gate.proposal import LimitedBy, ProposedPolicy, ProposedRule
 from tracker.domain.gate.rules import COUNTS, POWER, Clusters
+from tracker.domain.gate.text import name_text
 from tracker.domain.records.display import NOTHING, one_line, score_text, steps_text
 
 _TOO_FEW = f"no margin up to {LARGEST:g} is reliable"

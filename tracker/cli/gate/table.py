@@ -8,9 +8,9 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from tracker.cli.gate import text as words
 from tracker.cli.tables.comparison import example_grid, repetition_lines
 from tracker.cli.tables.render import number_columns, plain_table
+from tracker.domain.gate import text as words
 from tracker.domain.gate.types import GateReport, GateWord
 
 GATE_STYLES: Mapping[GateWord, str] = {

@@ -31,8 +31,12 @@ RUNS = TableDefinition(
         count("gaps", "Steps without one."),
         count("losses_open", "Losses that have not ended."),
         count("alerts_firing", "Alerts that have not been resolved."),
+        count("waiting", "Evaluations that wait for a worker."),
+        count("running", "Evaluations at a worker."),
         optional_count("first_step", "First evaluated step."),
         optional_count("last_step", "Last evaluated step."),
+        text("headline", "The finding in one sentence; empty: not asked for."),
+        text("output_dir", "Folder that is watched; empty: unknown."),
         moment("last_at", "When the last evaluation ended."),
     ),
 )
@@ -56,7 +60,7 @@ CHECKPOINTS = TableDefinition(
 )
 SCORES = TableDefinition(
     name="scores",
-    row="benchmark of a checkpoint",
+    row="benchmark of a checkpoint, or subset",
     columns=(
         _RUN,
         _STEP,
@@ -288,6 +292,17 @@ ALERTS = TableDefinition(
     ),
 )
 
+CURVES = TableDefinition(
+    name="curves",
+    row="logged value of the training; after a rewind, a step has those of both branches",
+    columns=(
+        _RUN,
+        _STEP,
+        category("key", "Name of the curve, such as train/loss."),
+        number("value", "Its value."),
+    ),
+)
+
 TABLES: Mapping[str, TableDefinition] = {
     table.name: table
     for table in (
@@ -304,6 +319,7 @@ TABLES: Mapping[str, TableDefinition] = {
         SWEEPS,
         COSTS,
         ALERTS,
+        CURVES,
     )
 }
 """All tables with fixed columns, by name."""

@@ -1,6 +1,6 @@
 """The table of the samples that were learned, forgotten or learned again. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from tracker.domain.forgetting.sample_lives import event_matrix, lives_of, sample_changes
 from tracker.domain.records.types import Measure
@@ -10,18 +10,19 @@ from tracker.domain.tables.catalog import EVENTS
 from tracker.domain.tables.columns import Rows
 
 
-def events_table(runs: Iterable[RunScores], benchmark: str, min_coverage: float) -> Rows:
-    """Return the table `events` of one benchmark.
+def events_table(runs: Iterable[RunScores], benchmarks: Sequence[str], min_coverage: float) -> Rows:
+    """Return the table `events` of some benchmarks.
 
     Args:
         runs: without checkpoints that training left behind.
-        benchmark: its newest series in each suite counts, as in the forgetting ledger.
+        benchmarks: the newest series of each in each suite counts, as in the forgetting ledger.
         min_coverage: of a checkpoint that counts.
     """
     found: list[tuple[str, int, str, str, str, str]] = []
     for scores in runs:
-        for suite in dict.fromkeys(key.suite for key in scores.series if key.benchmark == benchmark):
-            found += _of_series(scores.run_id, scores.of(benchmark, suite)[-1], min_coverage)
+        for benchmark in benchmarks:
+            for suite in dict.fromkeys(key.suite for key in scores.series if key.benchmark == benchmark):
+                found += _of_series(scores.run_id, scores.of(benchmark, suite)[-1], min_coverage)
     columns = zip(*sorted(found), strict=True) if found else [()] * len(EVENTS.names)
     return dict(zip(EVENTS.names, map(list, columns), strict=True))
 

@@ -12,7 +12,7 @@ from tracker.domain.records.types import Measure
 from tracker.domain.scores.matrix import BoolArray, FloatArray, IntArray
 from tracker.domain.tables.catalog import SCORES, VERDICTS
 from tracker.domain.tables.columns import Coded, Rows, TableDefinition, Values
-from tracker.domain.tables.selection import Evaluation, Subject, contested
+from tracker.domain.tables.selection import StoredEvaluation, Subject, contested
 
 Columns = dict[str, Sequence[object] | FloatArray]
 """Values by column, ordered by evaluation: numbers as float64, exact for integers up to 2^53, else objects. Making
@@ -23,7 +23,7 @@ a table removes them from here, so that millions of rows are not in memory twice
 class StoredRows:
     """Narrow rows in columns, and what they are about, as of one moment."""
 
-    evaluations: Sequence[Evaluation]
+    evaluations: Sequence[StoredEvaluation]
     """Of what is asked for."""
     subjects: Mapping[int, Subject]
     columns: Columns
@@ -79,7 +79,7 @@ def _places(numbers: Sequence[object] | FloatArray, known: Sequence[int]) -> tup
     return ordered[at], values[at] == wanted
 
 
-def _newest(evaluations: Sequence[Evaluation], columns: Columns, subjects: Mapping[int, Subject]) -> BoolArray:
+def _newest(evaluations: Sequence[StoredEvaluation], columns: Columns, subjects: Mapping[int, Subject]) -> BoolArray:
     """Return which rows are of the newest evaluation of their benchmark at their step."""
     numbers, about_row = (np.asarray(columns[name], dtype=np.int64) for name in ("evaluation", "subject"))
     kept = np.ones(numbers.size, dtype=bool)

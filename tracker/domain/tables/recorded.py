@@ -9,13 +9,24 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from eval_jobs.records.probe import RequestTiming
+from eval_jobs.records.run_scope import is_of
 from eval_jobs.types import EvalRecord, Percentiles, ProbeResult, ReferenceProbe
 from tracker.domain.overview.costs import asked_by
 from tracker.domain.records.alerts import Alert, SubjectKind
 from tracker.domain.records.types import Acceptance, Closing, Gap, Incident, Report, VerdictWord
-from tracker.domain.tables.catalog import ALERTS, CHECKPOINTS, COSTS, FORGETTING, LATENCY, LOSSES, REQUESTS, RUNS
+from tracker.domain.tables.catalog import (
+    ALERTS,
+    CHECKPOINTS,
+    COSTS,
+    CURVES,
+    FORGETTING,
+    LATENCY,
+    LOSSES,
+    REQUESTS,
+    RUNS,
+)
 from tracker.domain.tables.columns import Rows, TableDefinition
-from tracker.domain.tables.selection import Evaluation
+from tracker.domain.tables.selection import StoredEvaluation
 
 if TYPE_CHECKING:  # slow to import, and most tables need none of it
     from tracker.domain.forgetting.types import LedgerRow, RunLedger
@@ -27,17 +38,23 @@ _URGENCY = {word: place for place, word in enumerate(VerdictWord)}
 class RunParts:
     """What belongs to some runs."""
 
-    evaluations: Iterable[Evaluation]
+    evaluations: Iterable[StoredEvaluation]
     gaps: Iterable[Gap]
     """Of steps that were not evaluated after all."""
     incidents: Iterable[Incident]
     alerts: Iterable[Alert]
     """Firing ones."""
+    plans: Mapping[tuple[str, str], int]
+    """Evaluations in the queue by run and state."""
+    output_dirs: Mapping[str, str]
+    """By the run of the watcher, which may have sub-folders as runs of their own."""
+    headlines: Mapping[str, str]
+    """By run; those that are not asked for are left out."""
 
 
 def runs_table(runs: Iterable[str], parts: RunParts) -> Rows:
     """Return the table `runs`."""
-    judged: dict[str, list[Evaluation]] = defaultdict(list)
+    judged: dict[str, list[StoredEvaluation]] = defaultdict(list)
     for one in parts.evaluations:
         judged[one.run_id].append(one)
     gaps = Counter(gap.run_id for gap in parts.gaps for _ in gap.steps)
@@ -47,6 +64,8 @@ def runs_table(runs: Iterable[str], parts: RunParts) -> Rows:
     for run in runs:
         steps = {one.step for one in judged[run]}
         counts = {
+            "waiting": parts.plans.get((run, "waiting"), 0),
+            "running": parts.plans.get((run, "running"), 0),
             "checkpoints": len(steps),
             "gaps": gaps[run],
             "losses_open": losses[run],
@@ -54,12 +73,20 @@ def runs_table(runs: Iterable[str], parts: RunParts) -> Rows:
         }
         ends = {"first_step": min(steps, default=None), "last_step": max(steps, default=None)}
         times = filter(None, (one.finished_at for one in judged[run]))
-        rows.append({"run": run, **counts, **ends, "last_at": max(times, default=None)})
+        texts = {"headline": parts.headlines.get(run, ""), "output_dir": _output_dir(run, parts.output_dirs)}
+        rows.append({"run": run, **counts, **ends, **texts, "last_at": max(times, default=None)})
     return _sorted(RUNS, rows)
 
 
+def _output_dir(run: str, known: Mapping[str, str]) -> str:
+    for watched, folder in known.items():
+        if is_of(run, watched):
+            return f"{folder}{run.removeprefix(watched)}"
+    return ""
+
+
 def checkpoints_table(
-    evaluations: Sequence[Evaluation], words: Mapping[int, VerdictWord], left: frozenset[int], gaps: Iterable[Gap]
+    evaluations: Sequence[StoredEvaluation], words: Mapping[int, VerdictWord], left: frozenset[int], gaps: Iterable[Gap]
 ) -> Rows:
     """Return the table `checkpoints`.
 
@@ -69,7 +96,7 @@ def checkpoints_table(
         left: numbers of those of checkpoints that training left behind.
         gaps: those of steps that were not evaluated after all.
     """
-    contents: dict[tuple[str, int, str], list[Evaluation]] = defaultdict(list)
+    contents: dict[tuple[str, int, str], list[StoredEvaluation]] = defaultdict(list)
     for one in evaluations:
         contents[one.run_id, one.step, one.digest].append(one)
     rows = [_of_content(same, words, left) for same in contents.values()]
@@ -99,6 +126,12 @@ def forgetting_table(ledgers: Iterable[RunLedger], *, subsets: bool) -> Rows:
                 own = {"run": ledger.run_id, "benchmark": one.benchmark, "subset": row.subset}
                 rows.append({**_forgotten(row), **own, "samples": row.samples})
     return _sorted(FORGETTING, rows)
+
+
+def curves_table(points: Iterable[tuple[str, int, str, float]]) -> Rows:
+    """Return the table `curves` of (run, step, key, value)."""
+    columns = list(zip(*sorted(points), strict=True)) or [()] * len(CURVES.names)
+    return dict(zip(CURVES.names, columns, strict=True))
 
 
 def latency_table(records: Iterable[EvalRecord], reports: Iterable[Report]) -> Rows:
@@ -172,7 +205,7 @@ def _sides(record: EvalRecord) -> Iterator[tuple[str, str, Sequence[RequestTimin
 
 
 def _of_content(
-    same: Sequence[Evaluation], words: Mapping[int, VerdictWord], left: frozenset[int]
+    same: Sequence[StoredEvaluation], words: Mapping[int, VerdictWord], left: frozenset[int]
 ) -> dict[str, object]:
     newest = max(same, key=lambda e: (e.judged_at is not None, e.judged_at or e.ready_at))
     found = [words[e.number] for e in same if e.number in words]

@@ -9,7 +9,7 @@ from eval_jobs.types import Checkpoint, CheckpointFormat
 from tracker.domain.records.branches import branches_of
 
 
-class Evaluation(NamedTuple):
+class StoredEvaluation(NamedTuple):
     """One plan with a record or a report."""
 
     number: int
@@ -50,7 +50,7 @@ class Subject(NamedTuple):
     higher_is_better: bool
 
 
-def left_behind(evaluations: Iterable[Evaluation]) -> frozenset[int]:
+def left_behind(evaluations: Iterable[StoredEvaluation]) -> frozenset[int]:
     """Return the numbers of the evaluations of checkpoints that training left behind when it went back."""
     found = set[int]()
     for of_run in _by_run(evaluations):
@@ -61,9 +61,9 @@ def left_behind(evaluations: Iterable[Evaluation]) -> frozenset[int]:
     return frozenset(found)
 
 
-def contested(evaluations: Sequence[Evaluation]) -> Iterator[tuple[Evaluation, ...]]:
+def contested(evaluations: Sequence[StoredEvaluation]) -> Iterator[tuple[StoredEvaluation, ...]]:
     """Yield the evaluations of each step and suite that has several, the newest first."""
-    places: dict[tuple[str, int, str], list[Evaluation]] = defaultdict(list)
+    places: dict[tuple[str, int, str], list[StoredEvaluation]] = defaultdict(list)
     for one in evaluations:
         places[one.run_id, one.step, one.suite].append(one)
     for same in places.values():
@@ -71,13 +71,13 @@ def contested(evaluations: Sequence[Evaluation]) -> Iterator[tuple[Evaluation, .
             yield tuple(sorted(same, key=_age, reverse=True))
 
 
-def _by_run(evaluations: Iterable[Evaluation]) -> Iterable[Sequence[Evaluation]]:
-    runs: dict[str, list[Evaluation]] = defaultdict(list)
+def _by_run(evaluations: Iterable[StoredEvaluation]) -> Iterable[Sequence[StoredEvaluation]]:
+    runs: dict[str, list[StoredEvaluation]] = defaultdict(list)
     for one in evaluations:
         runs[one.run_id].append(one)
     return runs.values()
 
 
-def _age(evaluation: Evaluation) -> tuple[datetime, str]:
+def _age(evaluation: StoredEvaluation) -> tuple[datetime, str]:
     newest = evaluation.judged_at or evaluation.finished_at or evaluation.ready_at
     return newest, evaluation.plan_id

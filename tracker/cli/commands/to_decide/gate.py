@@ -28,12 +28,12 @@ from tracker.cli.evaluating import evaluate_now
 from tracker.cli.gate.markdown import escaped, gate_markdown
 from tracker.cli.gate.output import DOCUMENTS, GateFormat, formats_for
 from tracker.cli.gate.table import gate_table
-from tracker.cli.gate.text import NAME_CHARS, name_text
 from tracker.cli.options import FILE, asked_as, config_option
 from tracker.config.gating import load_gate_policy
 from tracker.domain.checkpoints.buckets import SCHEME
 from tracker.domain.checkpoints.names import step_of
 from tracker.domain.gate.rules import GatedChange
+from tracker.domain.gate.text import NAME_CHARS, name_text
 from tracker.domain.gate.types import GateCase, GateReport, GateWord
 from tracker.domain.records.display import shortened
 from tracker.wiring.project import Project

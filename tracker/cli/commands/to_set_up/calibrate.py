@@ -13,12 +13,13 @@ from eval_jobs.queue_types import QueueState
 from eval_jobs.records.progress import progress_text
 from eval_jobs.records.run_scope import is_of
 from eval_jobs.types import Checkpoint, EvalPlan
+from tracker.api.acting import has_watcher
 from tracker.api.opening import open_project
 from tracker.api.references import is_reference, named_checkpoint
 from tracker.app.commands.calibrate import CalibrationEstimate, calibration_estimate, next_calibration, run_calibration
 from tracker.app.steps.calibrating import CalibrationContext
 from tracker.cli import interrupts
-from tracker.cli.evaluating import has_watcher, local_workers
+from tracker.cli.evaluating import local_workers
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import config_option, workers_option
 from tracker.cli.tables.calibration import calibration_table, repetitions

@@ -11,10 +11,11 @@ from eval_jobs.host.clock import SystemClock
 from eval_jobs.ports import Launcher
 from eval_jobs.records.progress import progress_text
 from eval_jobs.types import EvalRecord
+from tracker.api.acting import has_watcher
 from tracker.api.opening import open_project
 from tracker.app.steps import sweeps
 from tracker.cli import interrupts
-from tracker.cli.evaluating import LOOK_S, check_ready, has_watcher, local_workers
+from tracker.cli.evaluating import LOOK_S, check_ready, local_workers
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import config_option, workers_option
 from tracker.cli.tables.progress_bars import LiveProgress, Titled

@@ -6,11 +6,11 @@ import pytest
 
 from eval_jobs.types import EngineInfo, EngineKind, EvalRecord, EvalResult, ServeSpec, Suite
 from tests.unit.tracker.domain.making import record_of, suite_of
-from tracker.cli.gate.text import changed_lines
 from tracker.domain.compare.view import RunNoise
 from tracker.domain.gate.changed import asked_alike, not_found
 from tracker.domain.gate.decision import gate
 from tracker.domain.gate.rules import GatedChange, GatePolicy
+from tracker.domain.gate.text import changed_lines
 from tracker.domain.gate.types import GateReport, GateWord
 
 PROMPT, ENGINE = GatedChange.PROMPT, GatedChange.ENGINE

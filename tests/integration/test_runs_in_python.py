@@ -1,0 +1,105 @@
+"""Runs as DataFrames: their counts, their findings, what waits for them, and their training curves."""
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from eval_jobs.errors import ConfigError
+from eval_jobs.queue.database_sql import open_database
+from eval_jobs.queue.sql_queue import SqlQueue
+from tests.records import RUN, checkpoint_of, forgetting_run
+from tracker.adapters.database.lead_sql import SqlLead
+from tracker.adapters.history.store_sql import SqlHistory
+from tracker.adapters.tracking.outbox_sql import OutboxTracking
+from tracker.api.results import Project
+from tracker.api.results import open as open_results
+from tracker.domain.overview.run import headline, overview
+from tracker.domain.records.types import CurvePoint
+
+RECORDED = forgetting_run(checkpoints=6, samples=20)
+OTHER = forgetting_run(run_id="group/other", checkpoints=3, samples=10, trouble=False)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project with two runs."""
+    folder = tmp_path_factory.mktemp("project")
+    engine = open_database(f"sqlite:///{folder}/tracker.db")
+    history = SqlHistory(engine, folder / "samples")
+    for recorded in (RECORDED, OTHER):
+        for record in recorded.records:
+            history.append(record)
+        for report in recorded.reports:
+            history.append_report(report)
+        for gap in recorded.gaps:
+            history.append_gap(gap)
+    engine.dispose()
+    return open_results(folder)
+
+
+def test_runs_are_counted(project: Project) -> None:
+    frame = project.runs()
+    assert frame["run"].tolist() == ["group/other", RUN]
+    assert frame["checkpoints"].tolist() == [3, 6]
+    assert (frame["gaps"].tolist(), frame["first_step"].tolist()) == ([0, 1], [100, 100])
+    assert list(frame["last_at"]) == [recorded.records[-1].finished_at for recorded in (OTHER, RECORDED)]
+    assert project[RUN].runs()["last_step"].tolist() == [600]
+    assert frame["headline"].tolist() == ["", ""]
+    headlines = project.runs(headlines=True)["headline"].tolist()
+    assert headlines == [headline(overview(one.reports, one.gaps)) for one in (OTHER, RECORDED)]
+    assert (repr(project), repr(project[RUN])) == tuple(f"Project({project.place}: {n})" for n in ("all runs", RUN))
+
+
+def test_what_waits_and_the_watched_folder_are_those_of_the_run(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path}/tracker.db")
+    history, queue = SqlHistory(engine, tmp_path / "samples"), SqlQueue(engine)
+    now = RECORDED.records[0].finished_at
+    for record in (*RECORDED.records[:3], *OTHER.records[:1]):
+        queue.add(record.plan, now=now)
+    history.append(OTHER.records[0])
+    history.append(RECORDED.records[0])
+    assert queue.claim(worker="one", now=now, lease_until=now + timedelta(seconds=60)) is not None
+    lead = SqlLead(engine, "group", "/data/out")
+    assert lead.take(now)
+    lead.release()
+    frame = open_results(tmp_path).runs().set_index("run")
+    assert frame[["waiting", "running"]].sum().tolist() == [3, 1]
+    assert frame.loc[RUN, ["waiting", "running"]].sum() == 3
+    assert frame["output_dir"].to_dict() == {"group/other": "/data/out/other", RUN: ""}
+
+
+def test_curves_are_those_that_were_sent_or_else_those_beside_the_newest_checkpoint(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path}/tracker.db")
+    history = SqlHistory(engine, tmp_path / "samples")
+    history.append(RECORDED.records[0])
+    sent = OutboxTracking(engine, sink=None)  # type: ignore[arg-type]  # nothing is sent
+    points = (CurvePoint(key="train/loss", step=10, value=2.5), CurvePoint(key="train/lr", step=10, value=0.1))
+    sent.publish_curves(checkpoint_of(RUN, 100), points)
+    sent.publish_curves(checkpoint_of(RUN, 100), (CurvePoint(key="train/loss", step=10, value=2.25),))  # a rewind
+    folder = tmp_path / "out" / "checkpoint-300"
+    folder.mkdir(parents=True)
+    log = [{"step": 10, "loss": 4.0}, {"step": 20, "loss": 3.0}]
+    (folder / "trainer_state.json").write_text(json.dumps({"global_step": 300, "log_history": log}))
+    record = OTHER.records[-1]
+    checkpoint = replace(record.plan.checkpoint, uri=str(folder), source_uri=str(folder))
+    history.append(replace(record, plan=replace(record.plan, checkpoint=checkpoint)))
+    project = open_results(tmp_path)
+    frame = project.curves()
+    assert [str(kind) for kind in frame.dtypes] == ["str", "int64", "category", "float64"]
+    assert list(frame.itertuples(index=False, name=None)) == [
+        ("group/other", 10, "train/loss", 4.0),
+        ("group/other", 20, "train/loss", 3.0),
+        (RUN, 10, "train/loss", 2.25),
+        (RUN, 10, "train/loss", 2.5),
+        (RUN, 10, "train/lr", 0.1),
+    ]
+    only = project[RUN].curves(["train/lr"])
+    pd.testing.assert_frame_equal(
+        only, frame[frame["key"] == "train/lr"].reset_index(drop=True), check_categorical=False
+    )
+    with pytest.raises(ConfigError, match=r"no curve 'train/los' .*did you mean train/loss\?"):
+        project.curves(["train/los"])

@@ -1,0 +1,64 @@
+"""Verdicts as they are reached."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from eval_jobs.errors import StoreError
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.ports import Clock
+from tracker.api.formats.frames import frame_of
+from tracker.api.reading import ChosenRuns
+from tracker.domain.tables.catalog import VERDICTS
+from tracker.domain.tables.measured import verdicts_table
+from tracker.domain.tables.selection import StoredEvaluation
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 2.0
+
+
+def followed(runs: ChosenRuns, since: int | None) -> Iterator[DataFrame]:
+    """Return an iterator that never ends; see `Project.follow`. What is there already is looked up now."""
+    seen = set()
+    for one in _judged(runs):
+        if since is None or one.step < since:
+            seen.add(one.plan_id)
+    return _follow(runs, seen, SystemClock())
+
+
+def _follow(runs: ChosenRuns, seen: set[str], clock: Clock) -> Iterator[DataFrame]:
+    is_away = False
+    while True:
+        try:
+            new = [(one.plan_id, _verdicts_on(runs, one)) for one in _judged(runs) if one.plan_id not in seen]
+            is_away = False
+        except StoreError as error:
+            new = []
+            if not is_away:
+                log.warning("cannot read verdicts, trying again: %s", error)
+            is_away = True
+        for plan_id, frame in new:
+            seen.add(plan_id)
+            yield frame
+        clock.sleep(LOOK_S)
+
+
+def _judged(runs: ChosenRuns) -> list[StoredEvaluation]:
+    """Return the evaluations with verdicts, the oldest first."""
+    judged = []
+    for one in runs.tables.evaluations(runs.names):
+        if one.judged_at is not None:
+            judged.append((one.judged_at, one))
+    return [one for _, one in sorted(judged)]
+
+
+def _verdicts_on(runs: ChosenRuns, one: StoredEvaluation) -> DataFrame:
+    rows = runs.tables.verdicts((one.run_id,))
+    return frame_of(VERDICTS, verdicts_table(replace(rows, evaluations=(one,))))

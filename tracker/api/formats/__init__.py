@@ -1,0 +1,1 @@
+"""Results as DataFrames, Arrow batches, files, HTML and plots."""
