@@ -6,6 +6,10 @@ python -m tests.architecture.test_public_api   # writes public_api.json anew
 import ast
 import inspect
 import json
+from typing import assert_type
+
+from matplotlib.axes import Axes
+from pandas import DataFrame
 
 import tracker
 from tests.requires import PROJECT
@@ -44,6 +48,19 @@ def as_text(api: dict[str, object]) -> str:
 
 def test_the_public_api_changes_on_purpose_only() -> None:
     assert as_text(public_api()) == GOLDEN.read_text(encoding="utf-8"), "update it as above, and say so in CHANGELOG.md"
+
+
+def typed_use(project: tracker.Project) -> None:
+    """Use the API as a type checker sees it from outside; never called."""
+    assert_type(tracker.open("tracker.toml"), tracker.Project)
+    assert_type(project["a"].scores("b", steps=[1, 2], subsets=True), DataFrame)
+    assert_type(project.samples(steps="latest").to_pandas(), DataFrame)
+    assert_type(project.compare(1, "latest").lost("b"), DataFrame)
+    assert_type(project.gate("latest", baseline=1).passed, bool)
+    assert_type(project.evaluate("out").wait(timeout_s=1.0), DataFrame)
+    assert_type(next(project.follow()), DataFrame)
+    assert_type(project.plot_scores(), Axes)
+    project.scores(steps="newest")  # type: ignore[arg-type]  # no such word
 
 
 def test_editors_see_the_names_that_are_loaded() -> None:

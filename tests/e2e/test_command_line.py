@@ -154,6 +154,9 @@ def test_python_evaluates_follows_and_accepts_like_the_commands(project: Path, m
     found = done.wait()
     pd.testing.assert_frame_equal(found, opened[project.name].verdicts(steps=1100))
     pd.testing.assert_frame_equal(next(new), found)
+    gate = opened.gate("elsewhere/checkpoint-1100", baseline=400)  # evaluated first, outside the run
+    assert (gate.word, gate.passed) == ("regression", False)
+    assert repr(gate) == f"Gate(regression: gate/checkpoint-1100@1100 against {project.name}@400)"
     opened.accept(1100, "sums", reason="by hand")
     assert "by hand" in tracker(project, "history")
     with pytest.raises(ConfigError, match=r"no benchmark 'summs' .*did you mean sums\?"):

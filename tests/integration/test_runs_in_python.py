@@ -19,6 +19,7 @@ from tracker.api.results import Project
 from tracker.api.results import open as open_results
 from tracker.domain.overview.run import headline, overview
 from tracker.domain.records.types import CurvePoint
+from tracker.domain.tables.catalog import TABLES
 
 RECORDED = forgetting_run(checkpoints=6, samples=20)
 OTHER = forgetting_run(run_id="group/other", checkpoints=3, samples=10, trouble=False)
@@ -103,3 +104,20 @@ def test_curves_are_those_that_were_sent_or_else_those_beside_the_newest_checkpo
     )
     with pytest.raises(ConfigError, match=r"no curve 'train/los' .*did you mean train/loss\?"):
         project.curves(["train/los"])
+
+
+def test_a_project_without_results_has_every_table_with_its_columns(tmp_path: Path) -> None:
+    SqlHistory(open_database(f"sqlite:///{tmp_path}/tracker.db"), tmp_path / "samples")
+    (tmp_path / "samples").mkdir(exist_ok=True)
+    project = open_results(tmp_path)
+    frames = {name: getattr(project, name)() for name in TABLES if name not in ("samples", "requests", "events")}
+    frames |= {"requests": project.latency(requests=True), "samples": project.samples().to_pandas()}
+    for name, frame in frames.items():
+        known = {column.name: str(column.kind) for column in TABLES[name].columns if column.name in frame.columns}
+        assert {column: str(kind) for column, kind in frame.dtypes.items()} == known, name
+        assert len(frame) == 0
+    with pytest.raises(ConfigError, match=r"no benchmark 'x' \(hint: none is known yet|no benchmark 'x'"):
+        project.events("x")
+    with pytest.raises(ConfigError, match="there is nothing to plot yet"):
+        project.plot_scores()
+    assert "<table" in project._repr_html_()

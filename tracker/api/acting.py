@@ -5,20 +5,26 @@ from __future__ import annotations
 import difflib
 import os
 from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from eval_jobs.errors import ConfigError, NoSignOfLife
 from eval_jobs.execute.worker.main import make_tools
 from eval_jobs.host.clock import SystemClock
+from eval_jobs.host.paths import canonical
 from eval_jobs.ports import ShowProgress
 from eval_jobs.types import Checkpoint, EvalPlan
 from tracker.api.reading import ChosenRuns
-from tracker.api.references import named_checkpoint
+from tracker.api.references import HOW_TO_NAME, named_checkpoint
 from tracker.api.tables import read_verdicts
 from tracker.app.commands.accept import accept
 from tracker.app.commands.once import EvaluatedOnce, evaluate_once
 from tracker.app.plans import plans_for
 from tracker.app.world import MeasurementPlan
+from tracker.domain.checkpoints.buckets import SCHEME
+from tracker.domain.checkpoints.names import step_of
+from tracker.domain.gate.text import NAME_CHARS
+from tracker.domain.records.display import shortened
 from tracker.domain.records.imported import first_checkpoint
 from tracker.domain.records.types import Acceptance
 from tracker.ports import ReportStore
@@ -132,6 +138,22 @@ def evaluate_here(project: Project, pinned: Checkpoint, progress: ShowProgress) 
         world.close()
 
 
+def run_of_gated(project: Project, name: str, *, is_apart: bool = False) -> str | None:
+    """Return the run to which a gate counts the evaluation of a folder or bucket prefix; None: that of its location.
+
+    With `is_apart` the result is stored outside that run, because it is measured differently.
+
+    Raises:
+        ConfigError: there is no such folder.
+    """
+    if not (name.startswith(SCHEME) or _is_folder(name)):
+        what = f"{shortened(name, NAME_CHARS)!r} is neither a checkpoint reference nor a folder"
+        raise ConfigError(what, hint=f"{HOW_TO_NAME}; or a folder, or {SCHEME}bucket/prefix")
+    if _is_of_run(project, name) and not is_apart:
+        return None
+    return f"gate/{PurePosixPath(name if name.startswith(SCHEME) else Path(name).absolute()).name}"
+
+
 def accepted_level(project: Project, checkpoint: str, benchmark: str, reason: str) -> Acceptance:
     """Accept the score of a benchmark at a checkpoint as its new baseline.
 
@@ -192,6 +214,27 @@ def _queued(project: Project, pinned: Checkpoint) -> tuple[EvalPlan, ...]:
     for plan in plans:
         project.queue.add(plan, now=SystemClock().now(), backlog=config.watch.backlog, keep=True)
     return plans
+
+
+def _is_folder(name: str) -> bool:
+    try:
+        return Path(name).is_dir()
+    except OSError:  # name too long, or no permission for a parent folder
+        return False
+
+
+def _is_of_run(project: Project, name: str) -> bool:
+    """Return whether it is a pin or a checkpoint as `tracker watch` finds it: only these belong in a run's history."""
+    output_dir = project.config.run.output_dir
+    if name.startswith(SCHEME):
+        place, watched = PurePosixPath(name), PurePosixPath(output_dir)
+    else:
+        if Path(canonical(name)).is_relative_to(canonical(str(project.config.run.pins_dir))):
+            return True
+        if Path(name).is_symlink():
+            return False
+        place, watched = PurePosixPath(canonical(name)), PurePosixPath(canonical(output_dir))
+    return watched in place.parents[:2] and step_of(place.name, project.config.watch.pattern) is not None
 
 
 def _check_benchmark(history: ReportStore, run_id: str, step: int, benchmark: str) -> None:

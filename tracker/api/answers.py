@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eval_jobs.errors import ConfigError
+from eval_jobs.types import EvalRecord
 from tracker.api.formats.frames import frame_of
 from tracker.api.formats.html import shown_html
 from tracker.api.reading import ChosenRuns, no_benchmark
-from tracker.api.references import checkpoints_in
+from tracker.api.references import checkpoints_in, is_reference
 from tracker.api.samples import Samples, SamplesOf
 from tracker.api.steps import checkpoint_name
 from tracker.api.tables import sample_reader
@@ -146,20 +147,36 @@ def comparison_of(runs: ChosenRuns, before: str | int, after: str | int) -> Comp
 
 
 def gate_decision(
-    runs: ChosenRuns, candidate: str | int, baseline: str | int, policy: str | os.PathLike[str] | None
+    runs: ChosenRuns,
+    candidate: str | int | os.PathLike[str],
+    baseline: str | int | os.PathLike[str],
+    policy: str | os.PathLike[str] | None,
 ) -> Gate:
     """Return whether `candidate` may replace `baseline`, by a policy file or the settings.
 
     Raises:
+        CheckpointError: a folder is not a complete checkpoint.
         ConfigError: there is no such checkpoint, or the policy is wrong.
         StoreError: samples are missing or damaged.
     """
     runs.samples_dir()
-    after, before = (whole_record_of(one, runs.history) for one in _named(runs, (candidate, baseline)))
+    before, after = _record(runs, baseline), _record(runs, candidate)
     case = gathered(after, before, runs.history, _policy(runs, policy), runs.opened.policy.min_coverage)
     report = gate_of(case)
     table = frame_of(CHECKS, checks_rows(report))
     return Gate(passed=report.word is GateWord.PASS, word=str(report.word), table=table, _report=report)
+
+
+def _record(runs: ChosenRuns, name: str | int | os.PathLike[str]) -> EvalRecord:
+    """Return the record of a checkpoint with its samples; a folder or bucket prefix is evaluated first."""
+    text = os.fspath(name) if isinstance(name, os.PathLike) else checkpoint_name(name)
+    if is_reference(text):
+        return whole_record_of(_named(runs, (text,))[0], runs.history)
+    from tracker.api.acting import evaluate_here, pinned_at, run_of_gated, writable
+
+    project = writable(runs)
+    pinned = pinned_at(project, text, run_of_gated(project, text))
+    return evaluate_here(project, pinned, lambda _: None).results[0][0]
 
 
 def _policy(runs: ChosenRuns, path: str | os.PathLike[str] | None) -> GatePolicy:

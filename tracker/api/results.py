@@ -14,27 +14,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from eval_jobs.errors import ConfigError
+from tracker.api import tables
 from tracker.api.place import found_place, opened_place
 from tracker.api.reading import ChosenRuns
 from tracker.api.steps import Steps, checkpoint_name, known_names_hint
-from tracker.api.tables import (
-    Table,
-    ledgers_of,
-    read_alerts,
-    read_checkpoints,
-    read_costs,
-    read_curves,
-    read_events,
-    read_forgetting,
-    read_latency,
-    read_losses,
-    read_requests,
-    read_runs,
-    read_scores,
-    read_sweeps,
-    read_verdicts,
-    sample_source,
-)
 from tracker.domain.tables.catalog import TABLES
 
 if TYPE_CHECKING:
@@ -115,7 +98,7 @@ class Project:
         Args:
             headlines: also the finding of each run in one sentence, which takes about 15 ms for 100 checkpoints.
         """
-        return _frame(read_runs(self._runs, headlines=headlines))
+        return _frame(tables.read_runs(self._runs, headlines=headlines))
 
     def scores(self, benchmark: str | None = None, *, steps: Steps = None, subsets: bool = False) -> DataFrame:
         """Return the score of each benchmark at each step; a failed one has the code of its error.
@@ -129,7 +112,7 @@ class Project:
             ConfigError: there is no such benchmark or step.
             StoreError: samples are missing or damaged.
         """
-        return _frame(read_scores(self._runs, benchmark, steps, subsets=subsets))
+        return _frame(tables.read_scores(self._runs, benchmark, steps, subsets=subsets))
 
     def verdicts(self, benchmark: str | None = None, *, steps: Steps = None) -> DataFrame:
         """Return the verdicts and findings, each with what decided it.
@@ -137,7 +120,7 @@ class Project:
         Raises:
             ConfigError: there is no such benchmark or step.
         """
-        return _frame(read_verdicts(self._runs, benchmark, steps))
+        return _frame(tables.read_verdicts(self._runs, benchmark, steps))
 
     def samples(
         self,
@@ -162,7 +145,7 @@ class Project:
         """
         from tracker.api.samples import samples_of
 
-        return samples_of(*sample_source(self._runs, benchmark, steps, errors), status=status, texts=texts)
+        return samples_of(*tables.sample_source(self._runs, benchmark, steps, errors), status=status, texts=texts)
 
     def checkpoints(self, *, steps: Steps = None, left_behind: bool = False) -> DataFrame:
         """Return the evaluated checkpoints and the gaps.
@@ -174,11 +157,11 @@ class Project:
         Raises:
             ConfigError: there is no such step.
         """
-        return _frame(read_checkpoints(self._runs, steps, left_behind=left_behind))
+        return _frame(tables.read_checkpoints(self._runs, steps, left_behind=left_behind))
 
     def losses(self, *, still_open: bool = False) -> DataFrame:
         """Return the losses, from their alarm to their end; `still_open`: only those that have not ended."""
-        return _frame(read_losses(self._runs, still_open=still_open))
+        return _frame(tables.read_losses(self._runs, still_open=still_open))
 
     def forgetting(self, *, subsets: bool = False) -> DataFrame:
         """Return what each run forgot, with the thresholds of its tracker.toml, or the defaults if there is none.
@@ -190,7 +173,7 @@ class Project:
             ConfigError: the tracker.toml is wrong.
             StoreError: samples are missing or damaged.
         """
-        return _frame(read_forgetting(self._runs, subsets=subsets))
+        return _frame(tables.read_forgetting(self._runs, subsets=subsets))
 
     def forgetting_matrix(self, by: Literal["step", "phase"] = "step") -> DataFrame:
         """Return the forgetting of one run as a matrix.
@@ -213,7 +196,7 @@ class Project:
             raise ConfigError(what, hint="choose one: project[RUN].forgetting_matrix()")
         if by not in ("step", "phase"):
             raise ConfigError(f"by={by!r} is unknown", hint='pass "step" or "phase"')
-        (ledger,) = ledgers_of(self._runs)
+        (ledger,) = tables.ledgers_of(self._runs)
         if by == "phase":
             names = [phase.name for phase in ledger.phases]
             return DataFrame(levels_after_phases(ledger), index=names, dtype="float64").rename_axis("phase")
@@ -229,7 +212,7 @@ class Project:
             ConfigError: there is no such benchmark.
             StoreError: samples are missing or damaged.
         """
-        return _frame(read_events(self._runs, benchmark))
+        return _frame(tables.read_events(self._runs, benchmark))
 
     def latency(self, *, steps: Steps = None, requests: bool = False) -> DataFrame:
         """Return the latency of each load at each step; a failed one has the code of its error.
@@ -242,12 +225,12 @@ class Project:
             ConfigError: there is no such step.
         """
         if requests:
-            return _frame(read_requests(self._runs, steps))
-        return _frame(read_latency(self._runs, steps))
+            return _frame(tables.read_requests(self._runs, steps))
+        return _frame(tables.read_latency(self._runs, steps))
 
     def alerts(self) -> DataFrame:
         """Return the newest state of each alert."""
-        return _frame(read_alerts(self._runs))
+        return _frame(tables.read_alerts(self._runs))
 
     def costs(self, *, steps: Steps = None) -> DataFrame:
         """Return the cost of each evaluation, also of checkpoints that training left behind.
@@ -255,7 +238,7 @@ class Project:
         Raises:
             ConfigError: there is no such step.
         """
-        return _frame(read_costs(self._runs, steps))
+        return _frame(tables.read_costs(self._runs, steps))
 
     def curves(self, keys: Sequence[str] | None = None) -> DataFrame:
         """Return the training curves, such as train/loss, on the axis of steps.
@@ -266,7 +249,7 @@ class Project:
         Raises:
             ConfigError: there is no such curve.
         """
-        return _frame(read_curves(self._runs, keys))
+        return _frame(tables.read_curves(self._runs, keys))
 
     def sweeps(self, name: str | None = None) -> DataFrame:
         """Return the scores of sweeps by target and variant, with one column `set_AXIS` for each axis.
@@ -277,7 +260,7 @@ class Project:
         Raises:
             ConfigError: no sweep of this name ran.
         """
-        return _frame(read_sweeps(self._runs, name))
+        return _frame(tables.read_sweeps(self._runs, name))
 
     def compare(self, before: str | int, after: str | int) -> Comparison:
         """Compare two evaluated checkpoints, sample by sample.
@@ -295,15 +278,22 @@ class Project:
 
         return comparison_of(self._runs, before, after)
 
-    def gate(self, candidate: str | int, *, baseline: str | int, policy: str | os.PathLike[str] | None = None) -> Gate:
-        """Decide whether an evaluated candidate may replace a baseline: `assert gate.passed, gate`.
+    def gate(
+        self,
+        candidate: str | int | os.PathLike[str],
+        *,
+        baseline: str | int | os.PathLike[str],
+        policy: str | os.PathLike[str] | None = None,
+    ) -> Gate:
+        """Decide whether a candidate may replace a baseline: `assert gate.passed, gate`.
 
         Args:
-            candidate: a step, or as in the commands: "best:gsm8k", "other-run@latest".
+            candidate: a step, or as in the commands: "best:gsm8k", "other-run@latest"; a folder is evaluated first.
             baseline: what it would replace.
             policy: file with a [gate] table; default: that of tracker.toml.
 
         Raises:
+            CheckpointError: a folder is not a complete checkpoint.
             ConfigError: there is no such checkpoint, or the policy is wrong.
             StoreError: samples are missing or damaged.
         """
@@ -391,7 +381,7 @@ class Project:
         accepted_level(writable(self._runs), checkpoint_name(checkpoint), benchmark, reason)
 
 
-def _frame(table: Table) -> DataFrame:
+def _frame(table: tables.Table) -> DataFrame:
     from tracker.api.formats.frames import frame_of  # pandas takes longer to import than to open a project
 
     return frame_of(*table)

@@ -7,20 +7,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from io import StringIO
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import click
 from rich.console import Console
 
 from eval_jobs.errors import ConfigError, ExitCode, TrackerError
-from eval_jobs.host.paths import canonical
 from eval_jobs.host.storage import write_error, written
 from eval_jobs.types import EvalRecord
 from tracker.adapters.checkpoints.folder.runs import demand_outside_checkpoints
 from tracker.adapters.gate_bundle import RecordedDecision, read_bundle, recorded_decision_of, write_bundle
 from tracker.adapters.pull_requests import pull_request_of, put_comment
+from tracker.api.acting import run_of_gated
 from tracker.api.opening import open_project
-from tracker.api.references import HOW_TO_NAME, is_reference, named_checkpoint
+from tracker.api.references import is_reference, named_checkpoint
 from tracker.app.commands.gate import gate_of, gathered
 from tracker.app.steps.comparing import whole_record_of
 from tracker.cli.commands.to_decide.gate_init import write_policy
@@ -30,12 +30,9 @@ from tracker.cli.gate.output import DOCUMENTS, GateFormat, formats_for
 from tracker.cli.gate.table import gate_table
 from tracker.cli.options import FILE, asked_as, config_option
 from tracker.config.gating import load_gate_policy
-from tracker.domain.checkpoints.buckets import SCHEME
-from tracker.domain.checkpoints.names import step_of
 from tracker.domain.gate.rules import GatedChange
-from tracker.domain.gate.text import NAME_CHARS, name_text
+from tracker.domain.gate.text import name_text
 from tracker.domain.gate.types import GateCase, GateReport, GateWord
-from tracker.domain.records.display import shortened
 from tracker.wiring.project import Project
 
 EXIT_CODES = {GateWord.PASS: ExitCode.OK, GateWord.REGRESSION: ExitCode.REGRESSION}
@@ -167,39 +164,11 @@ def _changes(text: str) -> tuple[GatedChange, ...]:
 
 
 def _record(project: Project, name: str, *, is_apart: bool) -> EvalRecord:
-    """Return the record of a checkpoint with its samples; a folder or bucket prefix is evaluated first.
-
-    With `is_apart` the result is stored outside the run of its folder, because it is measured differently.
-    """
+    """Return the record of a checkpoint with its samples; a folder or bucket prefix is evaluated first."""
     if is_reference(name):
         return whole_record_of(named_checkpoint(project, name), project.history)
-    if not (name.startswith(SCHEME) or _is_folder(name)):
-        what = f"{shortened(name, NAME_CHARS)!r} is neither a checkpoint reference nor a folder"
-        raise ConfigError(what, hint=f"{HOW_TO_NAME}; or a folder, or {SCHEME}bucket/prefix")
-    own_name = PurePosixPath(name if name.startswith(SCHEME) else Path(name).absolute()).name
-    run_id = None if _is_of_run(project, name) and not is_apart else f"gate/{own_name}"
+    run_id = run_of_gated(project, name, is_apart=is_apart)
     return evaluate_now(project, name, Console(stderr=True), run_id=run_id).results[0][0]
-
-
-def _is_folder(name: str) -> bool:
-    try:
-        return Path(name).is_dir()
-    except OSError:  # name too long, or no permission for a parent folder
-        return False
-
-
-def _is_of_run(project: Project, name: str) -> bool:
-    """Return whether it is a pin or a checkpoint as `tracker watch` finds it: only these belong in a run's history."""
-    output_dir = project.config.run.output_dir
-    if name.startswith(SCHEME):
-        place, watched = PurePosixPath(name), PurePosixPath(output_dir)
-    else:
-        if Path(canonical(name)).is_relative_to(canonical(str(project.config.run.pins_dir))):
-            return True
-        if Path(name).is_symlink():
-            return False
-        place, watched = PurePosixPath(canonical(name)), PurePosixPath(canonical(output_dir))
-    return watched in place.parents[:2] and step_of(place.name, project.config.watch.pattern) is not None
 
 
 def _otherwise(said: RecordedDecision, report: GateReport) -> str:
