@@ -1,6 +1,6 @@
 """Results of a run's sweeps as the report shows them: a leaderboard and latency by load. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -10,10 +10,10 @@ from tracker.domain.sweeps.board import (
     BoardRow,
     BoardScore,
     LoadCurve,
+    LoadRow,
     first_text,
-    load_size_text,
+    load_rows,
     score_change_text,
-    times_text,
 )
 
 
@@ -38,20 +38,6 @@ class RankRow:
     """One for each axis of the matrix."""
     scores: tuple[ScoreCell, ...]
     mean: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoadRow:
-    """One load on one target."""
-
-    target: str
-    load: str
-    requests_per_s: str = NOTHING
-    tokens_per_s: str = NOTHING
-    ttft: str = NOTHING
-    tpot: str = NOTHING
-    failed: str
-    """Number of failed requests, or why nothing was timed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +76,7 @@ def _view(board: Board, ident: str) -> SweepView:
         first=one_line(first_text(board)),
         ident=ident,
         curves=board.curves if any(len(curve.probes) > 1 for curve in board.curves) else (),
-        loads=tuple(_loads(board)),
+        loads=load_rows(board),
         note=one_line(board.note),
     )
 
@@ -116,20 +102,3 @@ def _cell(score: BoardScore | None) -> ScoreCell:
         change="" if score.change is None else score_change_text(score.change),
         note=score.partly,
     )
-
-
-def _loads(board: Board) -> Iterator[LoadRow]:
-    for curve in board.curves:
-        for probe in curve.probes:
-            yield LoadRow(
-                target=one_line(curve.target),
-                load=load_size_text(probe.load),
-                requests_per_s=f"{probe.requests_per_s:.2f}",
-                tokens_per_s=f"{probe.output_tokens_per_s:.1f}",
-                ttft=times_text(probe.ttft_ms),
-                tpot=times_text(probe.tpot_ms),
-                failed=str(probe.failed),
-            )
-        for failure in curve.failures:
-            load, why = load_size_text(failure.load), one_line(failure.message)
-            yield LoadRow(target=one_line(curve.target), load=load, failed=why)

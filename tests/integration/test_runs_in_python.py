@@ -1,8 +1,10 @@
 """Runs as DataFrames: their counts, their findings, what waits for them, and their training curves."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -15,6 +17,7 @@ from tests.records import RUN, checkpoint_of, forgetting_run
 from tracker.adapters.database.lead_sql import SqlLead
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.adapters.tracking.outbox_sql import OutboxTracking
+from tracker.api.following import followed
 from tracker.api.results import Project
 from tracker.api.results import open as open_results
 from tracker.domain.overview.run import headline, overview
@@ -121,3 +124,43 @@ def test_a_project_without_results_has_every_table_with_its_columns(tmp_path: Pa
     with pytest.raises(ConfigError, match="there is nothing to plot yet"):
         project.plot_scores()
     assert "<table" in project._repr_html_()
+
+
+class Turns:
+    """A clock of which each wait does the next thing."""
+
+    def __init__(self, *steps: Callable[[], object]) -> None:
+        self._steps = list(steps)
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds > 0
+        self._steps.pop(0)()
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic_s(self) -> float:
+        return 0.0
+
+
+def test_following_waits_for_a_database_that_is_away(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    database = tmp_path / "tracker.db"
+    engine = open_database(f"sqlite:///{database}")
+    history = SqlHistory(engine, tmp_path / "samples")
+
+    def judged(number: int) -> None:
+        history.append(RECORDED.records[number])
+        history.append_report(RECORDED.reports[number])
+
+    judged(0)
+    project = open_results(tmp_path)
+    away = partial(database.rename, tmp_path / "away.db")
+    back = partial((tmp_path / "away.db").rename, database)
+    clock = Turns(partial(judged, 1), away, lambda: None, back, partial(judged, 2))
+    found = followed(project._runs, None, clock)
+    assert next(found)["step"].unique().tolist() == [200]
+    assert next(found)["step"].unique().tolist() == [300]
+    assert [record.message.partition(":")[0] for record in caplog.records] == ["cannot read verdicts, trying again"]
+    found.close()
+    earlier = followed(project._runs, 200, Turns())
+    assert [next(earlier)["step"].iloc[0] for _ in range(2)] == [200, 300]

@@ -4,7 +4,9 @@ The project has everything that is unusual: gaps, failures, a rewind, screens, i
 repeats, a metric where lower is better, and names that are hard to write.
 """
 
+import gc
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,7 +33,6 @@ from tracker.api.results import open as open_results
 from tracker.cli.main import cli
 from tracker.domain.records.types import Report
 
-# Commands run in this process, which does not end after each as theirs does: connections stay open.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 HOSTILE = '训练 "=1+1", <img src=x onerror=alert(1)>\t'.strip()
@@ -112,10 +113,15 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     own += "[tracking]\nenabled = false\n"
     if request.param == "sqlite":
         yield filled(folder, own, f"sqlite:///{folder}/.tracker/tracker.db")
-        return
-    with shared(PostgresServer) as server:
-        url = server.new_database()
-        yield filled(folder, f'{own}[store]\ndatabase = "{url}"\n', url)
+    else:
+        with shared(PostgresServer) as server:
+            url = server.new_database()
+            found = filled(folder, f'{own}[store]\ndatabase = "{url}"\n', url)
+            yield found
+            found.project._runs.opened.database.dispose()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()  # connections of the commands, which ran in this process and not in one of their own
 
 
 def filled(folder: Path, settings: str, url: str) -> Place:

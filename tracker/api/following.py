@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from eval_jobs.errors import StoreError
-from eval_jobs.host.clock import SystemClock
 from eval_jobs.ports import Clock
 from tracker.api.formats.frames import frame_of
 from tracker.api.reading import ChosenRuns
@@ -24,16 +23,16 @@ log = logging.getLogger(__name__)
 LOOK_S = 2.0
 
 
-def followed(runs: ChosenRuns, since: int | None) -> Iterator[DataFrame]:
+def followed(runs: ChosenRuns, since: int | None, clock: Clock) -> Generator[DataFrame]:
     """Return an iterator that never ends; see `Project.follow`. What is there already is looked up now."""
     seen = set()
     for one in _judged(runs):
         if since is None or one.step < since:
             seen.add(one.plan_id)
-    return _follow(runs, seen, SystemClock())
+    return _follow(runs, seen, clock)
 
 
-def _follow(runs: ChosenRuns, seen: set[str], clock: Clock) -> Iterator[DataFrame]:
+def _follow(runs: ChosenRuns, seen: set[str], clock: Clock) -> Generator[DataFrame]:
     is_away = False
     while True:
         try:

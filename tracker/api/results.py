@@ -349,9 +349,10 @@ class Project:
         Args:
             since: also those that are there already, from this step on; None: only new ones.
         """
+        from eval_jobs.host.clock import SystemClock
         from tracker.api.following import followed
 
-        return followed(self._runs, since)
+        return followed(self._runs, since, SystemClock())
 
     def evaluate(self, checkpoint: str | os.PathLike[str], *, here: bool = False) -> Evaluation:
         """Evaluate a checkpoint, a folder or s3://bucket/prefix: `project.evaluate(path).wait()`.

@@ -1,18 +1,18 @@
 """Sweep results as tables for a terminal."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 from zoneinfo import ZoneInfo
 
 from rich.console import RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from eval_jobs.types import ProbeResult
 from tracker.cli.tables.render import number_columns, plain_table
 from tracker.domain.records.display import NOTHING, count_text, one_line, score_text
-from tracker.domain.sweeps.board import Board, BoardScore, first_text, load_size_text, score_change_text, times_text
+from tracker.domain.sweeps.board import Board, BoardScore, LoadRow, first_text, load_rows, score_change_text
 from tracker.domain.sweeps.cron import next_time
 from tracker.domain.sweeps.types import Sweep, Turn, TurnState
 
@@ -65,12 +65,10 @@ def board_lines(board: Board) -> Iterator[RenderableType]:
     if board.rows:
         yield ""
         yield score_table(board)
-    for curve in board.curves:
+    for target, loads in groupby(load_rows(board), key=lambda row: row.target):
         yield ""
-        yield Text(f"latency of {one_line(curve.target)}", "bold")
-        yield _load_table(curve.probes)
-        for failure in curve.failures:
-            yield Text(f"load {failure.load.name}: {one_line(failure.message)}", "red")
+        yield Text(f"latency of {target}", "bold")
+        yield _load_table(loads)
     yield ""
     for line in _remarks(board):
         yield Text(one_line(line), "dim")
@@ -161,13 +159,12 @@ def _score(score: BoardScore | None) -> Text:
     return text
 
 
-def _load_table(probes: Sequence[ProbeResult]) -> Table:
+def _load_table(loads: Iterable[LoadRow]) -> Table:
     names = number_columns("requests/s", "tokens/s", "TTFT, ms", "TPOT, ms", "failed")
     table = plain_table(Column("load", no_wrap=True), *names)
-    for probe in probes:
-        rates = (f"{probe.requests_per_s:.2f}", f"{probe.output_tokens_per_s:.1f}")
-        times = (times_text(probe.ttft_ms), times_text(probe.tpot_ms))
-        table.add_row(load_size_text(probe.load), *rates, *times, str(probe.failed))
+    for row in loads:
+        failed = Text(row.failed, "" if row.failed.isdecimal() else "red")
+        table.add_row(row.load, row.requests_per_s, row.tokens_per_s, row.ttft, row.tpot, failed)
     return table
 
 

@@ -19,7 +19,7 @@ from eval_jobs.types import (
     ProbeResult,
 )
 from tracker.domain.calibration.noise import share_interval
-from tracker.domain.records.display import NOTHING, percent_text, signed_text
+from tracker.domain.records.display import NOTHING, one_line, percent_text, signed_text
 from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.scores.pairing import pair
 from tracker.domain.scores.statistics import Spread, interval, paired_test
@@ -91,6 +91,20 @@ class LoadCurve:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LoadRow:
+    """One load on one target."""
+
+    target: str
+    load: str
+    requests_per_s: str = NOTHING
+    tokens_per_s: str = NOTHING
+    ttft: str = NOTHING
+    tpot: str = NOTHING
+    failed: str
+    """Number of failed requests, or why nothing was timed."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Board:
     """The results of one sweep run."""
 
@@ -153,6 +167,28 @@ def load_size_text(load: ProbeLoad) -> str:
     if load.request_rate is None:
         return f"concurrency {load.concurrency}"
     return f"{load.request_rate:g} requests/s"
+
+
+def load_rows(board: Board) -> tuple[LoadRow, ...]:
+    """Return the loads on each target, as terminals and reports show them."""
+    rows: list[LoadRow] = []
+    for curve in board.curves:
+        target = one_line(curve.target)
+        for probe in curve.probes:
+            rows.append(
+                LoadRow(
+                    target=target,
+                    load=load_size_text(probe.load),
+                    requests_per_s=f"{probe.requests_per_s:.2f}",
+                    tokens_per_s=f"{probe.output_tokens_per_s:.1f}",
+                    ttft=times_text(probe.ttft_ms),
+                    tpot=times_text(probe.tpot_ms),
+                    failed=str(probe.failed),
+                )
+            )
+        for failure in curve.failures:
+            rows.append(LoadRow(target=target, load=load_size_text(failure.load), failed=one_line(failure.message)))
+    return tuple(rows)
 
 
 def times_text(times: Percentiles | None) -> str:
