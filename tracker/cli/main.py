@@ -48,6 +48,7 @@ GROUPS = {
         "costs": "Show time, tokens and GPU time for every checkpoint.",
         "report": "Write a self-contained HTML report.",
         "export": "Write results as CSV, Parquet or JSON.",
+        "rules": "Try the rules that find trouble in a trainer's log.",
         "ui": "Start MLflow with this project's results.",
     },
     "Decide": {

@@ -1,0 +1,108 @@
+"""`tracker rules test`: incidents and steps of log files, rules of one's own, and logs that are hard to read."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from eval_jobs.errors import ConfigError
+from tracker.cli.commands.to_inspect.rules import command
+from tracker.config.health import load_line_rules
+
+CRASH = """step 10 | loss 2.5
+step 20 | loss 2.25
+[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB
+Killing subprocess 77
+"""
+OWN = """
+[[rule]]
+name = "reward_collapse"
+contains = ["Reward"]
+pattern = "reward std < 1e-3"
+hint = "raise the temperature"
+"""
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(command, ["test", *arguments], catch_exceptions=False)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "train.log"
+    path.write_text(CRASH, encoding="utf-8")
+    return path
+
+
+def test_a_crash_is_shown_with_its_cause_its_step_and_what_to_do(log: Path) -> None:
+    shown = " ".join(run(str(log)).stdout.split())
+    assert "4 lines, 2 lines of steps 10 to 20, loss 2.500 → 2.250" in shown
+    assert "oom (2 lines, step 20, rank 3) line 3: [rank3]: torch.OutOfMemoryError: CUDA out of memory" in shown
+    assert "line 4: Killing subprocess 77" in shown
+    assert "hint: GPU memory ran out" in shown
+
+
+def test_json_has_the_same(log: Path, tmp_path: Path) -> None:
+    healthy = tmp_path / "healthy.log"
+    healthy.write_text("step 1 | loss 2.5\n", encoding="utf-8")
+    crashed, fine = json.loads(run(str(log), str(healthy), "--json").stdout)["result"]
+    (incident,) = crashed["incidents"]
+    assert (incident["name"], incident["step"], incident["is_told"], incident["ranks"]) == ("oom", 20, True, [3])
+    assert [line["number"] for line in incident["evidence"]] == [3, 4]
+    assert fine["incidents"] == []
+    assert "no incident" in run(str(healthy)).stdout
+
+
+def test_expected_incidents_decide_the_exit_code(log: Path) -> None:
+    assert CliRunner().invoke(command, ["test", str(log), "--expect", "oom=1"], standalone_mode=False).return_value == 0
+    wrong = CliRunner().invoke(command, ["test", str(log), "--expect", "nan=1"], standalone_mode=False)
+    assert wrong.return_value == 1
+    assert "expected nan=1, found 0" in wrong.stderr
+    with pytest.raises(ConfigError, match=r"invalid --expect 'ooom=1' \(hint: write CLASS=N, such as oom=1; classes: "):
+        run(str(log), "--expect", "ooom=1")
+
+
+def test_rules_of_ones_own_come_first_and_replace_ours(log: Path, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    own = OWN + '[[rule]]\nname = "oom"\ncontains = ["nothing like it"]\npattern = "nothing like it"\n'
+    rules.write_text(own, encoding="utf-8")
+    log.write_text(CRASH + "REWARD STD < 1E-3\n", encoding="utf-8")
+    shown = run(str(log), "--rules", str(rules)).stdout
+    assert "reward_collapse (3 lines" in shown
+    assert "oom" not in shown.replace("rules.toml", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (OWN.replace("std <", "(std <"), r"rule.*pattern: .*is no regular expression: missing \)"),
+        (OWN + OWN, "two rules are named reward_collapse"),
+        (OWN.replace("reward_collapse", "nan"), "nan is found by the numbers of a step"),
+        (OWN.replace("reward_collapse", "Reward Collapse"), "name: "),
+        (OWN + 'colour = "red"\n', "unknown setting rule.*colour"),
+        ("[[rule]]\n", "missing setting rule.*name.*missing setting rule.*contains.*missing setting rule.*pattern"),
+    ],
+)
+def test_wrong_rules_are_named_at_once(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "rules.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=says):
+        load_line_rules(path)
+
+
+def test_logs_that_are_hard_to_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "train.log"
+    monkeypatch.setenv("HF_TOKEN", "hf_abcdefghijklmnop")
+    log.write_bytes(b"\xff\xfe\0" + b"x" * 200_000 + b"\nValueError: hf_abcdefghijklmnop is no token\0")
+    shown = " ".join(run(str(log)).stdout.split())
+    assert "2 lines" in shown
+    assert "python_error (1 line) line 2: ValueError:" in shown
+    assert "hf_abc" not in shown
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path / "none.log"):
+        with pytest.raises(ConfigError, match=r"cannot read .*hint: pass a log file that you may read"):
+            run(str(path))
+    assert run(str(tmp_path)).exit_code == 2

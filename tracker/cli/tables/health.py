@@ -1,0 +1,65 @@
+"""What a trainer's log says -> terminal output. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tracker.domain.health.incidents import StepsRead
+from tracker.domain.health.report import LogReport, ReportedIncident
+from tracker.domain.records.display import count_text, one_line, score_text
+
+_SHOWN_RANKS = 8
+
+
+def log_table(report: LogReport) -> RenderableType:
+    """Return the incidents of a log, and what its lines of steps say."""
+    head = Text.assemble(
+        (one_line(report.path), "bold"), f": {count_text(report.lines, 'line')}, {_steps(report.steps)}"
+    )
+    parts: list[RenderableType] = [head]
+    parts += [_incident(one) for one in report.incidents]
+    if not report.incidents:
+        parts.append(Text("  no incident", "green"))
+    return Group(*parts)
+
+
+def _steps(steps: StepsRead) -> str:
+    if not steps.lines:
+        return "no step"
+    text = f"{count_text(steps.lines, 'line')} of steps {steps.first} to {steps.last}"
+    if steps.first_loss is None or steps.last_loss is None:
+        return text
+    return f"{text}, loss {score_text(steps.first_loss)} → {score_text(steps.last_loss)}"
+
+
+def _incident(one: ReportedIncident) -> Table:
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    style = "bold red" if one.is_told else "yellow"
+    title = Text.assemble((one.name, style), " ", *_facts(one))
+    grid.add_row("", title)
+    for line in one.evidence:
+        grid.add_row("", Text(f"line {line.number}: {line.text}", overflow="fold"))
+    if one.hint:
+        grid.add_row("", Text.assemble(("hint", "bold"), f": {one.hint}"))
+    return grid
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    if len(ranks) > _SHOWN_RANKS:
+        return f"{len(ranks)} ranks"
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
+
+
+def _facts(one: ReportedIncident) -> Iterator[str]:
+    facts = [count_text(one.lines, "line")]
+    if one.step is not None:
+        facts.append(f"step {one.step}")
+    if one.ranks:
+        facts.append(_ranks(one.ranks))
+    if not one.is_told:
+        facts.append("no alert")
+    if one.is_over:
+        facts.append("training continued")
+    yield f"({', '.join(facts)})"

@@ -1,0 +1,1 @@
+"""Training health: what the trainer's own output says. Pure."""

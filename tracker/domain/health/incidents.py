@@ -1,0 +1,157 @@
+"""What belongs together in a log: one cause is one incident, whatever follows from it on all ranks. Pure.
+
+    log = LogReader(rules)
+    for number, line in enumerate(lines, start=1):
+        log.take(number, line)
+    log.incidents, log.steps
+
+An incident is over when the training makes progress again: `STEPS_AFTER` lines of steps beyond the last one before it.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tracker.domain.health.line_rules import NAN, LineHit, LineRule, Severity, hit_of, plain_line
+from tracker.domain.health.step_lines import StepRow, step_row
+
+STEPS_AFTER = 3
+EVIDENCE = 5
+"""Lines that an incident keeps."""
+
+_LOSS = re.compile(r"(?:^|[/_ ])(?:loss|trl)$")
+_NOT_TRAINING = re.compile(r"\b(?:val|eval|valid|validation|test)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacedHit:
+    """A hit, and where it was."""
+
+    number: int
+    """Of the line, from 1."""
+    step: int | None
+    """Last step before it; None: none yet."""
+    hit: LineHit
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogIncident:
+    """Lines with one cause."""
+
+    hits: tuple[PlacedHit, ...]
+    """In the order of the log; the cause is one of them."""
+    is_over: bool
+    """Whether the training made progress afterwards."""
+
+    @property
+    def cause(self) -> PlacedHit:
+        """The first line of the class that explains the others: consequences explain nothing."""
+        return min(self.hits, key=lambda placed: (placed.hit.rule.is_consequence, placed.hit.rule.order, placed.number))
+
+    @property
+    def rule(self) -> LineRule:
+        """Rule of the cause."""
+        return self.cause.hit.rule
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it is worth an alert."""
+        return self.rule.severity is Severity.TOLD
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Ranks that printed its lines, ascending."""
+        return tuple(sorted({placed.hit.rank for placed in self.hits if placed.hit.rank is not None}))
+
+    @property
+    def evidence(self) -> tuple[PlacedHit, ...]:
+        """The cause, then the first line of each other class."""
+        by_rule = {self.rule.name: self.cause}
+        for placed in self.hits:
+            by_rule.setdefault(placed.hit.rule.name, placed)
+        return tuple(by_rule.values())[:EVIDENCE]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepsRead:
+    """What the lines of steps said."""
+
+    lines: int = 0
+    first: int | None = None
+    last: int | None = None
+    first_loss: float | None = None
+    """Of training, where the line names one."""
+    last_loss: float | None = None
+
+
+@dataclass(kw_only=True)
+class LogReader:
+    """Reads the lines of one log in their order."""
+
+    rules: Sequence[LineRule]
+    lines: int = 0
+    steps: StepsRead = field(default_factory=StepsRead)
+    counts: dict[str, int] = field(default_factory=dict)
+    """Lines by class."""
+    _open: list[PlacedHit] = field(default_factory=list)
+    _ended: list[LogIncident] = field(default_factory=list)
+    _ahead: int = 0
+    """Lines of later steps since the last hit."""
+
+    def take(self, number: int, raw: str) -> PlacedHit | None:
+        """Read one line; return its hit."""
+        self.lines += 1
+        hit = hit_of(raw, self.rules)
+        row = step_row(plain_line(raw))
+        is_nan = hit is not None and hit.rule.name == NAN
+        placed = None
+        if hit is not None:
+            placed = PlacedHit(number=number, step=self.steps.last, hit=hit)
+            if is_nan and row is not None and row.step is not None:
+                placed = PlacedHit(number=number, step=row.step, hit=hit)
+            self.counts[hit.rule.name] = self.counts.get(hit.rule.name, 0) + 1
+            self._open.append(placed)
+            self._ahead = 0
+        if row is not None and row.step is not None:
+            self._count(row, is_progress=not is_nan)
+        return placed
+
+    @property
+    def incidents(self) -> tuple[LogIncident, ...]:
+        """All incidents so far, in the order of the log."""
+        if not self._open:
+            return tuple(self._ended)
+        return (*self._ended, LogIncident(hits=tuple(self._open), is_over=False))
+
+    def _count(self, row: StepRow, *, is_progress: bool) -> None:
+        is_later = self.steps.last is None or (row.step or 0) > self.steps.last
+        loss = _training_loss(row.values)
+        first = self.steps.first if self.steps.first is not None else row.step
+        first_loss = self.steps.first_loss if self.steps.first_loss is not None else loss
+        self.steps = StepsRead(
+            lines=self.steps.lines + 1,
+            first=first,
+            last=row.step,
+            first_loss=first_loss,
+            last_loss=self.steps.last_loss if loss is None else loss,
+        )
+        if self._open and is_progress and is_later:
+            self._ahead += 1
+            if self._ahead >= STEPS_AFTER:
+                self._ended.append(LogIncident(hits=tuple(self._open), is_over=True))
+                self._open, self._ahead = [], 0
+
+
+def read_log(lines: Iterable[str], rules: Sequence[LineRule]) -> LogReader:
+    """Return what all lines of a log say."""
+    reader = LogReader(rules=rules)
+    for number, line in enumerate(lines, start=1):
+        reader.take(number, line)
+    return reader
+
+
+def _training_loss(values: Mapping[str, float]) -> float | None:
+    for name, value in values.items():
+        if _LOSS.search(name) and not _NOT_TRAINING.search(name):
+            return value
+    return None
