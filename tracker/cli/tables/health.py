@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tracker.domain.health.incidents import StepsRead
+from tracker.domain.health.loss_series import SeriesFinding
 from tracker.domain.health.report import LogReport, ReportedIncident
 from tracker.domain.records.display import count_text, one_line, score_text
 
@@ -20,7 +21,8 @@ def log_table(report: LogReport) -> RenderableType:
     )
     parts: list[RenderableType] = [head]
     parts += [_incident(one) for one in report.incidents]
-    if not report.incidents:
+    parts += [_finding(one) for one in report.findings]
+    if not (report.incidents or report.findings):
         parts.append(Text("  no incident", "green"))
     return Group(*parts)
 
@@ -44,6 +46,12 @@ def _incident(one: ReportedIncident) -> Table:
     if one.hint:
         grid.add_row("", Text.assemble(("hint", "bold"), f": {one.hint}"))
     return grid
+
+
+def _finding(one: SeriesFinding) -> Text:
+    over = "lasts" if one.over_step is None else f"back at step {one.over_step}"
+    losses = f"loss {score_text(one.expected)} → {score_text(one.worst)}"
+    return Text.assemble("  ", (one.name, "bold red"), f" (step {one.onset_step}, {losses}, {over})")
 
 
 def _ranks(ranks: Sequence[int]) -> str:

@@ -3,7 +3,7 @@
     log = LogReader(rules)
     for number, line in enumerate(lines, start=1):
         log.take(number, line)
-    log.incidents, log.steps
+    log.incidents, log.findings, log.steps
 
 An incident is over when the training makes progress again: `STEPS_AFTER` lines of steps beyond the last one before it.
 """
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tracker.domain.health.line_rules import NAN, LineHit, LineRule, Severity, hit_of, plain_line
+from tracker.domain.health.loss_series import LossSeries, SeriesFinding
 from tracker.domain.health.step_lines import StepRow, step_row
 
 STEPS_AFTER = 3
@@ -91,12 +92,12 @@ class LogReader:
     rules: Sequence[LineRule]
     lines: int = 0
     steps: StepsRead = field(default_factory=StepsRead)
-    counts: dict[str, int] = field(default_factory=dict)
-    """Lines by class."""
     _open: list[PlacedHit] = field(default_factory=list)
     _ended: list[LogIncident] = field(default_factory=list)
     _ahead: int = 0
     """Lines of later steps since the last hit."""
+    _branches: list[LossSeries] = field(default_factory=lambda: [LossSeries()])
+    """The training loss; another one whenever the steps go back, as after a restart."""
 
     def take(self, number: int, raw: str) -> PlacedHit | None:
         """Read one line; return its hit."""
@@ -109,7 +110,6 @@ class LogReader:
             placed = PlacedHit(number=number, step=self.steps.last, hit=hit)
             if is_nan and row is not None and row.step is not None:
                 placed = PlacedHit(number=number, step=row.step, hit=hit)
-            self.counts[hit.rule.name] = self.counts.get(hit.rule.name, 0) + 1
             self._open.append(placed)
             self._ahead = 0
         if row is not None and row.step is not None:
@@ -123,9 +123,17 @@ class LogReader:
             return tuple(self._ended)
         return (*self._ended, LogIncident(hits=tuple(self._open), is_over=False))
 
+    @property
+    def findings(self) -> tuple[SeriesFinding, ...]:
+        """What the training loss shows, in the order of the log."""
+        return tuple(finding for series in self._branches for finding in series.findings)
+
     def _count(self, row: StepRow, *, is_progress: bool) -> None:
-        is_later = self.steps.last is None or (row.step or 0) > self.steps.last
+        step = row.step or 0
+        is_later = self.steps.last is None or step > self.steps.last
         loss = _training_loss(row.values)
+        if loss is not None:
+            self._follow(step, loss)
         first = self.steps.first if self.steps.first is not None else row.step
         first_loss = self.steps.first_loss if self.steps.first_loss is not None else loss
         self.steps = StepsRead(
@@ -140,6 +148,13 @@ class LogReader:
             if self._ahead >= STEPS_AFTER:
                 self._ended.append(LogIncident(hits=tuple(self._open), is_over=True))
                 self._open, self._ahead = [], 0
+
+    def _follow(self, step: int, loss: float) -> None:
+        newest = self._branches[-1].last_step
+        if newest is not None and step < newest:
+            self._branches.append(LossSeries())
+        if newest is None or step != newest:  # several ranks may print the same step
+            self._branches[-1].take(step, loss)
 
 
 def read_log(lines: Iterable[str], rules: Sequence[LineRule]) -> LogReader:

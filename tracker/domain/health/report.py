@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from tracker.domain.health.incidents import LogIncident, LogReader, PlacedHit, StepsRead
+from tracker.domain.health.loss_series import SeriesFinding
 from tracker.domain.records.display import one_line, shortened
 
 TEXT_CHARS = 300
@@ -49,12 +50,18 @@ class LogReport:
     lines: int
     steps: StepsRead
     incidents: tuple[ReportedIncident, ...]
+    findings: tuple[SeriesFinding, ...]
+    """What the training loss shows."""
 
 
 def log_report(path: str, log: LogReader) -> LogReport:
     """Return what was read of a log."""
     return LogReport(
-        path=path, lines=log.lines, steps=log.steps, incidents=tuple(_incident(one) for one in log.incidents)
+        path=path,
+        lines=log.lines,
+        steps=log.steps,
+        incidents=tuple(_incident(one) for one in log.incidents),
+        findings=log.findings,
     )
 
 

@@ -79,6 +79,8 @@ def _one(runs: ChosenRuns, asked: _Asked, name: str) -> None:
     output = asked.output or STDOUT
     suffix = Path(output).suffix.removeprefix(".")
     kind = Format(asked.kind or (suffix if suffix in tuple(Format) else Format.CSV))
+    if output == STDOUT and kind is Format.PARQUET and sys.stdout.isatty():
+        raise ConfigError("Parquet is not for a terminal", hint="pass a file to --output")
     with _opened(output) as file, _notes():
         _write(runs, name, kind, file, texts=asked.texts)
 

@@ -18,6 +18,7 @@ from tracker.cli.tables.health import log_table
 from tracker.config.health import load_line_rules
 from tracker.domain.health.incidents import read_log
 from tracker.domain.health.line_rules import NAN
+from tracker.domain.health.loss_series import SeriesName
 from tracker.domain.health.report import LogReport, log_report
 
 _EXPECTED = re.compile(r"(\w+)=(\d+)")
@@ -42,12 +43,13 @@ def command() -> None:
 )
 @json_option(tuple[LogReport, ...])
 def test(*, logs: tuple[Path, ...], rules_path: Path | None, expected: tuple[str, ...], as_json: bool) -> int:
-    """Read LOG files, and show the incidents and the steps that they contain.
+    """Read LOG files, and show the incidents, the steps and what the loss does.
 
     With --expect, exit code 1: another number of incidents of a class was found.
     """
     rules = load_line_rules(rules_path)
-    wanted = [_parsed(text, {NAN, *(rule.name for rule in rules)}) for text in expected]
+    known = {NAN, *map(str, SeriesName), *(rule.name for rule in rules)}
+    wanted = [_parsed(text, known) for text in expected]
     secrets = held_secrets(os.environ)
     reports = []
     for path in logs:
@@ -71,9 +73,13 @@ def _parsed(text: str, known: set[str]) -> _Expected:
 
 
 def _compared(reports: Sequence[LogReport], wanted: Sequence[_Expected]) -> int:
+    names: list[str] = []
+    for report in reports:
+        names += (incident.name for incident in report.incidents)
+        names += (finding.name for finding in report.findings)
     code = ExitCode.OK
     for one in wanted:
-        found = sum(incident.name == one.name for report in reports for incident in report.incidents)
+        found = names.count(one.name)
         if found != one.incidents:
             click.echo(f"expected {one.name}={one.incidents}, found {found}", err=True)
             code = ExitCode.REGRESSION

@@ -64,6 +64,13 @@ def test_expected_incidents_decide_the_exit_code(log: Path) -> None:
         run(str(log), "--expect", "ooom=1")
 
 
+def test_what_the_loss_does_is_shown_and_counted(log: Path) -> None:
+    losses = [2.5 + 0.01 * (k % 3) for k in range(40)] + [8.0, 9.0, 2.5]
+    log.write_text("".join(f"step {k} | loss {loss}\n" for k, loss in enumerate(losses)), encoding="utf-8")
+    shown = run(str(log), "--expect", "spike=1").stdout
+    assert "spike (step 40, loss 2.510 → 9.000, back at step 42)" in " ".join(shown.split())
+
+
 def test_rules_of_ones_own_come_first_and_replace_ours(log: Path, tmp_path: Path) -> None:
     rules = tmp_path / "rules.toml"
     own = OWN + '[[rule]]\nname = "oom"\ncontains = ["nothing like it"]\npattern = "nothing like it"\n'
