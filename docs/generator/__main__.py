@@ -11,6 +11,7 @@ from docs.generator.faults import faults_page
 from docs.generator.json_schemas import json_page, schemas
 from docs.generator.limits import limits_page
 from docs.generator.neutral import neutral_page
+from docs.generator.results import results_page
 from docs.generator.settings import settings_page
 from docs.generator.tables import tables_page
 from docs.generator.verdict_chart import verdicts_picture
@@ -25,6 +26,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/neutral-settings.md": neutral_page,
     "reference/json.md": json_page,
     "reference/tables.md": tables_page,
+    "reference/results.md": results_page,
     "explanation/faults.md": faults_page,
     "images/verdicts.svg": verdicts_picture,
 }

@@ -88,6 +88,7 @@ def test_a_comparison_has_the_numbers_of_the_command(folder: Path, project: Proj
         assert len(samples) == one["comparison"]["n_lost"]
         assert (samples["score_after"] < samples["score_before"]).all()
         lost += len(samples)
+    assert found.notes[0].startswith("not calibrated: ")
     for one in shown["refused"]:
         assert table.loc[one["benchmark"], "reason"] == "; ".join(one["reasons"])
     assert (lost > 0) == (after == EARLY)
@@ -130,7 +131,10 @@ def test_a_gate_has_the_numbers_of_the_command(folder: Path, project: Project, t
             assert (row["word"], row["required"], row["reason"]) == (one["word"], one["required"], one["reason"])
             assert row["min_effect"] == one["min_effect"] or one["min_effect"] is None
             assert f"{one['benchmark']} ({'required' if one['required'] else 'advisory'}): {one['word']}" in str(found)
+        assert found.notes[0].startswith("not calibrated: ")
+        assert str(found).endswith("\n".join(found.notes))
     assert len(words) > 1
+    assert re.search(r"facts .*\(0\.\d{3} → 0\.\d{3}, .0\.\d{3} \[.*\], p [=<>] ", str(found))
     assert re.match(rf"Gate\(\w+: {RUN}@\d+ against {RUN}@\d+\)$", repr(found))
     with pytest.raises(ConfigError, match=r"a gate is neither true nor false \(hint: use gate.passed"):
         bool(found)
@@ -143,6 +147,7 @@ REFUSED: dict[str, tuple[Callable[[Any], object], str]] = {
     "a fraction": (lambda p: p.compare(1.5, EARLY), "1.5 is not a checkpoint"),
     "the registry": (lambda p: p.compare("models:/sft@champion", EARLY), "cannot look up models:/sft@champion"),
     "no such benchmark": (lambda p: p.compare(EARLY, LATE).lost("fact"), "no benchmark 'fact'.*did you mean facts"),
+    "no location": (lambda p: p.evaluate(600), "600 is no location"),
     "no such policy": (lambda p: p.gate(EARLY, baseline=LATE, policy="no.toml"), "no.toml"),
 }
 

@@ -72,7 +72,6 @@ def events(project: Project) -> pd.DataFrame:
 
 
 WHOLE: Mapping[str, Callable[[Project], pd.DataFrame]] = {
-    "runs": lambda project: project.runs(headlines=True),
     "checkpoints": lambda project: project.checkpoints(left_behind=True),
     "forgetting": lambda project: project.forgetting(subsets=True),
     "requests": lambda project: project.latency(requests=True),
@@ -170,6 +169,11 @@ def test_what_needs_the_samples_is_left_out_without_them(state: Path, tmp_path: 
     ("arguments", "message"),
     [
         (("scores", "verdicts", "--output", "-"), "several tables cannot be written to stdout"),
+        (("scores", "verdicts", "--output", "both.csv"), r"both\.csv is the name of one file"),
+        (
+            ("scores", "--output", "scores.xlsx"),
+            r"unknown format \.xlsx \(hint: pass --format, or a name that ends in \.csv",
+        ),
         (("scores", "--run", "nope"), "no run 'nope'"),
         (("samples", "--run", "group/*", "--run", "x"), "no run 'x'"),
     ],

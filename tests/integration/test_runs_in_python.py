@@ -20,6 +20,7 @@ from tracker.adapters.tracking.outbox_sql import OutboxTracking
 from tracker.api.following import followed
 from tracker.api.results import Project
 from tracker.api.results import open as open_results
+from tracker.app.steps.best_of_run import best_of_run
 from tracker.domain.overview.run import headline, overview
 from tracker.domain.records.types import CurvePoint
 from tracker.domain.tables.catalog import TABLES
@@ -52,9 +53,13 @@ def test_runs_are_counted(project: Project) -> None:
     assert (frame["gaps"].tolist(), frame["first_step"].tolist()) == ([0, 1], [100, 100])
     assert list(frame["last_at"]) == [recorded.records[-1].finished_at for recorded in (OTHER, RECORDED)]
     assert project[RUN].runs()["last_step"].tolist() == [600]
-    assert frame["headline"].tolist() == ["", ""]
-    headlines = project.runs(headlines=True)["headline"].tolist()
-    assert headlines == [headline(overview(one.reports, one.gaps)) for one in (OTHER, RECORDED)]
+    assert project.runs(headlines=False)["headline"].tolist() == ["", ""]
+    assert frame["headline"].tolist() == [headline(overview(one.reports, one.gaps)) for one in (OTHER, RECORDED)]
+    assert frame["best_step"].isna().all()
+    for run, step in zip(frame["run"], project.runs(best=True)["best_step"], strict=True):
+        best = best_of_run(run, project._runs.history)
+        assert best is not None
+        assert step == best.checkpoint.step
     assert (repr(project), repr(project[RUN])) == tuple(f"Project({project.place}: {n})" for n in ("all runs", RUN))
 
 
@@ -101,7 +106,7 @@ def test_curves_are_those_that_were_sent_or_else_those_beside_the_newest_checkpo
         (RUN, 10, "train/loss", 2.5),
         (RUN, 10, "train/lr", 0.1),
     ]
-    only = project[RUN].curves(["train/lr"])
+    only = project[RUN].curves("train/lr")
     pd.testing.assert_frame_equal(
         only, frame[frame["key"] == "train/lr"].reset_index(drop=True), check_categorical=False
     )

@@ -105,7 +105,12 @@ def evaluation_of(runs: ChosenRuns, checkpoint: str | os.PathLike[str], *, here:
         ConfigError: the project was opened without its settings, or they are wrong.
         StoreError: the results cannot be stored.
     """
-    project, place = writable(runs), os.fspath(checkpoint)
+    project = writable(runs)
+    if not isinstance(checkpoint, str | os.PathLike):
+        raise ConfigError(
+            f"{checkpoint!r} is no location", hint="pass the folder of a checkpoint, or s3://bucket/prefix"
+        )
+    place = os.fspath(checkpoint)
     if here:
         done = evaluate_here(project, pinned_at(project, place), lambda _: None)
         plans = tuple(record.plan for record, _ in done.results)

@@ -20,10 +20,12 @@ from tracker.api.tables import sample_reader
 from tracker.app.commands.gate import gate_of, gathered
 from tracker.app.steps.comparing import noise_of_run, parts_to_compare, whole_record_of
 from tracker.config.gating import load_gate_policy
-from tracker.domain.compare.view import ComparisonView, compare_parts
+from tracker.domain.calibration.repetition_text import not_calibrated_text
+from tracker.domain.compare.view import ComparedBenchmark, ComparisonView, compare_parts
 from tracker.domain.gate.rules import GatePolicy
-from tracker.domain.gate.text import checks_of, deciding_text, sides_text
+from tracker.domain.gate.text import change_text, checks_of, deciding_text, sides_text
 from tracker.domain.gate.types import GateReport, GateWord
+from tracker.domain.records.reason_text import samples_alone_text
 from tracker.domain.records.types import Report
 from tracker.domain.tables.answers import CHECKS, COMPARISON, checks_rows, comparison_rows
 
@@ -66,6 +68,11 @@ class Comparison:
         """
         benchmarks = tuple(dict.fromkeys(self.table["benchmark"]))
         return self._samples(benchmarks)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which noise is not known."""
+        return _notes(self._view.benchmarks)
 
     def lost(self, benchmark: str) -> DataFrame:
         """Return the questions of a benchmark whose score is worse after, as `samples`.
@@ -117,8 +124,15 @@ class Gate:
     def __str__(self) -> str:
         """Return the decision and its reasons, one line for each check."""
         lines = [f"{self.word.upper()}: {sides_text(self._report)}: {deciding_text(self._report)}"]
-        lines += (f"  {check.name} ({check.kind}): {check.word}: {check.reason}" for check in checks_of(self._report))
-        return "\n".join(lines)
+        for check in checks_of(self._report):
+            numbers = "" if check.compared is None else f" ({change_text(check.compared)})"
+            lines.append(f"  {check.name} ({check.kind}): {check.word}: {check.reason}{numbers}")
+        return "\n".join([*lines, *self.notes])
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which noise is not known."""
+        return _notes([check.compared for check in self._report.benchmarks if check.compared is not None])
 
     def __bool__(self) -> bool:
         """Refuse: `if gate:` would take "inconclusive" for a yes or a no.
@@ -165,6 +179,14 @@ def gate_decision(
     report = gate_of(case)
     table = frame_of(CHECKS, checks_rows(report))
     return Gate(passed=report.word is GateWord.PASS, word=str(report.word), table=table, _report=report)
+
+
+def _notes(benchmarks: Sequence[ComparedBenchmark]) -> tuple[str, ...]:
+    texts = (
+        not_calibrated_text(one.benchmark for one in benchmarks if one.repetition is None),
+        samples_alone_text([one.benchmark for one in benchmarks if one.is_jitter_unknown]),
+    )
+    return tuple(filter(None, texts))
 
 
 def _record(runs: ChosenRuns, name: str | int | os.PathLike[str]) -> EvalRecord:

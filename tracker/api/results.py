@@ -92,13 +92,18 @@ class Project:
         """
         return replace(self, _runs=self._runs.narrowed(runs))
 
-    def runs(self, *, headlines: bool = False) -> DataFrame:
+    def runs(self, *, headlines: bool = True, best: bool = False) -> DataFrame:
         """Return the runs with their number of checkpoints, gaps, open losses and firing alerts.
 
         Args:
-            headlines: also the finding of each run in one sentence, which takes about 15 ms for 100 checkpoints.
+            headlines: also the finding of each run in one sentence. False is faster: hundreds of runs take seconds.
+            best: also the best checkpoint of each run, which reads its samples.
+
+        Raises:
+            ConfigError: the folder of the samples is unknown.
+            StoreError: samples are missing or damaged.
         """
-        return _frame(tables.read_runs(self._runs, headlines=headlines))
+        return _frame(tables.read_runs(self._runs, headlines=headlines, best=best))
 
     def scores(self, benchmark: str | None = None, *, steps: Steps = None, subsets: bool = False) -> DataFrame:
         """Return the score of each benchmark at each step; a failed one has the code of its error.
@@ -240,16 +245,16 @@ class Project:
         """
         return _frame(tables.read_costs(self._runs, steps))
 
-    def curves(self, keys: Sequence[str] | None = None) -> DataFrame:
+    def curves(self, keys: str | Sequence[str] | None = None) -> DataFrame:
         """Return the training curves, such as train/loss, on the axis of steps.
 
         Args:
-            keys: which ones; None: all.
+            keys: one or several; None: all.
 
         Raises:
             ConfigError: there is no such curve.
         """
-        return _frame(tables.read_curves(self._runs, keys))
+        return _frame(tables.read_curves(self._runs, [keys] if isinstance(keys, str) else keys))
 
     def sweeps(self, name: str | None = None) -> DataFrame:
         """Return the scores of sweeps by target and variant, with one column `set_AXIS` for each axis.
@@ -285,7 +290,7 @@ class Project:
         baseline: str | int | os.PathLike[str],
         policy: str | os.PathLike[str] | None = None,
     ) -> Gate:
-        """Decide whether a candidate may replace a baseline: `assert gate.passed, gate`.
+        """Decide whether a candidate may replace a baseline: `assert gate.passed, str(gate)`.
 
         Args:
             candidate: a step, or as in the commands: "best:gsm8k", "other-run@latest"; a folder is evaluated first.

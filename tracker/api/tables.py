@@ -23,8 +23,8 @@ Step = TypeVar("Step", bound=OfStep)
 Table = tuple[TableDefinition, Rows]
 
 
-def read_runs(runs: ChosenRuns, *, headlines: bool = True) -> Table:
-    """Return the table `runs`; `headlines`: also the finding of each, which reads all its verdicts."""
+def read_runs(runs: ChosenRuns, *, headlines: bool = True, best: bool = False) -> Table:
+    """Return the table `runs`; `headlines` reads the verdicts of each, `best` its samples."""
     from tracker.domain.tables.recorded import RunParts, runs_table
 
     evaluations = runs.tables.evaluations(runs.names)
@@ -37,6 +37,7 @@ def read_runs(runs: ChosenRuns, *, headlines: bool = True) -> Table:
         plans=runs.tables.open_plans(),
         output_dirs=runs.tables.output_dirs(),
         headlines=_headlines(runs, gaps) if headlines else {},
+        best_steps=_best_steps(runs) if best else {},
     )
     return TABLES["runs"], runs_table(runs.runs(), parts)
 
@@ -207,6 +208,18 @@ def _headlines(runs: ChosenRuns, gaps: Iterable[Gap]) -> Mapping[str, str]:
     for gap in gaps:
         by_run[gap.run_id].append(gap)
     return {run: headline(overview(runs.history.outlines(run), own)) for run, own in by_run.items()}
+
+
+def _best_steps(runs: ChosenRuns) -> Mapping[str, int]:
+    from tracker.app.steps.best_of_run import best_of_run
+
+    runs.samples_dir()
+    found = {}
+    for run in runs.runs():
+        best = best_of_run(run, runs.history)
+        if best is not None:
+            found[run] = best.checkpoint.step
+    return found
 
 
 def _at(places: Collection[tuple[str, int]], parts: Iterable[Step]) -> list[Step]:

@@ -1,10 +1,19 @@
-"""The lines of a trainer's log, one after the other: a log may be larger than the memory, and a line without an end."""
+"""The lines of a trainer's log, one after the other: a log may be larger than the memory, and a line without an end.
 
+A log that ends in `.gz` is unpacked; of a `trainer_state.json`, each row of its history is a line.
+"""
+
+import gzip
+import json
+import zlib
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
 
+from eval_jobs import limits
 from eval_jobs.errors import ConfigError
-from eval_jobs.host.bounded.files import open_regular
+from eval_jobs.host.bounded.files import open_regular, read_bytes
+from eval_jobs.host.bounded.json_text import parse_json
 
 MAX_LINE_BYTES = 64 << 10
 """What follows in the same line is left out: it is data, such as a printed tensor."""
@@ -17,11 +26,32 @@ def log_lines(path: Path) -> Iterator[str]:
         ConfigError: there is no such file, it cannot be read, or it is a pipe or a device.
     """
     try:
+        if path.suffix == ".json":
+            yield from _rows_of_state(path)
+            return
         with open_regular(path) as file:
-            while line := file.readline(MAX_LINE_BYTES):
-                is_cut = not line.endswith(b"\n")
-                yield line.rstrip(b"\r\n").decode(errors="replace").replace("\0", "")
-                while is_cut and (rest := file.readline(MAX_LINE_BYTES)):
-                    is_cut = not rest.endswith(b"\n")
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}", hint="pass a log file that you may read") from error
+            if path.suffix == ".gz":
+                yield from _lines(BufferedReader(gzip.GzipFile(fileobj=file)))
+            else:
+                yield from _lines(file)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ConfigError(f"cannot read {path}: {error}", hint="pass a log file that you may read") from error
+
+
+def _lines(file: BufferedReader) -> Iterator[str]:
+    while line := file.readline(MAX_LINE_BYTES):
+        is_cut = not line.endswith(b"\n")
+        yield line.rstrip(b"\r\n").decode(errors="replace").replace("\0", "")
+        while is_cut and (rest := file.readline(MAX_LINE_BYTES)):
+            is_cut = not rest.endswith(b"\n")
+
+
+def _rows_of_state(path: Path) -> Iterator[str]:
+    try:
+        state = parse_json(read_bytes(path, limits.DOCUMENT))
+    except ValueError as error:
+        what = f"{path} is no trainer_state.json: {error}"
+        raise ConfigError(what, hint="pass a log, JSON lines, or a trainer_state.json") from error
+    rows = state.get("log_history") if isinstance(state, dict) else None
+    for row in rows if isinstance(rows, list) else ():
+        yield json.dumps(row)

@@ -120,6 +120,7 @@ def _mark(axes: Axes, at: DataFrame, word: VerdictWord, line: Line2D, *, is_new:
         heights,
         linestyle="none",
         marker=_MARKS[word],
+        fillstyle="none" if word is VerdictWord.REGRESSED else "full",
         markersize=8,
         color="tab:red" if word in WORSE else line.get_color(),
         label=f"{SYMBOLS[word]} {word}" if is_new else None,

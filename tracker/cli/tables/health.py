@@ -28,9 +28,12 @@ def log_table(report: LogReport) -> RenderableType:
 
 
 def _steps(steps: StepsRead) -> str:
-    if not steps.lines:
+    if steps.lines:
+        text = f"{count_text(steps.lines, 'line')} of steps {steps.first} to {steps.last}"
+    elif steps.unnumbered:
+        text = f"{steps.unnumbered:,} losses without a step"
+    else:
         return "no step"
-    text = f"{count_text(steps.lines, 'line')} of steps {steps.first} to {steps.last}"
     if steps.first_loss is None or steps.last_loss is None:
         return text
     return f"{text}, loss {score_text(steps.first_loss)} → {score_text(steps.last_loss)}"
@@ -49,9 +52,10 @@ def _incident(one: ReportedIncident) -> Table:
 
 
 def _finding(one: SeriesFinding) -> Text:
-    over = "lasts" if one.over_step is None else f"back at step {one.over_step}"
+    place = "step" if one.is_numbered else "loss number"
+    over = "lasts" if one.over_step is None else f"back at {place} {one.over_step}"
     losses = f"loss {score_text(one.expected)} → {score_text(one.worst)}"
-    return Text.assemble("  ", (one.name, "bold red"), f" (step {one.onset_step}, {losses}, {over})")
+    return Text.assemble("  ", (one.name, "bold red"), f" ({place} {one.onset_step}, {losses}, {over})")
 
 
 def _ranks(ranks: Sequence[int]) -> str:

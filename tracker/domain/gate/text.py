@@ -82,6 +82,15 @@ def checks_of(report: GateReport) -> tuple[GateCheck, ...]:
     )
 
 
+def change_text(compared: ComparedBenchmark) -> str:
+    """Return both scores, the change with its 95 % interval, and the one-sided p of a loss."""
+    change = compared.comparison
+    scores = f"{display.score_text(compared.before.mean)} → {display.score_text(compared.after.mean)}"
+    interval = f"[{display.signed_text(change.ci_low)}, {display.signed_text(change.ci_high)}]"
+    p = display.p_value_text(change.p_worse)
+    return f"{scores}, {display.signed_text(change.delta)} {interval}, {p}"
+
+
 def sides_text(report: GateReport) -> str:
     """Return `run@200 against run@100`; digests distinguish checkpoints with the same name."""
     new, old = report.candidate, report.baseline

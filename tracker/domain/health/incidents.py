@@ -10,7 +10,7 @@ An incident is over when the training makes progress again: `STEPS_AFTER` lines 
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tracker.domain.health.line_rules import NAN, LineHit, LineRule, Severity, hit_of, plain_line
 from tracker.domain.health.loss_series import LossSeries, SeriesFinding
@@ -21,6 +21,8 @@ EVIDENCE = 5
 """Lines that an incident keeps."""
 
 _LOSS = re.compile(r"(?:^|[/_ ])(?:loss|trl)$")
+_SUMMARY = "train_runtime"
+"""On the last line of a training, whose loss is the mean of all."""
 _NOT_TRAINING = re.compile(r"\b(?:val|eval|valid|validation|test)")
 
 
@@ -83,6 +85,8 @@ class StepsRead:
     first_loss: float | None = None
     """Of training, where the line names one."""
     last_loss: float | None = None
+    unnumbered: int = 0
+    """Losses of training on lines that name no step, as Hugging Face prints them."""
 
 
 @dataclass(kw_only=True)
@@ -98,6 +102,8 @@ class LogReader:
     """Lines of later steps since the last hit."""
     _branches: list[LossSeries] = field(default_factory=lambda: [LossSeries()])
     """The training loss; another one whenever the steps go back, as after a restart."""
+    _losses: LossSeries = field(default_factory=lambda: LossSeries(is_numbered=False))
+    """The training loss of lines without a step."""
 
     def take(self, number: int, raw: str) -> PlacedHit | None:
         """Read one line; return its hit."""
@@ -114,6 +120,8 @@ class LogReader:
             self._ahead = 0
         if row is not None and row.step is not None:
             self._count(row, is_progress=not is_nan)
+        elif row is not None:
+            self._count_unnumbered(row)
         return placed
 
     @property
@@ -126,7 +134,7 @@ class LogReader:
     @property
     def findings(self) -> tuple[SeriesFinding, ...]:
         """What the training loss shows, in the order of the log."""
-        return tuple(finding for series in self._branches for finding in series.findings)
+        return tuple(finding for series in (*self._branches, self._losses) for finding in series.findings)
 
     def _count(self, row: StepRow, *, is_progress: bool) -> None:
         step = row.step or 0
@@ -136,7 +144,8 @@ class LogReader:
             self._follow(step, loss)
         first = self.steps.first if self.steps.first is not None else row.step
         first_loss = self.steps.first_loss if self.steps.first_loss is not None else loss
-        self.steps = StepsRead(
+        self.steps = replace(
+            self.steps,
             lines=self.steps.lines + 1,
             first=first,
             last=row.step,
@@ -148,6 +157,14 @@ class LogReader:
             if self._ahead >= STEPS_AFTER:
                 self._ended.append(LogIncident(hits=tuple(self._open), is_over=True))
                 self._open, self._ahead = [], 0
+
+    def _count_unnumbered(self, row: StepRow) -> None:
+        loss = _training_loss(row.values)
+        if loss is None:
+            return
+        first = loss if self.steps.first_loss is None else self.steps.first_loss
+        self.steps = replace(self.steps, unnumbered=self.steps.unnumbered + 1, first_loss=first, last_loss=loss)
+        self._losses.take(self.steps.unnumbered, loss)
 
     def _follow(self, step: int, loss: float) -> None:
         newest = self._branches[-1].last_step
@@ -166,6 +183,8 @@ def read_log(lines: Iterable[str], rules: Sequence[LineRule]) -> LogReader:
 
 
 def _training_loss(values: Mapping[str, float]) -> float | None:
+    if _SUMMARY in values:
+        return None
     for name, value in values.items():
         if _LOSS.search(name) and not _NOT_TRAINING.search(name):
             return value

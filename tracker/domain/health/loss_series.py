@@ -22,6 +22,8 @@ DISTANCES = 50
 DEVIATIONS = 10.0
 SHARE = 0.3
 """Smallest rise, as a share of the expected loss: in a calm series many deviations are nothing."""
+SHARE_OF_HIGHEST = 0.02
+"""The same of the highest healthy loss: near 0, everything is many times the expected loss."""
 IN_A_ROW = 2
 """Points beyond the limit: a single one is noise of its batch."""
 LASTING = 20
@@ -48,6 +50,8 @@ class SeriesFinding:
     """One stretch of a series that is not healthy."""
 
     name: SeriesName
+    is_numbered: bool = True
+    """Whether the log names steps; else they are the numbers of its losses, from 1."""
     onset_step: int
     """First step beyond the limit."""
     told_step: int
@@ -63,6 +67,8 @@ class SeriesFinding:
 class LossSeries:
     """Follows the training loss in the order of its steps."""
 
+    is_numbered: bool = True
+    """As in `SeriesFinding`."""
     last_step: int | None = None
     """Step of the newest point."""
     _healthy: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
@@ -71,6 +77,8 @@ class LossSeries:
     _newest: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=EQUAL))
     _first: float | None = None
     _lowest: float = math.inf
+    _highest: float = 0.0
+    """Of healthy points."""
     _ended: list[SeriesFinding] = field(default_factory=list)
     _open: SeriesFinding | None = None
 
@@ -102,7 +110,8 @@ class LossSeries:
 
     def _limit(self) -> float:
         noise = _MAD_TO_SD * median(self._distances)
-        return self._expected() + max(DEVIATIONS * noise, SHARE * abs(self._expected()))
+        smallest = max(SHARE * abs(self._expected()), SHARE_OF_HIGHEST * self._highest)
+        return self._expected() + max(DEVIATIONS * noise, smallest)
 
     def _expected(self) -> float:
         return median(self._healthy)
@@ -111,13 +120,19 @@ class LossSeries:
         if self._healthy:
             self._distances.append(abs(loss - self._expected()))
         self._healthy.append(loss)
+        self._highest = max(self._highest, loss)
 
     def _rise(self, step: int) -> None:
         worst = max(loss for _, loss in self._beyond)
         if self._open is None and len(self._beyond) >= IN_A_ROW:
             onset, expected = self._beyond[0][0], self._expected()
             self._open = SeriesFinding(
-                name=SeriesName.SPIKE, onset_step=onset, told_step=step, expected=expected, worst=worst
+                name=SeriesName.SPIKE,
+                is_numbered=self.is_numbered,
+                onset_step=onset,
+                told_step=step,
+                expected=expected,
+                worst=worst,
             )
         elif self._open is not None:
             lasting = len(self._beyond) > LASTING and self._open.name is SeriesName.SPIKE
@@ -138,7 +153,8 @@ class LossSeries:
             return False
         shown = {f"{loss:.{_DIGITS}g}" for _, loss in self._newest}
         value = self._newest[-1][1]
-        is_high = 0 < self._lowest < math.inf and value > (1 + SHARE) * self._lowest
+        smallest = max(SHARE * self._lowest, SHARE_OF_HIGHEST * max(self._first, self._highest))
+        is_high = 0 < self._lowest < math.inf and value > self._lowest + smallest
         return len(shown) == 1 and is_high and f"{self._first:.{_DIGITS}g}" not in shown
 
     def _collapse(self, step: int) -> None:
@@ -149,5 +165,10 @@ class LossSeries:
         if self._open is not None:
             onset, expected, worst = self._open.onset_step, self._open.expected, max(self._open.worst, worst)
         self._open = SeriesFinding(
-            name=SeriesName.COLLAPSED, onset_step=onset, told_step=step, expected=expected, worst=worst
+            name=SeriesName.COLLAPSED,
+            is_numbered=self.is_numbered,
+            onset_step=onset,
+            told_step=step,
+            expected=expected,
+            worst=worst,
         )

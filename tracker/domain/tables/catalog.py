@@ -35,6 +35,7 @@ RUNS = TableDefinition(
         count("running", "Evaluations at a worker."),
         optional_count("first_step", "First evaluated step."),
         optional_count("last_step", "Last evaluated step."),
+        optional_count("best_step", "Best checkpoint over the suite; missing: there is none, or not asked for."),
         text("headline", "The finding in one sentence; empty: not asked for."),
         text("output_dir", "Folder that is watched; empty: unknown."),
         moment("last_at", "When the last evaluation ended."),
@@ -185,7 +186,7 @@ REQUESTS = TableDefinition(
 )
 LOSSES = TableDefinition(
     name="losses",
-    row="loss, from its alarm to its end",
+    row="lost skill, from its alarm to its end",
     columns=(
         _RUN,
         _SUITE,
@@ -274,6 +275,8 @@ COSTS = TableDefinition(
         number("cpu_s", "CPU time of the engine; NaN: unknown.", "s"),
         optional_count("input_tokens", "Tokens of the prompts."),
         optional_count("output_tokens", "Tokens of the answers."),
+        moment("started_at", "When the evaluation began."),
+        moment("finished_at", "When it ended."),
         _PLAN,
     ),
 )

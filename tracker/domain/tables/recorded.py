@@ -50,6 +50,8 @@ class RunParts:
     """By the run of the watcher, which may have sub-folders as runs of their own."""
     headlines: Mapping[str, str]
     """By run; those that are not asked for are left out."""
+    best_steps: Mapping[str, int]
+    """The same."""
 
 
 def runs_table(runs: Iterable[str], parts: RunParts) -> Rows:
@@ -71,7 +73,11 @@ def runs_table(runs: Iterable[str], parts: RunParts) -> Rows:
             "losses_open": losses[run],
             "alerts_firing": firing[run],
         }
-        ends = {"first_step": min(steps, default=None), "last_step": max(steps, default=None)}
+        ends = {
+            "first_step": min(steps, default=None),
+            "last_step": max(steps, default=None),
+            "best_step": parts.best_steps.get(run),
+        }
         times = filter(None, (one.finished_at for one in judged[run]))
         texts = {"headline": parts.headlines.get(run, ""), "output_dir": _output_dir(run, parts.output_dirs)}
         rows.append({"run": run, **counts, **ends, **texts, "last_at": max(times, default=None)})
@@ -153,7 +159,8 @@ def costs_table(records: Iterable[EvalRecord]) -> Rows:
         if cost is not None:
             checkpoint, plan = record.plan.checkpoint, record.plan
             own = {"run": checkpoint.run_id, "step": checkpoint.step, "suite": plan.suite.name, "plan_id": plan.id}
-            rows.append({**_fields_of(cost, COSTS), **own, "asked": asked_by(plan)})
+            times = {"started_at": record.started_at, "finished_at": record.finished_at}
+            rows.append({**_fields_of(cost, COSTS), **own, **times, "asked": asked_by(plan)})
     return _sorted(COSTS, rows)
 
 

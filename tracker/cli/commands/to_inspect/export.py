@@ -77,12 +77,23 @@ def command(asked: _Asked) -> None:
 
 def _one(runs: ChosenRuns, asked: _Asked, name: str) -> None:
     output = asked.output or STDOUT
-    suffix = Path(output).suffix.removeprefix(".")
-    kind = Format(asked.kind or (suffix if suffix in tuple(Format) else Format.CSV))
+    kind = Format(asked.kind or _kind_of(output))
     if output == STDOUT and kind is Format.PARQUET and sys.stdout.isatty():
         raise ConfigError("Parquet is not for a terminal", hint="pass a file to --output")
     with _opened(output) as file, _notes():
         _write(runs, name, kind, file, texts=asked.texts)
+
+
+def _kind_of(output: str) -> str:
+    """Return the format that the name of a file asks for."""
+    suffix = Path(output).suffix.removeprefix(".").lower()
+    if output == STDOUT or not suffix:
+        return Format.CSV
+    if suffix not in tuple(Format):
+        raise ConfigError(
+            f"unknown format .{suffix}", hint=f"pass --format, or a name that ends in .{', .'.join(Format)}"
+        )
+    return suffix
 
 
 def _several(runs: ChosenRuns, asked: _Asked) -> None:
@@ -91,6 +102,8 @@ def _several(runs: ChosenRuns, asked: _Asked) -> None:
             "several tables cannot be written to stdout", hint="name one TABLE, or pass a folder to --output"
         )
     folder, kind = Path(asked.output or FOLDER), Format(asked.kind or Format.CSV)
+    if folder.suffix.removeprefix(".") in tuple(Format):
+        raise ConfigError(f"{folder} is the name of one file", hint="name one TABLE, or pass a folder to --output")
     definitions = []
     for name in asked.tables or TABLES:
         path = folder / f"{name}.{kind}"

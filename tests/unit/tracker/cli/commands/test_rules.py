@@ -1,5 +1,6 @@
 """`tracker rules test`: incidents and steps of log files, rules of one's own, and logs that are hard to read."""
 
+import gzip
 import json
 import os
 from pathlib import Path
@@ -113,3 +114,29 @@ def test_logs_that_are_hard_to_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         with pytest.raises(ConfigError, match=r"cannot read .*hint: pass a log file that you may read"):
             run(str(path))
     assert run(str(tmp_path)).exit_code == 2
+
+
+def test_a_packed_log_and_the_state_of_a_trainer_are_read(tmp_path: Path) -> None:
+    packed, state = tmp_path / "train.log.gz", tmp_path / "trainer_state.json"
+    packed.write_bytes(gzip.compress(CRASH.encode()))
+    history = [{"step": k, "loss": loss} for k, loss in enumerate([1.6, 11.8, *(10.3735,) * 6])]
+    history.append({"step": 8, "train_runtime": 5.5, "train_loss": 4.0})
+    state.write_text(json.dumps({"global_step": 8, "log_history": history}), encoding="utf-8")
+    shown = run(str(packed), str(state)).stdout
+    assert "oom (2 lines, step 20, rank 3)" in shown
+    assert "loss 1.600 → 10.37" in " ".join(shown.split())
+    assert "collapsed (step 2, loss 1.600 → 10.37, lasts)" in shown
+    packed.write_bytes(gzip.compress(CRASH.encode())[:-9])
+    state.write_text("{", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"cannot read .*ended before"):
+        run(str(packed))
+    with pytest.raises(ConfigError, match=r"is no trainer_state\.json"):
+        run(str(state))
+
+
+def test_losses_without_a_step_are_numbered(log: Path) -> None:
+    losses = [2.5 + 0.01 * (k % 3) for k in range(40)] + [8.0, 9.0, 2.5]
+    log.write_text("".join(f"{{'loss': {loss}, 'epoch': 0.1}}\n" for loss in losses), encoding="utf-8")
+    shown = " ".join(run(str(log)).stdout.split())
+    assert "43 lines, 43 losses without a step, loss 2.500 → 2.500" in shown
+    assert "spike (loss number 41, loss 2.510 → 9.000, back at loss number 43)" in shown

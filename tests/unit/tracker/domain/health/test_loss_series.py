@@ -65,6 +65,7 @@ HEALTHY: dict[str, list[float]] = {
     "warm-up": [10.3735] * 30 + [10.0 - 0.1 * k for k in range(60)],
     "always zero": [0.0] * 100,
     "around zero": calm(200, level=0.0, noise=0.01),
+    "near zero": [*(4 * math.exp(-k / 5) for k in range(60)), 0.01, 0.02, *calm(30, level=0.0001, noise=0.0)],
     "short": [2.5, 9.0, 9.5, 2.5, 8.0],
     "not a number": [math.nan, *calm(30), math.inf, math.nan, *calm(30, seed=2)],
 }
