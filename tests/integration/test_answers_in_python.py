@@ -134,7 +134,7 @@ def test_a_gate_has_the_numbers_of_the_command(folder: Path, project: Project, t
         assert found.notes[0].startswith("not calibrated: ")
         assert str(found).endswith("\n".join(found.notes))
     assert len(words) > 1
-    assert re.search(r"facts .*\(0\.\d{3} → 0\.\d{3}, .0\.\d{3} \[.*\], p [=<>] ", str(found))
+    assert re.search(r"facts .*; 0\.\d{3} → 0\.\d{3}, .0\.\d{3} \[.*\], p [=<>] ", str(found))
     assert re.match(rf"Gate\(\w+: {RUN}@\d+ against {RUN}@\d+\)$", repr(found))
     with pytest.raises(ConfigError, match=r"a gate is neither true nor false \(hint: use gate.passed"):
         bool(found)

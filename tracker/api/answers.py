@@ -125,7 +125,7 @@ class Gate:
         """Return the decision and its reasons, one line for each check."""
         lines = [f"{self.word.upper()}: {sides_text(self._report)}: {deciding_text(self._report)}"]
         for check in checks_of(self._report):
-            numbers = "" if check.compared is None else f" ({change_text(check.compared)})"
+            numbers = "" if check.compared is None else f"; {change_text(check.compared)}"
             lines.append(f"  {check.name} ({check.kind}): {check.word}: {check.reason}{numbers}")
         return "\n".join([*lines, *self.notes])
 
