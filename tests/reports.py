@@ -18,6 +18,7 @@ from tests.fakes.curves import FakeCurves
 from tests.fakes.history import FakeHistory
 from tests.fakes.queue import FakeQueue
 from tests.records import RecordedRun, scores_of_run, without_samples
+from tests.stored import store_run
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
 from tracker.domain.records.policy import Policy
@@ -28,14 +29,7 @@ MADE_AT = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
 def sources_of(run: RecordedRun, policy: Policy | None = None) -> Sources:
     """Return where a report of `run` gets its facts: a history in memory that holds all of it."""
     history = FakeHistory()
-    for record in run.records:
-        history.append(record)
-    for report in run.reports:
-        history.append_report(report)
-    for gap in run.gaps:
-        history.append_gap(gap)
-    for incident in run.incidents:
-        history.append_incident(incident)
+    store_run(history, run)
     for acceptance in run.acceptances:
         history.append_acceptance(acceptance)
     return Sources(

@@ -15,8 +15,8 @@ LAZY = {"tracker/cli/main.py"}
 RECORDS = ("eval_jobs/records/", "eval_jobs/types.py", "tracker/domain/records/")
 """What is stored as JSON, column by column."""
 ROWS = {
-    "Measured": "a row of a table",
-    "Judged": "a row of a table",
+    "MeasuredRow": "a row of a table",
+    "JudgedRow": "a row of a table",
     "BenchmarkLedger": "printed as JSON by `tracker forgetting`",
     "ComparedBenchmark": "printed as JSON by `tracker compare`",
     "Example": "printed as JSON by `tracker compare`",

@@ -16,7 +16,7 @@ from tracker.adapters.database.tables import EVALUATIONS, JUDGED, MEASURED, SUBJ
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.adapters.history.tables_sql import ResultTables
 from tracker.domain.records.types import Measure, Report, VerdictWord
-from tracker.domain.tables.results import Judged, Measured, judged_rows, measured_rows, with_scores_of
+from tracker.domain.tables.results import JudgedRow, MeasuredRow, judged_rows, measured_rows, with_scores_of
 
 RECORDED = forgetting_run(checkpoints=4, samples=6)
 Rows = dict[str, list[dict[str, object]]]
@@ -32,7 +32,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
 
 
 def stored(engine: Engine, *, verdicts: bool) -> Rows:
-    """Return what is read back, as the fields of `Measured` or `Judged`."""
+    """Return what is read back, as the fields of `MeasuredRow` or `JudgedRow`."""
     tables = ResultTables(engine)
     rows = tables.verdicts() if verdicts else tables.results()
     columns, subjects, evaluations = rows.columns, rows.subjects, {e.number: e for e in rows.evaluations}
@@ -52,7 +52,7 @@ def _plain(value: object) -> object:
     return value
 
 
-def rows_of(plan_rows: Mapping[str, Sequence[Measured] | Sequence[Judged]]) -> Rows:
+def rows_of(plan_rows: Mapping[str, Sequence[MeasuredRow] | Sequence[JudgedRow]]) -> Rows:
     """Return the fields of rows by plan, without those that are stored as documents."""
     found: Rows = {}
     for plan, rows in plan_rows.items():

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -165,19 +166,15 @@ def test_python_evaluates_follows_and_accepts_like_the_commands(project: Path, m
         tracker_api.open(".tracker").evaluate("elsewhere/checkpoint-1100")
 
 
-def test_python_queues_an_evaluation_for_the_watcher(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_python_queues_an_evaluation_for_the_watcher(project: Path, tmp_path: Path) -> None:
     opened = tracker_api.open(project / "tracker.toml")
     write_checkpoint(project / "elsewhere" / "checkpoint-1200", seed=1200)
     asked = opened.evaluate(project / "elsewhere" / "checkpoint-1200")
     assert asked.state == "waiting"
     with pytest.raises(NoSignOfLife, match=r"no verdicts on step 1200 of .* within 0 s \(waiting\)"):
         asked.wait(timeout_s=0)
-    monkeypatch.setattr("tracker.api.acting.LONELY_S", 0.0)
     with pytest.raises(NoSignOfLife, match="is waiting, and no watcher is running"):
-        asked.wait()
-    monkeypatch.undo()
+        replace(asked, _no_worker_timeout_s=0.0).wait()
     watch = RunningTracker(project, "watch", output=tmp_path / "said")
     try:
         found = asked.wait(timeout_s=120)

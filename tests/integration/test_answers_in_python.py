@@ -15,6 +15,7 @@ from matplotlib import pyplot
 from eval_jobs.errors import ConfigError
 from eval_jobs.queue.database_sql import open_database
 from tests.records import RUN, forgetting_run
+from tests.stored import store_run
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.api.formats.html import shown_html
 from tracker.api.results import Project, schema
@@ -48,10 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     engine = open_database(f"sqlite:///{folder}/.tracker/tracker.db")
     history = SqlHistory(engine, folder / ".tracker/samples")
     for recorded in (RECORDED, OTHER):
-        for record in recorded.records:
-            history.append(record)
-        for report in recorded.reports:
-            history.append_report(report)
+        store_run(history, recorded)
     engine.dispose()
     (folder / "tracker.toml").write_text(SETTINGS, encoding="utf-8")
     return folder

@@ -15,6 +15,7 @@ from eval_jobs.errors import ConfigError
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, SampleScore
 from tests.records import RUN, forgetting_run
+from tests.stored import store_run
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.api.results import Project
 from tracker.api.results import open as open_results
@@ -49,12 +50,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     engine = open_database(f"sqlite:///{folder}/tracker.db")
     history = SqlHistory(engine, folder / "samples")
     for recorded in (RECORDED, OTHER):
-        for record in recorded.records:
-            history.append(with_answers(record))
-        for report in recorded.reports:
-            history.append_report(report)
-        for gap in recorded.gaps:
-            history.append_gap(gap)
+        store_run(history, replace(recorded, records=tuple(map(with_answers, recorded.records))))
     engine.dispose()
     return folder
 

@@ -9,6 +9,7 @@ from nbclient import NotebookClient
 from eval_jobs.queue.database_sql import open_database
 from tests.records import RUN, forgetting_run
 from tests.requires import PROJECT
+from tests.stored import store_run
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.adapters.tracking.outbox_sql import OutboxTracking
 
@@ -21,18 +22,13 @@ def test_the_notebook_runs_on_a_project(tmp_path: Path, monkeypatch: pytest.Monk
     state.mkdir()
     engine = open_database(f"sqlite:///{state}/tracker.db")
     history = SqlHistory(engine, state / "samples")
-    for record in RECORDED.records:
-        history.append(record)
-    for report in RECORDED.reports:
-        history.append_report(report)
-    for incident in RECORDED.incidents:
-        history.append_incident(incident)
+    store_run(history, RECORDED)
     curves = OutboxTracking(engine, sink=None)  # type: ignore[arg-type]  # nothing is sent
     curves.publish_curves(RECORDED.records[-1].plan.checkpoint, RECORDED.curves)
     engine.dispose()
     own = f'[run]\nname = "{RUN}"\noutput_dir = "out"\n[[benchmark]]\nbenchmark = "gsm8k"\n'
     (tmp_path / "tracker.toml").write_text(own, encoding="utf-8")
-    monkeypatch.setenv("HOME", str(tmp_path))  # settings of whoever runs the test change nothing
+    monkeypatch.setenv("HOME", str(tmp_path))  # no settings of the real home
     monkeypatch.setenv("PYTHONPATH", str(PROJECT))
     notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
     NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()

@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 from eval_jobs.queue.database_sql import open_database
 from tests.records import RUN, forgetting_run
 from tests.requires import PROJECT
+from tests.stored import store_run
 from tracker.adapters.history.store_sql import SqlHistory
 
 RECORDED = forgetting_run(checkpoints=6, samples=20)
@@ -51,10 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / ".tracker").mkdir()
     engine = open_database(f"sqlite:///{folder}/.tracker/tracker.db")
     history = SqlHistory(engine, folder / ".tracker/samples")
-    for record in RECORDED.records:
-        history.append(record)
-    for report in RECORDED.reports:
-        history.append_report(report)
+    store_run(history, RECORDED)
     engine.dispose()
     own = f'[run]\nname = "{RUN}"\noutput_dir = "out"\n[[benchmark]]\nbenchmark = "gsm8k"\n'
     (folder / "tracker.toml").write_text(own, encoding="utf-8")

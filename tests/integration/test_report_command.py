@@ -8,6 +8,7 @@ import pytest
 
 from tests.commands import run_tracker
 from tests.records import FORGETTING_TOML, forgetting_run
+from tests.stored import store_run
 from tracker.api.opening import open_project
 
 
@@ -17,12 +18,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "tracker.toml").write_text(FORGETTING_TOML, encoding="utf-8")
     history = open_project(folder / "tracker.toml").history
     run = forgetting_run()
-    for record in run.records:
-        history.append(record)
-    for report in run.reports:
-        history.append_report(report)
-    for gap in run.gaps:
-        history.append_gap(gap)
+    store_run(history, run)
     return folder
 
 

@@ -19,6 +19,7 @@ from eval_jobs.types import Cost, EvalResult, ProbeResult
 from tests.alerts import alert
 from tests.records import RUN, forgetting_run
 from tests.requires import PROJECT
+from tests.stored import store_run
 from tests.unit.tracker.domain.verdicts.test_rewind import GOOD, again, first_try
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.api.results import Project, schema
@@ -41,12 +42,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     engine = open_database(f"sqlite:///{folder}/tracker.db")
     history = SqlHistory(engine, folder / "samples")
     for recorded in (RECORDED, OTHER):
-        for record in recorded.records:
-            history.append(record)
-        for report in recorded.reports:
-            history.append_report(report)
-        for gap in recorded.gaps:
-            history.append_gap(gap)
+        store_run(history, recorded)
     engine.dispose()
     return folder
 

@@ -14,6 +14,7 @@ from eval_jobs.errors import ConfigError
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.sql_queue import SqlQueue
 from tests.records import RUN, checkpoint_of, forgetting_run
+from tests.stored import store_run
 from tracker.adapters.database.lead_sql import SqlLead
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.adapters.tracking.outbox_sql import OutboxTracking
@@ -36,12 +37,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     engine = open_database(f"sqlite:///{folder}/tracker.db")
     history = SqlHistory(engine, folder / "samples")
     for recorded in (RECORDED, OTHER):
-        for record in recorded.records:
-            history.append(record)
-        for report in recorded.reports:
-            history.append_report(report)
-        for gap in recorded.gaps:
-            history.append_gap(gap)
+        store_run(history, recorded)
     engine.dispose()
     return open_results(folder)
 

@@ -35,8 +35,8 @@ from tracker.wiring.project import Project
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-LONELY_S = 60.0
-"""After so long without a watcher and without a worker at a plan, nobody will evaluate it."""
+NO_WORKER_TIMEOUT_S = 60.0
+"""Longest time to wait for an evaluation while no watcher is running and no worker evaluates it."""
 _LOOK_S = 1.0
 
 
@@ -49,6 +49,7 @@ class Evaluation:
     _plans: tuple[EvalPlan, ...]
     _runs: ChosenRuns
     _project: Project
+    _no_worker_timeout_s: float = NO_WORKER_TIMEOUT_S
 
     @property
     def state(self) -> str:
@@ -80,7 +81,7 @@ class Evaluation:
                 raise NoSignOfLife(what, hint="wait longer, or look at the terminal of `tracker watch`")
             if self.state == "running" or has_watcher(self._project):
                 alive = now
-            elif now - alive >= LONELY_S:
+            elif now - alive >= self._no_worker_timeout_s:
                 what = f"step {self.step} of {self.run} is {self.state}, and no watcher is running"
                 raise NoSignOfLife(what, hint="start `tracker watch`, or pass here=True to evaluate in this process")
             clock.sleep(_LOOK_S)

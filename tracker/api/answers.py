@@ -23,7 +23,7 @@ from tracker.config.gating import load_gate_policy
 from tracker.domain.calibration.repetition_text import not_calibrated_text
 from tracker.domain.compare.view import ComparedBenchmark, ComparisonView, compare_parts
 from tracker.domain.gate.rules import GatePolicy
-from tracker.domain.gate.text import change_text, checks_of, deciding_text, sides_text
+from tracker.domain.gate.text import checks_of, deciding_text, scores_and_change_text, sides_text
 from tracker.domain.gate.types import GateReport, GateWord
 from tracker.domain.records.reason_text import samples_alone_text
 from tracker.domain.records.types import Report
@@ -125,7 +125,7 @@ class Gate:
         """Return the decision and its reasons, one line for each check."""
         lines = [f"{self.word.upper()}: {sides_text(self._report)}: {deciding_text(self._report)}"]
         for check in checks_of(self._report):
-            numbers = "" if check.compared is None else f"; {change_text(check.compared)}"
+            numbers = "" if check.compared is None else f"; {scores_and_change_text(check.compared)}"
             lines.append(f"  {check.name} ({check.kind}): {check.word}: {check.reason}{numbers}")
         return "\n".join([*lines, *self.notes])
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from eval_jobs.errors import ConfigError
 from tracker.api.place import Opened
-from tracker.api.steps import Steps, chosen_steps, known_names_hint
+from tracker.api.steps import Steps, known_names_hint, of_steps
 from tracker.domain.tables.measured import StoredRows
-from tracker.domain.tables.selection import StoredEvaluation, left_behind
+from tracker.domain.tables.selection import StoredEvaluation, numbers_left_behind
 
 if TYPE_CHECKING:
     from eval_jobs.types import EvalRecord
@@ -105,7 +105,7 @@ class ChosenRuns:
         points = self.tables.points(self.names)
         sent = {run for run, *_ in points}
         evaluations = self.tables.evaluations(self.names)
-        left = left_behind(evaluations)
+        left = numbers_left_behind(evaluations)
         newest = {one.run_id: one for one in sorted(evaluations, key=lambda e: e.step) if one.number not in left}
         for run in newest.keys() - sent:
             found = TrainerCurves().read(newest[run].checkpoint)
@@ -119,9 +119,9 @@ class ChosenRuns:
         """
         evaluations = self.tables.evaluations(self.names)
         if not all_branches:
-            left = left_behind(evaluations)
+            left = numbers_left_behind(evaluations)
             evaluations = tuple(one for one in evaluations if one.number not in left)
-        asked = {one.plan_id for one in chosen_steps(evaluations, steps)}
+        asked = {one.plan_id for one in of_steps(evaluations, steps)}
         return [record for record in self.of_runs(self.history.records) if record.plan.id in asked]
 
     def of_runs(self, read: Callable[[str], Iterable[Part]]) -> list[Part]:
@@ -156,8 +156,8 @@ class ChosenRuns:
         known = {subject.benchmark for subject in rows.subjects.values()} - {""}
         if benchmark is not None and benchmark not in known:
             raise no_benchmark(benchmark, known)
-        left = left_behind(rows.evaluations)
-        counted = chosen_steps([e for e in rows.evaluations if e.number not in left], steps)
+        left = numbers_left_behind(rows.evaluations)
+        counted = of_steps([e for e in rows.evaluations if e.number not in left], steps)
         return replace(rows, evaluations=counted, benchmark=benchmark)
 
     @property

@@ -43,7 +43,7 @@ def checkpoint_name(name: str | SupportsIndex) -> str:
     return str(operator.index(name))
 
 
-def chosen_steps(known: Sequence[Part], steps: Steps) -> Sequence[Part]:
+def of_steps(known: Sequence[Part], steps: Steps) -> Sequence[Part]:
     """Return what belongs to these steps.
 
     Raises:

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from eval_jobs.errors import ConfigError
 from tracker.api.reading import ChosenRuns, no_benchmark
-from tracker.api.steps import OfStep, Steps, chosen_steps, known_names_hint
+from tracker.api.steps import OfStep, Steps, known_names_hint, of_steps
 from tracker.domain.tables.catalog import TABLES
 from tracker.domain.tables.columns import Rows, TableDefinition
 from tracker.domain.tables.measured import scores_table, verdicts_table
-from tracker.domain.tables.selection import StoredEvaluation
-from tracker.domain.tables.selection import left_behind as left_of
+from tracker.domain.tables.selection import StoredEvaluation, numbers_left_behind
 
 if TYPE_CHECKING:
     from tracker.api.samples import Errors, SampleReader
@@ -84,12 +83,12 @@ def read_checkpoints(runs: ChosenRuns, steps: Steps = None, *, left_behind: bool
 
     rows = runs.tables.verdicts(runs.names, ("evaluation", "word"))
     evaluations, words = rows.evaluations, urgent_words(rows)
-    left, gaps = left_of(evaluations), runs.gaps(evaluations)
+    left, gaps = numbers_left_behind(evaluations), runs.gaps(evaluations)
     kept = list(evaluations)
     if not left_behind:
         kept = [e for e in evaluations if e.number not in left]
     places: list[StoredEvaluation | Gap] = [*kept, *gaps]
-    asked = {(one.run_id, one.step) for one in chosen_steps(places, steps)}
+    asked = {(one.run_id, one.step) for one in of_steps(places, steps)}
     return TABLES["checkpoints"], checkpoints_table(_at(asked, kept), words, left, _at(asked, gaps))
 
 

@@ -175,7 +175,7 @@ def load_gate_policy(path: Path) -> GatePolicy:
     Raises:
         ConfigError: the file is missing, is no TOML, or a setting is wrong; all wrong settings are named at once.
     """
-    hint = "pass an existing file to --policy, or omit it to use [gate] of tracker.toml"
+    hint = "pass an existing policy file, or none to use [gate] of tracker.toml"
     return checked(GateFile, read_text(path, hint=hint), path).gate.to_policy()
 
 

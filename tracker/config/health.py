@@ -39,8 +39,8 @@ class LineRuleSection(Section):
     """Regular expression that must fit; case does not count."""
     without: Pattern | None = None
     """Regular expression that must not fit."""
-    severity: Severity = Severity.TOLD
-    """`told` or `shown`."""
+    severity: Severity = Severity.ALERT
+    """`alert` or `shown`."""
     terminal: bool = False
     """Whether the training ends with it."""
     consequence: bool = False

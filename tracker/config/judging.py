@@ -49,7 +49,8 @@ class TrackingSection(Section):
     experiment: str = ""
     """MLflow experiment for new runs. Default: the run's name."""
     run_id: str = ""
-    """ID of the trainer's MLflow run to write to. Default: the run that logged the same output folder."""
+    """ID of the trainer's MLflow run to write to. Default: the run of earlier results, else
+    the trainer's run with the same output folder and training loss."""
     username: str = ""
     """User name for the MLflow server, with `password_file`. Default: MLFLOW_TRACKING_USERNAME."""
     password_file: AnchoredPath | None = None

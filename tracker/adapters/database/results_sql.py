@@ -17,7 +17,7 @@ from eval_jobs.types import Checkpoint, CheckpointFormat, EvalRecord
 from tracker.adapters.database.tables import EVALUATIONS, JUDGED, MEASURED, SUBJECTS
 from tracker.domain.records.reasons import Reason
 from tracker.domain.records.types import Measure, Report, Screened, Verdict, VerdictWord
-from tracker.domain.tables.results import Judged, Measured, judged_rows, measured_rows
+from tracker.domain.tables.results import JudgedRow, MeasuredRow, judged_rows, measured_rows
 
 _REASON: TypeAdapter[Reason | None] = TypeAdapter(Reason | None)
 _SCREENED: TypeAdapter[Screened | None] = TypeAdapter(Screened | None)
@@ -41,7 +41,7 @@ def put_record(connection: Connection, record: EvalRecord) -> None:
     put_measured(connection, record, measured_rows(record))
 
 
-def put_measured(connection: Connection, record: EvalRecord, rows: Sequence[Measured]) -> None:
+def put_measured(connection: Connection, record: EvalRecord, rows: Sequence[MeasuredRow]) -> None:
     """Replace the results of a plan; those of a record without samples are known from elsewhere."""
     known = {"suite": record.plan.suite.name, "finished_at": record.finished_at}
     number = _put_evaluation(connection, record.plan.id, record.plan.checkpoint, known)
@@ -168,7 +168,7 @@ def _key_of(subject: _Subject) -> str:
     return content_hash(list(subject))
 
 
-def _values(table: Table, row: Measured | Judged) -> dict[str, object]:
+def _values(table: Table, row: MeasuredRow | JudgedRow) -> dict[str, object]:
     """Return the columns that are fields of the row."""
     return {column.name: getattr(row, column.name) for column in table.c if hasattr(row, column.name)}
 

@@ -26,11 +26,11 @@ from tracker.adapters.database.tables import (
 from tracker.domain.records.types import VerdictWord
 from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.tables.measured import Columns, StoredRows
-from tracker.domain.tables.selection import StoredEvaluation, Subject
+from tracker.domain.tables.selection import RowSubject, StoredEvaluation
 
 _BATCH = 50_000
 _OF_EVALUATION = tuple(EVALUATIONS.c[name] for name in StoredEvaluation._fields)
-_OF_SUBJECT = tuple(SUBJECTS.c[name] for name in Subject._fields)
+_OF_SUBJECT = tuple(SUBJECTS.c[name] for name in RowSubject._fields)
 
 
 class ResultTables:
@@ -124,9 +124,9 @@ def _evaluations(connection: Connection, runs: Collection[str] | None) -> tuple[
     )
 
 
-def _subjects(connection: Connection) -> Mapping[int, Subject]:
+def _subjects(connection: Connection) -> Mapping[int, RowSubject]:
     query = select(SUBJECTS.c.number, *_OF_SUBJECT)
-    return {number: Subject(*values) for number, *values in connection.execute(query)}
+    return {number: RowSubject(*values) for number, *values in connection.execute(query)}
 
 
 def _columns(connection: Connection, table: Table, runs: Collection[str] | None, names: Collection[str]) -> Columns:

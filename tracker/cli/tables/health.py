@@ -41,7 +41,7 @@ def _steps(steps: StepsRead) -> str:
 
 def _incident(one: ReportedIncident) -> Table:
     grid = Table.grid(padding=(0, 1, 0, 0))
-    style = "bold red" if one.is_told else "yellow"
+    style = "bold red" if one.is_alert else "yellow"
     title = Text.assemble((one.name, style), " ", *_facts(one))
     grid.add_row("", title)
     for line in one.evidence:
@@ -70,7 +70,7 @@ def _facts(one: ReportedIncident) -> Iterator[str]:
         facts.append(f"step {one.step}")
     if one.ranks:
         facts.append(_ranks(one.ranks))
-    if not one.is_told:
+    if not one.is_alert:
         facts.append("no alert")
     if one.is_over:
         facts.append("training continued")

@@ -82,7 +82,7 @@ def checks_of(report: GateReport) -> tuple[GateCheck, ...]:
     )
 
 
-def change_text(compared: ComparedBenchmark) -> str:
+def scores_and_change_text(compared: ComparedBenchmark) -> str:
     """Return both scores, the change with its 95 % interval, and the one-sided p of a loss."""
     change = compared.comparison
     scores = f"{display.score_text(compared.before.mean)} → {display.score_text(compared.after.mean)}"

@@ -14,13 +14,12 @@ from dataclasses import dataclass, field, replace
 
 from tracker.domain.health.line_rules import NAN, LineHit, LineRule, Severity, hit_of, plain_line
 from tracker.domain.health.loss_series import LossSeries, SeriesFinding
-from tracker.domain.health.step_lines import StepRow, step_row
+from tracker.domain.health.step_lines import StepRow, is_loss, step_row
 
 STEPS_AFTER = 3
 EVIDENCE = 5
 """Lines that an incident keeps."""
 
-_LOSS = re.compile(r"(?:^|[/_ ])(?:loss|trl)$")
 _SUMMARY = "train_runtime"
 """On the last line of a training, whose loss is the mean of all."""
 _NOT_TRAINING = re.compile(r"\b(?:val|eval|valid|validation|test)")
@@ -57,9 +56,9 @@ class LogIncident:
         return self.cause.hit.rule
 
     @property
-    def is_told(self) -> bool:
+    def is_alert(self) -> bool:
         """Whether it is worth an alert."""
-        return self.rule.severity is Severity.TOLD
+        return self.rule.severity is Severity.ALERT
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -186,6 +185,6 @@ def _training_loss(values: Mapping[str, float]) -> float | None:
     if _SUMMARY in values:
         return None
     for name, value in values.items():
-        if _LOSS.search(name) and not _NOT_TRAINING.search(name):
+        if is_loss(name) and not _NOT_TRAINING.search(name):
             return value
     return None

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tracker.domain.health.step_lines import step_row
+from tracker.domain.health.step_lines import is_loss, step_row
 
 MAX_CHARS = 4_096
 """Of a line that are examined: longer ones are data, such as a printed tensor."""
@@ -22,16 +22,14 @@ NAN = "nan"
 
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _RANK = re.compile(r"^\s*(?:\[(?:rank|default) ?(?P<named>\d+)\]:|(?P<bare>\d+): )", re.IGNORECASE)
-_LOSS = re.compile(r"(?:^|[/_ ])(?:loss|trl)$")
 
 
 class Severity(StrEnum):
-    """What becomes of a hit."""
+    """How a hit is reported."""
 
-    TOLD = "told"
-    """An alert."""
+    ALERT = "alert"
     SHOWN = "shown"
-    """Only in pages and tables."""
+    """In pages and tables only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +66,7 @@ NOT_A_NUMBER = LineRule(
     name=NAN,
     contains=("nan", "inf"),
     pattern=re.compile("nan|inf"),
-    severity=Severity.TOLD,
+    severity=Severity.ALERT,
     hint="the loss is no number: lower the learning rate, clip gradients, or look at the data of this step",
 )
 """Found by the numbers of a line of a step, not by a pattern: other numbers may be NaN in a healthy run."""
@@ -80,9 +78,9 @@ def hit_of(raw: str, rules: Sequence[LineRule]) -> LineHit | None:
     lowered = line.lower()
     for rule in rules:
         if any(text in lowered for text in rule.contains) and _fits(rule, line):
-            return LineHit(rule=rule, line=line, rank=rank_of(line))
-    if ("nan" in lowered or "inf" in lowered) and _has_no_loss(line):
-        return LineHit(rule=NOT_A_NUMBER, line=line, rank=rank_of(line))
+            return LineHit(rule=rule, line=line, rank=printed_rank(line))
+    if ("nan" in lowered or "inf" in lowered) and _has_nonfinite_loss(line):
+        return LineHit(rule=NOT_A_NUMBER, line=line, rank=printed_rank(line))
     return None
 
 
@@ -97,7 +95,7 @@ def plain_line(raw: str) -> str:
     return line
 
 
-def rank_of(line: str) -> int | None:
+def printed_rank(line: str) -> int | None:
     """Return the rank in the prefix of a line, as torchrun, Megatron and srun -l write it."""
     found = _RANK.match(line)
     return None if found is None else int(found["named"] or found["bare"])
@@ -109,9 +107,9 @@ def _fits(rule: LineRule, line: str) -> bool:
     return rule.without is None or rule.without.search(line) is None
 
 
-def _has_no_loss(line: str) -> bool:
+def _has_nonfinite_loss(line: str) -> bool:
     row = step_row(line)
     if row is None:
         return False
-    losses = [value for name, value in row.values.items() if _LOSS.search(name)]
+    losses = [value for name, value in row.values.items() if is_loss(name)]
     return not all(map(math.isfinite, losses))

@@ -54,7 +54,7 @@ class SeriesFinding:
     """Whether the log names steps; else they are the numbers of its losses, from 1."""
     onset_step: int
     """First step beyond the limit."""
-    told_step: int
+    found_step: int
     """Step at which it was certain."""
     expected: float
     """Loss before it."""
@@ -98,12 +98,12 @@ class LossSeries:
             self._first = loss
         self._newest.append((step, loss))
         if self._has_collapsed():
-            self._collapse(step)
+            self._collapse()
         elif len(self._healthy) < HISTORY:
             self._keep(loss)
         elif loss > self._limit():
             self._beyond.append((step, loss))
-            self._rise(step)
+            self._rise()
         else:
             self._recover(step, loss)
         self._lowest = min(self._lowest, loss)
@@ -122,18 +122,10 @@ class LossSeries:
         self._healthy.append(loss)
         self._highest = max(self._highest, loss)
 
-    def _rise(self, step: int) -> None:
+    def _rise(self) -> None:
         worst = max(loss for _, loss in self._beyond)
         if self._open is None and len(self._beyond) >= IN_A_ROW:
-            onset, expected = self._beyond[0][0], self._expected()
-            self._open = SeriesFinding(
-                name=SeriesName.SPIKE,
-                is_numbered=self.is_numbered,
-                onset_step=onset,
-                told_step=step,
-                expected=expected,
-                worst=worst,
-            )
+            self._open = self._finding(SeriesName.SPIKE, self._beyond[0][0], self._expected(), worst)
         elif self._open is not None:
             lasting = len(self._beyond) > LASTING and self._open.name is SeriesName.SPIKE
             name = SeriesName.DIVERGED if lasting else self._open.name
@@ -157,18 +149,21 @@ class LossSeries:
         is_high = 0 < self._lowest < math.inf and value > self._lowest + smallest
         return len(shown) == 1 and is_high and f"{self._first:.{_DIGITS}g}" not in shown
 
-    def _collapse(self, step: int) -> None:
+    def _collapse(self) -> None:
         if self._open is not None and self._open.name is SeriesName.COLLAPSED:
             return
         onset, worst = self._newest[0]
         expected = self._lowest
         if self._open is not None:
             onset, expected, worst = self._open.onset_step, self._open.expected, max(self._open.worst, worst)
-        self._open = SeriesFinding(
-            name=SeriesName.COLLAPSED,
+        self._open = self._finding(SeriesName.COLLAPSED, onset, expected, worst)
+
+    def _finding(self, name: SeriesName, onset_step: int, expected: float, worst: float) -> SeriesFinding:
+        return SeriesFinding(
+            name=name,
             is_numbered=self.is_numbered,
-            onset_step=onset,
-            told_step=step,
+            onset_step=onset_step,
+            found_step=self._newest[-1][0],
             expected=expected,
             worst=worst,
         )

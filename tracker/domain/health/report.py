@@ -27,7 +27,7 @@ class ReportedIncident:
 
     name: str
     """Class of the cause."""
-    is_told: bool
+    is_alert: bool
     """Whether it is worth an alert; else it is only shown."""
     is_over: bool
     """Whether the training made progress afterwards."""
@@ -68,7 +68,7 @@ def log_report(path: str, log: LogReader) -> LogReport:
 def _incident(one: LogIncident) -> ReportedIncident:
     return ReportedIncident(
         name=one.rule.name,
-        is_told=one.is_told,
+        is_alert=one.is_alert,
         is_over=one.is_over,
         step=one.cause.step,
         lines=len(one.hits),

@@ -36,6 +36,7 @@ _STEP_NAMES = (
     "iteration",
     "train/global_step",
 )
+_LOSS = re.compile(r"(?:^|[/_ ])(?:loss|trl)$")
 _SCALES = {"k": 1e3, "m": 1e6}
 _MOST_BEFORE = 120
 """Characters before the step: prefixes of loggers and launchers."""
@@ -64,6 +65,11 @@ def step_row(line: str) -> StepRow | None:
         return None
     step = found["named"] or found["short"] or found["first"]
     return StepRow(step=int(step), values=values)
+
+
+def is_loss(name: str) -> bool:
+    """Return whether a printed name is that of a loss, of training or of validation."""
+    return _LOSS.search(name) is not None
 
 
 def _pairs(text: str) -> Iterator[tuple[str, float]]:

@@ -12,7 +12,7 @@ from tracker.domain.records.types import Measure
 from tracker.domain.scores.matrix import BoolArray, FloatArray, IntArray
 from tracker.domain.tables.catalog import SCORES, VERDICTS
 from tracker.domain.tables.columns import Coded, Rows, TableDefinition, Values
-from tracker.domain.tables.selection import StoredEvaluation, Subject, contested
+from tracker.domain.tables.selection import RowSubject, StoredEvaluation, contested
 
 Columns = dict[str, Sequence[object] | FloatArray]
 """Values by column, ordered by evaluation: numbers as float64, exact for integers up to 2^53, else objects. Making
@@ -25,7 +25,7 @@ class StoredRows:
 
     evaluations: Sequence[StoredEvaluation]
     """Of what is asked for."""
-    subjects: Mapping[int, Subject]
+    subjects: Mapping[int, RowSubject]
     columns: Columns
     benchmark: str | None = None
     """None: all."""
@@ -56,7 +56,7 @@ def _table(table: TableDefinition, stored: StoredRows) -> Rows:
     for name in table.names:
         if name in columns:
             found[name] = _taken(columns.pop(name), order)
-        elif name in Subject._fields:
+        elif name in RowSubject._fields:
             values = [getattr(subjects[number], name) for number in named]
             found[name] = _coded(subject, values)
         else:
@@ -79,7 +79,7 @@ def _places(numbers: Sequence[object] | FloatArray, known: Sequence[int]) -> tup
     return ordered[at], values[at] == wanted
 
 
-def _newest(evaluations: Sequence[StoredEvaluation], columns: Columns, subjects: Mapping[int, Subject]) -> BoolArray:
+def _newest(evaluations: Sequence[StoredEvaluation], columns: Columns, subjects: Mapping[int, RowSubject]) -> BoolArray:
     """Return which rows are of the newest evaluation of their benchmark at their step."""
     numbers, about_row = (np.asarray(columns[name], dtype=np.int64) for name in ("evaluation", "subject"))
     kept = np.ones(numbers.size, dtype=bool)
@@ -95,7 +95,7 @@ def _newest(evaluations: Sequence[StoredEvaluation], columns: Columns, subjects:
     return kept
 
 
-def _whole_benchmarks(subjects: Sequence[Subject]) -> Iterator[str]:
+def _whole_benchmarks(subjects: Sequence[RowSubject]) -> Iterator[str]:
     for one in subjects:
         if one.benchmark and not one.subset and one.measure == Measure.SCORE:
             yield one.benchmark

@@ -10,7 +10,7 @@ from tracker.domain.records.types import Comparison, Measure, Report, Screened, 
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Measured:
+class MeasuredRow:
     """The result of one benchmark. Counts are None where they are unknown."""
 
     benchmark: str
@@ -33,7 +33,7 @@ class Measured:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Judged:
+class JudgedRow:
     """A verdict or finding, and what decided it."""
 
     benchmark: str
@@ -64,17 +64,17 @@ class Judged:
     screened: Screened | None = None
 
 
-def measured_rows(record: EvalRecord) -> tuple[Measured, ...]:
+def measured_rows(record: EvalRecord) -> tuple[MeasuredRow, ...]:
     """Return what a record says of each benchmark; without samples, the counts are unknown."""
     return tuple(map(_measured, record.outcomes))
 
 
-def judged_rows(report: Report) -> tuple[Judged, ...]:
+def judged_rows(report: Report) -> tuple[JudgedRow, ...]:
     """Return the verdicts of a report, then its findings."""
     return tuple(map(_judged, (*report.verdicts, *report.findings)))
 
 
-def with_scores_of(measured: Iterable[Measured], verdicts: Iterable[Verdict]) -> tuple[Measured, ...]:
+def with_scores_of(measured: Iterable[MeasuredRow], verdicts: Iterable[Verdict]) -> tuple[MeasuredRow, ...]:
     """Return results whose samples are unknown with what the verdicts say of them."""
     known = {verdict.benchmark: verdict for verdict in verdicts if verdict.screened is None}
     found = []
@@ -87,11 +87,11 @@ def with_scores_of(measured: Iterable[Measured], verdicts: Iterable[Verdict]) ->
     return tuple(found)
 
 
-def _measured(outcome: Outcome) -> Measured:
+def _measured(outcome: Outcome) -> MeasuredRow:
     if isinstance(outcome, BenchmarkFailure):
         failure = outcome.code
-        return Measured(benchmark=outcome.benchmark, fingerprint=outcome.fingerprint, failure=failure, coverage=0.0)
-    known = Measured(
+        return MeasuredRow(benchmark=outcome.benchmark, fingerprint=outcome.fingerprint, failure=failure, coverage=0.0)
+    known = MeasuredRow(
         benchmark=outcome.benchmark,
         metric=outcome.metric,
         fingerprint=outcome.fingerprint,
@@ -105,7 +105,7 @@ def _measured(outcome: Outcome) -> Measured:
     return _with_counts(known, outcome)
 
 
-def _with_counts(known: Measured, result: EvalResult) -> Measured:
+def _with_counts(known: MeasuredRow, result: EvalResult) -> MeasuredRow:
     # Imported here: scipy is slow to import, and reading rows does not need it.
     from tracker.domain.scores.summary import summarise
 
@@ -123,8 +123,8 @@ def _with_counts(known: Measured, result: EvalResult) -> Measured:
     )
 
 
-def _judged(verdict: Verdict) -> Judged:
-    known = Judged(
+def _judged(verdict: Verdict) -> JudgedRow:
+    known = JudgedRow(
         benchmark=verdict.benchmark,
         subset=verdict.subset,
         measure=verdict.measure,
@@ -141,7 +141,7 @@ def _judged(verdict: Verdict) -> Judged:
     return _with_evidence(known, verdict.comparisons[:1])
 
 
-def _with_evidence(known: Judged, deciding: Iterable[Comparison]) -> Judged:
+def _with_evidence(known: JudgedRow, deciding: Iterable[Comparison]) -> JudgedRow:
     for one in deciding:
         return replace(
             known,

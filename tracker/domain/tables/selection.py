@@ -39,7 +39,7 @@ class StoredEvaluation(NamedTuple):
         )
 
 
-class Subject(NamedTuple):
+class RowSubject(NamedTuple):
     """What a result or verdict is about."""
 
     benchmark: str
@@ -50,7 +50,7 @@ class Subject(NamedTuple):
     higher_is_better: bool
 
 
-def left_behind(evaluations: Iterable[StoredEvaluation]) -> frozenset[int]:
+def numbers_left_behind(evaluations: Iterable[StoredEvaluation]) -> frozenset[int]:
     """Return the numbers of the evaluations of checkpoints that training left behind when it went back."""
     found = set[int]()
     for of_run in _by_run(evaluations):

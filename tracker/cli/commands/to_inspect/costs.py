@@ -38,13 +38,13 @@ def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> 
     for one in costs:
         console.print(
             Text(one_line(one.run_id), "bold"),
-            costs_table(one, last=last),
+            run_costs_table(one, last=last),
             Text(f"\n{cost_headline(one)}.", "bold"),
             sep="\n",
         )
 
 
-def costs_table(costs: RunCosts, *, last: int) -> Table:
+def run_costs_table(costs: RunCosts, *, last: int) -> Table:
     """Return one line for each evaluation, with its part if any was partial; `last`: number of newest ones, 0: all."""
     has_parts = any(row.asked is not Asked.WHOLE for row in costs.checkpoints)
     parts = [Column("part", no_wrap=True)] if has_parts else []

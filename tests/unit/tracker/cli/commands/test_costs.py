@@ -7,7 +7,7 @@ from rich.console import Console
 from eval_jobs.identity import rest_plan, screen_plan
 from eval_jobs.types import Cost, EvalRecord, Screen
 from tests.records import forgetting_run
-from tracker.cli.commands.to_inspect.costs import costs_table
+from tracker.cli.commands.to_inspect.costs import run_costs_table
 from tracker.domain.overview.costs import run_costs
 
 RUN = forgetting_run(checkpoints=3, samples=10)
@@ -16,7 +16,7 @@ COST = Cost(loading_s=0.4, evaluating_s=12, probing_s=3, input_tokens=45_000, ou
 
 def shown(records: Iterable[EvalRecord]) -> str:
     console = Console(file=io.StringIO(), width=80)
-    console.print(costs_table(run_costs(RUN.run_id, records), last=2))
+    console.print(run_costs_table(run_costs(RUN.run_id, records), last=2))
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     return "\n".join(line.rstrip() for line in text.splitlines())
 

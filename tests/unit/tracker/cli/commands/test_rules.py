@@ -50,7 +50,7 @@ def test_json_has_the_same(log: Path, tmp_path: Path) -> None:
     healthy.write_text("step 1 | loss 2.5\n", encoding="utf-8")
     crashed, fine = json.loads(run(str(log), str(healthy), "--json").stdout)["result"]
     (incident,) = crashed["incidents"]
-    assert (incident["name"], incident["step"], incident["is_told"], incident["ranks"]) == ("oom", 20, True, [3])
+    assert (incident["name"], incident["step"], incident["is_alert"], incident["ranks"]) == ("oom", 20, True, [3])
     assert [line["number"] for line in incident["evidence"]] == [3, 4]
     assert fine["incidents"] == []
     assert "no incident" in run(str(healthy)).stdout

@@ -1,4 +1,4 @@
-"""What belongs together in a log: one incident for one cause, with its consequences, until the training goes on."""
+"""What belongs together in a log: one incident for one cause, with its consequences, until training makes progress."""
 
 from collections.abc import Iterable
 
@@ -38,13 +38,13 @@ def test_what_follows_from_a_cause_belongs_to_it_whoever_printed_first() -> None
     assert found(log) == [("oom", 4, 2, False)]
     (one,) = log.incidents
     assert [placed.hit.rule.name for placed in one.evidence] == ["oom", "nccl_timeout", "worker_died"]
-    assert (one.ranks, len(one.hits), one.is_told) == ((0, 1), 258, True)
+    assert (one.ranks, len(one.hits), one.is_alert) == ((0, 1), 258, True)
 
 
 def test_the_will_of_somebody_is_no_alert() -> None:
     log = read(steps(1), "Killing subprocess 7", "Main process received SIGINT, exiting")
     assert found(log) == [("cancelled", 3, 1, False)]
-    assert not log.incidents[0].is_told
+    assert not log.incidents[0].is_alert
 
 
 def test_an_incident_is_over_when_steps_go_on() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.requires import shared_data
 from tracker.config.health import load_line_rules
-from tracker.domain.health.line_rules import hit_of, plain_line, rank_of
+from tracker.domain.health.line_rules import hit_of, plain_line, printed_rank
 
 RULES = load_line_rules()
 
@@ -123,7 +123,7 @@ def test_colours_and_progress_bars_before_the_text_are_left_out() -> None:
     ("line", "rank"), [("[rank12]: x", 12), ("[default3]: x", 3), ("7: x", 7), ("x 7: y", None), ("2026: year", 2026)]
 )
 def test_ranks_are_those_of_the_prefix(line: str, rank: int | None) -> None:
-    assert rank_of(line) == rank
+    assert printed_rank(line) == rank
 
 
 def test_every_rule_says_what_to_do_and_causes_come_before_consequences() -> None:

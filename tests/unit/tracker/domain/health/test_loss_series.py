@@ -35,7 +35,7 @@ def found(points: Points) -> tuple[SeriesFinding, ...]:
 
 def test_two_points_far_above_their_past_are_a_spike_until_the_loss_is_back() -> None:
     (one,) = found(series([*calm(40), 7.5, 8.5, 6.0, *calm(5, seed=2)]))
-    assert (one.name, one.onset_step, one.told_step, one.over_step) == (SeriesName.SPIKE, 400, 410, 430)
+    assert (one.name, one.onset_step, one.found_step, one.over_step) == (SeriesName.SPIKE, 400, 410, 430)
     assert one.worst == 8.5
     assert one.expected == pytest.approx(2.5, abs=0.05)
 
@@ -52,7 +52,7 @@ def test_a_loss_that_stands_still_above_its_best_is_a_collapse_however_short_the
     points = series([*calm(before, level=1.6), 11.8, 11.6, *(10.3735,) * 6])
     (one,) = found(points)
     assert (one.name, one.over_step) == (SeriesName.COLLAPSED, None)
-    assert one.told_step == points[before + 2 + 4][0]
+    assert one.found_step == points[before + 2 + 4][0]
     assert one.expected == pytest.approx(1.6, abs=0.05)
 
 
@@ -79,7 +79,7 @@ def test_restless_series_are_healthy(name: str) -> None:
 @given(st.lists(st.floats(), max_size=80))
 def test_no_series_is_an_error(losses: list[float]) -> None:
     for one in found(series(losses)):
-        assert one.onset_step <= one.told_step
+        assert one.onset_step <= one.found_step
 
 
 def test_steps_that_go_back_begin_a_series_of_their_own() -> None:
@@ -109,10 +109,10 @@ def test_real_series_have_the_trouble_that_is_known_and_no_other() -> None:
     assert read > 60
 
 
-def test_a_real_spike_is_told_at_its_second_point() -> None:
+def test_a_real_spike_is_alert_at_its_second_point() -> None:
     path = shared_data("train_logs/megatron_spikes") / "tr1-13B_iter29020-29090_SPIKE.log"
     before = [
         f"iteration {step}/ 311541 | lm loss: {loss} |" for step, loss in series(calm(200, level=2.775), first=27000)
     ]
     (one,) = read_log([*before, *path.read_text().splitlines()], ()).findings
-    assert (one.name, one.onset_step, one.told_step, one.over_step) == (SeriesName.SPIKE, 29050, 29060, None)
+    assert (one.name, one.onset_step, one.found_step, one.over_step) == (SeriesName.SPIKE, 29050, 29060, None)
