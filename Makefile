@@ -20,7 +20,7 @@ test: setup ## all tests, on real parts
 test-deep: setup ## what `make test` samples, in full: a kill at every moment, long simulations
 	@TRACKER_TEST_DEEP=1 $(PYTEST)
 
-test-versions: setup ## other versions of MLflow and EvalScope, each in an environment of its own; VLLM=1: of vLLM, too
+test-versions: setup ## other versions of MLflow and EvalScope, and polars, each in an environment of its own; VLLM=1: of vLLM, too
 	@$(BIN)/python -m benchmarks.versions $(if $(VLLM),--vllm)
 
 test-trainers: setup ## real trainers beside the tracker, each in an environment of its own

@@ -1,4 +1,4 @@
-"""Which versions of MLflow, EvalScope and vLLM work with the tracker: a table with today's date.
+"""Which versions of MLflow, EvalScope, polars and vLLM work with the tracker: a table with today's date.
 
     python -m benchmarks.versions [--vllm]        or: make test-versions, VLLM=1 make test-versions
 
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from benchmarks.versions import engines, evaluators, mlflow_servers
+from benchmarks.versions import engines, evaluators, mlflow_servers, readers
 from benchmarks.versions.environments import CannotInstall
 
 
@@ -24,6 +24,7 @@ def main() -> int:
     checks: list[tuple[str, Sequence[str], Callable[[str], str], Callable[[str], bool]]] = [
         ("MLflow server", tuple(mlflow_servers.SERVERS), mlflow_servers.checked, mlflow_servers.is_good),
         ("EvalScope", evaluators.VERSIONS, evaluators.checked, evaluators.is_good),
+        ("polars", readers.VERSIONS, readers.checked, readers.is_good),
     ]
     if options.vllm:
         checks.append(("vLLM", engines.VERSIONS, engines.checked, engines.is_good))

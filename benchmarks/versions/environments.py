@@ -36,13 +36,14 @@ def interpreter(name: str, *requirements: str, overrides: tuple[str, ...] = ()) 
     return python
 
 
-def overlay(name: str, requirement: str) -> Path:
-    """Return a folder that holds one package without what it depends on, to be put before others on the path."""
+def overlay(name: str, *requirements: str) -> Path:
+    """Return a folder that holds packages without what they depend on, to be put before others on the path."""
     folder = FOLDER / name
-    if not _is_ready(folder, requirement):
+    wanted = "\n".join(requirements)
+    if not _is_ready(folder, wanted):
         shutil.rmtree(folder, ignore_errors=True)
-        _uv("pip", "install", "--no-deps", "--target", str(folder), requirement)
-        (folder / _READY).write_text(requirement)
+        _uv("pip", "install", "--no-deps", "--target", str(folder), *requirements)
+        (folder / _READY).write_text(wanted)
     return folder
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -16,6 +15,7 @@ from eval_jobs.ports import ShowProgress
 from eval_jobs.types import Checkpoint, EvalPlan
 from tracker.api.reading import ChosenRuns
 from tracker.api.references import HOW_TO_NAME, named_checkpoint
+from tracker.api.steps import known_names_hint
 from tracker.api.tables import read_verdicts
 from tracker.app.commands.accept import accept
 from tracker.app.commands.once import EvaluatedOnce, evaluate_once
@@ -246,8 +246,5 @@ def _is_of_run(project: Project, name: str) -> bool:
 def _check_benchmark(history: ReportStore, run_id: str, step: int, benchmark: str) -> None:
     known = [v.benchmark for r in history.outlines(run_id) if r.step == step for v in r.verdicts]
     if benchmark not in known:
-        close = difflib.get_close_matches(benchmark, known, n=1)
-        meant = f"did you mean {close[0]}? " if close else ""
-        raise ConfigError(
-            f"no benchmark {benchmark!r} at step {step}", hint=f"{meant}benchmarks at this step: {', '.join(known)}"
-        )
+        hint = known_names_hint("benchmarks", known, benchmark)
+        raise ConfigError(f"no benchmark {benchmark!r} at step {step}", hint=hint)
