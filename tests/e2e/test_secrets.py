@@ -77,7 +77,7 @@ def answer(request: Request) -> Reply:
     said = next(value for name, value in request.headers.items() if name.lower() == "authorization")
     if request.body.get("stream"):
         return Reply(text=f"the header was {said}")
-    if request.prompt.startswith("who"):
+    if request.prompt.startswith("key"):
         return Reply(status=401, text=f"{said} is refused")
     if request.prompt.startswith("refuse"):
         return Reply(status=400, text=f"not for {said}")
@@ -147,7 +147,7 @@ class Sampler(threading.Thread):
         self.look()
         if request.prompt.startswith("repeat"):
             self.repeated.release()
-        elif request.prompt.startswith("who"):
+        elif request.prompt.startswith("key"):
             for _ in range(REPEATS):
                 self.repeated.acquire(timeout=60)
         return answer(request)
@@ -212,8 +212,9 @@ class Site:
         self.folder = folder
         self.server = server
         self.database = database
+        # no question begins with a word of the latency test's prompts
         rows = [*(f"repeat {n}" for n in range(REPEATS)), "refuse 1"]
-        for name, questions in (("repeats", rows), ("refuses", ["who am I"])):
+        for name, questions in (("repeats", rows), ("refuses", ["key 1"])):
             lines = [json.dumps({"question": question, "answer": "x"}) for question in questions]
             (folder / f"{name}.jsonl").write_text("\n".join(lines))
         write_checkpoint(folder / "out" / "checkpoint-100", seed=1)

@@ -224,16 +224,21 @@ def test_a_killed_evaluator_loses_no_answer_of_any_benchmark_and_no_result_of_on
 
     is_over = evaluator.work_dir / "runs" / run_folder(done, suite, plan_id) / FAILURES_FILE
 
+    killed = threading.Event()
+
     def slow(request: Request) -> Reply:
         for _ in range(2400 if request.number >= 13 else 0):
             if is_over.exists():
                 break
             threading.Event().wait(0.05)
-        return replace(echo(request), first_token_delay_s=0.5 if request.number >= 13 else 0.0)
+        if request.number >= 14:
+            killed.wait(120)
+        return echo(request)
 
     def progress(now: Progress) -> None:
         if (now.done, now.total) == (14, 27):
             os.kill(child_pid(evaluator) or 0, signal.SIGKILL)
+            killed.set()
 
     with OpenAIServer(slow) as server:
         outcomes = evaluator.evaluate(suite, endpoint_of(server), plan_id=plan_id, progress=progress)
