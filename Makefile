@@ -1,6 +1,6 @@
 # `make demo` and `make test` set everything up by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-deep test-versions test-trainers coverage check format lint types imports unit docs texts site pictures lock bench-probe bench-client bench-loop bench-evaluator bench-verdicts bench-worlds bench-judge bench-replay bench-scale bench-screen bench-chaos bench-hostile bench-gate bench-frames bench-report clean
+.PHONY: help setup demo test test-deep test-versions test-trainers coverage check format lint types imports unit docs texts site pictures lock bench-probe bench-client bench-loop bench-evaluator bench-verdicts bench-worlds bench-judge bench-replay bench-scale bench-screen bench-chaos bench-hostile bench-gate bench-frames bench-health bench-report clean
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -n 2
 
@@ -88,6 +88,9 @@ bench-screen: setup ## what asking a part of each benchmark first costs in what 
 bench-scale: setup ## what a project of 100,000 plans and 40 million graded answers costs
 	@$(BIN)/python -m benchmarks.scale
 	@$(BIN)/python -m benchmarks.scale --runs
+
+bench-health: setup ## lines of trainers' logs in a second, and the agent's memory and CPU time
+	@$(BIN)/python -m benchmarks.health
 
 bench-frames: setup ## CPU time and memory of the results in Python
 	@$(BIN)/python -m benchmarks.frames

@@ -40,14 +40,7 @@ STATE_MEMORY = Limit(subject="Memory of the child process that reads a large ind
 ARCHIVE_INDEX = Limit(subject="Table of contents of a torch.save file", most=16 << 20, beyond=UNREADABLE)
 # YAML of this size takes a second or two.
 SETTINGS = Limit(subject="File with the trainer's settings", most=128 << 10, beyond="It is ignored, with a warning.")
-LOG = Limit(subject="Training log beside the checkpoints", most=256 << 20, beyond="It has no curves.")
-LOG_LINE = Limit(subject="Line of a training log", most=1 << 20, beyond="The rest of the log has no curves.")
-LOG_VALUES = Limit(
-    subject="Values in the training logs beside the checkpoints",
-    most=10_000_000,
-    unit="values",
-    beyond="The rest has no curves.",
-)
+LOG = Limit(subject="Training log at the first start", most=256 << 20, beyond="Only its end is read.")
 CURVE_POINTS = Limit(
     subject="Points of a run's curves", most=500_000, unit="points", beyond="The oldest are left out of the delivery."
 )

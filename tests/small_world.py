@@ -24,10 +24,10 @@ from pydantic import TypeAdapter
 
 from benchmarks.killing.inside import Bomb, arm, watch_lines
 from eval_jobs.errors import EndpointFailed, StoreError, TrackerError
+from eval_jobs.execute.interrupts import Interrupts, Stopped
 from eval_jobs.execute.nudge import Nudged
 from eval_jobs.execute.worker.claiming import ClaimFilter
 from eval_jobs.execute.worker.execution_window import ExecutionWindow
-from eval_jobs.execute.worker.interrupts import Interrupts, Stopped
 from eval_jobs.execute.worker.main import Worker, work
 from eval_jobs.ports import Note, ShowProgress
 from eval_jobs.queue.database_sql import open_database
@@ -42,7 +42,7 @@ from tests.fakes.clock import FakeClock, WorkerClock
 from tests.fakes.engine import FakeEngine
 from tests.fakes.evaluator import FakeEvaluator
 from tests.fakes.prober import FakeProber
-from tests.small_world_around import Broken, Channel, Once, Sink
+from tests.small_world_around import Broken, Channel, Once, Sink, agent_of, print_more, without_standing
 from tracker.adapters.alerts.outbox_sql import AlertOutbox
 from tracker.adapters.checkpoints.folder.source import FilesystemSource
 from tracker.adapters.history.store_sql import SqlHistory
@@ -96,8 +96,11 @@ samples = {SAMPLES - 10}
 first = 3
 every = 3
 """
-"""In the second world a part is asked first."""
-TIMES = ("created_at", "finished_at", "raised_at", "seen_at", "started_at", "timestamp_ms", "repetition")
+"""In the second world."""
+TIMES = (
+    *("created_at", "finished_at", "raised_at", "seen_at", "last_seen_at", "started_at", "timestamp_ms", "at_ms"),
+    "repetition",
+)
 """Depend on when somebody was killed."""
 
 
@@ -143,25 +146,33 @@ def left(home: Path) -> dict[str, Any]:
         "incidents": sorted(_timeless(incident, home) for incident in history.incidents(RUN)),
         "calibrations": sorted(_timeless(calibration, home) for calibration in history.calibrations()),
         "gaps": sorted(_timeless(gap, home) for gap in history.gaps(RUN)),
-        "alerts": sorted(_timeless(alert, home) for alert in history.open_alerts(RUN)),
+        "alerts": sorted(_timeless(without_standing(alert), home) for alert in history.open_alerts(RUN)),
         "queue": {name: n for name, n in state.counts.items() if n},
         **_sent(home),
         "pins": sorted(path.name for path in home.glob("pins/*/*")),
         "files": sorted(str(path.relative_to(home)) for path in home.glob("samples/**/*") if path.is_file()),
         "answers": sorted(path.name for path in (home / "answers").iterdir()),
+        "training": sorted(_timeless(incident, home) for incident in history.training_incidents(RUN)),
+        "points": [(point.key, point.step, point.value) for point in history.logged_points(RUN)[1]],
     }
     engine.dispose()
     return found
 
 
 def _sent(home: Path) -> dict[str, Any]:
-    """Return what the store holds. Aliases move as results come: where they end counts, and not on which way."""
+    """Return what the store holds. Aliases move as results come: where they end counts, and not on which way.
+
+    The same holds for the incidents of the training, and for how many points of a log travel together.
+    """
     paths = sorted((home / "sent").iterdir(), key=lambda path: path.stat().st_mtime_ns)
     items = [json.loads(path.read_text()) for path in paths]
     named = [{c["alias"]: c["checkpoint"]["step"] for c in item["champions"]} for item in items if "champions" in item]
+    logged = [item for item in items if "at_ms" in item]
     return {
-        "sent": sorted({_timeless(item, home) for item in items if "champions" not in item}),
+        "sent": sorted({_timeless(item, home) for item in items if "champions" not in item and "at_ms" not in item}),
         "aliases": named[-1:],
+        "sent points": sorted((p["key"], p["step"], p["value"]) for item in logged for p in item.get("points", ())),
+        "sent incidents": [item["incidents"] for item in logged if "incidents" in item][-1:],
     }
 
 
@@ -174,9 +185,7 @@ def told(home: Path) -> Counter[str]:
 
 
 def _live(home: Path, number: int) -> None:
-    logging.disable(logging.CRITICAL)  # of hundreds of processes
-    for name in ("sent", "answers", "failed"):
-        (home / name).mkdir(exist_ok=True)
+    _prepare(home)
     clock = WorkerClock(datetime.now(UTC) + timedelta(hours=number + 1))
     database = open_database(f"sqlite:///{home}/tracker.db")
     once = Once(home / "failed")
@@ -185,18 +194,15 @@ def _live(home: Path, number: int) -> None:
     source = _source(home, queue, clock)
     world = Project(load_config(home / "tracker.toml")).world()
     alerting = AlertOutbox(database, (Broken(), Channel(home / "told")), clock, run=RUN)
-    world = replace(
-        world,
-        source=source,
-        queue=queue,
-        tracking=OutboxTracking(database, Sink(home / "sent", once), clock),
-        dispatcher=AlertDispatcher(alerts=world.history, records=world.history, alerting=alerting),
-    )
-    evaluator = _Evaluator(queue, home / "answers", once, clock)
-    tools = Tools(engine=_Engine(_endpoint("")), evaluator=evaluator, prober=FakeProber(), clock=clock)
-    rule = StopRule(training_ended=lambda: True, quiet_s=2.0)
+    dispatcher = AlertDispatcher(alerts=world.history, records=world.history, alerting=alerting)
+    tracking = OutboxTracking(database, Sink(home / "sent", once), clock)
+    world = replace(world, source=source, queue=queue, tracking=tracking, dispatcher=dispatcher)
+    tools = _tools(_Evaluator(queue, home / "answers", once, clock), clock)
+    agent = agent_of(home, database, clock)
 
     def keep_workers() -> None:
+        print_more(home)
+        agent.follow()
         clock.interrupts = Interrupts()
         clock.interrupts.install()
         ask_twice(queue, world.history, RUN, clock.now())
@@ -215,11 +221,22 @@ def _live(home: Path, number: int) -> None:
         # First compared with a baseline that has no results; the second time, what failed is tried again.
         policy = replace(world.policy, pinned=pinned)
         watching = replace(world, policy=policy)
+        rule = StopRule(training_ended=lambda: True, quiet_s=2.0)
         watch(watching, WatchState(), clock=clock, keep_workers=keep_workers, stop=rule, show=lambda *_: None)
     while world.tracking.flush():
         clock.advance(400.0)
-    alerting.close()
-    source.close()
+    for part in (alerting, source, agent.log):
+        part.close()
+
+
+def _tools(evaluator: FakeEvaluator, clock: WorkerClock) -> Tools:
+    return Tools(engine=_Engine(_endpoint("")), evaluator=evaluator, prober=FakeProber(), clock=clock)
+
+
+def _prepare(home: Path) -> None:
+    logging.disable(logging.CRITICAL)  # of hundreds of processes
+    for name in ("sent", "answers", "failed"):
+        (home / name).mkdir(exist_ok=True)
 
 
 class _Nudged(Nudged):

@@ -1,15 +1,21 @@
 """What lies around the small world of `tests.small_world`: a tracking store and channels that fail once, or always."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import TypeAdapter
+from sqlalchemy import Engine
 
 from eval_jobs.errors import ChannelUnreachable, StoreError, TrackingUnreachable
 from eval_jobs.identity import content_hash
-from tracker.domain.records.alerts import AlertMessage
+from tests.fakes.clock import FakeClock
+from tracker.app.health.follow import LogFollower
+from tracker.app.health.settings import AgentSettings
+from tracker.config.health import load_line_rules
+from tracker.domain.records.alerts import Alert, AlertMessage, SubjectKind
 from tracker.domain.records.subjects import alert_subject_text
 from tracker.domain.records.tracking import TrackingItem
+from tracker.wiring.agent import follower_of
 
 _ITEM: TypeAdapter[TrackingItem] = TypeAdapter(TrackingItem)
 
@@ -72,3 +78,35 @@ class Broken:
 
     def notify(self, message: AlertMessage) -> str:
         raise ChannelUnreachable(f"{message.step} cannot be delivered", hint="look at the channel")
+
+
+LOG = "".join(
+    (
+        *(f"step {step} | loss: {3 - step / 100}\n" for step in (10, 20, 30)),
+        "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n",
+        "Killing subprocess 77\n",
+        *(f"step {step} | loss: {3 - step / 100}\n" for step in (20, 40, 50, 60)),
+        "OSError: [Errno 28] No space left on device\n",
+    )
+)
+"""What the trainer prints, bit by bit."""
+GROWTH = 40
+"""Bytes of it before each pass of the agent."""
+
+
+def agent_of(home: Path, database: Engine, clock: FakeClock) -> LogFollower:
+    settings = AgentSettings(run="run", output_dir=str(home / "out"), patterns=(), rules=load_line_rules())
+    return follower_of(settings, database, clock)
+
+
+def print_more(home: Path) -> None:
+    """Be the trainer for a moment."""
+    with (home / "out" / "train.log").open("ab") as log:
+        log.write(LOG.encode()[log.tell() :][:GROWTH])
+
+
+def without_standing(alert: Alert) -> Alert:
+    """Return an alert without what it says of that moment: the checkpoints, or the incidents, that were known."""
+    if alert.subject.kind is SubjectKind.TRAINING:
+        return replace(alert, message="")
+    return replace(alert, message=alert.message.partition(" (in the training")[0])

@@ -29,9 +29,9 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.hostile.damage import FOLDER_NAMES, INSIDE, beside, harmless
+from eval_jobs.execute.interrupts import Interrupts, Stopped
 from eval_jobs.execute.worker.claiming import ClaimFilter
 from eval_jobs.execute.worker.execution_window import ExecutionWindow
-from eval_jobs.execute.worker.interrupts import Interrupts, Stopped
 from eval_jobs.execute.worker.main import Worker, work
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.sql_queue import SqlQueue

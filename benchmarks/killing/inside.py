@@ -28,6 +28,7 @@ HOME = "CHAOS_DIR"
 OURS = re.compile(r"/((?:eval_jobs|tracker)/[a-z0-9_/]+\.py)$")
 ROLES = {
     "eval_jobs.execute.worker.main": "worker",
+    "tracker.wiring.agent": "agent",
     "eval_jobs.evaluate.evalscope.child.main": "evaluator",
     "eval_jobs.probe.client.main": "prober",
 }

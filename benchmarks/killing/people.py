@@ -13,6 +13,7 @@ from pathlib import Path
 PROC = Path("/proc")
 ROLES = (
     ("eval_jobs.execute.worker.main", "worker"),
+    ("tracker.wiring.agent", "agent"),
     ("eval_jobs.evaluate.evalscope.child.main", "evaluator"),
     ("eval_jobs.probe.client.main", "prober"),
     ("vllm.entrypoints.openai.api_server", "engine"),

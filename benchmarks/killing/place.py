@@ -25,7 +25,8 @@ BENCHMARKS = ("sums", "more")
 
 CONSTANTS: Mapping[str, Mapping[str, float]] = {
     "eval_jobs.queue.rules": {"LEASE_S": 5.0, "BEAT_S": 0.5, "FIRST_RETRY_DELAY_S": 0.3},
-    "eval_jobs.execute.worker.main": {"IDLE_S": 0.1, "STORE_RETRY_S": 0.5, "PARENT_CHECK_S": 0.2},
+    "eval_jobs.execute.worker.main": {"IDLE_S": 0.1, "STORE_RETRY_S": 0.5},
+    "eval_jobs.execute.child": {"PARENT_CHECK_S": 0.2},
     "eval_jobs.execute.launch.local": {"QUICK_DEATH_S": 0.2},
     "eval_jobs.serve.process.lifecycle": {"STOP_GRACE_S": 3.0, "GROUP_GRACE_S": 0.5},
     "eval_jobs.probe.client.main": {"PARENT_CHECK_S": 0.2},

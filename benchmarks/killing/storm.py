@@ -34,6 +34,7 @@ WEIGHT_OF = {
     "evaluator": 4,
     "engine": 4,
     "prober": 3,
+    "agent": 2,
     "trainer": 2,
     "mlflow": 2,
     "database": 3,

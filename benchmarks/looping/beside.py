@@ -22,6 +22,7 @@ from scipy import stats
 BLOCK_S = 4.0
 ROLES = {
     "eval_jobs.execute.worker.main": "worker",
+    "tracker.wiring.agent": "agent",
     "eval_jobs.evaluate.evalscope.child.main": "evaluator",
     "eval_jobs.probe.client.main": "probe",
 }

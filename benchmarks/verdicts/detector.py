@@ -12,7 +12,6 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.verdicts.view import Bools, Detector, Meta, Seen
-from tracker.domain.records.grouping import Grouping, grouping_of
 from tracker.domain.records.policy import Policy
 from tracker.domain.regression.budget import DEFAULT as WEIGHTED
 from tracker.domain.regression.budget import ONE_SIZE, PLAIN, SCORE_SHARE, SUITE, SUITE_SHARE, Design
@@ -20,6 +19,7 @@ from tracker.domain.regression.detector import ErrorBudget, Evidence, Track, evi
 from tracker.domain.regression.dips import earlier_in_dips, is_dip_expected, windows_of
 from tracker.domain.regression.subsets import subset_evidence
 from tracker.domain.regression.suite import SuiteTest, is_back, shared_variance, suite_tests
+from tracker.domain.scores.grouping import Grouping, grouping_of
 from tracker.domain.scores.matrix import ScoreMatrix, empty_matrix, inserted
 from tracker.domain.verdicts.hypothesis import strongest_of
 from tracker.domain.verdicts.incidents import RECOVERED_AFTER

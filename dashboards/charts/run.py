@@ -30,7 +30,8 @@ MAX_LOSS_CURVES = 3
 def score_figures(data: RunData, view: Overview) -> tuple[Figure, ...]:
     """Return one figure with scores and loss; with many scores, or some outside 0 to 1, one each, most urgent first."""
     if not view.steps:
-        return ()
+        loss = _loss_panel(data.training.curves, height=200)
+        return (_figure("loss", "Training loss by step", data, view, loss),) if loss else ()
     found, changes = standings(view), measurement_changes(data.records)
     by_name = {one.benchmark: one for one in found}
     lines = {

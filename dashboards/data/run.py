@@ -8,6 +8,7 @@ from eval_jobs.identity import series_fingerprints, series_serving_hash
 from eval_jobs.types import EvalPlan, EvalRecord
 from tracker.domain.calibration.noise import repetitions_of
 from tracker.domain.forgetting.types import RunLedger
+from tracker.domain.health.stored import RunProgress
 from tracker.domain.overview.costs import RunCosts
 from tracker.domain.records.alerts import Alert
 from tracker.domain.records.branches import branches_of
@@ -15,6 +16,7 @@ from tracker.domain.records.calibration import Calibration, Repetition
 from tracker.domain.records.policy import Phase
 from tracker.domain.records.reasons import Difference
 from tracker.domain.records.tracking import Champion
+from tracker.domain.records.training import Severity, TrainingIncident
 from tracker.domain.records.types import Acceptance, CurvePoint, Gap, Incident, Report
 from tracker.domain.scores.pairing import neutral_differences
 from tracker.domain.scores.run_scores import RunScores
@@ -42,11 +44,20 @@ class Training:
 
     curves: tuple[CurvePoint, ...] = ()
     phases: tuple[Phase, ...] = ()
+    incidents: tuple[TrainingIncident, ...] = ()
+    """What went wrong in the training itself, in the order of time."""
+    checkpoints: tuple[int, ...] = ()
+    """Steps of all checkpoints, ascending."""
+    progress: RunProgress | None = None
+    """How the run stands by its logs; None: they were not read."""
 
     @property
     def marks(self) -> tuple[Phase, ...]:
-        """Phases, and what the curves show: restarts of the learning rate and changes of the batch size."""
-        shown = (Phase(name=one.what, from_step=one.step) for one in disruptions_of(self.curves, ()))
+        """Phases, what the curves show (restarts of the learning rate, changes of the batch size), and incidents."""
+        shown = [Phase(name=one.what, from_step=one.step) for one in disruptions_of(self.curves, ())]
+        for incident in self.incidents:
+            if incident.cause.step is not None and incident.cause.trouble.severity is Severity.ALERT:
+                shown.append(Phase(name=incident.name.replace("_", " "), from_step=incident.cause.step))
         return tuple(sorted((*self.phases, *shown), key=lambda phase: phase.from_step))
 
 

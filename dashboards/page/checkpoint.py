@@ -1,11 +1,11 @@
 """Reads from the history what the report of one checkpoint needs. `dashboards.page.run` writes the page."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dashboards.data.checkpoint import CheckpointData, best_comparison, own_record, path_to
-from dashboards.data.run import Conclusions, RunData, newest_repetitions, only
+from dashboards.data.run import Conclusions, RunData, Training, newest_repetitions, only
 from eval_jobs.ports import QueueStatus
 from eval_jobs.types import EvalRecord
 from tracker.app.steps.comparing import noise_of_run, whole_record_of
@@ -44,12 +44,20 @@ def collect_checkpoint(
     judged = history.report(report.plan_id) or report
     left_by = branches_of(r.plan.checkpoint for r in known).left_by(whole.plan.checkpoint)
     return CheckpointData(
-        own=_own(record, judged, whole, sources, now),
+        own=replace(_own(record, judged, whole, sources, now), training=_training(known, sources)),
         before=before,
         means=history.outlines(report.run_id),
         views=tuple(_views(judged, whole, path, sources, noise)),
         titles=_titles(whole, known, sources),
         left_for=None if left_by is None else left_by.step,
+    )
+
+
+def _training(known: Sequence[EvalRecord], sources: Sources) -> Training:
+    run_id = known[0].plan.checkpoint.run_id if known else ""
+    return Training(
+        incidents=sources.history.training_incidents(run_id),
+        checkpoints=tuple(sorted({record.plan.checkpoint.step for record in known})),
     )
 
 

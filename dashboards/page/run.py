@@ -31,6 +31,7 @@ from tracker.domain.best.choice import champions_of, without_broken
 from tracker.domain.compare.runs import compare_runs
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
+from tracker.domain.health.logs.thinning import joined_curves
 from tracker.domain.overview.costs import run_costs
 from tracker.domain.overview.run import open_gaps, overview
 from tracker.domain.records.branches import branches_of
@@ -60,7 +61,7 @@ def write_report(config_path: Path, *, named: str | None, output: Path | None, w
         DiskFull, StoreError: the report could not be written, or samples no longer exist.
     """
     project = _project_to_write(config_path, output)
-    known = project.history.runs()
+    known = tuple(sorted({*project.history.runs(), *project.history.followed_runs()}))
     if named is None or named in known or not is_reference(named):
         run_id = choose_run(known, named, own=project.config.run.name)
         return _write_run(project, run_id, output, with_checkpoints=with_checkpoints)
@@ -97,14 +98,12 @@ def read_run(run_id: str, sources: Sources, *, now: datetime) -> RunData:
     scored = sources.history.scores(run_id, (Measure.SCORE,))
     scores = scores_of_newest(scored, branches_of(r.plan.checkpoint for r in known))
     good = without_broken(scores, sources.history.incidents(run_id))
-    # The newest checkpoint's file holds the whole curve up to it.
-    curves = sources.curves.read(records[-1].plan.checkpoint) if records else ()
     data = RunData(
         run_id=run_id,
         records=records,
         scores=scores,
         conclusions=_conclusions(run_id, sources, champions_of(good, min_coverage=sources.policy.min_coverage)),
-        training=Training(curves=curves, phases=sources.policy.phases),
+        training=_training(run_id, records, sources),
         costs=run_costs(run_id, known),
         ledger=with_texts(run_ledger(scores, sources.policy, details=LOST_SAMPLES), sources.history.record),
         repetitions=newest_repetitions(records, sources.history.calibrations(), min_effect=sources.policy.min_effect),
@@ -114,6 +113,18 @@ def read_run(run_id: str, sources: Sources, *, now: datetime) -> RunData:
     wanted = {**texts_wanted(data, overview(data.conclusions.reports)), **dict.fromkeys(plans_with_counts(data))}
     found = {plan_id: sources.history.record(plan_id, names) for plan_id, names in wanted.items()}
     return replace(data, texts={plan_id: record for plan_id, record in found.items() if record is not None})
+
+
+def _training(run_id: str, records: Sequence[EvalRecord], sources: Sources) -> Training:
+    stated = sources.curves.read(records[-1].plan.checkpoint) if records else ()
+    _, logged = sources.history.logged_points(run_id)
+    return Training(
+        curves=joined_curves(logged, stated),
+        phases=sources.policy.phases,
+        incidents=sources.history.training_incidents(run_id),
+        checkpoints=tuple(record.plan.checkpoint.step for record in records),
+        progress=next(iter(sources.history.progress(run_id)), None),
+    )
 
 
 def newest_boards(sweeps: Sweeps, names: Sequence[str]) -> tuple[Board, ...]:

@@ -17,6 +17,7 @@ from dashboards.views.samples.changes import Changed, changed_samples, pairs_of
 from dashboards.views.samples.packed import PageSamples, packed_samples
 from dashboards.views.served import ServedView, served
 from dashboards.views.tables import Trouble, coverage_text, troubles
+from dashboards.views.training import since_last_text
 from tracker.domain.compare.view import ComparedBenchmark
 from tracker.domain.overview.run import Overview, Standing, overview, standings
 from tracker.domain.records.display import NOTHING, count_text, one_line, score_text, signed_text, steps_text
@@ -145,6 +146,8 @@ def _facts(data: CheckpointData) -> Iterator[str]:
     yield count_text(len(data.report.verdicts), "benchmark")
     if data.left_for is not None:
         yield f"discarded when training restarted from a step before {data.left_for}"
+    for text in since_last_text(data.own.training, checkpoint.step):
+        yield f"since the last checkpoint: {text}"
 
 
 def _rows(data: CheckpointData, found: tuple[Standing, ...]) -> Iterator[ScoreRow]:

@@ -18,6 +18,7 @@ from dashboards.views.measured import MeasuredView, asked_texts, measured
 from dashboards.views.samples.lost import Loss, changed_pairs, losses_of
 from dashboards.views.samples.packed import PageSamples, packed_samples
 from dashboards.views.sweeps import SweepView, sweep_views
+from dashboards.views.training import TrainingView, training_view
 from eval_jobs.types import BenchmarkFailure
 from tracker.domain.calibration.repetition_text import is_unfit, unfit_text
 from tracker.domain.overview.run import WORSE, Overview, Standing, decisive_comparison, overview, standings
@@ -49,6 +50,8 @@ class CurvesView:
 
     figures: tuple[Figure, ...]
     phases: tuple[str, ...]
+    training: TrainingView | None
+    """What the logs of the training say; None: none was read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +107,7 @@ def build_view(data: RunData, pages: Mapping[int, str] = MappingProxyType({})) -
         curves=CurvesView(
             figures=score_figures(data, view),
             phases=tuple(f"{one_line(phase.name)} from step {phase.from_step}" for phase in data.training.marks),
+            training=training_view(data.training),
         ),
         table=tables.verdict_table(view, found, pages),
         conclusions=ConclusionsView(

@@ -14,6 +14,7 @@ from docs.generator.neutral import neutral_page
 from docs.generator.results import results_page
 from docs.generator.settings import settings_page
 from docs.generator.tables import tables_page
+from docs.generator.trouble import trouble_page
 from docs.generator.verdict_chart import verdicts_picture
 
 DOCS = Path(__file__).parents[1]
@@ -27,6 +28,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/json.md": json_page,
     "reference/tables.md": tables_page,
     "reference/results.md": results_page,
+    "reference/trouble.md": trouble_page,
     "explanation/faults.md": faults_page,
     "images/verdicts.svg": verdicts_picture,
 }

@@ -44,6 +44,12 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
         "tests/integration/test_consolidation.py",
         "tests/integration/test_bucket_faults.py",
     ),
+    "Logs of a training": (
+        "tests/contract/test_training_health.py",
+        "tests/contract/test_training_log.py",
+        "tests/unit/tracker/adapters/trainer_files/test_followed_file.py",
+        "tests/unit/tracker/adapters/trainer_files/test_log_folder.py",
+    ),
     "Engines and endpoints": (
         "tests/integration/test_endpoint_faults.py",
         "tests/integration/test_engine_process.py",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+import torch
 from chat_tokenizer import MAX_LENGTH, build_tokenizer, encode_turn
 from data import BATCH_SIZE, SAVE_EVERY_STEPS, SEED, Row, curriculum
 from datasets import Dataset
@@ -19,6 +20,8 @@ from transformers import (
     LlamaForCausalLM,
     PreTrainedTokenizerFast,
     Trainer,
+    TrainerCallback,
+    TrainerState,
     TrainingArguments,
     set_seed,
 )
@@ -28,7 +31,9 @@ def main() -> None:
     """Train phase 1, then phase 2, in one run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output-dir", type=Path, default=Path("out"))
-    output_dir = parser.parse_args().output_dir
+    parser.add_argument("--crash-at", type=int, metavar="STEP", help="run out of memory at STEP")
+    given = parser.parse_args()
+    output_dir = given.output_dir
     set_seed(SEED)
     tokenizer = build_tokenizer()
     trainer = Trainer(
@@ -37,8 +42,21 @@ def main() -> None:
         train_dataset=tokenised(curriculum(), tokenizer),
         processing_class=tokenizer,
         data_collator=DataCollatorForSeq2Seq(tokenizer),
+        callbacks=[] if given.crash_at is None else [OutOfMemory(given.crash_at)],
     )
     trainer.train()
+
+
+class OutOfMemory(TrainerCallback):
+    """Asks for more memory than any machine has."""
+
+    def __init__(self, step: int) -> None:
+        self._step = step
+
+    def on_step_end(self, _args: TrainingArguments, state: TrainerState, *_: object, **__: object) -> None:
+        """Fail as a batch does that is too large."""
+        if state.global_step >= self._step:
+            torch.empty(10**15)
 
 
 def build_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
@@ -76,7 +94,6 @@ def training_arguments(output_dir: Path) -> TrainingArguments:
         use_cpu=True,
         seed=SEED,
         report_to="none",
-        disable_tqdm=True,  # losses as lines, so that the log is one to read
     )
 
 

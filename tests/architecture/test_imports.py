@@ -44,6 +44,7 @@ VIOLATIONS = {
     "engines": ("eval_jobs/serve/resident/vllm.py", "import vllm"),
     "s3": ("tracker/adapters/curves.py", "import s3fs"),
     "apprise": ("tracker/adapters/alerts/opening.py", "import apprise"),
+    "tensorboard": ("tracker/adapters/curves.py", "import tensorboard"),
     "watchdog": ("tracker/cli/commands/to_watch/watch.py", "import watchdog"),
 }
 

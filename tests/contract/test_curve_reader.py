@@ -1,9 +1,7 @@
 """The rules of `tracker.ports.CurveReader`, for the fake and for the trainer's files."""
 
 import math
-import os
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -56,24 +54,9 @@ def test_a_run_without_curves_gives_none(reader: CurveReader, tmp_path: Path) ->
     assert reader.read(checkpoint(tmp_path / "elsewhere", 0)) == ()
 
 
-def test_curves_over_steps_are_left_out_of_a_run_that_counts_epochs(tmp_path: Path) -> None:
-    (tmp_path / "logging.jsonl").write_text('{"step": 1, "loss": 2.0}\n')
+def test_a_run_that_counts_epochs_has_none(tmp_path: Path) -> None:
     for name, read in (("step_2", ["train/loss"]), ("epoch_2", [])):
         saved = replace(checkpoint(tmp_path, 2), source_uri=str(tmp_path / name))
+        (tmp_path / "checkpoint-2").mkdir(exist_ok=True)
+        (tmp_path / "checkpoint-2" / "trainer_state.json").write_text('{"log_history": [{"step": 1, "loss": 2.0}]}')
         assert [point.key for point in TrainerCurves().read(saved)] == read
-
-
-def test_when_the_trainer_logged_last_is_known_of_lines_and_of_event_files(tmp_path: Path) -> None:
-    reader, trained = TrainerCurves(), checkpoint(tmp_path / "out", 10)
-    folder = tmp_path / "out" / "runs" / "Nov22_host"
-    folder.mkdir(parents=True)
-    assert reader.logged_at(trained) is None
-    logs = (tmp_path / "out" / "logging.jsonl", folder / "events.out.tfevents.1.host")
-    for second, log in enumerate(logs, start=1_700_000_000):
-        log.write_text("{}")
-        os.utime(log, (second, second))
-        assert reader.logged_at(trained) == datetime.fromtimestamp(second, UTC)
-    other = tmp_path / "out" / "questions.jsonl"  # no log: what somebody evaluates with, perhaps
-    other.write_text("{}")
-    assert reader.logged_at(trained) == datetime.fromtimestamp(1_700_000_001, UTC)
-    assert reader.logged_at(replace(trained, source_uri="s3://bucket/out/checkpoint-10")) is None

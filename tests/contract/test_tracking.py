@@ -25,9 +25,12 @@ from tracker.domain.records.tracking import (
     ChampionBatch,
     CurveBatch,
     FactsBatch,
+    IncidentsBatch,
+    LiveCurveBatch,
     TrackedMetric,
     TrackingItem,
     TrainerFacts,
+    run_of,
 )
 from tracker.domain.records.types import CurvePoint, VerdictWord
 from tracker.domain.tracking.batch import tracking_batch
@@ -347,13 +350,13 @@ def _fake_sink() -> Behind:
 
 
 def _rows_of(sink: FakeSink) -> list[Row]:
-    return _once((item.checkpoint.run_id, m) for item in sink.items for m in _metrics_of(item))
+    return _once((run_of(item), m) for item in sink.items for m in _metrics_of(item))
 
 
 def _metrics_of(item: TrackingItem) -> Iterable[TrackedMetric]:
-    if isinstance(item, ChampionBatch | FactsBatch):
+    if isinstance(item, ChampionBatch | FactsBatch | IncidentsBatch):
         return ()
-    return item.points if isinstance(item, CurveBatch) else item.metrics
+    return item.points if isinstance(item, CurveBatch | LiveCurveBatch) else item.metrics
 
 
 def _once(metrics: Iterable[tuple[str, TrackedMetric]]) -> list[Row]:

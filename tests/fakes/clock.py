@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from eval_jobs.execute.worker.interrupts import Interrupts
+from eval_jobs.execute.interrupts import Interrupts
 from eval_jobs.execute.worker.main import IDLE_S
 
 

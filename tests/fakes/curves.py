@@ -1,7 +1,6 @@
 """Training curves in memory."""
 
 from collections.abc import Iterable
-from datetime import datetime
 
 from eval_jobs.types import Checkpoint
 from tracker.domain.records.tracking import TrainerFacts
@@ -13,8 +12,6 @@ class FakeCurves:
 
     def __init__(self, points: Iterable[CurvePoint] = (), *, last_step: int | None = None) -> None:
         self._last_step = last_step
-        self.logs_at: datetime | None = None
-        """When the trainer last wrote a log."""
         self._points = tuple(sorted(points, key=lambda p: (p.step, p.key)))
 
     def read(self, checkpoint: Checkpoint) -> tuple[CurvePoint, ...]:
@@ -25,6 +22,3 @@ class FakeCurves:
 
     def last_step(self, checkpoint: Checkpoint) -> int | None:
         return self._last_step if self.read(checkpoint) else None
-
-    def logged_at(self, checkpoint: Checkpoint) -> datetime | None:  # noqa: ARG002 - part of the port
-        return self.logs_at

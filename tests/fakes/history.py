@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from eval_jobs.types import EvalRecord, EvalResult, Outcome
+from tests.fakes.health import FakeHealth
 from tests.records import outlined, without_samples
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.calibration import Calibration
@@ -12,10 +13,11 @@ from tracker.domain.scores.run_scores import RunScores, with_record
 from tracker.domain.scores.sample_columns import columns_of
 
 
-class FakeHistory:
+class FakeHistory(FakeHealth):
     """`tracker.ports.History` without a disk."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._records: dict[str, EvalRecord] = {}
         self._reports: dict[str, Report] = {}
         self._incidents: dict[tuple[str, str, str, str, Measure, int], Incident] = {}

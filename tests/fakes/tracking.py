@@ -1,10 +1,11 @@
 """A tracking store in memory, and the sink that an outbox delivers to."""
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 
 from eval_jobs.errors import StoreError, TrackingUnreachable
 from eval_jobs.types import Checkpoint, EvalRecord
-from tracker.domain.records.tracking import Champion, RejectedItem, TrackingItem, TrainerFacts
+from tracker.domain.records.tracking import Champion, LiveItem, RejectedItem, TrackingItem, TrainerFacts
 from tracker.domain.records.types import CurvePoint, Report
 from tracker.domain.verdicts.out_of_order import words_by_benchmark
 
@@ -17,6 +18,7 @@ class FakeTracking:
         """What arrived, in order."""
         self.points: list[CurvePoint] = []
         self.facts: list[TrainerFacts] = []
+        self.incidents: list[tuple[str, ...]] = []
         self.sweeps: list[EvalRecord] = []
         self.champions: list[dict[str, int]] = []
         """Step by alias, at every move."""
@@ -40,6 +42,17 @@ class FakeTracking:
         self._known.update((checkpoint.run_id, p) for p in new)
         if new:
             self._waiting.append(lambda: self.points.extend(new))
+
+    def publish_live_curves(self, run_id: str, points: Sequence[CurvePoint], at: datetime) -> None:  # noqa: ARG002
+        new = tuple(p for p in dict.fromkeys(points) if (run_id, p) not in self._known)
+        self._known.update((run_id, p) for p in new)
+        if new:
+            self._waiting.append(lambda: self.points.extend(new))
+
+    def publish_incidents(self, run_id: str, incidents: Sequence[str], at: datetime) -> None:  # noqa: ARG002
+        if self._said.get(("incidents", run_id)) != tuple(incidents):
+            self._said["incidents", run_id] = tuple(incidents)
+            self._waiting.append(lambda: self.incidents.append(tuple(incidents)))
 
     def publish_facts(self, checkpoint: Checkpoint, facts: TrainerFacts) -> None:
         key = (checkpoint.run_id, facts.name, *facts.params.items(), *facts.tags.items())
@@ -88,7 +101,7 @@ class FakeSink:
         self.attempts += 1
         if self.is_down:
             raise TrackingUnreachable("the store does not answer", hint="start it")
-        if item.checkpoint.step in self.refuses:
+        if not isinstance(item, LiveItem) and item.checkpoint.step in self.refuses:
             raise StoreError("the store refuses", hint="look at its log")
         if item not in self.items:
             self.items.append(item)

@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from eval_jobs.evaluate.data.files import read_data_digest
+from eval_jobs.execute.interrupts import Interrupts
 from eval_jobs.execute.worker.claiming import ClaimFilter
 from eval_jobs.execute.worker.execution_window import ExecutionWindow
-from eval_jobs.execute.worker.interrupts import Interrupts
 from eval_jobs.execute.worker.main import Worker, carry_out, make_tools
 from eval_jobs.host import proc
 from eval_jobs.identity import make_plan

@@ -62,7 +62,7 @@ def test_whoever_goes_on_is_healthy_and_whoever_is_stopped_or_killed_is_not(proj
             process.send_signal(signal.SIGCONT)
         for kind in both:
             until(0, project, kind, *STRICT)
-    assert len([*(project / ".tracker/work/alive").iterdir()]) == 2  # they were killed
+    assert len([*(project / ".tracker/work/alive").iterdir()]) == 3  # they were killed, and the agent with its watcher
     for kind in both:
         assert f"no `tracker {kind}` is running with the work folder " in tracker(project, "health", kind, code=4)
 

@@ -134,6 +134,7 @@ def pinned_at(project: Project, place: str, run_id: str | None = None, *, step: 
 def evaluate_here(project: Project, pinned: Checkpoint, progress: ShowProgress) -> EvaluatedOnce:
     """Evaluate a pinned checkpoint in this process with everything that the project measures."""
     world = project.world()
+    project.read_logs()
     tools = make_tools(project.config.run.work_dir)
     try:
         with project.pins.in_use(pinned):

@@ -42,7 +42,7 @@ def known_run(history: RecordStore, run: str) -> str:
     Raises:
         ConfigError: there is none.
     """
-    return _named(history.runs(), run)
+    return named_run(history.runs(), run)
 
 
 def known_runs(history: RecordStore, runs: Sequence[str]) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ def choose_run(known: Sequence[str], named: str | None, *, own: str) -> str:
     if not known:
         raise ConfigError("no evaluated checkpoints yet", hint="evaluate checkpoints with `tracker watch`")
     if named is not None:
-        return _named(known, named)
+        return named_run(known, named)
     if own in known:
         return own
     if len(known) == 1:
@@ -197,7 +197,12 @@ def _newest_first(reports: Sequence[Report]) -> list[Report]:
     return sorted(reports, key=lambda r: (r.checkpoint.digest not in left, r.step, r.created_at), reverse=True)
 
 
-def _named(known: Sequence[str], name: str) -> str:
+def named_run(known: Sequence[str], name: str) -> str:
+    """Return the one of `known` with this name, or with this last part of its name if only one has it.
+
+    Raises:
+        ConfigError: there is none.
+    """
     if name in known:
         return name
     same = [run for run in known if run.endswith(f"/{name}")]

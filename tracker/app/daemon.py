@@ -12,10 +12,12 @@ from functools import partial
 from eval_jobs.errors import StoreError
 from eval_jobs.ports import Clock
 from eval_jobs.queue_types import QueueState
+from tracker.app.health.notices import TrainingMonitor
 from tracker.app.plans import renewed, withdraw_outdated
 from tracker.app.stall_monitor import stall_monitor
 from tracker.app.tick import tick
 from tracker.app.world import Tick, WatchState, World
+from tracker.domain.alerts.training import RunStanding
 from tracker.domain.records.display import count_text
 from tracker.ports import CheckpointSource
 
@@ -53,7 +55,9 @@ def watch(
     deletes the checkpoints.
     """
     stores, quiet = _Stores(), _QuietTime(stop.quiet_s)
-    monitor = stall_monitor(world.keeping.run, world.dispatcher, world.curves, world.queue.holds)
+    monitor = stall_monitor(world.keeping.run, world.dispatcher, world.curves, world.history, world.queue.holds)
+
+    training = _training_monitor(world, state)
 
     def do_pass(now: datetime) -> tuple[Tick, QueueState]:
         passed, queued = tick(world, state, now), world.queue.state()
@@ -69,6 +73,7 @@ def watch(
             passed, queued = do_pass(started_at)
             look = partial(monitor.look, passed, queued, started_at, is_training=not has_ended)
             state.aside.attempt("stalls", "cannot look for stalls", look, None)
+            state.aside.attempt("training", "cannot report on the training", partial(training.look, started_at), None)
             is_quiet = has_ended and _has_no_news(passed, world.source)
             is_idle = not (queued.waiting or queued.running)
             # A result that arrives late in a pass is reviewed by the next pass, and may lead to more plans.
@@ -82,6 +87,8 @@ def watch(
             break
         world.source.wait(TICK_S)
     world.source.give_up(clock.now())
+    with stores.asked():
+        training.look(clock.now(), has_ended=True)
     _send_what_is_left(world, stores, lambda: do_pass(clock.now())[0], keep_workers)
 
 
@@ -149,6 +156,22 @@ class _QuietTime:
         self._quiet_s += min(max(0.0, passed_s), MAX_PASS_S)
         self._since = started_at
         return self._quiet_s >= self._enough_s
+
+
+def _training_monitor(world: World, state: WatchState) -> TrainingMonitor:
+    def standing(run_id: str) -> RunStanding:
+        steps = [step for run, step in state.seen if run == run_id]
+        evaluated = {record.plan.checkpoint.step for record in world.history.records(run_id)}
+        newest = max((*steps, *evaluated), default=None)
+        return RunStanding(checkpoint=newest, is_evaluated=newest in evaluated)
+
+    return TrainingMonitor(
+        run=world.keeping.run,
+        history=world.history,
+        tracking=world.tracking,
+        dispatcher=world.dispatcher,
+        standing=standing,
+    )
 
 
 def _begin(world: World) -> bool:

@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from eval_jobs.types import Checkpoint, EvalRecord
+from tracker.app.steps.curves import curves_at
 from tracker.app.steps.screening import Reports, plans_of_rest, whole_record
 from tracker.app.world import World
 from tracker.domain.alerts.rules import alerts_for, loss_alerts
+from tracker.domain.alerts.training import naming_incidents
 from tracker.domain.best.choice import champions_of, without_broken
 from tracker.domain.overview.costs import with_cost_so_far
 from tracker.domain.records.branches import branches_of
@@ -43,7 +45,7 @@ def review(world: World, record: EvalRecord, now: datetime) -> Reviewed:
     run_id = record.plan.checkpoint.run_id
     world.history.append(record)
     run_context = recall(world.history, run_id, world.policy)
-    curves = world.curves.read(record.plan.checkpoint)
+    curves = curves_at(record.plan.checkpoint, world.curves, world.history)
     run_context = replace(run_context, disruptions=disruptions_of(curves, world.policy.phases))
     warn_of_baseline(record, run_context, world.policy)
     report = judge(record, world.history.scores(run_id), run_context, world.policy, now=now)
@@ -52,7 +54,8 @@ def review(world: World, record: EvalRecord, now: datetime) -> Reviewed:
     world.tracking.publish(with_cost_so_far(record, run_context.records), report, left_behind(record, run_context))
     update_aliases(world, record, run_context)
     later = out_of_order.overtaken_by(record, run_context.records)
-    world.dispatcher.dispatch(alerts_for(report, world.history.open_alerts(run_id), later), record)
+    alerts = alerts_for(report, world.history.open_alerts(run_id), later)
+    world.dispatcher.dispatch(naming_incidents(alerts, world.history.training_incidents(run_id)), record)
     return Reviewed(report=report, changes=rejudge(world, later, run_context, now))
 
 

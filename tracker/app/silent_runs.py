@@ -1,6 +1,6 @@
 """What a watcher has seen of each run: its save intervals, its silence, and whether its trainer still logs."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -44,6 +44,8 @@ class SilentRuns:
     """Finds the runs whose next checkpoint is overdue."""
 
     curves: CurveReader
+    logged_at: Callable[[str], datetime | None]
+    """Returns when the logs of a run had anything new, by its id; None: never."""
     factor: float
     """Usual intervals that may pass without a checkpoint."""
     seen: dict[str, SeenRun] = field(default_factory=dict)
@@ -93,7 +95,7 @@ class SilentRuns:
         if limit_s is None or run.quiet_s <= limit_s / 2 or run.newest is None:
             run.is_listening, run.silent_s = False, run.quiet_s
             return
-        at = self.curves.logged_at(run.newest)
+        at = self.logged_at(run.newest.run_id)
         has_logged = run.is_listening and at != run.logged_at
         run.silent_s = 0.0 if has_logged else run.silent_s + gone_s
         run.is_listening, run.logged_at = True, at

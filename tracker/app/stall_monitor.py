@@ -16,7 +16,7 @@ from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.world import Tick
 from tracker.domain.alerts.stalls import PLANS, ends_of_unknown, idle_queue, over, slow_plan
 from tracker.domain.records.alerts import Alert, AlertKind
-from tracker.ports import CurveReader
+from tracker.ports import CurveReader, TrainingHistory
 
 LONGEST_PASS_S = 60.0
 SLOWER = 5.0
@@ -123,11 +123,15 @@ class StallMonitor:
         if is_training:
             # Another process, which had watched for longer, may have raised it.
             found += (a for a in self._of(AlertKind.OVERDUE) if not self.runs.has_saved_since(a.run_id, a.raised_at))
-            found += self.runs.overdue(now)
+            found += (alert for alert in self.runs.overdue(now) if not self._has_crashed(alert.run_id))
         if self.dispatcher.patience.stuck_after_s:
             found += () if has_progress else self._of(AlertKind.STUCK)
             found += self.work.stuck(state, now)
         self._dispatch(found, now, is_training=is_training)
+
+    def _has_crashed(self, run_id: str) -> bool:
+        """Return whether the training is known to have crashed: one cause is one alert."""
+        return any(alert.kind is AlertKind.CRASH for alert in self.dispatcher.alerts.open_alerts(run_id))
 
     def _gone_s(self, now: datetime) -> float:
         """Return the watched time since the last pass, in seconds."""
@@ -170,11 +174,20 @@ class StallMonitor:
 
 
 def stall_monitor(
-    run: str, dispatcher: AlertDispatcher, curves: CurveReader, holds: Callable[[], Iterable[Hold]]
+    run: str,
+    dispatcher: AlertDispatcher,
+    curves: CurveReader,
+    history: TrainingHistory,
+    holds: Callable[[], Iterable[Hold]],
 ) -> StallMonitor:
     """Return a monitor that has seen nothing yet, with the limits of the settings."""
+
+    def logged_at(run_id: str) -> datetime | None:
+        of_run = (one.read_at for one in history.progress(run) if one.run_id in (run, run_id))
+        return max(of_run, default=None)
+
     patience = dispatcher.patience
-    runs = SilentRuns(curves=curves, factor=patience.overdue_factor)
+    runs = SilentRuns(curves=curves, logged_at=logged_at, factor=patience.overdue_factor)
     work = StuckWork(run=run, after_s=patience.stuck_after_s)
     return StallMonitor(run=run, dispatcher=dispatcher, runs=runs, work=work, holds=holds)
 

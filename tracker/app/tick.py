@@ -74,8 +74,7 @@ def plan_found(world: World, state: WatchState, now: datetime) -> None:
                 state.found.remove(checkpoint)
         if checkpoint not in state.found:
             with state.aside.around(f"curves {checkpoint.uri}", f"cannot publish the curves of {at}"):
-                world.tracking.publish_curves(checkpoint, world.curves.read(checkpoint))
-                world.tracking.publish_facts(checkpoint, world.curves.facts(checkpoint))  # the curves find the run
+                world.publish_training(checkpoint)
 
 
 def _plan(world: World, state: WatchState, checkpoint: Checkpoint, now: datetime) -> None:

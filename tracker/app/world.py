@@ -11,6 +11,7 @@ from eval_jobs.queue_types import Backlog
 from eval_jobs.types import Checkpoint, ProbeLoad, ServeSpec, Suite
 from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.steps.collect import Keeping
+from tracker.app.steps.curves import curves_at
 from tracker.app.steps.screening import ScreeningSchedule
 from tracker.app.steps.sweeps import SweepService
 from tracker.domain.records.alerts import AlertKind
@@ -65,6 +66,11 @@ class World:
     """None: this process does not handle sweeps; their results are left for a watcher."""
     wake_workers: Callable[[], None] = lambda: None
     """Called when there may be work for the workers of this machine."""
+
+    def publish_training(self, checkpoint: Checkpoint) -> None:
+        """Queue the curves up to a checkpoint and the facts of its training for the tracking store."""
+        self.tracking.publish_curves(checkpoint, curves_at(checkpoint, self.curves, self.history))
+        self.tracking.publish_facts(checkpoint, self.curves.facts(checkpoint))  # the curves find the run
 
     def close(self) -> None:
         """Release open resources; the alert channels get a moment to send what is due."""

@@ -48,6 +48,7 @@ GROUPS = {
         "costs": "Show time, tokens and GPU time for every checkpoint.",
         "report": "Write a self-contained HTML report.",
         "export": "Write results as CSV, Parquet or JSON.",
+        "incidents": "Show what went wrong in the training itself, and close it.",
         "rules": "Try the rules that find trouble in a trainer's log.",
         "ui": "Start MLflow with this project's results.",
     },

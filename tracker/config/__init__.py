@@ -14,6 +14,7 @@ from eval_jobs.types import EngineKind, Generation, Suite
 from tracker.config.alerting import AlertsSection
 from tracker.config.finding import RunSection, S3Section, WatchSection
 from tracker.config.gating import GateSection, load_gate_policy
+from tracker.config.health import HealthSection
 from tracker.config.judging import PhaseSection, PolicySection, TrackingSection
 from tracker.config.measuring import FIRST, BenchmarkSection, ProbeSection, ServeSection, SuiteSection
 from tracker.config.reading import checked, read_text
@@ -44,6 +45,7 @@ class Config(Section):
     schedule: tuple[ScheduleSection, ...] = ()
     tracking: TrackingSection = TrackingSection()
     alerts: AlertsSection = AlertsSection()
+    health: HealthSection = HealthSection()
     store: StoreSection = StoreSection()
 
     @model_validator(mode="after")

@@ -161,11 +161,13 @@ class ChannelSection(Section):
 class AlertsSection(Section, Patience):
     """Alerts and their channels. Alerts are always logged too."""
 
-    leading = ("link", "lost_samples")
+    leading = ("link", "lost_samples", "log_lines")
     link: str = ""
     """Link shown with every alert; `{run}` and `{step}` are substituted."""
     lost_samples: int = Field(default=3, ge=0, le=10)
     """Number of lost samples to quote in an alert; 0: none."""
+    log_lines: int = Field(default=5, ge=0, le=20)
+    """Number of lines of the trainer's log to quote in an alert; 0: no line leaves the machine."""
     channel: tuple[ChannelSection, ...] = ()
 
     @field_validator("link")

@@ -1,20 +1,26 @@
-"""Rules for lines of a trainer's log: those of the package, and tables of the same form in a file of the user."""
+"""Table [health] of tracker.toml: which logs are followed, and the rules for their lines, ours and the user's."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from tracker.config.reading import checked, read_text
-from tracker.config.section import Section, named_twice
-from tracker.domain.health.line_rules import NAN, LineRule, Severity
+from tracker.config.section import Section, anchored, named_twice
+from tracker.domain.health.line_rules import NAN, LineRule
+from tracker.domain.health.logs.user_formats import LogFormat
+from tracker.domain.health.series.conditions import MetricCondition
+from tracker.domain.records.training import Severity, TroubleClass
 
 SHIPPED = "health_rules.toml"
 """Beside this module."""
+_SLURM_PLACE = re.compile(r"%[A-Za-z]")
+"""Of sbatch --output: %j is the job, %t the rank."""
 
 
 def _compiles(pattern: str) -> str:
@@ -28,67 +34,184 @@ def _compiles(pattern: str) -> str:
 Pattern = Annotated[str, Field(min_length=1), AfterValidator(_compiles)]
 
 
-class LineRuleSection(Section):
-    """One class of trouble, and the lines that show it."""
+class RuleSection(Section):
+    """One class of trouble, and the lines, or the numbers, that show it."""
 
     name: str = Field(min_length=1, pattern=r"^[a-z][a-z0-9_]*$")
     """Name of the class: lower case letters, digits and `_`."""
-    contains: tuple[Annotated[str, Field(min_length=1)], ...] = Field(min_length=1)
-    """Texts of which any must occur; case does not count."""
-    pattern: Pattern
+    contains: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Texts of which any must occur; case does not count. Empty: any line."""
+    pattern: Pattern | None = None
     """Regular expression that must fit; case does not count."""
     without: Pattern | None = None
     """Regular expression that must not fit."""
+    condition: str = ""
+    """Instead of a pattern: `"rewards/std < 1e-3 for 50 points"`."""
     severity: Severity = Severity.ALERT
     """`alert` or `shown`."""
     terminal: bool = False
     """Whether the training ends with it."""
     consequence: bool = False
     """Whether another line is its cause."""
+    wait_s: float = Field(default=0.0, ge=0)
+    """Seconds without a step before it is reported."""
+    title: str = ""
+    """The class in words."""
     hint: str = ""
     """What to do."""
+    example: str = ""
+    """A line that the rule must fit."""
 
-    def to_rule(self, order: int) -> LineRule:
-        """Return the record; `order` is its place among all rules."""
-        return LineRule(
+    @field_validator("condition")
+    @classmethod
+    def _is_a_condition(cls, value: str) -> str:
+        if value:
+            MetricCondition.parse(value)
+        return value
+
+    @model_validator(mode="after")
+    def _has_one_test(self) -> RuleSection:
+        if (self.pattern is None) == (not self.condition):
+            raise ValueError("set pattern, or condition, and not both")
+        if self.pattern and self.example and re.search(self.pattern, self.example, re.IGNORECASE) is None:
+            raise ValueError(f"the pattern does not fit the example {self.example!r}")
+        return self
+
+    def to_rule(self, order: int, *, is_own: bool) -> LineRule:
+        """Return the record of a rule with a pattern; `order` is its place among all rules."""
+        trouble = TroubleClass(
             name=self.name,
-            contains=tuple(text.lower() for text in self.contains),
-            pattern=re.compile(self.pattern, re.IGNORECASE),
-            without=None if self.without is None else re.compile(self.without, re.IGNORECASE),
             severity=self.severity,
+            title=self.title,
             is_terminal=self.terminal,
             is_consequence=self.consequence,
+            wait_s=self.wait_s,
             hint=self.hint,
             order=order,
+        )
+        return LineRule(
+            trouble=trouble,
+            contains=tuple(text.lower() for text in self.contains),
+            pattern=re.compile(f"(?i){self.pattern}"),
+            without=None if self.without is None else re.compile(f"(?i){self.without}"),
+            is_own=is_own,
+        )
+
+    def to_condition(self) -> MetricCondition:
+        """Return the record of a rule with a condition."""
+        return MetricCondition.parse(
+            self.condition, name=self.name, severity=self.severity, title=self.title, hint=self.hint
         )
 
 
 class RulesFile(Section):
     """A file of rules."""
 
-    rule: tuple[LineRuleSection, ...]
+    rule: tuple[RuleSection, ...]
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> RulesFile:
-        names = [one.name for one in self.rule]
-        if twice := named_twice(names):
-            raise ValueError(f"two rules are named {twice}: rename one")
-        if NAN in names:
-            raise ValueError(f"{NAN} is found by the numbers of a step: choose another name")
+        _check_names(self.rule)
         return self
 
 
-def load_line_rules(path: Path | None = None) -> tuple[LineRule, ...]:
+class FormatSection(Section):
+    """Where a log has its numbers, if they are not found."""
+
+    step: str = Field(min_length=1)
+    """Name of the step: a dotted path in JSON, a column, or what stands before the number."""
+    loss: str = ""
+    """The same for the training loss."""
+    values: Annotated[dict[str, str], Field(min_length=1)] | None = None
+    """The same for other curves: `{ reward = "train.reward.mean" }`."""
+
+    @model_validator(mode="after")
+    def _names_a_value(self) -> FormatSection:
+        if not (self.loss or self.values):
+            raise ValueError("set loss or values")
+        return self
+
+    def to_format(self) -> LogFormat:
+        """Return the record."""
+        return LogFormat(step=self.step, values={**({"loss": self.loss} if self.loss else {}), **(self.values or {})})
+
+
+class HealthSection(Section):
+    """What is read of the trainer's own output while it trains."""
+
+    logs: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Further logs, as patterns: `"slurm-%j.out"`, `"logs/**/*.log"`."""
+    format: tuple[FormatSection, ...] = ()
+    """Formats of your own."""
+    rule: tuple[RuleSection, ...] = ()
+    """Rules of your own. One with the name of a rule of the package replaces it."""
+
+    @field_validator("logs")
+    @classmethod
+    def _are_anchored(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        return tuple(str(anchored(_SLURM_PLACE.sub("*", pattern), info)) for pattern in value)
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> HealthSection:
+        _check_names(self.rule)
+        return self
+
+    def to_formats(self) -> tuple[LogFormat, ...]:
+        """Return the user's formats."""
+        return tuple(one.to_format() for one in self.format)
+
+    def to_rules(self) -> HealthRules:
+        """Return the user's rules, then those of the package that they do not replace."""
+        return _with_shipped(self.rule)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HealthRules:
+    """What is searched for in a log."""
+
+    lines: tuple[LineRule, ...]
+    conditions: tuple[MetricCondition, ...]
+
+
+def load_rules(path: Path | None = None) -> HealthRules:
     """Return the rules of the package, after those of a file: a rule of the same name replaces ours.
 
     Raises:
         ConfigError: the file is missing, is no TOML, or a rule is wrong; all wrong settings are named at once.
     """
-    own: tuple[LineRuleSection, ...] = ()
-    if path is not None:
-        own = checked(RulesFile, read_text(path, hint="pass an existing file to --rules"), path).rule
+    if path is None:
+        return _with_shipped(())
+    return _with_shipped(
+        checked(
+            RulesFile, read_text(path, hint="pass an existing file of rules; --config takes a tracker.toml"), path
+        ).rule
+    )
+
+
+def load_line_rules() -> tuple[LineRule, ...]:
+    """Return the rules of the package for lines."""
+    return _with_shipped(()).lines
+
+
+def shipped_rules() -> tuple[RuleSection, ...]:
+    """Return the rules of the package as they are written."""
     shipped = files("tracker.config").joinpath(SHIPPED)
-    ours = checked(RulesFile, shipped.read_text(encoding="utf-8"), Path(SHIPPED)).rule
+    return checked(RulesFile, shipped.read_text(encoding="utf-8"), Path(SHIPPED)).rule
+
+
+def _with_shipped(own: tuple[RuleSection, ...]) -> HealthRules:
     replaced = {one.name for one in own}
-    kept = (*own, *(one for one in ours if one.name not in replaced))
-    return tuple(one.to_rule(order) for order, one in enumerate(kept))
+    kept = [one for one in (*own, *shipped_rules()) if one in own or one.name not in replaced]
+    lines = [one for one in kept if one.pattern is not None]
+    return HealthRules(
+        lines=tuple(one.to_rule(order, is_own=one in own) for order, one in enumerate(lines)),
+        conditions=tuple(one.to_condition() for one in own if one.condition),
+    )
+
+
+def _check_names(rules: tuple[RuleSection, ...]) -> None:
+    names = [one.name for one in rules]
+    if twice := named_twice(names):
+        raise ValueError(f"two rules are named {twice}: rename one")
+    if NAN in names:
+        raise ValueError(f"{NAN} is found by the numbers of a step: choose another name")

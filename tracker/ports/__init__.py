@@ -5,6 +5,7 @@ A use case depends on the narrowest port that it needs. One adapter may implemen
 
 from tracker.ports.alerts import Alerting, AlertSender, Notifier
 from tracker.ports.checkpoints import CheckpointSource, CurveReader, HeldPin, Pins
+from tracker.ports.health import HealthStore, TrainingHistory, TrainingLog
 from tracker.ports.history import (
     AlertStore,
     CalibrationStore,
@@ -30,6 +31,7 @@ __all__ = [
     "CheckpointSource",
     "CurveReader",
     "GapStore",
+    "HealthStore",
     "HeldPin",
     "History",
     "IncidentStore",
@@ -46,5 +48,7 @@ __all__ = [
     "TextStore",
     "Tracking",
     "TrackingSink",
+    "TrainingHistory",
+    "TrainingLog",
     "WatchedQueue",
 ]

@@ -75,16 +75,16 @@ class Pins(Protocol):
 
 
 class CurveReader(Protocol):
-    """Reads what the trainer wrote to disk about the training: curves, parameters, its end."""
+    """Reads what the trainer saved with a checkpoint: curves, parameters, its end. Logs are read by `TrainingLog`."""
 
     def read(self, checkpoint: Checkpoint) -> tuple[CurvePoint, ...]:
-        """Return all finite points known at this checkpoint, ordered by step; () when there are none."""
+        """Return all finite points in the checkpoint, ordered by step; () when there are none.
+
+        Curves over steps do not fit the axis of a run that counts epochs: it has none.
+        """
 
     def facts(self, checkpoint: Checkpoint) -> TrainerFacts:
         """Return name and parameters of the training, as far as readable files state them."""
 
     def last_step(self, checkpoint: Checkpoint) -> int | None:
         """Return the step at which the training will end; None if the trainer did not write it to disk."""
-
-    def logged_at(self, checkpoint: Checkpoint) -> datetime | None:
-        """Return when the trainer last wrote a log next to this checkpoint, by the file server's clock; None: never."""

@@ -8,6 +8,7 @@ from tracker.domain.records.alerts import Alert
 from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.types import Acceptance, Gap, Incident, Measure, Report
 from tracker.domain.scores.run_scores import RunScores
+from tracker.ports.health import TrainingHistory
 
 
 class RecordStore(Protocol):
@@ -125,7 +126,7 @@ class MeasurementStore(RecordStore, CalibrationStore, Protocol):
     """Records and calibrations."""
 
 
-class RunHistory(MeasurementStore, ReportStore, IncidentStore, GapStore, AlertStore, Protocol):
+class RunHistory(MeasurementStore, ReportStore, IncidentStore, GapStore, AlertStore, TrainingHistory, Protocol):
     """Everything about runs that computing and showing verdicts needs. A damaged document is left out alone."""
 
     def damaged(self) -> tuple[str, ...]:

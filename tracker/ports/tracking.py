@@ -1,6 +1,7 @@
 """Where results and curves are published."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Protocol
 
 from eval_jobs.types import Checkpoint, EvalRecord
@@ -21,7 +22,16 @@ class Tracking(Protocol):
         """
 
     def publish_curves(self, checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> None:
-        """Queue curve points that were not queued before for this run."""
+        """Queue curve points that were not queued before for this run; long curves are thinned."""
+
+    def publish_live_curves(self, run_id: str, points: Sequence[CurvePoint], at: datetime) -> None:
+        """Queue new points of a run that may have no checkpoint yet; `at`: now. They are never sent to a trainer's run.
+
+        Points that were queued before are left out, also if they were rounded.
+        """
+
+    def publish_incidents(self, run_id: str, incidents: Sequence[str], at: datetime) -> None:
+        """Queue the incidents of a run's training, in words; no-op if equal to the last ones. `at`: now."""
 
     def publish_facts(self, checkpoint: Checkpoint, facts: TrainerFacts) -> None:
         """Queue what the trainer left about its run. No-op if empty, or queued before for this run."""

@@ -11,13 +11,15 @@ import os
 import socket
 import uuid
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from eval_jobs.evaluate.data.files import check_benchmark, read_data_digest
-from eval_jobs.execute.launch.local import LocalWorkers
+from eval_jobs.execute.launch.local import LocalProgram, LocalWorkers
 from eval_jobs.host.clock import SystemClock
+from eval_jobs.host.paths import canonical
 from eval_jobs.host.storage import write_error
 from eval_jobs.ports import Launcher
 from eval_jobs.queue.database_sql import Database, open_database
@@ -30,6 +32,7 @@ from tracker.adapters.history.store_sql import SqlHistory, demand_samples
 from tracker.adapters.history.sweeps_sql import SqlSweeps
 from tracker.adapters.secrets import read_secret, take_out
 from tracker.adapters.tracking.no_tracking import NoTracking
+from tracker.app.health.settings import AgentSettings
 from tracker.config import Config
 from tracker.ports import Alerting, Lead, Notifier, Pins, Tracking
 from tracker.wiring.checkpoints import open_source
@@ -152,6 +155,7 @@ class Project:
             records=self.history,
             alerting=self.alerting,
             samples=self.config.alerts.lost_samples,
+            log_lines=self.config.alerts.log_lines,
             patience=self.config.alerts.to_patience(),
         )
 
@@ -227,6 +231,40 @@ class Project:
         """Return the launcher of workers on this machine; `on_news` is called, from a thread, at every record."""
         url, work_dir = self.config.database_url, self.config.run.work_dir
         return LocalWorkers(count, url, work_dir, password=self.database_password, on_news=on_news)
+
+    def agent_settings(self) -> AgentSettings:
+        """Return which logs are followed, and by which rules."""
+        run, rules = self.config.run, self.config.health.to_rules()
+        return AgentSettings(
+            run=run.name,
+            output_dir="" if "://" in run.output_dir else canonical(run.output_dir),
+            patterns=self.config.health.logs,
+            rules=rules.lines,
+            conditions=rules.conditions,
+            formats=self.config.health.to_formats(),
+        )
+
+    def read_logs(self) -> None:
+        """Read what the training has logged so far, in this process."""
+        from tracker.wiring.agent import follower_of
+
+        follower = follower_of(self.agent_settings(), self.database, SystemClock())
+        with closing(follower.log):
+            while follower.follow():
+                pass
+
+    def agents(self, count: int, *, on_news: Callable[[], None] = lambda: None) -> Launcher:
+        """Return the launcher of the process that follows the training's logs, or of none."""
+        from tracker.wiring.agent import KIND, SETTINGS_VARIABLE, settings_text
+
+        program = LocalProgram(
+            kind=KIND,
+            module="tracker.wiring.agent",
+            variables={SETTINGS_VARIABLE: settings_text(self.agent_settings())},
+            is_needed=False,
+        )
+        url, work_dir = self.config.database_url, self.config.run.work_dir
+        return LocalWorkers(count, url, work_dir, password=self.database_password, program=program, on_news=on_news)
 
     def make_state_dir(self) -> None:
         """Create the state folder.

@@ -1,4 +1,4 @@
-"""Workers on this machine, as separate processes."""
+"""Workers, and other processes of a watcher on this machine."""
 
 import contextlib
 import logging
@@ -8,8 +8,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from eval_jobs.errors import TrackerError
@@ -22,10 +22,27 @@ log = logging.getLogger(__name__)
 
 STOP_TIMEOUT_S = 40.0
 """A worker that stops ends its engine and its evaluator first."""
+KILL_TIMEOUT_S = 10.0
 QUICK_DEATH_S = 30.0
 MAX_QUICK_DEATHS = 5
 REST_S = 60.0
 """Delay between two starts of a worker that dies repeatedly."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalProgram:
+    """What the processes run. It writes its log to `<kind>-<pid>.log` in the work folder."""
+
+    kind: str
+    """Name in messages and of its log files."""
+    module: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables besides those of the database."""
+    is_needed: bool = True
+    """Whether it is an error if it cannot run on this machine."""
+
+
+WORKER = LocalProgram(kind="worker", module="eval_jobs.execute.worker.main")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +54,7 @@ class _Running:
 
 
 class LocalWorkers:
-    """`count` workers on the queue at `queue_url`; dead ones are restarted."""
+    """`count` workers, or other programs, on the database at `queue_url`; dead ones are restarted."""
 
     def __init__(
         self,
@@ -46,6 +63,7 @@ class LocalWorkers:
         work_dir: Path,
         *,
         password: str = "",
+        program: LocalProgram = WORKER,
         on_news: Callable[[], None] = lambda: None,
     ) -> None:
         """Configure the workers without starting them. `on_news` is called, from a thread, when a record is stored."""
@@ -54,7 +72,8 @@ class LocalWorkers:
         self._password = password
         self._queue_url = queue_url
         self._work_dir = work_dir.absolute()
-        self._start_log = self._work_dir / "worker-start.log"
+        self._program = program
+        self._start_log = self._work_dir / f"{program.kind}-start.log"
         """Output of workers before they have their own log."""
         self._workers: list[_Running] = []
         self._has_lived = False
@@ -104,11 +123,12 @@ class LocalWorkers:
         pid, quick_deaths = worker.process.pid, worker.quick_deaths + 1 if is_quick else 0
         how, where = exit_words(code), self._log(pid)
         if quick_deaths < MAX_QUICK_DEATHS:
-            log.warning("restarting worker %d (%s), log: %s", pid, how, where)
+            log.warning("restarting %s %d (%s), log: %s", self._program.kind, pid, how, where)
             self._workers[index] = self._started(quick_deaths=quick_deaths)
             return
-        often = f"a worker exited {quick_deaths} times within {QUICK_DEATH_S:.0f} s of its start (last: {how})"
-        if not self._has_lived:
+        times = f"exited {quick_deaths} times within {QUICK_DEATH_S:.0f} s of its start (last: {how})"
+        often = f"the {self._program.kind} {times}"
+        if self._program.is_needed and not self._has_lived:
             raise TrackerError(f"{often}: {last_line_of(where)}", hint=f"read {where}")
         log.error("%s; starting the next one in %.0f s, log: %s", often, REST_S, where)
         self._resting.add(pid)
@@ -116,18 +136,19 @@ class LocalWorkers:
     def _started(self, *, quick_deaths: int) -> _Running:
         self._work_dir.mkdir(parents=True, exist_ok=True)
         # -P: do not import from the current folder.
-        command = [sys.executable, "-P", "-m", "eval_jobs.execute.worker.main", "--work-dir", str(self._work_dir)]
+        command = [sys.executable, "-P", "-m", self._program.module, "--work-dir", str(self._work_dir)]
+        database = {QUEUE_URL_VARIABLE: self._queue_url, PASSWORD_VARIABLE: self._password}
         with self._start_log.open("ab") as output:
             process = subprocess.Popen(
                 [*command, "--nudged", "--exit-with-parent", str(os.getpid())],
-                env=os.environ | {QUEUE_URL_VARIABLE: self._queue_url, PASSWORD_VARIABLE: self._password},
+                env=os.environ | self._program.variables | database,
                 bufsize=0,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,
                 start_new_session=True,  # Ctrl-C is for this process, which stops the workers
             )
-        log.info("worker %d started", process.pid)
+        log.info("%s %d started", self._program.kind, process.pid)
         self._listen(process)
         return _Running(process=process, started_s=time.monotonic(), quick_deaths=quick_deaths)
 
@@ -141,10 +162,10 @@ class LocalWorkers:
             with output:
                 pass_on(output.fileno(), self._on_news)
 
-        threading.Thread(target=listen, name=f"news of worker {process.pid}", daemon=True).start()
+        threading.Thread(target=listen, name=f"news of {self._program.kind} {process.pid}", daemon=True).start()
 
     def _log(self, pid: int) -> Path:
-        own = self._work_dir / f"worker-{pid}.log"
+        own = self._work_dir / f"{self._program.kind}-{pid}.log"
         if own.exists():
             return own
         return self._start_log
@@ -154,10 +175,11 @@ def _end(process: subprocess.Popen[bytes], deadline_s: float) -> None:
     try:
         process.wait(max(0.0, deadline_s - time.monotonic()))
     except subprocess.TimeoutExpired:
-        log.warning("killing worker %d: it did not stop within %.0f s", process.pid, STOP_TIMEOUT_S)
+        log.warning("killing process %d: it did not stop within %.0f s", process.pid, STOP_TIMEOUT_S)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # one that waits for a file server cannot be killed
+            process.wait(KILL_TIMEOUT_S)
     _hang_up(process)
 
 

@@ -8,12 +8,9 @@ While the database is unreachable, the worker retries. Logs go to WORK_DIR/worke
 """
 
 import argparse
-import faulthandler
 import logging
 import os
 import sys
-import threading
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -22,24 +19,23 @@ from pathlib import Path
 
 from eval_jobs.errors import ConfigError, ExitCode, StoreError, TrackerError
 from eval_jobs.evaluate.selection import EvaluatorByName
+from eval_jobs.execute.child import database_from_environment, log_to, stop_with_parent
+from eval_jobs.execute.interrupts import Interrupts, LeaseLost, Stopped
 from eval_jobs.execute.life import SignOfLife
 from eval_jobs.execute.nudge import Nudged
 from eval_jobs.execute.worker.claiming import ClaimFilter, PinVisibility
 from eval_jobs.execute.worker.execution_window import ExecutionWindow
 from eval_jobs.execute.worker.heartbeat import Heartbeat
-from eval_jobs.execute.worker.interrupts import Interrupts, LeaseLost, Stopped
 from eval_jobs.execute.worker.left_claims import UNEXPECTED_END, take_back_left_claims
 from eval_jobs.execute.worker.orphans import evaluator_log_name, reap_orphans
 from eval_jobs.execute.worker.passes import run_asked
 from eval_jobs.execute.worker_name import own_name
 from eval_jobs.host.clock import SystemClock
-from eval_jobs.host.masking import MaskingFormatter
-from eval_jobs.host.secrets import register_secret
 from eval_jobs.host.unforeseen import error_text
 from eval_jobs.ports import Clock, Note, Queue, ShowProgress
 from eval_jobs.probe.prober import LatencyProber
 from eval_jobs.queue import rules
-from eval_jobs.queue.address import PASSWORD_VARIABLE, QUEUE_URL_VARIABLE
+from eval_jobs.queue.address import QUEUE_URL_VARIABLE
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.sql_queue import SqlQueue
 from eval_jobs.queue_types import Claim
@@ -53,7 +49,6 @@ log = logging.getLogger(__name__)
 IDLE_S = 0.5
 """Polling interval of an empty queue."""
 STORE_RETRY_S = 5.0
-PARENT_CHECK_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,11 +156,6 @@ def carry_out(claim: Claim, worker: Worker) -> None:
             _hand_in(record, claim, worker)
 
 
-def database_from_environment() -> tuple[str, str]:
-    """Return URL and password of the queue's database, and remove both from the environment of child processes."""
-    return os.environ.pop(QUEUE_URL_VARIABLE, ""), register_secret(os.environ.pop(PASSWORD_VARIABLE, ""))
-
-
 def run_worker(options: WorkerOptions) -> None:
     """Claim and carry out plans until a signal stops it; logs go to a file in `work_dir`.
 
@@ -174,12 +164,12 @@ def run_worker(options: WorkerOptions) -> None:
         StoreError: the database is reachable but unusable.
     """
     log_path = options.work_dir / f"worker-{os.getpid()}.log"
-    _log_to(log_path)
+    log_to(log_path)
     nudged = Nudged() if options.is_nudged else None
     interrupts = Interrupts()
     interrupts.install()
     if options.parent is not None:
-        _stop_with_parent(options.parent, interrupts)
+        stop_with_parent(options.parent, interrupts)
     try:
         with ExitStack() as closing:
             sign = closing.enter_context(SignOfLife(options.work_dir, "worker", SystemClock()))
@@ -355,30 +345,6 @@ def _parse(arguments: Sequence[str] | None) -> WorkerOptions:
         parent=options.exit_with_parent,
         is_nudged=options.nudged,
     )
-
-
-def _log_to(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    formatter = MaskingFormatter("%(asctime)sZ %(levelname)s %(name)s: %(message)s")
-    formatter.converter = time.gmtime
-    file = path.open("a", encoding="utf-8")
-    handler = logging.StreamHandler(file)
-    handler.setFormatter(formatter)
-    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    logging.getLogger("httpx").setLevel(logging.WARNING)
-    faulthandler.enable(file)  # distinguishes a crash from a kill from outside
-
-
-def _stop_with_parent(parent: int, interrupts: Interrupts) -> None:
-    """Stop when `parent` is gone. Its ID is an argument, because it may exit while this process is starting."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            threading.Event().wait(PARENT_CHECK_S)
-        log.warning("stopping: parent process %d has exited", parent)
-        interrupts.stop_from_thread()
-
-    threading.Thread(target=watch, name="parent watch", daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -215,7 +215,7 @@ def test_every_setting_has_a_description() -> None:
     assert not re.search(r":   (None)?\n", settings_page())
     assert set(Config.model_fields) == {
         "run", "watch", "serve", "suite", "benchmark", "probe", "policy", "phase", "tracking", "s3", "keep", "store",
-        "gate", "alerts", "schedule",
+        "gate", "alerts", "schedule", "health",
     }  # fmt: skip
 
 

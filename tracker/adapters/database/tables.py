@@ -310,3 +310,48 @@ LEADERS = Table(
     Column("output_dir", Text, nullable=False),
 )
 """The last leader of each run. Only the lock shows whether it still leads."""
+HEALTH_RUNS = Table(
+    "health_runs",
+    METADATA,
+    Column("run_id", Text, primary_key=True),
+    # The run of the settings, of which `run_id` may be a sub-folder.
+    Column("run", Text, nullable=False),
+    # Raised whenever an incident of the run changes.
+    Column("changes", BigInteger, nullable=False),
+    Column("read_at", UtcText, nullable=False),
+    Column("state", Text, nullable=False),
+)
+"""What was read of each run's logs, as `domain.health.run_log.RunState`."""
+HEALTH_STREAMS = Table(
+    "health_streams",
+    METADATA,
+    # A hash: paths may be longer than an index can hold.
+    Column("key", String(64), primary_key=True),
+    Column("run", Text, nullable=False),
+    Column("path", AsciiText, nullable=False),
+    Column("cursor", Text, nullable=False),
+    Index("health_streams_by_run", "run"),
+)
+"""How far each log was read."""
+HEALTH_INCIDENTS = Table(
+    "health_incidents",
+    METADATA,
+    Column("id", String(64), primary_key=True),
+    Column("run_id", Text, nullable=False),
+    Column("seen_at", UtcText, nullable=False),
+    Column("incident", Text, nullable=False),
+    # Why a user closed it: the reader of the logs does not change it.
+    Column("dismissed", AsciiText),
+    Index("health_incidents_by_run", "run_id", "seen_at"),
+)
+HEALTH_POINTS = Table(
+    "health_points",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("run_id", Text, nullable=False),
+    Column("key", String(250), nullable=False),
+    Column("step", BigInteger, nullable=False),
+    Column("value", Double, nullable=False),
+    Index("health_points_by_run", "run_id", "id"),
+)
+"""Training curves as they were logged, thinned; a point of an earlier step begins a branch."""

@@ -32,6 +32,7 @@ from tracker.adapters.database.tables import (
     REPORTS,
     TRACKER_TABLES,
 )
+from tracker.adapters.health.history_sql import SqlTrainingHistory
 from tracker.adapters.samples.kept_scores import KeptScores, StoredRecord
 from tracker.adapters.samples.packed_parquet import NO_SAMPLES, SampleFiles, pack
 from tracker.domain.records.alerts import Alert, AlertState
@@ -46,7 +47,7 @@ _RECORDED = select(RECORDS.c.record, RECORDS.c.samples)
 _IN_ORDER = REPORTS.c.step, REPORTS.c.created_at, REPORTS.c.plan_id
 
 
-class SqlHistory:
+class SqlHistory(SqlTrainingHistory):
     """`tracker.ports.History` in the database behind `engine`, samples in Parquet files under `samples_dir`."""
 
     def __init__(self, engine: Engine, samples_dir: Path) -> None:
@@ -55,7 +56,7 @@ class SqlHistory:
         Raises:
             StoreError: the database cannot be reached or written, or is newer than this program.
         """
-        self._engine = engine
+        super().__init__(engine)
         self._samples = SampleFiles(samples_dir)
         self._records: dict[str, StoredRecord] = {}
         """Records in memory, by plan id."""

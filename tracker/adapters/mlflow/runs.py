@@ -16,11 +16,10 @@ from mlflow.exceptions import MlflowException
 from eval_jobs.errors import ConfigError
 from eval_jobs.host.paths import canonical
 from eval_jobs.identity import content_hash
-from eval_jobs.types import Checkpoint
 from tracker.adapters.mlflow.address import sqlite_path
-from tracker.domain.records.tracking import CurveBatch, TrackingItem
+from tracker.domain.records.tracking import CurveBatch, LiveCurveBatch, LiveItem, TrackingItem, run_of
 from tracker.domain.tracking.batch import timestamp_ms
-from tracker.domain.tracking.trainer_run import LOSS_KEY, RunCandidate, is_trainers_run
+from tracker.domain.tracking.trainer_run import LOSS_KEY, RunCandidate, is_trainers_run, may_be_trainers_run
 
 KEY_TAG = "tracker.run_key"
 NAME_TAG = "tracker.run"
@@ -67,16 +66,18 @@ def find_or_create_run(client: MlflowClient, settings: TrackingSettings, item: T
         ConfigError: the run or the experiment that the settings name cannot be used.
         MlflowException: as the client.
     """
-    known = existing_run(client, settings, item.checkpoint.run_id)
+    known = existing_run(client, settings, run_of(item))
     if known is not None:
         return _tracked(known)
-    key = run_key(settings, item.checkpoint.run_id)
+    key = run_key(settings, run_of(item))
     trainers = next(_trainers_runs(client, settings, item), None)
+    if trainers is not None and isinstance(item, LiveItem):
+        return TrackedRun(run_id=trainers.info.run_id, experiment_id=trainers.info.experiment_id, joined=True)
     if trainers is not None:
         # The tag identifies it from now on, even if the trainer starts another run in the same folder.
         client.set_tag(trainers.info.run_id, KEY_TAG, key)
         return _tracked(trainers)
-    return _tracked(_create_run(client, settings, item.checkpoint, key))
+    return _tracked(_create_run(client, settings, item, key))
 
 
 def existing_run(client: MlflowClient, settings: TrackingSettings, run_id: str) -> Run | None:
@@ -162,18 +163,28 @@ def _search(client: MlflowClient, filter_string: str) -> list[Run]:
 
 
 def _trainers_runs(client: MlflowClient, settings: TrackingSettings, item: TrackingItem) -> Iterator[Run]:
-    """Yield runs that wrote the checkpoint, newest first: a resumed training may have several."""
-    spelled = {str(Path(item.checkpoint.source_uri).parent), settings.output_dir} - {""}
+    """Yield runs that wrote the checkpoint, or may have, newest first: a resumed training may have several."""
+    is_live = isinstance(item, LiveItem)
+    spelled = {settings.output_dir, _folder_of(item)} - {""}
     folders = spelled | set(map(canonical, spelled))
-    points = item.points if isinstance(item, CurveBatch) else ()
+    points = item.points if isinstance(item, CurveBatch | LiveCurveBatch) else ()
     losses = {p.step: p.value for p in points if p.key == LOSS_KEY}
     names = filter({"'", '"'}.isdisjoint, {PurePosixPath(folder).name for folder in folders})
     for name in (*names, ""):  # last: any name, because the trainer's path may be a link
         for run in _search(client, f"params.output_dir LIKE '%{name}%'"):
-            if run.data.tags.get(SOURCE_TAG) != OUR_SOURCE and is_trainers_run(
-                _candidate(client, run), sorted(folders), item.checkpoint, losses
-            ):
+            if run.data.tags.get(SOURCE_TAG) == OUR_SOURCE:
+                continue
+            is_one = may_be_trainers_run if is_live else is_trainers_run
+            if is_one(_candidate(client, run), sorted(folders), _moment_ms(item), losses):
                 yield run
+
+
+def _folder_of(item: TrackingItem) -> str:
+    return "" if isinstance(item, LiveItem) else str(Path(item.checkpoint.source_uri).parent)
+
+
+def _moment_ms(item: TrackingItem) -> int:
+    return item.at_ms if isinstance(item, LiveItem) else timestamp_ms(item.checkpoint)
 
 
 def _candidate(client: MlflowClient, run: Run) -> RunCandidate:
@@ -190,16 +201,16 @@ def _candidate(client: MlflowClient, run: Run) -> RunCandidate:
     )
 
 
-def _create_run(client: MlflowClient, settings: TrackingSettings, checkpoint: Checkpoint, key: str) -> Run:
+def _create_run(client: MlflowClient, settings: TrackingSettings, item: TrackingItem, key: str) -> Run:
     experiment = get_or_create_experiment(client, settings)
     return client.create_run(
         experiment.experiment_id,
-        start_time=timestamp_ms(checkpoint),
-        run_name=checkpoint.run_id,
+        start_time=_moment_ms(item),
+        run_name=run_of(item),
         # In the same call as the run itself, so that no crash leaves a run that cannot be found again.
         tags={
             KEY_TAG: key,
-            NAME_TAG: checkpoint.run_id,
+            NAME_TAG: run_of(item),
             SOURCE_TAG: OUR_SOURCE,
             "tracker.output_dir": settings.output_dir,
         },

@@ -28,14 +28,25 @@ from tracker.adapters.mlflow.view import VIEW_TAG, note_links, view_state
 from tracker.adapters.samples.table_parquet import write_samples
 from tracker.domain.records import tracking
 from tracker.domain.tracking.batch import timestamp_ms, verdict_tags
-from tracker.domain.tracking.verdict_note import merge, read_newest, render, with_section, write_newest
+from tracker.domain.tracking.verdict_note import (
+    incidents_note,
+    incidents_tag,
+    merge,
+    read_newest,
+    render,
+    with_section,
+    write_newest,
+)
 
 ITEM_S = 600.0
 """Longest time that writing one item takes, with the files that it uploads."""
 NEWEST_TAG = "tracker.verdicts"
 NOTE_TAG = "mlflow.note.content"
+INCIDENTS_TAG = "tracker.incidents"
 KIND = "custom_model_development"
 """Without it MLflow's pages show the experiment as one about agents, and call checkpoints "agent versions"."""
+
+_OfTraining = tracking.CurveBatch | tracking.LiveCurveBatch | tracking.FactsBatch
 
 
 class MlflowStore:
@@ -59,7 +70,7 @@ class MlflowStore:
             with mapped_mlflow_errors(public(self._settings.uri)), conversation(ITEM_S, MLFLOW_ANSWERS):
                 client = self._connected()
                 run = runs.find_or_create_run(client, self._settings, item)
-                key = runs.run_key(self._settings, item.checkpoint.run_id)
+                key = runs.run_key(self._settings, tracking.run_of(item))
                 if isinstance(item, tracking.SweepBatch):
                     send_sweep(client, run, item, key)
                 elif isinstance(item, tracking.ChampionBatch):
@@ -68,6 +79,9 @@ class MlflowStore:
                 elif isinstance(item, tracking.TrackingBatch):
                     links = _links(client, self._settings, run.experiment_id, item.checkpoint.run_id)
                     _send_batch(client, run, item, key, links)
+                elif isinstance(item, tracking.IncidentsBatch):
+                    links = _links(client, self._settings, run.experiment_id, item.run_id)
+                    _send_incidents(client, run, item, links)
                 elif not run.joined:
                     _send_training(client, run, item)
         except TrackerError:
@@ -106,14 +120,24 @@ def _links(client: MlflowClient, settings: runs.TrackingSettings, experiment_id:
 
 
 def _note(tags: Mapping[str, str], links: str, newest: tuple[tracking.TrackedVerdict, ...]) -> str:
-    return with_section(tags.get(NOTE_TAG, ""), f"{links}\n\n{render(newest)}")
+    parts = [links, render(newest) if newest else "", incidents_note(tags.get(INCIDENTS_TAG, ""))]
+    return with_section(tags.get(NOTE_TAG, ""), "\n\n".join(filter(None, parts)))
 
 
-def _send_training(client: MlflowClient, run: runs.TrackedRun, item: tracking.CurveBatch | tracking.FactsBatch) -> None:
+def _send_incidents(client: MlflowClient, run: runs.TrackedRun, item: tracking.IncidentsBatch, links: str) -> None:
+    """Write the incidents to a tag and into the description, which shows it."""
+    tags = client.get_run(run.run_id).data.tags | {INCIDENTS_TAG: incidents_tag(item.incidents)}
+    note = _note(tags, links, read_newest(tags.get(NEWEST_TAG, "")))
+    client.log_batch(run.run_id, tags=[RunTag(INCIDENTS_TAG, tags[INCIDENTS_TAG]), RunTag(NOTE_TAG, note)])
+
+
+def _send_training(client: MlflowClient, run: runs.TrackedRun, item: _OfTraining) -> None:
     if isinstance(item, tracking.FactsBatch):
         send_facts(client, run, item)
         return
     client.log_batch(run.run_id, metrics=[Metric(p.key, p.value, p.timestamp_ms, p.step) for p in item.points])
+    if isinstance(item, tracking.LiveCurveBatch):  # else the results of its checkpoint follow
+        _end(client, run, item.at_ms)
     _refresh_view(client, run)
 
 
@@ -154,9 +178,12 @@ def _refresh_run(
         values = verdict_tags(newest) | {NEWEST_TAG: write_newest(newest), NOTE_TAG: note}
         client.log_batch(run.run_id, tags=[RunTag(k, v) for k, v in values.items() if tags.get(k) != v])
     if not run.joined:
-        # The end of the training is unknown, and a run that stays "running" is worse than one that has ended.
-        ended_ms = max(timestamp_ms(batch.checkpoint), known.info.end_time or 0)
-        client.set_terminated(run.run_id, "FINISHED", ended_ms)
+        _end(client, run, max(timestamp_ms(batch.checkpoint), known.info.end_time or 0))
+
+
+def _end(client: MlflowClient, run: runs.TrackedRun, ended_ms: int) -> None:
+    """Mark a run as ended: the end of the training is unknown, and one that stays "running" is worse."""
+    client.set_terminated(run.run_id, "FINISHED", ended_ms)
 
 
 def _refresh_view(client: MlflowClient, run: runs.TrackedRun) -> None:

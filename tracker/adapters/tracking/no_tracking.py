@@ -1,6 +1,7 @@
 """`tracking.enabled = false`: results stay in the tracker's own history."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.domain.records.tracking import Champion, RejectedItem, TrainerFacts
@@ -15,6 +16,12 @@ class NoTracking:
 
     def publish_curves(self, checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> None:
         """Drop the points."""
+
+    def publish_live_curves(self, run_id: str, points: Sequence[CurvePoint], at: datetime) -> None:
+        """Drop the points."""
+
+    def publish_incidents(self, run_id: str, incidents: Sequence[str], at: datetime) -> None:
+        """Drop the incidents."""
 
     def publish_facts(self, checkpoint: Checkpoint, facts: TrainerFacts) -> None:
         """Drop the facts."""

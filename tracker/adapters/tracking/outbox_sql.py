@@ -17,11 +17,13 @@ tries it once more, unless a newer item has replaced it.
 """
 
 import logging
+import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import ColumnElement, Connection, Engine, Row, Update, and_, func, select, true, update
@@ -37,10 +39,12 @@ from eval_jobs.queue.migrate_sql import bring_up_to_date
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.adapters.database.lock_sql import lock_if_free
 from tracker.adapters.database.tables import ITEMS, POINTS, TRACKER_TABLES, VALUES
+from tracker.domain.health.logs.thinning import not_among, thinned_curves
 from tracker.domain.records import tracking
 from tracker.domain.records.types import CurvePoint, Report
-from tracker.domain.tracking.batch import curve_batch, sweep_batch, tracking_batch
+from tracker.domain.tracking.batch import curve_batch, live_curve_batch, sweep_batch, tracking_batch
 from tracker.domain.tracking.ordering import checkpoint_key, delays, is_replaced, waits_for
+from tracker.domain.tracking.trainer_run import ROUNDING
 from tracker.domain.verdicts.out_of_order import words_by_benchmark
 from tracker.ports import TrackingSink
 
@@ -98,14 +102,22 @@ class OutboxTracking:
 
     def publish_curves(self, checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> None:
         """Queue the points that are new for this run; see `ports.Tracking`."""
-        batch = curve_batch(checkpoint, points)  # drops values that are not finite
-        finite = {(p.key, p.step, p.value) for p in batch.points}
+        self._queue_points(checkpoint.run_id, thinned_curves(points), partial(curve_batch, checkpoint))
+
+    def publish_live_curves(self, run_id: str, points: Sequence[CurvePoint], at: datetime) -> None:
+        """Queue points that a log has just got; see `ports.Tracking`."""
+        self._queue_points(run_id, points, lambda part: live_curve_batch(run_id, part, at))
+
+    def publish_incidents(self, run_id: str, incidents: Sequence[str], at: datetime) -> None:
+        """Queue the incidents of a run if they have changed; see `ports.Tracking`."""
+        batch = tracking.IncidentsBatch(run_id=run_id, at_ms=int(at.timestamp() * 1000), incidents=tuple(incidents))
+        of_run = f"incidents:{content_hash(run_id)[:_WORDS_CHARS]}:"
+        said = f"{of_run}{content_hash(list(incidents))[:_WORDS_CHARS]}"
         with transaction(self._engine) as connection:
-            fresh = _remember(connection, checkpoint.run_id, finite)
-            new = [p for p in dict.fromkeys(points) if (p.key, p.step, p.value) in fresh]
-            for start in range(0, len(new), POINTS_PER_ITEM):
-                part = curve_batch(checkpoint, new[start : start + POINTS_PER_ITEM])
-                _queue(connection, f"curves:{content_hash(_ITEM.dump_json(part).decode())}", part)
+            query = select(ITEMS.c.key).where(ITEMS.c.key.startswith(of_run)).order_by(ITEMS.c.id)
+            keys = connection.scalars(query).all()
+            if not (keys and keys[-1].startswith(said)):  # they may change and change back: the last item counts
+                _queue(connection, f"{said}:{len(keys)}", batch)
 
     def publish_facts(self, checkpoint: Checkpoint, facts: tracking.TrainerFacts) -> None:
         """Queue what is new about the training; see `ports.Tracking`."""
@@ -134,6 +146,21 @@ class OutboxTracking:
                 _queue(
                     connection, f"{said}:{len(keys)}", tracking.ChampionBatch(checkpoint=checkpoint, champions=named)
                 )
+
+    def _queue_points(
+        self,
+        run_id: str,
+        points: Sequence[CurvePoint],
+        batch_of: Callable[[Sequence[CurvePoint]], tracking.CurveBatch | tracking.LiveCurveBatch],
+    ) -> None:
+        finite = [point for point in dict.fromkeys(points) if math.isfinite(point.value)]
+        if not finite:
+            return
+        with transaction(self._engine) as connection:
+            new = _remember(connection, run_id, finite)
+            for start in range(0, len(new), POINTS_PER_ITEM):
+                part = batch_of(new[start : start + POINTS_PER_ITEM])
+                _queue(connection, f"curves:{content_hash(_ITEM.dump_json(part).decode())}", part)
 
     def flush(self, wait_s: float = FLUSH_S) -> int:
         """Send what is queued, oldest first, within `FLUSH_BUDGET_S`; see `ports.Tracking`."""
@@ -216,7 +243,7 @@ class OutboxTracking:
     def _mark_sent(self, item_id: int, item: tracking.TrackingItem) -> None:
         # The key stays, so that the same item is never queued again; the body is in the store now.
         done = update(ITEMS).values(sent=True, body=None)
-        of_run = ITEMS.c.run_id == item.checkpoint.run_id
+        of_run = ITEMS.c.run_id == tracking.run_of(item)
         rejected = select(ITEMS.c.id, ITEMS.c.body).where(of_run, _IS_REJECTED, ITEMS.c.id < item_id)
         with transaction(self._engine) as connection:
             replaced = [row.id for row in connection.execute(rejected) if _is_replaced(row.body, item)]
@@ -297,7 +324,7 @@ def _record_key(connection: Connection, record: EvalRecord, report: Report) -> s
 def _queue(connection: Connection, key: str, item: tracking.TrackingItem) -> bool:
     """Queue the item and return True; return False if its key is known."""
     body = zlib.compress(_ITEM.dump_json(item), level=3)
-    run_id = item.checkpoint.run_id
+    run_id = tracking.run_of(item)
     row = {"key": key, "body": body, "sent": False, "refused": 0, "retry_at_s": 0.0, "run_id": run_id}
     return add_row(connection, ITEMS, row)
 
@@ -333,15 +360,26 @@ def _remember_values(connection: Connection, batch: tracking.TrackingBatch) -> N
         connection.execute(insert.on_conflict_do_update(index_elements=["checkpoint", "key"], set_=newest), rows)
 
 
-def _remember(connection: Connection, run_id: str, points: set[tuple[str, int, float]]) -> set[tuple[str, int, float]]:
-    """Store the points not seen before and return them; another process may be storing the same ones."""
-    columns = (POINTS.c.key, POINTS.c.step, POINTS.c.value)
-    known = {tuple(row) for row in connection.execute(select(*columns).where(POINTS.c.run_id == run_id))}
-    rows = [{"run_id": run_id, "key": k, "step": s, "value": v} for k, s, v in sorted(points - known)]
+def _remember(connection: Connection, run_id: str, points: Sequence[CurvePoint]) -> list[CurvePoint]:
+    """Store the points not seen before and return them; another process may be storing the same ones.
+
+    A value that differs from a known one of its step by rounding alone is the same point, from another log.
+    """
+    steps = [point.step for point in points]
+    query = select(POINTS.c.key, POINTS.c.step, POINTS.c.value).where(
+        POINTS.c.run_id == run_id,
+        POINTS.c.key.in_({point.key for point in points}),
+        POINTS.c.step.between(min(steps), max(steps)),
+    )
+    known = (CurvePoint(key=row.key, step=row.step, value=row.value) for row in connection.execute(query))
+    new = not_among(points, known, rounding=ROUNDING)
+    rows = [{"run_id": run_id, "key": p.key, "step": p.step, "value": p.value} for p in new]
     if not rows:
-        return set()
-    stored = connection.execute(insert_into(connection, POINTS).on_conflict_do_nothing().returning(*columns), rows)
-    return {(row.key, row.step, row.value) for row in stored}
+        return []
+    insert = insert_into(connection, POINTS).on_conflict_do_nothing()
+    stored = connection.execute(insert.returning(POINTS.c.key, POINTS.c.step, POINTS.c.value), rows)
+    fresh = {(row.key, row.step, row.value) for row in stored}
+    return [point for point in new if (point.key, point.step, point.value) in fresh]
 
 
 def _read(body: bytes) -> tracking.TrackingItem:

@@ -26,8 +26,7 @@ class EvaluatedOnce:
 
 def evaluate_once(checkpoint: Checkpoint, world: World, *, tools: Tools, progress: ShowProgress) -> EvaluatedOnce:
     """Run every plan of `checkpoint` in this process, and review the records like any other."""
-    world.tracking.publish_curves(checkpoint, world.curves.read(checkpoint))
-    world.tracking.publish_facts(checkpoint, world.curves.facts(checkpoint))  # the curves find the run
+    world.publish_training(checkpoint)
     results = []
     first = first_checkpoint(checkpoint, world.history.records(checkpoint.run_id))
     for plan in plans_for(checkpoint, world.measurement, first=first):

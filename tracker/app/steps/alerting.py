@@ -17,7 +17,12 @@ from tracker.ports import AlertSender, AlertStore, RecordStore
 log = logging.getLogger(__name__)
 
 QUESTION_CHARS = 120
-_ONLY_LOGGED = frozenset((AlertKind.OVERDUE, AlertKind.STUCK, AlertKind.UNSENT))
+_ONLY_LOGGED = frozenset(
+    (
+        *(AlertKind.OVERDUE, AlertKind.STUCK, AlertKind.UNSENT),
+        *(AlertKind.CRASH, AlertKind.DIVERGED, AlertKind.FAULT, AlertKind.ANOMALY),
+    )
+)
 """Commands print the causes of the other kinds themselves: verdicts, gaps and noise."""
 _LOOKED_AT = 100
 """Samples with the largest loss that are searched; those of one subset are among them."""
@@ -32,6 +37,8 @@ class AlertDispatcher:
     alerting: AlertSender
     samples: int = 3
     """Number of lost samples whose questions an alert shows."""
+    log_lines: int = 5
+    """Number of lines of the trainer's log that an alert shows."""
     held: frozenset[AlertKind] = frozenset()
     """Kinds of which firing alerts are dropped here; `lasting_alerts` reports later which of them persist."""
     patience: Patience = field(default_factory=Patience)

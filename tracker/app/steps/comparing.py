@@ -6,6 +6,7 @@ from dataclasses import replace
 from eval_jobs.errors import StoreError
 from eval_jobs.spending import total
 from eval_jobs.types import EvalRecord
+from tracker.app.steps.curves import curves_at
 from tracker.domain.compare.runs import RunToCompare, tokens_of
 from tracker.domain.compare.view import RunNoise
 from tracker.domain.records.branches import branches_of
@@ -13,7 +14,7 @@ from tracker.domain.records.policy import Policy
 from tracker.domain.records.types import Measure, Report
 from tracker.domain.verdicts.candidates import known_jitter, steps_for_jitter
 from tracker.domain.verdicts.rewind import scores_of_newest
-from tracker.ports import CurveReader, MeasurementStore, RecordStore
+from tracker.ports import CurveReader, MeasurementStore, RecordStore, RunHistory
 
 _AT_ONCE = 5
 """Benchmarks of a comparison with samples in memory at a time."""
@@ -48,7 +49,7 @@ def noise_of_run(run_id: str, history: MeasurementStore, policy: Policy) -> RunN
     return RunNoise(jitters=jitters, calibrations=history.calibrations())
 
 
-def run_to_compare(run_id: str, history: MeasurementStore, curves: CurveReader) -> RunToCompare:
+def run_to_compare(run_id: str, history: RunHistory, curves: CurveReader) -> RunToCompare:
     """Return what is known of a run, without the checkpoints that a rewind discarded.
 
     Raises:
@@ -62,8 +63,7 @@ def run_to_compare(run_id: str, history: MeasurementStore, curves: CurveReader) 
         scores=scores_of_newest(history.scores(run_id, (Measure.SCORE,)), branches),
         records=records,
         cost=total(costs) if costs else None,
-        # The newest checkpoint's file holds the whole curve up to it.
-        tokens=tokens_of(curves.read(records[-1].plan.checkpoint) if records else ()),
+        tokens=tokens_of(curves_at(records[-1].plan.checkpoint, curves, history) if records else ()),
     )
 
 

@@ -6,9 +6,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tracker.domain.health.incidents import StepsRead
-from tracker.domain.health.loss_series import SeriesFinding
 from tracker.domain.health.report import LogReport, ReportedIncident
+from tracker.domain.health.run_log import StepsRead
+from tracker.domain.health.series.loss import SeriesFinding
 from tracker.domain.records.display import count_text, one_line, score_text
 
 _SHOWN_RANKS = 8
@@ -54,8 +54,10 @@ def _incident(one: ReportedIncident) -> Table:
 def _finding(one: SeriesFinding) -> Text:
     place = "step" if one.is_numbered else "loss number"
     over = "lasts" if one.over_step is None else f"back at {place} {one.over_step}"
-    losses = f"loss {score_text(one.expected)} → {score_text(one.worst)}"
-    return Text.assemble("  ", (one.name, "bold red"), f" ({place} {one.onset_step}, {losses}, {over})")
+    values = f"{one.key} {score_text(one.expected)} → {score_text(one.worst)}"
+    more = "" if one.is_alert else ", no alert"
+    style = "bold red" if one.is_alert else "yellow"
+    return Text.assemble("  ", (one_line(one.name), style), f" ({place} {one.onset_step}, {values}, {over}{more})")
 
 
 def _ranks(ranks: Sequence[int]) -> str:

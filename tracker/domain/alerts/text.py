@@ -22,11 +22,14 @@ MAX_SENTENCE_CHARS = 600
 MAX_SHORT_CHARS = 240
 MAX_QUESTION_CHARS = 200
 MAX_QUESTIONS = 3
+MAX_LOG_LINES = 20
+MAX_RANKS = 8
 MAX_COMMAND_CHARS = 500
 """A longer command is omitted: truncated, it would be a different one."""
 MAX_LINK_CHARS = 500
 
 LOST = "Examples of lost samples"
+LOGGED = "Lines of the log"
 LINK = "Open the run"
 
 
@@ -42,6 +45,8 @@ class AlertLines:
     """Label and text, such as `compared with` and `steps 100 to 500`."""
     lost: tuple[str, ...]
     """A few questions that were answered correctly before and incorrectly now."""
+    logged: tuple[str, ...]
+    """A few lines of the trainer's log."""
     command: str
     """Command that shows more; empty: none."""
 
@@ -105,16 +110,18 @@ def id_of(message: AlertMessage) -> str:
 def entry_of(alert: Alert) -> AlertLines:
     """Return the lines of one alert."""
     subject = line_of(alert_subject_text(alert.subject), MAX_NAME_CHARS)
+    name = line_of(alert.subject.name.replace("_", " "), MAX_NAME_CHARS)
     firing, resolved = _HEADLINES[alert.kind]
     command = one_line(alert.command)
     evidence = alert.evidence or AlertEvidence()
     lost = evidence.lost_samples[:MAX_QUESTIONS]
     return AlertLines(
         state=alert.state,
-        headline=(firing if alert.state is AlertState.FIRING else resolved).format(subject=subject),
+        headline=(firing if alert.state is AlertState.FIRING else resolved).format(subject=subject, name=name),
         sentence=line_of(alert.message, MAX_SENTENCE_CHARS),
         facts=tuple(_facts(alert, evidence)),
         lost=tuple(line_of(question, MAX_QUESTION_CHARS) for question in lost),
+        logged=tuple(line_of(line, MAX_QUESTION_CHARS) for line in evidence.lines[:MAX_LOG_LINES]),
         command=command if len(command) <= MAX_COMMAND_CHARS else "",
     )
 
@@ -153,8 +160,9 @@ def block(entry: AlertLines, markup: Markup, *, is_short: bool = False) -> str:
     lines += [f"{markup.bold(escape(label))}: {escape(text)}" for label, text in entry.facts]
     if entry.command:
         lines.append(markup.code(entry.command))
-    if entry.lost:  # last: in Markdown, lines after a quotation belong to it
-        lines += [markup.bold(escape(LOST)), *(markup.quote(escape(question)) for question in entry.lost)]
+    for label, quoted in ((LOST, entry.lost), (LOGGED, entry.logged)):
+        if quoted:  # last: in Markdown, lines after a quotation belong to it
+            lines += [markup.bold(escape(label)), *(markup.quote(escape(line)) for line in quoted)]
     return markup.line_end.join(lines)
 
 
@@ -178,6 +186,10 @@ _HEADLINES: dict[AlertKind, tuple[str, str]] = {
     AlertKind.UNFIT: ("{subject} is too noisy", "{subject} is no longer flagged as too noisy"),
     AlertKind.UNSENT: ("results rejected by MLflow", "no result rejected by MLflow any more"),
     AlertKind.BUG: ("unexpected error", "no unexpected error any more"),
+    AlertKind.CRASH: ("training crashed: {name}", "over: {name}"),
+    AlertKind.DIVERGED: ("training diverged: {name}", "over: {name}"),
+    AlertKind.FAULT: ("fault while training: {name}", "over: {name}"),
+    AlertKind.ANOMALY: ("training is unusual: {name}", "over: {name}"),
     AlertKind.TEST: ("test alert, no action needed", "test alert resolved"),
 }
 
@@ -191,8 +203,17 @@ def _facts(alert: Alert, evidence: AlertEvidence) -> Iterator[tuple[str, str]]:
         yield "compared with", steps_text(evidence.baseline_steps)
     if evidence.n_common and (evidence.is_ratio or evidence.n_lost or evidence.n_gained):
         yield ("requests" if evidence.is_ratio else "samples"), _count_text(evidence)
+    yield from _facts_of_training(evidence)
     is_firing = alert.state is AlertState.FIRING
     yield ("since" if is_firing else "resolved at"), f"{alert.raised_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _facts_of_training(evidence: AlertEvidence) -> Iterator[tuple[str, str]]:
+    if evidence.ranks:
+        more = f" and {len(evidence.ranks) - MAX_RANKS} more" if len(evidence.ranks) > MAX_RANKS else ""
+        yield "ranks", ", ".join(map(str, evidence.ranks[:MAX_RANKS])) + more
+    if evidence.hint:
+        yield "hint", line_of(evidence.hint, MAX_SENTENCE_CHARS)
 
 
 def _change_text(evidence: AlertEvidence, change: float) -> str:

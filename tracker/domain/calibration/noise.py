@@ -21,7 +21,7 @@ from eval_jobs.errors import Incomparable
 from eval_jobs.identity import serve_settings
 from eval_jobs.types import BenchmarkFailure, EngineInfo, EvalRecord, EvalResult, Outcome
 from tracker.domain.records.calibration import AskedTwice, Calibration, Fitness, Repetition
-from tracker.domain.records.grouping import cluster_index
+from tracker.domain.scores.grouping import cluster_index
 from tracker.domain.scores.pairing import all_differences
 from tracker.domain.scores.statistics import paired_test
 from tracker.domain.scores.summary import first_detail, sample_means

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracker.domain.records.grouping import cluster_index
 from tracker.domain.records.types import Measure
 from tracker.domain.scores.few_clusters import renumbered
+from tracker.domain.scores.grouping import cluster_index
 from tracker.domain.scores.matrix import BoolArray, FloatArray, IntArray, values_at
 from tracker.domain.scores.series import BenchmarkSeries
 from tracker.domain.scores.statistics import mean_interval, paired_test, standard_error

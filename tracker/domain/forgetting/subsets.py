@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tracker.domain.forgetting.levels import LedgerSubject
-from tracker.domain.records.grouping import grouping_of
 from tracker.domain.regression.detector import Track, jitter_of
+from tracker.domain.scores.grouping import grouping_of
 from tracker.domain.scores.matrix import Contrast, FloatArray, IntArray, ScoreMatrix, columns_of_matrix
 
 _PSEUDO_SAMPLES = 20

@@ -2,11 +2,9 @@
 
 from dataclasses import dataclass
 
-from tracker.domain.health.incidents import LogIncident, LogReader, PlacedHit, StepsRead
-from tracker.domain.health.loss_series import SeriesFinding
-from tracker.domain.records.display import one_line, shortened
-
-TEXT_CHARS = 300
+from tracker.domain.health.run_log import RunLog, StepsRead
+from tracker.domain.health.series.loss import SeriesFinding
+from tracker.domain.records.training import TrainingIncident, TroubleLine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,30 +52,29 @@ class LogReport:
     """What the training loss shows."""
 
 
-def log_report(path: str, log: LogReader) -> LogReport:
+def log_report(path: str, log: RunLog) -> LogReport:
     """Return what was read of a log."""
     return LogReport(
         path=path,
         lines=log.lines,
         steps=log.steps,
-        incidents=tuple(_incident(one) for one in log.incidents),
+        incidents=tuple(_incident(one) for one in log.incidents()),
         findings=log.findings,
     )
 
 
-def _incident(one: LogIncident) -> ReportedIncident:
+def _incident(one: TrainingIncident) -> ReportedIncident:
     return ReportedIncident(
-        name=one.rule.name,
+        name=one.name,
         is_alert=one.is_alert,
         is_over=one.is_over,
         step=one.cause.step,
-        lines=len(one.hits),
+        lines=one.lines,
         ranks=one.ranks,
-        evidence=tuple(_line(placed) for placed in one.evidence),
-        hint=one.rule.hint,
+        evidence=tuple(_line(line) for line in one.evidence),
+        hint=one.hint,
     )
 
 
-def _line(placed: PlacedHit) -> LogLine:
-    text = shortened(one_line(placed.hit.line), TEXT_CHARS)
-    return LogLine(number=placed.number, name=placed.hit.rule.name, text=text)
+def _line(line: TroubleLine) -> LogLine:
+    return LogLine(number=line.number, name=line.trouble.name, text=line.text)

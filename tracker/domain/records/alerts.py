@@ -37,6 +37,14 @@ class AlertKind(StrEnum):
     """MLflow rejects results, so that it does not show them."""
     BUG = "bug"
     """An error sets a checkpoint, a result or a part of the loop aside."""
+    CRASH = "crash"
+    """The training ended, or will, by an error of the program, the machine or the cluster."""
+    DIVERGED = "diverged"
+    """The training loss left its past and did not return, or is no number."""
+    FAULT = "fault"
+    """Hardware or the system reports an error that training may survive."""
+    ANOMALY = "anomaly"
+    """The training's own numbers left their past."""
     TEST = "test"
     """A test of a channel, without a cause."""
 
@@ -50,6 +58,8 @@ class SubjectKind(StrEnum):
     """A whole checkpoint, or the absence of a new one."""
     QUEUE = "queue"
     TRACKING = "mlflow"
+    TRAINING = "training"
+    """The training itself; the name is the class of an incident."""
     TEST = "test"
 
 
@@ -86,6 +96,12 @@ class AlertEvidence:
     n_gained: int = 0
     lost_samples: tuple[str, ...] = ()
     """The questions of a few lost samples, one line each."""
+    lines: tuple[str, ...] = ()
+    """Lines of the trainer's log."""
+    ranks: tuple[int, ...] = ()
+    """Ranks that printed them, ascending."""
+    hint: str = ""
+    """What to do about it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,8 @@ def alert_subject_text(subject: AlertSubject) -> str:
         return subject_text(subject.name, subject.subset, subject.measure)
     if subject.kind is SubjectKind.LATENCY:
         return f"latency, load {subject.name}"
+    if subject.kind is SubjectKind.TRAINING and subject.name:
+        return f"training, {subject.name}"
     return subject.kind
 
 

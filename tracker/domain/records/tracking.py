@@ -89,6 +89,27 @@ class CurveBatch:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LiveCurveBatch:
+    """Points of training curves, read from the logs of a run that may have no checkpoint yet."""
+
+    run_id: str
+    at_ms: int
+    """Unix time at which they were queued."""
+    points: tuple[TrackedMetric, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class IncidentsBatch:
+    """The incidents of a run's training, as known now."""
+
+    run_id: str
+    at_ms: int
+    """Unix time at which they were queued."""
+    incidents: tuple[str, ...]
+    """In words, newest first."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainerFacts:
     """What a trainer left on disk about its run. All texts are short."""
 
@@ -157,4 +178,11 @@ class RejectedItem:
     """The store's own words."""
 
 
-TrackingItem = TrackingBatch | CurveBatch | FactsBatch | SweepBatch | ChampionBatch
+LiveItem = LiveCurveBatch | IncidentsBatch
+"""Items of a run that may have no checkpoint yet."""
+TrackingItem = TrackingBatch | CurveBatch | LiveItem | FactsBatch | SweepBatch | ChampionBatch
+
+
+def run_of(item: TrackingItem) -> str:
+    """Return the id of the training run that an item belongs to."""
+    return item.run_id if isinstance(item, LiveCurveBatch | IncidentsBatch) else item.checkpoint.run_id

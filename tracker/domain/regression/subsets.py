@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtr
 
-from tracker.domain.records.grouping import Grouping
 from tracker.domain.records.types import Baseline
 from tracker.domain.regression.blocks import Blocks, peak_blocks, peak_width, recent_blocks
 from tracker.domain.regression.detector import ErrorBudget, Evidence, Track
 from tracker.domain.regression.jitter import MEDIAN_CHI2, WINDOW, Jitter
 from tracker.domain.regression.pooled_test import PooledTest
+from tracker.domain.scores.grouping import Grouping
 from tracker.domain.scores.matrix import FloatArray, IntArray, ScoreMatrix, values_at
 
 SUBSET_POOLED = 4

@@ -8,9 +8,9 @@ import numpy as np
 from eval_jobs.identity import series_fingerprints, series_serving, series_serving_hash, series_settings
 from eval_jobs.neutral_settings import neutral_values
 from eval_jobs.types import Benchmark, EvalPlan, EvalRecord, EvalResult
-from tracker.domain.records.grouping import cluster_index
 from tracker.domain.records.reason_text import difference_text
 from tracker.domain.records.reasons import Difference
+from tracker.domain.scores.grouping import cluster_index
 from tracker.domain.scores.matrix import FloatArray, IntArray
 from tracker.domain.scores.summary import result_of, sample_means
 

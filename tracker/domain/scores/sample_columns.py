@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval_jobs.types import SampleScore, SampleStatus
-from tracker.domain.records.grouping import Grouping, cluster_index, grouping_of
+from tracker.domain.scores.grouping import Grouping, cluster_index, grouping_of
 from tracker.domain.scores.matrix import FloatArray, IntArray
 
 ObjectArray = NDArray[Any]

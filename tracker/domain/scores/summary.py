@@ -9,7 +9,7 @@ import numpy as np
 
 from eval_jobs.records.imported import Aggregate
 from eval_jobs.types import EvalRecord, EvalResult, SampleScore, SampleStatus
-from tracker.domain.records.grouping import cluster_index
+from tracker.domain.scores.grouping import cluster_index
 from tracker.domain.scores.sample_columns import LARGEST_SCORE
 from tracker.domain.scores.statistics import standard_error
 

@@ -7,6 +7,7 @@ batch, and sending it again writes the same values. Subsets and samples are file
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from datetime import datetime
 
 from eval_jobs.identity import benchmark_fingerprint, suite_fingerprint
 from eval_jobs.types import (
@@ -78,6 +79,16 @@ def curve_batch(checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> trackin
         for p in points
     )
     return tracking.CurveBatch(checkpoint=checkpoint, points=tuple(_finite(metrics)))
+
+
+def live_curve_batch(run_id: str, points: Sequence[CurvePoint], at: datetime) -> tracking.LiveCurveBatch:
+    """Return `points` with times: one millisecond per step before `at`, so that a branch is newer than what it left."""
+    at_ms, last = int(at.timestamp() * 1000), max((p.step for p in points), default=0)
+    metrics = (
+        tracking.TrackedMetric(key=p.key, value=p.value, step=p.step, timestamp_ms=at_ms - (last - p.step))
+        for p in points
+    )
+    return tracking.LiveCurveBatch(run_id=run_id, at_ms=at_ms, points=tuple(_finite(metrics)))
 
 
 def sweep_batch(record: EvalRecord) -> tracking.SweepBatch:

@@ -2,7 +2,7 @@
 
 from eval_jobs.identity import content_hash
 from eval_jobs.types import Checkpoint
-from tracker.domain.records.tracking import ChampionBatch, SweepBatch, TrackingBatch, TrackingItem
+from tracker.domain.records.tracking import ChampionBatch, IncidentsBatch, SweepBatch, TrackingBatch, TrackingItem
 
 
 def checkpoint_key(checkpoint: Checkpoint) -> str:
@@ -29,6 +29,8 @@ def delays(item: TrackingItem) -> set[str]:
         return {item.plan_id}
     if isinstance(item, ChampionBatch):
         return {f"aliases of {item.checkpoint.run_id}"}
+    if isinstance(item, IncidentsBatch):
+        return {f"incidents of {item.run_id}"}
     return set()
 
 

@@ -8,13 +8,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from eval_jobs.types import Checkpoint
-from tracker.domain.tracking.batch import timestamp_ms
-
 LOSS_KEY = "train/loss"
 """The training loss in our own curves."""
 
 RELATIVE_TOLERANCE = 1e-6
+ROUNDING = 0.005
+"""The same for losses that a trainer printed for people."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,9 +29,9 @@ class RunCandidate:
 
 
 def is_trainers_run(
-    candidate: RunCandidate, folders: Sequence[str], checkpoint: Checkpoint, losses: Mapping[int, float]
+    candidate: RunCandidate, folders: Sequence[str], written_ms: int, losses: Mapping[int, float]
 ) -> bool:
-    """Return whether `candidate` is the run that wrote `checkpoint`.
+    """Return whether `candidate` is the run that wrote a checkpoint at `written_ms`, in Unix time.
 
     Losses at common steps must be equal. If there is no common step (the store is slower than the disk, or the
     trainer keeps no log), the folder must be absolute and the checkpoint written while the run was open. This excludes
@@ -50,10 +49,23 @@ def is_trainers_run(
             return False
     if common:
         return True
-    ready_ms = timestamp_ms(checkpoint)
-    return (
-        absolute and candidate.started_ms <= ready_ms and (candidate.ended_ms is None or ready_ms <= candidate.ended_ms)
+    return absolute and _was_open(candidate, written_ms)
+
+
+def may_be_trainers_run(
+    candidate: RunCandidate, folders: Sequence[str], logged_ms: int, losses: Mapping[int, float]
+) -> bool:
+    """Return whether `candidate` may be the run whose log had `losses` at `logged_ms`: they are rounded in a log."""
+    if not _was_open(candidate, logged_ms) or not any(_names(candidate.output_dir, folder) for folder in folders):
+        return False
+    common = candidate.losses.keys() & losses.keys()
+    return all(
+        any(math.isclose(losses[step], loss, rel_tol=ROUNDING) for loss in candidate.losses[step]) for step in common
     )
+
+
+def _was_open(candidate: RunCandidate, at_ms: int) -> bool:
+    return candidate.started_ms <= at_ms and (candidate.ended_ms is None or at_ms <= candidate.ended_ms)
 
 
 def _names(output_dir: str, folder: str) -> bool:

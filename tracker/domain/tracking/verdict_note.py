@@ -10,7 +10,7 @@ went back no longer count.
 
 import json
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from tracker.domain.records.display import one_line
 from tracker.domain.records.tracking import TrackedVerdict
@@ -21,6 +21,8 @@ _MARKUP = re.compile(r"([\\`*<>\[\]|])")
 """Characters that start a link, an image, HTML or a column in Markdown."""
 MAX_CHARS = 8000
 """MLflow silently cuts longer tags of a run."""
+
+MAX_INCIDENT_CHARS = 2000
 
 BEGIN = "<!-- checkpoint-tracker -->"
 END = "<!-- /checkpoint-tracker -->"
@@ -66,6 +68,25 @@ def render(newest: Iterable[TrackedVerdict]) -> str:
     return "\n".join([head, "|---|---|---|---|", *(_row(v, last) for v in rows)])
 
 
+def incidents_tag(incidents: Sequence[str]) -> str:
+    """Return the incidents of a training as the value of a tag, one on each line, as many as fit."""
+    lines: list[str] = []
+    for one in incidents:
+        line = one_line(one)
+        if sum(map(len, lines)) + len(lines) + len(line) > MAX_INCIDENT_CHARS:
+            break
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def incidents_note(tag: str) -> str:
+    """Return the part of a description on the incidents in a tag, as Markdown; empty if there are none."""
+    if not tag:
+        return ""
+    lines = "\n".join(f"- {_escaped(line)}" for line in tag.split("\n"))
+    return f"**Incidents of the training**\n\n{lines}"
+
+
 def with_section(note: str, section: str) -> str:
     """Return a user's `note` with our section replaced, or added at its end; rows that do not fit are left out."""
     before, _, rest = note.partition(BEGIN)
@@ -104,7 +125,11 @@ def _row(verdict: TrackedVerdict, last: int) -> str:
     word = str(verdict.word) if verdict.step == last else f"{verdict.word} (step {verdict.step})"
     score = "-" if verdict.score is None else f"{verdict.score:.3f}"
     change = "-" if verdict.change is None else f"{verdict.change:+.3f} ({verdict.baseline})"
-    return _line(_MARKUP.sub(r"\\\1", one_line(verdict.benchmark)), f"**{word}**", score, change)
+    return _line(_escaped(verdict.benchmark), f"**{word}**", score, change)
+
+
+def _escaped(text: str) -> str:
+    return _MARKUP.sub(r"\\\1", one_line(text))
 
 
 def _line(*cells: str) -> str:

@@ -3,7 +3,7 @@ import ctypes
 import psutil
 import pytest
 
-from tracker.adapters.free_memory import give_back
+from eval_jobs.host.memory import give_back
 
 
 @pytest.mark.slow

@@ -14,6 +14,8 @@ from tests.records import forgetting_run
 from tracker.app.stall_monitor import stall_monitor
 from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.world import Tick
+from tracker.domain.health.run_log import RunState
+from tracker.domain.health.stored import ReadNow
 from tracker.domain.records.alerts import AlertKind, AlertState, Patience
 from tracker.domain.records.types import CurvePoint, Gap, Report
 
@@ -85,11 +87,11 @@ class Tower:
         self.looked_s: float | None = None
         self.state, self.is_training = IDLE, True
         points = (CurvePoint(key="train/loss", step=0, value=1.0),)
-        self.curves = FakeCurves(points, last_step=self.last_step)
+        curves = FakeCurves(points, last_step=self.last_step)
         dispatcher = AlertDispatcher(
             alerts=self.history, records=self.history, alerting=self.alerting, patience=self.patience
         )
-        self.monitor = stall_monitor(RUN, dispatcher, self.curves, self.holds)
+        self.monitor = stall_monitor(RUN, dispatcher, curves, self.history, self.holds)
 
     def holds(self) -> tuple[Hold, ...]:
         until = seconds((self.looked_s or 0) + self.lease_s)
@@ -110,7 +112,10 @@ class Tower:
         """Look once, whatever time has passed."""
         noted_at = seconds(min(at_s, self.pauses_until_s))
         state = replace(state, waiting=tuple(replace(one, noted_at=noted_at) for one in state.waiting))
-        self.curves.logs_at = seconds(min(at_s, self.logs_until_s))
+        if at_s <= self.logs_until_s:
+            self.history.save(
+                ReadNow(read_at=seconds(at_s), runs={RUN: RunState()}, streams={}, incidents=(), points={})
+            )
         self.looked_s, self.state, self.is_training = at_s, state, is_training
         self.monitor.look(passed(*checkpoints, **more), state, seconds(at_s), is_training=is_training)  # type: ignore[arg-type]
 

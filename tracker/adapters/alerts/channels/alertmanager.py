@@ -33,6 +33,10 @@ _NAMES = {
     AlertKind.UNFIT: ("BenchmarkUnfit", "warning"),
     AlertKind.UNSENT: ("ResultsRejected", "warning"),
     AlertKind.BUG: ("TrackerFailed", "warning"),
+    AlertKind.CRASH: ("TrainingCrashed", "critical"),
+    AlertKind.DIVERGED: ("TrainingDiverged", "critical"),
+    AlertKind.FAULT: ("TrainingFault", "warning"),
+    AlertKind.ANOMALY: ("TrainingAnomaly", "warning"),
     AlertKind.TEST: ("CheckpointTrackerTest", "info"),
 }
 
@@ -92,6 +96,7 @@ def _annotations(alert: Alert, entry: AlertLines, link: str) -> dict[str, str]:
         "description": entry.sentence,
         **{label.replace(" ", "_"): text for label, text in entry.facts},
         "lost_samples": "\n".join(entry.lost),
+        "log": "\n".join(entry.logged),
         "command": entry.command,
         "link": link,
     }

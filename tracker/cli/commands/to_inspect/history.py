@@ -8,16 +8,17 @@ from rich.console import Console
 from rich.text import Text
 
 from tracker.api.opening import open_project
-from tracker.api.references import known_run
+from tracker.api.references import named_run
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import COUNT, config_option
 from tracker.cli.tables.render import gaps_table, history_table, unfit_lines
 from tracker.cli.tables.report_json import HistoryDocument, report_document
+from tracker.domain.alerts.training import incident_text, state_text
 from tracker.domain.calibration.repetition_text import repetitions_text
 from tracker.domain.overview.run import open_gaps
 from tracker.domain.records.display import one_line, steps_text
 from tracker.domain.records.types import RULES_VERSION, Gap, Report
-from tracker.ports import MeasurementStore
+from tracker.ports import MeasurementStore, RunHistory
 from tracker.wiring.project import Project
 
 
@@ -33,7 +34,8 @@ def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> 
     """
     project = open_project(config_path)
     history = project.history
-    runs = (known_run(history, run),) if run else history.runs()
+    known = sorted({*history.runs(), *history.followed_runs()})
+    runs = (named_run(known, run),) if run else known
     if as_json:
         reports: list[dict[str, object]] = []
         gaps: list[Gap] = []
@@ -56,7 +58,10 @@ def _show_run(console: Console, project: Project, name: str, *, last: int) -> No
     history = project.history
     outlines = history.outlines(name)
     gaps = open_gaps(outlines, history.gaps(name))
-    console.print(history_table(outlines, gaps, last=last))
+    if outlines or gaps:
+        console.print(history_table(outlines, gaps, last=last))
+    for line in _training(history, name, has_scores=bool(outlines)):
+        console.print(line)
     for line in _repetitions(history, outlines, project.config.policy.min_effect):
         console.print(line)
     for one in history.acceptances(name):
@@ -70,6 +75,18 @@ def _show_run(console: Console, project: Project, name: str, *, last: int) -> No
     if earlier := sorted(step for step in pending if step < max((one.step for one in outlines), default=0)):
         text = f"provisional: {steps_text(earlier)} not evaluated yet, which may change later verdicts"
         console.print(Text(text, style="dim"))
+
+
+def _training(history: RunHistory, name: str, *, has_scores: bool) -> Iterator[Text]:
+    """Yield what the logs of the training say, apart from its curves."""
+    progress = next((one for one in history.progress(name) if one.run_id == name), None)
+    if progress is not None and not has_scores:
+        step = "no step" if progress.last_step is None else f"step {progress.last_step}"
+        yield Text(one_line(f"{name}: no checkpoint evaluated yet; its logs are at {step}"))
+    for one in history.training_incidents(name):
+        if one.is_alert:
+            text = one_line(f"training: {incident_text(one)}: {state_text(one)} ({one.id})")
+            yield Text(text, style="" if one.is_over else "bold red")
 
 
 def _repetitions(history: MeasurementStore, outlines: Sequence[Report], min_effect: float) -> Iterator[Text]:

@@ -15,11 +15,12 @@ from tracker.domain.records.display import one_line
 
 PATH = click.Path(path_type=Path)
 WITHIN_S = 300.0
+_STARTS = {"watch": "`tracker watch`", "worker": "`tracker worker`", "agent": "`tracker watch`, which starts it"}
 """One pass of a watcher may copy and hash a large checkpoint."""
 
 
 @click.command("health")
-@click.argument("kind", type=click.Choice(["watch", "worker"]))
+@click.argument("kind", type=click.Choice(["watch", "worker", "agent"]))
 @click.option("--config", "config_path", type=PATH, help="Project configuration. Default: tracker.toml.")
 @click.option("--work-dir", type=PATH, help="Work folder, instead of --config (STATE_DIR/work for a watcher).")
 @click.option(
@@ -33,7 +34,7 @@ WITHIN_S = 300.0
 )
 @json_option(tuple[Life, ...])
 def command(*, kind: str, config_path: Path | None, work_dir: Path | None, within_s: float, as_json: bool) -> None:
-    """Check that the watcher or worker is alive. Exit code 0: alive; 4: gone, stopped or stuck.
+    """Check that the watcher, a worker or the agent is alive. Exit code 0: alive; 4: gone, stopped or stuck.
 
     Checks processes of this machine or container only. A process that waits for a database, MLflow or a slow
     model is alive; its activity is printed.
@@ -46,7 +47,7 @@ def command(*, kind: str, config_path: Path | None, work_dir: Path | None, withi
     if not found:
         raise NoSignOfLife(
             f"no `tracker {kind}` is running with the work folder {work_dir}",
-            hint=f"start it, or pass its work folder: `tracker health {kind} --work-dir FOLDER`",
+            hint=f"start {_STARTS[kind]}, or pass its work folder: `tracker health {kind} --work-dir FOLDER`",
         )
     for life in found:
         if life.age_s > within_s:

@@ -23,7 +23,11 @@ from tracker.wiring.project import Project
 
 UNITS_S = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
 LONGEST = timedelta(days=365)
-KINDS = (SubjectKind.BENCHMARK, SubjectKind.LATENCY, SubjectKind.CHECKPOINT, SubjectKind.QUEUE, SubjectKind.TRACKING)
+KINDS = (
+    *(SubjectKind.BENCHMARK, SubjectKind.LATENCY, SubjectKind.CHECKPOINT, SubjectKind.QUEUE, SubjectKind.TRACKING),
+    SubjectKind.TRAINING,
+)
+_NAMED = (SubjectKind.LATENCY, SubjectKind.TRAINING)
 
 
 def length_of(ctx: click.Context, param: click.Parameter, value: str | None) -> timedelta | None:
@@ -140,7 +144,7 @@ def _kind_of(asked: _Asked) -> SubjectKind:
             raise ConfigError("missing NAME", hint="pass the NAME of a benchmark, or another --kind")
         return SubjectKind.BENCHMARK
     kind = SubjectKind(asked.kind)
-    if asked.name and kind is not SubjectKind.LATENCY:
+    if asked.name and kind not in _NAMED:
         raise ConfigError(f"{kind} alerts have no name", hint=f"remove {asked.name!r}")
     if asked.subset is not None:
         raise ConfigError("--subset requires --kind benchmark", hint="remove --subset")

@@ -151,6 +151,7 @@ def _fill(
 ) -> None:
     project.make_state_dir()
     world = project.world()
+    project.read_logs()
     world.source.close()  # all places are known already, and new ones are not wanted
     to_do = tuple(_to_do(project, world, places))
     source = InTurn(to_do, world.queue)

@@ -15,11 +15,12 @@ from eval_jobs.errors import ConfigError
 from eval_jobs.execute.life import SignOfLife
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.host.gpus import busiest_gpu_pct
+from eval_jobs.host.memory import give_back
 from eval_jobs.host.paths import canonical
 from eval_jobs.ports import Launcher
 from eval_jobs.queue_types import QueueState
 from tracker.adapters.curves import TrainerCurves
-from tracker.adapters.free_memory import give_back, keep_no_pool
+from tracker.adapters.free_memory import keep_no_pool
 from tracker.adapters.trainer_files.documents import command_documents
 from tracker.api.opening import open_project
 from tracker.api.settings_file import SettingsFile
@@ -49,7 +50,12 @@ from tracker.wiring.project import Project, channels_of
 @click.option("--until-idle", is_flag=True, help="Evaluate all existing checkpoints, lowest step first, then exit.")
 @workers_option
 @click.option("--polling", is_flag=True, help="Scan the disk instead of using file events.")
-def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: int, polling: bool) -> int:
+@click.option(
+    "--agent", "agent_mode", type=click.Choice(["on", "off"]), default="on", help="Follow the trainer's logs."
+)
+def command(
+    *, config_path: Path, pid: int | None, until_idle: bool, workers: int, polling: bool, agent_mode: str
+) -> int:
     """Evaluate every checkpoint of a run as it appears.
 
     Finds each complete checkpoint, pins it before the trainer deletes it, serves it, scores it, writes the
@@ -66,10 +72,7 @@ def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: in
         return open_project(config_path, is_polling=polling, is_in_order=until_idle)
 
     project = reopen()
-    project.suite()  # report a wrong setting now, not when this process takes over from another
-    channels_of(project.config)  # the same for a missing secret
-    if workers and project.config.serve.only_when.gpu_below_pct is not None:
-        busiest_gpu_pct()  # raises if GPU use cannot be read, instead of leaving the workers waiting
+    _check_settings(project, workers)
     training_ended = _training_ended(pid, until_idle=until_idle)
     console = Console()
     if console.is_terminal:  # log lines go above the live line, not into it
@@ -86,6 +89,7 @@ def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: in
         must_be_ready=until_idle,
         sign=SignOfLife(project.config.run.work_dir, "watch", SystemClock()),
         launcher=project.workers(workers, on_news=lambda: session.wake()),  # noqa: PLW0108 - it is replaced
+        agent=project.agents(int(agent_mode == "on"), on_news=lambda: session.wake()),  # noqa: PLW0108
     )
     lead = project.lead()
     try:
@@ -97,7 +101,16 @@ def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: in
         return end.code
     finally:
         session.launcher.stop()
+        session.agent.stop()
         lead.release()
+
+
+def _check_settings(project: Project, workers: int) -> None:
+    """Report what is wrong now, not when this process takes over from another."""
+    project.suite()
+    channels_of(project.config)  # a missing secret
+    if workers and project.config.serve.only_when.gpu_below_pct is not None:
+        busiest_gpu_pct()  # raises if GPU use cannot be read, instead of leaving the workers waiting
 
 
 @dataclass(kw_only=True)
@@ -116,6 +129,8 @@ class _Session:
     sign: SignOfLife
     launcher: Launcher
     """Of the workers of this process; they outlive a change of the settings."""
+    agent: Launcher
+    """Of the process that follows the trainer's logs."""
     seen: set[RunStep] = field(default_factory=set)
     """Checkpoints that were found, judged or skipped."""
     wake: Callable[[], None] = lambda: None
@@ -156,7 +171,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
             world,
             state,
             clock=clock,
-            keep_workers=lambda: _keep(workers, session.sign, gate),
+            keep_workers=lambda: _keep(session, gate),
             stop=StopRule(
                 training_ended=session.training_ended,
                 quiet_s=_quiet_s(project.config),
@@ -166,6 +181,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
         )
     except LeadLost:
         workers.stop()
+        session.agent.stop()  # the leader has one
         return False
     finally:
         session.seen |= state.seen
@@ -208,14 +224,15 @@ def _command_of(pid: int | None) -> Mapping[str, Document]:
         return {}
 
 
-def _keep(workers: Launcher, sign: SignOfLife, gate: ReadyGate) -> None:
+def _keep(session: _Session, gate: ReadyGate) -> None:
     """Run once per pass. The first pass precedes the first workers, so that plans have the current settings."""
     interrupts.check()
-    sign.give("watching")
+    session.sign.give("watching")
+    session.agent.check()
     if gate.errors:
-        workers.stop()
+        session.launcher.stop()
     else:
-        workers.check()
+        session.launcher.check()
 
 
 def _is_gone(trainer: psutil.Process) -> bool:

@@ -9,8 +9,9 @@ from rich.status import Status
 from rich.text import Text
 
 from eval_jobs.errors import ConfigError
+from eval_jobs.execute.child import database_from_environment
 from eval_jobs.execute.worker.claiming import PinVisibility
-from eval_jobs.execute.worker.main import WorkerOptions, database_from_environment, run_worker
+from eval_jobs.execute.worker.main import WorkerOptions, run_worker
 from eval_jobs.ports import Note
 from eval_jobs.queue.address import PASSWORD_VARIABLE, QUEUE_URL_VARIABLE, checked_database_url
 from tracker.adapters.secrets import read_secret

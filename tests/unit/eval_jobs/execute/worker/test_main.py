@@ -9,9 +9,9 @@ from datetime import timedelta
 import pytest
 
 from eval_jobs.errors import BadData, DiskFull, EndpointFailed, StoreError, TrackerError
+from eval_jobs.execute.interrupts import WAKE_SIGNAL, Interrupts, Stopped
 from eval_jobs.execute.worker.claiming import ClaimFilter
 from eval_jobs.execute.worker.execution_window import ExecutionWindow
-from eval_jobs.execute.worker.interrupts import WAKE_SIGNAL, Interrupts, Stopped
 from eval_jobs.execute.worker.main import IDLE_S, STORE_RETRY_S, Worker, work
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.ports import ShowProgress

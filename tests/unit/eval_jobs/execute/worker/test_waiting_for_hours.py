@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from eval_jobs.execute.interrupts import WAKE_SIGNAL, Interrupts, Stopped
 from eval_jobs.execute.worker.claiming import ClaimFilter
 from eval_jobs.execute.worker.execution_window import ExecutionWindow
-from eval_jobs.execute.worker.interrupts import WAKE_SIGNAL, Interrupts, Stopped
 from eval_jobs.execute.worker.main import Worker, work
 from eval_jobs.run import Tools
 from eval_jobs.types import Endpoint, EngineInfo, EvalPlan, OnlyWhen

@@ -95,7 +95,7 @@ CLASSES = {
 
 def name_of(line: str) -> str:
     hit = hit_of(line, RULES)
-    return "" if hit is None else hit.rule.name
+    return "" if hit is None else hit.trouble.name
 
 
 def test_every_class_knows_its_lines() -> None:
@@ -114,7 +114,7 @@ def test_colours_and_progress_bars_before_the_text_are_left_out() -> None:
     assert plain_line(line) == "[rank7]: ValueError: no"
     hit = hit_of(line, RULES)
     assert hit is not None
-    assert (hit.rule.name, hit.rank) == ("python_error", 7)
+    assert (hit.trouble.name, hit.rank) == ("python_error", 7)
     assert plain_line("  50%|##  | 5/10 [00:01<00:01, 4.0it/s]").startswith("  50%")
     assert plain_line("a\rb\rc") == "c"
 
@@ -127,9 +127,9 @@ def test_ranks_are_those_of_the_prefix(line: str, rank: int | None) -> None:
 
 
 def test_every_rule_says_what_to_do_and_causes_come_before_consequences() -> None:
-    assert all(rule.hint for rule in RULES)
-    assert [rule.order for rule in RULES] == list(range(len(RULES)))
-    assert {rule.name for rule in RULES if rule.is_consequence} == {"nccl_timeout", "worker_died"}
+    assert all(rule.trouble.hint for rule in RULES)
+    assert [rule.trouble.order for rule in RULES] == list(range(len(RULES)))
+    assert {rule.name for rule in RULES if rule.trouble.is_consequence} == {"nccl_timeout", "worker_died"}
 
 
 def test_lines_of_real_logs_are_classed_as_labelled() -> None:

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.tracker.domain.regression.tables import evidence_at, flipping, matrix_of, track_of
-from tracker.domain.records.grouping import grouping_of
 from tracker.domain.regression.budget import ONE_SIZE
 from tracker.domain.regression.detector import ErrorBudget, Evidence
 from tracker.domain.regression.subsets import subset_evidence
+from tracker.domain.scores.grouping import grouping_of
 from tracker.domain.scores.matrix import FloatArray
 
 LEVEL = ErrorBudget(alpha=0.05, planned=20, benchmarks=1)

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.tracker.domain.regression.tables import flipping, matrix_of, track_of
-from tracker.domain.records.grouping import grouping_of
 from tracker.domain.records.types import Baseline
 from tracker.domain.regression.budget import ONE_SIZE
 from tracker.domain.regression.detector import ErrorBudget, Evidence
 from tracker.domain.regression.subsets import MIN_SAMPLES, subset_evidence
+from tracker.domain.scores.grouping import grouping_of
 from tracker.domain.scores.matrix import FloatArray
 
 LEVEL = ErrorBudget(alpha=0.05, planned=50, benchmarks=1, design=ONE_SIZE)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tests.requires import PROJECT, shared_data
-from tracker.domain.records.grouping import cluster_index
+from tracker.domain.scores.grouping import cluster_index
 from tracker.domain.scores.matrix import FloatArray, IntArray
 from tracker.domain.scores.statistics import (
     CLUSTERED_T,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eval_jobs.types import EvalResult, SampleScore, SampleStatus
 from tests.unit.tracker.domain.making import result_of, samples_of
-from tracker.domain.records.grouping import cluster_index
+from tracker.domain.scores.grouping import cluster_index
 from tracker.domain.scores.summary import sample_means, summarise
 
 

@@ -40,7 +40,9 @@ def test_a_run_is_the_trainers_own_by_its_folder_its_losses_or_while_it_is_open_
         "ended before": candidate(losses=SLOW_STORE, started_ms=READY_MS - 2000, ended_ms=READY_MS - 1000),
         "started after": candidate(losses=SLOW_STORE, started_ms=READY_MS + 1),
     }
-    joined = [name for name, run in (own | another).items() if is_trainers_run(run, FOLDERS, CHECKPOINT, LOSSES)]
+    joined = [
+        name for name, run in (own | another).items() if is_trainers_run(run, FOLDERS, timestamp_ms(CHECKPOINT), LOSSES)
+    ]
     assert joined == list(own)
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from tests import trainer
 from tests.watched import RESCAN_S, SETTLE_S, Watched, watching
-from tracker.adapters.curves import TrainerCurves
 
 HOURS = 3600.0
 
@@ -93,10 +92,6 @@ def test_files_whose_times_are_none_are_evaluated_when_they_have_rested(any_time
         assert all(abs(watched.clock.now() - one.ready_at) < timedelta(minutes=10) for one in found)
         (pin,) = watched.pins.glob("*/step-00000010-*")
         os.utime(pin, (10**12, 10**12))
-        log_file = watched.out / "trainer_log.jsonl"
-        log_file.touch()
-        os.utime(log_file, (10**12, 10**12))
-        assert TrainerCurves().logged_at(found[0]) is None
     (held,) = [pin.rename(pin.with_name(".held-other-1-2-x"))]
     with watching(any_time) as watched:
         assert [checkpoint.step for checkpoint in watched.look()] == [20, 30, 40, 50]

@@ -10,10 +10,10 @@ from theirs (median absolute deviation): both ignore single outliers. Values tha
 """
 
 import math
-from collections import deque
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from statistics import median
+
+from tracker.domain.health.series.robust import MAD_TO_SD, RollingMedian
 
 HISTORY = 20
 """Healthy points behind the expected value; with fewer, nothing but a collapse is found."""
@@ -31,11 +31,11 @@ LASTING = 20
 EQUAL = 5
 """Equal points that are a collapse, for example at the logarithm of the vocabulary's size."""
 _DIGITS = 4
-_MAD_TO_SD = 1.4826
+_MOST_ENDED = 100
 
 
 class SeriesName(StrEnum):
-    """Classes of findings."""
+    """Classes of findings, of the loss and of other numbers."""
 
     SPIKE = "spike"
     """The loss rose, and came back or may still do so."""
@@ -43,22 +43,44 @@ class SeriesName(StrEnum):
     """It did not come back."""
     COLLAPSED = "collapsed"
     """It rose and stands still: the model says the same whatever it is asked."""
+    FLAT = "flat"
+    """It has not fallen for long."""
+    NAN = "nan"
+    """Another number than the loss is NaN or infinite."""
+    GRADIENT = "gradient"
+    """The gradient norm is far above its past."""
+    LR = "lr"
+    """The learning rate jumped."""
+    THROUGHPUT = "throughput"
+    """The training is far slower than it was."""
+    MEMORY = "memory"
+    """It grows all the time."""
+    BEHIND = "behind"
+    """One rank leaves the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesFinding:
     """One stretch of a series that is not healthy."""
 
-    name: SeriesName
+    name: str
+    """A `SeriesName`, or the name of a condition."""
+    key: str
+    """Printed name of the number."""
+    is_alert: bool
+    """Whether it is worth an alert; else it is only shown."""
+    rank: int | None = None
+    """The one that left the others."""
     is_numbered: bool = True
     """Whether the log names steps; else they are the numbers of its losses, from 1."""
     onset_step: int
     """First step beyond the limit."""
     found_step: int
     """Step at which it was certain."""
-    expected: float
-    """Loss before it."""
-    worst: float
+    expected: float | None
+    """Value before it, or the threshold of a condition; None: there is no such number."""
+    worst: float | None
+    """Value that is furthest from it; None: it is no number."""
     over_step: int | None = None
     """First step that was back; None: it lasts."""
 
@@ -69,14 +91,17 @@ class LossSeries:
 
     is_numbered: bool = True
     """As in `SeriesFinding`."""
+    key: str = "loss"
+    """Printed name of the loss."""
     last_step: int | None = None
     """Step of the newest point."""
-    _healthy: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
-    _distances: deque[float] = field(default_factory=lambda: deque(maxlen=DISTANCES))
+    _healthy: RollingMedian = field(default_factory=lambda: RollingMedian(size=HISTORY))
+    _distances: RollingMedian = field(default_factory=lambda: RollingMedian(size=DISTANCES))
     _beyond: list[tuple[int, float]] = field(default_factory=list)
-    _newest: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=EQUAL))
+    """The newest of them, as many as `_distances` can take."""
+    _newest: list[tuple[int, float]] = field(default_factory=list)
     _first: float | None = None
-    _lowest: float = math.inf
+    _lowest: float | None = None
     _highest: float = 0.0
     """Of healthy points."""
     _ended: list[SeriesFinding] = field(default_factory=list)
@@ -84,10 +109,20 @@ class LossSeries:
 
     @property
     def findings(self) -> tuple[SeriesFinding, ...]:
-        """All findings so far, in the order of their steps."""
+        """The newest findings so far, in the order of their steps."""
         if self._open is None:
             return tuple(self._ended)
         return (*self._ended, self._open)
+
+    @property
+    def lasting(self) -> SeriesFinding | None:
+        """The finding that is not over."""
+        return self._open
+
+    def taken(self) -> tuple[SeriesFinding, ...]:
+        """Return the findings that are over, and forget them."""
+        ended, self._ended = tuple(self._ended), []
+        return ended
 
     def take(self, step: int, loss: float) -> None:
         """Read one point."""
@@ -96,71 +131,78 @@ class LossSeries:
             return
         if self._first is None:
             self._first = loss
-        self._newest.append((step, loss))
+        self._newest = [*self._newest[1 - EQUAL :], (step, loss)]
         if self._has_collapsed():
             self._collapse()
-        elif len(self._healthy) < HISTORY:
+        elif len(self._healthy.newest) < HISTORY:
             self._keep(loss)
         elif loss > self._limit():
-            self._beyond.append((step, loss))
+            self._beyond = [*self._beyond[1 - DISTANCES :], (step, loss)]
             self._rise()
         else:
             self._recover(step, loss)
-        self._lowest = min(self._lowest, loss)
+        if self._lowest is None or loss < self._lowest:
+            self._lowest = loss
 
     def _limit(self) -> float:
-        noise = _MAD_TO_SD * median(self._distances)
-        smallest = max(SHARE * abs(self._expected()), SHARE_OF_HIGHEST * self._highest)
-        return self._expected() + max(DEVIATIONS * noise, smallest)
-
-    def _expected(self) -> float:
-        return median(self._healthy)
+        noise = MAD_TO_SD * self._distances.middle
+        expected = self._healthy.middle
+        smallest = max(SHARE * abs(expected), SHARE_OF_HIGHEST * self._highest)
+        return expected + max(DEVIATIONS * noise, smallest)
 
     def _keep(self, loss: float) -> None:
-        if self._healthy:
-            self._distances.append(abs(loss - self._expected()))
-        self._healthy.append(loss)
+        if self._healthy.newest:
+            self._distances.add(abs(loss - self._healthy.middle))
+        self._healthy.add(loss)
         self._highest = max(self._highest, loss)
 
     def _rise(self) -> None:
         worst = max(loss for _, loss in self._beyond)
         if self._open is None and len(self._beyond) >= IN_A_ROW:
-            self._open = self._finding(SeriesName.SPIKE, self._beyond[0][0], self._expected(), worst)
+            self._open = self._finding(SeriesName.SPIKE, self._beyond[0][0], self._healthy.middle, worst)
         elif self._open is not None:
-            lasting = len(self._beyond) > LASTING and self._open.name is SeriesName.SPIKE
+            lasting = len(self._beyond) > LASTING and self._open.name == SeriesName.SPIKE
             name = SeriesName.DIVERGED if lasting else self._open.name
-            self._open = replace(self._open, name=name, worst=max(worst, self._open.worst))
+            self._open = replace(self._open, name=name, worst=self._worst(worst))
 
     def _recover(self, step: int, loss: float) -> None:
         if self._open is not None:
-            self._ended.append(replace(self._open, over_step=step))
+            self._ended = [*self._ended[1 - _MOST_ENDED :], replace(self._open, over_step=step)]
             self._open = None
         for _, beyond in self._beyond:  # single outliers belong to the noise of the run
-            self._distances.append(abs(beyond - self._expected()))
+            self._distances.add(abs(beyond - self._healthy.middle))
         self._beyond.clear()
         self._keep(loss)
 
     def _has_collapsed(self) -> bool:
-        if len(self._newest) < EQUAL or self._first is None:
+        if len(self._newest) < EQUAL or self._first is None or self._lowest is None:
             return False
-        shown = {f"{loss:.{_DIGITS}g}" for _, loss in self._newest}
         value = self._newest[-1][1]
         smallest = max(SHARE * self._lowest, SHARE_OF_HIGHEST * max(self._first, self._highest))
-        is_high = 0 < self._lowest < math.inf and value > self._lowest + smallest
-        return len(shown) == 1 and is_high and f"{self._first:.{_DIGITS}g}" not in shown
+        if self._lowest <= 0 or value <= self._lowest + smallest:
+            return False
+        shown = {f"{loss:.{_DIGITS}g}" for _, loss in self._newest}
+        return len(shown) == 1 and f"{self._first:.{_DIGITS}g}" not in shown
 
     def _collapse(self) -> None:
-        if self._open is not None and self._open.name is SeriesName.COLLAPSED:
+        if self._open is not None and self._open.name == SeriesName.COLLAPSED:
             return
         onset, worst = self._newest[0]
         expected = self._lowest
         if self._open is not None:
-            onset, expected, worst = self._open.onset_step, self._open.expected, max(self._open.worst, worst)
+            onset, expected, worst = self._open.onset_step, self._open.expected, self._worst(worst)
         self._open = self._finding(SeriesName.COLLAPSED, onset, expected, worst)
 
-    def _finding(self, name: SeriesName, onset_step: int, expected: float, worst: float) -> SeriesFinding:
+    def _worst(self, worst: float) -> float:
+        if self._open is None or self._open.worst is None:
+            return worst
+        return max(worst, self._open.worst)
+
+    def _finding(self, name: SeriesName, onset_step: int, expected: float | None, worst: float) -> SeriesFinding:
         return SeriesFinding(
             name=name,
+            key=self.key,
+            is_alert=True,
             is_numbered=self.is_numbered,
             onset_step=onset_step,
             found_step=self._newest[-1][0],

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tracker.domain.health.logs.curves import points_of, step_of_row
 from tracker.domain.records.types import CurvePoint
-from tracker.domain.tracking.curves import points_of, step_of_row
 
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.requires import shared_data
-from tracker.domain.health.step_lines import step_row
+from tracker.domain.health.logs.step_lines import step_row
 
 LINES: Mapping[str, tuple[int | None, Mapping[str, float]]] = {
     "step  120 | loss 2.5 | lr 1.5e-04 | grad 0.5 | 113.4k tok/s | mfu 41%": (

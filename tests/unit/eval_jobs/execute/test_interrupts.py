@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from eval_jobs.execute.worker.interrupts import STOP_SIGNALS, WAKE_SIGNAL, Interrupts, LeaseLost, Stopped
+from eval_jobs.execute.interrupts import STOP_SIGNALS, WAKE_SIGNAL, Interrupts, LeaseLost, Stopped
 from eval_jobs.queue_types import Claim
 from tests.records import forgetting_run
 

@@ -1,0 +1,62 @@
+"""The reference of what a training's logs may show, from the rules that the program uses."""
+
+from __future__ import annotations
+
+from tracker.config.health import shipped_rules
+from tracker.domain.health.line_rules import NOT_A_NUMBER
+from tracker.domain.health.series.findings import BEHIND, FLAT, GRADIENT, LR, MEMORY, NAN, THROUGHPUT
+from tracker.domain.health.series.loss import SeriesName
+from tracker.domain.health.series_incidents import said_of
+
+HEAD = """# Trouble in a training
+
+What the [logs of a training](../explanation/health.md) may show. `alert` is sent, `shown` stands in reports only.
+
+## Lines
+
+The first class that fits a line names it. A class that ends the training is a crash; one with a wait is reported if no
+step follows for that long.
+
+| class | what | reported | example | hint |
+|---|---|---|---|---|
+"""
+NUMBERS = """
+## Numbers
+
+| class | what | when | reported | hint |
+|---|---|---|---|---|
+"""
+_WHEN = {
+    SeriesName.SPIKE: "two points beyond 10 robust deviations and 30 % of the expected loss",
+    SeriesName.DIVERGED: "a spike without recovery in 20 points",
+    SeriesName.COLLAPSED: "30 % above the lowest loss, then equal to four digits for five points",
+    SeriesName.FLAT: "no fall over 200 points and a third of the run",
+    SeriesName.GRADIENT: "two points beyond 10 robust deviations and three times the median",
+    SeriesName.LR: "a factor of two between two points, and 10 % of the highest",
+    SeriesName.THROUGHPUT: "below 70 % of the median for three points and five minutes",
+    SeriesName.MEMORY: "a significant rise of 20 % over 100 points",
+    SeriesName.BEHIND: "one of at least three ranks beyond 10 robust deviations and 5 % for three steps",
+}
+_SHOWN = (FLAT, GRADIENT, LR, MEMORY, BEHIND, NAN, THROUGHPUT)
+
+
+def trouble_page() -> str:
+    """Return docs/reference/trouble.md."""
+    lines = []
+    for rule in shipped_rules():
+        how = str(rule.severity) + (f" after {rule.wait_s:.0f} s" if rule.wait_s else "")
+        ends = ", ends the training" if rule.terminal else ""
+        lines.append(f"| `{rule.name}` | {rule.title} | {how}{ends} | `{_cell(rule.example)}` | {_cell(rule.hint)} |")
+    lines.append(f"| `nan` | {NOT_A_NUMBER.title} | alert | `step 12 \\| loss: nan` | {NOT_A_NUMBER.hint} |")
+    alerts = {rule.name: rule.is_alert for rule in _SHOWN}
+    numbers = []
+    for name in SeriesName:
+        if name is not SeriesName.NAN:
+            title, hint = said_of(name)
+            how = "alert" if alerts.get(name, True) else "shown"
+            numbers.append(f"| `{name}` | {title} | {_WHEN[name]} | {how} | {hint} |")
+    return HEAD + "\n".join(lines) + "\n" + NUMBERS + "\n".join(numbers) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("`", "'")

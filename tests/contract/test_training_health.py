@@ -1,0 +1,196 @@
+"""The rules of `ports.HealthStore` and `ports.TrainingHistory`, over the fake, SQLite and PostgreSQL."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from eval_jobs.errors import ConfigError
+from eval_jobs.queue.database_sql import open_database
+from eval_jobs.queue.migrate_sql import bring_up_to_date
+from tests.fakes.clock import FakeClock
+from tests.fakes.health import FakeHealth
+from tests.fakes.training_log import FakeTrainingLog
+from tracker.adapters.database.tables import TRACKER_TABLES
+from tracker.adapters.health.history_sql import SqlTrainingHistory
+from tracker.adapters.health.store_sql import SqlHealthStore
+from tracker.app.health.follow import QUIET_S, LogFollower, Reading, cursors_of
+from tracker.config.health import load_line_rules
+from tracker.domain.health.stored import ReadNow
+from tracker.domain.records.training import IncidentEnd
+from tracker.ports import HealthStore, TrainingHistory
+
+RULES = load_line_rules()
+OOM = "[rank3]: torch.OutOfMemoryError: CUDA out of memory, token=0123456789abcdef\n"
+
+
+class Training:
+    """A trainer with one log, and the agents that follow it, one after the other."""
+
+    def __init__(self, store: HealthStore, history: TrainingHistory, *, run: str = "run") -> None:
+        self.store = store
+        self.history = history
+        self.clock = FakeClock()
+        self.logs = {"train.log": b""}
+        self.run = run
+        self.start()
+
+    def start(self) -> None:
+        known = self.store.read_so_far()
+        log = FakeTrainingLog(self.logs, self.clock, dict(cursors_of(known)), run=self.run, is_first=not known.runs)
+        self.agent = LogFollower(log=log, store=self.store, reading=Reading(rules=RULES), clock=self.clock, known=known)
+
+    def write(self, *lines: str) -> None:
+        self.logs["train.log"] += "".join(lines).encode()
+
+    def steps(self, *steps: int) -> None:
+        self.write(*(f"step {step} | loss: {3 - step / 1000}\n" for step in steps))
+
+    def follow(self) -> None:
+        self.clock.advance(1.0)
+        self.agent.follow()
+
+    def losses(self) -> list[tuple[int, float]]:
+        _, points = self.history.logged_points(self.run)
+        return [(point.step, point.value) for point in points if point.key == "train/loss"]
+
+    def found(self) -> list[tuple[str, int | None, IncidentEnd | None]]:
+        return [(one.name, one.cause.step, one.ended_by) for one in self.history.training_incidents(self.run)]
+
+
+@pytest.fixture(params=["fake", "sqlite", "postgresql"])
+def training(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Training]:
+    if request.param == "fake":
+        fake = FakeHealth()
+        yield Training(fake, fake)
+        return
+    url = f"sqlite:///{tmp_path}/t.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    engine = open_database(url)
+    bring_up_to_date(engine, TRACKER_TABLES)
+    yield Training(SqlHealthStore(engine, "run"), SqlTrainingHistory(engine))
+    engine.dispose()
+
+
+def test_lines_become_curves_and_incidents_and_another_agent_continues(training: Training) -> None:
+    training.follow()
+    training.steps(10, 20)
+    training.write(OOM)
+    training.follow()
+    assert training.losses() == [(10, 2.99), (20, 2.98)]
+    assert training.found() == [("oom", 20, None)]
+    training.start()
+    training.write("Killing subprocess 7\n")
+    training.steps(30)
+    training.follow()
+    assert training.found() == [("oom", 20, None)]
+    training.start()
+    training.steps(40, 50)
+    training.follow()
+    assert training.found() == [("oom", 20, IncidentEnd.PROGRESS)]
+    (one,) = training.history.training_incidents("run")
+    assert (one.lines, one.ranks, one.ended_step) == (2, (3,), 50)
+    assert [step for step, _ in training.losses()] == [10, 20, 30, 40, 50]
+    (progress,) = training.history.progress("run")
+    assert (progress.run_id, progress.last_step, progress.changes) == ("run", 50, 3)
+    assert training.history.followed_runs() == ("run",)
+
+
+def test_no_key_of_a_log_is_stored(training: Training) -> None:
+    training.write(OOM)
+    training.follow()
+    (one,) = training.history.training_incidents("run")
+    assert one.cause.text.endswith("token=***")
+    assert one.context == (one.cause.text,)
+    ((_, state),) = training.store.read_so_far().streams.values()
+    assert list(state.recent) == [one.cause.text]
+
+
+def test_the_past_raises_no_alert_unless_it_is_the_end_of_a_recent_log(training: Training) -> None:
+    training.write(OOM)
+    training.steps(10, 20, 30)
+    training.write("OSError: [Errno 28] No space left on device\n")
+    training.start()
+    training.follow()
+    training.follow()
+    past = [(one.name, one.is_alert) for one in training.history.training_incidents("run")]
+    assert past == [("oom", False), ("disk_full", True)]
+
+
+def test_the_last_line_counts_although_it_has_no_end_and_once_when_it_gets_one(training: Training) -> None:
+    training.follow()
+    training.write("step 10 | loss: 2.5\nCUDA out of memory. Tried to allocate 2")
+    training.follow()
+    for _ in range(4):
+        training.follow()
+    assert training.found() == [("oom", 10, None)]
+    training.start()
+    training.write(".00 GiB\nstep 20 | loss: 2.")
+    training.follow()
+    assert [one.lines for one in training.history.training_incidents("run")] == [1]
+    training.write("25\n")
+    training.follow()
+    assert training.losses() == [(10, 2.5), (20, 2.25)]
+
+
+def test_an_incident_that_was_dismissed_stays_so_while_lines_join_it(training: Training) -> None:
+    training.follow()
+    training.write(OOM)
+    training.follow()
+    (one,) = training.history.training_incidents("run")
+    before = training.history.progress("run")[0].changes
+    assert training.history.dismiss(one.id, "known").reason == "known"
+    assert training.history.progress("run")[0].changes == before + 1
+    training.write(OOM)
+    training.follow()
+    (again,) = training.history.training_incidents("run")
+    assert (again.ended_by, again.reason, again.lines) == (IncidentEnd.DISMISSED, "known", 2)
+    training.steps(1, 2, 3)
+    training.follow()
+    assert training.found() == [("oom", None, IncidentEnd.PROGRESS)]
+    with pytest.raises(ConfigError, match="no incident 'other'"):
+        training.history.dismiss("other", "why")
+
+
+def test_steps_that_go_back_begin_a_branch_of_the_curves(training: Training) -> None:
+    training.steps(10, 20, 30)
+    training.follow()
+    training.write("step 20 | loss: 2.5\nstep 30 | loss: 2.25\n")
+    training.follow()
+    assert training.losses() == [(10, 2.99), (20, 2.98), (30, 2.97), (20, 2.5), (30, 2.25)]
+
+
+def test_the_newest_point_of_a_thinned_curve_is_stored_when_nothing_follows(training: Training) -> None:
+    training.steps(*range(5000))
+    training.follow()
+    assert len(training.losses()) < 2000
+    assert training.losses()[-1][0] < 4999
+    training.clock.advance(QUIET_S)
+    training.follow()
+    assert training.losses()[-1][0] == 4999
+    assert training.history.logged_points("run", after=10**9) == (10**9, ())
+
+
+def test_a_spike_is_an_incident_that_ends(training: Training) -> None:
+    training.steps(*range(0, 400, 10))
+    training.follow()
+    training.write("step 400 | loss: 9.5\nstep 410 | loss: 9.9\n")
+    training.follow()
+    assert training.found() == [("spike", 400, None)]
+    training.start()
+    training.steps(420)
+    training.follow()
+    assert training.found() == [("spike", 400, IncidentEnd.PROGRESS)]
+
+
+def test_a_sub_folder_has_the_incidents_of_its_run_and_no_run_those_of_another(training: Training) -> None:
+    training.write(OOM)
+    training.follow()
+    (one,) = training.history.training_incidents("run/v0")
+    other = replace(one, id="of-v1", run_id="run/v1", seen_at=one.seen_at + timedelta(seconds=1))
+    training.store.save(ReadNow(read_at=one.seen_at, runs={}, streams={}, incidents=(other,), points={}))
+    assert [found.id for found in training.history.training_incidents("run/v1")] == [one.id, "of-v1"]
+    assert [found.id for found in training.history.training_incidents("run")] == [one.id]
+    assert training.history.training_incidents("runs") == ()
+    assert training.history.progress("ru") == ()

@@ -1,0 +1,121 @@
+"""The rules of `tracker.ports.TrainingLog`, for the fake and for files."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.clock import FakeClock
+from tests.fakes.training_log import FakeTrainingLog
+from tracker.adapters.trainer_files.log_folder import SCAN_S, LogFolder, LogPlaces
+from tracker.domain.health.logs.cursor import Cursor, LogPiece
+from tracker.ports import TrainingLog
+
+
+@dataclass
+class Trained:
+    """A training that writes one log, and whoever follows it."""
+
+    write: Callable[[str], None]
+    open_log: Callable[[dict[str, Cursor], bool], TrainingLog]
+    clock: FakeClock
+    cursors: dict[str, Cursor] = field(default_factory=dict)
+
+    def follow(self, *, is_first: bool = False) -> TrainingLog:
+        return self.open_log(dict(self.cursors), is_first)
+
+    def read(self, log: TrainingLog, *, after_s: float = SCAN_S) -> list[LogPiece]:
+        self.clock.advance(after_s)
+        pieces = list(log.read())
+        self.cursors |= {piece.path: piece.cursor for piece in pieces}
+        return pieces
+
+    def lines(self, log: TrainingLog) -> list[str]:
+        return [line.text for piece in self.read(log) for line in piece.lines]
+
+
+@pytest.fixture(params=["fake", "files"])
+def trained(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Trained]:
+    clock, opened = FakeClock(), list[TrainingLog]()
+    if request.param == "fake":
+        logs = {"train.log": b""}
+
+        def write(text: str) -> None:
+            logs["train.log"] += text.encode()
+
+        def open_log(cursors: dict[str, Cursor], is_first: bool) -> TrainingLog:  # noqa: FBT001
+            return FakeTrainingLog(logs, clock, cursors, is_first=is_first)
+    else:
+
+        def write(text: str) -> None:
+            with (tmp_path / "train.log").open("ab") as file:
+                file.write(text.encode())
+
+        def open_log(cursors: dict[str, Cursor], is_first: bool) -> TrainingLog:  # noqa: FBT001
+            places = LogPlaces(run="run", output_dir=tmp_path)
+            opened.append(LogFolder(places=places, clock=clock, cursors=cursors, is_first=is_first))
+            return opened[-1]
+
+    yield Trained(write=write, open_log=open_log, clock=clock)
+    for log in opened:
+        log.close()
+
+
+def test_each_line_is_returned_once_when_it_has_its_end(trained: Trained) -> None:
+    log = trained.follow()
+    assert trained.lines(log) == []
+    trained.write("step 1\nstep 2\nste")
+    assert trained.lines(log) == ["step 1", "step 2"]
+    trained.write("p 3\n")
+    assert trained.lines(log) == ["step 3"]
+    assert trained.lines(log) == []
+
+
+def test_another_process_continues_where_one_stopped(trained: Trained) -> None:
+    trained.write("a\nb\nc")
+    first = trained.follow()
+    assert trained.lines(first) == ["a", "b"]
+    first.close()
+    trained.write("d\ne\n")
+    second = trained.follow()
+    pieces = trained.read(second)
+    assert [(line.number, line.text) for piece in pieces for line in piece.lines] == [(3, "cd"), (4, "e")]
+
+
+def test_what_was_there_at_the_first_start_is_history(trained: Trained) -> None:
+    trained.write("old\n")
+    log = trained.follow(is_first=True)
+    old = trained.read(log)
+    trained.write("new\n")
+    assert [piece.stream.is_history for piece in (*old, *trained.read(log))] == [True, False]
+
+
+def test_a_last_line_without_an_end_is_returned_once_after_a_while_and_known_when_it_ends(trained: Trained) -> None:
+    log = trained.follow()
+    trained.write("step 1\nCUDA out of")
+    first = trained.read(log)
+    rests = [piece.rest for _ in range(4) for piece in trained.read(log, after_s=3)]
+    assert ([piece.rest for piece in first], rests) == ([""], ["CUDA out of"])
+    trained.cursors[first[0].path] = log.count_rest(first[0].path) or first[0].cursor
+    log.close()
+    trained.write(" memory\nstep 2\n")
+    pieces = trained.read(trained.follow())
+    lines = [(line.text, line.is_known) for piece in pieces for line in piece.lines]
+    assert lines == [("CUDA out of memory", True), ("step 2", False)]
+
+
+def test_a_progress_bar_is_a_line_for_each_of_its_states(trained: Trained) -> None:
+    log = trained.follow()
+    trained.write("10%\r20%\r30%\r\ndone\n")
+    pieces = trained.read(log)
+    lines = [(line.number, line.text) for piece in pieces for line in piece.lines if line.text]
+    assert lines == [(1, "10%"), (1, "20%"), (1, "30%"), (2, "done")]
+
+
+def test_closing_twice_is_harmless(trained: Trained) -> None:
+    trained.write("x\n")
+    log = trained.follow()
+    assert trained.lines(log) == ["x"]
+    log.close()
+    log.close()

@@ -1,0 +1,75 @@
+"""What was read of trainers' logs, in memory."""
+
+from dataclasses import replace
+
+from eval_jobs.errors import ConfigError
+from tracker.domain.health.logs.cursor import Cursor
+from tracker.domain.health.run_log import RunState, StreamState
+from tracker.domain.health.stored import ReadNow, ReadSoFar, RunProgress
+from tracker.domain.records.training import IncidentEnd, TrainingIncident
+from tracker.domain.records.types import CurvePoint
+
+
+class FakeHealth:
+    """`tracker.ports.HealthStore` and `tracker.ports.TrainingHistory` without a database."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, RunState] = {}
+        self._streams: dict[str, tuple[Cursor, StreamState]] = {}
+        self._progress: dict[str, RunProgress] = {}
+        self._training: dict[str, TrainingIncident] = {}
+        self._points: list[tuple[str, CurvePoint]] = []
+
+    def read_so_far(self) -> ReadSoFar:
+        return ReadSoFar(runs=dict(self._states), streams=dict(self._streams))
+
+    def save(self, now: ReadNow) -> None:
+        changed = {incident.run_id for incident in now.incidents}
+        for run_id, state in now.runs.items():
+            known = self._progress.get(run_id)
+            changes = (0 if known is None else known.changes) + (run_id in changed)
+            self._states[run_id] = state
+            self._progress[run_id] = RunProgress(
+                run_id=run_id,
+                read_at=now.read_at,
+                last_step=state.steps.last,
+                productive_share=state.tempo.productive_share(),
+                changes=changes,
+            )
+        self._streams.update(now.streams)
+        for incident in now.incidents:
+            known_one = self._training.get(incident.id)
+            is_closed = known_one is not None and known_one.ended_by is IncidentEnd.DISMISSED and not incident.is_over
+            self._training[incident.id] = (
+                replace(incident, ended_by=IncidentEnd.DISMISSED, reason=known_one.reason)
+                if is_closed and known_one is not None
+                else incident
+            )
+        self._points += [(run_id, point) for run_id, points in now.points.items() for point in points]
+
+    def followed_runs(self) -> tuple[str, ...]:
+        return tuple(sorted(self._progress))
+
+    def progress(self, run: str) -> tuple[RunProgress, ...]:
+        return tuple(self._progress[one] for one in sorted(self._progress) if one == run or one.startswith(f"{run}/"))
+
+    def training_incidents(self, run_id: str) -> tuple[TrainingIncident, ...]:
+        runs = {run_id, run_id.partition("/")[0]}
+        found = [incident for incident in self._training.values() if incident.run_id in runs]
+        return tuple(sorted(found, key=lambda incident: (incident.seen_at, incident.id)))
+
+    def dismiss(self, incident_id: str, reason: str) -> TrainingIncident:
+        known = self._training.get(incident_id)
+        if known is None:
+            raise ConfigError(f"no incident {incident_id!r}", hint="see `tracker incidents` for the ids")
+        if known.ended_by is not IncidentEnd.PROGRESS:
+            known = replace(known, ended_by=IncidentEnd.DISMISSED, reason=reason)
+        self._training[incident_id] = known
+        progress = self._progress[known.run_id]
+        self._progress[known.run_id] = replace(progress, changes=progress.changes + 1)
+        return known
+
+    def logged_points(self, run_id: str, after: int = 0) -> tuple[int, tuple[CurvePoint, ...]]:
+        new = [(number, point) for number, (run, point) in enumerate(self._points, start=1) if run == run_id]
+        new = [(number, point) for number, point in new if number > after]
+        return (new[-1][0] if new else after), tuple(point for _, point in new)

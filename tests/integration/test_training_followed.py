@@ -1,0 +1,71 @@
+"""A real training with Hugging Face's Trainer is followed while it runs, until it runs out of memory."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.queue.database_sql import open_database
+from eval_jobs.queue.migrate_sql import bring_up_to_date
+from tests.fakes.alerting import FakeAlerting
+from tests.fakes.history import FakeHistory
+from tests.fakes.tracking import FakeTracking
+from tests.requires import PROJECT
+from tracker.adapters.database.tables import TRACKER_TABLES
+from tracker.adapters.health.history_sql import SqlTrainingHistory
+from tracker.app.health.notices import TrainingMonitor
+from tracker.app.health.settings import AgentSettings
+from tracker.app.steps.alerting import AlertDispatcher
+from tracker.config.health import load_line_rules
+from tracker.domain.alerts.training import RunStanding
+from tracker.wiring.agent import follower_of
+
+TRAINER = PROJECT / "examples" / "tiny_forgetting" / "train.py"
+
+
+@pytest.mark.timeout(180)
+def test_a_training_that_runs_out_of_memory_is_one_alert_with_its_step_and_curves_until_then(tmp_path: Path) -> None:
+    log, clock = tmp_path / "train.log", SystemClock()
+    engine = open_database(f"sqlite:///{tmp_path}/tracker.db")
+    bring_up_to_date(engine, TRACKER_TABLES)
+    history, alerting = SqlTrainingHistory(engine), FakeAlerting()
+    settings = AgentSettings(run="run", output_dir=str(tmp_path / "out"), patterns=(str(log),), rules=load_line_rules())
+    agent = follower_of(settings, engine, clock)
+    dispatcher = AlertDispatcher(alerts=FakeHistory(), records=FakeHistory(), alerting=alerting)
+    monitor = TrainingMonitor(
+        run="run",
+        history=history,
+        tracking=(tracking := FakeTracking()),
+        dispatcher=dispatcher,
+        standing=lambda _: RunStanding(),
+    )
+    agent.follow()  # before the training: what it writes is no history
+    command = [sys.executable, str(TRAINER), "--output-dir", str(tmp_path / "out"), "--crash-at", "35"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment) as trainer,
+    ):
+        while trainer.poll() is None:
+            agent.follow()
+            threading.Event().wait(0.2)
+    assert trainer.returncode == 1
+    for _ in range(2):
+        agent.follow()
+        monitor.look(clock.now())
+    tracking.flush()
+    agent.log.close()
+    engine.dispose()
+    (alert,) = alerting.alerts
+    assert (alert.kind, alert.subject.name) == ("crash", "host_oom")
+    assert alert.message == "Host memory ran out at step 30; the run has no checkpoint yet"
+    assert alert.evidence is not None
+    assert "DefaultCPUAllocator: can't allocate memory" in alert.evidence.lines[0]
+    assert "more memory for the job" in alert.evidence.hint
+    losses = [(point.step, point.value) for point in tracking.points if point.key == "train/loss"]
+    assert [step for step, _ in losses] == [10, 20, 30]
+    assert all(0 < loss < 10 for _, loss in losses)

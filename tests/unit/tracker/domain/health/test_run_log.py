@@ -1,0 +1,161 @@
+"""What belongs together in a log: one incident for one cause, with its consequences, until training makes progress."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.requires import shared_data
+from tracker.config.health import load_line_rules
+from tracker.domain.health.failures import failures_of
+from tracker.domain.health.logs.streams import Stream
+from tracker.domain.health.logs.text import RawLine
+from tracker.domain.health.report import log_report
+from tracker.domain.health.run_log import RunLog, RunState, StreamState, read_log
+
+RULES = load_line_rules()
+
+
+def steps(*numbers: int) -> list[str]:
+    return [f"step {number} | loss: {3 - number / 100}" for number in numbers]
+
+
+def read(*lines: str | Iterable[str]) -> RunLog:
+    flat: list[str] = []
+    for one in lines:
+        flat += [one] if isinstance(one, str) else one
+    return read_log(flat, RULES)
+
+
+def found(log: RunLog) -> list[tuple[str, int, int | None, bool]]:
+    return [(one.name, one.cause.number, one.cause.step, one.is_over) for one in log.incidents()]
+
+
+def test_what_follows_from_a_cause_belongs_to_it_whoever_printed_first() -> None:
+    log = read(
+        steps(1, 2),
+        "[rank1]: [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1)",
+        "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
+        *(f"Killing subprocess {pid}" for pid in range(255)),
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
+    )
+    assert found(log) == [("oom", 4, 2, False)]
+    (one,) = log.incidents()
+    assert [line.trouble.name for line in one.evidence] == ["oom", "nccl_timeout", "worker_died"]
+    assert (one.ranks, one.lines, one.is_alert) == ((0,), 258, True)
+
+
+def test_the_will_of_somebody_is_no_alert() -> None:
+    log = read(steps(1), "Killing subprocess 7", "Main process received SIGINT, exiting")
+    assert found(log) == [("cancelled", 3, 1, False)]
+    assert not log.incidents()[0].is_alert
+
+
+OOM = "[rank2]: torch.OutOfMemoryError: CUDA out of memory."
+STEP_CANCELLED = "slurmstepd: error: *** STEP 17.0 ON n1 CANCELLED AT 2026-01-01T00:00:00 ***"
+
+
+def test_who_cancels_a_job_that_failed_is_not_its_cause() -> None:
+    failed = read(steps(1), OOM, "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:", STEP_CANCELLED)
+    assert found(failed) == [("oom", 2, 1, False)]
+    assert found(read(steps(1), STEP_CANCELLED, "ValueError: interrupted")) == [("cancelled", 2, 1, False)]
+    assert found(read("eval: the user asked about KeyboardInterrupt")) == []
+
+
+def test_logs_of_ranks_that_lag_behind_are_no_progress() -> None:
+    ranks = [line for step in (28, 29, 30) for line in (f"[rank1]: step {step} | loss: 2.5",)]
+    log = read(steps(*range(20, 31)), OOM, ranks, [f"[rank5]: step {step} | loss: 2.5" for step in range(27, 31)])
+    assert found(log) == [("oom", 12, 30, False)]
+    assert (log.steps.last, log.state.branch) == (30, 0)
+    same = [f"[rank{rank}]: step {step} | loss: 2.5" for step in (31, 32, 33) for rank in range(8)]
+    assert found(read(steps(*range(20, 31)), OOM, same[:16])) == [("oom", 12, 30, False)]
+    assert found(read(steps(*range(20, 31)), OOM, same)) == [("oom", 12, 30, True)]
+
+
+def test_training_that_goes_back_makes_progress_again_and_what_it_lost_is_known() -> None:
+    log = read(steps(*range(100, 201, 10)), OOM, steps(160, 170, 180))
+    assert found(log) == [("oom", 12, 200, True)]
+    (one,) = log.incidents()
+    assert (one.resumed_step, one.ended_step) == (160, 180)
+    assert failures_of([one], [150]).lost_steps == 41
+    (went_on,) = read(steps(10), OOM, steps(11, 12, 13)).incidents()
+    assert failures_of([went_on], []).failures == 0
+    (lasting,) = read(steps(10, 20), OOM).incidents()
+    assert [failures_of([lasting], saved).lost_steps for saved in ([], [5], [20, 30])] == [20, 15, 0]
+
+
+def test_a_restart_in_another_log_begins_a_branch_after_a_pause_only() -> None:
+    for pause_s, branch in ((60, 1), (1, 0)):
+        log, at = RunLog(rules=RULES, state=RunState()), datetime(2026, 1, 1, tzinfo=UTC)
+        for name, lines in (("1.out", steps(*range(100, 201, 10))), ("2.out", steps(160, 170, 180))):
+            state = StreamState()
+            for number, text in enumerate(lines, start=1):
+                at += timedelta(seconds=1)
+                log.take(RawLine(number=number, text=text), Stream(name=name, read_at=at), state)
+            at += timedelta(seconds=pause_s - 1)
+        assert log.state.branch == branch
+        assert len([point for point in log.points if point.step == 160]) == 1 + branch
+
+
+def test_an_evaluation_without_a_number_is_no_trouble() -> None:
+    assert found(read(steps(1), "{'eval_loss': nan, 'epoch': 0.5}", "step 2 | val_loss: nan")) == []
+
+
+def test_an_incident_is_over_when_steps_go_on() -> None:
+    error = "requests.exceptions.ConnectionError: Max retries exceeded with url: /api"
+    log = read(steps(1, 2), error, steps(2, 3, 4), error, steps(5, 6, 7, 8), "ValueError: no")
+    assert found(log) == [("network", 3, 2, True), ("python_error", 12, 8, False)]
+    assert log.incidents()[0].lines == 2
+
+
+def test_a_loss_that_is_no_number_is_one_incident_from_its_first_step_on() -> None:
+    log = read(steps(1, 2), *(f"step {n} | loss: nan" for n in range(3, 60)))
+    assert found(log) == [("nan", 3, 3, False)]
+    assert log.incidents()[0].lines == 57
+    back = read(steps(1), "step 2 | loss: nan", steps(3, 4, 5, 6))
+    assert found(back) == [("nan", 2, 2, True)]
+
+
+def test_steps_and_losses_are_those_of_the_training() -> None:
+    log = read("step 10: train loss 2.5, val loss 9.5", "step 20 | val_loss 8.5", "step 30 | loss 1.5")
+    said = log.steps
+    assert (said.lines, said.first, said.last, said.first_loss, said.last_loss) == (3, 10, 30, 2.5, 1.5)
+
+
+def test_a_report_is_on_one_line_each_and_bounded() -> None:
+    report = log_report("train.log", read("\x1b[31mValueError: a\tb" + "x" * 5000 + "\x1b[0m"))
+    (line,) = report.incidents[0].evidence
+    assert line.text.startswith("ValueError: a b")
+    assert len(line.text) < 400
+    assert (report.lines, report.steps.lines) == (1, 0)
+
+
+TROUBLE = {
+    "megatron/meg_gpt2_base_n64_TIMELIMIT.out": ("time_limit", 2398),
+    "megatron/meg_gpt2_base_n4.out": ("cancelled", 1577),
+    "nanochat/sft_run_NAN.log": ("nan", 116),
+    "nemo_crash/redhat_llama2_SIGSEGV.log": ("segfault", 372),
+    "hf_trainer/lcn-llama_OOM_train.err": ("oom", 84),
+    "dmesg/gpud_xid119.log": ("xid_hardware", 3),
+}
+
+
+@pytest.mark.parametrize("name", TROUBLE)
+def test_named_trouble_of_a_real_log_is_one_incident(name: str) -> None:
+    folder, _, file = name.partition("/")
+    path = shared_data(f"train_logs/{folder}") / file
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        log = read_log(lines, RULES)
+    assert [(one.name, one.cause.number) for one in log.incidents()] == [TROUBLE[name]]
+
+
+def test_healthy_real_logs_have_no_incident() -> None:
+    healthy = ("custom_qwen", "llm.c", "llamafactory", "ms_swift", "nemo_automodel", "parameter_golf", "torchtitan")
+    read_files = 0
+    for folder in healthy:
+        for path in sorted(shared_data(f"train_logs/{folder}").iterdir()):
+            if path.name != "SOURCE.md":
+                read_files += 1
+                with path.open(encoding="utf-8", errors="replace") as lines:
+                    assert read_log(lines, RULES).incidents() == (), path.name
+    assert read_files > 30

@@ -1,0 +1,13 @@
+"""What a trainer's logs say: cursors, curves and incidents."""
+
+from alembic import op
+
+from tracker.adapters.database.tables import HEALTH_INCIDENTS, HEALTH_POINTS, HEALTH_RUNS, HEALTH_STREAMS, METADATA
+
+revision = "0004"
+down_revision = "0003"
+
+
+def upgrade() -> None:
+    """Create the tables."""
+    METADATA.create_all(op.get_bind(), [HEALTH_RUNS, HEALTH_STREAMS, HEALTH_INCIDENTS, HEALTH_POINTS])

@@ -1,0 +1,1 @@
+"""What was read of trainers' logs, in the database."""

@@ -1,0 +1,69 @@
+"""`tracker.ports.HealthStore`: cursors, state, curves and incidents of one training, in one transaction."""
+
+from sqlalchemy import Connection, Engine, select, update
+
+from eval_jobs.identity import content_hash
+from eval_jobs.queue.database_sql import insert_into, put_row, transaction
+from tracker.adapters.database.tables import HEALTH_INCIDENTS, HEALTH_POINTS, HEALTH_RUNS, HEALTH_STREAMS
+from tracker.adapters.health.documents import (
+    incident_to_json,
+    state_from_json,
+    state_to_json,
+    stream_from_json,
+    stream_to_json,
+)
+from tracker.domain.health.stored import ReadNow, ReadSoFar
+from tracker.domain.records.training import TrainingIncident
+
+
+class SqlHealthStore:
+    """What was read of the logs of `run`, in the database behind `engine`."""
+
+    def __init__(self, engine: Engine, run: str) -> None:
+        self._engine = engine
+        self._run = run
+
+    def read_so_far(self) -> ReadSoFar:
+        """Return what was saved last; see `ports.HealthStore`."""
+        states = select(HEALTH_RUNS.c.run_id, HEALTH_RUNS.c.state).where(HEALTH_RUNS.c.run == self._run)
+        streams = select(HEALTH_STREAMS.c.path, HEALTH_STREAMS.c.cursor).where(HEALTH_STREAMS.c.run == self._run)
+        with transaction(self._engine) as connection:
+            runs = {row.run_id: state_from_json(row.state) for row in connection.execute(states)}
+            read = {row.path: stream_from_json(row.cursor) for row in connection.execute(streams)}
+        return ReadSoFar(runs=runs, streams=read)
+
+    def save(self, now: ReadNow) -> None:
+        """Store what one pass adds; see `ports.HealthStore`."""
+        changed = {incident.run_id for incident in now.incidents}
+        with transaction(self._engine) as connection:
+            for path, (cursor, state) in now.streams.items():
+                key = content_hash([self._run, path])
+                document = stream_to_json(cursor, state)
+                put_row(connection, HEALTH_STREAMS, {"key": key, "run": self._run, "path": path, "cursor": document})
+            for run_id, run in now.runs.items():
+                row = {"run": self._run, "read_at": now.read_at, "state": state_to_json(run)}
+                self._put_run(connection, run_id, row, has_changes=run_id in changed)
+            for incident in now.incidents:
+                _put_incident(connection, incident)
+            rows = [
+                {"run_id": run_id, "key": point.key, "step": point.step, "value": point.value}
+                for run_id, points in now.points.items()
+                for point in points
+            ]
+            if rows:
+                connection.execute(HEALTH_POINTS.insert(), rows)
+
+    def _put_run(self, connection: Connection, run_id: str, row: dict[str, object], *, has_changes: bool) -> None:
+        raised = int(has_changes)
+        insert = insert_into(connection, HEALTH_RUNS).values(run_id=run_id, changes=raised, **row)
+        update_row = {**row, "changes": HEALTH_RUNS.c.changes + raised}
+        connection.execute(insert.on_conflict_do_update(index_elements=["run_id"], set_=update_row))
+
+
+def _put_incident(connection: Connection, incident: TrainingIncident) -> None:
+    document = incident_to_json(incident)
+    changed = update(HEALTH_INCIDENTS).where(HEALTH_INCIDENTS.c.id == incident.id).values(incident=document)
+    if connection.execute(changed).rowcount:
+        return
+    row = {"id": incident.id, "run_id": incident.run_id, "seen_at": incident.seen_at, "incident": document}
+    connection.execute(HEALTH_INCIDENTS.insert().values(**row))

@@ -1,0 +1,1 @@
+"""Training health: following the logs of a run, and reporting what they show."""

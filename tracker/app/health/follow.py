@@ -1,0 +1,180 @@
+"""One pass over the logs of a training: new lines become points of curves and incidents, stored with the cursors.
+
+    follower = LogFollower(log=log, store=store, reading=Reading(rules=rules), clock=clock, known=store.read_so_far())
+    while ...:
+        follower.follow()
+
+It may be killed at any line and run again: what was read and how far it was read is stored in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from eval_jobs.ports import Clock
+from tracker.domain.health.line_rules import Fits, LineRule, rule_fits
+from tracker.domain.health.logs.cursor import Cursor, LogPiece
+from tracker.domain.health.logs.masking import without_keys
+from tracker.domain.health.logs.row_reader import RowReader
+from tracker.domain.health.logs.streams import Stream
+from tracker.domain.health.logs.user_formats import LogFormat
+from tracker.domain.health.run_log import RunLog, RunState, StreamState
+from tracker.domain.health.series.conditions import MetricCondition
+from tracker.domain.health.stored import ReadNow, ReadSoFar
+from tracker.domain.records.training import TrainingIncident
+from tracker.domain.records.types import CurvePoint
+
+if TYPE_CHECKING:  # the ports of the whole program import the statistics, and an agent stays small
+    from tracker.ports.health import HealthStore, TrainingLog
+
+QUIET_S = 600.0
+"""Seconds without a new line after which the newest points are published although a thinned curve would omit them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How logs are read."""
+
+    rules: tuple[LineRule, ...]
+    conditions: tuple[MetricCondition, ...] = ()
+    formats: tuple[LogFormat, ...] = ()
+    fits: Fits = rule_fits
+    mask: Callable[[str], str] = without_keys
+    """Returns a text of a log without secrets."""
+
+    def of_stream(self, path: str, known: StreamState | None) -> StreamState:
+        """Return the state of a log that was read so far, or of a new one."""
+        state = known or StreamState(rows=RowReader(is_csv=path.endswith(".csv")))
+        state.rows.formats = self.formats
+        return state
+
+    def of(self, state: RunState) -> RunLog:
+        """Return the reader of a run."""
+        return RunLog(rules=self.rules, state=state, conditions=self.conditions, fits=self.fits, mask=self.mask)
+
+
+@dataclass(kw_only=True)
+class _Unstored:
+    """What was read and is not stored yet."""
+
+    cursors: dict[str, Cursor] = field(default_factory=dict)
+    """Of the logs that were read, by path."""
+    newest: dict[str, Stream] = field(default_factory=dict)
+    """The log that was read last, by run id."""
+
+
+@dataclass(kw_only=True)
+class LogFollower:
+    """Reads the logs of one training, pass by pass."""
+
+    log: TrainingLog
+    store: HealthStore
+    reading: Reading
+    clock: Clock
+    known: ReadSoFar
+    """What was read before this process."""
+    _runs: dict[str, RunLog] = field(default_factory=dict)
+    _streams: dict[str, StreamState] = field(default_factory=dict)
+    _unstored: _Unstored = field(default_factory=_Unstored)
+    _stored: dict[str, int] = field(default_factory=dict)
+    """Hashes of the incidents as they were stored last, by id."""
+    _is_in_history: bool = True
+    _quiet_since_s: float | None = None
+
+    def follow(self) -> bool:
+        """Do one pass; return whether there was anything new.
+
+        Raises:
+            StoreError: nothing was stored. The next pass stores it, and reads nothing before that.
+        """
+        if not self._unstored.newest:
+            self._read()
+        if not self._unstored.newest:
+            return False
+        self.store.save(self._news())
+        self._forget()
+        return True
+
+    def _read(self) -> None:
+        has_more = has_history = False
+        for piece in self.log.read():
+            self._take(piece)
+            has_more, has_history = True, has_history or piece.stream.is_history
+        now_s = self.clock.monotonic_s()
+        if has_more or self._quiet_since_s is None:
+            self._quiet_since_s = now_s
+        elif now_s - self._quiet_since_s >= QUIET_S:
+            self._release()
+        if self._is_in_history and not has_history:
+            self._end_history()
+
+    def _take(self, piece: LogPiece) -> None:
+        run = self._run(piece.run_id)
+        state = self._stream(piece.path)
+        for line in piece.lines:
+            run.take(line, piece.stream, state)
+        for row in piece.rows:
+            run.take_row(row, piece.stream, state)
+        self._unstored.cursors[piece.path] = piece.cursor
+        if piece.rest and run.take_rest(piece.rest, piece.cursor.text.lines + 1, piece.stream, state):
+            self._unstored.cursors[piece.path] = self.log.count_rest(piece.path) or piece.cursor
+        self._unstored.newest[piece.run_id] = piece.stream
+
+    def _run(self, run_id: str) -> RunLog:
+        if run_id not in self._runs:
+            state = self.known.runs.get(run_id) or RunState(run_id=run_id)
+            self._runs[run_id] = self.reading.of(state)
+        return self._runs[run_id]
+
+    def _stream(self, path: str) -> StreamState:
+        if path not in self._streams:
+            known = self.known.streams.get(path)
+            self._streams[path] = self.reading.of_stream(path, None if known is None else known[1])
+        return self._streams[path]
+
+    def _end_history(self) -> None:
+        """Note that all that was there before the training was followed is read."""
+        self._is_in_history = False
+        is_recent = self.log.is_recent()
+        for run_id, run in self._runs.items():
+            run.end_history(is_recent=is_recent)
+            self._unstored.newest.setdefault(run_id, Stream(name="", read_at=self.clock.now()))
+
+    def _release(self) -> None:
+        """Keep the newest points: nothing has followed them for long."""
+        self._quiet_since_s = self.clock.monotonic_s()
+        for run_id, run in self._runs.items():
+            released = run.state.thinner.released()
+            if released:
+                run.points += released
+                self._unstored.newest.setdefault(run_id, Stream(name="", read_at=self.clock.now()))
+
+    def _news(self) -> ReadNow:
+        incidents: list[TrainingIncident] = []
+        points: dict[str, Sequence[CurvePoint]] = {}
+        states: dict[str, RunState] = {}
+        for run_id, stream in self._unstored.newest.items():
+            run = self._runs[run_id]
+            found = (*run.incidents(), *run.series_incidents(stream))
+            incidents += (incident for incident in found if self._stored.get(incident.id) != hash(incident))
+            points[run_id], states[run_id] = run.points, run.state
+        mask = self.reading.mask
+        streams = {path: (cursor, self._streams[path].masked(mask)) for path, cursor in self._unstored.cursors.items()}
+        return ReadNow(
+            read_at=self.clock.now(), runs=states, streams=streams, incidents=tuple(incidents), points=points
+        )
+
+    def _forget(self) -> None:
+        for run_id, stream in self._unstored.newest.items():
+            run = self._runs[run_id]
+            for incident in (*run.incidents(), *run.series_incidents(stream)):
+                self._stored[incident.id] = hash(incident)
+            run.forget_taken()
+        self._unstored = _Unstored()
+
+
+def cursors_of(known: ReadSoFar) -> Mapping[str, Cursor]:
+    """Return how far earlier processes have read each log."""
+    return {path: cursor for path, (cursor, _) in known.streams.items()}

@@ -1,0 +1,119 @@
+"""`tracker incidents`: what went wrong in the training itself."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from eval_jobs.errors import ConfigError
+from tracker.api.opening import open_project
+from tracker.api.references import named_run
+from tracker.cli.json_output import json_option, print_json
+from tracker.cli.options import config_option
+from tracker.cli.tables.incidents import failures_text, incident_view, incidents_table
+from tracker.domain.health.failures import Failures, failures_of
+from tracker.domain.records.training import TrainingIncident
+from tracker.ports import RunHistory
+
+_LIST = "list"
+
+
+@dataclass(frozen=True, kw_only=True)
+class IncidentsView:
+    """Result of `tracker incidents list`."""
+
+    incidents: tuple[TrainingIncident, ...]
+    failures: Failures
+
+
+class _ListByDefault(click.Group):
+    """`tracker incidents RUN` is `tracker incidents list RUN`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Insert the name of the command if there is none."""
+        first = next(iter(args), "")
+        if first not in self.commands and first != "--help":
+            args = [_LIST, *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("incidents", cls=_ListByDefault)
+def command() -> None:
+    """Show what went wrong in the training itself, by its logs, and close it."""
+
+
+@command.command(_LIST)
+@click.argument("run", required=False)
+@config_option
+@click.option("--all", "is_all", is_flag=True, help="Also those that are over, or were there before the first start.")
+@json_option(IncidentsView)
+def list_incidents(*, run: str | None, config_path: Path, is_all: bool, as_json: bool) -> None:
+    """List the incidents of RUN, or of all runs, that last or deserved an alert."""
+    history = open_project(config_path).history
+    known = history.followed_runs()
+    runs = known if run is None else (named_run(known, run),)
+    incidents: list[TrainingIncident] = []
+    for name in runs:
+        incidents += (one for one in history.training_incidents(name) if one.run_id == name)
+    shown = tuple(incidents) if is_all else tuple(filter(_is_worth_a_look, incidents))
+    failures = failures_of(incidents, _checkpoints(history, runs))
+    if as_json:
+        print_json(IncidentsView(incidents=shown, failures=failures))
+    elif known:
+        _print(Console(), shown, failures, hidden=len(incidents) - len(shown))
+    else:
+        click.echo("no log was read yet: `tracker watch` follows those below run.output_dir and in [health] logs")
+
+
+def _is_worth_a_look(incident: TrainingIncident) -> bool:
+    return incident.is_alert or not (incident.is_over or incident.is_history)
+
+
+def _print(console: Console, shown: Sequence[TrainingIncident], failures: Failures, *, hidden: int) -> None:
+    console.print(incidents_table(shown) if shown else "no incident")
+    if costs := failures_text(failures, hidden=hidden):
+        console.print(costs)
+
+
+@command.command("show")
+@click.argument("incident_id", metavar="ID")
+@config_option
+@json_option(TrainingIncident)
+def show_incident(*, incident_id: str, config_path: Path, as_json: bool) -> None:
+    """Show the incident ID with its lines and what preceded them."""
+    history = open_project(config_path).history
+    incident = _named(history, incident_id)
+    if as_json:
+        print_json(incident)
+    else:
+        Console().print(incident_view(incident))
+
+
+@command.command("dismiss")
+@click.argument("incident_id", metavar="ID")
+@click.option("--reason", required=True, help="Why it needs no attention; it stays on record.")
+@config_option
+def dismiss_incident(*, incident_id: str, reason: str, config_path: Path) -> None:
+    """Close the incident ID: its alert is resolved, and further lines of it raise none."""
+    history = open_project(config_path).history
+    if not reason.strip():
+        raise ConfigError("--reason is empty", hint="pass --reason TEXT; `tracker incidents show` shows it")
+    incident = history.dismiss(_named(history, incident_id).id, reason.strip())
+    click.echo(f"dismissed: {incident.name} of {incident.run_id}")
+
+
+def _named(history: RunHistory, incident_id: str) -> TrainingIncident:
+    """Return the incident with this id, or with this begin of it."""
+    found: dict[str, TrainingIncident] = {}
+    for run in history.followed_runs():
+        found.update({one.id: one for one in history.training_incidents(run) if one.id.startswith(incident_id)})
+    if len(found) == 1:
+        return next(iter(found.values()))
+    what = "no incident has" if not found else f"{len(found)} incidents have"
+    raise ConfigError(f"{what} the id {incident_id!r}", hint="see `tracker incidents --all` for the ids")
+
+
+def _checkpoints(history: RunHistory, runs: Sequence[str]) -> list[int]:
+    return [record.plan.checkpoint.step for run in runs for record in history.records(run)]

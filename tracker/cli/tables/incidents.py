@@ -1,0 +1,75 @@
+"""Incidents of a training -> terminal output. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Column, Table
+from rich.text import Text
+
+from tracker.cli.tables.render import number_columns, plain_table
+from tracker.domain.alerts.training import incident_text, state_text
+from tracker.domain.health.failures import Failures
+from tracker.domain.records.display import count_text, one_line
+from tracker.domain.records.training import TrainingIncident, TroubleLine
+
+
+def incidents_table(incidents: Sequence[TrainingIncident]) -> Table:
+    """Return a row for each incident, in the order of time."""
+    table = plain_table(
+        Column("id", no_wrap=True),
+        Column("run", overflow="fold"),
+        *number_columns("step"),
+        Column("since (UTC)", no_wrap=True),
+        Column("what", overflow="fold"),
+        Column("state", overflow="fold"),
+    )
+    for one in incidents:
+        step = "" if one.cause.step is None else str(one.cause.step)
+        what = Text(one_line(incident_text(one)), style="bold red" if one.is_alert and not one.is_over else "")
+        table.add_row(one.id, Text(one.run_id), step, f"{one.seen_at:%m-%d %H:%M}", what, Text(state_text(one)))
+    return table
+
+
+def failures_text(failures: Failures, *, hidden: int) -> Text:
+    """Return what all incidents cost, on one line; `hidden`: number of those that the table leaves out."""
+    parts = []
+    if failures.failures:
+        parts.append(count_text(failures.failures, "failure"))
+    if failures.lost_steps:
+        parts.append(f"{count_text(failures.lost_steps, 'step')} lost")
+    if failures.hours_between is not None:
+        parts.append(f"{failures.hours_between:.1f} hours between two")
+    if hidden:
+        parts.append(f"{count_text(hidden, 'incident')} more with --all")
+    return Text(", ".join(parts), style="dim")
+
+
+def incident_view(incident: TrainingIncident) -> RenderableType:
+    """Return everything that is known of an incident."""
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    for label, text in _facts(incident):
+        grid.add_row(Text(label, "bold"), Text(text, overflow="fold"))
+    parts: list[RenderableType] = [grid]
+    if incident.cause.number:
+        parts += [Text("lines", "bold"), *(Text(f"  {_place(line)}: {line.text}") for line in incident.evidence)]
+    if incident.context:
+        parts += [Text("before them", "bold"), *(Text(f"  {line}", "dim") for line in incident.context)]
+    return Group(*parts)
+
+
+def _facts(incident: TrainingIncident) -> Iterator[tuple[str, str]]:
+    yield "what", incident_text(incident)
+    yield "class", incident.name
+    yield "run", incident.run_id
+    yield "since", f"{incident.seen_at:%Y-%m-%d %H:%M:%S} UTC"
+    yield "state", state_text(incident)
+    if incident.lines:
+        yield "lines", f"{incident.lines:,}"
+    if not incident.cause.number:
+        yield "numbers", incident.cause.text
+    if incident.hint:
+        yield "hint", incident.hint
+
+
+def _place(line: TroubleLine) -> str:
+    return f"{line.stream}:{line.number}"

@@ -1,0 +1,144 @@
+"""From incidents of a training to alerts: one when an incident begins, one when it is over. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from eval_jobs.identity import content_hash
+from tracker.domain.records.alerts import Alert, AlertEvidence, AlertKind, AlertState, AlertSubject, SubjectKind
+from tracker.domain.records.display import count_text
+from tracker.domain.records.training import IncidentEnd, Severity, TrainingIncident, TroubleSource
+
+_DIVERGED = frozenset(("nan", "diverged", "collapsed"))
+_MAX_RANKS = 4
+_MAX_NAMED = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStanding:
+    """Where a run stood when an incident began."""
+
+    checkpoint: int | None = None
+    """Step of its newest checkpoint that was found, and is therefore pinned; None: there is none."""
+    is_evaluated: bool = False
+    """Whether that checkpoint has a result."""
+
+
+def alert_of_incident(incident: TrainingIncident, standing: RunStanding, now: datetime, *, lines: int) -> Alert:
+    """Return the alert of an incident: firing while it lasts. `lines`: number of lines of the log to quote."""
+    cause = incident.cause
+    step = cause.step or 0
+    is_firing = not incident.is_over
+    return Alert(
+        fingerprint=content_hash(["training", incident.run_id, incident.id]),
+        run_id=incident.run_id,
+        step=step,
+        kind=alert_kind(incident),
+        subject=AlertSubject(kind=SubjectKind.TRAINING, name=incident.name),
+        state=AlertState.FIRING if is_firing else AlertState.RESOLVED,
+        message=_begun_text(incident, standing) if is_firing else _over_text(incident),
+        evidence=AlertEvidence(
+            lines=tuple(line.text for line in incident.evidence)[:lines], ranks=incident.ranks, hint=incident.hint
+        ),
+        command=f"tracker incidents show {incident.id}",
+        raised_at=incident.seen_at if is_firing else now,
+    )
+
+
+def is_due_at(incident: TrainingIncident, now: datetime) -> bool:
+    """Return whether an incident that lasts is to be reported: what training may survive waits for a while."""
+    if incident.is_over or not incident.is_alert:
+        return False
+    return now - incident.seen_at >= timedelta(seconds=incident.cause.trouble.wait_s)
+
+
+def due_at(incidents: Iterable[TrainingIncident], now: datetime, *, has_ended: bool) -> frozenset[str]:
+    """Return the ids of the incidents to report; once the training `has_ended`, none waits."""
+    due = set()
+    for incident in incidents:
+        if is_due_at(incident, now) or (has_ended and waits_at(incident, now)):
+            due.add(incident.id)
+    return frozenset(due)
+
+
+def waits_at(incident: TrainingIncident, now: datetime) -> bool:
+    """Return whether an incident will be reported if it still lasts after its wait."""
+    return incident.is_alert and not incident.is_over and not is_due_at(incident, now)
+
+
+def incident_texts(incidents: Sequence[TrainingIncident]) -> list[str]:
+    """Return the incidents that are worth an alert in words, newest first."""
+    worth = [one for one in reversed(incidents) if one.cause.trouble.severity is Severity.ALERT]
+    return [f"{incident_text(one)} ({state_text(one)})" for one in worth]
+
+
+def naming_incidents(alerts: Iterable[Alert], incidents: Sequence[TrainingIncident]) -> tuple[Alert, ...]:
+    """Return the alerts; those of a loss name the incidents between the two checkpoints that were compared."""
+    return tuple(_naming(alert, incidents) for alert in alerts)
+
+
+def _naming(alert: Alert, incidents: Sequence[TrainingIncident]) -> Alert:
+    evidence = alert.evidence
+    if alert.kind is not AlertKind.LOSS or alert.state is not AlertState.FIRING or evidence is None:
+        return alert
+    before = max(evidence.baseline_steps, default=alert.step)
+    between = [one for one in incidents if one.cause.step is not None and before < one.cause.step <= alert.step]
+    if not between:
+        return alert
+    named = "; ".join(incident_text(one) for one in between[:_MAX_NAMED])
+    return replace(alert, message=f"{alert.message} (in the training: {named})")
+
+
+def alert_kind(incident: TrainingIncident) -> AlertKind:
+    """Return the kind of alert for the class of an incident."""
+    if incident.name in _DIVERGED:
+        return AlertKind.DIVERGED
+    if incident.cause.trouble.source is TroubleSource.SERIES:
+        return AlertKind.ANOMALY
+    return AlertKind.CRASH if incident.cause.trouble.is_terminal else AlertKind.FAULT
+
+
+def incident_text(incident: TrainingIncident) -> str:
+    """Return `GPU memory ran out on rank 7 at step 1198`."""
+    trouble = incident.cause.trouble
+    text = trouble.title or trouble.name.replace("_", " ")
+    if incident.ranks:
+        ranks = ", ".join(map(str, incident.ranks[:_MAX_RANKS]))
+        more = f" and {len(incident.ranks) - _MAX_RANKS} more" if len(incident.ranks) > _MAX_RANKS else ""
+        text += f" on rank{'s' if len(incident.ranks) > 1 else ''} {ranks}{more}"
+    step = incident.cause.step
+    return text if step is None else f"{text} at step {step}"
+
+
+def state_text(incident: TrainingIncident) -> str:
+    """Return `lasts`, `over at step 1210`, `dismissed: known` or `before the first start`."""
+    if incident.ended_by is IncidentEnd.DISMISSED:
+        return f"dismissed: {incident.reason}"
+    if incident.is_over:
+        return "over" if incident.ended_step is None else f"over at step {incident.ended_step}"
+    return "before the first start" if incident.is_history else "lasts"
+
+
+def _begun_text(incident: TrainingIncident, standing: RunStanding) -> str:
+    text = incident_text(incident)
+    if incident.cause.trouble.source is TroubleSource.SERIES:
+        text += f": {incident.cause.text}"
+    if alert_kind(incident) not in (AlertKind.CRASH, AlertKind.DIVERGED):
+        return text
+    if standing.checkpoint is None:
+        return f"{text}; the run has no checkpoint yet"
+    state = "is pinned and evaluated" if standing.is_evaluated else "is pinned"
+    text += f"; last checkpoint {standing.checkpoint} {state}"
+    lost = (incident.cause.step or 0) - standing.checkpoint
+    if lost > 0 and incident.cause.trouble.is_terminal:
+        text += f", {count_text(lost, 'step')} lost"
+    return text
+
+
+def _over_text(incident: TrainingIncident) -> str:
+    text = incident_text(incident)
+    if incident.ended_by is IncidentEnd.DISMISSED:
+        return f"{text}: dismissed: {incident.reason}"
+    if incident.ended_step is None:
+        return f"{text}: over"
+    return f"{text}: training makes progress again, step {incident.ended_step}"

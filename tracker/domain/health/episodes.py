@@ -1,0 +1,99 @@
+"""What belongs together: one cause is one incident, whatever follows from it on all ranks. Pure."""
+
+from dataclasses import dataclass, field
+
+from eval_jobs.identity import content_hash
+from tracker.domain.records.training import EVIDENCE_LINES, IncidentEnd, Severity, TrainingIncident, TroubleLine
+
+MAX_RANKS = 1024
+_ID_CHARS = 10
+
+
+@dataclass(kw_only=True)
+class Episode:
+    """An incident while lines may still join it."""
+
+    id: str
+    run_id: str
+    context: tuple[str, ...]
+    """Lines before the present cause."""
+    is_history: bool = False
+    first_of: dict[str, TroubleLine] = field(default_factory=dict)
+    """First line of each class, in the order of the log."""
+    ranks_of: dict[str, set[int]] = field(default_factory=dict)
+    """Ranks that printed lines of each class."""
+    lines: int = 0
+    newest: TroubleLine | None = None
+    progress_from: int | None = None
+    """Last step that is no progress: the highest before its newest line, or the one before a restart."""
+    ahead: int = 0
+    """Later steps since its newest line."""
+    resumed_step: int | None = None
+    """The first of them."""
+
+    def join(self, line: TroubleLine, context: tuple[str, ...]) -> None:
+        """Add a line; `context` are those before it in its log."""
+        before = self.cause if self.first_of else None
+        self.first_of.setdefault(line.trouble.name, line)
+        if before is not None and self.cause is not before:
+            self.context = context
+        ranks = self.ranks_of.setdefault(line.trouble.name, set())
+        if line.rank is not None and len(ranks) < MAX_RANKS:
+            ranks.add(line.rank)
+        self.lines += 1
+        self.newest = line
+
+    def wait_for_progress(self, after: int | None) -> None:
+        """Expect steps after the highest one so far; None: there was none."""
+        self.progress_from, self.ahead, self.resumed_step = after, 0, None
+
+    def progresses_to(self, step: int) -> int:
+        """Count a logged step, and return how many are progress; those of slow logs and other ranks are none."""
+        if self.progress_from is None or step > self.progress_from:
+            self.resumed_step = step if self.resumed_step is None else self.resumed_step
+            self.progress_from = step
+            self.ahead += 1
+        return self.ahead
+
+    @property
+    def cause(self) -> TroubleLine:
+        """The first line of the class that explains the others: consequences explain nothing.
+
+        Somebody's will explains only what follows it: whoever finds a crash cancels the job.
+        """
+        candidates: list[TroubleLine] = []
+        for line in self.first_of.values():
+            is_will = line.trouble.is_terminal and line.trouble.severity is Severity.SHOWN
+            if not is_will or all(before.trouble.is_consequence for before in candidates):
+                candidates.append(line)
+        return min(candidates, key=lambda line: (line.trouble.is_consequence, line.trouble.order))
+
+    def incident(self, *, ended_step: int | None = None) -> TrainingIncident:
+        """Return the incident as known now; `ended_step`: where progress made it over."""
+        cause, newest = self.cause, self.newest or self.cause
+        others = [line for line in self.first_of.values() if line is not cause]
+        return TrainingIncident(
+            id=self.id,
+            run_id=self.run_id,
+            cause=cause,
+            evidence=(cause, *others)[:EVIDENCE_LINES],
+            context=self.context,
+            lines=self.lines,
+            ranks=tuple(sorted(self.ranks_of[cause.trouble.name])),
+            seen_at=next(iter(self.first_of.values())).seen_at,
+            last_seen_at=newest.seen_at,
+            last_step=newest.step,
+            is_history=self.is_history,
+            hint=cause.trouble.hint,
+            ended_by=None if ended_step is None else IncidentEnd.PROGRESS,
+            ended_step=ended_step,
+            resumed_step=self.resumed_step,
+        )
+
+
+def begun(run_id: str, number: int, line: TroubleLine, context: tuple[str, ...], *, is_history: bool) -> Episode:
+    """Return the episode that a line begins, the run's `number`-th; its id never changes, whatever joins it."""
+    key = content_hash([run_id, number])[:_ID_CHARS]
+    episode = Episode(id=key, run_id=run_id, context=context, is_history=is_history)
+    episode.join(line, context)
+    return episode

@@ -1,0 +1,73 @@
+"""What a run's incidents cost: counts, steps lost, time between failures. Pure."""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tracker.domain.records.training import Severity, TrainingIncident
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassCount:
+    """How often one class of trouble occurred."""
+
+    name: str
+    incidents: int
+    open: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failures:
+    """What the incidents of one or more runs cost."""
+
+    classes: tuple[ClassCount, ...]
+    """Most frequent first."""
+    failures: int
+    """Incidents that ended the training."""
+    lost_steps: int
+    """Steps that were done again after those, or will be."""
+    hours_between: float | None
+    """Mean time between two failures; None: fewer than two."""
+
+
+def failures_of(incidents: Sequence[TrainingIncident], checkpoints: Iterable[int]) -> Failures:
+    """Return what the incidents of a run cost; `checkpoints`: steps of its checkpoints."""
+    ended = [one for one in incidents if is_failure(one)]
+    times = sorted(one.seen_at for one in ended)
+    hours = None
+    if len(times) > 1:
+        hours = (times[-1] - times[0]).total_seconds() / 3600 / (len(times) - 1)
+    saved = sorted(checkpoints)
+    counts = Counter(one.name for one in incidents)
+    lasting = Counter(one.name for one in incidents if not one.is_over)
+    return Failures(
+        classes=tuple(
+            ClassCount(name=name, incidents=count, open=lasting[name]) for name, count in counts.most_common()
+        ),
+        failures=len(ended),
+        lost_steps=sum(lost_steps(one, saved) for one in ended),
+        hours_between=hours,
+    )
+
+
+def is_failure(incident: TrainingIncident) -> bool:
+    """Return whether an incident ended the training, and not by somebody's will: steps did not simply continue."""
+    trouble, step = incident.cause.trouble, incident.cause.step
+    if not trouble.is_terminal or trouble.severity is not Severity.ALERT:
+        return False
+    return incident.resumed_step is None or step is None or incident.resumed_step <= step
+
+
+def lost_steps(incident: TrainingIncident, checkpoints: Sequence[int]) -> int:
+    """Return the steps that are done again after an incident; while it lasts, those since the newest checkpoint.
+
+    `checkpoints` are ascending steps; 0 if the step of the incident is unknown.
+    """
+    step = incident.cause.step
+    if step is None:
+        return 0
+    if incident.resumed_step is not None:
+        return max(0, step - incident.resumed_step + 1)
+    place = bisect_right(checkpoints, step)
+    return step - (checkpoints[place - 1] if place else 0)

@@ -1,0 +1,53 @@
+"""Reads steps from progress bars of tqdm and Lightning. Pure.
+
+bars_in(" 12%|#2    | 12/100 [00:10<01:20, 1.1it/s]{'loss': 1.5}")     # a Bar of step 12, and the text behind it
+bars_in("Epoch 1:  50%|#####     | 50/100 [00:10<00:10, 5.0it/s]")     # step 150: bars of Lightning count per epoch
+"""
+
+import re
+from dataclasses import dataclass
+
+MARK = "%|"
+"""In every bar: a quick test."""
+NESTED = "\x1b[A"
+"""Behind a bar that is drawn below another one, as that of an evaluation during the training."""
+
+_BAR = re.compile(r"\d{1,3}%\|[^|]*\| *(\d{1,9})/(\d{1,9}) \[[^\]]*\]")
+_PREFIX = re.compile(r"^(?:\[[^\]]*\]:?\s*|\d[\d:.,TZ+/-]*+(?:\s+|$))+")
+"""Ranks and times of launchers and loggers."""
+_TRAINING = re.compile(r"(?:epoch|train|step)", re.IGNORECASE)
+_EPOCH = re.compile(r"epoch\D{0,3}(\d{1,6}+)(?:/(\d+))?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """What a bar of a training says."""
+
+    step: int
+    length: int
+    """Steps that the bar has: a bar with another length is another bar."""
+    total: int | None
+    """Steps of the whole training; None: the bar is that of an epoch."""
+
+
+def bars_in(text: str) -> tuple[list[Bar], str]:
+    """Return the bars of trainings in a text, and what stands behind the last bar of any kind."""
+    bars: list[Bar] = []
+    end = 0
+    is_nested = NESTED in text
+    for found in _BAR.finditer(text):
+        name = _PREFIX.sub("", text[end : found.start()].strip()).strip(" :")
+        if not is_nested and (not name or _TRAINING.match(name)):
+            bars += _bar(name, int(found[1]), int(found[2]))
+        end = found.end()
+    return bars, text[end:]
+
+
+def _bar(name: str, done: int, length: int) -> list[Bar]:
+    epoch = _EPOCH.search(name)
+    if epoch is not None:
+        ended = int(epoch[1]) - (epoch[2] is not None)  # "1/3" counts from 1, as nobody starts "0/3"
+        return [Bar(step=max(0, ended) * length + done, length=length, total=None)]
+    if name.lower().startswith("epoch"):
+        return []  # the bar counts epochs
+    return [Bar(step=done, length=length, total=length)]

@@ -1,0 +1,63 @@
+"""The logs of a training: which files they are, and the rank that a path names. Pure."""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import PurePath
+
+from tracker.domain.checkpoints.listing import is_training_log
+
+NEVER = datetime.fromtimestamp(0, UTC)
+TEXT_SUFFIXES = frozenset((".log", ".out", ".err", ".txt"))
+CSV_LOG = "metrics.csv"
+"""Of Lightning's CSVLogger."""
+EVENTS = "events.out.tfevents."
+"""Begin of the names of TensorBoard's event files."""
+
+_RANK_NAMES = re.compile(r"(?:^|[^a-z0-9])rank[-_.]?(\d+)(?![0-9])", re.IGNORECASE)
+_TORCHRUN = re.compile(r"(?:^|/)attempt_\d+/(\d+)/std(?:out|err)\.log$")
+_RUN_FOLDER = re.compile(r"v\d+-\d{8}-\d{6}")
+"""Of ms-swift, which makes one for every run."""
+_NOT_LOGS = frozenset(("requirements.txt", "merges.txt", "vocab.txt", "license.txt", "readme.txt"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stream:
+    """One log of a run."""
+
+    name: str
+    """Path, as it is shown."""
+    rank: int | None = None
+    """Rank that the path names."""
+    read_at: datetime = NEVER
+    """When its newest bytes were read."""
+    is_history: bool = False
+    """Whether these bytes were written before the log was followed."""
+
+
+def is_event_file(name: str) -> bool:
+    """Return whether a file of this name has TensorBoard's events."""
+    return name.startswith(EVENTS)
+
+
+def is_log(name: str) -> bool:
+    """Return whether a file of this name, in or below a trainer's folder, is a log that can be read as text."""
+    if name == CSV_LOG or is_training_log(name):
+        return True
+    return PurePath(name).suffix in TEXT_SUFFIXES and name.lower() not in _NOT_LOGS
+
+
+def is_exact(name: str) -> bool:
+    """Return whether a log has numbers as the trainer computed them; others are rounded for people."""
+    return is_event_file(name) or name.endswith((".jsonl", ".csv", ".json"))
+
+
+def rank_of_path(path: str) -> int | None:
+    """Return the rank in a path: rank_7.log, or attempt_0/7/stdout.log of torchrun; None: it names none."""
+    found = _TORCHRUN.search(path) or _RANK_NAMES.search(PurePath(path).name)
+    return None if found is None else int(found[1])
+
+
+def is_run_folder(name: str) -> bool:
+    """Return whether a trainer makes folders of this name for single runs, each with checkpoints of its own."""
+    return _RUN_FOLDER.fullmatch(name) is not None

@@ -1,0 +1,350 @@
+"""Everything that the logs of one run say, read line by line in the order in which the lines arrive. Pure.
+
+    log = RunLog(rules, RunState(run_id="run"))
+    log.take(Line(number=1, text="step 10 | loss: 2.5"), Stream(name="train.log"), StreamState())
+    log.incidents(), log.state.steps, log.points
+
+An incident is over when the training makes progress again: `STEPS_AFTER` lines of steps beyond the last one before it.
+The state survives a restart as JSON: no line is read twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from tracker.domain.health.episodes import MAX_RANKS, Episode, begun
+from tracker.domain.health.hints import joint_hint
+from tracker.domain.health.line_rules import (
+    NAN,
+    Fits,
+    LineHit,
+    LineRule,
+    nan_hit,
+    plain_line,
+    printed_rank,
+    rule_fits,
+    rule_hit,
+    triggers_of,
+)
+from tracker.domain.health.logs.masking import without_keys
+from tracker.domain.health.logs.row_reader import RowReader
+from tracker.domain.health.logs.step_lines import StepRow
+from tracker.domain.health.logs.streams import NEVER, Stream
+from tracker.domain.health.logs.text import RawLine
+from tracker.domain.health.logs.thinning import CurveThinner
+from tracker.domain.health.series.conditions import MetricCondition
+from tracker.domain.health.series.kinds import NumberKind, loss_in
+from tracker.domain.health.series.loss import SeriesFinding
+from tracker.domain.health.series.training import RunSeries
+from tracker.domain.health.series_incidents import SeenFinding, finding_key, incident_of
+from tracker.domain.health.tempo import Tempo
+from tracker.domain.records.display import one_line, shortened
+from tracker.domain.records.training import CONTEXT_LINES, TrainingIncident, TroubleLine
+from tracker.domain.records.types import CurvePoint
+
+STEPS_AFTER = 3
+TEXT_CHARS = 300
+KEPT_ENDED = 1000
+"""Ended incidents that one reading hands out; more in one log are one failure that repeats."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepsRead:
+    """What the lines of steps said."""
+
+    lines: int = 0
+    first: int | None = None
+    last: int | None = None
+    first_loss: float | None = None
+    """Of training, where the line names one."""
+    last_loss: float | None = None
+    unnumbered: int = 0
+    """Losses of training on lines that name no step, as Hugging Face prints them."""
+
+
+@dataclass(kw_only=True)
+class StreamState:
+    """Where the reading of one log stands."""
+
+    rows: RowReader = field(default_factory=RowReader)
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Last step and branch of each rank that prints to it, by its number; "" for lines that name none."""
+    recent: deque[str] = field(default_factory=lambda: deque(maxlen=CONTEXT_LINES))
+    """Newest lines, without colours."""
+
+    def remember(self, printer: str, step: int, branch: int) -> None:
+        """Remember where a rank stands."""
+        if printer in self.places or len(self.places) < MAX_RANKS:
+            self.places[printer] = (step, branch)
+
+    def masked(self, mask: Callable[[str], str]) -> StreamState:
+        """Return it with the lines as they may be stored."""
+        return replace(self, recent=deque(map(mask, self.recent), maxlen=CONTEXT_LINES))
+
+
+@dataclass(kw_only=True)
+class RunState:
+    """What was read of a run so far."""
+
+    run_id: str = ""
+    steps: StepsRead = StepsRead()
+    branch: int = 0
+    """Times that the steps of the run went back."""
+    episode: Episode | None = None
+    """The incident that lasts."""
+    episodes: int = 0
+    """Incidents of lines so far."""
+    series: RunSeries = field(default_factory=RunSeries)
+    unnumbered: RunSeries = field(default_factory=lambda: RunSeries(is_numbered=False))
+    """Of rows that name no step."""
+    thinner: CurveThinner = field(default_factory=CurveThinner)
+    tempo: Tempo = field(default_factory=Tempo)
+    seen: dict[str, SeenFinding] = field(default_factory=dict)
+    """When each finding was seen first, by what identifies it."""
+
+
+@dataclass(kw_only=True)
+class RunLog:
+    """Reads lines; `points` and `ended` are new since the last `forget_taken`."""
+
+    rules: Sequence[LineRule]
+    state: RunState
+    conditions: tuple[MetricCondition, ...] = ()
+    """Of users, on the numbers."""
+    fits: Fits = rule_fits
+    """How a rule is tried."""
+    mask: Callable[[str], str] = without_keys
+    """Returns a text without secrets."""
+    lines: int = 0
+    points: list[CurvePoint] = field(default_factory=list)
+    """To keep, in the order in which they were logged."""
+    ended: dict[str, TrainingIncident] = field(default_factory=dict)
+    """By id."""
+
+    def __post_init__(self) -> None:
+        """Have the numbers follow the conditions of now, not those of an earlier process, and speed up the rules."""
+        for series in (self.state.series, self.state.unnumbered):
+            series.conditions, series.ignores_late = self.conditions, series.is_numbered
+        self._said = {one.name: (one.title, one.hint) for one in self.conditions}
+        self._triggers = triggers_of(self.rules)
+
+    def take(self, line: RawLine, stream: Stream, state: StreamState) -> None:
+        """Read one line of a log."""
+        self.lines += 1
+        row = state.rows.read(line.text)
+        plain = plain_line(line.text)
+        if not plain:
+            return
+        state.recent.append(plain)
+        hit = self._trouble(plain, row)
+        if hit is not None and not line.is_known:
+            self._hit(hit, row, line, (stream, state))
+        if row is None or row.is_summary:
+            return
+        if row.step is None:
+            self._count_unnumbered(row)
+            return
+        rank = printed_rank(plain)
+        is_nan = hit is not None and hit.trouble.name == NAN
+        self._count(row, (stream, state), rank=stream.rank if rank is None else rank, is_progress=not is_nan)
+
+    def take_row(self, row: StepRow, stream: Stream, state: StreamState) -> None:
+        """Read one row of a log whose lines are not text."""
+        if row.step is not None:
+            self._count(row, (stream, state), rank=stream.rank, is_progress=True)
+
+    def take_rest(self, text: str, number: int, stream: Stream, state: StreamState) -> bool:
+        """Read the last line of a log, which has no end: it may be cut, so its numbers do not count.
+
+        Return whether it shows trouble.
+        """
+        hit = rule_hit(plain_line(text), self.rules, self.fits)
+        if hit is None:
+            return False
+        self._hit(hit, None, RawLine(number=number, text=text), (stream, state))
+        return True
+
+    def incidents(self) -> tuple[TrainingIncident, ...]:
+        """Return the incidents of lines that ended since the last `forget_taken`, and the one that lasts."""
+        if self.state.episode is None:
+            return tuple(self.ended.values())
+        return (*self.ended.values(), self._incident(self.state.episode))
+
+    def series_incidents(self, stream: Stream) -> tuple[TrainingIncident, ...]:
+        """Return what the numbers show, as incidents; `stream`: the log that was read last."""
+        shown = []
+        for finding in self.findings:
+            new = SeenFinding(
+                stream=stream.name, at=stream.read_at, is_history=stream.is_history, branch=self.state.branch
+            )
+            seen = self.state.seen.setdefault(finding_key(finding), new)
+            found = incident_of(finding, self.state.run_id, seen, self._said.get(finding.name))
+            joint = self._hint(finding)
+            shown.append(replace(found, hint=f"{joint}; {found.hint}") if joint else found)
+        return tuple(shown)
+
+    def end_history(self, *, is_recent: bool) -> None:
+        """Note that all that was written before the run was followed is read.
+
+        What lasts at the end of logs that were written recently is no history: somebody should know of it.
+        """
+        if self.state.episode is not None and is_recent:
+            self.state.episode.is_history = False
+
+    def forget_taken(self) -> None:
+        """Forget the points and incidents that were stored."""
+        self.points.clear()
+        self.ended.clear()
+        for series in (self.state.series, self.state.unnumbered):
+            for finding in series.taken():
+                self.state.seen.pop(finding_key(finding), None)
+
+    @property
+    def steps(self) -> StepsRead:
+        """What the lines of steps said."""
+        return self.state.steps
+
+    @property
+    def findings(self) -> tuple[SeriesFinding, ...]:
+        """What the numbers show, in the order of the log."""
+        return (*self.state.series.findings, *self.state.unnumbered.findings)
+
+    def _trouble(self, plain: str, row: StepRow | None) -> LineHit | None:
+        found = None
+        if self._triggers is None or _has_any(plain.lower(), self._triggers):
+            found = rule_hit(plain, self.rules, self.fits)
+        if found is None and row is not None:
+            found = nan_hit(plain, row)
+        return found
+
+    def _hit(self, hit: LineHit, row: StepRow | None, line: RawLine, where: tuple[Stream, StreamState]) -> None:
+        stream, state = where
+        step = self.state.steps.last
+        if hit.trouble.name == NAN and row is not None and row.step is not None:
+            step = row.step
+        found = TroubleLine(
+            trouble=hit.trouble,
+            stream=stream.name,
+            number=line.number,
+            text=self._shown(hit.line),
+            step=step,
+            rank=stream.rank if hit.rank is None else hit.rank,
+            seen_at=stream.read_at,
+        )
+        context = tuple(map(self._shown, state.recent))
+        run = self.state
+        if run.episode is None:
+            run.episodes += 1
+            run.episode = begun(run.run_id, run.episodes, found, context, is_history=stream.is_history)
+        else:
+            run.episode.join(found, context)
+        run.episode.wait_for_progress(run.steps.last)
+
+    def _shown(self, text: str) -> str:
+        return shortened(one_line(self.mask(text)), TEXT_CHARS)
+
+    def _count(self, row: StepRow, where: tuple[Stream, StreamState], *, rank: int | None, is_progress: bool) -> None:
+        step, run, (stream, state) = row.step or 0, self.state, where
+        printer = "" if rank is None else str(rank)
+        if self._goes_back(step, stream, state.places.get(printer)):
+            self._begin_branch(step)
+        state.remember(printer, step, run.branch)
+        at_s = self._live_time_s(stream)
+        self.points += run.thinner.take(step, row.values)
+        run.series.take(step, row.values, at_s=at_s, rank=rank)
+        run.steps = _counted(run.steps, step, loss_in(row.values))
+        if run.episode is not None and is_progress and run.episode.progresses_to(step) >= STEPS_AFTER:
+            self._end(run.episode, step)
+
+    def _live_time_s(self, stream: Stream) -> float | None:
+        """Count the time of a step, and return it in Unix seconds; None: it was not read when it was logged."""
+        if stream.is_history or stream.read_at == NEVER:
+            return None
+        self.state.tempo.take(stream.read_at)
+        return stream.read_at.timestamp()
+
+    def _goes_back(self, step: int, stream: Stream, before: tuple[int, int] | None) -> bool:
+        """Return whether a row begins a branch: its printer goes back, or is a new one after a pause.
+
+        Several ranks go back one after the other, and a slow one may lag behind: both is one branch. `before`: last
+        step and branch of the printer; None: it is new.
+        """
+        run = self.state
+        if run.steps.last is None or step > run.steps.last:
+            return False
+        if before is None:
+            return run.tempo.pauses_at(stream.read_at) and not stream.is_history
+        last_step, branch = before
+        return step < last_step and branch == run.branch
+
+    def _begin_branch(self, step: int) -> None:
+        run = self.state
+        run.branch += 1
+        run.thinner.go_back(step)
+        run.series.begin_branch()
+        run.steps = replace(run.steps, last=step)
+        if run.episode is not None:
+            run.episode.progress_from = step - 1
+
+    def _end(self, episode: Episode, step: int) -> None:
+        if len(self.ended) < KEPT_ENDED:
+            self.ended[episode.id] = self._incident(episode, ended_step=step)
+        self.state.episode = None
+
+    def _count_unnumbered(self, row: StepRow) -> None:
+        loss = loss_in(row.values)
+        if loss is None:
+            return
+        steps = self.state.steps
+        first = loss if steps.first_loss is None else steps.first_loss
+        self.state.steps = replace(steps, unnumbered=steps.unnumbered + 1, first_loss=first, last_loss=loss)
+        self.state.unnumbered.take(self.state.steps.unnumbered, row.values)
+
+    def _incident(self, episode: Episode, *, ended_step: int | None = None) -> TrainingIncident:
+        cause = episode.cause.trouble
+        series = {finding.name for finding in self.findings}
+        joint = ""
+        if NumberKind.MEMORY in self.state.series.kinds:  # without such numbers, nothing is known of it
+            joint = joint_hint(cause.name, line_classes=episode.first_of, series=series, silent=False)
+        hint = "; ".join(filter(None, (joint, cause.hint)))
+        return replace(episode.incident(ended_step=ended_step), hint=hint)
+
+    def _hint(self, finding: SeriesFinding) -> str:
+        classes = () if self.state.episode is None else self.state.episode.first_of
+        return joint_hint(finding.name, line_classes=classes, series=(), silent=False)
+
+
+def _has_any(text: str, parts: Sequence[str]) -> bool:
+    for part in parts:  # noqa: SIM110 - a generator takes three times as long
+        if part in text:
+            return True
+    return False
+
+
+def _counted(steps: StepsRead, step: int, loss: float | None) -> StepsRead:
+    first_loss = loss if steps.first_loss is None else steps.first_loss
+    return replace(
+        steps,
+        lines=steps.lines + 1,
+        first=step if steps.first is None else steps.first,
+        last=step if steps.last is None else max(steps.last, step),
+        first_loss=first_loss,
+        last_loss=steps.last_loss if loss is None else loss,
+    )
+
+
+def read_log(
+    lines: Iterable[str],
+    rules: Sequence[LineRule],
+    conditions: tuple[MetricCondition, ...] = (),
+    fits: Fits = rule_fits,
+    state: StreamState | None = None,
+) -> RunLog:
+    """Return what all lines of a single log say."""
+    log = RunLog(rules=rules, state=RunState(), conditions=conditions, fits=fits)
+    stream, state = Stream(name=""), state or StreamState()
+    for number, text in enumerate(lines, start=1):
+        log.take(RawLine(number=number, text=text), stream, state)
+    return log

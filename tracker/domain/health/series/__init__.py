@@ -1,0 +1,1 @@
+"""The numbers of a training, each against its own past. Pure."""

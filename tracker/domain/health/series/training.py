@@ -1,0 +1,160 @@
+"""Whether the numbers of a training leave their own past: one finding for each stretch that is not healthy. Pure.
+
+    series = RunSeries()
+    series.take(100, {"loss": 2.5, "grad_norm": 0.5, "lr": 1e-4, "tok/s": 12_000.0}, at_s=1_767_000_000.0)
+    series.findings
+
+The whole state is bounded, and can be stored as JSON between two rows.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tracker.domain.health.series.conditions import MetricCondition
+from tracker.domain.health.series.findings import BEHIND, FLAT, NAN, FoundSeries, SeriesPoint, SeriesRule
+from tracker.domain.health.series.kinds import NumberKind, number_kind, training_numbers
+from tracker.domain.health.series.loss import LossSeries, SeriesFinding
+from tracker.domain.health.series.numbers import JUDGES, FlatSeries, NumberSeries
+from tracker.domain.health.series.ranks import RankSeries
+from tracker.domain.records.training import Severity
+
+MOST_NUMBERS = 50
+"""Of one run that are followed: the first ones."""
+HIGHEST = 1e100
+"""Beyond it, a number counts as infinite."""
+_SPEEDS = (NumberKind.RATE, NumberKind.STEP_TIME)
+_COMPARED = (NumberKind.LOSS, *_SPEEDS)
+_STEADY = (NumberKind.GRADIENT, NumberKind.LEARNING_RATE, NumberKind.OTHER)
+"""Kinds that must be numbers. Lines with a loss that is none are found by a rule for lines."""
+
+
+@dataclass(kw_only=True)
+class RunSeries:
+    """Follows the numbers of one training in the order of its steps."""
+
+    is_numbered: bool = True
+    """As in `SeriesFinding`."""
+    conditions: tuple[MetricCondition, ...] = ()
+    ignores_late: bool = False
+    """Whether rows of earlier steps are those of slow logs, and `begin_branch` says when training goes back."""
+    _newest: int | None = None
+    """Highest step."""
+    _rank: int | None = None
+    """The first that printed: all rules but `behind` follow it and rows without a rank."""
+    _loss: LossSeries = field(default_factory=LossSeries)
+    _flat: FlatSeries = field(default_factory=FlatSeries)
+    _numbers: dict[str, NumberSeries] = field(default_factory=dict)
+    _ranks: dict[str, RankSeries] = field(default_factory=dict)
+    _found: FoundSeries = field(default_factory=FoundSeries)
+
+    def __post_init__(self) -> None:
+        """Have the parts name steps as the whole does."""
+        self._loss.is_numbered = self._found.is_numbered = self.is_numbered
+
+    @property
+    def kinds(self) -> frozenset[NumberKind]:
+        """Kinds of the numbers that are followed, besides the loss."""
+        return frozenset(map(number_kind, self._numbers))
+
+    @property
+    def findings(self) -> tuple[SeriesFinding, ...]:
+        """The newest findings, in the order of the steps at which they were found."""
+        findings = (*self._found.ended, *self._loss.findings, *self._found.lasting)
+        return tuple(sorted(findings, key=lambda finding: finding.found_step))
+
+    def taken(self) -> tuple[SeriesFinding, ...]:
+        """Return the findings that are over or of a series before a restart, and forget them."""
+        ended = (*self._found.ended, *self._loss.taken())
+        self._found.ended = []
+        return tuple(sorted(ended, key=lambda finding: finding.found_step))
+
+    def take(
+        self, step: int, values: Mapping[str, float], *, at_s: float | None = None, rank: int | None = None
+    ) -> None:
+        """Read one row.
+
+        Args:
+            step: of the training.
+            values: by their printed names, in lower case.
+            at_s: unix seconds when it was read; None: unknown, as for a log of the past.
+            rank: process that printed it; None: unknown.
+        """
+        self._rank = rank if self._rank is None else self._rank
+        numbers = training_numbers(tuple(values))
+        if rank is not None:
+            self._compare(rank, [SeriesPoint(step, key, values[key]) for key, kind in numbers if kind in _COMPARED])
+        if not self._is_followed(step, rank):
+            return
+        self._newest = step
+        self._hold(step, values)
+        for key, kind in numbers:
+            self._follow(kind, SeriesPoint(step, key, values[key], at_s))
+        if self._loss.lasting is not None:
+            self._found.raise_gradients()
+
+    def _is_followed(self, step: int, rank: int | None) -> bool:
+        """Return whether a row is of the rank that is followed, and not of a slow log."""
+        if rank is not None and rank != self._rank:
+            return False
+        return not self.ignores_late or self._newest is None or step >= self._newest
+
+    def begin_branch(self) -> None:
+        """Begin again: training goes back to an earlier step."""
+        self._newest = None
+        self._begin_again()
+
+    def _compare(self, rank: int, points: Sequence[SeriesPoint]) -> None:
+        for point in points:
+            if -HIGHEST < point.value < HIGHEST:
+                series = self._ranks.setdefault(point.key, RankSeries())
+                for judged, middle, is_beyond in series.take(point, rank):
+                    self._found.judge(BEHIND, judged, middle, is_beyond=is_beyond)
+
+    def _hold(self, step: int, values: Mapping[str, float]) -> None:
+        for one in self.conditions:
+            if one.key in values:
+                point, is_beyond = SeriesPoint(step, one.key, values[one.key]), one.holds(values[one.key])
+                rule = SeriesRule(name=one.name, is_alert=one.severity is Severity.ALERT, points=one.points)
+                self._found.judge(rule, point, one.threshold, is_beyond=is_beyond)
+
+    def _follow(self, kind: NumberKind, point: SeriesPoint) -> None:
+        is_number = -HIGHEST < point.value < HIGHEST
+        if kind is NumberKind.LOSS:
+            self._follow_loss(point)
+        elif kind in JUDGES and is_number:
+            self._judge(kind, point)
+        if kind in _STEADY:
+            self._found.judge(NAN, point, None, is_beyond=not is_number)
+
+    def _judge(self, kind: NumberKind, point: SeriesPoint) -> None:
+        series = self._numbers.get(point.key)
+        if series is None:
+            if len(self._numbers) >= MOST_NUMBERS:
+                return
+            series = self._numbers[point.key] = NumberSeries()
+        rule, judge = JUDGES[kind]
+        expected = judge(series, point.value)
+        self._found.judge(rule, point, expected, is_beyond=expected is not None)
+
+    def _follow_loss(self, point: SeriesPoint) -> None:
+        newest = self._loss.last_step
+        if newest is not None and point.step < newest:
+            self._begin_again()
+        elif point.step == newest:  # several ranks may print the same step
+            return
+        elif newest is None:
+            self._loss.key = point.key
+        if math.isnan(point.value):
+            return
+        loss = max(-HIGHEST, min(HIGHEST, point.value))
+        self._loss.take(point.step, loss)
+        flat = self._flat.take(loss)
+        self._found.judge(FLAT, point, flat, is_beyond=flat is not None)
+
+    def _begin_again(self) -> None:
+        """After a restart, only the speed is compared with what was before."""
+        self._found.close(*self._loss.findings)
+        self._loss = LossSeries(is_numbered=self.is_numbered, key=self._loss.key)
+        self._flat, self._ranks = FlatSeries(), {}
+        self._numbers = {key: series for key, series in self._numbers.items() if number_kind(key) in _SPEEDS}

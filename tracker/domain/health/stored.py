@@ -1,0 +1,49 @@
+"""What is stored of a training's logs. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from tracker.domain.health.logs.cursor import Cursor
+from tracker.domain.health.run_log import RunState, StreamState
+from tracker.domain.records.training import TrainingIncident
+from tracker.domain.records.types import CurvePoint
+
+
+@dataclass(kw_only=True)
+class ReadSoFar:
+    """What was read of a training by earlier processes."""
+
+    runs: Mapping[str, RunState] = field(default_factory=dict)
+    """By run id; empty if the training was never followed."""
+    streams: Mapping[str, tuple[Cursor, StreamState]] = field(default_factory=dict)
+    """By the path of the log."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadNow:
+    """What one pass over the logs of a training adds."""
+
+    read_at: datetime
+    runs: Mapping[str, RunState]
+    """Those that have changed, by run id."""
+    streams: Mapping[str, tuple[Cursor, StreamState]]
+    """Those that were read, by the path of the log."""
+    incidents: Sequence[TrainingIncident]
+    """Those that are new or have changed."""
+    points: Mapping[str, Sequence[CurvePoint]]
+    """New points of curves, by run id."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunProgress:
+    """How a run stands according to its logs."""
+
+    run_id: str
+    read_at: datetime
+    """When its logs had anything new."""
+    last_step: int | None
+    productive_share: float | None
+    """Share of the time in which steps advanced, since its logs are followed; None: unknown."""
+    changes: int
+    """Raised whenever one of its incidents changes."""

@@ -1,0 +1,122 @@
+"""What a trainer's own output shows: lines of trouble, and incidents of the training. Frozen values."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+EVIDENCE_LINES = 5
+CONTEXT_LINES = 20
+
+
+class Severity(StrEnum):
+    """How trouble is reported."""
+
+    ALERT = "alert"
+    SHOWN = "shown"
+    """In pages and tables only."""
+
+
+class TroubleSource(StrEnum):
+    """What showed the trouble."""
+
+    LINE = "line"
+    """A line that a rule fits."""
+    SERIES = "series"
+    """The numbers that the trainer logs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TroubleClass:
+    """One class of trouble."""
+
+    name: str
+    severity: Severity
+    title: str = ""
+    """In words, as the begin of a sentence; empty: the name says it."""
+    source: TroubleSource = TroubleSource.LINE
+    is_terminal: bool = False
+    """Whether the training ends with it."""
+    is_consequence: bool = False
+    """Whether something else is its cause."""
+    wait_s: float = 0.0
+    """Seconds without a step after which it is reported: training may survive it."""
+    hint: str = ""
+    order: int = 0
+    """Place among all classes: earlier ones explain later ones."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TroubleLine:
+    """A line that shows trouble, and where it was."""
+
+    trouble: TroubleClass
+    stream: str
+    """Path of the log, as it is shown."""
+    number: int
+    """Of the line, from 1."""
+    text: str
+    """Cleaned, on one line and of bounded length."""
+    step: int | None = None
+    """Last step of the run before it; None: none yet."""
+    rank: int | None = None
+    """Process that printed it; None: neither the line nor the path names one."""
+    seen_at: datetime
+    """When it was read."""
+
+
+class IncidentEnd(StrEnum):
+    """Why an incident is over."""
+
+    PROGRESS = "progress"
+    """The training made progress afterwards."""
+    DISMISSED = "dismissed"
+    """A user closed it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingIncident:
+    """Trouble with one cause, whatever followed from it on all ranks."""
+
+    id: str
+    run_id: str
+    cause: TroubleLine
+    """The line that explains the others."""
+    evidence: tuple[TroubleLine, ...]
+    """The cause, then the first line of each other class, at most `EVIDENCE_LINES`."""
+    context: tuple[str, ...] = ()
+    """The lines of the same log up to the cause, at most `CONTEXT_LINES`; cleaned."""
+    lines: int
+    """Lines that belong to it."""
+    ranks: tuple[int, ...] = ()
+    """Ranks that printed lines of its class, ascending, where lines or paths name one."""
+    seen_at: datetime
+    """When its first line was read."""
+    last_seen_at: datetime
+    last_step: int | None = None
+    """Last step of the run before its newest line."""
+    is_history: bool = False
+    """Whether it was in the logs before they were followed: shown, but no alert."""
+    hint: str = ""
+    ended_by: IncidentEnd | None = None
+    """None: it lasts."""
+    ended_step: int | None = None
+    """Step at which progress was certain; None: it lasts, or was dismissed."""
+    resumed_step: int | None = None
+    """First step that was logged afterwards; None: there is none, or the numbers alone showed it."""
+    reason: str = ""
+    """Why a user dismissed it."""
+
+    @property
+    def name(self) -> str:
+        """Class of the cause."""
+        return self.cause.trouble.name
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.ended_by is not None
+
+    @property
+    def is_alert(self) -> bool:
+        """Whether it is worth an alert, apart from `wait_s`."""
+        return self.cause.trouble.severity is Severity.ALERT and not self.is_history

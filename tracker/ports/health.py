@@ -1,0 +1,68 @@
+"""Training health: the trainer's logs, and what was read of them."""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from tracker.domain.health.logs.cursor import Cursor, LogPiece
+from tracker.domain.health.stored import ReadNow, ReadSoFar, RunProgress
+from tracker.domain.records.training import TrainingIncident
+from tracker.domain.records.types import CurvePoint
+
+
+class TrainingLog(Protocol):
+    """Everything that a trainer writes about one training, while it is written."""
+
+    def read(self) -> Iterator[LogPiece]:
+        """Yield what was written since the last call, in the order of each log.
+
+        Nothing is returned twice and nothing is left out, whether a log grows, is renamed, copied and truncated,
+        replaced or deleted meanwhile, as far as its content still exists. One call returns a bounded part of what is
+        there. A last line without an end is returned as `rest`, once, after a while. A log that cannot be read is
+        logged once and does not affect the others; this never raises.
+        """
+
+    def count_rest(self, path: str) -> Cursor | None:
+        """Note that the `rest` of a log was counted as trouble; return the cursor to store."""
+
+    def is_recent(self) -> bool:
+        """Return whether a log was written within the last hour."""
+
+    def close(self) -> None:
+        """Release open files. Calling it twice is harmless."""
+
+
+class HealthStore(Protocol):
+    """What was read of the logs of one training, with how far they were read."""
+
+    def read_so_far(self) -> ReadSoFar:
+        """Return what was saved last."""
+
+    def save(self, now: ReadNow) -> None:
+        """Store all of it or, if this raises or the process dies, nothing.
+
+        Raises:
+            StoreError: the database cannot be reached or written.
+        """
+
+
+class TrainingHistory(Protocol):
+    """What the logs of all runs say, for those who show it."""
+
+    def followed_runs(self) -> tuple[str, ...]:
+        """Return the ids of all runs whose logs were read, ordered by name."""
+
+    def progress(self, run: str) -> tuple[RunProgress, ...]:
+        """Return how a run and its sub-folders stand, ordered by run id; () if no log was read."""
+
+    def training_incidents(self, run_id: str) -> tuple[TrainingIncident, ...]:
+        """Return the incidents of a run in their order, dismissed ones included; a sub-folder has those of its run."""
+
+    def dismiss(self, incident_id: str, reason: str) -> TrainingIncident:
+        """Close an incident and return it; the same again replaces the reason.
+
+        Raises:
+            ConfigError: there is no such incident.
+        """
+
+    def logged_points(self, run_id: str, after: int = 0) -> tuple[int, tuple[CurvePoint, ...]]:
+        """Return the points of a run's curves that were stored after the position `after`, and the new position."""

@@ -1,0 +1,161 @@
+"""The agent: a process that follows the logs of one training, so that a file server that hangs stops nothing else.
+
+    python -m tracker.wiring.agent --work-dir /state/work      # started by `tracker watch`
+
+Settings and the address of the database come from environment variables. It imports neither the configuration nor
+the statistics: it runs beside a training for weeks and stays small.
+"""
+
+import argparse
+import logging
+import os
+import sys
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from eval_jobs.errors import ExitCode, StoreError, TrackerError
+from eval_jobs.execute.child import database_from_environment, log_to, stop_with_parent
+from eval_jobs.execute.interrupts import Interrupts, Stopped
+from eval_jobs.execute.life import SignOfLife
+from eval_jobs.execute.nudge import Nudged
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.host.memory import give_back
+from eval_jobs.host.secrets import held_secrets, masked
+from eval_jobs.ports import Clock
+from eval_jobs.queue.database_sql import Database, open_database
+from tracker.adapters.health.rule_guard import GuardedRules
+from tracker.adapters.health.store_sql import SqlHealthStore
+from tracker.adapters.trainer_files.log_folder import LogFolder, LogPlaces
+from tracker.app.health.follow import LogFollower, Reading, cursors_of
+from tracker.app.health.settings import AgentSettings
+from tracker.domain.health.logs.masking import without_keys
+
+log = logging.getLogger(__name__)
+
+SETTINGS_VARIABLE = "TRACKER_AGENT_SETTINGS"
+KIND = "agent"
+READ_S = 1.0
+"""Seconds between two readings."""
+RETRY_S = 5.0
+TRIM_S = 30.0
+
+_SETTINGS = TypeAdapter(AgentSettings)
+
+
+def settings_text(settings: AgentSettings) -> str:
+    """Return the value of `SETTINGS_VARIABLE`."""
+    return _SETTINGS.dump_json(settings).decode()
+
+
+def follower_of(settings: AgentSettings, engine: Database, clock: Clock) -> LogFollower:
+    """Return what follows the logs of a run, where earlier processes have stopped.
+
+    Raises:
+        StoreError: the database cannot be read.
+    """
+    store = SqlHealthStore(engine, settings.run)
+    known = store.read_so_far()
+    places = LogPlaces(
+        run=settings.run,
+        output_dir=Path(settings.output_dir) if settings.output_dir else None,
+        patterns=settings.patterns,
+    )
+    folder = LogFolder(places=places, clock=clock, cursors=cursors_of(known), is_first=not known.runs)
+    secrets = held_secrets(os.environ)
+    return LogFollower(
+        log=folder,
+        store=store,
+        reading=Reading(
+            rules=settings.rules,
+            conditions=settings.conditions,
+            formats=settings.formats,
+            fits=GuardedRules(),
+            mask=lambda text: masked(without_keys(text), secrets),
+        ),
+        clock=clock,
+        known=known,
+    )
+
+
+def main() -> int:
+    """Follow the logs until the process that started this one ends; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tracker.wiring.agent", description=__doc__)
+    parser.add_argument("--work-dir", required=True, type=Path, help="folder for the log of this process")
+    parser.add_argument("--exit-with-parent", type=int, metavar="PID", help="exit when process PID exits")
+    parser.add_argument("--nudged", action="store_true", help="stdin and stdout are pipes to the parent process")
+    options = parser.parse_args()
+    log_to(options.work_dir / f"{KIND}-{os.getpid()}.log")
+    nudged = Nudged() if options.nudged else None
+    interrupts = Interrupts()
+    interrupts.install()
+    if options.exit_with_parent is not None:
+        stop_with_parent(options.exit_with_parent, interrupts)
+    try:
+        settings = _SETTINGS.validate_json(os.environ.pop(SETTINGS_VARIABLE, ""))
+        _run(settings, options.work_dir, interrupts, nudged)
+    except Stopped:
+        log.info("stopped")
+    except TrackerError as error:
+        log.exception("the agent cannot continue")
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return ExitCode.OK
+
+
+@dataclass(kw_only=True)
+class _Agent:
+    """Follows logs; while the database is unreachable, what was read waits."""
+
+    settings: AgentSettings
+    engine: Database
+    clock: Clock
+    follower: LogFollower | None = None
+    error_code: str = ""
+    """Of the last reading; empty: it succeeded."""
+
+    def read(self) -> bool:
+        """Read once; return whether there was anything new."""
+        try:
+            if self.follower is None:
+                self.follower = follower_of(self.settings, self.engine, self.clock)
+                log.info("following the logs of %s", self.settings.run)
+            has_news = self.follower.follow()
+        except StoreError as error:
+            if not error.retryable:
+                raise
+            if error.code != self.error_code:
+                log.warning("%s; retrying", error)
+            self.error_code = error.code
+            return False
+        self.error_code = ""
+        return has_news
+
+    def close(self) -> None:
+        """Close all logs."""
+        if self.follower is not None:
+            self.follower.log.close()
+
+
+def _run(settings: AgentSettings, work_dir: Path, interrupts: Interrupts, nudged: Nudged | None) -> None:
+    clock = SystemClock()
+    url, password = database_from_environment()
+    agent = _Agent(settings=settings, engine=open_database(url, password=password), clock=clock)
+    with closing(agent), SignOfLife(work_dir, KIND, clock) as sign:
+        trimmed_s = clock.monotonic_s()
+        while True:
+            has_news = agent.read()
+            if clock.monotonic_s() - trimmed_s >= TRIM_S:  # reading a long log leaves holes in the heap
+                trimmed_s = clock.monotonic_s()
+                give_back()
+            sign.give("waiting for the database" if agent.error_code else "following logs")
+            if has_news and nudged is not None:
+                nudged.report()
+            with interrupts.allowed():
+                clock.sleep(RETRY_S if agent.error_code else READ_S)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
