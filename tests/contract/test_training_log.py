@@ -119,3 +119,16 @@ def test_closing_twice_is_harmless(trained: Trained) -> None:
     assert trained.lines(log) == ["x"]
     log.close()
     log.close()
+
+
+def test_a_link_to_itself_and_a_file_that_cannot_be_asked_for_stop_nothing(tmp_path: Path) -> None:
+    (tmp_path / "loop.log").symlink_to("loop.log")
+    (tmp_path / "train.log").write_text("a\n")
+    clock = FakeClock()
+    log = LogFolder(places=LogPlaces(run="run", output_dir=tmp_path), clock=clock, cursors={}, is_first=False)
+    assert [line.text for piece in log.read() for line in piece.lines] == ["a"]
+    (tmp_path / "train.log").rename(tmp_path / "kept")
+    (tmp_path / "train.log").symlink_to("train.log")
+    clock.advance(SCAN_S)
+    assert [line.text for piece in log.read() for line in piece.lines] == []
+    log.close()

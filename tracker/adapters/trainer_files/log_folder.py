@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from eval_jobs.errors import ConfigError
+from eval_jobs.host.paths import canonical
 from eval_jobs.ports import Clock
 from tracker.adapters.trainer_files.event_files import FollowedEvents
 from tracker.adapters.trainer_files.followed_file import FollowedFile, ReadPart
@@ -156,8 +157,9 @@ class LogFolder:
             if path not in self._followed:
                 self._followed[path] = self._begun(Path(path), sub_folder)
         for path in self._followed.keys() - found.keys():
-            if not Path(path).exists() and self._followed[path].file.is_drained():
-                self._followed.pop(path).file.close()
+            with suppress(OSError):  # a network file system that fails says nothing about the file
+                if not Path(path).exists() and self._followed[path].file.is_drained():
+                    self._followed.pop(path).file.close()
 
     def _begun(self, path: Path, sub_folder: str) -> _Followed:
         run = self.places.run
@@ -198,7 +200,7 @@ class LogFolder:
         for entry in entries:
             if self._is_log(entry):
                 yield entry.path, ""
-            elif entry.name not in checkpoints and entry.is_dir(follow_symlinks=False):
+            elif entry.name not in checkpoints and _is_folder(entry):
                 yield from self._below(entry)
 
     def _below(self, folder: os.DirEntry[str]) -> Iterator[tuple[str, str]]:
@@ -207,7 +209,7 @@ class LogFolder:
         for entry in entries:
             if self._is_log(entry):
                 yield entry.path, folder.name if is_run else ""
-            elif folder.name in EVENT_FOLDERS and entry.is_dir(follow_symlinks=False):
+            elif folder.name in EVENT_FOLDERS and _is_folder(entry):
                 yield from _events_in(entry)
 
     def _is_log(self, entry: os.DirEntry[str]) -> bool:
@@ -215,9 +217,8 @@ class LogFolder:
             return False
         if not entry.is_symlink():
             return True
-        inside = self.places.output_dir is not None and Path(entry.path).resolve().is_relative_to(
-            self.places.output_dir.resolve()
-        )
+        folder = self.places.output_dir
+        inside = folder is not None and Path(canonical(entry.path)).is_relative_to(canonical(str(folder)))
         if not inside:
             self._warn(entry.path, "it is a link out of the folder: name it in [health] logs to follow it")
         return inside
@@ -238,6 +239,12 @@ def _events_in(folder: os.DirEntry[str]) -> Iterator[tuple[str, str]]:
     for entry in _entries(Path(folder.path)):
         if is_event_file(entry.name):
             yield entry.path, ""
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    with suppress(OSError):
+        return entry.is_dir(follow_symlinks=False)
+    return False
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

@@ -74,6 +74,10 @@ class StreamState:
     recent: deque[str] = field(default_factory=lambda: deque(maxlen=CONTEXT_LINES))
     """Newest lines, without colours."""
 
+    def __post_init__(self) -> None:
+        """Bound the lines again: JSON keeps no bound."""
+        self.recent = deque(self.recent, maxlen=CONTEXT_LINES)
+
     def remember(self, printer: str, step: int, branch: int) -> None:
         """Remember where a rank stands."""
         if printer in self.places or len(self.places) < MAX_RANKS:
@@ -283,7 +287,7 @@ class RunLog:
         run = self.state
         run.branch += 1
         run.thinner.go_back(step)
-        run.series.begin_branch()
+        run.series.begin_branch(step)
         run.steps = replace(run.steps, last=step)
         if run.episode is not None:
             run.episode.progress_from = step - 1

@@ -22,6 +22,10 @@ class Tempo:
     """Seconds in which steps advanced."""
     _gaps_s: deque[float] = field(default_factory=lambda: deque(maxlen=GAPS))
 
+    def __post_init__(self) -> None:
+        """Bound the gaps again: JSON keeps no bound."""
+        self._gaps_s = deque(self._gaps_s, maxlen=GAPS)
+
     def take(self, at: datetime) -> None:
         """Count a step that was logged at `at`; steps that were read together count as one."""
         if self.first_at is None or self.last_at is None:

@@ -55,10 +55,15 @@ def is_trainers_run(
 def may_be_trainers_run(
     candidate: RunCandidate, folders: Sequence[str], logged_ms: int, losses: Mapping[int, float]
 ) -> bool:
-    """Return whether `candidate` may be the run whose log had `losses` at `logged_ms`: they are rounded in a log."""
+    """Return whether `candidate` may be the run whose log had `losses` at `logged_ms`: they are rounded in a log.
+
+    If there is no common step, the folder must be absolute: another training may have logged the same relative one.
+    """
     if not _was_open(candidate, logged_ms) or not any(_names(candidate.output_dir, folder) for folder in folders):
         return False
     common = candidate.losses.keys() & losses.keys()
+    if not common:
+        return PurePosixPath(candidate.output_dir).is_absolute()
     return all(
         any(math.isclose(losses[step], loss, rel_tol=ROUNDING) for loss in candidate.losses[step]) for step in common
     )

@@ -77,7 +77,7 @@ class FoundSeries:
 
     is_numbered: bool = True
     ended: list[SeriesFinding] = field(default_factory=list)
-    """The newest ones."""
+    """The first ones since they were taken: one that is stored as lasting is among them."""
     _streaks: dict[str, Streak] = field(default_factory=dict)
 
     @property
@@ -85,9 +85,10 @@ class FoundSeries:
         """Return those that are not over."""
         return [streak.finding for streak in self._streaks.values() if streak.is_found]
 
-    def close(self, *others: SeriesFinding) -> None:
-        """Leave what lasts, and findings of others, as they are: another series begins."""
-        self._end(*others, *self.lasting)
+    def close(self, step: int, *others: SeriesFinding) -> None:
+        """End what lasts, and findings of others: training goes back to `step`, and another series begins."""
+        for finding in (*others, *self.lasting):
+            self._end(finding if finding.over_step is not None else replace(finding, over_step=step))
         self._streaks.clear()
 
     def judge(self, rule: SeriesRule, point: SeriesPoint, expected: float | None, *, is_beyond: bool) -> None:
@@ -111,8 +112,8 @@ class FoundSeries:
             if streak.finding.name == SeriesName.GRADIENT:
                 streak.finding = replace(streak.finding, is_alert=True)
 
-    def _end(self, *findings: SeriesFinding) -> None:
-        self.ended = [*self.ended, *findings][-MOST_ENDED:]
+    def _end(self, finding: SeriesFinding) -> None:
+        self.ended = [*self.ended, finding][:MOST_ENDED]
 
     def _finding(self, rule: SeriesRule, point: SeriesPoint, expected: float | None) -> SeriesFinding:
         return SeriesFinding(

@@ -109,7 +109,7 @@ class LossSeries:
 
     @property
     def findings(self) -> tuple[SeriesFinding, ...]:
-        """The newest findings so far, in the order of their steps."""
+        """The findings so far, in the order of their steps."""
         if self._open is None:
             return tuple(self._ended)
         return (*self._ended, self._open)
@@ -167,7 +167,7 @@ class LossSeries:
 
     def _recover(self, step: int, loss: float) -> None:
         if self._open is not None:
-            self._ended = [*self._ended[1 - _MOST_ENDED :], replace(self._open, over_step=step)]
+            self._ended = [*self._ended, replace(self._open, over_step=step)][:_MOST_ENDED]
             self._open = None
         for _, beyond in self._beyond:  # single outliers belong to the noise of the run
             self._distances.add(abs(beyond - self._healthy.middle))

@@ -59,7 +59,7 @@ class RunSeries:
 
     @property
     def findings(self) -> tuple[SeriesFinding, ...]:
-        """The newest findings, in the order of the steps at which they were found."""
+        """The findings, in the order of the steps at which they were found."""
         findings = (*self._found.ended, *self._loss.findings, *self._found.lasting)
         return tuple(sorted(findings, key=lambda finding: finding.found_step))
 
@@ -99,10 +99,10 @@ class RunSeries:
             return False
         return not self.ignores_late or self._newest is None or step >= self._newest
 
-    def begin_branch(self) -> None:
+    def begin_branch(self, step: int) -> None:
         """Begin again: training goes back to an earlier step."""
         self._newest = None
-        self._begin_again()
+        self._begin_again(step)
 
     def _compare(self, rank: int, points: Sequence[SeriesPoint]) -> None:
         for point in points:
@@ -140,7 +140,7 @@ class RunSeries:
     def _follow_loss(self, point: SeriesPoint) -> None:
         newest = self._loss.last_step
         if newest is not None and point.step < newest:
-            self._begin_again()
+            self._begin_again(point.step)
         elif point.step == newest:  # several ranks may print the same step
             return
         elif newest is None:
@@ -152,9 +152,9 @@ class RunSeries:
         flat = self._flat.take(loss)
         self._found.judge(FLAT, point, flat, is_beyond=flat is not None)
 
-    def _begin_again(self) -> None:
+    def _begin_again(self, step: int) -> None:
         """After a restart, only the speed is compared with what was before."""
-        self._found.close(*self._loss.findings)
+        self._found.close(step, *self._loss.findings)
         self._loss = LossSeries(is_numbered=self.is_numbered, key=self._loss.key)
         self._flat, self._ranks = FlatSeries(), {}
         self._numbers = {key: series for key, series in self._numbers.items() if number_kind(key) in _SPEEDS}

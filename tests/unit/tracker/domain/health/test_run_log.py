@@ -6,12 +6,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.requires import shared_data
+from tracker.adapters.health.documents import state_from_json, state_to_json, stream_from_json, stream_to_json
 from tracker.config.health import load_line_rules
 from tracker.domain.health.failures import failures_of
+from tracker.domain.health.logs.cursor import Cursor
 from tracker.domain.health.logs.streams import Stream
 from tracker.domain.health.logs.text import RawLine
 from tracker.domain.health.report import log_report
 from tracker.domain.health.run_log import RunLog, RunState, StreamState, read_log
+from tracker.domain.health.series.conditions import MetricCondition
+from tracker.domain.records.training import CONTEXT_LINES
 
 RULES = load_line_rules()
 
@@ -95,6 +99,35 @@ def test_a_restart_in_another_log_begins_a_branch_after_a_pause_only() -> None:
             at += timedelta(seconds=pause_s - 1)
         assert log.state.branch == branch
         assert len([point for point in log.points if point.step == 160]) == 1 + branch
+
+
+def test_findings_end_where_training_goes_back_and_the_first_end_is_not_dropped_for_later_ones() -> None:
+    stored: dict[str, bool] = {}
+    calm = [f"step {step} | loss: {3 - step / 300 + step % 7 / 100}" for step in range(100)]
+    log, state = RunLog(rules=RULES, state=RunState(), conditions=(MetricCondition.parse("kl > 3"),)), StreamState()
+    flips = [
+        f"step {step} | loss: {3 - step / 300 + step % 7 / 100} | kl: {2 + 2 * (step % 2)}" for step in range(201, 501)
+    ]
+    for lines in (calm, [f"step {step} | loss: 40.0" for step in range(100, 130)], calm[60:], flips[:1], flips[1:]):
+        for number, text in enumerate(lines, start=1):
+            log.take(RawLine(number=number, text=text), Stream(name="a"), state)
+        stored |= {one.id: one.is_over for one in log.series_incidents(Stream(name="a"))}
+        log.forget_taken()
+    assert len(stored) > 100
+    assert [key for key, is_over in stored.items() if not is_over] == []
+
+
+def test_what_a_stream_remembers_stays_bounded_after_a_restart() -> None:
+    state, run = StreamState(), RunState()
+    for _ in range(2):
+        for number in range(100):
+            state.recent.append(str(number))
+            run.tempo.take(datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=number))
+        _, state = stream_from_json(stream_to_json(Cursor(inode=1), state))
+        run = state_from_json(state_to_json(run))
+    state.recent.append("last")
+    assert len(state.recent) == CONTEXT_LINES
+    assert state_to_json(run).count(",") < 200
 
 
 def test_an_evaluation_without_a_number_is_no_trouble() -> None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from tests.records import forgetting_run
 from tracker.domain.tracking.batch import timestamp_ms
-from tracker.domain.tracking.trainer_run import RunCandidate, is_trainers_run
+from tracker.domain.tracking.trainer_run import RunCandidate, is_trainers_run, may_be_trainers_run
 
 CHECKPOINT = replace(
     forgetting_run(checkpoints=1, samples=4).records[0].plan.checkpoint,
@@ -54,3 +54,18 @@ def candidate(
     ended_ms: int | None = None,
 ) -> RunCandidate:
     return RunCandidate(output_dir=output_dir, started_ms=started_ms, ended_ms=ended_ms, losses=losses)
+
+
+def test_a_relative_folder_is_no_evidence_without_a_common_loss() -> None:
+    for output_dir, losses, is_ours in (
+        ("outputs", {}, False),
+        ("outputs", {10: (7.0,)}, False),
+        ("outputs", {10: (2.5,)}, True),
+        ("/data/outputs", {}, True),
+        ("/data/outputs", {10: (7.0,)}, False),
+        ("/other/outputs", {10: (2.5,)}, False),
+    ):
+        run = RunCandidate(output_dir=output_dir, started_ms=0, ended_ms=None, losses=losses)
+        assert may_be_trainers_run(run, ("/data/outputs",), 5, {10: 2.501}) == is_ours
+    open_run = RunCandidate(output_dir="outputs", started_ms=0, ended_ms=None, losses={10: (2.5,)})
+    assert not may_be_trainers_run(open_run, ("/data/outputs",), 5, {})  # incidents have no losses
