@@ -8,10 +8,13 @@ import pytest
 from mlflow.entities import Metric, Param, Run
 
 from eval_jobs.errors import ConfigError
+from eval_jobs.queue.database_sql import open_database
 from tests.mlflow_stores import EXPERIMENT, MlflowFiles
 from tests.records import forgetting_run
 from tracker.adapters.mlflow.store import MlflowStore
 from tracker.adapters.mlflow.view import VIEW_TAG
+from tracker.adapters.tracking.outbox_sql import OutboxTracking
+from tracker.domain.records.tracking import IncidentsBatch
 from tracker.domain.tracking.batch import curve_batch, timestamp_ms, tracking_batch
 
 RUN = forgetting_run(checkpoints=2, samples=6, trouble=False)
@@ -156,3 +159,29 @@ def test_an_output_folder_of_any_name_does_not_stop_the_results(files: MlflowFil
     store = MlflowStore(files.settings(output_dir=output_dir))
     store.send(curve_batch(checkpoint, RUN.curves[:10]))
     assert files.runs()
+
+
+def test_results_join_the_trainers_run_although_live_curves_came_first(files: MlflowFiles) -> None:
+    points = [p for p in RUN.curves if p.step <= 100]
+    queued = OutboxTracking(open_database(f"sqlite:///{files.folder}/outbox.db"), MlflowStore(files.settings()))
+    queued.publish_live_curves(CHECKPOINT.run_id, points, CHECKPOINT.ready_at)
+    queued.publish_incidents(CHECKPOINT.run_id, ["GPU memory ran out at step 90"], CHECKPOINT.ready_at)
+    assert queued.flush() == 0
+    (ours,) = files.runs()
+    assert "train/loss" in ours.data.metrics
+    trainers = trainer_writes(files, output_dir="out")
+    queued.publish_curves(CHECKPOINT, points)
+    queued.publish(RECORD, RUN.reports[0])
+    assert queued.flush() == 0
+    queued.close()
+    (only,) = files.runs()
+    assert only.info.run_id == trainers.info.run_id
+    assert "bench/facts" in only.data.metrics
+
+
+def test_an_incident_is_not_written_into_another_training_of_a_folder_with_the_same_name(files: MlflowFiles) -> None:
+    other = trainer_writes(files, output_dir="out", losses={10: 9.0})
+    batch = IncidentsBatch(run_id=CHECKPOINT.run_id, at_ms=READY_MS, incidents=("GPU memory ran out at step 90",))
+    MlflowStore(files.settings()).send(batch)
+    (theirs,) = (run for run in files.runs() if run.info.run_id == other.info.run_id)
+    assert theirs.data.tags == other.data.tags

@@ -2,7 +2,8 @@
 
 In this order: the run in the settings; the run found earlier (by its tag); the trainer's own run (by its output folder,
 verified by its losses); a new run. MLflow chooses run ids, so only a tag makes a run findable. The search is repeated
-for every item: a run may have been deleted meanwhile, or created twice by a slow server.
+for every item: a run may have been deleted meanwhile, or created twice by a slow server. A run that was created for
+live curves is replaced if the first checkpoint shows which run is the trainer's.
 """
 
 from collections.abc import Iterator
@@ -17,12 +18,14 @@ from eval_jobs.errors import ConfigError
 from eval_jobs.host.paths import canonical
 from eval_jobs.identity import content_hash
 from tracker.adapters.mlflow.address import sqlite_path
-from tracker.domain.records.tracking import CurveBatch, LiveCurveBatch, LiveItem, TrackingItem, run_of
+from tracker.domain.records.tracking import CurveBatch, LiveCurveBatch, LiveItem, TrackingBatch, TrackingItem, run_of
 from tracker.domain.tracking.batch import timestamp_ms
 from tracker.domain.tracking.trainer_run import LOSS_KEY, RunCandidate, is_trainers_run, may_be_trainers_run
 
 KEY_TAG = "tracker.run_key"
 NAME_TAG = "tracker.run"
+LIVE_TAG = "tracker.live_only"
+"""Of a run that was created before any checkpoint could show which run is the trainer's."""
 SOURCE_TAG = "mlflow.source.name"
 KIND_TAG = "mlflow.experimentKind"
 OUR_SOURCE = "checkpoint-tracker"
@@ -67,17 +70,31 @@ def find_or_create_run(client: MlflowClient, settings: TrackingSettings, item: T
         MlflowException: as the client.
     """
     known = existing_run(client, settings, run_of(item))
-    if known is not None:
+    if known is not None and (isinstance(item, LiveItem) or not _is_live_only(known)):
         return _tracked(known)
-    key = run_key(settings, run_of(item))
     trainers = next(_trainers_runs(client, settings, item), None)
     if trainers is not None and isinstance(item, LiveItem):
         return TrackedRun(run_id=trainers.info.run_id, experiment_id=trainers.info.experiment_id, joined=True)
+    key = run_key(settings, run_of(item))
     if trainers is not None:
-        # The tag identifies it from now on, even if the trainer starts another run in the same folder.
-        client.set_tag(trainers.info.run_id, KEY_TAG, key)
-        return _tracked(trainers)
-    return _tracked(_create_run(client, settings, item, key))
+        return _join(client, trainers, known, key)
+    if known is None:
+        return _tracked(_create_run(client, settings, item, key))
+    if isinstance(item, TrackingBatch):  # its results stay there
+        client.delete_tag(known.info.run_id, LIVE_TAG)
+    return _tracked(known)
+
+
+def _join(client: MlflowClient, trainers: Run, known: Run | None, key: str) -> TrackedRun:
+    # The tag identifies it from now on, even if the trainer starts another run in the same folder.
+    client.set_tag(trainers.info.run_id, KEY_TAG, key)
+    if known is not None:  # the trainer's run has the same curves
+        client.delete_run(known.info.run_id)
+    return _tracked(trainers)
+
+
+def _is_live_only(run: Run) -> bool:
+    return LIVE_TAG in run.data.tags
 
 
 def existing_run(client: MlflowClient, settings: TrackingSettings, run_id: str) -> Run | None:
@@ -101,11 +118,12 @@ def the_one(client: MlflowClient, found: list[Run]) -> Run | None:
 
     A slow server may create a run after its request timed out and another run was created.
     """
-    first, *others = sorted(found, key=lambda run: (not run.data.metrics, run.info.run_id)) or [None]
-    for run in others:
-        if run is not None and not run.data.metrics and not _tracked(run).joined:
+    ranked = sorted(found, key=lambda run: (_is_live_only(run), not run.data.metrics, run.info.run_id))
+    for run in ranked[1:]:
+        is_replaced = _is_live_only(run) and not _is_live_only(ranked[0])
+        if not _tracked(run).joined and (is_replaced or not run.data.metrics):
             client.delete_run(run.info.run_id)
-    return first
+    return ranked[0] if ranked else None
 
 
 def samples_experiment(settings: TrackingSettings) -> str:
@@ -167,8 +185,7 @@ def _trainers_runs(client: MlflowClient, settings: TrackingSettings, item: Track
     is_live = isinstance(item, LiveItem)
     spelled = {settings.output_dir, _folder_of(item)} - {""}
     folders = spelled | set(map(canonical, spelled))
-    points = item.points if isinstance(item, CurveBatch | LiveCurveBatch) else ()
-    losses = {p.step: p.value for p in points if p.key == LOSS_KEY}
+    losses = _losses_of(item)
     names = filter({"'", '"'}.isdisjoint, {PurePosixPath(folder).name for folder in folders})
     for name in (*names, ""):  # last: any name, because the trainer's path may be a link
         for run in _search(client, f"params.output_dir LIKE '%{name}%'"):
@@ -177,6 +194,13 @@ def _trainers_runs(client: MlflowClient, settings: TrackingSettings, item: Track
             is_one = may_be_trainers_run if is_live else is_trainers_run
             if is_one(_candidate(client, run), sorted(folders), _moment_ms(item), losses):
                 yield run
+
+
+def _losses_of(item: TrackingItem) -> dict[int, float]:
+    if not isinstance(item, CurveBatch | LiveCurveBatch):
+        return {}
+    known = dict(item.losses) if isinstance(item, CurveBatch) else {}
+    return known | {p.step: p.value for p in item.points if p.key == LOSS_KEY}
 
 
 def _folder_of(item: TrackingItem) -> str:
@@ -213,5 +237,6 @@ def _create_run(client: MlflowClient, settings: TrackingSettings, item: Tracking
             NAME_TAG: run_of(item),
             SOURCE_TAG: OUR_SOURCE,
             "tracker.output_dir": settings.output_dir,
+            **({LIVE_TAG: "true"} if isinstance(item, LiveItem) else {}),
         },
     )

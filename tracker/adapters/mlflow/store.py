@@ -135,6 +135,8 @@ def _send_training(client: MlflowClient, run: runs.TrackedRun, item: _OfTraining
     if isinstance(item, tracking.FactsBatch):
         send_facts(client, run, item)
         return
+    if not item.points:
+        return
     client.log_batch(run.run_id, metrics=[Metric(p.key, p.value, p.timestamp_ms, p.step) for p in item.points])
     if isinstance(item, tracking.LiveCurveBatch):  # else the results of its checkpoint follow
         _end(client, run, item.at_ms)

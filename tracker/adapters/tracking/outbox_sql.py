@@ -42,9 +42,9 @@ from tracker.adapters.database.tables import ITEMS, POINTS, TRACKER_TABLES, VALU
 from tracker.domain.health.logs.thinning import not_among, thinned_curves
 from tracker.domain.records import tracking
 from tracker.domain.records.types import CurvePoint, Report
-from tracker.domain.tracking.batch import curve_batch, live_curve_batch, sweep_batch, tracking_batch
+from tracker.domain.tracking.batch import curve_batch, live_curve_batch, loss_evidence, sweep_batch, tracking_batch
 from tracker.domain.tracking.ordering import checkpoint_key, delays, is_replaced, waits_for
-from tracker.domain.tracking.trainer_run import ROUNDING
+from tracker.domain.tracking.trainer_run import LOSS_KEY, ROUNDING
 from tracker.domain.verdicts.out_of_order import words_by_benchmark
 from tracker.ports import TrackingSink
 
@@ -102,7 +102,8 @@ class OutboxTracking:
 
     def publish_curves(self, checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> None:
         """Queue the points that are new for this run; see `ports.Tracking`."""
-        self._queue_points(checkpoint.run_id, thinned_curves(points), partial(curve_batch, checkpoint))
+        evidence = loss_evidence(checkpoint, points)
+        self._queue_points(checkpoint.run_id, thinned_curves(points), partial(curve_batch, checkpoint), evidence)
 
     def publish_live_curves(self, run_id: str, points: Sequence[CurvePoint], at: datetime) -> None:
         """Queue points that a log has just got; see `ports.Tracking`."""
@@ -152,12 +153,15 @@ class OutboxTracking:
         run_id: str,
         points: Sequence[CurvePoint],
         batch_of: Callable[[Sequence[CurvePoint]], tracking.CurveBatch | tracking.LiveCurveBatch],
+        evidence: tracking.CurveBatch | None = None,
     ) -> None:
         finite = [point for point in dict.fromkeys(points) if math.isfinite(point.value)]
         if not finite:
             return
         with transaction(self._engine) as connection:
             new = _remember(connection, run_id, finite)
+            if evidence is not None and all(point.key != LOSS_KEY for point in new):  # its losses were live already
+                _queue(connection, f"losses:{content_hash(run_id)}", evidence)
             for start in range(0, len(new), POINTS_PER_ITEM):
                 part = batch_of(new[start : start + POINTS_PER_ITEM])
                 _queue(connection, f"curves:{content_hash(_ITEM.dump_json(part).decode())}", part)

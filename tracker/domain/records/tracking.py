@@ -86,6 +86,8 @@ class CurveBatch:
 
     checkpoint: Checkpoint
     points: tuple[TrackedMetric, ...]
+    losses: Mapping[int, float] = field(default_factory=dict)
+    """Training losses on disk by step, as evidence of which run is the trainer's: the points may be known already."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,10 +25,12 @@ from tracker.domain.records.metric_keys import metric_key, unique_keys
 from tracker.domain.records.subjects import baseline_text
 from tracker.domain.records.types import CurvePoint, Report, Verdict, VerdictWord
 from tracker.domain.scores.summary import summarise
+from tracker.domain.tracking.trainer_run import LOSS_KEY
 from tracker.domain.verdicts.screening import is_screen
 
 MAX_TAG_CHARS = 500
 DIGEST_CHARS_IN_PATHS = 8
+EVIDENCE_LOSSES = 100
 
 PERCENTILE_FIELDS = ("p50", "p95")
 LATENCY_FIELDS = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")
@@ -79,6 +81,15 @@ def curve_batch(checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> trackin
         for p in points
     )
     return tracking.CurveBatch(checkpoint=checkpoint, points=tuple(_finite(metrics)))
+
+
+def loss_evidence(checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> tracking.CurveBatch | None:
+    """Return the newest training losses among `points` as evidence of which run is the trainer's; None: no losses."""
+    losses = {point.step: point.value for point in points if point.key == LOSS_KEY and math.isfinite(point.value)}
+    if not losses:
+        return None
+    newest = dict(sorted(losses.items())[-EVIDENCE_LOSSES:])
+    return tracking.CurveBatch(checkpoint=checkpoint, points=(), losses=newest)
 
 
 def live_curve_batch(run_id: str, points: Sequence[CurvePoint], at: datetime) -> tracking.LiveCurveBatch:
