@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.queue.database_sql import open_database
@@ -13,7 +14,7 @@ from eval_jobs.queue.migrate_sql import bring_up_to_date
 from tests.fakes.clock import FakeClock
 from tests.fakes.health import FakeHealth
 from tests.fakes.training_log import FakeTrainingLog
-from tracker.adapters.database.tables import TRACKER_TABLES
+from tracker.adapters.database.tables import HEALTH_INCIDENTS, TRACKER_TABLES
 from tracker.adapters.health.history_sql import SqlTrainingHistory
 from tracker.adapters.health.store_sql import SqlHealthStore
 from tracker.app.health.follow import QUIET_S, LogFollower, Reading, cursors_of
@@ -194,3 +195,44 @@ def test_a_sub_folder_has_the_incidents_of_its_run_and_no_run_those_of_another(t
     assert [found.id for found in training.history.training_incidents("run")] == [one.id]
     assert training.history.training_incidents("runs") == ()
     assert training.history.progress("ru") == ()
+
+
+def test_another_failure_opens_a_dismissed_incident_again_and_stops_and_consequences_do_not(training: Training) -> None:
+    training.follow()
+    training.write(OOM)
+    training.follow()
+    (one,) = training.history.training_incidents("run")
+    training.history.dismiss(one.id, "known")
+    training.write("slurmstepd: error: *** JOB 7 ON node7 CANCELLED AT 2026-01-01T00:00:00 ***\n")
+    training.follow()
+    assert training.found() == [("oom", None, IncidentEnd.DISMISSED)]
+    training.write("OSError: [Errno 28] No space left on device\n")
+    training.follow()
+    assert training.found() == [("oom", None, None)]
+
+
+def test_what_lasts_at_the_end_of_a_recent_log_is_no_history_however_it_ends(training: Training) -> None:
+    training.steps(*range(0, 400, 10))
+    training.write("step 400 | loss: 90.5\n", "step 410 | loss: 91.5\n", OOM.rstrip("\n"))
+    training.start()
+    training.follow()
+    training.start()  # the first agent was killed after one pass
+    for _ in range(5):
+        training.follow()
+    found = {one.name: one.is_alert for one in training.history.training_incidents("run")}
+    assert found == {"oom": True, "spike": True}
+
+
+def test_a_damaged_incident_is_left_out_alone(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path}/t.db")
+    bring_up_to_date(engine, TRACKER_TABLES)
+    training = Training(SqlHealthStore(engine, "run"), SqlTrainingHistory(engine))
+    training.write(OOM)
+    training.steps(10, 20, 30)
+    training.write("OSError: [Errno 28] No space left on device\n")
+    training.follow()
+    damaged, other = training.history.training_incidents("run")
+    with engine.begin() as connection:
+        connection.execute(update(HEALTH_INCIDENTS).where(HEALTH_INCIDENTS.c.id == damaged.id).values(incident="{"))
+    assert training.history.training_incidents("run") == (other,)
+    engine.dispose()

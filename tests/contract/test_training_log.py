@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -131,4 +132,19 @@ def test_a_link_to_itself_and_a_file_that_cannot_be_asked_for_stop_nothing(tmp_p
     (tmp_path / "train.log").symlink_to("train.log")
     clock.advance(SCAN_S)
     assert [line.text for piece in log.read() for line in piece.lines] == []
+    log.close()
+
+
+class _RunningClock(FakeClock):
+    def now(self) -> datetime:
+        self.jump(0.01)
+        return super().now()
+
+
+def test_what_one_reading_finds_in_all_logs_is_of_one_moment(tmp_path: Path) -> None:
+    for name in ("a.log", "b.log", "c.jsonl"):
+        (tmp_path / name).write_text("a\n")
+    places = LogPlaces(run="run", output_dir=tmp_path)
+    log = LogFolder(places=places, clock=_RunningClock(), cursors={}, is_first=False)
+    assert len({piece.stream.read_at for piece in log.read()}) == 1
     log.close()

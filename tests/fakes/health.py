@@ -6,7 +6,7 @@ from eval_jobs.errors import ConfigError
 from tracker.domain.health.logs.cursor import Cursor
 from tracker.domain.health.run_log import RunState, StreamState
 from tracker.domain.health.stored import ReadNow, ReadSoFar, RunProgress
-from tracker.domain.records.training import IncidentEnd, TrainingIncident
+from tracker.domain.records.training import Dismissal, TrainingIncident, as_dismissed, dismissal_of
 from tracker.domain.records.types import CurvePoint
 
 
@@ -18,6 +18,7 @@ class FakeHealth:
         self._streams: dict[str, tuple[Cursor, StreamState]] = {}
         self._progress: dict[str, RunProgress] = {}
         self._training: dict[str, TrainingIncident] = {}
+        self._dismissals: dict[str, Dismissal] = {}
         self._points: list[tuple[str, CurvePoint]] = []
 
     def read_so_far(self) -> ReadSoFar:
@@ -38,13 +39,7 @@ class FakeHealth:
             )
         self._streams.update(now.streams)
         for incident in now.incidents:
-            known_one = self._training.get(incident.id)
-            is_closed = known_one is not None and known_one.ended_by is IncidentEnd.DISMISSED and not incident.is_over
-            self._training[incident.id] = (
-                replace(incident, ended_by=IncidentEnd.DISMISSED, reason=known_one.reason)
-                if is_closed and known_one is not None
-                else incident
-            )
+            self._training[incident.id] = incident
         self._points += [(run_id, point) for run_id, points in now.points.items() for point in points]
 
     def followed_runs(self) -> tuple[str, ...]:
@@ -55,19 +50,18 @@ class FakeHealth:
 
     def training_incidents(self, run_id: str) -> tuple[TrainingIncident, ...]:
         runs = {run_id, run_id.partition("/")[0]}
-        found = [incident for incident in self._training.values() if incident.run_id in runs]
+        every = [as_dismissed(one, self._dismissals.get(key)) for key, one in self._training.items()]
+        found = [incident for incident in every if incident.run_id in runs]
         return tuple(sorted(found, key=lambda incident: (incident.seen_at, incident.id)))
 
     def dismiss(self, incident_id: str, reason: str) -> TrainingIncident:
         known = self._training.get(incident_id)
         if known is None:
             raise ConfigError(f"no incident {incident_id!r}", hint="see `tracker incidents` for the ids")
-        if known.ended_by is not IncidentEnd.PROGRESS:
-            known = replace(known, ended_by=IncidentEnd.DISMISSED, reason=reason)
-        self._training[incident_id] = known
+        self._dismissals[incident_id] = dismissal_of(known, reason)
         progress = self._progress[known.run_id]
         self._progress[known.run_id] = replace(progress, changes=progress.changes + 1)
-        return known
+        return as_dismissed(known, self._dismissals[incident_id])
 
     def logged_points(self, run_id: str, after: int = 0) -> tuple[int, tuple[CurvePoint, ...]]:
         new = [(number, point) for number, (run, point) in enumerate(self._points, start=1) if run == run_id]

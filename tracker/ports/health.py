@@ -60,6 +60,8 @@ class TrainingHistory(Protocol):
     def dismiss(self, incident_id: str, reason: str) -> TrainingIncident:
         """Close an incident and return it; the same again replaces the reason.
 
+        It is open again if another failure joins it, one of a class that it did not have.
+
         Raises:
             ConfigError: there is no such incident.
         """

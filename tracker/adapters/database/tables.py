@@ -340,7 +340,7 @@ HEALTH_INCIDENTS = Table(
     Column("run_id", Text, nullable=False),
     Column("seen_at", UtcText, nullable=False),
     Column("incident", Text, nullable=False),
-    # Why a user closed it: the reader of the logs does not change it.
+    # How a user closed it, as a document: the reader of the logs does not change it.
     Column("dismissed", AsciiText),
     Index("health_incidents_by_run", "run_id", "seen_at"),
 )

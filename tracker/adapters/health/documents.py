@@ -7,13 +7,14 @@ from pydantic import TypeAdapter
 from eval_jobs.codec import from_document, to_document
 from tracker.domain.health.logs.cursor import Cursor
 from tracker.domain.health.run_log import RunState, StreamState
-from tracker.domain.records.training import TrainingIncident
+from tracker.domain.records.training import Dismissal, TrainingIncident
 
 T = TypeVar("T")
 
 _STATE = TypeAdapter(RunState)
 _STREAM = TypeAdapter(tuple[Cursor, StreamState])
 _INCIDENT = TypeAdapter(TrainingIncident)
+_DISMISSAL = TypeAdapter(Dismissal)
 
 
 def state_to_json(state: RunState) -> str:
@@ -44,6 +45,16 @@ def incident_to_json(incident: TrainingIncident) -> str:
 def incident_from_json(text: str) -> TrainingIncident:
     """Read it; a StoreError says that it is damaged or of another version."""
     return _read(_INCIDENT, text, "a stored incident of a training")
+
+
+def dismissal_to_json(dismissal: Dismissal) -> str:
+    """Return a document of a user's decision."""
+    return to_document({"value": _DISMISSAL.dump_python(dismissal, mode="json")})
+
+
+def dismissal_from_json(text: str) -> Dismissal:
+    """Read it; a StoreError says that it is damaged or of another version."""
+    return _read(_DISMISSAL, text, "a stored dismissal of an incident")
 
 
 def _read(adapter: TypeAdapter[T], text: str, what: str) -> T:

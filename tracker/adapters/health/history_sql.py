@@ -1,16 +1,23 @@
 """`tracker.ports.TrainingHistory`: what the logs of all runs say, for those who show it."""
 
-from dataclasses import replace
+import logging
 
 from sqlalchemy import Engine, Row, or_, select, update
 
-from eval_jobs.errors import ConfigError
+from eval_jobs.errors import ConfigError, StoreError
 from eval_jobs.queue.database_sql import belongs_to, transaction
 from tracker.adapters.database.tables import HEALTH_INCIDENTS, HEALTH_POINTS, HEALTH_RUNS
-from tracker.adapters.health.documents import incident_from_json, state_from_json
+from tracker.adapters.health.documents import (
+    dismissal_from_json,
+    dismissal_to_json,
+    incident_from_json,
+    state_from_json,
+)
 from tracker.domain.health.stored import RunProgress
-from tracker.domain.records.training import IncidentEnd, TrainingIncident
+from tracker.domain.records.training import TrainingIncident, as_dismissed, dismissal_of
 from tracker.domain.records.types import CurvePoint
+
+log = logging.getLogger(__name__)
 
 _STORED = select(HEALTH_INCIDENTS.c.incident, HEALTH_INCIDENTS.c.dismissed)
 
@@ -50,20 +57,29 @@ class SqlTrainingHistory:
             of_run = or_(of_run, HEALTH_INCIDENTS.c.run_id == run_id.partition("/")[0])
         query = _STORED.where(of_run).order_by(HEALTH_INCIDENTS.c.seen_at, HEALTH_INCIDENTS.c.id)
         with transaction(self._engine) as connection:
-            return tuple(_incident(row) for row in connection.execute(query))
+            rows = connection.execute(query).all()
+        found: list[TrainingIncident] = []
+        for row in rows:
+            try:
+                found.append(_incident(row))
+            except StoreError as error:
+                log.warning("an incident of %s is left out: %s", run_id, error)
+        return tuple(found)
 
     def dismiss(self, incident_id: str, reason: str) -> TrainingIncident:
         """Close an incident; see `ports.TrainingHistory`."""
         with transaction(self._engine) as connection:
             of_id = HEALTH_INCIDENTS.c.id == incident_id
-            connection.execute(update(HEALTH_INCIDENTS).where(of_id).values(dismissed=reason))
             row = connection.execute(_STORED.where(of_id)).one_or_none()
             if row is None:
                 raise ConfigError(f"no incident {incident_id!r}", hint="see `tracker incidents` for the ids")
-            incident = _incident(row)
+            incident = incident_from_json(row.incident)
+            dismissal = dismissal_of(incident, reason)
+            document = dismissal_to_json(dismissal)
+            connection.execute(update(HEALTH_INCIDENTS).where(of_id).values(dismissed=document))
             raised = update(HEALTH_RUNS).where(HEALTH_RUNS.c.run_id == incident.run_id)
             connection.execute(raised.values(changes=HEALTH_RUNS.c.changes + 1))
-        return incident
+        return as_dismissed(incident, dismissal)
 
     def logged_points(self, run_id: str, after: int = 0) -> tuple[int, tuple[CurvePoint, ...]]:
         """Return the points of a run's curves; see `ports.TrainingHistory`."""
@@ -76,7 +92,5 @@ class SqlTrainingHistory:
 
 
 def _incident(row: Row[str, str | None]) -> TrainingIncident:
-    incident = incident_from_json(row.incident)
-    if row.dismissed is None or incident.is_over:
-        return incident
-    return replace(incident, ended_by=IncidentEnd.DISMISSED, reason=row.dismissed)
+    dismissal = None if row.dismissed is None else dismissal_from_json(row.dismissed)
+    return as_dismissed(incident_from_json(row.incident), dismissal)

@@ -44,7 +44,7 @@ from tracker.domain.records import tracking
 from tracker.domain.records.types import CurvePoint, Report
 from tracker.domain.tracking.batch import curve_batch, live_curve_batch, loss_evidence, sweep_batch, tracking_batch
 from tracker.domain.tracking.ordering import checkpoint_key, delays, is_replaced, waits_for
-from tracker.domain.tracking.trainer_run import LOSS_KEY, ROUNDING
+from tracker.domain.tracking.trainer_run import ROUNDING
 from tracker.domain.verdicts.out_of_order import words_by_benchmark
 from tracker.ports import TrackingSink
 
@@ -160,10 +160,11 @@ class OutboxTracking:
             return
         with transaction(self._engine) as connection:
             new = _remember(connection, run_id, finite)
-            if evidence is not None and all(point.key != LOSS_KEY for point in new):  # its losses were live already
+            if evidence is not None:  # once for a run, and first: its points may all be known from its logs
                 _queue(connection, f"losses:{content_hash(run_id)}", evidence)
-            for start in range(0, len(new), POINTS_PER_ITEM):
-                part = batch_of(new[start : start + POINTS_PER_ITEM])
+            batch = batch_of(new)  # of all points: their times have one order
+            for start in range(0, len(batch.points), POINTS_PER_ITEM):
+                part = replace(batch, points=batch.points[start : start + POINTS_PER_ITEM])
                 _queue(connection, f"curves:{content_hash(_ITEM.dump_json(part).decode())}", part)
 
     def flush(self, wait_s: float = FLUSH_S) -> int:

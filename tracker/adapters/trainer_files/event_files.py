@@ -28,8 +28,9 @@ _FLOATS = {1: struct.Struct("<f"), 2: struct.Struct("<d")}
 
 
 def read_events(file: BufferedReader, offset: int) -> tuple[list[StepRow], int]:
-    """Return the scalars from an offset in bytes on, with tags as keys, and the offset after the last whole record.
+    """Return the scalars from an offset in bytes on, and the offset after the last whole record.
 
+    Keys are the tags in lower case, as for all rows.
     Reading ends at a record that is not complete yet, or has an impossible length. Records without scalars, or that
     cannot be parsed, give no row.
 
@@ -54,7 +55,7 @@ def read_events(file: BufferedReader, offset: int) -> tuple[list[StepRow], int]:
             event = Event.FromString(record)
         except DecodeError:
             continue
-        values = {value.tag: number for value in event.summary.value if (number := _scalar(value)) is not None}
+        values = {value.tag.lower(): number for value in event.summary.value if (number := _scalar(value)) is not None}
         if values and whole_step(event.step) is not None:
             rows.append(StepRow(step=event.step, values=values))
     return rows, offset

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from glob import iglob
 from itertools import islice
 from pathlib import Path
@@ -21,7 +22,15 @@ from tracker.adapters.trainer_files.event_files import FollowedEvents
 from tracker.adapters.trainer_files.followed_file import FollowedFile, ReadPart
 from tracker.domain.checkpoints.names import steps_in
 from tracker.domain.health.logs.cursor import Cursor, LogPiece
-from tracker.domain.health.logs.streams import Stream, is_event_file, is_exact, is_log, is_run_folder, rank_of_path
+from tracker.domain.health.logs.streams import (
+    NEVER,
+    Stream,
+    is_event_file,
+    is_exact,
+    is_log,
+    is_run_folder,
+    rank_of_path,
+)
 
 log = logging.getLogger(__name__)
 
@@ -75,10 +84,13 @@ class LogFolder:
     _followed: dict[str, _Followed] = field(default_factory=dict)
     _scanned_s: float | None = None
     _warned: set[str] = field(default_factory=set)
+    _read_at: datetime = NEVER
+    """Begin of the present reading: all of its lines are of one moment."""
 
     def read(self) -> Iterator[LogPiece]:
         """Yield what is new; see `ports.TrainingLog`."""
         now_s = self.clock.monotonic_s()
+        self._read_at = self.clock.now()
         if self._scanned_s is None or now_s - self._scanned_s >= SCAN_S:
             self._find()
             self._scanned_s = now_s
@@ -131,9 +143,7 @@ class LogFolder:
 
     def _piece(self, followed: _Followed, part: ReadPart) -> LogPiece:
         path = str(followed.file.path)
-        stream = Stream(
-            name=self._shown(path), rank=followed.rank, read_at=self.clock.now(), is_history=part.is_history
-        )
+        stream = Stream(name=self._shown(path), rank=followed.rank, read_at=self._read_at, is_history=part.is_history)
         return LogPiece(
             path=path, run_id=followed.run_id, stream=stream, cursor=part.cursor, lines=part.lines, rows=part.rows
         )
@@ -153,7 +163,7 @@ class LogFolder:
 
     def _find(self) -> None:
         found = dict(islice(self._newest(), MAX_FILES))
-        for path, sub_folder in found.items():
+        for path, sub_folder in reversed(found.items()):  # oldest first: the order of the training
             if path not in self._followed:
                 self._followed[path] = self._begun(Path(path), sub_folder)
         for path in self._followed.keys() - found.keys():

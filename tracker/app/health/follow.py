@@ -107,7 +107,9 @@ class LogFollower:
             self._quiet_since_s = now_s
         elif now_s - self._quiet_since_s >= QUIET_S:
             self._release()
-        if self._is_in_history and not has_history:
+        if has_history:
+            self._is_in_history = True  # also later: a last line without an end waits for it
+        elif self._is_in_history:
             self._end_history()
 
     def _take(self, piece: LogPiece) -> None:
@@ -138,8 +140,8 @@ class LogFollower:
         """Note that all that was there before the training was followed is read."""
         self._is_in_history = False
         is_recent = self.log.is_recent()
-        for run_id, run in self._runs.items():
-            run.end_history(is_recent=is_recent)
+        for run_id in sorted({*self.known.runs, *self._runs}):
+            self._run(run_id).end_history(is_recent=is_recent)
             self._unstored.newest.setdefault(run_id, Stream(name="", read_at=self.clock.now()))
 
     def _release(self) -> None:

@@ -3,9 +3,12 @@
 from dataclasses import dataclass, field
 
 from eval_jobs.identity import content_hash
+from tracker.domain.health.logs.streams import Stream
 from tracker.domain.records.training import EVIDENCE_LINES, IncidentEnd, Severity, TrainingIncident, TroubleLine
 
 MAX_RANKS = 1024
+SETTLE_S = 10.0
+"""Seconds in which steps from before an incident may still arrive in other logs, which are read and written later."""
 _ID_CHARS = 10
 
 
@@ -46,6 +49,17 @@ class Episode:
     def wait_for_progress(self, after: int | None) -> None:
         """Expect steps after the highest one so far; None: there was none."""
         self.progress_from, self.ahead, self.resumed_step = after, 0, None
+
+    def may_follow(self, stream: Stream) -> bool:
+        """Return whether a step in a log can be later than the newest line of trouble."""
+        if self.newest is None or self.newest.stream == stream.name:
+            return True
+        return not stream.is_history and (stream.read_at - self.newest.seen_at).total_seconds() >= SETTLE_S
+
+    def skip_to(self, step: int) -> None:
+        """Note a step that may be earlier than the trouble: later ones have to be beyond it."""
+        if self.progress_from is not None:
+            self.progress_from = max(self.progress_from, step)
 
     def progresses_to(self, step: int) -> int:
         """Count a logged step, and return how many are progress; those of slow logs and other ranks are none."""

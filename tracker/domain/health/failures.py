@@ -34,7 +34,7 @@ class Failures:
 def failures_of(incidents: Sequence[TrainingIncident], checkpoints: Iterable[int]) -> Failures:
     """Return what the incidents of a run cost; `checkpoints`: steps of its checkpoints."""
     ended = [one for one in incidents if is_failure(one)]
-    times = sorted(one.seen_at for one in ended)
+    times = sorted(one.seen_at for one in ended if not one.is_history)  # those were read long after they occurred
     hours = None
     if len(times) > 1:
         hours = (times[-1] - times[0]).total_seconds() / 3600 / (len(times) - 1)

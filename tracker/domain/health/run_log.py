@@ -194,8 +194,14 @@ class RunLog:
 
         What lasts at the end of logs that were written recently is no history: somebody should know of it.
         """
-        if self.state.episode is not None and is_recent:
+        if not is_recent:
+            return
+        if self.state.episode is not None:
             self.state.episode.is_history = False
+        for finding in self.findings:
+            key = finding_key(finding)
+            if finding.over_step is None and key in self.state.seen:
+                self.state.seen[key] = replace(self.state.seen[key], is_history=False)
 
     def forget_taken(self) -> None:
         """Forget the points and incidents that were stored."""
@@ -259,8 +265,8 @@ class RunLog:
         self.points += run.thinner.take(step, row.values)
         run.series.take(step, row.values, at_s=at_s, rank=rank)
         run.steps = _counted(run.steps, step, loss_in(row.values))
-        if run.episode is not None and is_progress and run.episode.progresses_to(step) >= STEPS_AFTER:
-            self._end(run.episode, step)
+        if run.episode is not None and is_progress:
+            self._progress(run.episode, step, stream)
 
     def _live_time_s(self, stream: Stream) -> float | None:
         """Count the time of a step, and return it in Unix seconds; None: it was not read when it was logged."""
@@ -291,6 +297,12 @@ class RunLog:
         run.steps = replace(run.steps, last=step)
         if run.episode is not None:
             run.episode.progress_from = step - 1
+
+    def _progress(self, episode: Episode, step: int, stream: Stream) -> None:
+        if not episode.may_follow(stream):
+            episode.skip_to(step)
+        elif episode.progresses_to(step) >= STEPS_AFTER:
+            self._end(episode, step)
 
     def _end(self, episode: Episode, step: int) -> None:
         if len(self.ended) < KEPT_ENDED:

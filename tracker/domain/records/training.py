@@ -1,6 +1,6 @@
 """What a trainer's own output shows: lines of trouble, and incidents of the training. Frozen values."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -120,3 +120,33 @@ class TrainingIncident:
     def is_alert(self) -> bool:
         """Whether it is worth an alert, apart from `wait_s`."""
         return self.cause.trouble.severity is Severity.ALERT and not self.is_history
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dismissal:
+    """A user's decision that an incident needs no more attention."""
+
+    reason: str
+    classes: tuple[str, ...]
+    """Classes of trouble that the user knew."""
+
+    def covers(self, incident: TrainingIncident) -> bool:
+        """Return whether no other failure has joined the incident since; consequences and stops are none."""
+        for line in incident.evidence:
+            trouble = line.trouble
+            is_failure = trouble.severity is Severity.ALERT and not trouble.is_consequence
+            if is_failure and trouble.name not in self.classes:
+                return False
+        return True
+
+
+def dismissal_of(incident: TrainingIncident, reason: str) -> Dismissal:
+    """Return the dismissal of what is known of an incident now."""
+    return Dismissal(reason=reason, classes=tuple(line.trouble.name for line in incident.evidence))
+
+
+def as_dismissed(incident: TrainingIncident, dismissal: Dismissal | None) -> TrainingIncident:
+    """Return an incident as closed by a user, unless it is over or another failure has joined it."""
+    if dismissal is None or incident.is_over or not dismissal.covers(incident):
+        return incident
+    return replace(incident, ended_by=IncidentEnd.DISMISSED, reason=dismissal.reason)

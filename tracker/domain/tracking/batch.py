@@ -93,11 +93,12 @@ def loss_evidence(checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> track
 
 
 def live_curve_batch(run_id: str, points: Sequence[CurvePoint], at: datetime) -> tracking.LiveCurveBatch:
-    """Return `points` with times: one millisecond per step before `at`, so that a branch is newer than what it left."""
-    at_ms, last = int(at.timestamp() * 1000), max((p.step for p in points), default=0)
+    """Return `points` with times: one millisecond per point up to `at`, so that a branch is newer than what it left."""
+    at_ms = int(at.timestamp() * 1000)
+    first_ms = at_ms - len(points) + 1
     metrics = (
-        tracking.TrackedMetric(key=p.key, value=p.value, step=p.step, timestamp_ms=at_ms - (last - p.step))
-        for p in points
+        tracking.TrackedMetric(key=p.key, value=p.value, step=p.step, timestamp_ms=first_ms + place)
+        for place, p in enumerate(points)
     )
     return tracking.LiveCurveBatch(run_id=run_id, at_ms=at_ms, points=tuple(_finite(metrics)))
 

@@ -88,6 +88,7 @@ def newest_branch(points: Iterable[CurvePoint]) -> tuple[CurvePoint, ...]:
 @lru_cache(maxsize=1_024)
 def _key_of(name: str) -> str:
     """Return the key of the curve of a printed name; empty: it is none."""
+    name = name.removeprefix(PREFIX)  # as TensorBoard's tags are named
     return "" if name in NO_CURVES else PREFIX + metric_key(SPELLINGS.get(name, name))
 
 

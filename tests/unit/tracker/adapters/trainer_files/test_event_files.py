@@ -80,7 +80,7 @@ def test_scalars_of_both_kinds_are_found_and_nothing_else(tmp_path: Path) -> Non
     ]
     rows, _ = read(tmp_path / "events", b"".join(map(record, events)))
     assert rows == [
-        (10, {"train/loss": 2.5, "Train/LR": 0.5}),
+        (10, {"train/loss": 2.5, "train/lr": 0.5}),
         *((20, {"loss": 1.5}), (30, {"loss": 0.25}), (40, {"loss": 0.125}), (50, {"loss": 0.0625})),
     ]
 

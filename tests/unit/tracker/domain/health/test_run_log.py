@@ -1,6 +1,7 @@
 """What belongs together in a log: one incident for one cause, with its consequences, until training makes progress."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -128,6 +129,31 @@ def test_what_a_stream_remembers_stays_bounded_after_a_restart() -> None:
     state.recent.append("last")
     assert len(state.recent) == CONTEXT_LINES
     assert state_to_json(run).count(",") < 200
+
+
+def test_steps_in_another_log_are_progress_once_those_from_before_the_failure_have_arrived() -> None:
+    log, started_at = RunLog(rules=RULES, state=RunState()), datetime(2026, 1, 1, tzinfo=UTC)
+    out, err = StreamState(), StreamState()
+    for after_s, is_history, name, lines, is_over in (
+        (0, True, "a.err", [OOM], False),
+        (0, True, "a.out", steps(*range(10)), False),
+        (1, False, "a.out", steps(*range(10, 15)), False),
+        (10, False, "a.out", steps(15, 16), False),
+        (11, False, "a.out", steps(17), True),
+    ):
+        at = started_at + timedelta(seconds=after_s)
+        stream = Stream(name=name, read_at=at, is_history=is_history)
+        for number, text in enumerate(lines, start=1):
+            log.take(RawLine(number=number, text=text), stream, err if name == "a.err" else out)
+        assert [one.is_over for one in log.incidents()] == [is_over]
+    assert log.incidents()[0].resumed_step == 15
+
+
+def test_times_of_reading_say_nothing_about_failures_in_logs_of_the_past() -> None:
+    (one,) = read(steps(10), OOM).incidents()
+    later = replace(one, id="b", seen_at=one.seen_at + timedelta(hours=2))
+    assert failures_of([one, later], []).hours_between == 2.0
+    assert failures_of([replace(one, is_history=True), later], []).hours_between is None
 
 
 def test_an_evaluation_without_a_number_is_no_trouble() -> None:

@@ -17,7 +17,7 @@ from eval_jobs.types import (
 from tests.records import forgetting_run
 from tracker.domain.records.tracking import TrackingBatch
 from tracker.domain.records.types import CurvePoint, Report
-from tracker.domain.tracking.batch import curve_batch, timestamp_ms, tracking_batch
+from tracker.domain.tracking.batch import curve_batch, live_curve_batch, timestamp_ms, tracking_batch
 
 RUN = forgetting_run(samples=40)
 RECORD, REPORT = RUN.records[9], RUN.reports[9]
@@ -198,3 +198,10 @@ def test_what_a_checkpoint_cost_is_a_metric_of_its_step() -> None:
         "cost/gpu_s": 12,
     }
     assert not [key for key in values(tracking_batch(RECORD, REPORT)) if key.startswith("cost/")]
+
+
+def test_live_points_have_increasing_times_also_where_training_goes_back() -> None:
+    points = [CurvePoint(key="train/loss", step=step, value=1.0) for step in (10, 500, 10**7, 500)]
+    batch = live_curve_batch("run", points, CHECKPOINT.ready_at)
+    times = [point.timestamp_ms for point in batch.points]
+    assert times == [timestamp_ms(CHECKPOINT) - 3 + place for place in range(4)]
