@@ -22,13 +22,14 @@ from typing import Protocol
 
 from eval_jobs import limits
 from eval_jobs.host.bounded.files import open_regular
-from tracker.domain.health.logs.cursor import HEAD_BYTES, Cursor
+from tracker.domain.health.logs.cursor import HEAD_BYTES, TAIL_BYTES, Cursor
 from tracker.domain.health.logs.step_lines import StepRow
 from tracker.domain.health.logs.text import MAX_LINE_BYTES, Piece, RawLine, TextState, encoding_of, split
 
 log = logging.getLogger(__name__)
 
 CHUNK_BYTES = 256 << 10
+HOLE_BYTES = 512
 MAX_COPIES = 20
 """Newest files beside a log that may be its rotated part."""
 
@@ -68,16 +69,29 @@ class _Plain:
 
 
 class _Packed:
+    """Keeps what the cursor looks at again: going back means to unpack from the begin."""
+
     def __init__(self, file: BufferedReader) -> None:
         self._file = file
         self._unpacked = gzip.GzipFile(fileobj=file)
+        self._head = b""
+        self._start, self._window = 0, b""
 
     def at(self, offset: int, most: int) -> bytes:
         try:
-            self._unpacked.seek(offset)
-            return self._unpacked.read(most)
+            self._head = self._head or self._unpacked.read(HEAD_BYTES)
+            if offset + most <= len(self._head):
+                return self._head[offset : offset + most]
+            if not self._start <= offset <= self._start + len(self._window):
+                self._start, self._window = offset, b""
+            self._unpacked.seek(self._start + len(self._window))
+            self._window += self._unpacked.read(max(0, offset + most - self._start - len(self._window)))
         except (OSError, EOFError, zlib.error):  # damaged, or not written to its end yet
             return b""
+        found = self._window[offset - self._start :][:most]
+        passed = max(0, offset - TAIL_BYTES - self._start)
+        self._start, self._window = self._start + passed, self._window[passed:]
+        return found
 
     def after_hole(self, offset: int) -> int:
         return offset
@@ -207,11 +221,13 @@ class FollowedFile:
         if cursor is None:
             return None
         offset = content.after_hole(cursor.offset)
-        piece = split(content.at(offset, CHUNK_BYTES), cursor.text)
+        data = content.at(offset, CHUNK_BYTES)
+        zeros = _zeros_of_hole(data)
+        piece = split(data[zeros:], cursor.text)
         self.rest = piece.rest
-        if not piece.taken:
+        if not piece.taken and zeros < CHUNK_BYTES:
             return None
-        self._cursor = self._moved(content, cursor, offset + piece.taken, piece.state)
+        self._cursor = self._moved(content, cursor, offset + zeros + piece.taken, piece.state)
         return _part(piece, cursor, self._cursor)
 
     def _moved(self, content: _Content, cursor: Cursor, end: int, text: TextState) -> Cursor:
@@ -226,8 +242,11 @@ class FollowedFile:
         if cursor is None or cursor.text.is_within:
             return None
         rest = content.at(cursor.offset, MAX_LINE_BYTES)
+        if not rest:
+            return None
         piece = split(rest + "\n".encode(cursor.text.encoding or "utf-8"), cursor.text)
-        return _part(piece, cursor, cursor) if rest else None
+        self._cursor = self._moved(content, cursor, cursor.offset + len(rest), piece.state)
+        return _part(piece, cursor, self._cursor)
 
     def _is_replaced(self, file: _Plain) -> bool:
         try:
@@ -245,6 +264,12 @@ def _part(piece: Piece, before: Cursor, after: Cursor) -> ReadPart:
     if before.has_rest_trouble and lines:
         lines = (replace(lines[0], is_known=True), *lines[1:])
     return ReadPart(lines=lines, cursor=after, is_history=before.offset < before.history_bytes)
+
+
+def _zeros_of_hole(data: bytes) -> int:
+    """Return how many zero bytes at the begin are a hole that the file system does not report; few may be text."""
+    zeros = len(data) - len(data.lstrip(b"\0"))
+    return 0 if zeros < HOLE_BYTES else zeros - zeros % 2  # UTF-16 has a zero in many pairs
 
 
 def _is_same(content: _Content, cursor: Cursor) -> bool:

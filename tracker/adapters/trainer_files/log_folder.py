@@ -39,6 +39,8 @@ REST_S = 2.0
 """Seconds after which a line without an end is searched for trouble."""
 MAX_FILES = 500
 """Newest logs of a run that are followed."""
+MAX_LEFT = 4 * MAX_FILES
+"""Newest files that are recognised by another name."""
 MAX_NAMES = 50_000
 """Names in a folder that are looked at."""
 PARTS = 8
@@ -65,10 +67,22 @@ class _Followed:
     run_id: str
     rank: int | None
     is_exact: bool
+    known: Cursor | None = None
+    """How far it was read by another name, to be stored by this one."""
     rest: str = ""
     rest_since_s: float = 0.0
     is_silenced: bool = False
     """Whether its error was reported."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """A log on disk."""
+
+    path: str
+    sub_folder: str
+    """Name of the run below the run, as whose log it counts; empty: it is the run's own."""
+    inode: int
 
 
 @dataclass(kw_only=True)
@@ -78,14 +92,23 @@ class LogFolder:
     places: LogPlaces
     clock: Clock
     cursors: Mapping[str, Cursor]
-    """By path; of an earlier process."""
+    """By path, of an earlier process."""
     is_first: bool
     """Whether the run was never followed before: what its logs have now is history."""
     _followed: dict[str, _Followed] = field(default_factory=dict)
+    _left: dict[int, Cursor] = field(default_factory=dict)
+    """How far each file was read that is followed or was, by its inode: it may be found again by another name."""
+    _stored: dict[str, Cursor] = field(default_factory=dict)
+    """The same by its path."""
     _scanned_s: float | None = None
     _warned: set[str] = field(default_factory=set)
     _read_at: datetime = NEVER
     """Begin of the present reading: all of its lines are of one moment."""
+
+    def __post_init__(self) -> None:
+        """Know the files of earlier processes, whatever their names are now."""
+        self._stored |= self.cursors
+        self._left |= {cursor.inode: cursor for cursor in self.cursors.values()}
 
     def read(self) -> Iterator[LogPiece]:
         """Yield what is new; see `ports.TrainingLog`."""
@@ -126,6 +149,9 @@ class LogFolder:
 
     def _next(self, followed: _Followed, now_s: float) -> LogPiece | None:
         """Return the next part of a log, or its last line if it has waited for its end; None: there is neither."""
+        if followed.known is not None:
+            known, followed.known = followed.known, None
+            return self._piece(followed, ReadPart(cursor=known, is_history=False))
         try:
             part = followed.file.read()
             followed.is_silenced = False
@@ -143,6 +169,9 @@ class LogFolder:
 
     def _piece(self, followed: _Followed, part: ReadPart) -> LogPiece:
         path = str(followed.file.path)
+        self._stored[path] = part.cursor
+        self._left.pop(part.cursor.inode, None)
+        self._left[part.cursor.inode] = part.cursor
         stream = Stream(name=self._shown(path), rank=followed.rank, read_at=self._read_at, is_history=part.is_history)
         return LogPiece(
             path=path, run_id=followed.run_id, stream=stream, cursor=part.cursor, lines=part.lines, rows=part.rows
@@ -162,40 +191,60 @@ class LogFolder:
         return None
 
     def _find(self) -> None:
-        found = dict(islice(self._newest(), MAX_FILES))
-        for path, sub_folder in reversed(found.items()):  # oldest first: the order of the training
-            if path not in self._followed:
-                self._followed[path] = self._begun(Path(path), sub_folder)
+        found = {log.path: log for log in islice(self._newest(), MAX_FILES)}
+        for path, one in reversed(found.items()):  # oldest first: the order of the training
+            if path in self._followed:
+                self._followed[path].run_id = self._run_id(one.sub_folder)
+            elif not self._is_open(one.inode):  # else it was renamed, and is read to its end first
+                self._followed[path] = self._begun(one)
         for path in self._followed.keys() - found.keys():
+            if len(found) == MAX_FILES:
+                self._followed.pop(path).file.close()  # the newest ones need the descriptors
+                continue
             with suppress(OSError):  # a network file system that fails says nothing about the file
                 if not Path(path).exists() and self._followed[path].file.is_drained():
                     self._followed.pop(path).file.close()
+        while len(self._left) > MAX_LEFT:
+            del self._left[next(iter(self._left))]
 
-    def _begun(self, path: Path, sub_folder: str) -> _Followed:
-        run = self.places.run
-        cursor = self.cursors.get(str(path))
-        follow = FollowedEvents if is_event_file(path.name) else FollowedFile
+    def _is_open(self, inode: int) -> bool:
+        for followed in self._followed.values():
+            if followed.file.cursor is not None and followed.file.cursor.inode == inode:
+                return True
+        return False
+
+    def _begun(self, found: _Found) -> _Followed:
+        path, stored = Path(found.path), self._stored.get(found.path)
+        is_events = is_event_file(path.name)
+        left = None if is_events else self._left.get(found.inode)  # a number may be used again: the content decides
+        is_renamed = left is not None and (stored is None or stored.inode != found.inode)
+        follow = FollowedEvents if is_events else FollowedFile
         return _Followed(
-            file=follow(path, cursor, is_history=self.is_first and self._scanned_s is None),
-            run_id=f"{run}/{sub_folder}" if sub_folder else run,
-            rank=rank_of_path(str(path)),
+            file=follow(path, left or stored, is_history=self.is_first and self._scanned_s is None),
+            run_id=self._run_id(found.sub_folder),
+            rank=rank_of_path(found.path),
             is_exact=is_exact(path.name),
+            known=left if is_renamed else None,
         )
 
-    def _newest(self) -> Iterator[tuple[str, str]]:
-        """Yield path and sub-folder of a run of its own for each log, newest first, each file once."""
-        found: dict[tuple[int, int], tuple[float, str, str]] = {}
-        for path, sub_folder in self._all():
+    def _run_id(self, sub_folder: str) -> str:
+        return f"{self.places.run}/{sub_folder}" if sub_folder else self.places.run
+
+    def _newest(self) -> Iterator[_Found]:
+        """Yield each log once, the newest first; by the name of a link only if it has no other."""
+        found: dict[tuple[int, int], tuple[float, _Found]] = {}
+        for path, sub_folder in sorted(self._all(), key=lambda one: Path(one[0]).is_symlink()):
             with suppress(OSError):
                 facts = Path(path).stat()
                 if not stat.S_ISREG(facts.st_mode):
                     self._warn(path, "it is no regular file")
                     continue
-                found.setdefault((facts.st_dev, facts.st_ino), (facts.st_mtime, path, sub_folder))
+                one = _Found(path=path, sub_folder=sub_folder, inode=facts.st_ino)
+                found.setdefault((facts.st_dev, facts.st_ino), (facts.st_mtime, one))
         if len(found) > MAX_FILES:
             self._warn(str(self.places.output_dir), f"it has {len(found):,} logs; the newest {MAX_FILES} are followed")
-        for _, path, sub_folder in sorted(found.values(), reverse=True):
-            yield path, sub_folder
+        for _, one in sorted(found.values(), key=lambda item: (item[0], item[1].path), reverse=True):
+            yield one
 
     def _all(self) -> Iterator[tuple[str, str]]:
         if self.places.output_dir is not None:

@@ -162,3 +162,24 @@ def test_a_pipe_is_an_error_without_waiting_for_its_writer(tmp_path: Path) -> No
     os.mkfifo(tmp_path / "train.log")
     with pytest.raises(OSError, match="not a regular file"):
         FollowedFile(tmp_path / "train.log").read()
+
+
+def test_a_packed_part_with_a_hole_is_read_to_its_end_and_unpacked_once(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    old = [f"line {number}" for number in range(60_000)]
+    path.write_text("\n".join(old[:10]) + "\n")
+    file = FollowedFile(path)
+    assert read(file) == old[:10]
+    whole = "\n".join(old[:10]) + "\n" + "\0" * 3 * CHUNK_BYTES + "\n".join(old[10:]) + "\n"
+    packed = tmp_path / "train.log.1.gz"
+    packed.write_bytes(gzip.compress(whole.encode()))
+    path.write_text("new\n")
+    before = bytes_read()
+    assert read(file) == [*old[10:], "new"]
+    assert bytes_read() - before < 4 * packed.stat().st_size  # to go back would be to unpack it from its begin
+    file.close()
+
+
+def bytes_read() -> int:
+    """Bytes that this process has read so far."""
+    return int(Path("/proc/self/io").read_text().split()[1])

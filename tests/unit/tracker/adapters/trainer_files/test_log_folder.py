@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from eval_jobs.errors import ConfigError
 from tests.fakes.clock import FakeClock
 from tracker.adapters.trainer_files import event_files, log_folder
 from tracker.adapters.trainer_files.log_folder import SCAN_S, LogFolder, LogPlaces
+from tracker.domain.health.logs.cursor import Cursor
 from tracker.domain.health.logs.step_lines import StepRow
 
 
@@ -150,3 +151,72 @@ def test_whether_a_log_was_written_within_the_hour_is_known(tmp_path: Path) -> N
         with following(tmp_path, clock=clock) as log:
             list(log.read())
             assert log.is_recent() is is_recent
+
+
+def test_a_log_that_was_renamed_is_not_read_again_by_its_new_name_also_by_another_process(tmp_path: Path) -> None:
+    clock, stored = FakeClock(), dict[str, Cursor]()
+
+    def read(log: LogFolder) -> list[str]:
+        clock.advance(SCAN_S)
+        pieces = list(log.read())
+        stored.update({piece.path: piece.cursor for piece in pieces})
+        return [line.text for piece in pieces for line in piece.lines]
+
+    def follow() -> LogFolder:
+        places = LogPlaces(run="run", output_dir=tmp_path)
+        return LogFolder(places=places, clock=clock, cursors=dict(stored), is_first=False)
+
+    def rotate(number: int) -> None:
+        (tmp_path / "train.log").rename(tmp_path / f"train-{number}.log")
+        write(tmp_path / "train.log", f"new {number}\n")
+
+    write(tmp_path / "train.log", "a\nb\n")
+    with closing(follow()) as log:
+        assert read(log) == ["a", "b"]
+        rotate(1)
+        assert read(log) == ["new 1"]
+        assert read(log) == []
+        assert stored.keys() == {str(tmp_path / name) for name in ("train.log", "train-1.log")}
+    rotate(2)
+    with closing(follow()) as log:
+        assert read(log) == ["new 2"]
+        assert read(log) == []
+
+
+def test_of_too_many_logs_the_newest_are_open_and_each_continues_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_folder, "MAX_FILES", 3)
+    clock = FakeClock()
+    log = LogFolder(places=LogPlaces(run="run", output_dir=tmp_path), clock=clock, cursors={}, is_first=False)
+    seen: list[str] = []
+    with closing(log):
+        for turn in range(6):
+            for number in range(6):
+                path = tmp_path / f"{number}.log"
+                with path.open("a") as file:
+                    file.write(f"{number} {turn}\n")
+                is_newest = number // 3 == turn % 2
+                os.utime(path, (1000 + turn, 1000 + turn + is_newest))
+            clock.advance(SCAN_S)
+            seen += [line.text for piece in log.read() for line in piece.lines]
+            assert open_files(tmp_path) <= 3
+    assert sorted(seen) == sorted(set(seen))
+    assert len(seen) == 33
+
+
+def open_files(folder: Path) -> int:
+    """Return how many files below a folder this process has open."""
+    return sum(one.resolve().is_relative_to(folder) for one in Path("/proc/self/fd").iterdir())
+
+
+def test_a_folder_becomes_a_run_of_its_own_with_its_first_checkpoint(tmp_path: Path) -> None:
+    clock = FakeClock()
+    path = write(tmp_path / "exp1" / "t.log")
+    log = LogFolder(places=LogPlaces(run="run", output_dir=tmp_path), clock=clock, cursors={}, is_first=False)
+    with closing(log):
+        assert [piece.run_id for piece in log.read()] == ["run"]
+        (tmp_path / "exp1" / "checkpoint-10").mkdir()
+        write(path, "x\ny\n")
+        clock.advance(SCAN_S)
+        assert [piece.run_id for piece in log.read()] == ["run/exp1"]
