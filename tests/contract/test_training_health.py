@@ -190,7 +190,8 @@ def test_a_sub_folder_has_the_incidents_of_its_run_and_no_run_those_of_another(t
     training.follow()
     (one,) = training.history.training_incidents("run/v0")
     other = replace(one, id="of-v1", run_id="run/v1", seen_at=one.seen_at + timedelta(seconds=1))
-    training.store.save(ReadNow(read_at=one.seen_at, runs={}, streams={}, incidents=(other,), points={}))
+    reader = training.agent.known.reader
+    training.store.save(ReadNow(reader=reader, read_at=one.seen_at, runs={}, streams={}, incidents=(other,), points={}))
     assert [found.id for found in training.history.training_incidents("run/v1")] == [one.id, "of-v1"]
     assert [found.id for found in training.history.training_incidents("run")] == [one.id]
     assert training.history.training_incidents("runs") == ()
@@ -236,3 +237,22 @@ def test_a_damaged_incident_is_left_out_alone(tmp_path: Path) -> None:
         connection.execute(update(HEALTH_INCIDENTS).where(HEALTH_INCIDENTS.c.id == damaged.id).values(incident="{"))
     assert training.history.training_incidents("run") == (other,)
     engine.dispose()
+
+
+def test_an_agent_that_hung_stores_nothing_once_another_one_reads(training: Training) -> None:
+    training.follow()
+    training.steps(10, 20)
+    training.write(OOM)
+    training.follow()
+    hung = training.agent
+    training.start()
+    training.steps(30, 40, 50)
+    training.follow()
+    known, losses = training.found(), training.losses()
+    assert known == [("oom", 20, IncidentEnd.PROGRESS)]
+    training.write("OSError: [Errno 28] No space left on device\n")
+    assert not hung.follow()
+    assert hung.is_replaced
+    assert (training.found(), training.losses()) == (known, losses)
+    training.follow()
+    assert training.found() == [*known, ("disk_full", 50, None)]

@@ -14,6 +14,7 @@ class FakeHealth:
     """`tracker.ports.HealthStore` and `tracker.ports.TrainingHistory` without a database."""
 
     def __init__(self) -> None:
+        self._reader = 0
         self._states: dict[str, RunState] = {}
         self._streams: dict[str, tuple[Cursor, StreamState]] = {}
         self._progress: dict[str, RunProgress] = {}
@@ -22,9 +23,12 @@ class FakeHealth:
         self._points: list[tuple[str, CurvePoint]] = []
 
     def read_so_far(self) -> ReadSoFar:
-        return ReadSoFar(runs=dict(self._states), streams=dict(self._streams))
+        self._reader += 1
+        return ReadSoFar(runs=dict(self._states), streams=dict(self._streams), reader=self._reader)
 
-    def save(self, now: ReadNow) -> None:
+    def save(self, now: ReadNow) -> bool:
+        if now.reader != self._reader:
+            return False
         changed = {incident.run_id for incident in now.incidents}
         for run_id, state in now.runs.items():
             known = self._progress.get(run_id)
@@ -41,6 +45,7 @@ class FakeHealth:
         for incident in now.incidents:
             self._training[incident.id] = incident
         self._points += [(run_id, point) for run_id, points in now.points.items() for point in points]
+        return True
 
     def followed_runs(self) -> tuple[str, ...]:
         return tuple(sorted(self._progress))

@@ -35,10 +35,13 @@ class HealthStore(Protocol):
     """What was read of the logs of one training, with how far they were read."""
 
     def read_so_far(self) -> ReadSoFar:
-        """Return what was saved last."""
+        """Return what was saved last, and make the caller the only one that may save."""
 
-    def save(self, now: ReadNow) -> None:
+    def save(self, now: ReadNow) -> bool:
         """Store all of it or, if this raises or the process dies, nothing.
+
+        Return False, and store nothing, if another process has called `read_so_far` since: a reader that hung for a
+        while knows less than what is stored.
 
         Raises:
             StoreError: the database cannot be reached or written.

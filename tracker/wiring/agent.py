@@ -123,6 +123,10 @@ class _Agent:
                 self.follower = follower_of(self.settings, self.engine, self.clock)
                 log.info("following the logs of %s", self.settings.run)
             has_news = self.follower.follow()
+            if self.follower.is_replaced:
+                log.info("another process has read the logs; continuing from there")
+                self.close()
+                self.follower = None
         except StoreError as error:
             if not error.retryable:
                 raise

@@ -333,6 +333,14 @@ HEALTH_STREAMS = Table(
     Index("health_streams_by_run", "run"),
 )
 """How far each log was read."""
+HEALTH_READERS = Table(
+    "health_readers",
+    METADATA,
+    Column("run", Text, primary_key=True),
+    # Raised by each process that begins to read: only the newest one may save.
+    Column("reader", Integer, nullable=False),
+)
+"""Who reads the logs of each run."""
 HEALTH_INCIDENTS = Table(
     "health_incidents",
     METADATA,

@@ -4,7 +4,13 @@ from sqlalchemy import Connection, Engine, select, update
 
 from eval_jobs.identity import content_hash
 from eval_jobs.queue.database_sql import insert_into, put_row, transaction
-from tracker.adapters.database.tables import HEALTH_INCIDENTS, HEALTH_POINTS, HEALTH_RUNS, HEALTH_STREAMS
+from tracker.adapters.database.tables import (
+    HEALTH_INCIDENTS,
+    HEALTH_POINTS,
+    HEALTH_READERS,
+    HEALTH_RUNS,
+    HEALTH_STREAMS,
+)
 from tracker.adapters.health.documents import (
     incident_to_json,
     state_from_json,
@@ -27,31 +33,45 @@ class SqlHealthStore:
         """Return what was saved last; see `ports.HealthStore`."""
         states = select(HEALTH_RUNS.c.run_id, HEALTH_RUNS.c.state).where(HEALTH_RUNS.c.run == self._run)
         streams = select(HEALTH_STREAMS.c.path, HEALTH_STREAMS.c.cursor).where(HEALTH_STREAMS.c.run == self._run)
+        reader = HEALTH_READERS.c
         with transaction(self._engine) as connection:
+            insert = insert_into(connection, HEALTH_READERS).values(run=self._run, reader=1)
+            raised = insert.on_conflict_do_update(index_elements=["run"], set_={"reader": reader.reader + 1})
+            connection.execute(raised)  # first: it waits for a reader that is saving
+            number = connection.execute(select(reader.reader).where(reader.run == self._run)).scalar_one()
             runs = {row.run_id: state_from_json(row.state) for row in connection.execute(states)}
             read = {row.path: stream_from_json(row.cursor) for row in connection.execute(streams)}
-        return ReadSoFar(runs=runs, streams=read)
+        return ReadSoFar(runs=runs, streams=read, reader=number)
 
-    def save(self, now: ReadNow) -> None:
+    def save(self, now: ReadNow) -> bool:
         """Store what one pass adds; see `ports.HealthStore`."""
-        changed = {incident.run_id for incident in now.incidents}
+        reader = HEALTH_READERS.c
+        is_mine = (reader.run == self._run) & (reader.reader == now.reader)
         with transaction(self._engine) as connection:
-            for path, (cursor, state) in now.streams.items():
-                key = content_hash([self._run, path])
-                document = stream_to_json(cursor, state)
-                put_row(connection, HEALTH_STREAMS, {"key": key, "run": self._run, "path": path, "cursor": document})
-            for run_id, run in now.runs.items():
-                row = {"run": self._run, "read_at": now.read_at, "state": state_to_json(run)}
-                self._put_run(connection, run_id, row, has_changes=run_id in changed)
-            for incident in now.incidents:
-                _put_incident(connection, incident)
-            rows = [
-                {"run_id": run_id, "key": point.key, "step": point.step, "value": point.value}
-                for run_id, points in now.points.items()
-                for point in points
-            ]
-            if rows:
-                connection.execute(HEALTH_POINTS.insert(), rows)
+            # An update: the next reader waits until this one has saved.
+            if not connection.execute(update(HEALTH_READERS).where(is_mine).values(reader=now.reader)).rowcount:
+                return False
+            self._put(connection, now)
+        return True
+
+    def _put(self, connection: Connection, now: ReadNow) -> None:
+        changed = {incident.run_id for incident in now.incidents}
+        for path, (cursor, state) in now.streams.items():
+            key = content_hash([self._run, path])
+            document = stream_to_json(cursor, state)
+            put_row(connection, HEALTH_STREAMS, {"key": key, "run": self._run, "path": path, "cursor": document})
+        for run_id, run in now.runs.items():
+            row = {"run": self._run, "read_at": now.read_at, "state": state_to_json(run)}
+            self._put_run(connection, run_id, row, has_changes=run_id in changed)
+        for incident in now.incidents:
+            _put_incident(connection, incident)
+        rows = [
+            {"run_id": run_id, "key": point.key, "step": point.step, "value": point.value}
+            for run_id, points in now.points.items()
+            for point in points
+        ]
+        if rows:
+            connection.execute(HEALTH_POINTS.insert(), rows)
 
     def _put_run(self, connection: Connection, run_id: str, row: dict[str, object], *, has_changes: bool) -> None:
         raised = int(has_changes)

@@ -75,6 +75,8 @@ class LogFollower:
     clock: Clock
     known: ReadSoFar
     """What was read before this process."""
+    is_replaced: bool = False
+    """Whether another process reads these logs now: this one has to begin again with what is stored."""
     _runs: dict[str, RunLog] = field(default_factory=dict)
     _streams: dict[str, StreamState] = field(default_factory=dict)
     _unstored: _Unstored = field(default_factory=_Unstored)
@@ -84,7 +86,7 @@ class LogFollower:
     _quiet_since_s: float | None = None
 
     def follow(self) -> bool:
-        """Do one pass; return whether there was anything new.
+        """Do one pass; return whether there was anything new that was stored.
 
         Raises:
             StoreError: nothing was stored. The next pass stores it, and reads nothing before that.
@@ -93,9 +95,11 @@ class LogFollower:
             self._read()
         if not self._unstored.newest:
             return False
-        self.store.save(self._news())
-        self._forget()
-        return True
+        is_stored = self.store.save(self._news())
+        self.is_replaced = not is_stored
+        if is_stored:
+            self._forget()
+        return is_stored
 
     def _read(self) -> None:
         has_more = has_history = False
@@ -165,7 +169,12 @@ class LogFollower:
         mask = self.reading.mask
         streams = {path: (cursor, self._streams[path].masked(mask)) for path, cursor in self._unstored.cursors.items()}
         return ReadNow(
-            read_at=self.clock.now(), runs=states, streams=streams, incidents=tuple(incidents), points=points
+            reader=self.known.reader,
+            read_at=self.clock.now(),
+            runs=states,
+            streams=streams,
+            incidents=tuple(incidents),
+            points=points,
         )
 
     def _forget(self) -> None:

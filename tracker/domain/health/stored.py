@@ -18,12 +18,16 @@ class ReadSoFar:
     """By run id; empty if the training was never followed."""
     streams: Mapping[str, tuple[Cursor, StreamState]] = field(default_factory=dict)
     """By the path of the log."""
+    reader: int = 0
+    """Number of the process that reads from now on."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadNow:
     """What one pass over the logs of a training adds."""
 
+    reader: int = 0
+    """As in `ReadSoFar`."""
     read_at: datetime
     runs: Mapping[str, RunState]
     """Those that have changed, by run id."""

@@ -2,7 +2,14 @@
 
 from alembic import op
 
-from tracker.adapters.database.tables import HEALTH_INCIDENTS, HEALTH_POINTS, HEALTH_RUNS, HEALTH_STREAMS, METADATA
+from tracker.adapters.database.tables import (
+    HEALTH_INCIDENTS,
+    HEALTH_POINTS,
+    HEALTH_READERS,
+    HEALTH_RUNS,
+    HEALTH_STREAMS,
+    METADATA,
+)
 
 revision = "0004"
 down_revision = "0003"
@@ -10,4 +17,5 @@ down_revision = "0003"
 
 def upgrade() -> None:
     """Create the tables."""
-    METADATA.create_all(op.get_bind(), [HEALTH_RUNS, HEALTH_STREAMS, HEALTH_INCIDENTS, HEALTH_POINTS])
+    tables = [HEALTH_RUNS, HEALTH_STREAMS, HEALTH_READERS, HEALTH_INCIDENTS, HEALTH_POINTS]
+    METADATA.create_all(op.get_bind(), tables)

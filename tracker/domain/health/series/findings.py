@@ -20,6 +20,8 @@ class SeriesRule:
     """In a row."""
     seconds: float = 0.0
     """From the first of them on."""
+    healthy: int = 1
+    """Points in a row that end the finding."""
 
 
 NAN = SeriesRule(name=SeriesName.NAN, points=2, is_alert=True)
@@ -51,6 +53,9 @@ class Streak:
     newest_step: int | None = None
     points: int = 0
     is_found: bool = False
+    healthy_from: int | None = None
+    """First step of the newest healthy points."""
+    healthy: int = 0
 
     def count(self, rule: SeriesRule, point: SeriesPoint) -> None:
         """Take a point, one of each step: several ranks may print the same."""
@@ -58,12 +63,21 @@ class Streak:
             return
         self.newest_step = point.step
         self.points += 1
+        self.healthy = 0
         expected, worst = self.finding.expected, self.finding.worst
         if expected is not None and worst is not None and math.isfinite(point.value):
             worst = max(worst, point.value, key=lambda value: abs(value - expected))
             self.finding = replace(self.finding, worst=worst)
         if not self.is_found and self.points >= rule.points and self._seconds(point) >= rule.seconds:
             self.is_found, self.finding = True, replace(self.finding, found_step=point.step)
+
+    def recovers(self, rule: SeriesRule, point: SeriesPoint) -> bool:
+        """Take a point that is not beyond the limit; return whether it ends what had begun."""
+        if point.step != self.newest_step:
+            self.newest_step = point.step
+            self.healthy_from = point.step if not self.healthy else self.healthy_from
+            self.healthy += 1
+        return not self.is_found or self.healthy >= rule.healthy
 
     def _seconds(self, point: SeriesPoint) -> float:
         if self.since_s is None or point.at_s is None:
@@ -97,14 +111,20 @@ class FoundSeries:
             return
         named = f"{rule.name} {point.key} {point.rank}"
         if not is_beyond:
-            streak = self._streaks.pop(named, None)
-            if streak is not None and streak.is_found:
-                self._end(replace(streak.finding, over_step=point.step))
+            self._recover(named, rule, point)
             return
         if named not in self._streaks and len(self._streaks) < MOST_STREAKS:
             self._streaks[named] = Streak(finding=self._finding(rule, point, expected), since_s=point.at_s)
         if named in self._streaks:
             self._streaks[named].count(rule, point)
+
+    def _recover(self, named: str, rule: SeriesRule, point: SeriesPoint) -> None:
+        streak = self._streaks.get(named)
+        if streak is None or not streak.recovers(rule, point):
+            return
+        del self._streaks[named]
+        if streak.is_found:
+            self._end(replace(streak.finding, over_step=streak.healthy_from))
 
     def raise_gradients(self) -> None:
         """Make gradients worth an alert: the loss has a finding at the same time."""

@@ -21,6 +21,8 @@ from tracker.domain.records.training import Severity
 
 MOST_NUMBERS = 50
 """Of one run that are followed: the first ones."""
+CONDITION_HEALTHY = 3
+"""Points in a row that end what a user's condition found: a number near a threshold crosses it again and again."""
 HIGHEST = 1e100
 """Beyond it, a number counts as infinite."""
 _SPEEDS = (NumberKind.RATE, NumberKind.STEP_TIME)
@@ -106,7 +108,8 @@ class RunSeries:
 
     def _compare(self, rank: int, points: Sequence[SeriesPoint]) -> None:
         for point in points:
-            if -HIGHEST < point.value < HIGHEST:
+            is_followed = point.key in self._ranks or len(self._ranks) < MOST_NUMBERS
+            if is_followed and -HIGHEST < point.value < HIGHEST:
                 series = self._ranks.setdefault(point.key, RankSeries())
                 for judged, middle, is_beyond in series.take(point, rank):
                     self._found.judge(BEHIND, judged, middle, is_beyond=is_beyond)
@@ -115,7 +118,8 @@ class RunSeries:
         for one in self.conditions:
             if one.key in values:
                 point, is_beyond = SeriesPoint(step, one.key, values[one.key]), one.holds(values[one.key])
-                rule = SeriesRule(name=one.name, is_alert=one.severity is Severity.ALERT, points=one.points)
+                is_alert = one.severity is Severity.ALERT
+                rule = SeriesRule(name=one.name, is_alert=is_alert, points=one.points, healthy=CONDITION_HEALTHY)
                 self._found.judge(rule, point, one.threshold, is_beyond=is_beyond)
 
     def _follow(self, kind: NumberKind, point: SeriesPoint) -> None:

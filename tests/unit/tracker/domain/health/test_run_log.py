@@ -107,7 +107,8 @@ def test_findings_end_where_training_goes_back_and_the_first_end_is_not_dropped_
     calm = [f"step {step} | loss: {3 - step / 300 + step % 7 / 100}" for step in range(100)]
     log, state = RunLog(rules=RULES, state=RunState(), conditions=(MetricCondition.parse("kl > 3"),)), StreamState()
     flips = [
-        f"step {step} | loss: {3 - step / 300 + step % 7 / 100} | kl: {2 + 2 * (step % 2)}" for step in range(201, 501)
+        f"step {step} | loss: {3 - step / 300 + step % 7 / 100} | kl: {2 + 2 * (step % 4 == 1)}"
+        for step in range(201, 701)
     ]
     for lines in (calm, [f"step {step} | loss: 40.0" for step in range(100, 130)], calm[60:], flips[:1], flips[1:]):
         for number, text in enumerate(lines, start=1):

@@ -50,14 +50,16 @@ def test_other_texts_are_errors_that_show_the_form(text: str) -> None:
 
 
 @pytest.mark.parametrize(("severity", "is_alert"), [(Severity.ALERT, True), (Severity.SHOWN, False)])
-def test_a_condition_is_found_after_its_points_in_a_row(severity: Severity, *, is_alert: bool) -> None:
+def test_a_condition_is_found_after_its_points_in_a_row_and_ends_after_three_others(
+    severity: Severity, *, is_alert: bool
+) -> None:
     one = MetricCondition.parse("rewards/std < 1e-3 for 3 points", name="no_spread", severity=severity, hint="mix data")
     run = RunSeries(conditions=(one,))
-    for step, value in enumerate([0.0, 0.0, math.nan, 1e-4, 0.0, 1e-5, 0.0, 0.5]):
+    for step, value in enumerate([0.0, 0.0, math.nan, 1e-4, 0.0, 1e-5, 0.5, 0.0, 0.5, 0.5, 0.5]):
         run.take(step, {"rewards/std": value, "loss": 0.0})
     (finding,) = run.findings
     assert (finding.name, finding.key, finding.is_alert) == ("no_spread", "rewards/std", is_alert)
-    assert (finding.onset_step, finding.found_step, finding.over_step) == (3, 5, 7)
+    assert (finding.onset_step, finding.found_step, finding.over_step) == (3, 5, 8)
     assert (finding.expected, finding.worst) == (1e-3, 0.0)
 
 
