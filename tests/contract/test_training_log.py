@@ -16,7 +16,7 @@ from tracker.ports import TrainingLog
 
 @dataclass
 class Trained:
-    """A training that writes one log, and whoever follows it."""
+    """A training that writes one log, and its followers."""
 
     write: Callable[[str], None]
     open_log: Callable[[dict[str, Cursor], bool], TrainingLog]

@@ -20,7 +20,7 @@ from tracker.domain.health.logs.step_lines import StepRow, whole_step
 
 MAX_RECORD_BYTES = 64 << 20
 MAX_EVENTS = 100_000
-"""Of one reading: the next goes on behind them."""
+"""Of one reading: the next one continues after them."""
 _LENGTH = struct.Struct("<QI")
 _CHECKSUM_BYTES = 4
 _FLOATS = {1: struct.Struct("<f"), 2: struct.Struct("<d")}

@@ -5,7 +5,7 @@
         part.lines, part.cursor
 
 A file that is renamed or deleted is read to its end through the open descriptor. One that is truncated, or was rotated
-while nobody followed it, is completed from its copy beside it, packed or not, which is recognised by its content.
+while it was not followed, is completed from its copy beside it, packed or not, which is recognised by its content.
 """
 
 import gzip
@@ -190,7 +190,7 @@ class FollowedFile:
         return self._cursor
 
     def _opened(self) -> _Plain | None:
-        """Open the file, and find where to go on; None: there is no file."""
+        """Open the file, and find where to continue; None: there is no file."""
         try:
             file = _Plain(open_regular(self.path))
         except FileNotFoundError:

@@ -73,12 +73,12 @@ class Episode:
     def cause(self) -> TroubleLine:
         """The first line of the class that explains the others: consequences explain nothing.
 
-        Somebody's will explains only what follows it: whoever finds a crash cancels the job.
+        A stop by a user explains only what follows it: a job is often cancelled because it crashed.
         """
         candidates: list[TroubleLine] = []
         for line in self.first_of.values():
-            is_will = line.trouble.is_terminal and line.trouble.severity is Severity.SHOWN
-            if not is_will or all(before.trouble.is_consequence for before in candidates):
+            is_stop = line.trouble.is_terminal and line.trouble.severity is Severity.SHOWN
+            if not is_stop or all(before.trouble.is_consequence for before in candidates):
                 candidates.append(line)
         return min(candidates, key=lambda line: (line.trouble.is_consequence, line.trouble.order))
 

@@ -52,7 +52,7 @@ def failures_of(incidents: Sequence[TrainingIncident], checkpoints: Iterable[int
 
 
 def is_failure(incident: TrainingIncident) -> bool:
-    """Return whether an incident ended the training, and not by somebody's will: steps did not simply continue."""
+    """Return whether an incident ended the training, and was neither a stop by a user nor followed by later steps."""
     trouble, step = incident.cause.trouble, incident.cause.step
     if not trouble.is_terminal or trouble.severity is not Severity.ALERT:
         return False

@@ -192,7 +192,7 @@ class RunLog:
     def end_history(self, *, is_recent: bool) -> None:
         """Note that all that was written before the run was followed is read.
 
-        What lasts at the end of logs that were written recently is no history: somebody should know of it.
+        What lasts at the end of logs that were written recently is no history: it is worth an alert.
         """
         if not is_recent:
             return

@@ -46,7 +46,7 @@ def bars_in(text: str) -> tuple[list[Bar], str]:
 def _bar(name: str, done: int, length: int) -> list[Bar]:
     epoch = _EPOCH.search(name)
     if epoch is not None:
-        ended = int(epoch[1]) - (epoch[2] is not None)  # "1/3" counts from 1, as nobody starts "0/3"
+        ended = int(epoch[1]) - (epoch[2] is not None)  # "1/3" counts from 1, as no trainer starts "0/3"
         return [Bar(step=max(0, ended) * length + done, length=length, total=None)]
     if name.lower().startswith("epoch"):
         return []  # the bar counts epochs

@@ -86,7 +86,7 @@ def test_scalars_of_both_kinds_are_found_and_nothing_else(tmp_path: Path) -> Non
 
 
 @with_package
-def test_reading_goes_on_where_it_ended_whenever_the_file_was_cut(tmp_path: Path) -> None:
+def test_reading_continues_where_it_ended_wherever_the_file_was_cut(tmp_path: Path) -> None:
     records = [record(event(step, simple("loss", step / 2))) for step in range(1, 4)]
     content = b"".join(records)
     wanted: Rows = [(1, {"loss": 0.5}), (2, {"loss": 1.0}), (3, {"loss": 1.5})]

@@ -17,7 +17,7 @@ from tracker.domain.health.logs.text import MAX_LINE_BYTES
 
 
 class Log:
-    """A file with a writer, and whoever follows it."""
+    """A file with a writer and a reader."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

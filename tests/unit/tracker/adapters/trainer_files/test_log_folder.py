@@ -1,4 +1,4 @@
-"""Which files of a training are followed, and what is said of the others."""
+"""Which files of a training are followed, and the warnings about the others."""
 
 import os
 from collections.abc import Iterator

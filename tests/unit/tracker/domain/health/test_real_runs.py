@@ -93,7 +93,7 @@ def test_few_real_runs_show_anything() -> None:
     assert len(shown) < 0.01 * len(real_runs())
 
 
-def test_a_state_stored_in_the_middle_goes_on_alike() -> None:
+def test_a_state_stored_in_the_middle_continues_alike() -> None:
     for name, rows in real_runs().items():
         assert found(rows, stored_at=len(rows) // 2) == found(rows), name
 

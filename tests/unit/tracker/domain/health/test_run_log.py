@@ -50,7 +50,7 @@ def test_what_follows_from_a_cause_belongs_to_it_whoever_printed_first() -> None
     assert (one.ranks, one.lines, one.is_alert) == ((0,), 258, True)
 
 
-def test_the_will_of_somebody_is_no_alert() -> None:
+def test_a_stop_by_a_user_is_no_alert() -> None:
     log = read(steps(1), "Killing subprocess 7", "Main process received SIGINT, exiting")
     assert found(log) == [("cancelled", 3, 1, False)]
     assert not log.incidents()[0].is_alert
@@ -83,8 +83,8 @@ def test_training_that_goes_back_makes_progress_again_and_what_it_lost_is_known(
     (one,) = log.incidents()
     assert (one.resumed_step, one.ended_step) == (160, 180)
     assert failures_of([one], [150]).lost_steps == 41
-    (went_on,) = read(steps(10), OOM, steps(11, 12, 13)).incidents()
-    assert failures_of([went_on], []).failures == 0
+    (continued,) = read(steps(10), OOM, steps(11, 12, 13)).incidents()
+    assert failures_of([continued], []).failures == 0
     (lasting,) = read(steps(10, 20), OOM).incidents()
     assert [failures_of([lasting], saved).lost_steps for saved in ([], [5], [20, 30])] == [20, 15, 0]
 

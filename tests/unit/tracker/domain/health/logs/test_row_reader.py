@@ -218,7 +218,7 @@ def test_a_users_format_names_columns_and_other_lines_are_read_as_ever() -> None
     assert read(["step 7 | loss 1.5", "it 9"], RowReader(formats=(FORM,))) == read(["step 7 | loss 1.5"])
 
 
-def test_a_reader_goes_on_after_a_restart() -> None:
+def test_a_reader_continues_after_a_restart() -> None:
     state = TypeAdapter(RowReader)
     lines = REAL_EXCERPT.split("\n")
     whole = read(lines)

@@ -1,4 +1,4 @@
-"""Long curves are thinned, and branches and several logs of one training are told apart."""
+"""Long curves are thinned, and branches and several logs of one training are distinguished."""
 
 import math
 

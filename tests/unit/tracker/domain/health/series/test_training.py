@@ -211,7 +211,7 @@ def test_no_row_is_an_error_and_every_state_survives(values: Sequence[float]) ->
 
 
 @pytest.mark.parametrize("name", TROUBLE)
-def test_a_stored_state_goes_on_as_if_nothing_had_been(name: str) -> None:
+def test_a_stored_state_continues_without_a_difference(name: str) -> None:
     read, expected = TROUBLE[name]
     run = RunSeries()
     for number, row in enumerate(read):
