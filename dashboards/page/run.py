@@ -123,7 +123,7 @@ def _training(run_id: str, records: Sequence[EvalRecord], sources: Sources) -> T
         phases=sources.policy.phases,
         incidents=sources.history.training_incidents(run_id),
         checkpoints=tuple(record.plan.checkpoint.step for record in records),
-        progress=next(iter(sources.history.progress(run_id)), None),
+        progress=next((one for one in sources.history.progress(run_id) if one.run_id == run_id), None),
     )
 
 

@@ -233,7 +233,7 @@ class LogFolder:
     def _newest(self) -> Iterator[_Found]:
         """Yield each log once, the newest first; by the name of a link only if it has no other."""
         found: dict[tuple[int, int], tuple[float, _Found]] = {}
-        for path, sub_folder in sorted(self._all(), key=lambda one: Path(one[0]).is_symlink()):
+        for path, sub_folder in sorted(self._all(), key=lambda one: _is_link(one[0])):
             with suppress(OSError):
                 facts = Path(path).stat()
                 if not stat.S_ISREG(facts.st_mode):
@@ -298,6 +298,12 @@ def _events_in(folder: os.DirEntry[str]) -> Iterator[tuple[str, str]]:
     for entry in _entries(Path(folder.path)):
         if is_event_file(entry.name):
             yield entry.path, ""
+
+
+def _is_link(path: str) -> bool:
+    with suppress(OSError):
+        return Path(path).is_symlink()
+    return False
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

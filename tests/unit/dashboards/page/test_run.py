@@ -17,6 +17,9 @@ from tests.records import RecordedRun, forgetting_run
 from tests.reports import sources_of
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.commands.accept import accept
+from tracker.domain.health.run_log import RunState
+from tracker.domain.health.stored import ReadNow
+from tracker.domain.records.policy import Policy
 from tracker.domain.records.types import Acceptance
 
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
@@ -29,6 +32,19 @@ def test_everything_about_one_run_is_collected() -> None:
     assert (len(data.records), len(told.reports), len(told.gaps), len(data.training.curves)) == (10, 10, 1, 100)
     assert data.training.phases == RUN.phases
     assert data.made_at == NOW
+
+
+def test_the_progress_is_that_of_the_run_and_not_of_a_folder_below_it() -> None:
+    world = FakeWorld()
+    sources = Sources(history=world.history, queue=world.queue, curves=world.world().curves, policy=Policy())
+    for folder, progress in (("run/v0", None), ("run", "run")):
+        reader = world.history.read_so_far().reader
+        read = ReadNow(
+            reader=reader, read_at=NOW, runs={folder: RunState(run_id=folder)}, streams={}, incidents=(), points={}
+        )
+        assert world.history.save(read)
+        found = read_run("run", sources, now=NOW).training.progress
+        assert (None if found is None else found.run_id) == progress
 
 
 def test_losses_and_accepted_levels_are_collected() -> None:
