@@ -67,8 +67,7 @@ _MAX_REASON_CHARS = 500
 _WORDS_CHARS = 12
 
 _ITEM: TypeAdapter[tracking.TrackingItem] = TypeAdapter(tracking.TrackingItem)
-
-
+_Curves = tracking.CurveBatch | tracking.LiveCurveBatch
 _Row = Row[int, str, bytes, int, float]
 """ID, key, body, number of rejections and time of the next attempt."""
 
@@ -144,27 +143,26 @@ class OutboxTracking:
             keys = connection.scalars(query).all()
             # Aliases may move away and back: the last item counts.
             if named and not (keys and keys[-1].startswith(said)):
-                _queue(
-                    connection, f"{said}:{len(keys)}", tracking.ChampionBatch(checkpoint=checkpoint, champions=named)
-                )
+                batch = tracking.ChampionBatch(checkpoint=checkpoint, champions=named)
+                _queue(connection, f"{said}:{len(keys)}", batch)
 
     def _queue_points(
         self,
         run_id: str,
         points: Sequence[CurvePoint],
-        batch_of: Callable[[Sequence[CurvePoint]], tracking.CurveBatch | tracking.LiveCurveBatch],
+        batch_of: Callable[[Sequence[CurvePoint]], _Curves],
         evidence: tracking.CurveBatch | None = None,
     ) -> None:
         finite = [point for point in dict.fromkeys(points) if math.isfinite(point.value)]
         if not finite:
             return
         with transaction(self._engine) as connection:
-            new = _remember(connection, run_id, finite)
-            if evidence is not None:  # once for a run, and first: its points may all be known from its logs
-                _queue(connection, f"losses:{content_hash(run_id)}", evidence)
-            batch = batch_of(new)  # of all points: their times have one order
-            for start in range(0, len(batch.points), POINTS_PER_ITEM):
-                part = replace(batch, points=batch.points[start : start + POINTS_PER_ITEM])
+            batch = batch_of(_remember(connection, run_id, finite))  # of all points: their times have one order
+            starts = range(0, len(batch.points), POINTS_PER_ITEM)
+            parts = [replace(batch, points=batch.points[start : start + POINTS_PER_ITEM]) for start in starts]
+            if evidence is not None:
+                parts = _with_evidence(connection, run_id, evidence, parts)
+            for part in parts:
                 _queue(connection, f"curves:{content_hash(_ITEM.dump_json(part).decode())}", part)
 
     def flush(self, wait_s: float = FLUSH_S) -> int:
@@ -321,17 +319,22 @@ def _record_key(connection: Connection, record: EvalRecord, report: Report) -> s
     keys = connection.scalars(query).all()
     if keys and keys[-1].startswith(said):
         return None
-    if said not in keys:
-        return said
-    return f"{said}:{len(keys)}"
+    return f"{said}:{len(keys)}" if said in keys else said
 
 
 def _queue(connection: Connection, key: str, item: tracking.TrackingItem) -> bool:
     """Queue the item and return True; return False if its key is known."""
     body = zlib.compress(_ITEM.dump_json(item), level=3)
-    run_id = tracking.run_of(item)
-    row = {"key": key, "body": body, "sent": False, "refused": 0, "retry_at_s": 0.0, "run_id": run_id}
+    row = {"key": key, "body": body, "sent": False, "refused": 0, "retry_at_s": 0.0, "run_id": tracking.run_of(item)}
     return add_row(connection, ITEMS, row)
+
+
+def _with_evidence(
+    connection: Connection, run_id: str, evidence: tracking.CurveBatch, parts: list[_Curves]
+) -> list[_Curves]:
+    """Queue a run's evidence once, with its first part or alone if its logs had all points; return the other parts."""
+    first = replace(evidence, points=parts[0].points) if parts else evidence
+    return parts[1:] if _queue(connection, f"losses:{content_hash(run_id)}", first) else parts
 
 
 def _newer_than_queued(connection: Connection, batch: tracking.TrackingBatch) -> tracking.TrackingBatch:
