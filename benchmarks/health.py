@@ -35,7 +35,8 @@ from tracker.app.health.settings import AgentSettings
 from tracker.config.health import load_line_rules
 from tracker.domain.health.logs.streams import Stream
 from tracker.domain.health.logs.text import RawLine
-from tracker.domain.health.run_log import RunLog, RunState, StreamState
+from tracker.domain.health.run_log import RunLog
+from tracker.domain.health.run_state import RunState, StreamState
 from tracker.domain.records.types import CurvePoint
 from tracker.wiring.agent import SETTINGS_VARIABLE, settings_text
 

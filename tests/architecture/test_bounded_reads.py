@@ -101,6 +101,7 @@ ALLOWED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "tracker/adapters/alerts/channels/plugin_channel.py": ("self._found.open",),
         "tracker/adapters/checkpoints/pins/store.py": ("os.open",),
         "tracker/adapters/checkpoints/plugin_source.py": ("self._found.open",),
+        "tracker/adapters/health/rule_plugins.py": ("found.load",),
         "tracker/adapters/mlflow/client.py": ("os.open",),
         "tracker/adapters/samples/files_parquet.py": ("os.open",),
         "tracker/cli/main.py": ("found.load", "point.load"),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from eval_jobs.errors import ConfigError
 from tracker.domain.health.logs.cursor import Cursor
-from tracker.domain.health.run_log import RunState, StreamState
+from tracker.domain.health.run_state import RunState, StreamState
 from tracker.domain.health.stored import ReadNow, ReadSoFar, RunProgress
 from tracker.domain.records.training import Dismissal, TrainingIncident, as_dismissed, dismissal_of
 from tracker.domain.records.types import CurvePoint

@@ -145,6 +145,8 @@ class HealthSection(Section):
     """Formats of your own."""
     rule: tuple[RuleSection, ...] = ()
     """Rules of your own. One with the name of a rule of the package replaces it."""
+    plugins: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Rules in Python of installed packages, by name."""
 
     @field_validator("logs")
     @classmethod

@@ -10,6 +10,7 @@ import argparse
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,7 @@ from tracker.adapters.health.store_sql import SqlHealthStore
 from tracker.adapters.trainer_files.log_folder import LogFolder, LogPlaces
 from tracker.app.health.follow import LogFollower, Reading, cursors_of
 from tracker.app.health.settings import AgentSettings
+from tracker.domain.health.code_rules import CodeRules
 from tracker.domain.health.logs.masking import without_keys
 
 log = logging.getLogger(__name__)
@@ -55,6 +57,7 @@ def follower_of(settings: AgentSettings, engine: Database, clock: Clock) -> LogF
 
     Raises:
         StoreError: the database cannot be read.
+        ConfigError: a rule of another package cannot be used.
     """
     store = SqlHealthStore(engine, settings.run)
     known = store.read_so_far()
@@ -73,11 +76,25 @@ def follower_of(settings: AgentSettings, engine: Database, clock: Clock) -> LogF
             conditions=settings.conditions,
             formats=settings.formats,
             fits=GuardedRules(),
+            code=code_rules(settings.plugins),
             mask=lambda text: masked(without_keys(text), secrets),
         ),
         clock=clock,
         known=known,
     )
+
+
+def code_rules(plugins: Sequence[str]) -> CodeRules | None:
+    """Return the rules of other packages; None: there are none, and what finds them is not imported.
+
+    Raises:
+        ConfigError: one is not installed, or cannot be imported.
+    """
+    if not plugins:
+        return None
+    from tracker.adapters.health.rule_plugins import RulePlugins
+
+    return RulePlugins(plugins)
 
 
 def main() -> int:

@@ -20,6 +20,7 @@ from eval_jobs.evaluate.data.files import check_benchmark, read_data_digest
 from eval_jobs.execute.launch.local import LocalProgram, LocalWorkers
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.host.paths import canonical
+from eval_jobs.host.plugins import find_plugin
 from eval_jobs.host.storage import write_error
 from eval_jobs.ports import Launcher
 from eval_jobs.queue.database_sql import Database, open_database
@@ -28,6 +29,7 @@ from eval_jobs.types import Suite
 from tracker.adapters.checkpoints.pins.store import FolderOfPins
 from tracker.adapters.curves import TrainerCurves
 from tracker.adapters.database.lead_sql import SqlLead
+from tracker.adapters.health.rule_plugins import RULES
 from tracker.adapters.history.store_sql import SqlHistory, demand_samples
 from tracker.adapters.history.sweeps_sql import SqlSweeps
 from tracker.adapters.secrets import read_secret, take_out
@@ -233,7 +235,13 @@ class Project:
         return LocalWorkers(count, url, work_dir, password=self.database_password, on_news=on_news)
 
     def agent_settings(self) -> AgentSettings:
-        """Return which logs are followed, and by which rules."""
+        """Return which logs are followed, and by which rules.
+
+        Raises:
+            ConfigError: a rule of another package is not installed.
+        """
+        for name in self.config.health.plugins:
+            find_plugin(RULES, name)
         run, rules = self.config.run, self.config.health.to_rules()
         return AgentSettings(
             run=run.name,
@@ -242,6 +250,7 @@ class Project:
             rules=rules.lines,
             conditions=rules.conditions,
             formats=self.config.health.to_formats(),
+            plugins=self.config.health.plugins,
         )
 
     def read_logs(self) -> None:

@@ -321,7 +321,7 @@ HEALTH_RUNS = Table(
     Column("read_at", UtcText, nullable=False),
     Column("state", Text, nullable=False),
 )
-"""What was read of each run's logs, as `domain.health.run_log.RunState`."""
+"""What was read of each run's logs, as `domain.health.run_state.RunState`."""
 HEALTH_STREAMS = Table(
     "health_streams",
     METADATA,

@@ -6,7 +6,7 @@ from pydantic import TypeAdapter
 
 from eval_jobs.codec import from_document, to_document
 from tracker.domain.health.logs.cursor import Cursor
-from tracker.domain.health.run_log import RunState, StreamState
+from tracker.domain.health.run_state import RunState, StreamState
 from tracker.domain.records.training import Dismissal, TrainingIncident
 
 T = TypeVar("T")

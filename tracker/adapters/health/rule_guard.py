@@ -14,7 +14,7 @@ LIMIT_S = 0.05
 """CPU time for one line."""
 
 
-class _TooSlow(Exception):
+class TooSlow(BaseException):
     """Raised by the timer inside the search."""
 
 
@@ -31,9 +31,9 @@ class GuardedRules:
         if rule.name in self._disabled:
             return False
         try:
-            with _limited(LIMIT_S):
+            with limited_cpu(LIMIT_S):
                 return rule_fits(rule, line)
-        except _TooSlow:
+        except TooSlow:
             self._disabled.add(rule.name)
             log.warning(
                 "rule %s is disabled: its pattern took longer than %.0f ms for a line of %d characters; "
@@ -46,11 +46,11 @@ class GuardedRules:
 
 
 @contextmanager
-def _limited(seconds: float) -> Iterator[None]:
-    """Raise _TooSlow after that much CPU time. The search looks for signals now and then."""
+def limited_cpu(seconds: float) -> Iterator[None]:
+    """Raise TooSlow after that much CPU time. For the main thread; a search looks for signals now and then."""
 
     def stop(*_: object) -> None:
-        raise _TooSlow
+        raise TooSlow
 
     before = signal.signal(signal.SIGVTALRM, stop)
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds)

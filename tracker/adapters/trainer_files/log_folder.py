@@ -20,6 +20,7 @@ from eval_jobs.host.paths import canonical
 from eval_jobs.ports import Clock
 from tracker.adapters.trainer_files.event_files import FollowedEvents
 from tracker.adapters.trainer_files.followed_file import FollowedFile, ReadPart
+from tracker.adapters.trainer_files.log_lines import begins_with_step
 from tracker.domain.checkpoints.names import steps_in
 from tracker.domain.health.logs.cursor import Cursor, LogPiece
 from tracker.domain.health.logs.streams import (
@@ -101,6 +102,8 @@ class LogFolder:
     _stored: dict[str, Cursor] = field(default_factory=dict)
     """The same by its path."""
     _scanned_s: float | None = None
+    _begin_as_logs: dict[str, bool] = field(default_factory=dict)
+    """Whether a file of JSON lines is a log, by path."""
     _warned: set[str] = field(default_factory=set)
     _read_at: datetime = NEVER
     """Begin of the present reading: all of its lines are of one moment."""
@@ -272,7 +275,7 @@ class LogFolder:
                 yield from _events_in(entry)
 
     def _is_log(self, entry: os.DirEntry[str]) -> bool:
-        if not (is_log(entry.name) or is_event_file(entry.name)):
+        if not (is_log(entry.name) or is_event_file(entry.name) or self._has_steps(entry)):
             return False
         if not entry.is_symlink():
             return True
@@ -281,6 +284,17 @@ class LogFolder:
         if not inside:
             self._warn(entry.path, "it is a link out of the folder: name it in [health] logs to follow it")
         return inside
+
+    def _has_steps(self, entry: os.DirEntry[str]) -> bool:
+        """Return whether a file of JSON lines that no name marks as a log begins as one: data sets lie there too."""
+        if not entry.name.endswith(".jsonl") or not entry.is_file(follow_symlinks=False):
+            return False
+        known = self._begin_as_logs.get(entry.path)
+        if known is None:
+            known = begins_with_step(Path(entry.path))
+            if known is not None and len(self._begin_as_logs) < MAX_NAMES:
+                self._begin_as_logs[entry.path] = known
+        return bool(known)
 
     def _shown(self, path: str) -> str:
         folder = self.places.output_dir

@@ -14,6 +14,8 @@ from eval_jobs import limits
 from eval_jobs.errors import ConfigError
 from eval_jobs.host.bounded.files import open_regular, read_bytes
 from eval_jobs.host.bounded.json_text import parse_json
+from tracker.domain.health.logs.step_lines import step_row
+from tracker.domain.health.series.kinds import loss_in
 
 MAX_LINE_BYTES = 64 << 10
 """What follows in the same line is left out: it is data, such as a printed tensor."""
@@ -36,6 +38,19 @@ def log_lines(path: Path) -> Iterator[str]:
                 yield from _lines(file)
     except (OSError, EOFError, zlib.error) as error:
         raise ConfigError(f"cannot read {path}: {error}", hint="pass a log file that you may read") from error
+
+
+def begins_with_step(path: Path) -> bool | None:
+    """Return whether the first line of a file names a step and a loss; None: it has no line yet, or is unreadable."""
+    try:
+        with open_regular(path) as file:
+            line = file.readline(MAX_LINE_BYTES)
+    except OSError:
+        return None
+    if not line.endswith(b"\n"):
+        return False if len(line) == MAX_LINE_BYTES else None
+    row = step_row(line.decode(errors="replace").strip())
+    return row is not None and row.step is not None and loss_in(row.values) is not None
 
 
 def _lines(file: BufferedReader) -> Iterator[str]:

@@ -14,13 +14,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from eval_jobs.ports import Clock
+from tracker.domain.health.code_rules import CodeRules
 from tracker.domain.health.line_rules import Fits, LineRule, rule_fits
 from tracker.domain.health.logs.cursor import Cursor, LogPiece
 from tracker.domain.health.logs.masking import without_keys
 from tracker.domain.health.logs.row_reader import RowReader
 from tracker.domain.health.logs.streams import Stream
 from tracker.domain.health.logs.user_formats import LogFormat
-from tracker.domain.health.run_log import RunLog, RunState, StreamState
+from tracker.domain.health.run_log import RunLog
+from tracker.domain.health.run_state import RunState, StreamState
 from tracker.domain.health.series.conditions import MetricCondition
 from tracker.domain.health.stored import ReadNow, ReadSoFar
 from tracker.domain.records.training import TrainingIncident
@@ -43,6 +45,8 @@ class Reading:
     fits: Fits = rule_fits
     mask: Callable[[str], str] = without_keys
     """Returns a text of a log without secrets."""
+    code: CodeRules | None = None
+    """Rules of other packages."""
 
     def of_stream(self, path: str, known: StreamState | None) -> StreamState:
         """Return the state of a log that was read so far, or of a new one."""
@@ -52,7 +56,14 @@ class Reading:
 
     def of(self, state: RunState) -> RunLog:
         """Return the reader of a run."""
-        return RunLog(rules=self.rules, state=state, conditions=self.conditions, fits=self.fits, mask=self.mask)
+        return RunLog(
+            rules=self.rules,
+            state=state,
+            conditions=self.conditions,
+            fits=self.fits,
+            mask=self.mask,
+            code=self.code,
+        )
 
 
 @dataclass(kw_only=True)
@@ -123,6 +134,7 @@ class LogFollower:
             run.take(line, piece.stream, state)
         for row in piece.rows:
             run.take_row(row, piece.stream, state)
+        run.try_code(piece.stream, state)
         self._unstored.cursors[piece.path] = piece.cursor
         if piece.rest and run.take_rest(piece.rest, piece.cursor.text.lines + 1, piece.stream, state):
             self._unstored.cursors[piece.path] = self.log.count_rest(piece.path) or piece.cursor

@@ -20,3 +20,5 @@ class AgentSettings:
     rules: tuple[LineRule, ...]
     conditions: tuple[MetricCondition, ...] = ()
     formats: tuple[LogFormat, ...] = ()
+    plugins: tuple[str, ...] = ()
+    """Rules of other packages, by name."""

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tracker.domain.health.report import LogReport, ReportedIncident
-from tracker.domain.health.run_log import StepsRead
+from tracker.domain.health.run_state import StepsRead
 from tracker.domain.health.series.loss import SeriesFinding
 from tracker.domain.records.display import count_text, one_line, score_text
 

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from tracker.domain.health.run_log import RunLog, StepsRead
+from tracker.domain.health.run_log import RunLog
+from tracker.domain.health.run_state import StepsRead
 from tracker.domain.health.series.loss import SeriesFinding
 from tracker.domain.records.training import TrainingIncident, TroubleLine
 

@@ -10,11 +10,11 @@ The state survives a restart as JSON: no line is read twice.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from tracker.domain.health.episodes import MAX_RANKS, Episode, begun
+from tracker.domain.health.code_rules import CodeRules, ReadLine, hit_of_finding
+from tracker.domain.health.episodes import Episode, begun
 from tracker.domain.health.hints import joint_hint
 from tracker.domain.health.line_rules import (
     NAN,
@@ -29,84 +29,24 @@ from tracker.domain.health.line_rules import (
     triggers_of,
 )
 from tracker.domain.health.logs.masking import without_keys
-from tracker.domain.health.logs.row_reader import RowReader
 from tracker.domain.health.logs.step_lines import StepRow
 from tracker.domain.health.logs.streams import NEVER, Stream
 from tracker.domain.health.logs.text import RawLine
-from tracker.domain.health.logs.thinning import CurveThinner
+from tracker.domain.health.run_state import RunState, StepsRead, StreamState
 from tracker.domain.health.series.conditions import MetricCondition
 from tracker.domain.health.series.kinds import NumberKind, loss_in
 from tracker.domain.health.series.loss import SeriesFinding
-from tracker.domain.health.series.training import RunSeries
 from tracker.domain.health.series_incidents import SeenFinding, finding_key, incident_of
-from tracker.domain.health.tempo import Tempo
 from tracker.domain.records.display import one_line, shortened
-from tracker.domain.records.training import CONTEXT_LINES, TrainingIncident, TroubleLine
+from tracker.domain.records.training import TrainingIncident, TroubleLine
 from tracker.domain.records.types import CurvePoint
 
 STEPS_AFTER = 3
 TEXT_CHARS = 300
+LINES_AT_ONCE = 1000
+"""Lines that rules of other packages see at once in a single log."""
 KEPT_ENDED = 1000
 """Ended incidents that one reading hands out; more in one log are one failure that repeats."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepsRead:
-    """What the lines of steps said."""
-
-    lines: int = 0
-    first: int | None = None
-    last: int | None = None
-    first_loss: float | None = None
-    """Of training, where the line names one."""
-    last_loss: float | None = None
-    unnumbered: int = 0
-    """Losses of training on lines that name no step, as Hugging Face prints them."""
-
-
-@dataclass(kw_only=True)
-class StreamState:
-    """Where the reading of one log stands."""
-
-    rows: RowReader = field(default_factory=RowReader)
-    places: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Last step and branch of each rank that prints to it, by its number; "" for lines that name none."""
-    recent: deque[str] = field(default_factory=lambda: deque(maxlen=CONTEXT_LINES))
-    """Newest lines, without colours."""
-
-    def __post_init__(self) -> None:
-        """Bound the lines again: JSON keeps no bound."""
-        self.recent = deque(self.recent, maxlen=CONTEXT_LINES)
-
-    def remember(self, printer: str, step: int, branch: int) -> None:
-        """Remember where a rank stands."""
-        if printer in self.places or len(self.places) < MAX_RANKS:
-            self.places[printer] = (step, branch)
-
-    def masked(self, mask: Callable[[str], str]) -> StreamState:
-        """Return it with the lines as they may be stored."""
-        return replace(self, recent=deque(map(mask, self.recent), maxlen=CONTEXT_LINES))
-
-
-@dataclass(kw_only=True)
-class RunState:
-    """What was read of a run so far."""
-
-    run_id: str = ""
-    steps: StepsRead = StepsRead()
-    branch: int = 0
-    """Times that the steps of the run went back."""
-    episode: Episode | None = None
-    """The incident that lasts."""
-    episodes: int = 0
-    """Incidents of lines so far."""
-    series: RunSeries = field(default_factory=RunSeries)
-    unnumbered: RunSeries = field(default_factory=lambda: RunSeries(is_numbered=False))
-    """Of rows that name no step."""
-    thinner: CurveThinner = field(default_factory=CurveThinner)
-    tempo: Tempo = field(default_factory=Tempo)
-    seen: dict[str, SeenFinding] = field(default_factory=dict)
-    """When each finding was seen first, by what identifies it."""
 
 
 @dataclass(kw_only=True)
@@ -121,6 +61,8 @@ class RunLog:
     """How a rule is tried."""
     mask: Callable[[str], str] = without_keys
     """Returns a text without secrets."""
+    code: CodeRules | None = None
+    """Rules of other packages."""
     lines: int = 0
     points: list[CurvePoint] = field(default_factory=list)
     """To keep, in the order in which they were logged."""
@@ -133,6 +75,7 @@ class RunLog:
             series.conditions, series.ignores_late = self.conditions, series.is_numbered
         self._said = {one.name: (one.title, one.hint) for one in self.conditions}
         self._triggers = triggers_of(self.rules)
+        self._untried: list[ReadLine] = []
 
     def take(self, line: RawLine, stream: Stream, state: StreamState) -> None:
         """Read one line of a log."""
@@ -142,9 +85,10 @@ class RunLog:
         if not plain:
             return
         state.recent.append(plain)
+        self._keep_for_code(line.number, plain, row, stream)
         hit = self._trouble(plain, row)
         if hit is not None and not line.is_known:
-            self._hit(hit, row, line, (stream, state))
+            self._hit(hit, _step_of_nan(hit, row), line, (stream, state))
         if row is None or row.is_summary:
             return
         if row.step is None:
@@ -156,8 +100,18 @@ class RunLog:
 
     def take_row(self, row: StepRow, stream: Stream, state: StreamState) -> None:
         """Read one row of a log whose lines are not text."""
+        self._keep_for_code(0, "", row, stream)
         if row.step is not None:
             self._count(row, (stream, state), rank=stream.rank, is_progress=True)
+
+    def try_code(self, stream: Stream, state: StreamState) -> None:
+        """Try the rules of other packages on what was read of a log since the last call."""
+        if self.code is None or not self._untried:
+            return
+        untried, self._untried = self._untried, []
+        for name, finding in self.code(untried):
+            line = RawLine(number=finding.line.number, text=finding.line.text)
+            self._hit(hit_of_finding(name, finding), finding.line.step, line, (stream, state))
 
     def take_rest(self, text: str, number: int, stream: Stream, state: StreamState) -> bool:
         """Read the last line of a log, which has no end: it may be cut, so its numbers do not count.
@@ -221,6 +175,10 @@ class RunLog:
         """What the numbers show, in the order of the log."""
         return (*self.state.series.findings, *self.state.unnumbered.findings)
 
+    def _keep_for_code(self, number: int, plain: str, row: StepRow | None, stream: Stream) -> None:
+        if self.code is not None:
+            self._untried.append(_read_line(number, plain, row, stream))
+
     def _trouble(self, plain: str, row: StepRow | None) -> LineHit | None:
         found = None
         if self._triggers is None or _has_any(plain.lower(), self._triggers):
@@ -229,17 +187,15 @@ class RunLog:
             found = nan_hit(plain, row)
         return found
 
-    def _hit(self, hit: LineHit, row: StepRow | None, line: RawLine, where: tuple[Stream, StreamState]) -> None:
+    def _hit(self, hit: LineHit, step: int | None, line: RawLine, where: tuple[Stream, StreamState]) -> None:
+        """Count trouble; `step`: that its line names, if that is where it was."""
         stream, state = where
-        step = self.state.steps.last
-        if hit.trouble.name == NAN and row is not None and row.step is not None:
-            step = row.step
         found = TroubleLine(
             trouble=hit.trouble,
             stream=stream.name,
             number=line.number,
             text=self._shown(hit.line),
-            step=step,
+            step=self.state.steps.last if step is None else step,
             rank=stream.rank if hit.rank is None else hit.rank,
             seen_at=stream.read_at,
         )
@@ -332,6 +288,24 @@ class RunLog:
         return joint_hint(finding.name, line_classes=classes, series=(), silent=False)
 
 
+def _step_of_nan(hit: LineHit, row: StepRow | None) -> int | None:
+    """Return the step at which the loss is no number, if that is what a hit says."""
+    if hit.trouble.name != NAN or row is None:
+        return None
+    return row.step
+
+
+def _read_line(number: int, plain: str, row: StepRow | None, stream: Stream) -> ReadLine:
+    rank = printed_rank(plain)
+    return ReadLine(
+        number=number,
+        text=plain,
+        step=None if row is None else row.step,
+        values={} if row is None else row.values,
+        rank=stream.rank if rank is None else rank,
+    )
+
+
 def _has_any(text: str, parts: Sequence[str]) -> bool:
     for part in parts:  # noqa: SIM110 - a generator takes three times as long
         if part in text:
@@ -351,16 +325,12 @@ def _counted(steps: StepsRead, step: int, loss: float | None) -> StepsRead:
     )
 
 
-def read_log(
-    lines: Iterable[str],
-    rules: Sequence[LineRule],
-    conditions: tuple[MetricCondition, ...] = (),
-    fits: Fits = rule_fits,
-    state: StreamState | None = None,
-) -> RunLog:
-    """Return what all lines of a single log say."""
-    log = RunLog(rules=rules, state=RunState(), conditions=conditions, fits=fits)
+def read_log(lines: Iterable[str], log: RunLog, state: StreamState | None = None) -> RunLog:
+    """Read all lines of a single log, and return the reader of its run."""
     stream, state = Stream(name=""), state or StreamState()
     for number, text in enumerate(lines, start=1):
         log.take(RawLine(number=number, text=text), stream, state)
+        if not number % LINES_AT_ONCE:
+            log.try_code(stream, state)
+    log.try_code(stream, state)
     return log

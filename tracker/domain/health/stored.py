@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from tracker.domain.health.logs.cursor import Cursor
-from tracker.domain.health.run_log import RunState, StreamState
+from tracker.domain.health.run_state import RunState, StreamState
 from tracker.domain.records.training import TrainingIncident
 from tracker.domain.records.types import CurvePoint
 

@@ -17,7 +17,7 @@ from tests.records import RecordedRun, forgetting_run
 from tests.reports import sources_of
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.commands.accept import accept
-from tracker.domain.health.run_log import RunState
+from tracker.domain.health.run_state import RunState
 from tracker.domain.health.stored import ReadNow
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.types import Acceptance

@@ -14,7 +14,7 @@ from tests.records import forgetting_run
 from tracker.app.stall_monitor import stall_monitor
 from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.world import Tick
-from tracker.domain.health.run_log import RunState
+from tracker.domain.health.run_state import RunState
 from tracker.domain.health.stored import ReadNow
 from tracker.domain.records.alerts import AlertKind, AlertState, Patience
 from tracker.domain.records.types import CurvePoint, Gap, Report

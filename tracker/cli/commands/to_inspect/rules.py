@@ -12,17 +12,18 @@ from rich.console import Console
 from eval_jobs.errors import ConfigError, ExitCode
 from eval_jobs.host.secrets import held_secrets, masked
 from tracker.adapters.health.rule_guard import GuardedRules
+from tracker.adapters.health.rule_plugins import RulePlugins
 from tracker.adapters.trainer_files.log_lines import log_lines
+from tracker.app.health.follow import Reading
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import FILE
 from tracker.cli.tables.health import log_table
 from tracker.config import load_config
-from tracker.config.health import HealthRules, load_rules
+from tracker.config.health import load_rules
 from tracker.domain.health.line_rules import NAN
-from tracker.domain.health.logs.row_reader import RowReader
-from tracker.domain.health.logs.user_formats import LogFormat
 from tracker.domain.health.report import LogReport, log_report
-from tracker.domain.health.run_log import StreamState, read_log
+from tracker.domain.health.run_log import read_log
+from tracker.domain.health.run_state import RunState
 from tracker.domain.health.series.loss import SeriesName
 
 _EXPECTED = re.compile(r"(\w+)=(\d+)")
@@ -59,16 +60,15 @@ def test(
 
     With --expect, exit code 1: another number of incidents of a class was found.
     """
-    rules, formats = _rules(rules_path, config_path)
-    named = (*(rule.name for rule in rules.lines), *(condition.name for condition in rules.conditions))
-    known = {NAN, *map(str, SeriesName), *named}
+    reading, plugins = _reading(rules_path, config_path)
+    named = (*(rule.name for rule in reading.rules), *(condition.name for condition in reading.conditions))
+    known = {NAN, *map(str, SeriesName), *named, *plugins}
     wanted = [_parsed(text, known) for text in expected]
     secrets = held_secrets(os.environ)
     reports = []
     for path in logs:
         lines = (masked(line, secrets) for line in log_lines(path))
-        state = StreamState(rows=RowReader(is_csv=path.suffix == ".csv", formats=formats))
-        found = read_log(lines, rules.lines, rules.conditions, GuardedRules(), state)
+        found = read_log(lines, reading.of(RunState()), reading.of_stream(str(path), None))
         reports.append(log_report(str(path), found))
     if as_json:
         print_json(reports)
@@ -79,13 +79,23 @@ def test(
     return _compared(reports, wanted)
 
 
-def _rules(rules_path: Path | None, config_path: Path | None) -> tuple[HealthRules, tuple[LogFormat, ...]]:
+def _reading(rules_path: Path | None, config_path: Path | None) -> tuple[Reading, tuple[str, ...]]:
+    """Return how logs are read, and the names of rules of other packages."""
     if config_path is None:
-        return load_rules(rules_path), ()
+        rules = load_rules(rules_path)
+        return Reading(rules=rules.lines, conditions=rules.conditions, fits=GuardedRules()), ()
     if rules_path is not None:
         raise ConfigError("--rules and --config exclude each other", hint="pass one of them")
     health = load_config(config_path).health
-    return health.to_rules(), health.to_formats()
+    rules = health.to_rules()
+    reading = Reading(
+        rules=rules.lines,
+        conditions=rules.conditions,
+        formats=health.to_formats(),
+        fits=GuardedRules(),
+        code=RulePlugins(health.plugins) if health.plugins else None,
+    )
+    return reading, health.plugins
 
 
 def _parsed(text: str, known: set[str]) -> _Expected:

@@ -51,6 +51,26 @@ def test_logs_are_found_in_and_one_level_below_the_folder_but_not_in_checkpoints
         assert lines(log) == {"later.log": ["y"]}
 
 
+def test_json_lines_of_any_name_are_followed_if_the_first_one_is_of_a_step(tmp_path: Path) -> None:
+    row = '{"step": 1, "loss": 2.5}\n'
+    begins = {
+        "a.jsonl": row,
+        "data.jsonl": '{"question": "2+2", "step": 1}\n',
+        "late.jsonl": row[:-1],
+        "empty.jsonl": "",
+    }
+    for name, text in begins.items():
+        write(tmp_path / name, text)
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with following(tmp_path) as log:
+        assert lines(log) == {"a.jsonl": [row[:-1]]}
+        for name in begins:
+            with (tmp_path / name).open("a") as file:
+                file.write("\n" if name == "late.jsonl" else row)
+        log.clock.sleep(SCAN_S)
+        assert lines(log) == {"a.jsonl": [row[:-1]], "late.jsonl": [row[:-1]], "empty.jsonl": [row[:-1]]}
+
+
 def test_the_rank_is_that_of_the_path_and_a_folder_with_checkpoints_is_a_run_of_its_own(tmp_path: Path) -> None:
     for name in ("rank_7.log", "v0-20260101-000000/logging.jsonl", "sft/train.log", "logs/rank-2.err"):
         write(tmp_path / name)

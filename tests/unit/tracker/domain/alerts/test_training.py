@@ -20,7 +20,8 @@ from tracker.domain.alerts.training import (
 )
 from tracker.domain.health.logs.streams import Stream
 from tracker.domain.health.logs.text import RawLine
-from tracker.domain.health.run_log import RunLog, RunState, StreamState
+from tracker.domain.health.run_log import RunLog
+from tracker.domain.health.run_state import RunState, StreamState
 from tracker.domain.records.alerts import AlertEvidence, AlertKind, AlertState
 from tracker.domain.records.training import IncidentEnd, TrainingIncident
 

@@ -14,7 +14,8 @@ from tracker.domain.health.logs.cursor import Cursor
 from tracker.domain.health.logs.streams import Stream
 from tracker.domain.health.logs.text import RawLine
 from tracker.domain.health.report import log_report
-from tracker.domain.health.run_log import RunLog, RunState, StreamState, read_log
+from tracker.domain.health.run_log import RunLog, read_log
+from tracker.domain.health.run_state import RunState, StreamState
 from tracker.domain.health.series.conditions import MetricCondition
 from tracker.domain.records.training import CONTEXT_LINES
 
@@ -29,7 +30,7 @@ def read(*lines: str | Iterable[str]) -> RunLog:
     flat: list[str] = []
     for one in lines:
         flat += [one] if isinstance(one, str) else one
-    return read_log(flat, RULES)
+    return read_log(flat, RunLog(rules=RULES, state=RunState()))
 
 
 def found(log: RunLog) -> list[tuple[str, int, int | None, bool]]:
@@ -205,7 +206,7 @@ def test_named_trouble_of_a_real_log_is_one_incident(name: str) -> None:
     folder, _, file = name.partition("/")
     path = shared_data(f"train_logs/{folder}") / file
     with path.open(encoding="utf-8", errors="replace") as lines:
-        log = read_log(lines, RULES)
+        log = read_log(lines, RunLog(rules=RULES, state=RunState()))
     assert [(one.name, one.cause.number) for one in log.incidents()] == [TROUBLE[name]]
 
 
@@ -217,5 +218,5 @@ def test_healthy_real_logs_have_no_incident() -> None:
             if path.name != "SOURCE.md":
                 read_files += 1
                 with path.open(encoding="utf-8", errors="replace") as lines:
-                    assert read_log(lines, RULES).incidents() == (), path.name
+                    assert read_log(lines, RunLog(rules=RULES, state=RunState())).incidents() == (), path.name
     assert read_files > 30

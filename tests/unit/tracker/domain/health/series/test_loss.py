@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.requires import shared_data
 from tracker.config.health import load_line_rules
 from tracker.domain.health.run_log import RunLog, read_log
+from tracker.domain.health.run_state import RunState
 from tracker.domain.health.series.loss import LASTING, LossSeries, SeriesFinding, SeriesName
 
 Points = Sequence[tuple[int, float]]
@@ -85,9 +86,9 @@ def test_no_series_is_an_error(losses: list[float]) -> None:
 def test_steps_that_go_back_begin_a_series_of_their_own() -> None:
     lines = [f"step {step} | loss {loss}" for step, loss in series(calm(40))]
     again = [f"step {step} | loss {loss}" for step, loss in series(calm(10, level=9.0), first=100)]
-    assert read_log([*lines, *again], ()).findings == ()
+    assert read_log([*lines, *again], RunLog(rules=(), state=RunState())).findings == ()
     ranks = [line for line in lines for _ in range(4)]
-    assert read_log(ranks, ()).steps.last == 390
+    assert read_log(ranks, RunLog(rules=(), state=RunState())).steps.last == 390
 
 
 def alerts_of(log: RunLog) -> list[SeriesFinding]:
@@ -109,7 +110,7 @@ def test_real_series_have_the_trouble_that_is_known_and_no_other() -> None:
         if path.is_file() and path.name != "SOURCE.md":
             read += 1
             with path.open(encoding="utf-8", errors="replace") as lines:
-                assert alerts_of(read_log(lines, rules)) == [], path.name
+                assert alerts_of(read_log(lines, RunLog(rules=rules, state=RunState()))) == [], path.name
     assert read > 60
 
 
@@ -118,5 +119,5 @@ def test_a_real_spike_is_alert_at_its_second_point() -> None:
     before = [
         f"iteration {step}/ 311541 | lm loss: {loss} |" for step, loss in series(calm(200, level=2.775), first=27000)
     ]
-    (one,) = alerts_of(read_log([*before, *path.read_text().splitlines()], ()))
+    (one,) = alerts_of(read_log([*before, *path.read_text().splitlines()], RunLog(rules=(), state=RunState())))
     assert (one.name, one.onset_step, one.found_step, one.over_step) == (SeriesName.SPIKE, 29050, 29060, None)

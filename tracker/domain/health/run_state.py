@@ -1,0 +1,74 @@
+"""Where the reading of the logs of one run stands; it is stored as JSON between two readings. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from tracker.domain.health.episodes import MAX_RANKS, Episode
+from tracker.domain.health.logs.row_reader import RowReader
+from tracker.domain.health.logs.thinning import CurveThinner
+from tracker.domain.health.series.training import RunSeries
+from tracker.domain.health.series_incidents import SeenFinding
+from tracker.domain.health.tempo import Tempo
+from tracker.domain.records.training import CONTEXT_LINES
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepsRead:
+    """What the lines of steps said."""
+
+    lines: int = 0
+    first: int | None = None
+    last: int | None = None
+    first_loss: float | None = None
+    """Of training, where the line names one."""
+    last_loss: float | None = None
+    unnumbered: int = 0
+    """Losses of training on lines that name no step, as Hugging Face prints them."""
+
+
+@dataclass(kw_only=True)
+class StreamState:
+    """Where the reading of one log stands."""
+
+    rows: RowReader = field(default_factory=RowReader)
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Last step and branch of each rank that prints to it, by its number; "" for lines that name none."""
+    recent: deque[str] = field(default_factory=lambda: deque(maxlen=CONTEXT_LINES))
+    """Newest lines, without colours."""
+
+    def __post_init__(self) -> None:
+        """Bound the lines again: JSON keeps no bound."""
+        self.recent = deque(self.recent, maxlen=CONTEXT_LINES)
+
+    def remember(self, printer: str, step: int, branch: int) -> None:
+        """Remember where a rank stands."""
+        if printer in self.places or len(self.places) < MAX_RANKS:
+            self.places[printer] = (step, branch)
+
+    def masked(self, mask: Callable[[str], str]) -> StreamState:
+        """Return it with the lines as they may be stored."""
+        return replace(self, recent=deque(map(mask, self.recent), maxlen=CONTEXT_LINES))
+
+
+@dataclass(kw_only=True)
+class RunState:
+    """What was read of a run so far."""
+
+    run_id: str = ""
+    steps: StepsRead = StepsRead()
+    branch: int = 0
+    """Times that the steps of the run went back."""
+    episode: Episode | None = None
+    """The incident that lasts."""
+    episodes: int = 0
+    """Incidents of lines so far."""
+    series: RunSeries = field(default_factory=RunSeries)
+    unnumbered: RunSeries = field(default_factory=lambda: RunSeries(is_numbered=False))
+    """Of rows that name no step."""
+    thinner: CurveThinner = field(default_factory=CurveThinner)
+    tempo: Tempo = field(default_factory=Tempo)
+    seen: dict[str, SeenFinding] = field(default_factory=dict)
+    """When each finding was seen first, by what identifies it."""
