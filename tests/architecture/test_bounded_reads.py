@@ -78,6 +78,12 @@ ALLOWED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "tracker/adapters/checkpoints/files/safetensors_file.py": ("path.open",),
         "tracker/adapters/gate_bundle.py": ("json.loads", "path.open", "zipfile.ZipFile"),
         "tracker/adapters/mlflow/view.py": ("json.loads",),
+        "tracker/adapters/processes/cgroup_kills.py": ("path.open",),
+        "tracker/adapters/processes/stacks.py": ("json.loads",),
+        "tracker/adapters/processes/system.py": (
+            "(PROC / str(pid) / 'environ').open",
+            "(PROC / str(pid) / 'wchan').read_text",
+        ),
         "tracker/adapters/result_files.py": ("json.loads", "yaml.load"),
         "tracker/adapters/trainer_files/documents.py": ("archive.open", "yaml.load", "zipfile.ZipFile"),
         "tracker/domain/tracking/verdict_note.py": ("json.loads",),

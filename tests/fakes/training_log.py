@@ -23,6 +23,7 @@ class FakeTrainingLog:
         sizes = {path: len(content) if is_first else 0 for path, content in logs.items()}
         self._cursors = {path: Cursor(inode=1, history_bytes=size) for path, size in sizes.items()} | cursors
         self._rests: dict[str, tuple[str, float]] = {}
+        self.saved = 0
         self.is_closed = False
 
     def read(self) -> Iterator[LogPiece]:
@@ -45,6 +46,9 @@ class FakeTrainingLog:
 
     def is_recent(self) -> bool:
         return True
+
+    def saved_bytes(self) -> int:
+        return self.saved
 
     def close(self) -> None:
         self.is_closed = True

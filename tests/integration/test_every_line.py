@@ -75,11 +75,11 @@ OF_FAILURES = ("continue", "if unsent < left:", "idle = 0", "left = unsent")
 OF_OTHER_LOGS = (
     "self._release()",
     "self._quiet_since_s = self.clock.monotonic_s()",
-    "for run_id, run in self._runs.items():",
+    "for run_id, run in self.runs.items():",
     "released = run.state.thinner.released()",
     "if released:",
     "run.points += released",
-    'self._unstored.newest.setdefault(run_id, Stream(name="", read_at=self.clock.now()))',
+    "self.touch(run_id)",
     "run.take_row(row, piece.stream, state)",
     "self._unstored.cursors[piece.path] = self.log.count_rest(piece.path) or piece.cursor",
     "self._waiting.add(run.run_id)",

@@ -123,15 +123,17 @@ class StallMonitor:
         if is_training:
             # Another process, which had watched for longer, may have raised it.
             found += (a for a in self._of(AlertKind.OVERDUE) if not self.runs.has_saved_since(a.run_id, a.raised_at))
-            found += (alert for alert in self.runs.overdue(now) if not self._has_crashed(alert.run_id))
+            found += (alert for alert in self.runs.overdue(now) if not self._stands_still(alert.run_id))
         if self.dispatcher.patience.stuck_after_s:
             found += () if has_progress else self._of(AlertKind.STUCK)
             found += self.work.stuck(state, now)
         self._dispatch(found, now, is_training=is_training)
 
-    def _has_crashed(self, run_id: str) -> bool:
-        """Return whether the training is known to have crashed: one cause is one alert."""
-        return any(alert.kind is AlertKind.CRASH for alert in self.dispatcher.alerts.open_alerts(run_id))
+    def _stands_still(self, run_id: str) -> bool:
+        """Return whether the training is known to have crashed or to hang: one cause is one alert."""
+        return any(
+            alert.kind in (AlertKind.CRASH, AlertKind.HANG) for alert in self.dispatcher.alerts.open_alerts(run_id)
+        )
 
     def _gone_s(self, now: datetime) -> float:
         """Return the watched time since the last pass, in seconds."""

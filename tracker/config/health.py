@@ -14,6 +14,7 @@ from tracker.config.reading import checked, read_text
 from tracker.config.section import Section, anchored, named_twice
 from tracker.domain.health.line_rules import NAN, LineRule
 from tracker.domain.health.logs.user_formats import LogFormat
+from tracker.domain.health.processes.pace import HangLimits
 from tracker.domain.health.series.conditions import MetricCondition
 from tracker.domain.records.training import Severity, TroubleClass
 
@@ -136,6 +137,46 @@ class FormatSection(Section):
         return LogFormat(step=self.step, values={**({"loss": self.loss} if self.loss else {}), **(self.values or {})})
 
 
+class HangSection(Section):
+    """How long a training may make no progress: no step, no line, no byte of a checkpoint."""
+
+    look_s: float = Field(default=15.0, gt=0)
+    """Seconds until its processes are looked at, which reports only what is proven."""
+    look_over_s: float = Field(default=20.0, gt=0)
+    """Seconds from the first to the last of the three samples of a look."""
+    look_factor: float = Field(default=3.0, ge=1)
+    """The same in usual intervals between logged steps; the longer time counts."""
+    report_s: float = Field(default=300.0, gt=0)
+    """Seconds until it is reported without proof."""
+    report_factor: float = Field(default=10.0, ge=1)
+    """The same in usual intervals."""
+    pause_factor: float = Field(default=1.5, ge=1)
+    """The same in longest pauses of the run so far."""
+    start_s: float = Field(default=1800.0, gt=0)
+    """Seconds before the first step."""
+    phase_s: float = Field(default=900.0, gt=0)
+    """Seconds while it saves or evaluates."""
+    phase_factor: float = Field(default=2.5, ge=1)
+    """The same in longest saves or evaluations so far."""
+
+    def to_limits(self) -> HangLimits:
+        """Return the record."""
+        return HangLimits(**self.model_dump())
+
+
+class ProcessSection(Section):
+    """Which processes train."""
+
+    watch: bool = True
+    """Whether the processes of the training on this machine are watched."""
+    match: Pattern | None = None
+    """Regular expression for their command, if they cannot be found by the output folder."""
+
+    def to_pattern(self) -> re.Pattern[str] | None:
+        """Return the compiled expression."""
+        return None if self.match is None else re.compile(self.match)
+
+
 class HealthSection(Section):
     """What is read of the trainer's own output while it trains."""
 
@@ -147,6 +188,8 @@ class HealthSection(Section):
     """Rules of your own. One with the name of a rule of the package replaces it."""
     plugins: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     """Rules in Python of installed packages, by name."""
+    process: ProcessSection = Field(default_factory=ProcessSection)
+    hang: HangSection = Field(default_factory=HangSection)
 
     @field_validator("logs")
     @classmethod

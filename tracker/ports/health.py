@@ -1,9 +1,10 @@
 """Training health: the trainer's logs, and what was read of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from tracker.domain.health.logs.cursor import Cursor, LogPiece
+from tracker.domain.health.processes.seen import ProcessId, Sample, SeenProcess
 from tracker.domain.health.stored import ReadNow, ReadSoFar, RunProgress
 from tracker.domain.records.training import TrainingIncident
 from tracker.domain.records.types import CurvePoint
@@ -27,8 +28,33 @@ class TrainingLog(Protocol):
     def is_recent(self) -> bool:
         """Return whether a log was written within the last hour."""
 
+    def saved_bytes(self) -> int:
+        """Return the size of the newest checkpoints, whole or not; another number than before is progress."""
+
     def close(self) -> None:
         """Release open files. Calling it twice is harmless."""
+
+
+class Processes(Protocol):
+    """The processes of this machine. Nothing that it does stops or changes one of them; no call raises."""
+
+    def all(self) -> tuple[SeenProcess, ...]:
+        """Return all processes that may be seen; what may not be read of one is empty."""
+
+    def samples(self, ids: Iterable[ProcessId], *, with_stacks: bool) -> Mapping[ProcessId, Sample]:
+        """Return what each of these processes does now; one that has ended, or whose number is used again, is GONE."""
+
+    def exits(self, ids: Iterable[ProcessId]) -> Mapping[ProcessId, float]:
+        """Return in Unix seconds when those of these have ended that were alive at an earlier call.
+
+        Each is noticed at once, so that the first one is known although the others follow within a moment.
+        """
+
+    def memory_kills(self, ids: Iterable[ProcessId]) -> int:
+        """Return how many processes the kernel has killed for memory in the cgroups of these, as far as it says so.
+
+        Only a difference means something. The cgroup of a process that has ended is the one that it was seen in.
+        """
 
 
 class HealthStore(Protocol):

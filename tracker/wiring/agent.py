@@ -29,11 +29,15 @@ from eval_jobs.ports import Clock
 from eval_jobs.queue.database_sql import Database, open_database
 from tracker.adapters.health.rule_guard import GuardedRules
 from tracker.adapters.health.store_sql import SqlHealthStore
+from tracker.adapters.processes.system import SystemProcesses
 from tracker.adapters.trainer_files.log_folder import LogFolder, LogPlaces
+from tracker.adapters.trainer_files.read_ahead import ReadAhead
 from tracker.app.health.follow import LogFollower, Reading, cursors_of
+from tracker.app.health.job_watch import JobWatch
 from tracker.app.health.settings import AgentSettings
 from tracker.domain.health.code_rules import CodeRules
 from tracker.domain.health.logs.masking import without_keys
+from tracker.domain.health.processes.jobs import Places
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +56,10 @@ def settings_text(settings: AgentSettings) -> str:
     return _SETTINGS.dump_json(settings).decode()
 
 
-def follower_of(settings: AgentSettings, engine: Database, clock: Clock) -> LogFollower:
+def follower_of(settings: AgentSettings, engine: Database, clock: Clock, *, in_thread: bool = False) -> LogFollower:
     """Return what follows the logs of a run, where earlier processes have stopped.
+
+    `in_thread`: a file system that hangs does not stop the caller.
 
     Raises:
         StoreError: the database cannot be read.
@@ -69,7 +75,7 @@ def follower_of(settings: AgentSettings, engine: Database, clock: Clock) -> LogF
     folder = LogFolder(places=places, clock=clock, cursors=cursors_of(known), is_first=not known.runs)
     secrets = held_secrets(os.environ)
     return LogFollower(
-        log=folder,
+        log=ReadAhead(folder=folder, clock=clock) if in_thread else folder,
         store=store,
         reading=Reading(
             rules=settings.rules,
@@ -82,6 +88,15 @@ def follower_of(settings: AgentSettings, engine: Database, clock: Clock) -> LogF
         clock=clock,
         known=known,
     )
+
+
+def job_watch(settings: AgentSettings, clock: Clock) -> JobWatch | None:
+    """Return what watches the processes of the training; None: the settings turn it off."""
+    if not settings.watches_processes:
+        return None
+    own = frozenset((os.getpid(), os.getppid()))
+    places = Places(run=settings.run, folder=settings.output_dir, pattern=settings.process_pattern, own=own)
+    return JobWatch(processes=SystemProcesses(), places=places, limits=settings.hang, clock=clock)
 
 
 def code_rules(plugins: Sequence[str]) -> CodeRules | None:
@@ -129,6 +144,7 @@ class _Agent:
     settings: AgentSettings
     engine: Database
     clock: Clock
+    watch: JobWatch | None = None
     follower: LogFollower | None = None
     error_code: str = ""
     """Of the last reading; empty: it succeeded."""
@@ -137,8 +153,10 @@ class _Agent:
         """Read once; return whether there was anything new."""
         try:
             if self.follower is None:
-                self.follower = follower_of(self.settings, self.engine, self.clock)
+                self.follower = follower_of(self.settings, self.engine, self.clock, in_thread=True)
                 log.info("following the logs of %s", self.settings.run)
+            if self.watch is not None:
+                self.watch.look(self.follower)
             has_news = self.follower.follow()
             if self.follower.is_replaced:
                 log.info("another process has read the logs; continuing from there")
@@ -163,7 +181,8 @@ class _Agent:
 def _run(settings: AgentSettings, work_dir: Path, interrupts: Interrupts, nudged: Nudged | None) -> None:
     clock = SystemClock()
     url, password = database_from_environment()
-    agent = _Agent(settings=settings, engine=open_database(url, password=password), clock=clock)
+    engine = open_database(url, password=password)
+    agent = _Agent(settings=settings, engine=engine, clock=clock, watch=job_watch(settings, clock))
     with closing(agent), SignOfLife(work_dir, KIND, clock) as sign:
         trimmed_s = clock.monotonic_s()
         while True:

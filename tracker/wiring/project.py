@@ -242,15 +242,19 @@ class Project:
         """
         for name in self.config.health.plugins:
             find_plugin(RULES, name)
-        run, rules = self.config.run, self.config.health.to_rules()
+        run, health = self.config.run, self.config.health
+        rules = health.to_rules()
         return AgentSettings(
             run=run.name,
             output_dir="" if "://" in run.output_dir else canonical(run.output_dir),
-            patterns=self.config.health.logs,
+            patterns=health.logs,
             rules=rules.lines,
             conditions=rules.conditions,
-            formats=self.config.health.to_formats(),
-            plugins=self.config.health.plugins,
+            formats=health.to_formats(),
+            plugins=health.plugins,
+            watches_processes=health.process.watch,
+            process_pattern=health.process.to_pattern(),
+            hang=health.hang.to_limits(),
         )
 
     def read_logs(self) -> None:

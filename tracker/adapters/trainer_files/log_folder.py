@@ -21,6 +21,7 @@ from eval_jobs.ports import Clock
 from tracker.adapters.trainer_files.event_files import FollowedEvents
 from tracker.adapters.trainer_files.followed_file import FollowedFile, ReadPart
 from tracker.adapters.trainer_files.log_lines import begins_with_step
+from tracker.adapters.trainer_files.saved import saved_bytes
 from tracker.domain.checkpoints.names import steps_in
 from tracker.domain.health.logs.cursor import Cursor, LogPiece
 from tracker.domain.health.logs.streams import (
@@ -105,6 +106,7 @@ class LogFolder:
     _begin_as_logs: dict[str, bool] = field(default_factory=dict)
     """Whether a file of JSON lines is a log, by path."""
     _warned: set[str] = field(default_factory=set)
+    _saved_bytes: int = 0
     _read_at: datetime = NEVER
     """Begin of the present reading: all of its lines are of one moment."""
 
@@ -119,6 +121,8 @@ class LogFolder:
         self._read_at = self.clock.now()
         if self._scanned_s is None or now_s - self._scanned_s >= SCAN_S:
             self._find()
+            if self.places.output_dir is not None:
+                self._saved_bytes = saved_bytes(self.places.output_dir)
             self._scanned_s = now_s
         waiting = sorted(self._followed.values(), key=lambda one: not one.is_exact)
         parts = 0
@@ -144,6 +148,10 @@ class LogFolder:
                 if abs(now - Path(path).stat().st_mtime) <= RECENT_S:
                     return True
         return False
+
+    def saved_bytes(self) -> int:
+        """Return the size of the newest sub-folders, as of the last scan; see `ports.TrainingLog`."""
+        return self._saved_bytes
 
     def close(self) -> None:
         """Close all files."""

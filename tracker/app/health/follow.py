@@ -88,7 +88,8 @@ class LogFollower:
     """What was read before this process."""
     is_replaced: bool = False
     """Whether another process reads these logs now: this one has to begin again with what is stored."""
-    _runs: dict[str, RunLog] = field(default_factory=dict)
+    runs: dict[str, RunLog] = field(default_factory=dict)
+    """Those of which anything was read by this process, by run id."""
     _streams: dict[str, StreamState] = field(default_factory=dict)
     _unstored: _Unstored = field(default_factory=_Unstored)
     _stored: dict[str, int] = field(default_factory=dict)
@@ -112,6 +113,17 @@ class LogFollower:
             self._forget()
         return is_stored
 
+    def run_of(self, run_id: str) -> RunLog:
+        """Return the reader of a run."""
+        if run_id not in self.runs:
+            state = self.known.runs.get(run_id) or RunState(run_id=run_id)
+            self.runs[run_id] = self.reading.of(state)
+        return self.runs[run_id]
+
+    def touch(self, run_id: str) -> None:
+        """Have the next pass store the state of a run although nothing was read of it."""
+        self._unstored.newest.setdefault(run_id, Stream(name="", read_at=self.clock.now()))
+
     def _read(self) -> None:
         has_more = has_history = False
         for piece in self.log.read():
@@ -128,23 +140,18 @@ class LogFollower:
             self._end_history()
 
     def _take(self, piece: LogPiece) -> None:
-        run = self._run(piece.run_id)
+        run = self.run_of(piece.run_id)
         state = self._stream(piece.path)
         for line in piece.lines:
             run.take(line, piece.stream, state)
         for row in piece.rows:
             run.take_row(row, piece.stream, state)
         run.try_code(piece.stream, state)
+        run.note_lines(piece.stream)
         self._unstored.cursors[piece.path] = piece.cursor
         if piece.rest and run.take_rest(piece.rest, piece.cursor.text.lines + 1, piece.stream, state):
             self._unstored.cursors[piece.path] = self.log.count_rest(piece.path) or piece.cursor
         self._unstored.newest[piece.run_id] = piece.stream
-
-    def _run(self, run_id: str) -> RunLog:
-        if run_id not in self._runs:
-            state = self.known.runs.get(run_id) or RunState(run_id=run_id)
-            self._runs[run_id] = self.reading.of(state)
-        return self._runs[run_id]
 
     def _stream(self, path: str) -> StreamState:
         if path not in self._streams:
@@ -156,25 +163,25 @@ class LogFollower:
         """Note that all that was there before the training was followed is read."""
         self._is_in_history = False
         is_recent = self.log.is_recent()
-        for run_id in sorted({*self.known.runs, *self._runs}):
-            self._run(run_id).end_history(is_recent=is_recent)
-            self._unstored.newest.setdefault(run_id, Stream(name="", read_at=self.clock.now()))
+        for run_id in sorted({*self.known.runs, *self.runs}):
+            self.run_of(run_id).end_history(is_recent=is_recent)
+            self.touch(run_id)
 
     def _release(self) -> None:
         """Keep the newest points: nothing has followed them for long."""
         self._quiet_since_s = self.clock.monotonic_s()
-        for run_id, run in self._runs.items():
+        for run_id, run in self.runs.items():
             released = run.state.thinner.released()
             if released:
                 run.points += released
-                self._unstored.newest.setdefault(run_id, Stream(name="", read_at=self.clock.now()))
+                self.touch(run_id)
 
     def _news(self) -> ReadNow:
         incidents: list[TrainingIncident] = []
         points: dict[str, Sequence[CurvePoint]] = {}
         states: dict[str, RunState] = {}
         for run_id, stream in self._unstored.newest.items():
-            run = self._runs[run_id]
+            run = self.runs[run_id]
             found = (*run.incidents(), *run.series_incidents(stream))
             incidents += (incident for incident in found if self._stored.get(incident.id) != hash(incident))
             points[run_id], states[run_id] = run.points, run.state
@@ -191,7 +198,7 @@ class LogFollower:
 
     def _forget(self) -> None:
         for run_id, stream in self._unstored.newest.items():
-            run = self._runs[run_id]
+            run = self.runs[run_id]
             for incident in (*run.incidents(), *run.series_incidents(stream)):
                 self._stored[incident.id] = hash(incident)
             run.forget_taken()

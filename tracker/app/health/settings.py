@@ -1,9 +1,11 @@
 """What the process that follows a training's logs works with."""
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 
 from tracker.domain.health.line_rules import LineRule
 from tracker.domain.health.logs.user_formats import LogFormat
+from tracker.domain.health.processes.pace import HangLimits
 from tracker.domain.health.series.conditions import MetricCondition
 
 
@@ -22,3 +24,7 @@ class AgentSettings:
     formats: tuple[LogFormat, ...] = ()
     plugins: tuple[str, ...] = ()
     """Rules of other packages, by name."""
+    watches_processes: bool = True
+    process_pattern: re.Pattern[str] | None = None
+    """Of the commands that train; None: they are found by the output folder."""
+    hang: HangLimits = field(default_factory=HangLimits)

@@ -20,7 +20,7 @@ QUESTION_CHARS = 120
 _ONLY_LOGGED = frozenset(
     (
         *(AlertKind.OVERDUE, AlertKind.STUCK, AlertKind.UNSENT),
-        *(AlertKind.CRASH, AlertKind.DIVERGED, AlertKind.FAULT, AlertKind.ANOMALY),
+        *(AlertKind.CRASH, AlertKind.HANG, AlertKind.DIVERGED, AlertKind.FAULT, AlertKind.ANOMALY),
     )
 )
 """Commands print the causes of the other kinds themselves: verdicts, gaps and noise."""

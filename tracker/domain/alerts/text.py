@@ -187,6 +187,7 @@ _HEADLINES: dict[AlertKind, tuple[str, str]] = {
     AlertKind.UNSENT: ("results rejected by MLflow", "no result rejected by MLflow any more"),
     AlertKind.BUG: ("unexpected error", "no unexpected error any more"),
     AlertKind.CRASH: ("training crashed: {name}", "over: {name}"),
+    AlertKind.HANG: ("training hangs: {name}", "over: {name}"),
     AlertKind.DIVERGED: ("training diverged: {name}", "over: {name}"),
     AlertKind.FAULT: ("fault while training: {name}", "over: {name}"),
     AlertKind.ANOMALY: ("training is unusual: {name}", "over: {name}"),

@@ -93,9 +93,12 @@ def alert_kind(incident: TrainingIncident) -> AlertKind:
     """Return the kind of alert for the class of an incident."""
     if incident.name in _DIVERGED:
         return AlertKind.DIVERGED
-    if incident.cause.trouble.source is TroubleSource.SERIES:
+    trouble = incident.cause.trouble
+    if trouble.source in (TroubleSource.SERIES, TroubleSource.RESOURCE):
         return AlertKind.ANOMALY
-    return AlertKind.CRASH if incident.cause.trouble.is_terminal else AlertKind.FAULT
+    if trouble.is_terminal:
+        return AlertKind.CRASH
+    return AlertKind.HANG if trouble.source is TroubleSource.PROCESS else AlertKind.FAULT
 
 
 def incident_text(incident: TrainingIncident) -> str:
@@ -121,9 +124,9 @@ def state_text(incident: TrainingIncident) -> str:
 
 def _begun_text(incident: TrainingIncident, standing: RunStanding) -> str:
     text = incident_text(incident)
-    if incident.cause.trouble.source is TroubleSource.SERIES:
+    if incident.cause.trouble.source is not TroubleSource.LINE:
         text += f": {incident.cause.text}"
-    if alert_kind(incident) not in (AlertKind.CRASH, AlertKind.DIVERGED):
+    if alert_kind(incident) not in (AlertKind.CRASH, AlertKind.HANG, AlertKind.DIVERGED):
         return text
     if standing.checkpoint is None:
         return f"{text}; the run has no checkpoint yet"

@@ -33,6 +33,8 @@ class Episode:
     """Later steps since its newest line."""
     resumed_step: int | None = None
     """The first of them."""
+    capture: str = ""
+    """What its processes did, as text."""
 
     def join(self, line: TroubleLine, context: tuple[str, ...]) -> None:
         """Add a line; `context` are those before it in its log."""
@@ -102,6 +104,7 @@ class Episode:
             ended_by=None if ended_step is None else IncidentEnd.PROGRESS,
             ended_step=ended_step,
             resumed_step=self.resumed_step,
+            capture=self.capture,
         )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from tracker.domain.health.code_rules import CodeRules, ReadLine, hit_of_finding
 from tracker.domain.health.episodes import Episode, begun
@@ -32,6 +33,8 @@ from tracker.domain.health.logs.masking import without_keys
 from tracker.domain.health.logs.step_lines import StepRow
 from tracker.domain.health.logs.streams import NEVER, Stream
 from tracker.domain.health.logs.text import RawLine
+from tracker.domain.health.processes.pace import Phase, phase_of_line
+from tracker.domain.health.processes.signs import ProcessSign
 from tracker.domain.health.run_state import RunState, StepsRead, StreamState
 from tracker.domain.health.series.conditions import MetricCondition
 from tracker.domain.health.series.kinds import NumberKind, loss_in
@@ -42,6 +45,10 @@ from tracker.domain.records.training import TrainingIncident, TroubleLine
 from tracker.domain.records.types import CurvePoint
 
 STEPS_AFTER = 3
+PAUSES = 3
+"""Pauses that are a habit, and no save."""
+PROCESSES = "processes"
+"""As the log of what no log says."""
 TEXT_CHARS = 300
 LINES_AT_ONCE = 1000
 """Lines that rules of other packages see at once in a single log."""
@@ -76,6 +83,7 @@ class RunLog:
         self._said = {one.name: (one.title, one.hint) for one in self.conditions}
         self._triggers = triggers_of(self.rules)
         self._untried: list[ReadLine] = []
+        self._phase: Phase | None = None
 
     def take(self, line: RawLine, stream: Stream, state: StreamState) -> None:
         """Read one line of a log."""
@@ -89,7 +97,11 @@ class RunLog:
         hit = self._trouble(plain, row)
         if hit is not None and not line.is_known:
             self._hit(hit, _step_of_nan(hit, row), line, (stream, state))
-        if row is None or row.is_summary:
+        if row is None:
+            self._phase = phase_of_line(plain) or self._phase
+            return
+        if row.is_summary:
+            self.state.steps = replace(self.state.steps, has_summary=True)
             return
         if row.step is None:
             self._count_unnumbered(row)
@@ -123,6 +135,26 @@ class RunLog:
             return False
         self._hit(hit, None, RawLine(number=number, text=text), (stream, state))
         return True
+
+    def take_sign(self, sign: ProcessSign, at: datetime) -> None:
+        """Take what the processes of the run show."""
+        for rank in sign.ranks or (None,):
+            found = TroubleLine(
+                trouble=sign.trouble,
+                stream=PROCESSES,
+                number=0,
+                text=self._shown(sign.text),
+                step=self.state.steps.last,
+                rank=rank,
+                seen_at=at,
+            )
+            self._join(found, (), is_history=False).capture = sign.capture
+
+    def note_lines(self, stream: Stream) -> None:
+        """Note that lines were read of a log, of whatever kind: the training does something."""
+        if not stream.is_history and stream.read_at != NEVER:
+            self.state.pace.take_sign(stream.read_at.timestamp(), self._phase)
+        self._phase = None
 
     def incidents(self) -> tuple[TrainingIncident, ...]:
         """Return the incidents of lines that ended since the last `forget_taken`, and the one that lasts."""
@@ -200,13 +232,17 @@ class RunLog:
             seen_at=stream.read_at,
         )
         context = tuple(map(self._shown, state.recent))
+        self._join(found, context, is_history=stream.is_history)
+
+    def _join(self, found: TroubleLine, context: tuple[str, ...], *, is_history: bool) -> Episode:
         run = self.state
         if run.episode is None:
             run.episodes += 1
-            run.episode = begun(run.run_id, run.episodes, found, context, is_history=stream.is_history)
+            run.episode = begun(run.run_id, run.episodes, found, context, is_history=is_history)
         else:
             run.episode.join(found, context)
         run.episode.wait_for_progress(run.steps.last)
+        return run.episode
 
     def _shown(self, text: str) -> str:
         return shortened(one_line(self.mask(text)), TEXT_CHARS)
@@ -220,7 +256,7 @@ class RunLog:
         at_s = self._live_time_s(stream)
         self.points += run.thinner.take(step, row.values)
         run.series.take(step, row.values, at_s=at_s, rank=rank)
-        run.steps = _counted(run.steps, step, loss_in(row.values))
+        run.steps = _counted(run.steps, row, step)
         if run.episode is not None and is_progress:
             self._progress(run.episode, step, stream)
 
@@ -229,6 +265,8 @@ class RunLog:
         if stream.is_history or stream.read_at == NEVER:
             return None
         self.state.tempo.take(stream.read_at)
+        self.state.pace.take_step(stream.read_at.timestamp())
+        self._phase = None
         return stream.read_at.timestamp()
 
     def _goes_back(self, step: int, stream: Stream, before: tuple[int, int] | None) -> bool:
@@ -279,13 +317,17 @@ class RunLog:
         series = {finding.name for finding in self.findings}
         joint = ""
         if NumberKind.MEMORY in self.state.series.kinds:  # without such numbers, nothing is known of it
-            joint = joint_hint(cause.name, line_classes=episode.first_of, series=series, silent=False)
+            joint = joint_hint(cause.name, line_classes=episode.first_of, series=series, silent=self._pauses())
         hint = "; ".join(filter(None, (joint, cause.hint)))
         return replace(episode.incident(ended_step=ended_step), hint=hint)
 
+    def _pauses(self) -> bool:
+        """Return whether the training stood still again and again."""
+        return len(self.state.pace.pauses_s) >= PAUSES
+
     def _hint(self, finding: SeriesFinding) -> str:
         classes = () if self.state.episode is None else self.state.episode.first_of
-        return joint_hint(finding.name, line_classes=classes, series=(), silent=False)
+        return joint_hint(finding.name, line_classes=classes, series=(), silent=self._pauses())
 
 
 def _step_of_nan(hit: LineHit, row: StepRow | None) -> int | None:
@@ -313,7 +355,8 @@ def _has_any(text: str, parts: Sequence[str]) -> bool:
     return False
 
 
-def _counted(steps: StepsRead, step: int, loss: float | None) -> StepsRead:
+def _counted(steps: StepsRead, row: StepRow, step: int) -> StepsRead:
+    loss = loss_in(row.values)
     first_loss = loss if steps.first_loss is None else steps.first_loss
     return replace(
         steps,
@@ -322,6 +365,8 @@ def _counted(steps: StepsRead, step: int, loss: float | None) -> StepsRead:
         last=step if steps.last is None else max(steps.last, step),
         first_loss=first_loss,
         last_loss=steps.last_loss if loss is None else loss,
+        total=row.total or steps.total,
+        has_summary=False,
     )
 
 

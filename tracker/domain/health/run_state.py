@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from tracker.domain.health.episodes import MAX_RANKS, Episode
 from tracker.domain.health.logs.row_reader import RowReader
 from tracker.domain.health.logs.thinning import CurveThinner
+from tracker.domain.health.processes.pace import Pace
 from tracker.domain.health.series.training import RunSeries
 from tracker.domain.health.series_incidents import SeenFinding
 from tracker.domain.health.tempo import Tempo
@@ -27,6 +28,19 @@ class StepsRead:
     last_loss: float | None = None
     unnumbered: int = 0
     """Losses of training on lines that name no step, as Hugging Face prints them."""
+    total: int | None = None
+    """Steps of the whole training, where a line names them."""
+    has_summary: bool = False
+    """Whether the line that ends a training was read after its newest step."""
+
+    @property
+    def is_complete(self) -> bool | None:
+        """Whether the training has done all of its steps; None: unknown."""
+        if self.has_summary:
+            return True
+        if self.total is None or self.last is None:
+            return None
+        return self.last >= self.total
 
 
 @dataclass(kw_only=True)
@@ -70,5 +84,6 @@ class RunState:
     """Of rows that name no step."""
     thinner: CurveThinner = field(default_factory=CurveThinner)
     tempo: Tempo = field(default_factory=Tempo)
+    pace: Pace = field(default_factory=Pace)
     seen: dict[str, SeenFinding] = field(default_factory=dict)
     """When each finding was seen first, by what identifies it."""

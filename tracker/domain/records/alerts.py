@@ -39,6 +39,8 @@ class AlertKind(StrEnum):
     """An error sets a checkpoint, a result or a part of the loop aside."""
     CRASH = "crash"
     """The training ended, or will, by an error of the program, the machine or the cluster."""
+    HANG = "hang"
+    """The training makes no progress, and its processes still exist."""
     DIVERGED = "diverged"
     """The training loss left its past and did not return, or is no number."""
     FAULT = "fault"

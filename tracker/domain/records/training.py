@@ -23,6 +23,11 @@ class TroubleSource(StrEnum):
     """A line that a rule fits."""
     SERIES = "series"
     """The numbers that the trainer logs."""
+    PROCESS = "process"
+    """What the processes of the training do, or that they ended."""
+    RESOURCE = "resource"
+    """What the processes use."""
+    HARDWARE = "hardware"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +110,8 @@ class TrainingIncident:
     """First step that was logged afterwards; None: there is none, or the numbers alone showed it."""
     reason: str = ""
     """Why a user dismissed it."""
+    capture: str = ""
+    """States and stacks of its processes, as text."""
 
     @property
     def name(self) -> str:

@@ -34,6 +34,7 @@ _NAMES = {
     AlertKind.UNSENT: ("ResultsRejected", "warning"),
     AlertKind.BUG: ("TrackerFailed", "warning"),
     AlertKind.CRASH: ("TrainingCrashed", "critical"),
+    AlertKind.HANG: ("TrainingHangs", "critical"),
     AlertKind.DIVERGED: ("TrainingDiverged", "critical"),
     AlertKind.FAULT: ("TrainingFault", "warning"),
     AlertKind.ANOMALY: ("TrainingAnomaly", "warning"),

@@ -99,7 +99,7 @@ def test_only_alerts_whose_cause_no_command_prints_are_warnings_in_the_log(
 ) -> None:
     told(loss(kind=kind))
     warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    of_training = {AlertKind.CRASH, AlertKind.DIVERGED, AlertKind.FAULT, AlertKind.ANOMALY}
+    of_training = {AlertKind.CRASH, AlertKind.HANG, AlertKind.DIVERGED, AlertKind.FAULT, AlertKind.ANOMALY}
     assert len(warnings) == (kind in {AlertKind.OVERDUE, AlertKind.STUCK, AlertKind.UNSENT} | of_training)
 
 

@@ -1,0 +1,187 @@
+"""The rules of `tracker.ports.Processes`, for the fake and for the processes of this machine."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.fakes.processes import FakeProcesses
+from tests.requires import requires_package
+from tracker.adapters.processes.cgroup_kills import memory_cgroup, memory_kills
+from tracker.adapters.processes.stacks import Stacks, parsed_stack
+from tracker.adapters.processes.system import SystemProcesses
+from tracker.domain.health.processes.seen import ProcessId, ProcessState, SeenProcess
+from tracker.ports.health import Processes
+
+SLEEPER = "import time, sys\nprint('up', flush=True)\ndef wait_for_others():\n    time.sleep(600)\nwait_for_others()\n"
+
+
+@dataclass
+class Machine:
+    """Processes, and one of them that the test controls."""
+
+    processes: Processes
+    process: ProcessId
+    end: Callable[[], None]
+
+
+@pytest.fixture(params=["fake", "system"])
+def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]:
+    if request.param == "fake":
+        fake = FakeProcesses()
+        seen = SeenProcess(
+            id=ProcessId(pid=7, created_s=1.0),
+            parent=os.getpid(),
+            name="python",
+            arguments=("python", "sleeper.py", str(tmp_path)),
+            variables={"RANK": "3"},
+            outputs=(str(tmp_path / "out.log"),),
+        )
+        one = fake.start(seen)
+        yield Machine(processes=fake, process=one, end=lambda: fake.end(one, time.time()))
+        return
+    with sleeping(tmp_path) as child:
+        one = ProcessId(pid=child.pid, created_s=psutil.Process(child.pid).create_time())
+
+        def end() -> None:
+            child.kill()
+            child.wait()
+
+        yield Machine(processes=SystemProcesses(), process=one, end=end)
+
+
+class sleeping:  # noqa: N801 - a context manager
+    """A Python program that sleeps, with its output in a file of `folder`."""
+
+    def __init__(self, folder: Path, **variables: str) -> None:
+        self._folder, self._variables = folder, variables
+
+    def __enter__(self) -> subprocess.Popen[bytes]:
+        script, out = self._folder / "sleeper.py", self._folder / "out.log"
+        script.write_text(SLEEPER)
+        environment = {**os.environ, "RANK": "3", "SECRET_TOKEN": "hf_abc", **self._variables}
+        with out.open("wb") as file:
+            command = [sys.executable, str(script), str(self._folder)]
+            self._child = subprocess.Popen(command, stdout=file, stderr=file, env=environment)
+        while not out.read_bytes():
+            time.sleep(0.01)
+        return self._child
+
+    def __exit__(self, *_: object) -> None:
+        self._child.kill()
+        self._child.wait()
+
+
+def test_all_processes_are_returned_with_what_identifies_them(machine: Machine, tmp_path: Path) -> None:
+    (found,) = [one for one in machine.processes.all() if one.id == machine.process]
+    assert (found.parent, found.rank) == (os.getpid(), 3)
+    assert found.arguments[-1] == str(tmp_path)
+    assert found.outputs == (str(tmp_path / "out.log"),)
+    assert "SECRET_TOKEN" not in found.variables
+    assert found in machine.processes.all()
+
+
+def test_what_a_process_does_is_returned_until_it_has_ended(machine: Machine) -> None:
+    sample = machine.processes.samples([machine.process], with_stacks=False)[machine.process]
+    assert (sample.state, sample.stack) == (ProcessState.SLEEPING, None)
+    assert sample.moved_bytes is not None
+    another = ProcessId(pid=machine.process.pid, created_s=machine.process.created_s - 50)
+    states = machine.processes.samples([another, machine.process], with_stacks=False)
+    assert [states[one].state for one in (another, machine.process)] == [ProcessState.GONE, ProcessState.SLEEPING]
+    machine.end()
+    gone = machine.processes.samples([machine.process], with_stacks=True)[machine.process]
+    assert gone.state is ProcessState.GONE
+    assert machine.process not in [one.id for one in machine.processes.all()]
+
+
+def test_the_end_of_a_process_that_was_waited_for_is_known(machine: Machine) -> None:
+    before_s = time.time()
+    assert machine.processes.exits([machine.process]) == {}
+    machine.end()
+    while not (found := machine.processes.exits([machine.process])):
+        time.sleep(0.01)
+    assert before_s <= found[machine.process] <= time.time()
+    never = ProcessId(pid=machine.process.pid, created_s=1.5)
+    assert machine.processes.exits([never]) == {}
+
+
+def test_kills_are_counted_and_none_is_known_of_no_process(machine: Machine) -> None:
+    assert machine.processes.memory_kills([machine.process]) >= 0
+    assert machine.processes.memory_kills([]) == 0
+
+
+def test_a_stack_names_the_function_and_does_not_stop_the_process(tmp_path: Path) -> None:
+    requires_package("py-spy")
+    with sleeping(tmp_path) as child:
+        one = ProcessId(pid=child.pid, created_s=psutil.Process(child.pid).create_time())
+        sample = SystemProcesses().samples([one], with_stacks=True)[one]
+        assert sample.stack is not None
+        assert [frame.function for frame in sample.stack][:2] == ["wait_for_others", "<module>"]
+        assert psutil.Process(child.pid).status() == psutil.STATUS_SLEEPING
+
+
+def test_without_py_spy_or_with_one_that_hangs_or_fails_there_is_no_stack(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    scripts = {
+        "hangs": "#!/bin/sh\nexec sleep 60\n",
+        "denied": "#!/bin/sh\necho 'Error: Permission Denied: Try again with sudo' >&2\nexit 1\n",
+        "old": "#!/bin/sh\necho 'not json'\n",
+        "none": "#!/bin/sh\necho '[]'\n",
+    }
+    denied = "Error: Permission Denied: Try again with sudo"
+    for name, text in scripts.items():
+        program = tmp_path / name
+        program.write_text(text)
+        program.chmod(0o755)
+        stacks = Stacks(program=str(program), timeout_s=0.3)
+        assert stacks.of([os.getpid(), 1]) == {}
+        assert stacks.of([os.getpid()]) == {}
+    assert Stacks(program=str(tmp_path / "missing")).of([1]) == {}
+    assert [message for message in caplog.messages if "py-spy" in message] == [
+        "no stacks: py-spy took longer than 0 s, and was ended",
+        f"no stacks: py-spy may not trace processes: {denied}; hint: see `tracker doctor`",
+        "no stacks: py-spy cannot be started: No such file or directory",
+    ]
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", b"[1]", b'[{"thread_name": "MainThread"}]', b"[[]]", b"\xff", b"null"])
+def test_output_of_another_form_is_no_stack(text: bytes) -> None:
+    assert parsed_stack(text, 1) is None
+
+
+def test_kills_are_read_from_both_versions_of_cgroups(tmp_path: Path) -> None:
+    proc, groups = tmp_path / "proc", tmp_path / "groups"
+    second, first = groups / "job", groups / "memory" / "slurm" / "job_1"
+    for folder in (second, first, proc / "2", proc / "1", proc / "3"):
+        folder.mkdir(parents=True)
+    (proc / "2" / "cgroup").write_text("0::/job\n")
+    (second / "memory.events").write_text("low 0\nmax 7\noom 2\noom_kill 3\n")
+    (proc / "1" / "cgroup").write_text("9:cpu:/x\n4:memory:/slurm/job_1\n")
+    (first / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
+    (proc / "3" / "cgroup").write_text("0::/not/mounted\n")
+    found = [memory_cgroup(pid, proc=proc, cgroups=groups) for pid in (1, 2, 3, 4)]
+    assert found == [first, second, None, None]
+    assert [memory_kills(folder) for folder in (first, second, tmp_path)] == [1, 3, 0]
+
+
+def test_settings_files_and_links_of_a_process_are_read_and_other_processes_that_end_are_left_out(
+    tmp_path: Path,
+) -> None:
+    settings = tmp_path / "sft.yaml"
+    settings.write_text("model: /models/q\noutput_dir: runs/sft\n# x\nlist: ['a/b']\n")
+    command = [sys.executable, "-c", "import time; time.sleep(600)", "--config", str(settings)]
+    child = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    try:
+        (found,) = [one for one in SystemProcesses().all() if one.id.pid == child.pid]
+        assert {"/models/q", "runs/sft", "a/b"} <= set(found.settings)
+        assert (found.folder, found.outputs) == (str(tmp_path), found.outputs)
+    finally:
+        child.kill()
+        child.wait()

@@ -1,0 +1,130 @@
+"""Which processes belong to a training: launchers, ranks, data loaders, and what only mentions the folder."""
+
+import re
+
+import pytest
+
+from tests.recorded_jobs import processes
+from tracker.domain.health.processes.jobs import Job, Places, job_of
+from tracker.domain.health.processes.seen import ProcessId, SeenProcess
+
+OUT = "/data/runs/sft"
+PLACES = Places(run="sft", folder=OUT)
+
+
+def process(
+    pid: int, command: str, *, parent: int = 1, name: str = "python", env: str = "", outputs: tuple[str, ...] = ()
+) -> SeenProcess:
+    return SeenProcess(
+        id=ProcessId(pid=pid, created_s=1000.0 + pid),
+        parent=parent,
+        name=name,
+        arguments=tuple(command.split()),
+        folder="/data",
+        variables=dict(entry.split("=", 1) for entry in env.split()),
+        outputs=outputs,
+    )
+
+
+def ranks_of(job: Job) -> dict[int, int]:
+    return {rank: one.id.pid for rank, one in job.ranks.items()}
+
+
+@pytest.mark.parametrize(
+    "trainer",
+    [
+        process(7, f"python train.py --output_dir {OUT}"),
+        process(7, f"python train.py --output_dir={OUT}/"),
+        process(7, "python train.py --out runs/sft"),
+        process(7, "python train.py --out ./runs/../runs/sft"),
+        process(7, "python train.py /data/runs"),
+        process(7, "python train.py", outputs=(f"{OUT}/train.log",)),
+        process(7, "python train.py", env="TRACKER_RUN=sft"),
+        SeenProcess(
+            id=ProcessId(pid=7, created_s=1.0), parent=1, name="x", arguments=("llamafactory",), settings=(OUT,)
+        ),
+    ],
+)
+def test_a_process_is_found_by_what_names_the_output_folder(trainer: SeenProcess) -> None:
+    assert ranks_of(job_of([process(1, "init"), trainer], PLACES)) == {0: 7}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        process(7, f"vim {OUT}/train.log", name="vim"),
+        process(7, f"bash -c python_train.py_{OUT}", name="bash"),
+        process(7, f"tail -f {OUT}", name="tail"),
+        process(7, f"python -m vllm.entrypoints.openai.api_server --model {OUT}"),
+        process(7, f"/venv/bin/python /venv/bin/tracker watch --output {OUT}"),
+        process(7, f"python -m eval_jobs.execute.worker.main {OUT}"),
+        process(7, "python train.py --output_dir /data/runs/sft2"),
+        process(7, "python train.py --data /data"),
+        process(7, "python train.py", env="TRACKER_RUN=another"),
+    ],
+)
+def test_what_only_mentions_the_folder_or_trains_elsewhere_is_none(other: SeenProcess) -> None:
+    assert job_of([other], PLACES) == Job()
+
+
+def test_ranks_their_launcher_and_the_workers_of_their_loaders_are_told_apart() -> None:
+    env = "MASTER_ADDR=n1 MASTER_PORT=29500 WORLD_SIZE=16 TORCHELASTIC_RUN_ID=none"
+    train = f"/venv/bin/python train.py --output_dir {OUT}"
+    found = job_of(
+        [
+            process(10, f"/venv/bin/python /venv/bin/torchrun --nproc-per-node 2 train.py --output_dir {OUT}"),
+            process(11, train, parent=10, env=f"{env} RANK=8"),
+            process(12, train, parent=10, env=f"{env} RANK=9"),
+            process(13, train, parent=11, name="pt_data_worker", env=f"{env} RANK=8"),
+            process(14, train, parent=11, env=f"{env} RANK=8"),
+            process(15, "python helper.py", parent=12),
+            process(20, "python other.py", env="MASTER_ADDR=n1 MASTER_PORT=29501 RANK=0"),
+        ],
+        PLACES,
+    )
+    assert ranks_of(found) == {8: 11, 9: 12}
+    assert {one.pid: rank for one, rank in found.loaders.items()} == {13: 8, 14: 8}
+    assert [one.id.pid for one in found.launchers] == [10, 15]
+    assert found.world_size == 16
+
+
+def test_ranks_that_name_nothing_are_found_by_the_address_of_their_job() -> None:
+    env = "MASTER_ADDR=n1 MASTER_PORT=29500 WORLD_SIZE=2"
+    found = job_of(
+        [
+            process(11, "python train.py", env=f"{env} RANK=0", outputs=(f"{OUT}/log.txt",)),
+            process(12, "python train.py", env=f"{env} RANK=1", outputs=("/elsewhere/log.txt",)),
+            process(13, "python unrelated.py", env="MASTER_ADDR=n1 MASTER_PORT=29500"),
+        ],
+        PLACES,
+    )
+    assert ranks_of(found) == {0: 11, 1: 12}
+
+
+def test_processes_that_the_tracker_has_started_are_never_trainers() -> None:
+    found = [process(5, "python x.py"), process(6, f"python y.py {OUT}", parent=5), process(7, f"python z.py {OUT}")]
+    assert ranks_of(job_of(found, Places(run="sft", folder=OUT, own=frozenset({5})))) == {0: 7}
+
+
+def test_a_pattern_of_the_settings_decides_alone() -> None:
+    found = [process(6, f"python a.py {OUT}"), process(7, "python megatron.py --save s3://b/c")]
+    assert ranks_of(job_of(found, Places(run="sft", folder=OUT, pattern=re.compile("megatron")))) == {0: 7}
+
+
+def test_a_single_process_with_workers_is_one_rank() -> None:
+    train = f"python train.py --output_dir {OUT}"
+    found = job_of([process(7, train), process(8, train, parent=7), process(9, "nvcc x.cu", parent=8)], PLACES)
+    assert ranks_of(found) == {0: 7}
+    assert {one.pid for one in found.loaders} == {8, 9}
+
+
+@pytest.mark.parametrize("case", ["loader", "torchrun_sleep", "zombie"])
+def test_real_jobs_are_sorted_out(case: str) -> None:
+    recorded = processes(case)
+    found = job_of(list(recorded.values()), Places(run=case, folder=f"/app/out/{case.removeprefix('torchrun_')}"))
+    if case == "zombie":
+        assert found == Job()  # a dead process says nothing of itself
+        return
+    assert ranks_of(found) == {0: recorded["rank0"].id.pid, 1: recorded["rank1"].id.pid}
+    workers = {one.id.pid for name, one in recorded.items() if "worker" in name}
+    assert {one.pid for one in found.loaders} == workers

@@ -1,0 +1,96 @@
+"""How long a training may be quiet: limits learn from the run, and recurring pauses are looked at twice and no more."""
+
+import pytest
+from pydantic import TypeAdapter
+
+from tests.requires import shared_data
+from tracker.domain.health.processes.pace import HangLimits, Pace, Phase, phase_of_line, replay
+
+LIMITS = HangLimits()
+
+
+def steps(*intervals_s: float) -> list[float]:
+    times = [0.0]
+    for interval_s in intervals_s:
+        times.append(times[-1] + interval_s)
+    return times
+
+
+def trained(*intervals_s: float) -> Pace:
+    pace = Pace()
+    pace.watch("job", 0.0)
+    for at_s in steps(*intervals_s):
+        pace.take_step(at_s)
+    return pace
+
+
+def test_a_run_that_pauses_at_every_20th_step_is_looked_at_twice_and_never_reported() -> None:
+    """As a public DeepSpeed run: 8.2 s a step, and 154 to 184 s at every 20th."""
+    pauses = [154.0, 184.0, 160.0, 171.0, 158.0, 180.0]
+    found = replay(steps(*(s for pause in pauses * 5 for s in (*[8.2] * 19, pause))), LIMITS)
+    assert (found.looks, found.reports) == (2, 0)
+    assert found.usual_s == pytest.approx(8.2)
+    assert found.longest_pause_s == pytest.approx(184.0)
+
+
+def test_a_fast_run_is_looked_at_after_15_seconds_and_a_slow_one_after_three_steps() -> None:
+    assert trained(*[0.3] * 30).look_limit_s(LIMITS) == 15.0
+    assert trained(*[60.0] * 30).look_limit_s(LIMITS) == 180.0
+    assert trained(*[0.3] * 30).report_limit_s(LIMITS) == 300.0
+    assert trained(*[60.0] * 30).report_limit_s(LIMITS) == 600.0
+    assert trained(*[8.0] * 30, 400.0, *[8.0] * 3).report_limit_s(LIMITS) == 600.0
+
+
+def test_the_start_saves_and_evaluations_have_their_own_limits_and_lengths() -> None:
+    pace = Pace()
+    pace.watch("job", 0.0)
+    pace.take_sign(100.0)
+    assert (pace.phase, pace.quiet_s(100.0), pace.report_limit_s(LIMITS)) == (Phase.STARTING, 0.0, 1800.0)
+    for at_s in (300.0, 308.0, 316.0, 324.0):
+        pace.take_step(at_s)
+    assert pace.report_limit_s(LIMITS) == 450.0  # 1.5 times the time until the first step
+    pace.take_sign(325.0, Phase.SAVING)
+    assert (pace.quiet_s(330.0), pace.report_limit_s(LIMITS)) == (5.0, 900.0)
+    pace.take_step(925.0)
+    pace.take_sign(926.0, Phase.SAVING)
+    assert pace.report_limit_s(LIMITS) == 1500.0
+    pace.take_sign(930.0, Phase.EVALUATING)
+    assert pace.report_limit_s(LIMITS) == 900.0
+    assert pace.usual_s == 8.0  # intervals with a save or an evaluation are not usual
+
+
+def test_the_time_in_which_nobody_watched_is_no_pause_of_the_run() -> None:
+    pace = trained(*[8.0] * 10)
+    again = TypeAdapter(Pace).validate_python(TypeAdapter(Pace).dump_python(pace, mode="json"))
+    assert again == pace
+    again.watch("job", 50_000.0)
+    again.take_step(50_010.0)
+    again.take_step(50_018.0)
+    assert (again.phase, again.report_limit_s(LIMITS)) == (Phase.TRAINING, 300.0)
+    again.watch("another job", 60_000.0)
+    assert (again.phase, again.usual_s) == (Phase.STARTING, 8.0)
+
+
+@pytest.mark.parametrize(
+    ("line", "phase"),
+    [
+        ("***** Running Evaluation *****", Phase.EVALUATING),
+        ("Running validation...", Phase.EVALUATING),
+        ("Evaluating:  10%", Phase.EVALUATING),
+        ("Saving model checkpoint to out/checkpoint-500", Phase.SAVING),
+        ("[torch_checkpoint_engine.py] Saving out/global_step100/mp_rank_00_model_states.pt", None),
+        ("Loading the validation set", None),
+        ("the value is invalid", None),
+    ],
+)
+def test_lines_announce_saves_and_evaluations(line: str, phase: Phase | None) -> None:
+    assert phase_of_line(line) is phase
+
+
+def test_a_public_run_of_megatron_is_never_reported() -> None:
+    """The intervals that it logs, at every iteration."""
+    lines = shared_data("train_logs/megatron/meg_gpt2_base_n4.out").read_text(errors="replace").splitlines()
+    marks = (line.partition("elapsed time per iteration (ms): ")[2] for line in lines)
+    found = replay(steps(*(float(mark.split(" ")[0]) / 1000 for mark in marks if mark)), LIMITS)
+    assert found.usual_s > 0
+    assert found.reports == 0

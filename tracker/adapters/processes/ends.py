@@ -1,0 +1,63 @@
+"""When processes end, noticed at once by a thread: of several that end together, the first one is the cause."""
+
+import os
+import select
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+
+import psutil
+
+from tracker.domain.health.processes.seen import ProcessId
+
+MOST = 1024
+"""Processes that are waited for: each needs a descriptor."""
+
+
+class Ends:
+    """Waits for processes that are no children. On systems without pidfd_open, nothing is noticed."""
+
+    def __init__(self) -> None:
+        self._poll = select.epoll() if hasattr(select, "epoll") else None
+        self._waited: dict[ProcessId, int] = {}
+        """Descriptor of each process; -1: it has ended, or cannot be waited for."""
+        self._ended_s: dict[ProcessId, float] = {}
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def of(self, ids: Iterable[ProcessId]) -> dict[ProcessId, float]:
+        """Return when these have ended, in Unix seconds; each that still lives is waited for from now on."""
+        wanted = tuple(ids)
+        with self._lock:
+            for one in wanted:
+                if one not in self._waited and len(self._waited) < MOST:
+                    self._waited[one] = self._opened(one)
+            if self._thread is None and self._poll is not None:
+                self._thread = threading.Thread(target=self._wait, name="ends of processes", daemon=True)
+                self._thread.start()
+            return {one: self._ended_s[one] for one in wanted if one in self._ended_s}
+
+    def _opened(self, one: ProcessId) -> int:
+        if self._poll is None or not hasattr(os, "pidfd_open"):
+            return -1
+        with suppress(OSError, psutil.Error):
+            descriptor = os.pidfd_open(one.pid)
+            if psutil.Process(one.pid).create_time() == one.created_s:
+                self._poll.register(descriptor, select.EPOLLIN)
+                return descriptor
+            os.close(descriptor)
+        return -1
+
+    def _wait(self) -> None:
+        while self._poll is not None:
+            ready = [descriptor for descriptor, _ in self._poll.poll()]
+            now_s = time.time()
+            with self._lock:
+                for one, descriptor in self._waited.items():
+                    if descriptor in ready:
+                        self._ended_s[one] = now_s
+                        self._waited[one] = -1
+                for descriptor in ready:
+                    self._poll.unregister(descriptor)
+                    os.close(descriptor)

@@ -1,0 +1,183 @@
+"""`tracker.ports.Processes`: the processes of this machine, read with psutil and from /proc."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from eval_jobs import limits
+from eval_jobs.host.bounded.files import text_of
+from tracker.adapters.processes.cgroup_kills import memory_cgroup, memory_kills
+from tracker.adapters.processes.ends import Ends
+from tracker.adapters.processes.stacks import Stacks
+from tracker.domain.health.processes.jobs import absolute
+from tracker.domain.health.processes.seen import NAMES, Frame, ProcessId, ProcessState, Sample, SeenProcess
+
+PROC = Path("/proc")
+MAX_ARGUMENTS = 2_000
+MAX_ENVIRONMENT = 256 << 10
+MAX_SETTINGS = 200
+"""Paths in one settings file."""
+_STATES = {
+    psutil.STATUS_RUNNING: ProcessState.RUNNING,
+    psutil.STATUS_SLEEPING: ProcessState.SLEEPING,
+    psutil.STATUS_DISK_SLEEP: ProcessState.BLOCKED,
+    psutil.STATUS_STOPPED: ProcessState.STOPPED,
+    psutil.STATUS_TRACING_STOP: ProcessState.STOPPED,
+    psutil.STATUS_ZOMBIE: ProcessState.ZOMBIE,
+    psutil.STATUS_DEAD: ProcessState.GONE,
+}
+_SETTINGS_FILE = re.compile(r"\.(?:ya?ml|json)$")
+_PATH = re.compile(r"(?:^|[\s\"':=\[,])((?:/|\./|\.\./)?[\w.\-]+(?:/[\w.\-]+)*/?)")
+
+
+@dataclass(kw_only=True)
+class SystemProcesses:
+    """What /proc says; what does not change of a process is read once."""
+
+    stacks: Stacks = field(default_factory=Stacks)
+    ends: Ends = field(default_factory=Ends)
+    _seen: dict[int, SeenProcess] = field(default_factory=dict)
+    _cgroups: dict[ProcessId, Path | None] = field(default_factory=dict)
+    """Folder of the memory cgroup of each process that was asked for."""
+
+    def all(self) -> tuple[SeenProcess, ...]:
+        """Return all processes; see `ports.Processes`."""
+        found: dict[int, SeenProcess] = {}
+        for process in psutil.process_iter():  # it keeps an object for each, and sees a number that is used again
+            with suppress(psutil.Error, OSError):
+                known = self._seen.get(process.pid)
+                created_s = process.create_time()
+                if known is None or known.id.created_s != created_s or not known.arguments:
+                    known = _seen(process, created_s)
+                found[process.pid] = known
+        self._seen = found
+        return tuple(found.values())
+
+    def samples(self, ids: Iterable[ProcessId], *, with_stacks: bool) -> Mapping[ProcessId, Sample]:
+        """Return what processes do now; see `ports.Processes`."""
+        wanted = tuple(ids)
+        stacks = self.stacks.of([one.pid for one in wanted]) if with_stacks else {}
+        return {one: _sample(one, stacks.get(one.pid)) for one in wanted}
+
+    def exits(self, ids: Iterable[ProcessId]) -> Mapping[ProcessId, float]:
+        """Return when processes have ended; see `ports.Processes`."""
+        return self.ends.of(ids)
+
+    def memory_kills(self, ids: Iterable[ProcessId]) -> int:
+        """Return how many processes the kernel killed for memory; see `ports.Processes`."""
+        for one in ids:
+            self._cgroups.setdefault(one, memory_cgroup(one.pid))
+        folders = {folder for one in ids if (folder := self._cgroups.get(one)) is not None}
+        return sum(map(memory_kills, folders))
+
+    def rss_bytes(self, ids: Iterable[ProcessId]) -> int:
+        """Return the memory of processes; see `ports.Processes`."""
+        total = 0
+        for one in ids:
+            with suppress(psutil.Error, OSError):
+                total += int(psutil.Process(one.pid).memory_info().rss)
+        return total
+
+    def descriptors(self, ids: Iterable[ProcessId]) -> tuple[int, int] | None:
+        """Return the open files nearest to their limit; see `ports.Processes`."""
+        found: tuple[int, int] | None = None
+        for one in ids:
+            with suppress(psutil.Error, OSError, AttributeError):
+                process = psutil.Process(one.pid)
+                count, limit = process.num_fds(), process.rlimit(psutil.RLIMIT_NOFILE)[0]
+                if limit > 0 and (found is None or count / limit > found[0] / found[1]):
+                    found = count, limit
+        return found
+
+
+def _seen(process: psutil.Process, created_s: float) -> SeenProcess:
+    with process.oneshot():
+        name, parent = process.name(), process.ppid()
+    arguments: Sequence[str] = ()
+    folder = ""
+    with suppress(psutil.Error, OSError):
+        arguments = process.cmdline()[:MAX_ARGUMENTS]
+        folder = process.cwd()
+    return SeenProcess(
+        id=ProcessId(pid=process.pid, created_s=created_s),
+        parent=parent,
+        name=name,
+        arguments=tuple(arguments),
+        folder=folder,
+        variables=_variables(process.pid),
+        outputs=_outputs(process.pid),
+        settings=_settings(arguments, folder),
+    )
+
+
+def _variables(pid: int) -> dict[str, str]:
+    """Return the listed variables of a process; the others are not kept."""
+    found = {}
+    with suppress(OSError, ValueError):
+        with (PROC / str(pid) / "environ").open("rb") as file:
+            entries = file.read(MAX_ENVIRONMENT).split(b"\0")
+        for entry in entries:
+            name, _, value = entry.partition(b"=")
+            if name.decode(errors="replace") in NAMES:
+                found[name.decode()] = value.decode(errors="replace")
+    return found
+
+
+def _outputs(pid: int) -> tuple[str, ...]:
+    """Return the files that stdout and stderr are; only the names are read: a file server may hang."""
+    found = []
+    for descriptor in ("1", "2"):
+        with suppress(OSError):
+            path = str((PROC / str(pid) / "fd" / descriptor).readlink())
+            if path.startswith("/") and not path.startswith("/dev/"):
+                found.append(path)
+    return tuple(dict.fromkeys(found))
+
+
+def _settings(arguments: Sequence[str], folder: str) -> tuple[str, ...]:
+    """Return the paths in settings files that the arguments of a process name."""
+    found: list[str] = []
+    for argument in arguments[1:]:
+        path = argument.partition("=")[2] or argument
+        if _SETTINGS_FILE.search(path):
+            with suppress(OSError, ValueError):
+                text = text_of(Path(absolute(path, folder)), limits.SETTINGS, errors="replace")
+                found += _PATH.findall(text)[:MAX_SETTINGS]
+    return tuple(dict.fromkeys(found))
+
+
+def _sample(one: ProcessId, stack: tuple[Frame, ...] | None) -> Sample:
+    try:
+        process = psutil.Process(one.pid)
+        if process.create_time() != one.created_s:
+            return Sample(state=ProcessState.GONE)
+        state = _STATES.get(process.status(), ProcessState.SLEEPING)
+        times = process.cpu_times()
+    except (psutil.Error, OSError) as error:
+        is_gone = isinstance(error, psutil.NoSuchProcess) or not (PROC / str(one.pid)).exists()
+        return Sample(state=ProcessState.GONE if is_gone else ProcessState.UNKNOWN)
+    return Sample(
+        state=state,
+        cpu_s=times.user + times.system,
+        moved_bytes=_moved_bytes(process),
+        waits_in=_waits_in(one.pid),
+        stack=stack,
+    )
+
+
+def _moved_bytes(process: psutil.Process) -> int | None:
+    with suppress(psutil.Error, OSError, AttributeError):
+        counters = process.io_counters()
+        return int(counters.read_chars + counters.write_chars)
+    return None
+
+
+def _waits_in(pid: int) -> str:
+    with suppress(OSError, ValueError):
+        name = (PROC / str(pid) / "wchan").read_text().strip()
+        return "" if name == "0" else name
+    return ""

@@ -1,0 +1,60 @@
+"""How a training ended whose processes are gone. Pure."""
+
+from dataclasses import dataclass
+
+from tracker.domain.health.processes.signs import ProcessSign, process_trouble
+from tracker.domain.records.display import count_text
+from tracker.domain.records.training import TroubleClass
+
+_INTERRUPTED = frozenset((130, 143, -2, -15))
+"""Exit codes of a program that was asked to end: a user's decision."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """What is known of the end."""
+
+    last_step: int | None
+    total_steps: int | None
+    is_complete: bool | None
+    """Whether it has done all of its steps; None: unknown."""
+    trouble: TroubleClass | None
+    """Cause of the incident in its logs that lasts; None: there is none."""
+    memory_kills: int
+    """Processes of its cgroups that the kernel killed for memory meanwhile."""
+    exit_code: int | None
+    """Of the command that `tracker guard` started; negative: the signal that ended it. None: unknown."""
+    first_rank: int | None = None
+    """That ended before the others; None: unknown."""
+
+
+def sign_of_end(ending: Ending) -> ProcessSign | None:
+    """Return why a training ended; None: it finished, its log says why, a user ended it, or nothing is known."""
+    if ending.memory_kills > 0:
+        text = f"the kernel killed {count_text(ending.memory_kills, 'task')} of its cgroup because memory ran out"
+        hint = "give the job more memory, or lower the number of data loader workers"
+        return ProcessSign(trouble=process_trouble("killed_for_memory", hint), text=text)
+    trouble = ending.trouble
+    if trouble is not None and trouble.is_consequence and ending.first_rank is not None:
+        text = f"rank {ending.first_rank} ended before the others, and no log says why"
+        hint = "a signal or the kernel may have killed it: look at the kernel's messages"
+        return ProcessSign(trouble=process_trouble("rank_died", hint), text=text, ranks=(ending.first_rank,))
+    if trouble is not None and trouble.is_terminal:
+        return None
+    return _unexplained(ending)
+
+
+def _unexplained(ending: Ending) -> ProcessSign | None:
+    """Return what is known of an end of which no log says why."""
+    code = ending.exit_code
+    if ending.is_complete or code == 0 or code in _INTERRUPTED:
+        return None
+    if code is not None:
+        how = f"exit code {code}" if code > 0 else f"signal {-code}"
+        hint = "see the last lines of its log"
+        return ProcessSign(trouble=process_trouble("failed", hint), text=f"its command ended with {how}")
+    if ending.is_complete is None:
+        return None
+    text = f"all processes ended at step {ending.last_step} of {ending.total_steps}, and no log says why"
+    hint = "they may have been killed, or the machine restarted: look at the kernel's messages"
+    return ProcessSign(trouble=process_trouble("gone", hint), text=text)

@@ -1,0 +1,304 @@
+"""From three samples of all processes of a training to the rank that holds up the others. Pure.
+
+`proven` returns what is certain, and may be reported at once. `likely` returns the best explanation of a training that
+has been quiet for too long.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tracker.domain.health.processes.collectives import (
+    collective_of,
+    is_idle_worker,
+    place_of,
+    stack_key,
+    waits_for_data,
+)
+from tracker.domain.health.processes.pace import Phase
+from tracker.domain.health.processes.seen import Frame, ProcessState, Sample
+
+IDLE_SHARE = 0.01
+"""Of one core: below it, a process does nothing."""
+BUSY_SHARE = 0.1
+"""Of one core: above it, a process computes; on a busy machine it gets no more."""
+MAX_NAMED = 3
+
+
+class HangName(StrEnum):
+    """Classes of trouble that processes show."""
+
+    WAITING = "waiting_for_rank"
+    STOPPED = "stopped"
+    DEAD = "dead_rank"
+    BLOCKED = "blocked_on_disk"
+    SPINNING = "spinning"
+    LOADER = "data_loader"
+    MISMATCH = "mismatched_collectives"
+    UNKNOWN = "hang"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """All processes of a training on this machine at one moment."""
+
+    at_s: float
+    ranks: Mapping[int, Sample]
+    loaders: Mapping[int, tuple[Sample, ...]] = field(default_factory=dict)
+    """Workers of the data loaders, by the rank that they work for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hang:
+    """Why a training makes no progress."""
+
+    name: HangName
+    ranks: tuple[int, ...] = ()
+    """That hold up the others; (): not known."""
+    text: str
+    """`rank 1 is not in the collective: sleeping in train.py:step; 63 ranks wait in all_reduce`."""
+    hint: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rank:
+    """What the samples of one rank say together."""
+
+    rank: int
+    samples: tuple[Sample, ...]
+    loaders: tuple[tuple[Sample, ...], ...]
+    """Samples of each worker of its data loader."""
+    cpu_share: float
+    has_moved: bool
+
+    @property
+    def newest(self) -> Sample:
+        return self.samples[-1]
+
+    @property
+    def stack(self) -> tuple[Frame, ...]:
+        return self.newest.stack or ()
+
+    @property
+    def collective(self) -> str:
+        return collective_of(self.stack)
+
+    @property
+    def is_still(self) -> bool:
+        """Whether it has a stack that is the same in all samples."""
+        stacks = [sample.stack for sample in self.samples]
+        if None in stacks:
+            return False
+        return len({stack_key(stack or ()) for stack in stacks}) == 1
+
+    def always(self, state: ProcessState) -> bool:
+        return all(sample.state is state for sample in self.samples)
+
+
+def proven(moments: Sequence[Moment], phase: Phase) -> Hang | None:
+    """Return what the samples of one look prove; None: nothing, and the training may be healthy."""
+    ranks = _ranks(moments)
+    for test in (_dead, _stopped, _blocked, _mismatch):
+        found = test(ranks)
+        if found is not None:
+            return found
+    return _outside(ranks) if phase is Phase.TRAINING else None
+
+
+def likely(moments: Sequence[Moment], world_size: int) -> Hang:
+    """Return what explains best that a training is quiet for too long."""
+    ranks = _ranks(moments)
+    found = proven(moments, Phase.TRAINING)
+    for test in (_spinning, _loading, _elsewhere, _odd_one):
+        found = found or test(ranks)
+    if found is not None:
+        return found
+    has_stacks = any(one.newest.stack is not None for one in ranks)
+    if not has_stacks:
+        text = "no stack could be read"
+        hint = "install checkpoint-tracker[stacks] and allow py-spy to trace processes: see `tracker doctor`"
+        return Hang(name=HangName.UNKNOWN, text=text, hint=hint)
+    waiting = [one for one in ranks if one.collective]
+    if len(waiting) == len(ranks) < world_size:
+        text = f"all ranks of this machine wait in {waiting[0].collective}"
+        return Hang(name=HangName.UNKNOWN, text=text, hint="look at the ranks of the other machines")
+    places = "; ".join(f"rank {one.rank} in {place_of(one.stack)}" for one in ranks[:MAX_NAMED])
+    return Hang(name=HangName.UNKNOWN, text=places, hint="see the stacks in `tracker incidents show`")
+
+
+def _ranks(moments: Sequence[Moment]) -> list[_Rank]:
+    seconds = max(moments[-1].at_s - moments[0].at_s, 1e-3)
+    numbers = sorted({rank for moment in moments for rank in moment.ranks})
+    found = []
+    for rank in numbers:
+        samples = tuple(moment.ranks[rank] for moment in moments if rank in moment.ranks)
+        workers = tuple(zip(*(moment.loaders.get(rank, ()) for moment in moments), strict=False))
+        found.append(
+            _Rank(
+                rank=rank,
+                samples=samples,
+                loaders=workers,
+                cpu_share=(samples[-1].cpu_s - samples[0].cpu_s) / seconds,
+                has_moved=_has_moved(samples),
+            )
+        )
+    return found
+
+
+def _has_moved(samples: Sequence[Sample]) -> bool:
+    """Return whether a process read or wrote; what is not readable may have moved."""
+    first, last = samples[0].moved_bytes, samples[-1].moved_bytes
+    return first is None or last is None or first != last
+
+
+def _dead(ranks: Sequence[_Rank]) -> Hang | None:
+    dead = [one for one in ranks if one.newest.state in (ProcessState.GONE, ProcessState.ZOMBIE)]
+    if not dead or not any(one.collective for one in ranks):
+        return None  # ranks end one after the other, and the first one may save for long
+    how = (
+        "its process is gone"
+        if dead[0].newest.state is ProcessState.GONE
+        else "it ended, and its parent did not notice"
+    )
+    text = f"{_named(dead)} dead: {how}; {_others(ranks, dead)}"
+    return Hang(
+        name=HangName.DEAD, ranks=_numbers(dead), text=text, hint="see the log of that rank, and restart the job"
+    )
+
+
+def _stopped(ranks: Sequence[_Rank]) -> Hang | None:
+    stopped = [one for one in ranks if one.always(ProcessState.STOPPED)]
+    if stopped:
+        pids = "continue it with `kill -CONT`, or detach the debugger"
+        text = f"{_named(stopped)} stopped by a signal; {_others(ranks, stopped)}"
+        return Hang(name=HangName.STOPPED, ranks=_numbers(stopped), text=text, hint=pids)
+    for one in ranks:
+        if any(all(sample.state is ProcessState.STOPPED for sample in worker) for worker in one.loaders):
+            text = f"a data loader worker of rank {one.rank} is stopped by a signal; {_others(ranks, [one])}"
+            return Hang(name=HangName.LOADER, ranks=(one.rank,), text=text, hint="continue it with `kill -CONT`")
+    return None
+
+
+def _blocked(ranks: Sequence[_Rank]) -> Hang | None:
+    blocked = []
+    for one in ranks:
+        is_worker = any(_is_blocked(worker) for worker in one.loaders) and waits_for_data(one.stack)
+        if is_worker or (_is_blocked(one.samples) and not one.has_moved):
+            blocked.append(one)
+    if not blocked:
+        return None
+    where = blocked[0].newest.waits_in
+    kernel = f" ({where})" if where else ""
+    place = place_of(blocked[0].stack)
+    text = f"{_named(blocked)} blocked on a file system or device{kernel}{f' in {place}' if place else ''}"
+    hint = "look at the file server, the mounts and the kernel's messages"
+    return Hang(name=HangName.BLOCKED, ranks=_numbers(blocked), text=f"{text}; {_others(ranks, blocked)}", hint=hint)
+
+
+def _is_blocked(samples: Sequence[Sample]) -> bool:
+    is_blocked = all(sample.state is ProcessState.BLOCKED for sample in samples)
+    return is_blocked and not _has_moved(samples) and len(samples) > 1
+
+
+def _mismatch(ranks: Sequence[_Rank]) -> Hang | None:
+    """Return that all ranks wait, in different operations: none of them can end."""
+    names = {one.collective for one in ranks}
+    is_certain = all(one.is_still and one.collective not in ("", "backward") for one in ranks)
+    if len(names) < 2 or not is_certain:
+        return None
+    groups = []
+    for name in sorted(names):
+        groups.append(f"{_named([one for one in ranks if one.collective == name], verb='')} in {name}")
+    text = f"ranks wait in different operations: {'; '.join(groups)}"
+    first = next(one for one in ranks if one.collective == sorted(names)[0])
+    hint = f"all ranks must call the same operations in the same order: see {place_of(first.stack)}"
+    return Hang(name=HangName.MISMATCH, ranks=(), text=text, hint=hint)
+
+
+def _outside(ranks: Sequence[_Rank]) -> Hang | None:
+    """Return the ranks that sleep outside of the operation in which the others wait."""
+    outside = []
+    for one in ranks:
+        is_asleep = one.is_still and not one.has_moved and one.cpu_share < IDLE_SHARE
+        if is_asleep and not one.collective and not waits_for_data(one.stack):
+            outside.append(one)
+    return _held_up(ranks, outside, HangName.WAITING, "sleeping")
+
+
+def _spinning(ranks: Sequence[_Rank]) -> Hang | None:
+    busy = [one for one in ranks if not one.collective and one.cpu_share >= BUSY_SHARE and one.newest.stack is not None]
+    return _held_up(ranks, busy, HangName.SPINNING, "computing")
+
+
+def _loading(ranks: Sequence[_Rank]) -> Hang | None:
+    for one in ranks:
+        if not waits_for_data(one.stack):
+            continue
+        text = f"rank {one.rank} waits for its data loader"
+        for worker in one.loaders:
+            stack = worker[-1].stack or ()
+            if stack and not is_idle_worker(stack):
+                text += f", a worker of which is in {place_of(stack)}"
+                break
+        text = f"{text}; {_others(ranks, [one])}"
+        return Hang(name=HangName.LOADER, ranks=(one.rank,), text=text, hint="look at the data of this batch")
+    return None
+
+
+def _elsewhere(ranks: Sequence[_Rank]) -> Hang | None:
+    outside = [one for one in ranks if not one.collective and one.newest.stack]
+    return _held_up(ranks, outside, HangName.UNKNOWN, "it is")
+
+
+def _odd_one(ranks: Sequence[_Rank]) -> Hang | None:
+    """Return the one rank that is elsewhere, if all others are at one place."""
+    by_place: dict[tuple[tuple[str, str], ...], list[_Rank]] = {}
+    for one in ranks:
+        by_place.setdefault(stack_key(one.stack), []).append(one)
+    if len(ranks) < 3 or len(by_place) != 2:
+        return None
+    odd = min(by_place.values(), key=len)
+    if len(odd) > 1 or not odd[0].stack:
+        return None
+    text = f"rank {odd[0].rank} is in {place_of(odd[0].stack)}, and all others are at another place"
+    return Hang(
+        name=HangName.UNKNOWN, ranks=_numbers(odd), text=text, hint="compare its stack with those of the others"
+    )
+
+
+def _held_up(ranks: Sequence[_Rank], culprits: Sequence[_Rank], name: HangName, doing: str) -> Hang | None:
+    waiting = [one for one in ranks if one.collective]
+    if not culprits or not waiting or len(culprits) > len(ranks) / 2:
+        return None
+    verb = "are" if len(culprits) > 1 else "is"
+    place = place_of(culprits[0].stack)
+    text = f"{_named(culprits, verb='')} {verb} not in the collective: {doing} in {place}; {_others(ranks, culprits)}"
+    hint = f"look at {place}: the others wait for it"
+    return Hang(name=name, ranks=_numbers(culprits), text=text, hint=hint)
+
+
+def _others(ranks: Sequence[_Rank], culprits: Sequence[_Rank]) -> str:
+    """Return `63 ranks wait in all_reduce`."""
+    others = [one for one in ranks if one not in culprits]
+    waiting = [one for one in others if one.collective]
+    if not others:
+        return "no other rank is on this machine"
+    if not waiting:
+        return f"{_count(others)} on this machine"
+    return f"{_count(waiting)} wait{'s' if len(waiting) == 1 else ''} in {waiting[0].collective}"
+
+
+def _count(ranks: Sequence[_Rank]) -> str:
+    return f"rank {ranks[0].rank}" if len(ranks) == 1 else f"{len(ranks)} ranks"
+
+
+def _named(ranks: Sequence[_Rank], verb: str = "is") -> str:
+    numbers = ", ".join(str(one.rank) for one in ranks[:MAX_NAMED])
+    more = f" and {len(ranks) - MAX_NAMED} more" if len(ranks) > MAX_NAMED else ""
+    if len(ranks) == 1:
+        return f"rank {numbers} {verb}".rstrip()
+    return f"ranks {numbers}{more} {'are' if verb else ''}".rstrip()
+
+
+def _numbers(ranks: Iterable[_Rank]) -> tuple[int, ...]:
+    return tuple(one.rank for one in ranks)

@@ -1,0 +1,100 @@
+"""What is known of one process at one moment. Frozen values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class ProcessId:
+    """A process of this machine: numbers are used again, with another start."""
+
+    pid: int
+    created_s: float
+    """Unix seconds at its start."""
+
+
+class ProcessState(StrEnum):
+    """What the kernel says of a process."""
+
+    RUNNING = "running"
+    SLEEPING = "sleeping"
+    BLOCKED = "blocked"
+    """In a call that no signal ends (D), such as one to a file server."""
+    STOPPED = "stopped"
+    ZOMBIE = "zombie"
+    """Dead, and its parent does not know."""
+    GONE = "gone"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenProcess:
+    """What does not change while a process lives."""
+
+    id: ProcessId
+    parent: int
+    """Its number; 0: none."""
+    name: str
+    """Of the thread that began it, as `ps -o comm` prints it."""
+    arguments: tuple[str, ...] = ()
+    """Empty: not readable."""
+    folder: str = ""
+    """In which it works; empty: not readable."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the environment that `NAMES` lists."""
+    outputs: tuple[str, ...] = ()
+    """Files that its stdout and stderr are."""
+    settings: tuple[str, ...] = ()
+    """Paths that files in its arguments name."""
+
+    @property
+    def rank(self) -> int | None:
+        """Number of its process among all of the job; None: no launcher has set it."""
+        return self._number(RANK_NAMES)
+
+    @property
+    def world_size(self) -> int | None:
+        """Number of ranks of the job; None: no launcher has set it."""
+        return self._number(WORLD_NAMES)
+
+    def _number(self, names: tuple[str, ...]) -> int | None:
+        for name in names:
+            value = self.variables.get(name, "")
+            if value.isdecimal():
+                return int(value)
+        return None
+
+
+RANK_NAMES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+"""Of torchrun and accelerate, Open MPI, MPICH and Slurm: the first that is set decides."""
+WORLD_NAMES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
+JOB_NAMES = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
+RUN_NAME = "TRACKER_RUN"
+NAMES = (*RANK_NAMES, *WORLD_NAMES, *JOB_NAMES, "MASTER_ADDR", "MASTER_PORT", RUN_NAME)
+"""No other variable is read: they hold keys."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """One function on a stack."""
+
+    function: str
+    file: str
+    """Path, shortened to what names the module."""
+    line: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One process in one moment."""
+
+    state: ProcessState
+    cpu_s: float = 0.0
+    """Processor time of all its threads since its start."""
+    moved_bytes: int | None = None
+    """Bytes that it read and wrote since its start; None: not readable."""
+    waits_in: str = ""
+    """Function of the kernel in which it sleeps; empty: none, or not readable."""
+    stack: tuple[Frame, ...] | None = None
+    """Of its main thread, the innermost first; None: not readable."""
