@@ -23,6 +23,10 @@ class ExitCode(IntEnum):
     """Missing or incomparable result, or nothing evaluated; for `gate`, also an inconclusive result."""
     BROKEN = 4
     """Failure of the program, engine, store or network, or a result not delivered. It says nothing about the model."""
+    NOT_EXECUTABLE = 126
+    """Program of `tracker guard` not executable."""
+    NOT_FOUND = 127
+    """Program of `tracker guard` not found."""
     INTERRUPTED = 130
     """Interrupted by Ctrl-C or a signal."""
     UNREAD = 141
@@ -51,6 +55,20 @@ class ConfigError(TrackerError):
 
     code = "E-CONFIG"
     exit_code = ExitCode.USAGE
+
+
+class ProgramNotFound(TrackerError):
+    """The program does not exist."""
+
+    code = "E-GUARD-NOT-FOUND"
+    exit_code = ExitCode.NOT_FOUND
+
+
+class ProgramNotExecutable(TrackerError):
+    """The program cannot be executed."""
+
+    code = "E-GUARD-NOT-EXECUTABLE"
+    exit_code = ExitCode.NOT_EXECUTABLE
 
 
 class CheckpointError(TrackerError):

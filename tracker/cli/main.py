@@ -36,6 +36,7 @@ GROUPS = {
     },
     "Watch": {
         "watch": "Evaluate every checkpoint of a run as it appears.",
+        "guard": "Run a training, and record its output and how it ended.",
         "worker": "Evaluate checkpoints for a watcher, on this or another machine.",
         "backfill": "Evaluate all checkpoints in a folder.",
         "evaluate": "Evaluate one checkpoint now.",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
+from urllib.parse import quote
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -13,6 +15,9 @@ from tracker.config.programs import Options, checked_name, program_of
 from tracker.config.section import AnchoredPath, Section, anchored, record_of
 from tracker.domain.checkpoints.buckets import SCHEME, S3Access, parse_location
 from tracker.domain.checkpoints.watching import WatchOptions, WatchSettings
+
+MAX_NAME_CHARS = 200
+"""File systems allow 255 bytes."""
 
 
 class RunSection(Section):
@@ -75,6 +80,14 @@ class RunSection(Section):
     def samples_dir(self) -> Path:
         """Folder of what was asked and answered."""
         return self.state_dir / "samples"
+
+    @property
+    def guard_dir(self) -> Path:
+        """Folder of the output of commands that `tracker guard` ran for this run, one of several in a state folder."""
+        name = quote(self.name, safe=" ")
+        if len(name) > MAX_NAME_CHARS:
+            name = sha256(self.name.encode()).hexdigest()
+        return self.state_dir / "guard" / name
 
     @property
     def is_bucket(self) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
+from glob import escape
 from typing import TYPE_CHECKING
 
 from eval_jobs.evaluate.data.files import check_benchmark, read_data_digest
@@ -247,7 +248,7 @@ class Project:
         return AgentSettings(
             run=run.name,
             output_dir="" if "://" in run.output_dir else canonical(run.output_dir),
-            patterns=health.logs,
+            patterns=(*health.logs, f"{escape(str(run.guard_dir))}/*.log"),
             rules=rules.lines,
             conditions=rules.conditions,
             formats=health.to_formats(),

@@ -1,0 +1,1 @@
+"""What NVML says of this machine's GPUs."""

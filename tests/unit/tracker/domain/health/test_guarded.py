@@ -1,0 +1,26 @@
+"""How a guarded command ended, in words and as the exit code of a shell."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from tracker.domain.health.guarded import GuardedRun, ending_text
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+RUNNING = GuardedRun(run="r", command=("train",), log="/state/1.log", machine="m", pid=7, start_time=1, started_at=NOW)
+
+
+def test_an_ending_is_told_with_its_cause_and_the_exit_code_of_a_shell() -> None:
+    endings: dict[str, tuple[int | None, int | None, int]] = {
+        "has not ended": (None, None, 0),
+        "finished": (0, None, 0),
+        "failed with exit code 3": (3, None, 3),
+        "failed with exit code 128": (128, None, 128),
+        "failed with exit code 137, as a shell reports SIGKILL": (137, None, 137),
+        "failed with exit code 255": (255, None, 255),
+        "was ended by SIGTERM": (None, 15, 143),
+        "was ended by signal 40": (None, 40, 168),
+    }
+    for text, (exit_code, signal, shell_code) in endings.items():
+        found = replace(RUNNING, exit_code=exit_code, signal=signal)
+        assert (ending_text(found), found.shell_code) == (text, shell_code)
+        assert found.is_finished == (text == "finished")
