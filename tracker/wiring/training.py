@@ -26,8 +26,8 @@ class PlannedTraining:
 
     model: Path | None = None
     gpus: int | None = None
-    zero: int | None = None
-    offload: str | None = None
+    zero: Zero | None = None
+    offload: Offload | None = None
 
     def setups(self) -> tuple[Setup, ...]:
         """Return the setups that are asked for; all of them if none is.
@@ -37,11 +37,7 @@ class PlannedTraining:
         """
         if self.model is None and (self.zero is not None or self.offload is not None):
             raise ConfigError("--zero and --offload estimate the memory of a model", hint="add --model FOLDER")
-        zero = None if self.zero is None else Zero(self.zero)
-        offload = None if self.offload is None else Offload(self.offload)
-        if zero is not None and offload is None:
-            offload = Offload.NONE
-        found = estimates.setups(zero, offload)
+        found = estimates.setups(self.zero, self.offload)
         if not found:
             hint = "use --zero 3 with --offload all, and at least --zero 1 with --offload optimizer"
             raise ConfigError(f"deepspeed has no --offload {self.offload} with --zero {self.zero}", hint=hint)

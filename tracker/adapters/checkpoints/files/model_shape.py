@@ -28,13 +28,7 @@ def read_shape(folder: Path) -> ModelShape:
         CheckpointUnreadable: it holds no model in this format, a quantized one, or a file is damaged.
         CheckpointIncomplete: a file is damaged.
     """
-    files = sorted(folder.glob("*.safetensors"))
-    if not folder.is_dir():
-        what = f"{folder} is a file, no folder with a model" if folder.exists() else f"{folder} does not exist"
-        raise CheckpointUnreadable(what, hint=_HINT)
-    if not files or not (folder / CONFIG).is_file():
-        missing = CONFIG if files else "*.safetensors"
-        raise CheckpointUnreadable(f"{folder} has no {missing}", hint=_HINT)
+    files = _files_of(folder)
     try:
         config = parse_json(read_bytes(folder / CONFIG, limits.DOCUMENT))
         tensors = read_tensors(files)
@@ -45,6 +39,16 @@ def read_shape(folder: Path) -> ModelShape:
     if config.get("quantization_config"):
         raise CheckpointUnreadable(f"the model in {folder} is quantized", hint="name the folder of the original model")
     return shape_of(str(folder), tensors, is_tied=config.get("tie_word_embeddings") is True)
+
+
+def _files_of(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        what = "is a file, no folder with a model" if folder.exists() else "does not exist"
+        raise CheckpointUnreadable(f"{folder} {what}", hint=_HINT)
+    files = sorted(folder.glob("*.safetensors"))
+    if not files or not (folder / CONFIG).is_file():
+        raise CheckpointUnreadable(f"{folder} has no {CONFIG if files else '*.safetensors'}", hint=_HINT)
+    return files
 
 
 def shape_of(where: str, tensors: Iterable[TensorFact], *, is_tied: bool) -> ModelShape:

@@ -14,7 +14,7 @@ from tracker.cli.options import asked_as, config_option
 from tracker.cli.tables.findings import conclusion, findings_table
 from tracker.config import Config, load_config
 from tracker.domain.readiness.finding import Finding, Side, exit_code
-from tracker.domain.readiness.training.memory import Offload
+from tracker.domain.readiness.training.memory import Offload, Zero
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +29,16 @@ class Examination:
     gpus: int | None
     zero: int | None
     offload: str | None
+
+    def stage(self) -> Zero | None:
+        """Return the ZeRO stage that is asked for."""
+        return None if self.zero is None else Zero(self.zero)
+
+    def kept(self) -> Offload | None:
+        """Return what is offloaded: nothing if only a stage is asked for; None: all that exists is asked for."""
+        if self.offload is not None:
+            return Offload(self.offload)
+        return None if self.zero is None else Offload.NONE
 
 
 @click.command("doctor")
@@ -55,7 +65,7 @@ def command(asked: Examination) -> int:
     if asked.side != Side.EVALUATION:
         from tracker.wiring.training import PlannedTraining, examine_training
 
-        plan = PlannedTraining(model=asked.model, gpus=asked.gpus, zero=asked.zero, offload=asked.offload)
+        plan = PlannedTraining(model=asked.model, gpus=asked.gpus, zero=asked.stage(), offload=asked.kept())
         findings += examine_training(plan, config)
     if asked.as_json:
         print_json(findings)

@@ -131,6 +131,13 @@ class TrainingGpu:
     is_persistent: bool | None = None
     processes: tuple[GpuProcess, ...] | None = None
 
+    @property
+    def used_bytes(self) -> int | None:
+        """Memory in use."""
+        if self.memory_bytes is None or self.free_bytes is None:
+            return None
+        return self.memory_bytes - self.free_bytes
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingGpus:

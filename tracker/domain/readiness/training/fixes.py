@@ -1,8 +1,8 @@
 """How a limit is raised, which depends on what started the process. Pure.
 
-limits.conf is read by PAM at a login (pam_limits(8)): it has no effect on services, containers and Slurm jobs. A unit of
-systemd has LimitMEMLOCK= (systemd.exec(5)), Docker --ulimit, and slurmd passes on the limits of the shell that submitted
-the job, unless PropagateResourceLimitsExcept names them (slurm.conf(5)).
+limits.conf is read by PAM at a login (pam_limits(8)): it has no effect on services, containers and Slurm jobs. Units of
+systemd have LimitMEMLOCK= (systemd.exec(5)), Docker --ulimit, and slurmd passes on the limits of the shell that
+submitted the job, unless PropagateResourceLimitsExcept names them (slurm.conf(5)).
 """
 
 from collections.abc import Mapping

@@ -12,22 +12,29 @@ USED_BYTES = 1 << 30
 
 def gpu_findings(found: TrainingGpus, wanted: int | None) -> Iterator[Finding]:
     """Yield findings about GPUs; `wanted`: how many the training uses, None: not known."""
-    if found.gpus:
-        sizes = sorted({bytes_text(gpu.memory_bytes) for gpu in found.gpus if gpu.memory_bytes is not None})
-        memory = f" with {' and '.join(sizes)} of memory" if sizes else ""
-        driver = f", driver {found.driver}" if found.driver else ""
-        yield ok("GPUs", f"{len(found.gpus)}{memory}{driver}")
-    elif wanted is None:
-        yield ok("GPUs", f"not known: {found.why_unknown}" if found.why_unknown else "none")
-    if wanted is not None and wanted > len(found.gpus):
-        why = f": {found.why_unknown}" if found.why_unknown else ""
+    why = f": {found.why_unknown}" if found.why_unknown else ""
+    if (wanted or 0) > len(found.gpus):
         message = f"{len(found.gpus)} visible here, but the training uses {wanted}{why}"
         yield error("GPUs", message, "correct --gpus or CUDA_VISIBLE_DEVICES, or check the driver with `nvidia-smi`")
+    elif not found.gpus:
+        yield ok("GPUs", f"none is known{why}")
+    else:
+        yield ok("GPUs", _described(found))
     for gpu in found.gpus:
         yield from _findings_of(gpu)
     if any(gpu.is_persistent is False for gpu in found.gpus):
         hint = "run `sudo nvidia-smi -pm 1`"
         yield ok("GPUs", "persistence mode is off: the driver is loaded again at each start, for seconds", hint)
+
+
+def _described(found: TrainingGpus) -> str:
+    sizes = sorted({gpu.memory_bytes for gpu in found.gpus if gpu.memory_bytes is not None})
+    text = str(len(found.gpus))
+    if sizes:
+        text += f" with {' and '.join(map(bytes_text, sizes))} of memory"
+    if found.driver:
+        text += f", driver {found.driver}"
+    return text
 
 
 def _findings_of(gpu: TrainingGpu) -> Iterator[Finding]:
@@ -36,13 +43,10 @@ def _findings_of(gpu: TrainingGpu) -> Iterator[Finding]:
         message = f"{count_text(gpu.ecc_errors, 'uncorrected memory error')} since the driver was loaded"
         hint = f"look for Xid in `dmesg`, drain the GPU and reset it with `sudo nvidia-smi -r -i {gpu.index}`"
         yield warning(subject, f"{message}: a training ends at the next one, or computes wrong numbers", hint)
-    used = None
-    if gpu.memory_bytes is not None and gpu.free_bytes is not None:
-        used = gpu.memory_bytes - gpu.free_bytes
-    is_used = used is not None and used > USED_BYTES
-    if is_used or gpu.processes:
-        amount = f"{bytes_text(used)} of its memory is in use" if used is not None else "its memory is in use"
-        yield warning(subject, f"{amount}{_users(gpu.processes)}", "end these processes, or set CUDA_VISIBLE_DEVICES")
+    if (gpu.used_bytes or 0) > USED_BYTES or gpu.processes:
+        amount = "its memory" if gpu.used_bytes is None else f"{bytes_text(gpu.used_bytes)} of its memory"
+        hint = "end these processes, or set CUDA_VISIBLE_DEVICES to other GPUs"
+        yield warning(subject, f"{amount} is in use{_users(gpu.processes)}", hint)
 
 
 def _users(processes: tuple[GpuProcess, ...] | None) -> str:

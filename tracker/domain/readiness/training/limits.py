@@ -16,7 +16,7 @@ FEW_PROCESSES = 4096
 SMALL_SHM_BYTES = 1 << 30
 """NCCL's documentation starts containers with this size; Docker's own is 64 MB."""
 FEW_INODES = 10_000
-SHARED = "shared memory"
+SHARED, DISK = "shared memory", "checkpoint disk"
 CHECKPOINTS_AHEAD = 2
 """A trainer deletes an old checkpoint only after it has written the next one."""
 DEFAULT_PORT = 29_500
@@ -79,24 +79,26 @@ def disk_finding(volume: Volume, checkpoint_bytes: int | None, saved_as: str) ->
 
     `saved_as`: the checkpoint that has this size; empty: it is estimated from the model.
     """
-    subject, free = "checkpoint disk", f"{volume.folder}: {bytes_text(volume.free_bytes)} free"
-    if not volume.is_writable:
-        return error(subject, f"cannot write to {volume.folder}", "correct its permissions, or use another folder")
+    free = f"{volume.folder}: {bytes_text(volume.free_bytes)} free"
     if volume.free_files is not None and volume.free_files < FEW_INODES:
-        message = f"{free}, but only {volume.free_files} inodes; each file needs one"
+        hint = f"delete small files: `du --inodes -d 2 {volume.folder} | sort -n | tail`"
         judged = warning if volume.free_files else error
-        return judged(subject, message, f"delete small files: `du --inodes -d 2 {volume.folder} | sort -n | tail`")
+        return judged(DISK, f"{free}, but only {volume.free_files} inodes; each file needs one", hint)
+    if not volume.is_writable:
+        return error(DISK, f"cannot write to {volume.folder}", "correct its permissions, or use another folder")
     if checkpoint_bytes is None:
-        return ok(subject, f"{free}; the size of a checkpoint is not known")
-    source = f"as {saved_as}" if saved_as else "with the state of Adam"
-    message = f"{free}; a checkpoint has {bytes_text(checkpoint_bytes)}, {source}"
+        return ok(DISK, f"{free}; the size of a checkpoint is not known")
+    return _space(volume, f"{free}; a checkpoint has {bytes_text(checkpoint_bytes)}", checkpoint_bytes, saved_as)
+
+
+def _space(volume: Volume, known: str, checkpoint_bytes: int, saved_as: str) -> Finding:
+    message = f"{known}, as {saved_as}" if saved_as else f"{known} with the state of Adam"
     hint = "free space, save to another disk, or save the model without the state of the optimizer"
-    if volume.free_bytes < checkpoint_bytes:
-        judged = error if saved_as else warning
-        return judged(subject, f"{message}: the next one does not fit", hint)
+    if volume.free_bytes < checkpoint_bytes and saved_as:
+        return error(DISK, f"{message}: the next one does not fit", hint)
     if volume.free_bytes < CHECKPOINTS_AHEAD * checkpoint_bytes:
-        return warning(subject, f"{message}: the next two do not fit, and trainers delete an old one last", hint)
-    return ok(subject, message)
+        return warning(DISK, f"{message}: the next two do not fit, and trainers delete an old one last", hint)
+    return ok(DISK, message)
 
 
 def network_findings(network: Network) -> Iterator[Finding]:
@@ -129,23 +131,20 @@ def is_selected(interface: str, names: str) -> bool:
 
 
 def _port(network: Network) -> Finding:
-    text = network.master_port
-    port = int(text) if text.isdecimal() else 0
-    if text and not 0 < port < 1 << 16:
-        return error(
-            "port", f"MASTER_PORT={text} is no port: no rank can connect", f"export MASTER_PORT={DEFAULT_PORT}"
-        )
+    text = network.master_port or str(DEFAULT_PORT)
+    if not text.isdecimal() or not 0 < int(text) < 1 << 16:
+        message = f"MASTER_PORT={text} is no port: no rank can connect"
+        return error("port", message, f"export MASTER_PORT={DEFAULT_PORT}")
     if network.listening is None:
         return ok("port", "not known: /proc/net/tcp cannot be read")
     if not network.is_master:
         return ok("port", "MASTER_ADDR is another machine")
-    port = port or DEFAULT_PORT
-    if port not in network.listening:
-        return ok("port", f"{port} is free")
-    hint = f"end its process, which `ss -ltnp 'sport = :{port}'` names, or use another port"
-    if text:
+    if int(text) not in network.listening:
+        return ok("port", f"{text} is free")
+    hint = f"end its process, which `ss -ltnp 'sport = :{text}'` names, or use another port"
+    if network.master_port:
         return error("port", f"MASTER_PORT={text} is in use: the first rank fails to listen", hint)
-    return warning("port", f"{port} is in use, and torchrun and deepspeed use it without another setting", hint)
+    return warning("port", f"{text} is in use, and torchrun and deepspeed use it without another setting", hint)
 
 
 def _locked(host: Host) -> Finding:

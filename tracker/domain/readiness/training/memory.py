@@ -3,7 +3,7 @@
 Only states count: weights, gradients and optimizer. Activations come on top and grow with batch size x length.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
@@ -79,18 +79,22 @@ class Need:
 
 
 def setups(zero: Zero | None = None, offload: Offload | None = None) -> tuple[Setup, ...]:
-    """Return all setups that exist, fastest first; with what is given, only those.
+    """Return all setups that exist, fastest first; with what is given, only those."""
+    found = []
+    for method in Method:
+        for kept, stages in _STAGES.items():
+            for stage in stages:
+                if zero in (None, stage) and offload in (None, kept):
+                    found.append(Setup(method=method, zero=stage, offload=kept))
+    return tuple(found)
 
-    deepspeed offloads the optimizer from ZeRO 1 on, and parameters with ZeRO 3.
-    """
-    return tuple(
-        Setup(method=method, zero=stage, offload=kept)
-        for method in Method
-        for kept in Offload
-        for stage in Zero
-        if (kept is Offload.NONE or stage > 0) and (kept is not Offload.ALL or stage is Zero.PARAMETERS)
-        if zero in (None, stage) and offload in (None, kept)
-    )
+
+_STAGES: Mapping[Offload, Sequence[Zero]] = {
+    Offload.NONE: tuple(Zero),
+    Offload.OPTIMIZER: (Zero.OPTIMIZER, Zero.GRADIENTS, Zero.PARAMETERS),
+    Offload.ALL: (Zero.PARAMETERS,),
+}
+"""The stages in which deepspeed can offload."""
 
 
 def needed(shape: ModelShape, setup: Setup, gpus: int) -> Need:
@@ -152,27 +156,31 @@ class Room:
         """Return whether all ranks fit into the memory of the machine; True if its size is not known."""
         return self.memory is None or need.host_bytes <= self.memory.room_bytes
 
+    def lacks_only_host(self, need: Need) -> bool:
+        """Return whether more memory on the host would be enough."""
+        return self.on_gpu(need) and not self.on_host(need)
+
     def fits(self, setup: Setup, need: Need) -> bool:
         """Return whether a setup fits; what is needed only to load a model can be avoided."""
-        return self.on_gpu(need) and (setup.offload is Offload.NONE or self.on_host(need))
+        if setup.offload is Offload.NONE:
+            return self.on_gpu(need)
+        return self.on_gpu(need) and self.on_host(need)
 
 
 def memory_need_findings(shape: ModelShape, chosen: Sequence[Setup], room: Room) -> Iterator[Finding]:
     """Yield the need of each chosen setup, and whether the training fits in any of them."""
     needs = {setup: needed(shape, setup, room.gpus) for setup in setups()}
-    fitting = [setup for setup, need in needs.items() if room.fits(setup, need)]
     known = f"{shape.parameters / 1e9:.2f} billion parameters, activations not counted"
     yield ok("model", f"{shape.where}: {known}; GPUs: {room.gpus}")
     for setup in chosen:
         yield ok(str(setup), _need_text(setup, needs[setup], room))
-    methods = {setup.method for setup in chosen if setup in fitting}
-    if Method.FULL in methods:
-        return
-    what = "neither full fine-tuning nor LoRA fits" if not methods else "only LoRA fits, no full fine-tuning"
-    is_one = len(chosen) < len(needs)
-    if not methods or is_one:
-        judged = warning if methods else error
-        yield judged("model", f"{what}: the training ends for lack of memory", _advice(chosen, needs, room, fitting))
+    methods = {setup.method for setup in chosen if room.fits(setup, needs[setup])}
+    if not methods:
+        message = "neither full fine-tuning nor LoRA fits: the training ends for lack of memory"
+        yield error("model", message, _advice(chosen, needs, room))
+    elif Method.FULL not in methods:
+        message = "only LoRA fits: full fine-tuning ends for lack of memory"
+        yield warning("model", message, _advice(chosen, needs, room))
 
 
 def _need_text(setup: Setup, need: Need, room: Room) -> str:
@@ -188,14 +196,23 @@ def _need_text(setup: Setup, need: Need, room: Room) -> str:
     return f"{text}: fits"
 
 
-def _advice(chosen: Sequence[Setup], needs: dict[Setup, Need], room: Room, fitting: Sequence[Setup]) -> str:
-    """Return what to do: permit more memory if that is enough, else the first setups that fit."""
-    limited = [needs[one] for one in chosen if room.on_gpu(needs[one]) and not room.on_host(needs[one])]
+def _advice(chosen: Sequence[Setup], needs: Mapping[Setup, Need], room: Room) -> str:
+    """Return what to do: permit more memory if that is enough, or use the first setup of each method that fits."""
     hints = []
-    if limited and room.memory is not None and not any(one in fitting for one in chosen):
-        hints.append(raise_memory(room.host, room.memory, min(need.host_bytes for need in limited)))
-    first = [next((one for one in fitting if one.method is method), None) for method in Method]
-    named = [str(one) for one in first if one is not None]
-    if named and room.gpu_bytes is not None:
-        hints.append(f"use what fits: {'; '.join(named)}")
+    lacking = [needs[one].host_bytes for one in chosen if room.lacks_only_host(needs[one])]
+    if lacking and room.memory is not None:
+        hints.append(raise_memory(room.host, room.memory, min(lacking)))
+    if fitting := _first_fitting(needs, room):
+        hints.append(f"use what fits: {'; '.join(map(str, fitting))}")
     return ", or ".join(hints) or "use more or larger GPUs, or a smaller model"
+
+
+def _first_fitting(needs: Mapping[Setup, Need], room: Room) -> list[Setup]:
+    """Return the fastest setup of each method that fits; nothing without a GPU to compare with."""
+    if room.gpu_bytes is None:
+        return []
+    first: dict[Method, Setup] = {}
+    for setup, need in needs.items():
+        if room.fits(setup, need):
+            first.setdefault(setup.method, setup)
+    return list(first.values())
