@@ -2,7 +2,8 @@
 
     memory_limits(root)     # (Level(folder=..., limit=..., used=...), ...), own cgroup first
 
-In a container, the path in /proc/self/cgroup may be that of the host, which is not mounted: the root is then its own.
+In a container, the path in /proc/self/cgroup may be that of the host, which is not mounted: the root is then its own,
+and what is missing below it is skipped.
 """
 
 from collections.abc import Iterator
@@ -61,8 +62,6 @@ def _folders(root: Path, controller: str) -> Iterator[Path]:
     else:
         own = known.get("", "/")
     folder = top / own.strip("/")
-    if not folder.is_dir():
-        folder = top
     yield folder
     while folder != top:
         folder = folder.parent
