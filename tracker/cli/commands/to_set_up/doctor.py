@@ -27,12 +27,12 @@ class Examination:
     side: str | None
     model: Path | None
     gpus: int | None
-    zero: int | None
+    zero: str | None
     offload: str | None
 
     def stage(self) -> Zero | None:
         """Return the ZeRO stage that is asked for."""
-        return None if self.zero is None else Zero(self.zero)
+        return None if self.zero is None else Zero(int(self.zero))
 
     def kept(self) -> Offload | None:
         """Return what is offloaded: nothing if only a stage is asked for; None: all that exists is asked for."""
@@ -44,21 +44,19 @@ class Examination:
 @click.command("doctor")
 @click.argument("checkpoint", required=False)
 @config_option
-@click.option("--for", "side", type=click.Choice([str(side) for side in Side]), help="Check only one of the two.")
-@click.option(
-    "--model", type=click.Path(path_type=Path), help="Folder of a model: estimate the memory of its training."
-)
-@click.option("--gpus", type=click.IntRange(min=1), help="GPUs of the training here. Default: all visible ones.")
-@click.option("--zero", type=click.IntRange(0, 3), help="Estimate only this ZeRO stage.")
-@click.option("--offload", type=click.Choice([str(one) for one in Offload]), help="What is kept in host memory.")
+@click.option("--for", "side", type=click.Choice([str(side) for side in Side]), help="Check only one.")
+@click.option("--model", type=click.Path(path_type=Path), help="Model folder: estimate memory.")
+@click.option("--gpus", type=click.IntRange(min=1), metavar="COUNT", help="GPUs used. Default: all visible.")
+@click.option("--zero", type=click.Choice([str(one.value) for one in Zero]), help="Only this ZeRO stage.")
+@click.option("--offload", type=click.Choice([str(one) for one in Offload]), help="What host memory holds.")
 @json_option(tuple[Finding, ...])
 @asked_as(Examination)
 def command(asked: Examination) -> int:
-    """Check what would stop evaluations or a training here, without starting them.
+    """Check what would stop evaluations or a training on this machine.
 
-    For evaluations: settings, engine, model, benchmarks and stores, with CHECKPOINT, by default the newest one; only
-    with a tracker.toml. For a training: limits, memory, disk, network and GPUs. Exit code 2: evaluations would fail;
-    1: the training would stop; 3: it may be slow or fail; 0: none of these.
+    Evaluations, with a tracker.toml: settings, engine, model (CHECKPOINT, by default the newest), benchmarks, stores.
+    Training: limits, memory, disk, network, GPUs. Exit code 2: evaluations would fail; 1: the training would stop; 3:
+    it may be slow or fail.
     """
     config = _config(asked)
     findings = () if config is None or asked.side == Side.TRAINING else _of_evaluation(config, asked.checkpoint)

@@ -179,7 +179,7 @@ def memory_need_findings(shape: ModelShape, chosen: Sequence[Setup], room: Room)
         message = "neither full fine-tuning nor LoRA fits: the training ends for lack of memory"
         yield error("model", message, _advice(chosen, needs, room))
     elif Method.FULL not in methods:
-        message = "only LoRA fits: full fine-tuning ends for lack of memory"
+        message = "full fine-tuning does not fit: it ends for lack of memory"
         yield warning("model", message, _advice(chosen, needs, room))
 
 
