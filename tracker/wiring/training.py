@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,5 +106,8 @@ def _newest(folder: Path, config: Config) -> Path | None:
 
 
 def _bytes_in(folder: Path) -> int:
-    files = [folder, *folder.rglob("*")]
-    return sum(file.stat().st_size for file in files if file.is_file())
+    total = 0
+    for file in (folder, *folder.rglob("*")):
+        with suppress(OSError):  # the trainer may delete it meanwhile
+            total += file.stat().st_size if file.is_file() else 0
+    return total

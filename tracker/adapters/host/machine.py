@@ -63,9 +63,9 @@ def read_memory(root: Path = ROOT) -> Memory | None:
 
 def read_volume(folder: Path) -> Volume | None:
     """Return the file system of a folder, or of the nearest one above it that exists; None: not readable."""
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
     try:
+        while not folder.exists() and folder != folder.parent:
+            folder = folder.parent
         found = os.statvfs(folder)
     except OSError:
         return None

@@ -28,8 +28,8 @@ def read_shape(folder: Path) -> ModelShape:
         CheckpointUnreadable: it holds no model in this format, a quantized one, or a file is damaged.
         CheckpointIncomplete: a file is damaged.
     """
-    files = _files_of(folder)
     try:
+        files = _files_of(folder)
         config = parse_json(read_bytes(folder / CONFIG, limits.DOCUMENT))
         tensors = read_tensors(files)
     except (OSError, ValueError) as error:

@@ -97,43 +97,48 @@ _STAGES: Mapping[Offload, Sequence[Zero]] = {
 """The stages in which deepspeed can offload."""
 
 
-def needed(shape: ModelShape, setup: Setup, gpus: int) -> Need:
-    """Return the memory that a training in 16 bits with Adam needs on one machine.
+def needed(shape: ModelShape, setup: Setup, gpus: int, machines: int = 1) -> Need:
+    """Return the memory that a training in 16 bits with Adam needs on each of its machines with `gpus` GPUs.
 
-    P parameters, N GPUs, largest layer L. For ZeRO 2 and 3 as deepspeed 0.19.8 estimates it
+    P parameters, N GPUs in all, n on a machine, largest layer L. For ZeRO 2 and 3 as deepspeed 0.19.8 estimates it
     (`estimate_zero2_model_states_mem_needs`, `estimate_zero3_model_states_mem_needs` with zero_init): bytes on a GPU
     | ZeRO | no offload | optimizer | all |
     | 2 | 2P + 18P/N | 2P | |
     | 3 | 4L + 18P/N | 4L + 2P/N | 4L |
-    and on the host, x 1.5: without offload 4PN (each rank loads float32), of ZeRO 3 4LN; optimizer max(4N, 16)P, of
-    ZeRO 3 16P; all 18P. ZeRO 0 and 1 divide less of the same 20 bytes of a parameter (Rajbhandari et al. 2020, section
-    5: 2 weights, 2 gradients, 12 optimizer; deepspeed holds 4 more for gradients in float32): 20P and 4P + 16P/N.
+    and on the host, x 1.5: without offload 4Pn (each rank loads float32), of ZeRO 3 4Ln; optimizer max(4N, 16)P, of
+    ZeRO 3 16P / machines; all 18P / machines. ZeRO 0 and 1 divide less of the same 20 bytes of a parameter
+    (Rajbhandari et al. 2020, section 5: 2 weights, 2 gradients, 12 optimizer; deepspeed holds 4 more for gradients
+    in float32): 20P and 4P + 16P/N.
     LoRA needs this for its adapters, and 2P for the frozen weights, which ZeRO 3 divides or offloads.
     """
     if setup.method is Method.FULL:
-        return _states(shape.parameters, shape.largest_layer, setup, gpus)
-    states = _states(shape.lora_parameters, shape.largest_layer, setup, gpus)
+        return _states(shape.parameters, shape.largest_layer, setup, gpus, machines)
+    states = _states(shape.lora_parameters, shape.largest_layer, setup, gpus, machines)
     frozen = 2 * shape.parameters
     if setup.zero is not Zero.PARAMETERS:
         loading = int(frozen * gpus * BUFFERS)
         return Need(gpu_bytes=states.gpu_bytes + frozen, host_bytes=states.host_bytes + loading)
     if setup.offload is Offload.ALL:
-        return Need(gpu_bytes=states.gpu_bytes, host_bytes=states.host_bytes + int(frozen * BUFFERS))
-    return Need(gpu_bytes=states.gpu_bytes + frozen // gpus, host_bytes=states.host_bytes)
+        return Need(gpu_bytes=states.gpu_bytes, host_bytes=states.host_bytes + int(frozen * BUFFERS / machines))
+    return Need(gpu_bytes=states.gpu_bytes + frozen // (gpus * machines), host_bytes=states.host_bytes)
 
 
-def _states(trained: int, largest: int, setup: Setup, gpus: int) -> Need:
+def _states(trained: int, largest: int, setup: Setup, gpus: int, machines: int) -> Need:
     """Return what the trained parameters need; see `needed`."""
-    is_divided = setup.zero is Zero.PARAMETERS
+    is_divided, all_gpus = setup.zero is Zero.PARAMETERS, gpus * machines
     if setup.offload is Offload.ALL:
-        gpu, host = 4 * largest, 18 * trained
+        gpu, host = 4 * largest, 18 * trained // machines
     elif setup.offload is Offload.OPTIMIZER:
-        gpu = 4 * largest + 2 * trained // gpus if is_divided else (4 if setup.zero is Zero.OPTIMIZER else 2) * trained
-        host = 16 * trained if is_divided else max(4 * gpus, 16) * trained
+        gpu = (
+            4 * largest + 2 * trained // all_gpus
+            if is_divided
+            else (4 if setup.zero is Zero.OPTIMIZER else 2) * trained
+        )
+        host = 16 * trained // machines if is_divided else max(4 * all_gpus, 16) * trained
     else:
         whole = {Zero.NOTHING: 20, Zero.OPTIMIZER: 4, Zero.GRADIENTS: 2, Zero.PARAMETERS: 0}[setup.zero]
         divided = {Zero.NOTHING: 0, Zero.OPTIMIZER: 16, Zero.GRADIENTS: 18, Zero.PARAMETERS: 18}[setup.zero]
-        gpu = whole * trained + divided * trained // gpus + (4 * largest if is_divided else 0)
+        gpu = whole * trained + divided * trained // all_gpus + (4 * largest if is_divided else 0)
         host = 4 * gpus * (largest if is_divided else trained)
     return Need(gpu_bytes=gpu, host_bytes=int(host * BUFFERS))
 
@@ -169,9 +174,10 @@ class Room:
 
 def memory_need_findings(shape: ModelShape, chosen: Sequence[Setup], room: Room) -> Iterator[Finding]:
     """Yield the need of each chosen setup, and whether the training fits in any of them."""
-    needs = {setup: needed(shape, setup, room.gpus) for setup in setups()}
+    needs = {setup: needed(shape, setup, room.gpus, room.host.nodes) for setup in setups()}
     known = f"{shape.parameters / 1e9:.2f} billion parameters, activations not counted"
-    yield ok("model", f"{shape.where}: {known}; GPUs: {room.gpus}")
+    machines = f" on each of {room.host.nodes} machines" if room.host.nodes > 1 else ""
+    yield ok("model", f"{shape.where}: {known}; GPUs: {room.gpus}{machines}")
     for setup in chosen:
         yield ok(str(setup), _need_text(setup, needs[setup], room))
     methods = {setup.method for setup in chosen if room.fits(setup, needs[setup])}

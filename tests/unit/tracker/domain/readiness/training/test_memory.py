@@ -36,20 +36,21 @@ def full(zero: int, offload: Offload = Offload.NONE, method: Method = Method.FUL
     return Setup(method=method, zero=Zero(zero), offload=offload)
 
 
-def of_deepspeed(shape: ModelShape, setup: Setup, gpus: int) -> Need:
+def of_deepspeed(shape: ModelShape, setup: Setup, gpus: int, machines: int) -> Need:
     from deepspeed.runtime.zero.stage3 import estimate_zero3_model_states_mem_needs
     from deepspeed.runtime.zero.stage_1_and_2 import estimate_zero2_model_states_mem_needs
 
     is_offloaded = setup.offload is not Offload.NONE
     if setup.zero is Zero.GRADIENTS:
         host, gpu = estimate_zero2_model_states_mem_needs(
-            shape.parameters, num_gpus_per_node=gpus, cpu_offload=is_offloaded
+            shape.parameters, num_gpus_per_node=gpus, num_nodes=machines, cpu_offload=is_offloaded
         )
     else:
         host, gpu, _ = estimate_zero3_model_states_mem_needs(
             shape.parameters,
             shape.largest_layer,
             num_gpus_per_node=gpus,
+            num_nodes=machines,
             cpu_offload=is_offloaded,
             cpu_offload_params=setup.offload is Offload.ALL,
         )
@@ -60,8 +61,8 @@ def test_the_need_is_that_of_deepspeeds_estimators() -> None:
     requires_package("deepspeed")
     known = [setup for setup in setups() if setup.method is Method.FULL and setup.zero >= Zero.GRADIENTS]
     assert len(known) == 5
-    for shape, setup, gpus in product(SHAPES, known, (1, 2, 8)):
-        ours, theirs = needed(shape, setup, gpus), of_deepspeed(shape, setup, gpus)
+    for shape, setup, (gpus, machines) in product(SHAPES, known, ((1, 1), (2, 1), (8, 1), (8, 4))):
+        ours, theirs = needed(shape, setup, gpus, machines), of_deepspeed(shape, setup, gpus, machines)
         assert ours.gpu_bytes == pytest.approx(theirs.gpu_bytes, rel=0.05), (shape.where, setup, gpus)
         assert ours.host_bytes == pytest.approx(theirs.host_bytes, rel=0.05), (shape.where, setup, gpus)
 
