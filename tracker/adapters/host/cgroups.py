@@ -6,6 +6,7 @@ In a container, the path in /proc/self/cgroup may be that of the host, which is 
 and what is missing below it is skipped.
 """
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,18 @@ def process_room(root: Path) -> int | None:
         if limit is not None:
             rooms.append(limit - (number_in(folder / "pids.current") or 0))
     return min(rooms, default=None)
+
+
+def cores(root: Path) -> float:
+    """Return how many cores this process and the cgroups up the tree may use."""
+    found = [float(len(os.sched_getaffinity(0)))]
+    for folder in _folders(root, "cpu"):
+        words = text_in(folder / "cpu.max").split()
+        names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+        quota, period, *_ = words if len(words) == 2 else [text_in(folder / name).strip() for name in names]
+        if quota.isdecimal() and period.isdecimal():  # else `max`, -1 or no such file
+            found.append(int(quota) / max(1, int(period)))
+    return min(found)
 
 
 def paths(root: Path) -> dict[str, str]:

@@ -27,12 +27,14 @@ _LISTEN = "0A"
 def read_host(root: Path = ROOT, environment: Mapping[str, str] = os.environ) -> Host:
     """Return what a process may do here."""
     status = dict(re.findall(r"^(\w+):\s+(\S+)", text_in(root / "proc/self/status"), re.MULTILINE))
+    # root of another user namespace has none of these rights outside of it
+    is_own = text_in(root / "proc/self/uid_map").split() in ([], ["0", "0", "4294967295"])
     nodes = environment.get("SLURM_NNODES") or environment.get("SLURM_JOB_NUM_NODES") or environment.get("NNODES", "")
     return Host(
         place=_place(root, environment),
         has_systemd=(root / "run/systemd/system").is_dir(),
-        is_root=status.get("Uid") == "0",
-        capabilities=int(status.get("CapEff", "0"), 16),
+        is_root=is_own and status.get("Uid") == "0",
+        capabilities=int(status.get("CapEff", "0"), 16) if is_own else 0,
         limits=_limits(text_in(root / "proc/self/limits")),
         process_room=process_room(root),
         has_infiniband=_has_entries(root / "sys/class/infiniband"),

@@ -42,6 +42,15 @@ def test_the_size_of_the_next_checkpoint_is_that_of_the_newest_one(tmp_path: Pat
     assert "s3://runs/sft" in found(PlannedTraining(), tmp_path, "s3://runs/sft")["checkpoint disk"].message
 
 
+def test_the_workers_of_data_loaders_are_those_of_the_newest_checkpoint(tmp_path: Path) -> None:
+    newest = write_checkpoint(tmp_path / "out" / "checkpoint-200")
+    assert "data loaders" not in found(PlannedTraining(), tmp_path, "out")
+    (newest / "args.json").write_text('{"dataloader_num_workers": 4096}')
+    loaders = found(PlannedTraining(gpus=2), tmp_path, "out")["data loaders"]
+    assert loaders.level is Level.WARNING
+    assert loaders.message.startswith("2 x 4096 workers, as in the newest checkpoint, on ")
+
+
 def test_a_model_gives_the_need_of_each_setup_and_the_size_of_a_checkpoint(tmp_path: Path) -> None:
     model = write_headers(tmp_path / "model", MODELS[4].shapes(), is_tied=True)
     said = found(PlannedTraining(model=model), tmp_path, "out")

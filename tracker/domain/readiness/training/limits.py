@@ -8,7 +8,7 @@ from tracker.domain.readiness.training.facts import UNLIMITED, Host, Memory, Net
 from tracker.domain.records.display import bytes_text
 
 FEW_LOCKED_BYTES = 8 << 20
-"""The kernel's own limit since Linux 5.16, before it 64 KiB (MLOCK_LIMIT in include/uapi/linux/resource.h)."""
+"""The kernel's own limit since Linux 5.16, earlier 64 KiB: NCCL cannot register its buffers with it (nccl-tests#206)."""
 FEW_OPEN_FILES, OPEN_FILES = 4096, 65_536
 """Linux starts processes with 1024; PyTorch passes each tensor of a data loader as an open file."""
 FEW_PROCESSES = 4096
@@ -101,6 +101,16 @@ def _space(volume: Volume, known: str, checkpoint_bytes: int, saved_as: str) -> 
     return ok(DISK, message)
 
 
+def workers_finding(workers: int, ranks: int, cores: float) -> Finding:
+    """Return the finding about the data loaders of all ranks, which had `workers` each."""
+    subject = "data loaders"
+    message = f"{ranks} x {workers} workers, as in the newest checkpoint, on {cores:.3g} cores"
+    if workers * ranks <= cores:
+        return ok(subject, message)
+    hint = f"set dataloader_num_workers to {max(1, int(cores) // ranks)}"
+    return warning(subject, f"{message}: they wait for each other", hint)
+
+
 def network_findings(network: Network) -> Iterator[Finding]:
     """Yield findings about the port and the interface of a job."""
     yield _port(network)
@@ -155,7 +165,7 @@ def _locked(host: Host) -> Finding:
         return ok(subject, "unlimited")
     size, hint = bytes_text(int(limit.soft)), fixes.raise_limit(Resource.LOCKED, host)
     if not host.has_infiniband:
-        return ok(subject, f"at most {size}, which is enough without InfiniBand and without offload to NVMe", hint)
+        return ok(subject, f"at most {size}; only InfiniBand and deepspeed's offload to NVMe lock more", hint)
     message = f"at most {size}, and InfiniBand locks the buffers of each rank"
     judged = error if limit.soft <= FEW_LOCKED_BYTES else warning
     return judged(subject, f"{message}: NCCL cannot register them", hint)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tracker.adapters.host.cgroups import cores
 from tracker.adapters.host.machine import read_host, read_memory, read_network, read_volume
 from tracker.domain.readiness.training.facts import IPC_LOCK, UNLIMITED, Host, Memory, Place, Resource, Rlimit
 
@@ -18,6 +19,7 @@ Max locked memory         8388608              unlimited            bytes
 """
 STATUS = "Name:\ttracker\nUid:\t1000\t1000\t1000\t1000\nCapEff:\t0000000000004000\n"
 MEMINFO = "MemTotal:  1000 kB\nMemFree:  100 kB\nMemAvailable:  800 kB\nSwapTotal:  50 kB\nSwapFree:  20 kB\n"
+QUOTA = (("quota", "25000"), ("period", "100000"))
 V2 = {"proc/self/cgroup": "0::/user.slice/job.scope\n"}
 V1 = {"proc/self/cgroup": "5:cpu,memory:/user/job\n3:pids:/user\n0::/\n"}
 
@@ -139,6 +141,30 @@ def test_the_lowest_limit_up_the_tree_of_cgroups_counts(
 )
 def test_the_processes_that_cgroups_permit_are_counted(tmp_path: Path, files: dict[str, str], room: int) -> None:
     assert read_host(machine(tmp_path, files), {}).process_room == room
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (V2 | {"sys/fs/cgroup/user.slice/cpu.max": "50000 100000\n", "sys/fs/cgroup/cpu.max": "max 100000\n"}, 0.5),
+        (V1 | {f"sys/fs/cgroup/cpu/user/cpu.cfs_{name}_us": text for name, text in QUOTA}, 0.25),
+        (V1 | {"sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1", "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000"}, None),
+        ({}, None),
+    ],
+)
+def test_the_cores_that_cgroups_permit_are_counted(
+    tmp_path: Path, files: dict[str, str], expected: float | None
+) -> None:
+    assert cores(machine(tmp_path, files)) == (expected or len(os.sched_getaffinity(0)))
+
+
+def test_root_of_a_user_namespace_is_not_root_of_the_machine(tmp_path: Path) -> None:
+    status = "Uid:\t0\t0\t0\t0\nCapEff:\t000001ffffffffff\n"
+    files = {"proc/self/status": status, "proc/self/uid_map": "         0       1000          1\n"}
+    inside = read_host(machine(tmp_path / "inside", files), {})
+    assert (inside.is_root, inside.may(IPC_LOCK)) == (False, False)
+    outside = read_host(machine(tmp_path / "outside", {"proc/self/status": status}), {})
+    assert (outside.is_root, outside.may(IPC_LOCK)) == (True, True)
 
 
 TCP = """  sl  local_address rem_address   st tx_queue rx_queue tr

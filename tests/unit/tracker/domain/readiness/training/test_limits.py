@@ -25,6 +25,7 @@ from tracker.domain.readiness.training.limits import (
     memory_findings,
     network_findings,
     shared_memory_finding,
+    workers_finding,
 )
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -51,7 +52,7 @@ def test_a_machine_without_limits_needs_no_action() -> None:
 @pytest.mark.parametrize(
     ("host", "subject", "level", "message", "hint"),
     [
-        (LOCKED, "locked memory", "ok", "at most 8.4 MB, which is enough without InfiniBand", "memlock unlimited"),
+        (LOCKED, "locked memory", "ok", "at most 8.4 MB; only InfiniBand and", "memlock unlimited"),
         (
             replace(LOCKED, has_infiniband=True),
             "locked memory",
@@ -175,6 +176,21 @@ MEMORY = Memory(total_bytes=64 * GIB, available_bytes=60 * GIB)
 def test_memory_and_swap(memory: Memory | None, host: Host, subject: str, level: str, message: str, hint: str) -> None:
     (found,) = [one for one in memory_findings(memory, host) if one.subject == subject]
     check(found, level, message, hint)
+
+
+@pytest.mark.parametrize(
+    ("workers", "ranks", "cores", "level", "hint"),
+    [
+        (4, 8, 32.0, "ok", "^$"),
+        (8, 8, 32.0, "warning", "dataloader_num_workers to 4"),
+        (0, 8, 0.5, "ok", "^$"),
+        (2, 1, 1.5, "warning", "dataloader_num_workers to 1"),
+    ],
+)
+def test_data_loaders_have_a_core_for_each_worker(
+    workers: int, ranks: int, cores: float, level: str, hint: str
+) -> None:
+    check(workers_finding(workers, ranks, cores), level, f"{ranks} x {workers} workers", hint)
 
 
 NETWORK = Network(listening=frozenset({22}), interfaces=("eth0", "lo"))
