@@ -8,7 +8,7 @@ from tracker.domain.readiness.training.facts import UNLIMITED, Host, Memory, Net
 from tracker.domain.records.display import bytes_text
 
 FEW_LOCKED_BYTES = 8 << 20
-"""The kernel's own limit since Linux 5.16, earlier 64 KiB: NCCL cannot register its buffers with it (nccl-tests#206)."""
+"""The kernel's own limit since Linux 5.16, earlier 64 KiB: NCCL cannot register its buffers (nccl-tests#206)."""
 FEW_OPEN_FILES, OPEN_FILES = 4096, 65_536
 """Linux starts processes with 1024; PyTorch passes each tensor of a data loader as an open file."""
 FEW_PROCESSES = 4096
