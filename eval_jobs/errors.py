@@ -16,7 +16,10 @@ class ExitCode(IntEnum):
     OK = 0
     """Success: no regression; everything evaluated and delivered; alive."""
     REGRESSION = 1
-    """Regression. For `bisect`: the step is found. For `calibrate`: a benchmark is too noisy."""
+    """Regression. For `bisect`: the step is found. For `calibrate`: a benchmark is too noisy.
+
+    For `doctor`: a training would stop.
+    """
     USAGE = 2
     """Invalid setting, argument or data file, or more evaluations than `max_evaluations`."""
     UNKNOWN = 3

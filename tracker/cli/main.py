@@ -30,7 +30,7 @@ _OBJECTS_UNTIL_COLLECTION = 50_000
 GROUPS = {
     "Set up": {
         "init": "Create a tracker.toml for an output folder.",
-        "doctor": "Check engine, model, benchmarks and stores before an evaluation.",
+        "doctor": "Check what would stop evaluations or a training here.",
         "calibrate": "Measure run-to-run noise by evaluating a checkpoint twice.",
         "import": "Import results of lm-eval, EvalScope or vllm bench.",
     },

@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tracker.domain.readiness.checks import MODEL
-from tracker.domain.readiness.finding import Finding, Level
+from tracker.domain.readiness.finding import Finding, Level, Side
 from tracker.domain.readiness.surroundings import CHECKPOINTS
 from tracker.domain.records.display import count_text, one_line
 
@@ -25,15 +25,31 @@ def findings_table(findings: Iterable[Finding]) -> Table:
 
 
 def conclusion(findings: Sequence[Finding]) -> Text:
-    """Return the number of errors and warnings, and whether evaluations can begin."""
+    """Return the number of errors and warnings of one side, and whether evaluations or the training can begin."""
     errors, warnings = (sum(one.level is level for one in findings) for level in (Level.ERROR, Level.WARNING))
     counts = f"{count_text(errors, 'error')}, {count_text(warnings, 'warning')}"
+    if all(one.side is Side.TRAINING for one in findings):
+        return Text(f"{counts}: {_training(errors, warnings)}", style=_style(errors, warnings))
     if errors:
-        return Text(f"{counts}: evaluations would fail", style=STYLES[Level.ERROR])
+        return Text(f"{counts}: evaluations would fail", style=_style(errors, warnings))
     begin = "evaluations can begin"
     if _is_empty(findings):
         begin = "no checkpoint can be evaluated yet"
-    return Text(f"{counts}: {begin}", style=STYLES[Level.WARNING if warnings else Level.OK])
+    return Text(f"{counts}: {begin}", style=_style(errors, warnings))
+
+
+def _training(errors: int, warnings: int) -> str:
+    if errors:
+        return "the training would stop"
+    if warnings:
+        return "the training may be slow or fail"
+    return "the training can begin"
+
+
+def _style(errors: int, warnings: int) -> str:
+    if errors:
+        return STYLES[Level.ERROR]
+    return STYLES[Level.WARNING if warnings else Level.OK]
 
 
 def _is_empty(findings: Sequence[Finding]) -> bool:

@@ -1,20 +1,27 @@
-"""One result of a check before evaluation, and what follows from all of them."""
+"""One result of a check before evaluation or training, and what follows from all of them."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from eval_jobs.errors import ConfigError, TrackerError
+from eval_jobs.errors import ConfigError, ExitCode, TrackerError
 
 
 class Level(StrEnum):
-    """How a finding affects evaluations."""
+    """How a finding affects evaluations, or a training."""
 
     OK = "ok"
     WARNING = "warning"
-    """Evaluations work, but something is missing or will be wrong later."""
+    """Evaluations work, but something is missing or will be wrong later. A training may be slow or fail."""
     ERROR = "error"
-    """Every evaluation, or every answer of a benchmark, would fail."""
+    """Every evaluation, or every answer of a benchmark, would fail. A training would stop."""
+
+
+class Side(StrEnum):
+    """What a finding affects."""
+
+    EVALUATION = "evaluation"
+    TRAINING = "training"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,11 +34,12 @@ class Finding:
     message: str
     hint: str = ""
     """What to do. Empty: nothing."""
+    side: Side = Side.EVALUATION
 
 
-def ok(subject: str, message: str) -> Finding:
+def ok(subject: str, message: str, hint: str = "") -> Finding:
     """Return a finding that needs no action."""
-    return Finding(subject=subject, level=Level.OK, message=message)
+    return Finding(subject=subject, level=Level.OK, message=message, hint=hint)
 
 
 def warning(subject: str, message: str, hint: str) -> Finding:
@@ -52,6 +60,26 @@ def finding_of(subject: str, failure: TrackerError, level: Level = Level.ERROR) 
 def errors_in(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings that would make evaluations fail."""
     return tuple(one for one in findings if one.level is Level.ERROR)
+
+
+def of_training(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the findings as those about a training."""
+    return tuple(replace(one, side=Side.TRAINING) for one in findings)
+
+
+def exit_code(findings: Iterable[Finding]) -> int:
+    """Return the exit code of `tracker doctor`.
+
+    2: evaluations would fail; 1: a training would stop; 3: a training may be slow or fail; 0: none of these.
+    """
+    found = {(one.side, one.level) for one in findings}
+    if (Side.EVALUATION, Level.ERROR) in found:
+        return ExitCode.USAGE
+    if (Side.TRAINING, Level.ERROR) in found:
+        return ExitCode.REGRESSION
+    if (Side.TRAINING, Level.WARNING) in found:
+        return ExitCode.UNKNOWN
+    return ExitCode.OK
 
 
 def demand_ready(findings: Iterable[Finding]) -> None:

@@ -281,10 +281,10 @@ def test_repeated_rows_are_a_warning(folder: Path) -> None:
 def test_the_command_ends_with_2_if_evaluations_would_fail(folder: Path) -> None:
     requires_vllm()
     (folder / "tracker.toml").write_text(SETTINGS.format(serve="", suite="", more=""))
-    done = run_tracker(folder, "doctor")
+    done = run_tracker(folder, "doctor", "--for", "evaluation")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "0 errors, 0 warnings: evaluations can begin")
     without_template(folder)
-    done = run_tracker(folder, "doctor", "--json")
+    done = run_tracker(folder, "doctor", "--for", "evaluation", "--json")
     assert done.returncode == 2
     errors = [one for one in result_of(done.stdout) if one["level"] == "error"]
     assert [one["subject"] for one in errors] == ["model"]

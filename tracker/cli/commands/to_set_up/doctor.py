@@ -1,35 +1,94 @@
-"""`tracker doctor`: check settings, engine, model, benchmarks and stores before an evaluation."""
+"""`tracker doctor`: check what evaluations and a training need on this machine, before they start."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 
-from eval_jobs.errors import ExitCode
 from tracker.cli.json_output import json_option, print_json
-from tracker.cli.options import config_option
+from tracker.cli.options import asked_as, config_option
 from tracker.cli.tables.findings import conclusion, findings_table
-from tracker.config import load_config
-from tracker.domain.readiness.finding import Finding, errors_in
+from tracker.config import Config, load_config
+from tracker.domain.readiness.finding import Finding, Side, exit_code
+from tracker.domain.readiness.training.memory import Offload, Zero
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examination:
+    """What is examined."""
+
+    checkpoint: str | None
+    config_path: Path
+    as_json: bool
+    side: str | None
+    model: Path | None
+    gpus: int | None
+    zero: str | None
+    offload: str | None
+
+    def stage(self) -> Zero | None:
+        """Return the ZeRO stage that is asked for."""
+        return None if self.zero is None else Zero(int(self.zero))
+
+    def kept(self) -> Offload | None:
+        """Return what is offloaded: nothing if only a stage is asked for; None: all that exists is asked for."""
+        if self.offload is not None:
+            return Offload(self.offload)
+        return None if self.zero is None else Offload.NONE
 
 
 @click.command("doctor")
 @click.argument("checkpoint", required=False)
 @config_option
+@click.option("--for", "side", type=click.Choice([str(side) for side in Side]), help="Check only one.")
+@click.option("--model", type=click.Path(path_type=Path), help="Model folder: estimate memory.")
+@click.option("--gpus", type=click.IntRange(min=1), metavar="COUNT", help="GPUs used. Default: all visible.")
+@click.option("--zero", type=click.Choice([str(one.value) for one in Zero]), help="Only this ZeRO stage.")
+@click.option("--offload", type=click.Choice([str(one) for one in Offload]), help="What host memory holds.")
 @json_option(tuple[Finding, ...])
-def command(*, checkpoint: str | None, config_path: Path, as_json: bool) -> int:
-    """Check settings, engine, model, benchmarks and stores without starting an engine.
+@asked_as(Examination)
+def command(asked: Examination) -> int:
+    """Check what would stop evaluations or a training on this machine.
 
-    Examines CHECKPOINT, by default the newest checkpoint of the run. Exit code 0: evaluations can begin, even with
-    warnings; 2: at least one error.
+    Evaluations, with a tracker.toml: settings, engine, model (CHECKPOINT, by default the newest), benchmarks, stores.
+    Training: limits, memory, disk, network, GPUs. Exit code 2: evaluations would fail; 1: the training would stop; 3:
+    it may be slow or fail.
     """
-    config = load_config(config_path)
+    config = _config(asked)
+    findings = () if config is None or asked.side == Side.TRAINING else _of_evaluation(config, asked.checkpoint)
+    if asked.side != Side.EVALUATION:
+        from tracker.wiring.training import PlannedTraining, examine_training
+
+        plan = PlannedTraining(model=asked.model, gpus=asked.gpus, zero=asked.stage(), offload=asked.kept())
+        findings += examine_training(plan, config)
+    if asked.as_json:
+        print_json(findings)
+    else:
+        _print(findings)
+    return exit_code(findings)
+
+
+def _config(asked: Examination) -> Config | None:
+    """Return the settings; None: there are none, and they are not required."""
+    is_default = click.get_current_context().get_parameter_source("config_path") is ParameterSource.DEFAULT
+    if is_default and asked.side != Side.EVALUATION and not asked.checkpoint and not asked.config_path.exists():
+        return None
+    return load_config(asked.config_path)
+
+
+def _of_evaluation(config: Config, checkpoint: str | None) -> tuple[Finding, ...]:
     from tracker.wiring.doctor import examine  # here: imports what reads data and stores
     from tracker.wiring.project import Project
 
-    findings = examine(Project(config), checkpoint)
-    if as_json:
-        print_json(findings)
-    else:
-        Console(highlight=False).print(findings_table(findings), conclusion(findings), sep="\n")
-    return ExitCode.USAGE if errors_in(findings) else ExitCode.OK
+    return examine(Project(config), checkpoint)
+
+
+def _print(findings: tuple[Finding, ...]) -> None:
+    console = Console(highlight=False)
+    for side in Side:
+        if ours := [one for one in findings if one.side is side]:
+            console.print(findings_table(ours), conclusion(ours), sep="\n")

@@ -190,7 +190,7 @@ def test_a_folder_without_checkpoints_is_used_unless_the_run_is_further_down(tmp
     refused = run_tracker(tmp_path, "init", "new", "--force")
     assert (refused.returncode, f"{expected} evaluated\n  hint: write each" in refused.stderr) == (2, True)
     assert f"found  {expected} evaluated\n       hint: write" in tracker(tmp_path, "init", "new", "--force", "--yes")
-    assert expected.replace(" ", "") in "".join(run_tracker(tmp_path, "doctor").stdout.split())
+    assert expected.replace(" ", "") in "".join(run_tracker(tmp_path, "doctor", "--for", "evaluation").stdout.split())
     assert settings(tmp_path)["run"]["name"] == "new"
     tracker(tmp_path, "init", "work/capitals/outputs", "--force")
     assert settings(tmp_path)["run"]["name"] == "capitals"
@@ -240,4 +240,4 @@ def test_what_init_writes_for_a_base_model_passes_the_doctor(tmp_path: Path) -> 
     assert found["suite"] == {"max_tokens": 512 - 400 - 16}
     assert "max_tokens = 96  # context length" in (tmp_path / "tracker.toml").read_text()
     assert found["tracking"] == {"uri": f"sqlite:///{tmp_path}/out/mlflow.db"}
-    assert "0 errors" in tracker(tmp_path, "doctor")
+    assert "0 errors" in tracker(tmp_path, "doctor", "--for", "evaluation")

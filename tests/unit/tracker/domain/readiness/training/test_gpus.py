@@ -1,0 +1,61 @@
+"""What is said about the GPUs that a training would use."""
+
+import pytest
+
+from tracker.domain.readiness.training.facts import GpuProcess, TrainingGpu, TrainingGpus
+from tracker.domain.readiness.training.gpus import gpu_findings
+
+GIB = 1 << 30
+IDLE = TrainingGpu(index=0, memory_bytes=80 * GIB, free_bytes=79 * GIB, ecc_errors=0, is_persistent=True, processes=())
+USED = TrainingGpu(index=1, memory_bytes=80 * GIB, free_bytes=30 * GIB)
+OURS = tuple(GpuProcess(pid=pid, user=user) for pid, user in ((7, "ann"), (8, ""), (9, "bob"), (10, "bob")))
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "said"),
+    [
+        (TrainingGpus(gpus=(IDLE,), driver="550.54"), None, ["ok 1 with 85.9 GB of memory, driver 550.54"]),
+        (TrainingGpus(gpus=(TrainingGpu(index=0),)), 1, ["ok 1"]),
+        (TrainingGpus(), None, ["ok none is known"]),
+        (TrainingGpus(why_unknown="no driver"), None, ["ok none is known: no driver"]),
+        (TrainingGpus(why_unknown="no driver"), 2, ["error 0 visible here, but the training uses 2: no driver"]),
+        (
+            TrainingGpus(gpus=(IDLE,)),
+            2,
+            ["error 1 visible here, but the training uses 2"],
+        ),
+        (
+            TrainingGpus(gpus=(USED,)),
+            None,
+            ["ok 1 with", "warning 53.7 GB of its memory is in use by processes that are not visible here"],
+        ),
+        (
+            TrainingGpus(gpus=(TrainingGpu(index=3, processes=OURS[:1]),)),
+            None,
+            ["ok 1", "warning its memory is in use by process 7 of ann"],
+        ),
+        (
+            TrainingGpus(gpus=(TrainingGpu(index=3, processes=OURS),)),
+            None,
+            ["ok 1", "warning its memory is in use by processes 7 of ann, 8, 9 of bob and 1 more"],
+        ),
+        (
+            TrainingGpus(gpus=(TrainingGpu(index=3, ecc_errors=2),)),
+            None,
+            ["ok 1", "warning 2 uncorrected memory errors since the driver was loaded"],
+        ),
+        (
+            TrainingGpus(gpus=(TrainingGpu(index=3, is_persistent=False),)),
+            None,
+            ["ok 1", "ok persistence mode is off"],
+        ),
+    ],
+)
+def test_gpus_are_as_the_training_needs_them_or_it_is_said(
+    found: TrainingGpus, wanted: int | None, said: list[str]
+) -> None:
+    findings = list(gpu_findings(found, wanted))
+    assert len(findings) == len(said)
+    for finding, expected in zip(findings, said, strict=True):
+        assert f"{finding.level} {finding.message}".startswith(expected)
+        assert finding.hint or finding.level == "ok"

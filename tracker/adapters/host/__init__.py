@@ -1,0 +1,1 @@
+"""Reads what decides whether a training can run on this machine: limits, cgroups, memory, disks, network and GPUs."""

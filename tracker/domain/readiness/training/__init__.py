@@ -1,0 +1,1 @@
+"""What would stop or slow a training on this machine: facts, and the findings that follow from them."""

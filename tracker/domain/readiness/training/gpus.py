@@ -1,0 +1,58 @@
+"""Facts about GPUs -> findings about a training. Pure."""
+
+from collections.abc import Iterator
+
+from tracker.domain.readiness.finding import Finding, error, ok, warning
+from tracker.domain.readiness.training.facts import GpuProcess, TrainingGpu, TrainingGpus
+from tracker.domain.records.display import bytes_text, count_text
+
+USED_BYTES = 1 << 30
+"""Less is used on an idle GPU, by the driver and a display."""
+
+
+def gpu_findings(found: TrainingGpus, wanted: int | None) -> Iterator[Finding]:
+    """Yield findings about GPUs; `wanted`: how many the training uses, None: not known."""
+    why = f": {found.why_unknown}" if found.why_unknown else ""
+    if (wanted or 0) > len(found.gpus):
+        message = f"{len(found.gpus)} visible here, but the training uses {wanted}{why}"
+        yield error("GPUs", message, "correct --gpus or CUDA_VISIBLE_DEVICES, or check the driver with `nvidia-smi`")
+    elif not found.gpus:
+        yield ok("GPUs", f"none is known{why}")
+    else:
+        yield ok("GPUs", _described(found))
+    for gpu in found.gpus:
+        yield from _findings_of(gpu)
+    if any(gpu.is_persistent is False for gpu in found.gpus):
+        hint = "run `sudo nvidia-smi -pm 1`"
+        yield ok("GPUs", "persistence mode is off: the driver is loaded again at each start, for seconds", hint)
+
+
+def _described(found: TrainingGpus) -> str:
+    sizes = sorted({gpu.memory_bytes for gpu in found.gpus if gpu.memory_bytes is not None})
+    text = str(len(found.gpus))
+    if sizes:
+        text += f" with {' and '.join(map(bytes_text, sizes))} of memory"
+    if found.driver:
+        text += f", driver {found.driver}"
+    return text
+
+
+def _findings_of(gpu: TrainingGpu) -> Iterator[Finding]:
+    subject = f"GPU {gpu.index}"
+    if gpu.ecc_errors:
+        message = f"{count_text(gpu.ecc_errors, 'uncorrected memory error')} since the driver was loaded"
+        hint = f"look for Xid in `dmesg`, drain the GPU and reset it with `sudo nvidia-smi -r -i {gpu.index}`"
+        yield warning(subject, f"{message}: a training ends at the next one, or computes wrong numbers", hint)
+    if (gpu.used_bytes or 0) > USED_BYTES or gpu.processes:
+        amount = "its memory" if gpu.used_bytes is None else f"{bytes_text(gpu.used_bytes)} of its memory"
+        hint = "end these processes, or set CUDA_VISIBLE_DEVICES to other GPUs"
+        yield warning(subject, f"{amount} is in use{_users(gpu.processes)}", hint)
+
+
+def _users(processes: tuple[GpuProcess, ...] | None) -> str:
+    """Return who uses a GPU; a container does not see the processes of others."""
+    if not processes:
+        return " by processes that are not visible here"
+    named = (f"{one.pid} of {one.user}" if one.user else str(one.pid) for one in processes[:3])
+    more = f" and {len(processes) - 3} more" if len(processes) > 3 else ""
+    return f" by {'process' if len(processes) == 1 else 'processes'} {', '.join(named)}{more}"
