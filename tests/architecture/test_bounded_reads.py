@@ -79,7 +79,7 @@ ALLOWED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "tracker/adapters/checkpoints/files/safetensors_file.py": ("path.open",),
         "tracker/adapters/gate_bundle.py": ("json.loads", "path.open", "zipfile.ZipFile"),
         "tracker/adapters/mlflow/view.py": ("json.loads",),
-        "tracker/adapters/processes/cgroup_kills.py": ("path.open",),
+        "tracker/adapters/processes/kernel_log.py": ("os.open",),
         "tracker/adapters/processes/stacks.py": ("json.loads",),
         "tracker/adapters/processes/system.py": (
             "(PROC / str(pid) / 'environ').open",

@@ -13,7 +13,6 @@ import pytest
 
 from tests.fakes.processes import FakeProcesses
 from tests.requires import requires_package
-from tracker.adapters.processes.cgroup_kills import memory_cgroup, memory_kills
 from tracker.adapters.processes.stacks import Stacks, parsed_stack
 from tracker.adapters.processes.system import SystemProcesses
 from tracker.domain.health.processes.seen import ProcessId, ProcessState, SeenProcess
@@ -154,21 +153,6 @@ def test_without_py_spy_or_with_one_that_hangs_or_fails_there_is_no_stack(
 @pytest.mark.parametrize("text", [b"", b"{}", b"[1]", b'[{"thread_name": "MainThread"}]', b"[[]]", b"\xff", b"null"])
 def test_output_of_another_form_is_no_stack(text: bytes) -> None:
     assert parsed_stack(text, 1) is None
-
-
-def test_kills_are_read_from_both_versions_of_cgroups(tmp_path: Path) -> None:
-    proc, groups = tmp_path / "proc", tmp_path / "groups"
-    second, first = groups / "job", groups / "memory" / "slurm" / "job_1"
-    for folder in (second, first, proc / "2", proc / "1", proc / "3"):
-        folder.mkdir(parents=True)
-    (proc / "2" / "cgroup").write_text("0::/job\n")
-    (second / "memory.events").write_text("low 0\nmax 7\noom 2\noom_kill 3\n")
-    (proc / "1" / "cgroup").write_text("9:cpu:/x\n4:memory:/slurm/job_1\n")
-    (first / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
-    (proc / "3" / "cgroup").write_text("0::/not/mounted\n")
-    found = [memory_cgroup(pid, proc=proc, cgroups=groups) for pid in (1, 2, 3, 4)]
-    assert found == [first, second, None, None]
-    assert [memory_kills(folder) for folder in (first, second, tmp_path)] == [1, 3, 0]
 
 
 def test_settings_files_and_links_of_a_process_are_read_and_other_processes_that_end_are_left_out(

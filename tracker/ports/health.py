@@ -1,9 +1,11 @@
 """Training health: the trainer's logs, and what was read of them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Protocol
 
+from eval_jobs.records.gpu_health import GpuHealth
 from tracker.domain.health.logs.cursor import Cursor, LogPiece
+from tracker.domain.health.processes.leaks import Usage
 from tracker.domain.health.processes.seen import ProcessId, Sample, SeenProcess
 from tracker.domain.health.stored import ReadNow, ReadSoFar, RunProgress
 from tracker.domain.records.training import TrainingIncident
@@ -55,6 +57,19 @@ class Processes(Protocol):
 
         Only a difference means something. The cgroup of a process that has ended is the one that it was seen in.
         """
+
+
+class Machine(Protocol):
+    """What this machine says of the processes of a training. No call raises."""
+
+    def kernel_lines(self, pids: Collection[int]) -> list[str]:
+        """Return the messages of the kernel since the last call that are about these processes, or about none."""
+
+    def usage(self, ids: Collection[ProcessId]) -> Usage:
+        """Return what these processes use."""
+
+    def gpus(self, pids: Collection[int]) -> tuple[GpuHealth, ...]:
+        """Return the GPUs that these processes use, or all that are visible if the driver does not say which."""
 
 
 class HealthStore(Protocol):

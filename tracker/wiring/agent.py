@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -27,15 +27,19 @@ from eval_jobs.host.memory import give_back
 from eval_jobs.host.secrets import held_secrets, masked
 from eval_jobs.ports import Clock
 from eval_jobs.queue.database_sql import Database, open_database
+from tracker.adapters.guarded_command import guarded_runs
 from tracker.adapters.health.rule_guard import GuardedRules
 from tracker.adapters.health.store_sql import SqlHealthStore
+from tracker.adapters.processes.machine import SystemMachine
 from tracker.adapters.processes.system import SystemProcesses
 from tracker.adapters.trainer_files.log_folder import LogFolder, LogPlaces
 from tracker.adapters.trainer_files.read_ahead import ReadAhead
 from tracker.app.health.follow import LogFollower, Reading, cursors_of
 from tracker.app.health.job_watch import JobWatch
+from tracker.app.health.machine_watch import MachineWatch
 from tracker.app.health.settings import AgentSettings
 from tracker.domain.health.code_rules import CodeRules
+from tracker.domain.health.guarded import exit_of
 from tracker.domain.health.logs.masking import without_keys
 from tracker.domain.health.processes.jobs import Places
 
@@ -96,7 +100,14 @@ def job_watch(settings: AgentSettings, clock: Clock) -> JobWatch | None:
         return None
     own = frozenset((os.getpid(), os.getppid()))
     places = Places(run=settings.run, folder=settings.output_dir, pattern=settings.process_pattern, own=own)
-    return JobWatch(processes=SystemProcesses(), places=places, limits=settings.hang, clock=clock)
+    folder = Path(settings.guard_dir)
+    return JobWatch(
+        processes=SystemProcesses(),
+        places=places,
+        limits=settings.hang,
+        clock=clock,
+        exit_code=lambda began_s: exit_of(guarded_runs(folder), began_s),
+    )
 
 
 def code_rules(plugins: Sequence[str]) -> CodeRules | None:
@@ -145,6 +156,7 @@ class _Agent:
     engine: Database
     clock: Clock
     watch: JobWatch | None = None
+    machine: MachineWatch = field(default_factory=lambda: MachineWatch(machine=SystemMachine()))
     follower: LogFollower | None = None
     error_code: str = ""
     """Of the last reading; empty: it succeeded."""
@@ -157,6 +169,7 @@ class _Agent:
                 log.info("following the logs of %s", self.settings.run)
             if self.watch is not None:
                 self.watch.look(self.follower)
+                self.machine.look(self.follower, self.watch.job, self.settings.run)
             has_news = self.follower.follow()
             if self.follower.is_replaced:
                 log.info("another process has read the logs; continuing from there")

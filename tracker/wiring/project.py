@@ -253,6 +253,7 @@ class Project:
             conditions=rules.conditions,
             formats=health.to_formats(),
             plugins=health.plugins,
+            guard_dir=str(run.guard_dir),
             watches_processes=health.process.watch,
             process_pattern=health.process.to_pattern(),
             hang=health.hang.to_limits(),

@@ -1,4 +1,4 @@
-"""The cgroups of this process, version 1 or 2: the lowest limit among its own and those above it.
+"""The cgroups of a process, version 1 or 2: the lowest limit among its own and those above it.
 
     memory_limits(root)     # (Level(folder=..., limit=..., used=...), ...), own cgroup first
 
@@ -14,6 +14,8 @@ from pathlib import Path
 from tracker.adapters.host.kernel_files import fields_of, number_in, text_in
 
 CGROUPS = "sys/fs/cgroup"
+_KILLS = ("memory.events", "memory.oom_control")
+"""Files of version 2 and of version 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,10 +27,10 @@ class Level:
     used: int
 
 
-def memory_limits(root: Path) -> tuple[Level, ...]:
-    """Return the cgroups with a memory limit; a limit of version 1 above 2**62 is none."""
+def memory_limits(root: Path, pid: int | None = None) -> tuple[Level, ...]:
+    """Return the cgroups with a memory limit; a limit of version 1 above 2**62 is none. `pid`: None: this process."""
     found = []
-    for folder in _folders(root, "memory"):
+    for folder in _folders(root, "memory", pid):
         limit = _first(folder, "memory.max", "memory.limit_in_bytes")
         if limit is not None and limit < 1 << 62:
             used = _first(folder, "memory.current", "memory.usage_in_bytes") or 0
@@ -36,6 +38,19 @@ def memory_limits(root: Path) -> tuple[Level, ...]:
             droppable = cached.get("total_inactive_file", cached.get("inactive_file", 0))
             found.append(Level(folder=str(folder), limit=limit, used=max(0, used - droppable)))
     return tuple(found)
+
+
+def memory_folder(root: Path, pid: int) -> Path | None:
+    """Return the folder that counts what the kernel kills for memory of a process; None: none can be read."""
+    for folder in _folders(root, "memory", pid):
+        if any((folder / name).is_file() for name in _KILLS):
+            return folder
+    return None
+
+
+def memory_kills(folder: Path) -> int:
+    """Return how many processes of a cgroup were killed for memory since it exists; 0 if it does not say."""
+    return max(fields_of(folder / name).get("oom_kill", 0) for name in _KILLS)
 
 
 def process_room(root: Path) -> int | None:
@@ -60,15 +75,16 @@ def cores(root: Path) -> float:
     return min(found)
 
 
-def paths(root: Path) -> dict[str, str]:
-    """Return the path of this process by controller; "" is version 2."""
-    lines = (line.split(":", 2) for line in text_in(root / "proc/self/cgroup").splitlines())
+def paths(root: Path, pid: int | None = None) -> dict[str, str]:
+    """Return the path of a process by controller; "" is version 2."""
+    place = root / "proc" / ("self" if pid is None else str(pid)) / "cgroup"
+    lines = (line.split(":", 2) for line in text_in(place).splitlines())
     return {name: parts[2] for parts in lines if len(parts) == 3 for name in parts[1].split(",")}
 
 
-def _folders(root: Path, controller: str) -> Iterator[Path]:
-    """Yield the own cgroup and those above it, of the version that has this controller."""
-    known = paths(root)
+def _folders(root: Path, controller: str, pid: int | None = None) -> Iterator[Path]:
+    """Yield the cgroup of a process and those above it, of the version that has this controller."""
+    known = paths(root, pid)
     top = root / CGROUPS
     if controller in known:
         top, own = top / controller, known[controller]

@@ -10,12 +10,13 @@ import psutil
 
 from eval_jobs import limits
 from eval_jobs.host.bounded.files import text_of
-from tracker.adapters.processes.cgroup_kills import memory_cgroup, memory_kills
+from tracker.adapters.host.cgroups import memory_folder, memory_kills
 from tracker.adapters.processes.ends import Ends
 from tracker.adapters.processes.stacks import Stacks
 from tracker.domain.health.processes.jobs import absolute
 from tracker.domain.health.processes.seen import NAMES, Frame, ProcessId, ProcessState, Sample, SeenProcess
 
+ROOT = Path("/")
 PROC = Path("/proc")
 MAX_ARGUMENTS = 2_000
 MAX_ENVIRONMENT = 256 << 10
@@ -70,28 +71,10 @@ class SystemProcesses:
     def memory_kills(self, ids: Iterable[ProcessId]) -> int:
         """Return how many processes the kernel killed for memory; see `ports.Processes`."""
         for one in ids:
-            self._cgroups.setdefault(one, memory_cgroup(one.pid))
+            if one not in self._cgroups:
+                self._cgroups[one] = memory_folder(ROOT, one.pid)
         folders = {folder for one in ids if (folder := self._cgroups.get(one)) is not None}
         return sum(map(memory_kills, folders))
-
-    def rss_bytes(self, ids: Iterable[ProcessId]) -> int:
-        """Return the memory of processes; see `ports.Processes`."""
-        total = 0
-        for one in ids:
-            with suppress(psutil.Error, OSError):
-                total += int(psutil.Process(one.pid).memory_info().rss)
-        return total
-
-    def descriptors(self, ids: Iterable[ProcessId]) -> tuple[int, int] | None:
-        """Return the open files nearest to their limit; see `ports.Processes`."""
-        found: tuple[int, int] | None = None
-        for one in ids:
-            with suppress(psutil.Error, OSError, AttributeError):
-                process = psutil.Process(one.pid)
-                count, limit = process.num_fds(), process.rlimit(psutil.RLIMIT_NOFILE)[0]
-                if limit > 0 and (found is None or count / limit > found[0] / found[1]):
-                    found = count, limit
-        return found
 
 
 def _seen(process: psutil.Process, created_s: float) -> SeenProcess:

@@ -9,7 +9,7 @@ It reads no file of the training: a file server that hangs stops the training, a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -97,8 +97,8 @@ class JobWatch:
     places: Places
     limits: HangLimits
     clock: Clock
-    exit_code: Callable[[Collection[ProcessId]], int | None] = lambda _: None
-    """Returns how the command ended that began these processes; negative: the signal. None: unknown."""
+    exit_code: Callable[[float], int | None] = lambda _: None
+    """Returns how the command ended whose processes began at a time; negative: the signal. None: unknown."""
     _watched: tuple[str, str] = ("", "")
     """The run, and its job, of which this process knows the progress."""
     _look: _Look = field(default_factory=_Look)
@@ -118,7 +118,7 @@ class JobWatch:
 
     def look(self, follower: LogFollower) -> None:
         """Do one pass; what it shows joins what the logs show, and is stored with it."""
-        run = _newest(follower, self.places.run)
+        run = newest_run(follower, self.places.run)
         for sign in self.signs(run, follower.log.saved_bytes()):
             run.take_sign(sign, self.clock.now())
             follower.touch(run.state.run_id)
@@ -197,7 +197,7 @@ class JobWatch:
         if now_s - self._ended_s < END_S:
             return ()
         kills = self.processes.memory_kills(self.job.members) - self._search.kills
-        exit_code = self.exit_code(self.job.members)
+        exit_code = self.exit_code(min(one.id.created_s for one in self.job.ranks.values()))
         first_rank = _first(self.job, self.processes.exits(one.id for one in self.job.ranks.values()))
         self._search, self._ended_s = _Search(processes=self.processes, places=self.places), None
         trouble = None if run.state.episode is None else run.state.episode.cause.trouble
@@ -214,7 +214,7 @@ class JobWatch:
         return () if sign is None else (sign,)
 
 
-def _newest(follower: LogFollower, run_id: str) -> RunLog:
+def newest_run(follower: LogFollower, run_id: str) -> RunLog:
     """Return the run, or sub-folder of it, that logged a step last: the processes are of that one."""
     runs = [run for run in follower.runs.values() if run.state.pace.step_s is not None]
     return max(runs, key=lambda run: run.state.pace.step_s or 0.0, default=follower.run_of(run_id))

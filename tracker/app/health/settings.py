@@ -24,6 +24,8 @@ class AgentSettings:
     formats: tuple[LogFormat, ...] = ()
     plugins: tuple[str, ...] = ()
     """Rules of other packages, by name."""
+    guard_dir: str = ""
+    """Folder in which `tracker guard` notes how the run's commands ended."""
     watches_processes: bool = True
     process_pattern: re.Pattern[str] | None = None
     """Of the commands that train; None: they are found by the output folder."""

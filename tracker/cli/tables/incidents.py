@@ -9,8 +9,8 @@ from rich.text import Text
 from tracker.cli.tables.render import number_columns, plain_table
 from tracker.domain.alerts.training import incident_text, state_text
 from tracker.domain.health.failures import Failures
-from tracker.domain.records.display import count_text, one_line
-from tracker.domain.records.training import TrainingIncident, TroubleLine
+from tracker.domain.records.display import clean_lines, count_text, one_line
+from tracker.domain.records.training import TrainingIncident, TroubleLine, TroubleSource
 
 
 def incidents_table(incidents: Sequence[TrainingIncident]) -> Table:
@@ -54,6 +54,8 @@ def incident_view(incident: TrainingIncident) -> RenderableType:
         parts += [Text("lines", "bold"), *(Text(f"  {_place(line)}: {line.text}") for line in incident.evidence)]
     if incident.context:
         parts += [Text("before them", "bold"), *(Text(f"  {line}", "dim") for line in incident.context)]
+    if incident.capture:
+        parts += [Text("processes", "bold"), *(Text(f"  {line}", "dim") for line in clean_lines(incident.capture))]
     return Group(*parts)
 
 
@@ -65,8 +67,10 @@ def _facts(incident: TrainingIncident) -> Iterator[tuple[str, str]]:
     yield "state", state_text(incident)
     if incident.lines:
         yield "lines", f"{incident.lines:,}"
-    if not incident.cause.number:
+    if incident.cause.trouble.source is TroubleSource.SERIES:
         yield "numbers", incident.cause.text
+    elif not incident.cause.number:
+        yield "found", incident.cause.text
     if incident.hint:
         yield "hint", incident.hint
 

@@ -1,7 +1,7 @@
 """What is wrong with a GPU, from one reading. Pure."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from eval_jobs.records.gpu_health import GpuHealth, ThrottleReason
 
@@ -10,6 +10,8 @@ HARDWARE = {
     ThrottleReason.HW_POWER_BRAKE: "the power supply asks for it",
 }
 """Reasons of the hardware. HW_SLOWDOWN comes with each of them; alone, it is also reported while clocks change."""
+_Trouble = tuple[str, str, str]
+"""Name, what is said of the GPU, and the hint."""
 COOLING = "check fans, airflow and room temperature; until then the whole training is as slow as this GPU"
 
 
@@ -25,28 +27,44 @@ class GpuFinding:
     hint: str
 
 
-def gpu_findings(found: GpuHealth) -> tuple[GpuFinding, ...]:
-    """Return what is wrong with a GPU; values that are not reported are no finding."""
+def gpu_findings(found: GpuHealth, *, known_errors: int = 0) -> tuple[GpuFinding, ...]:
+    """Return what is wrong with a GPU; values that are not reported are no finding.
+
+    `known_errors`: memory errors that it had before, which say nothing about this training.
+    """
+    judges = (_lost, partial(_memory_errors, known=known_errors), _heat, _slowed)
+    troubles = (trouble for judge in judges if (trouble := judge(found)) is not None)
     return tuple(
         GpuFinding(name=name, gpu=found.index, sentence=f"GPU {found.index} {said}", hint=hint)
-        for name, said, hint in _troubles(found)
+        for name, said, hint in troubles
     )
 
 
-def _troubles(found: GpuHealth) -> Iterator[tuple[str, str, str]]:
-    if found.is_lost:
-        yield "gpu_lost", "is lost: its driver cannot reach it", "look for Xid 79 in dmesg, and restart the machine"
-    if found.uncorrected_ecc_errors:
-        count = found.uncorrected_ecc_errors
-        errors = "1 uncorrected memory error" if count == 1 else f"{count:,} uncorrected memory errors"
-        said = f"has had {errors} since its driver was loaded"
-        yield "gpu_memory_errors", said, "stop the training, reset the GPU, and replace it if they return"
-    if found.temperature_c is not None and found.slowdown_c and found.temperature_c >= found.slowdown_c:
-        said = f"is at {found.temperature_c} °C; from {found.slowdown_c} °C it halves its clocks"
-        yield "gpu_too_hot", said, COOLING
-    reason = next((one for one in HARDWARE if one in (found.throttle_reasons or ())), None)
-    if reason is not None:
-        hint = (
-            COOLING if reason is ThrottleReason.HW_THERMAL else "check the power supply of the machine and its cables"
-        )
-        yield "gpu_slowed", f"halves its clocks, because {HARDWARE[reason]}", hint
+def _lost(found: GpuHealth) -> _Trouble | None:
+    if not found.is_lost:
+        return None
+    return "gpu_lost", "is lost: its driver cannot reach it", "look for Xid 79 in dmesg, and restart the machine"
+
+
+def _memory_errors(found: GpuHealth, known: int) -> _Trouble | None:
+    count = (found.uncorrected_ecc_errors or 0) - known
+    if count <= 0:
+        return None
+    errors = "1 uncorrected memory error" if count == 1 else f"{count:,} uncorrected memory errors"
+    return "gpu_memory_errors", f"has {errors}", "stop the training, reset the GPU, and replace it if they return"
+
+
+def _heat(found: GpuHealth) -> _Trouble | None:
+    if found.temperature_c is None or not found.slowdown_c or found.temperature_c < found.slowdown_c:
+        return None
+    said = f"is at {found.temperature_c} °C; from {found.slowdown_c} °C it halves its clocks"
+    return "gpu_too_hot", said, COOLING
+
+
+def _slowed(found: GpuHealth) -> _Trouble | None:
+    for reason, why in HARDWARE.items():
+        if reason in (found.throttle_reasons or ()):
+            is_hot = reason is ThrottleReason.HW_THERMAL
+            hint = COOLING if is_hot else "check the power supply of the machine and its cables"
+            return "gpu_slowed", f"halves its clocks, because {why}", hint
+    return None

@@ -1,9 +1,12 @@
 """A training that `tracker guard` started, and how it ended. Pure."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from signal import Signals
 
+CLOCK_ERROR_S = 2.0
+"""Of the time at which a process began, which is counted from boot."""
 SIGNAL_BASE = 128
 """A shell reports a program that signal N ended as exit code 128 + N."""
 
@@ -42,6 +45,18 @@ class GuardedRun:
         if self.signal is not None:
             return SIGNAL_BASE + self.signal
         return self.exit_code or 0
+
+
+def exit_of(runs: Iterable[GuardedRun], began_s: float) -> int | None:
+    """Return how the command ended whose processes began at that time, in Unix seconds; None: it is not known.
+
+    A negative number is the signal that ended it.
+    """
+    before = [one for one in runs if one.started_at.timestamp() <= began_s + CLOCK_ERROR_S]
+    newest = max(before, key=lambda one: one.started_at, default=None)
+    if newest is None or newest.ended_at is None or newest.ended_at.timestamp() < began_s:
+        return None
+    return newest.exit_code if newest.signal is None else -newest.signal
 
 
 def ending_text(found: GuardedRun) -> str:

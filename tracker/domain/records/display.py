@@ -33,6 +33,11 @@ def one_line(text: str) -> str:
     return " ".join(clean(text).split())
 
 
+def clean_lines(text: str) -> list[str]:
+    """Return the lines of a text, each cleaned, with its spaces."""
+    return [clean(line) for line in text.splitlines()]
+
+
 def shortened(text: str, limit: int) -> str:
     """Return at most `limit` characters of `text`; a marker with their number replaces those omitted in the middle."""
     if len(text) <= limit:

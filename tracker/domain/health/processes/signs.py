@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tracker.domain.health.gpus import GpuFinding
 from tracker.domain.health.processes.capture import capture_of
 from tracker.domain.health.processes.hangs import Hang, HangName, Moment
+from tracker.domain.health.processes.leaks import REPORT_H, SHOW_H, Trend
 from tracker.domain.health.processes.pace import Pace
 from tracker.domain.records.display import duration_text
 from tracker.domain.records.training import Severity, TroubleClass, TroubleSource
@@ -20,10 +22,18 @@ TITLES = {
     "gone": "The training's processes are gone",
     "memory_leak": "Memory of the training grows to its limit",
     "descriptor_leak": "Open files of the training grow to their limit",
+    "gpu_lost": "A GPU is lost",
+    "gpu_memory_errors": "A GPU has uncorrected memory errors",
+    "gpu_too_hot": "A GPU is too hot",
+    "gpu_slowed": "A GPU is slowed down",
 }
 """Classes of what processes show, most telling first."""
 TERMINAL = frozenset(("killed_for_memory", "rank_died", "failed", "gone"))
 _RESOURCES = frozenset(("memory_leak", "descriptor_leak"))
+_LEAKS = {
+    "memory_leak": ("memory", 2**30, "GiB", "look for tensors and lists that are kept from step to step: see memray"),
+    "descriptor_leak": ("open files", 1, "", "look for files, sockets and processes that are never closed"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +45,8 @@ class ProcessSign:
     ranks: tuple[int, ...] = ()
     capture: str = ""
     """States and stacks of all ranks; of bounded length."""
+    key: str = ""
+    """Equal for two signs that are reported once; empty: each is."""
 
 
 def process_trouble(name: str, hint: str, severity: Severity = Severity.ALERT) -> TroubleClass:
@@ -43,7 +55,7 @@ def process_trouble(name: str, hint: str, severity: Severity = Severity.ALERT) -
         name=name,
         severity=severity,
         title=TITLES[name],
-        source=TroubleSource.RESOURCE if name in _RESOURCES else TroubleSource.PROCESS,
+        source=_source_of(name),
         is_terminal=name in TERMINAL,
         hint=hint,
         order=_FIRST_ORDER + list(TITLES).index(name),
@@ -61,3 +73,30 @@ def sign_of_hang(hang: Hang, pace: Pace, now_s: float, moments: Sequence[Moment]
         ranks=hang.ranks,
         capture=capture_of(moments),
     )
+
+
+def sign_of_leak(name: str, trend: Trend, value: float, limit: float) -> ProcessSign | None:
+    """Return that a number grows to its limit: within a day it is worth an alert, within a week it is shown."""
+    hours = trend.hours_to(limit)
+    if hours is None or hours > SHOW_H:
+        return None
+    what, unit, suffix, hint = _LEAKS[name]
+    now, most = f"{value / unit:,.0f} {suffix}".strip(), f"{limit / unit:,.0f} {suffix}".strip()
+    severity = Severity.ALERT if hours <= REPORT_H else Severity.SHOWN
+    text = f"{what}: {now} of {most}, which it reaches in {duration_text(hours * 3600)}"
+    return ProcessSign(trouble=process_trouble(name, hint, severity), text=text, key=f"{name} {severity}")
+
+
+def sign_of_gpu(finding: GpuFinding) -> ProcessSign:
+    """Return what is wrong with a GPU."""
+    return ProcessSign(
+        trouble=process_trouble(finding.name, finding.hint),
+        text=finding.sentence,
+        key=f"{finding.name} {finding.gpu}",
+    )
+
+
+def _source_of(name: str) -> TroubleSource:
+    if name in _RESOURCES:
+        return TroubleSource.RESOURCE
+    return TroubleSource.HARDWARE if name.startswith("gpu_") else TroubleSource.PROCESS

@@ -36,11 +36,11 @@ def test_only_what_needs_somebody_at_the_machine_is_a_finding() -> None:
         ),
         (
             reading(uncorrected_ecc_errors=1200),
-            ("gpu_memory_errors", "GPU 3 has had 1,200 uncorrected memory errors since its driver was loaded"),
+            ("gpu_memory_errors", "GPU 3 has 1,200 uncorrected memory errors"),
         ),
         (
             reading(uncorrected_ecc_errors=1),
-            ("gpu_memory_errors", "GPU 3 has had 1 uncorrected memory error since its driver was loaded"),
+            ("gpu_memory_errors", "GPU 3 has 1 uncorrected memory error"),
         ),
         (GpuHealth(index=3, is_lost=True), ("gpu_lost", "GPU 3 is lost: its driver cannot reach it")),
     ]
@@ -48,6 +48,13 @@ def test_only_what_needs_somebody_at_the_machine_is_a_finding() -> None:
         findings = gpu_findings(found)
         assert [(one.name, one.sentence) for one in findings] == ([] if expected is None else [expected])
         assert all(one.hint and one.gpu == 3 for one in findings)
+
+
+def test_memory_errors_from_before_the_training_are_no_finding() -> None:
+    found = reading(uncorrected_ecc_errors=7)
+    assert gpu_findings(found, known_errors=7) == ()
+    (new,) = gpu_findings(found, known_errors=5)
+    assert new.sentence == "GPU 3 has 2 uncorrected memory errors"
 
 
 def test_several_things_can_be_wrong_at_once() -> None:

@@ -1,0 +1,109 @@
+"""The rules of `tracker.ports.Machine`, for the fake and for this machine; and the kernel's messages."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.fakes.machine import FakeMachine
+from tracker.adapters.host.cgroups import memory_folder, memory_kills
+from tracker.adapters.processes.kernel_log import KernelLog, is_about
+from tracker.adapters.processes.machine import SystemMachine
+from tracker.domain.health.processes.leaks import Usage
+from tracker.domain.health.processes.seen import ProcessId
+from tracker.ports.health import Machine
+
+OURS = ProcessId(pid=os.getpid(), created_s=psutil.Process().create_time())
+GONE = ProcessId(pid=2**22 + 1, created_s=1.0)
+
+
+@dataclass
+class Prepared:
+    machine: Machine
+    print: Callable[[str, int | None], None]
+    """Has the kernel print a message about a process, or about none."""
+
+
+@pytest.fixture(params=["fake", "system"])
+def prepared(request: pytest.FixtureRequest, tmp_path: Path) -> Prepared:
+    if request.param == "fake":
+        fake = FakeMachine(
+            used=Usage(memory_bytes=5 << 20, memory_limit_bytes=1 << 30, descriptors=9, descriptor_limit=99)
+        )
+        return Prepared(machine=fake, print=lambda text, pid: fake.messages.append((text, pid)))
+    kmsg = tmp_path / "kmsg"
+    kmsg.write_text("4,1,5,-;printed before\n")
+    machine = SystemMachine(kernel=KernelLog(path=kmsg))
+    machine.kernel_lines([])
+
+    def printed(text: str, _: int | None) -> None:
+        with kmsg.open("a") as file:
+            file.write(f"4,2,6,-;{text}\n")
+
+    return Prepared(machine=machine, print=printed)
+
+
+def test_messages_are_returned_once_without_those_about_other_processes(prepared: Prepared) -> None:
+    for text, pid in (("Killed process 7 (python)", 7), ("Killed process 8 (python)", 8), ("link is down", None)):
+        prepared.print(text, pid)
+        expected = [] if pid == 8 else [text]
+        assert prepared.machine.kernel_lines([7]) == expected
+    assert prepared.machine.kernel_lines([7]) == []
+
+
+def test_what_processes_use_is_returned_with_its_limits(prepared: Prepared) -> None:
+    found = prepared.machine.usage([OURS, GONE])
+    assert found.memory_bytes is not None
+    assert found.memory_limit_bytes is not None
+    assert 1 << 20 < found.memory_bytes < found.memory_limit_bytes
+    assert found.descriptors is not None
+    assert found.descriptor_limit is not None
+    assert 0 < found.descriptors < found.descriptor_limit
+
+
+def test_a_machine_without_gpus_has_none(prepared: Prepared) -> None:
+    for _ in range(2):
+        assert all(gpu.index >= 0 for gpu in prepared.machine.gpus([os.getpid()]))
+
+
+def test_a_kernel_log_that_may_not_be_read_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    kernel = KernelLog(path=tmp_path / "none")
+    with caplog.at_level("INFO"):
+        assert [kernel.lines([1]), kernel.lines([1])] == [[], []]
+    assert len(caplog.messages) == 1
+    kernel.close()
+
+
+@pytest.mark.parametrize(
+    ("message", "is_ours"),
+    [
+        ("Out of memory: Killed process 7 (python) total-vm:1kB", True),
+        ("Out of memory: Killed process 8 (python) total-vm:1kB", False),
+        ("INFO: task python:7 blocked for more than 122 seconds.", True),
+        ("INFO: task python:8 blocked for more than 122 seconds.", False),
+        ("NVRM: Xid (PCI:0000:c1:00): 31, pid=7, name=python, Ch 00000008", True),
+        ("NVRM: Xid (PCI:0000:c1:00): 31, pid=8, name=python, Ch 00000008", False),
+        ("NVRM: Xid (PCI:0000:c1:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.", True),
+        ("python[8]: segfault at 0 ip 00007f sp 00007f error 4 in libtorch.so", False),
+        ("EXT4-fs error (device sda1): ext4_find_entry", True),
+    ],
+)
+def test_messages_name_their_process_in_several_forms(message: str, is_ours: bool) -> None:  # noqa: FBT001
+    assert is_about(message, {7}) == is_ours
+
+
+def test_kills_are_read_from_both_versions_of_cgroups(tmp_path: Path) -> None:
+    groups = tmp_path / "sys/fs/cgroup"
+    second, first = groups / "job", groups / "memory/slurm/job_1"
+    for folder in (second, first, *(tmp_path / "proc" / str(pid) for pid in (1, 2, 3))):
+        folder.mkdir(parents=True)
+    (tmp_path / "proc/2/cgroup").write_text("0::/job\n")
+    (second / "memory.events").write_text("low 0\nmax 7\noom 2\noom_kill 3\n")
+    (tmp_path / "proc/1/cgroup").write_text("9:cpu:/x\n4:memory:/slurm/job_1\n")
+    (first / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
+    (tmp_path / "proc/3/cgroup").write_text("0::/not/mounted\n")
+    assert [memory_folder(tmp_path, pid) for pid in (1, 2, 3, 4)] == [first, second, None, None]
+    assert [memory_kills(folder) for folder in (first, second, tmp_path)] == [1, 3, 0]

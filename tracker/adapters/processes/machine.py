@@ -1,0 +1,86 @@
+"""`tracker.ports.Machine`: what this machine says of the processes of a training."""
+
+import logging
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from eval_jobs.errors import ConfigError
+from eval_jobs.host.nvml.gpu_health import read_gpu_health
+from eval_jobs.records.gpu_health import GpuHealth
+from tracker.adapters.host.cgroups import memory_limits
+from tracker.adapters.host.kernel_files import fields_of
+from tracker.adapters.processes.kernel_log import KernelLog
+from tracker.domain.health.processes.leaks import Usage
+from tracker.domain.health.processes.seen import ProcessId
+
+log = logging.getLogger(__name__)
+
+ROOT = Path("/")
+
+
+@dataclass(kw_only=True)
+class SystemMachine:
+    """Reads /proc, the cgroups, the kernel's messages and NVML."""
+
+    root: Path = ROOT
+    kernel: KernelLog = field(default_factory=KernelLog)
+    _has_gpus: bool = True
+
+    def kernel_lines(self, pids: Collection[int]) -> list[str]:
+        """Return new messages of the kernel; see `ports.Machine`."""
+        return self.kernel.lines(pids)
+
+    def usage(self, ids: Collection[ProcessId]) -> Usage:
+        """Return what processes use; see `ports.Machine`."""
+        descriptors = _descriptors(ids)
+        return Usage(
+            memory_bytes=sum(_own_bytes(self.root, one.pid) for one in ids),
+            memory_limit_bytes=self._memory_limit_bytes(ids),
+            descriptors=None if descriptors is None else descriptors[0],
+            descriptor_limit=None if descriptors is None else descriptors[1],
+        )
+
+    def gpus(self, pids: Collection[int]) -> tuple[GpuHealth, ...]:
+        """Return the GPUs of processes; see `ports.Machine`. A machine without GPUs is asked once."""
+        if not self._has_gpus:
+            return ()
+        try:
+            found = read_gpu_health()
+        except ConfigError as error:
+            self._has_gpus = False
+            log.info("GPUs are not watched: %s", error.message)
+            return ()
+        used = tuple(gpu for gpu in found if gpu.is_lost or _is_used(gpu, pids))
+        return used if any(not gpu.is_lost for gpu in used) else found
+
+    def _memory_limit_bytes(self, ids: Collection[ProcessId]) -> int:
+        limits = [psutil.virtual_memory().total]
+        for one in ids:
+            limits += (level.limit for level in memory_limits(self.root, one.pid))
+        return min(limits)
+
+
+def _own_bytes(root: Path, pid: int) -> int:
+    """Return the memory of a process without pages of files, which a mapped data set fills without a leak."""
+    return fields_of(root / "proc" / str(pid) / "status").get("RssAnon", 0) << 10
+
+
+def _descriptors(ids: Collection[ProcessId]) -> tuple[int, int] | None:
+    """Return the open files, and their limit, of the process that is nearest to it."""
+    found: tuple[int, int] | None = None
+    for one in ids:
+        with suppress(psutil.Error, OSError, AttributeError):
+            process = psutil.Process(one.pid)
+            count, limit = process.num_fds(), int(process.rlimit(psutil.RLIMIT_NOFILE)[0])
+            if limit > 0 and (found is None or count * found[1] > found[0] * limit):
+                found = count, limit
+    return found
+
+
+def _is_used(gpu: GpuHealth, pids: Collection[int]) -> bool:
+    memory = gpu.memory
+    return memory is not None and any(pid in pids for pid in memory.by_process or ())

@@ -1,0 +1,113 @@
+"""One pass over what the machine says of a training: the kernel's messages, memory, open files and GPUs.
+
+watch = MachineWatch(machine=machine)
+watch.look(follower, job, run_id)      # about once a second
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from tracker.app.health.job_watch import newest_run
+from tracker.domain.health.gpus import gpu_findings
+from tracker.domain.health.logs.streams import Stream
+from tracker.domain.health.logs.text import RawLine
+from tracker.domain.health.processes.jobs import Job
+from tracker.domain.health.processes.leaks import Trend
+from tracker.domain.health.processes.signs import ProcessSign, sign_of_gpu, sign_of_leak
+from tracker.domain.health.run_state import StreamState
+
+if TYPE_CHECKING:  # the ports of the whole program import the statistics, and an agent stays small
+    from tracker.app.health.follow import LogFollower
+    from tracker.domain.health.run_log import RunLog
+    from tracker.ports.health import Machine
+
+USAGE_S = 60.0
+GPUS_S = 30.0
+KERNEL = "kernel"
+
+
+@dataclass(kw_only=True)
+class MachineWatch:
+    """Follows what a training uses on this machine."""
+
+    machine: Machine
+    _kernel: StreamState = field(default_factory=StreamState)
+    _lines: int = 0
+    _job: frozenset[int] = frozenset()
+    """Processes of the job that is followed."""
+    _trends: dict[str, Trend] = field(default_factory=dict)
+    _reported: set[str] = field(default_factory=set)
+    """Signs that last; each is reported once."""
+    _ecc: dict[int, int] = field(default_factory=dict)
+    """Memory errors of each GPU before this job."""
+    _read_at: dict[float, datetime] = field(default_factory=dict)
+    """Newest readings, by their interval."""
+
+    def look(self, follower: LogFollower, job: Job, run_id: str) -> None:
+        """Do one pass; what it shows joins what the logs show, and is stored with it."""
+        run = newest_run(follower, run_id)
+        if self.take(run, job, follower.clock.now()):
+            follower.touch(run.state.run_id)
+
+    def take(self, run: RunLog, job: Job, now: datetime) -> bool:
+        """Take what is new, and return whether the state of the run has changed."""
+        pids = frozenset(one.pid for one in job.members)
+        if job.ranks and not pids & self._job:
+            self._trends, self._ecc, self._reported = {}, {}, set()
+        self._job = pids or self._job
+        count = self._take_messages(run, now)
+        signs = [*self._usage(job, now), *self._gpus(pids, now)] if job.ranks else []
+        for sign in signs:
+            run.take_sign(sign, now)
+        return bool(count or signs)
+
+    def _take_messages(self, run: RunLog, now: datetime) -> int:
+        """Take the kernel's messages as lines of a log; those before the first job are of nobody."""
+        messages = self.machine.kernel_lines(self._job)
+        if not self._job:
+            return 0
+        stream = Stream(name=KERNEL, read_at=now)
+        for text in messages:
+            self._lines += 1
+            run.take(RawLine(number=self._lines, text=text), stream, self._kernel)
+        return len(messages)
+
+    def _usage(self, job: Job, now: datetime) -> Iterator[ProcessSign]:
+        if not self._is_due(USAGE_S, now):
+            return
+        found = self.machine.usage(job.members)
+        numbers = (
+            ("memory_leak", found.memory_bytes, found.memory_limit_bytes),
+            ("descriptor_leak", found.descriptors, found.descriptor_limit),
+        )
+        for name, value, limit in numbers:
+            if value is None or not limit:
+                continue
+            trend = self._trends.setdefault(name, Trend())
+            trend.take(now.timestamp(), value)
+            yield from self._new(sign_of_leak(name, trend, value, limit))
+
+    def _gpus(self, pids: frozenset[int], now: datetime) -> Iterator[ProcessSign]:
+        if not self._is_due(GPUS_S, now):
+            return
+        gpus = self.machine.gpus(pids)
+        for gpu in gpus:
+            known = self._ecc.setdefault(gpu.index, gpu.uncorrected_ecc_errors or 0)
+            for finding in gpu_findings(gpu, known_errors=known):
+                yield from self._new(sign_of_gpu(finding))
+
+    def _new(self, sign: ProcessSign | None) -> Iterator[ProcessSign]:
+        if sign is not None and sign.key not in self._reported:
+            self._reported.add(sign.key)
+            yield sign
+
+    def _is_due(self, interval_s: float, now: datetime) -> bool:
+        before = self._read_at.get(interval_s)
+        if before is not None and 0 <= (now - before).total_seconds() < interval_s:
+            return False
+        self._read_at[interval_s] = now
+        return True
