@@ -26,10 +26,10 @@ import click
 def report(*, named: tuple[str, ...], config_path: Path, output: Path | None, checkpoints: bool, open_it: bool) -> None:
     """Write a self-contained HTML report of a run, of several runs or of a checkpoint.
 
-    The report of a run shows curves, verdicts with their evidence, forgetting, latency and cost. The report of
-    a checkpoint shows what changed since the previous and the best checkpoint, with both answers. Several runs are
-    compared with the first one, step by step. RUN defaults to run.name; CHECKPOINT is STEP, RUN@STEP, latest,
-    best, best:BENCHMARK or models:/NAME@ALIAS.
+    A run: curves, verdicts with their evidence, forgetting, latency and cost. Several runs: comparison with the
+    first one, step by step. A checkpoint: what changed since the previous and the best checkpoint, with both
+    answers. RUN defaults to run.name; CHECKPOINT is STEP, RUN@STEP, latest, best, best:BENCHMARK or
+    models:/NAME@ALIAS.
     """
     # Imported here so that `tracker --help`, which lists this command, does not wait for it.
     from dashboards.page.run import write_report, write_runs_report

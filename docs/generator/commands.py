@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import click
 
@@ -12,17 +12,25 @@ WIDTH = 100
 
 HEAD = """# Commands
 
-Every command with its options. `tracker COMMAND --help` prints the same text. See also
-[exit codes](errors.md#exit-codes) and [JSON output](json.md).
+What `tracker COMMAND --help` prints. See also [exit codes](errors.md#exit-codes) and [JSON output](json.md).
 
 Shell completion: add `eval "$(_TRACKER_COMPLETE=bash_source tracker)"` to `~/.bashrc`
 (for zsh, `zsh_source` in `~/.zshrc`; for fish, `_TRACKER_COMPLETE=fish_source tracker | source`).
+
+Options without a text below:
 """
+
+COMMON = {
+    "--config FILE": "Project configuration.  [default: tracker.toml]",
+    "--json": "Print JSON instead of a table.",
+    "--workers INTEGER RANGE": "Number of local workers (0: none).  [default: 1; x>=0]",
+}
+"""Options of many commands, explained once."""
 
 
 def commands_page() -> str:
     """Return docs/reference/commands.md."""
-    parts = [HEAD]
+    parts = [HEAD, "\n".join(["```text", *_lines(COMMON.items()), "```", ""])]
     root = click.Context(cli, info_name="tracker")
     for title, names in GROUPS.items():
         parts.append(f"## {title}\n")
@@ -57,11 +65,16 @@ def _help(command: click.Command) -> str:
 
 
 def _options(command: click.Command, context: click.Context) -> Iterator[str]:
-    """Yield the options as `--help` shows them, in the width of a page."""
-    formatter = click.HelpFormatter(width=WIDTH)
+    """Yield the options as `--help` shows them, without the texts of common ones."""
     records = [each.get_help_record(context) for each in command.params if isinstance(each, click.Option)]
     rows = [record for record in records if record is not None and "--help" not in record[0]]
     if rows:
-        formatter.write("\n")
-        formatter.write_dl(rows)
-    return iter(formatter.getvalue().rstrip().splitlines())
+        yield ""
+        yield from _lines((names, "" if text == COMMON.get(names) else text) for names, text in rows)
+
+
+def _lines(rows: Iterable[tuple[str, str]]) -> list[str]:
+    """Return options and their texts in two columns, in the width of a page."""
+    formatter = click.HelpFormatter(width=WIDTH)
+    formatter.write_dl(list(rows))
+    return [line.rstrip() for line in formatter.getvalue().rstrip().splitlines()]

@@ -35,8 +35,8 @@ $ tracker history --json | jq -c '.result.reports[] | [.step, (.verdicts[]
 ...
 ```
 
-| command | schema |
-|---|---|
+The schema of each command:
+
 """
 
 REPORTS = ("history", "evaluate")
@@ -51,7 +51,7 @@ WORDED: Mapping[str, Any] = {
 
 def json_page() -> str:
     """Return docs/reference/json.md."""
-    rows = [f"| `tracker {path}` | [{_file(path)}](schemas/{_file(path)}) |" for path, _ in _kinds()]
+    rows = [f"- [`{path}`](schemas/{_file(path)})" for path, _ in _kinds()]
     return HEAD + "\n".join(rows) + "\n"
 
 

@@ -14,8 +14,8 @@ from tracker.config.section import Section
 HEAD = """# Settings
 
 Every setting of `tracker.toml`, with its default in parentheses. Paths are relative to the file; an unknown setting is
-an error. `tracker init` writes a file with a few of them as comments. A running `tracker watch` uses changes within
-seconds, except those of `[run]` and `[store]`; pending evaluations are replaced, results stay in their series.
+an error. A running `tracker watch` uses changes within seconds, except those of `[run]` and `[store]`; pending
+evaluations are replaced, results stay in their series.
 """
 
 

@@ -13,7 +13,8 @@ HEAD = """# Database tables
 
 The tracker keeps its state in SQLite (`tracker.db` in the state folder) or in PostgreSQL
 ([`[store]`](settings.md#store)).
-Read these tables for your own dashboards, but do not write to them. Columns may be added in any version.
+Read these tables for your own dashboards, but do not write to them. Keys are bold; columns are text unless a type
+follows. Columns may be added in any version.
 """
 
 STORES: tuple[tuple[str, MetaData, str], ...] = (
@@ -29,7 +30,7 @@ def tables_page() -> str:
     lines = [HEAD]
     for title, metadata, prefix in STORES:
         own = [table for table in metadata.sorted_tables if table.name.startswith(prefix)]
-        lines += [f"## {title}\n", "| table | columns (key in bold; text unless stated) |", "|---|---|"]
+        lines += [f"## {title}\n", "| table | columns |", "|---|---|"]
         lines += [f"| `{table.name}` | {', '.join(_columns(table))} |" for table in own]
         lines.append("")
     return "\n".join(lines)

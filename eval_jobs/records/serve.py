@@ -78,8 +78,8 @@ class ServeSettings:
     api_key_env: str = ""
     """remote: environment variable that contains the API key (never the key itself)."""
     swap: SwapPolicy = SwapPolicy.AUTO
-    """vllm: `auto` swaps the weights of a running engine where a swap is certified to give bit-identical
-    outputs, and restarts the engine otherwise. `never` always restarts it."""
+    """vllm: `auto` swaps the weights of a running engine where a swap is certified, and restarts
+    the engine otherwise. `never` always restarts it."""
     between: Between = Between.STAY
     """vllm: engine state while no checkpoint is pending. `stay`: keep its memory. `sleep`: release most GPU
     memory (on a CPU the same as `stay`). `stop`: shut down."""

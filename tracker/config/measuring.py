@@ -145,8 +145,8 @@ class SuiteSection(Section, AskingSettings, Generation):
     """Name of the suite."""
     screen: ScreenSection = ScreenSection()
     lm_eval: str = "lm_eval"
-    """Command of lm-evaluation-harness, for benchmarks with `evaluator = "lm-eval"`: a path, such as
-    `/envs/lm-eval/bin/lm_eval`, or a name to search for in the tracker's environment and in PATH."""
+    """Command of lm-evaluation-harness, for benchmarks with `evaluator = "lm-eval"`: a path, or
+    a name in the tracker's environment or in PATH."""
 
 
 class BenchmarkSection(Section, BenchmarkSettings):
@@ -221,9 +221,8 @@ class ProbeSection(Section, LoadSettings):
     """Measure latency at every checkpoint."""
     reference: str = ""
     """Reference checkpoint for latency verdicts, measured alternately with each checkpoint: `first` (the run's
-    first checkpoint) or a path. Costs two more weight loads per checkpoint. Medians require `requests` >= 50, 95th
-    percentiles >= 100 (each is sent twice). Empty: each checkpoint is compared with earlier ones, and verdicts are
-    `suspect` at most."""
+    first checkpoint) or a path. Medians require `requests` >= 50, 95th percentiles >= 100 (each is sent twice). Empty:
+    each checkpoint is compared with earlier ones, and verdicts are `suspect` at most."""
 
     @field_validator("reference")
     @classmethod

@@ -55,7 +55,7 @@ def command(asked: _Asked) -> int:
     """Find the step at which the score of BENCHMARK in RUN dropped, with as few evaluations as possible.
 
     Existing results are reused. A checkpoint can be evaluated if it is pinned or still in the output folder. If
-    `tracker watch` is running, its workers evaluate it. After Ctrl-C, run the same command again to continue.
+    `tracker watch` is running, its workers evaluate it. After Ctrl-C, the same command continues.
 
     Exit code 1: the step is found; 3: it cannot be found, or there is no loss; 4: failure.
     """

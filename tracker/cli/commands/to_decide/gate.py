@@ -79,8 +79,7 @@ def command(asked: _Asked) -> int:
     """Decide whether CANDIDATE may replace a baseline.
 
     Both are evaluated checkpoints (STEP, RUN@STEP, latest, best, best:BENCHMARK, models:/NAME@ALIAS), or
-    folders or s3://bucket/prefix to evaluate now. The requirements come from [gate] in the configuration, or in
-    the --policy file.
+    folders or s3://bucket/prefix to evaluate now.
 
     --init adds [gate] to the configuration, or writes a new --policy file: for each benchmark the smallest
     min_effect at which a candidate that lost nothing passes, in 80 % of cases, by the noise of the run.

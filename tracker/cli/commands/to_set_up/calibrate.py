@@ -51,8 +51,8 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool, workers: int) 
     """Measure run-to-run noise by evaluating CHECKPOINT twice with the whole suite.
 
     CHECKPOINT is a reference as in `tracker compare` (default: latest), a folder or s3://bucket/prefix. If
-    `tracker watch` is running, its workers evaluate it. After Ctrl-C, run `tracker calibrate` again, or
-    `tracker watch`, to continue.
+    `tracker watch` is running, its workers evaluate it. After Ctrl-C, the same command or
+    `tracker watch` continues.
 
     Exit code 0: measured; 1: the noise of a benchmark exceeds policy.min_effect; 3: not enough scores; 4: failure.
     """

@@ -47,8 +47,8 @@ def command() -> None:
 def run(*, name: str, config_path: Path, dry_run: bool, workers: int, as_json: bool) -> int:
     """Run the sweep NAME now and show its results.
 
-    If `tracker watch` is running, its workers evaluate the sweep after pending checkpoints. After Ctrl-C, run
-    the same command again, or `tracker watch`, to continue.
+    If `tracker watch` is running, its workers evaluate the sweep after pending checkpoints. After Ctrl-C, the
+    same command or `tracker watch` continues.
 
     Exit code 0: everything was measured and delivered; 2: bad settings, or above max_evaluations; 3: a result is
     missing; 4: a result is not delivered.

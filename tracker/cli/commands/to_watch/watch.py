@@ -59,8 +59,8 @@ def command(
     """Evaluate every checkpoint of a run as it appears.
 
     Finds each complete checkpoint, pins it before the trainer deletes it, serves it, scores it, writes the
-    results to MLflow and reports what changed. Runs until Ctrl-C; the next start continues where this one
-    stopped. A second watcher of the same run is a standby: it takes over when the first one stops.
+    results to MLflow and reports what changed. Runs until Ctrl-C; the next start continues. A second watcher of
+    the same run is a standby: it takes over when the first one stops.
 
     Exit code 0: every checkpoint is evaluated, everything is delivered; 2: bad settings; 3: a checkpoint is not
     evaluated, or there is none; 4: a benchmark has no result, or a result or alert is not delivered.

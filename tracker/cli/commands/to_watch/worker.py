@@ -30,8 +30,8 @@ PATH = click.Path(path_type=Path)
 def command(*, config_path: Path | None, database: str, password_file: Path | None, work_dir: Path | None) -> None:
     """Evaluate checkpoints for a watcher, on this or another machine.
 
-    Claims evaluation plans from the watcher's database, one at a time. Start any number of workers, on any
-    machine that can read the pinned checkpoints under the same path. Ctrl-C releases the current plan.
+    Claims evaluation plans from the watcher's database, one at a time, on any machine that can read the
+    pinned checkpoints under the same path. Ctrl-C releases the current plan.
     """
     url, password = database_from_environment()
     if database and config_path is not None:
