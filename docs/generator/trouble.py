@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tracker.config.health import shipped_rules
 from tracker.domain.health.line_rules import NOT_A_NUMBER
+from tracker.domain.health.processes.hangs import HangName
+from tracker.domain.health.processes.signs import TITLES
 from tracker.domain.health.series.findings import BEHIND, FLAT, GRADIENT, LR, MEMORY, NAN, THROUGHPUT
 from tracker.domain.health.series.loss import SeriesName
 from tracker.domain.health.series_incidents import said_of
@@ -26,6 +28,12 @@ NUMBERS = """
 | class | what | when | reported | hint |
 |---|---|---|---|---|
 """
+PROCESSES = """
+## Processes and hardware
+
+| class | what | when |
+|---|---|---|
+"""
 _WHEN = {
     SeriesName.SPIKE: "two points beyond 10 robust deviations and 30 % of the expected loss",
     SeriesName.DIVERGED: "a spike without recovery in 20 points",
@@ -36,6 +44,26 @@ _WHEN = {
     SeriesName.THROUGHPUT: "below 70 % of the median for three points and five minutes",
     SeriesName.MEMORY: "a significant rise of 20 % over 100 points",
     SeriesName.BEHIND: "one of at least three ranks beyond 10 robust deviations and 5 % for three steps",
+}
+_PROCESSES = {
+    HangName.WAITING: "one rank sleeps outside of the operation in which the others wait",
+    HangName.STOPPED: "a signal or a debugger holds a process",
+    HangName.DEAD: "a process ended, and others wait for it",
+    HangName.BLOCKED: "a process waits for a disk or file server, and moves no byte",
+    HangName.MISMATCH: "ranks wait in different operations",
+    HangName.LOADER: "a worker of a data loader is stopped; or does not end, after the second limit",
+    HangName.SPINNING: "one rank computes while the others wait, after the second limit",
+    HangName.UNKNOWN: "no progress until the second limit",
+    "killed_for_memory": "the count of killed processes of the cgroup rises",
+    "rank_died": "one rank ended before the others, which lost it",
+    "failed": "the command of `tracker guard` failed",
+    "gone": "all processes ended before the last step",
+    "memory_leak": "it grew over an hour, and reaches its limit within a day",
+    "descriptor_leak": "they grew over an hour, and reach their limit within a day",
+    "gpu_lost": "its driver cannot reach it",
+    "gpu_memory_errors": "more than when the training began",
+    "gpu_too_hot": "at its own slowdown temperature",
+    "gpu_slowed": "heat or power halves its clocks",
 }
 _SHOWN = (FLAT, GRADIENT, LR, MEMORY, BEHIND, NAN, THROUGHPUT)
 
@@ -55,7 +83,8 @@ def trouble_page() -> str:
             title, hint = said_of(name)
             how = "alert" if alerts.get(name, True) else "shown"
             numbers.append(f"| `{name}` | {title} | {_WHEN[name]} | {how} | {hint} |")
-    return HEAD + "\n".join(lines) + "\n" + NUMBERS + "\n".join(numbers) + "\n"
+    processes = [f"| `{name}` | {title} | {_PROCESSES[name]} |" for name, title in TITLES.items()]
+    return "\n".join((HEAD + "\n".join(lines), NUMBERS + "\n".join(numbers), PROCESSES + "\n".join(processes), ""))
 
 
 def _cell(text: str) -> str:

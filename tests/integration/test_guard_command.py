@@ -12,6 +12,7 @@ from threading import Event
 import psutil
 import pytest
 
+from eval_jobs.errors import ExitCode
 from eval_jobs.host import proc
 from eval_jobs.host.clock import SystemClock
 from tests.commands import RunningTracker, write_project
@@ -45,7 +46,8 @@ def project(tmp_path: Path) -> Path:
 @contextmanager
 def guarding(project: Path, *words: str, grace_s: float = 30.0) -> Iterator[RunningTracker]:
     name = f"said-{len(list(project.glob('said-*')))}"
-    guard = RunningTracker(project, "guard", "--grace-s", str(grace_s), "--", *words, output=project / name)
+    options = ("--no-check", "--grace-s", str(grace_s))
+    guard = RunningTracker(project, "guard", *options, "--", *words, output=project / name)
     try:
         yield guard
     finally:
@@ -101,6 +103,19 @@ def test_what_cannot_be_run_is_an_error_and_leaves_nothing(project: Path) -> Non
             assert guard.wait() == code
         assert said in guard.said()
     assert list((project / ".tracker" / "guard" / "r").iterdir()) == []
+
+
+def test_a_training_that_would_stop_on_this_machine_is_not_started(project: Path) -> None:
+    words = ("--", "touch", "started")
+    environment = os.environ | {"NCCL_SOCKET_IFNAME": "none0"}
+    for option, code in ((), ExitCode.REGRESSION), (("--no-check",), ExitCode.OK):
+        output = project / f"said-{code}"
+        guard = RunningTracker(project, "guard", *option, *words, output=output, environment=environment)
+        assert guard.wait() == code
+        assert (project / "started").exists() == bool(option)
+    said = " ".join((project / f"said-{ExitCode.REGRESSION}").read_text().split())
+    assert "NCCL_SOCKET_IFNAME=none0 selects none of" in said
+    assert said.endswith("not started; hint: correct the errors above, or pass --no-check")
 
 
 def test_output_and_errors_are_kept_and_shown_in_their_order(project: Path) -> None:
@@ -161,7 +176,7 @@ def test_a_command_survives_its_guard_and_is_still_known(project: Path) -> None:
 
 
 def test_a_reader_that_leaves_ends_nothing(project: Path) -> None:
-    words = ("guard", "--", "sh", "-c", "seq 30000; exit 4")
+    words = ("guard", "--no-check", "--", "sh", "-c", "seq 30000; exit 4")
     start = [sys.executable, "-c", "from tracker.cli.main import main; main()", *words]
     with subprocess.Popen(start, cwd=project, stdout=subprocess.PIPE) as guard:
         assert guard.stdout is not None

@@ -6,10 +6,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tracker.domain.health.processes.pace import Replay
 from tracker.domain.health.report import LogReport, ReportedIncident
 from tracker.domain.health.run_state import StepsRead
 from tracker.domain.health.series.loss import SeriesFinding
-from tracker.domain.records.display import count_text, one_line, score_text
+from tracker.domain.records.display import count_text, duration_text, one_line, score_text
 
 _SHOWN_RANKS = 8
 
@@ -24,6 +25,8 @@ def log_table(report: LogReport) -> RenderableType:
     parts += [_finding(one) for one in report.findings]
     if not (report.incidents or report.findings):
         parts.append(Text("  no incident", "green"))
+    if report.pace is not None:
+        parts.append(Text(f"  {_pace(report.pace)}", "dim"))
     return Group(*parts)
 
 
@@ -37,6 +40,13 @@ def _steps(steps: StepsRead) -> str:
     if steps.first_loss is None or steps.last_loss is None:
         return text
     return f"{text}, loss {score_text(steps.first_loss)} → {score_text(steps.last_loss)}"
+
+
+def _pace(pace: Replay) -> str:
+    hangs = count_text(pace.reports, "hang") if pace.reports else "no hang"
+    usual, longest = duration_text(pace.usual_s), duration_text(pace.longest_pause_s)
+    looks = count_text(pace.looks, "look")
+    return f"{hangs} in {pace.hours:.1f} h: a step every {usual}, longest pause {longest}, {looks}"
 
 
 def _incident(one: ReportedIncident) -> Table:

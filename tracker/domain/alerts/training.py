@@ -38,7 +38,9 @@ def alert_of_incident(incident: TrainingIncident, standing: RunStanding, now: da
         state=AlertState.FIRING if is_firing else AlertState.RESOLVED,
         message=_begun_text(incident, standing) if is_firing else _over_text(incident),
         evidence=AlertEvidence(
-            lines=tuple(line.text for line in incident.evidence)[:lines], ranks=incident.ranks, hint=incident.hint
+            lines=tuple(line.text for line in incident.evidence if line.number)[:lines],
+            ranks=incident.ranks,
+            hint=incident.hint,
         ),
         command=f"tracker incidents show {incident.id}",
         raised_at=incident.seen_at if is_firing else now,

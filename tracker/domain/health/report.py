@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from tracker.domain.health.processes.pace import Replay
 from tracker.domain.health.run_log import RunLog
 from tracker.domain.health.run_state import StepsRead
 from tracker.domain.health.series.loss import SeriesFinding
@@ -51,9 +52,11 @@ class LogReport:
     incidents: tuple[ReportedIncident, ...]
     findings: tuple[SeriesFinding, ...]
     """What the training loss shows."""
+    pace: Replay | None = None
+    """What the limits of hangs would have done; None: the log tells no times."""
 
 
-def log_report(path: str, log: RunLog) -> LogReport:
+def log_report(path: str, log: RunLog, pace: Replay | None = None) -> LogReport:
     """Return what was read of a log."""
     return LogReport(
         path=path,
@@ -61,6 +64,7 @@ def log_report(path: str, log: RunLog) -> LogReport:
         steps=log.steps,
         incidents=tuple(_incident(one) for one in log.incidents()),
         findings=log.findings,
+        pace=pace,
     )
 
 

@@ -21,6 +21,8 @@ from tracker.cli.tables.health import log_table
 from tracker.config import load_config
 from tracker.config.health import load_rules
 from tracker.domain.health.line_rules import NAN
+from tracker.domain.health.logs.log_times import LogTimes
+from tracker.domain.health.processes.pace import HangLimits, replay
 from tracker.domain.health.report import LogReport, log_report
 from tracker.domain.health.run_log import read_log
 from tracker.domain.health.run_state import RunState
@@ -67,9 +69,10 @@ def test(
     secrets = held_secrets(os.environ)
     reports = []
     for path in logs:
-        lines = (masked(line, secrets) for line in log_lines(path))
+        times = LogTimes()
+        lines = times.watched(masked(line, secrets) for line in log_lines(path))
         found = read_log(lines, reading.of(RunState()), reading.of_stream(str(path), None))
-        reports.append(log_report(str(path), found))
+        reports.append(log_report(str(path), found, replay(times.seconds, HangLimits())))
     if as_json:
         print_json(reports)
     else:

@@ -5,12 +5,17 @@ from contextlib import suppress
 from pathlib import Path
 
 import click
+from rich.console import Console
 
+from eval_jobs.errors import ExitCode
 from eval_jobs.host.clock import SystemClock
 from tracker.adapters.guarded_command import Guard, run_guarded
 from tracker.cli.options import config_option
-from tracker.config import load_config
+from tracker.cli.tables.findings import findings_table
+from tracker.config import Config, load_config
 from tracker.domain.health.guarded import ending_text
+from tracker.domain.readiness.finding import Level, errors_in
+from tracker.wiring.training import PlannedTraining, examine_training
 
 RUN_VARIABLE = "TRACKER_RUN"
 
@@ -24,16 +29,22 @@ RUN_VARIABLE = "TRACKER_RUN"
     show_default=True,
     help="Seconds between SIGTERM and SIGKILL.",
 )
+@click.option("--check/--no-check", "is_checked", default=True, help="Check the machine first.")
 @click.argument("words", nargs=-1, required=True, metavar="-- COMMAND...", type=click.UNPROCESSED)
-def command(*, config_path: Path, grace_s: float, words: tuple[str, ...]) -> int:
+def command(*, config_path: Path, grace_s: float, is_checked: bool, words: tuple[str, ...]) -> int:
     """Run a training, and record its output and how it ended.
+
+    If `tracker doctor` finds that the training would stop on this machine, it is not started.
 
     `tracker watch` follows the output. Signals are passed on; a second Ctrl-C, like SIGTERM, kills the command
     after --grace-s. What it leaves behind is ended, or waited for if it succeeded.
 
     The exit code is that of COMMAND; 128 + N: signal N ended it.
     """
-    run = load_config(config_path).run
+    config = load_config(config_path)
+    if is_checked and _has_errors(config):
+        return ExitCode.REGRESSION
+    run = config.run
     environment = {"PYTHONUNBUFFERED": "1", **os.environ, RUN_VARIABLE: run.name}
     guard = Guard(run=run.name, folder=run.guard_dir, grace_s=grace_s)
     found = run_guarded(guard, words, environment, SystemClock())
@@ -41,3 +52,15 @@ def command(*, config_path: Path, grace_s: float, words: tuple[str, ...]) -> int
         with suppress(OSError):  # a closed terminal must not change the exit code
             click.echo(f"{words[0]} {ending_text(found)}; its output is in {found.log}", err=True)
     return found.shell_code
+
+
+def _has_errors(config: Config) -> bool:
+    """Print what may go wrong here; return whether it would stop the training."""
+    findings = examine_training(PlannedTraining(), config)
+    problems = [finding for finding in findings if finding.level is not Level.OK]
+    if problems:
+        Console(stderr=True, highlight=False).print(findings_table(problems))
+    if not errors_in(findings):
+        return False
+    click.echo("not started; hint: correct the errors above, or pass --no-check", err=True)
+    return True

@@ -187,12 +187,15 @@ def _blocked(ranks: Sequence[_Rank]) -> Hang | None:
             blocked.append(one)
     if not blocked:
         return None
-    where = blocked[0].newest.waits_in
-    kernel = f" ({where})" if where else ""
-    place = place_of(blocked[0].stack)
-    text = f"{_named(blocked)} blocked on a file system or device{kernel}{f' in {place}' if place else ''}"
+    text = f"{_named(blocked)} blocked on a file system or device{_place_of_block(blocked[0])}"
     hint = "look at the file server, the mounts and the kernel's messages"
     return Hang(name=HangName.BLOCKED, ranks=_numbers(blocked), text=f"{text}; {_others(ranks, blocked)}", hint=hint)
+
+
+def _place_of_block(one: _Rank) -> str:
+    """Return ` (nfs_wait_bit_killable) in torch/serialization.py:save (train.py:9)`, as far as it is known."""
+    kernel, place = one.newest.waits_in, place_of(one.stack)
+    return (f" ({kernel})" if kernel else "") + (f" in {place}" if place else "")
 
 
 def _is_blocked(samples: Sequence[Sample]) -> bool:

@@ -65,15 +65,19 @@ class Job:
 def job_of(processes: Sequence[SeenProcess], places: Places) -> Job:
     """Return the job of a run; without ranks if no process trains here."""
     by_pid = {one.id.pid: one for one in processes}
+    return _sorted_out(_members(processes, by_pid, places), by_pid)
+
+
+def _members(processes: Sequence[SeenProcess], by_pid: dict[int, SeenProcess], places: Places) -> list[SeenProcess]:
     trainers = [one for one in processes if not _is_other(one, by_pid, places)]
     named = {one.id.pid for one in trainers if _is_named(one, places)}
-    keys = {key for pid in named if (key := _rendezvous(by_pid[pid]))}
+    keys = {_rendezvous(by_pid[pid]) for pid in named} - {""}
     members = []
     for one in trainers:
         is_peer = one.rank is not None and _rendezvous(one) in keys
-        if is_peer or one.id.pid in named or named & _ancestors(one, by_pid):
+        if is_peer or named & {one.id.pid, *_chain(one, by_pid)}:
             members.append(one)
-    return _sorted_out(members, by_pid)
+    return members
 
 
 def _sorted_out(members: Sequence[SeenProcess], by_pid: dict[int, SeenProcess]) -> Job:

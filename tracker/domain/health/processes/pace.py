@@ -14,6 +14,9 @@ from statistics import median
 KEPT = 20
 """Newest intervals between logged steps that show the usual one."""
 KEPT_PAUSES = 50
+LEAST_TIMES = 10
+LEAST_INTERVALS = 5
+"""With fewer, nothing is usual yet."""
 HABIT = 1.1
 """Times the second longest pause: a shorter one recurs, and a look at it would find nothing."""
 
@@ -134,8 +137,8 @@ class Pace:
 
     def look_limit_s(self, limits: HangLimits) -> float:
         """Return after which time without progress the processes are looked at."""
-        if self.phase is Phase.STARTING:
-            return limits.start_s
+        if self.phase is Phase.STARTING or len(self.intervals_s) < LEAST_INTERVALS:
+            return self.report_limit_s(limits)
         habit_s = HABIT * _second(self.pauses_s)
         if self.phase is not Phase.TRAINING:
             habit_s = max(habit_s, HABIT * self.longest_s.get(self.phase, 0.0))
@@ -173,8 +176,13 @@ class Replay:
     usual_s: float
 
 
-def replay(times_s: Sequence[float], limits: HangLimits) -> Replay:
-    """Return how often a training with steps at these times would have been looked at and reported."""
+def replay(times_s: Sequence[float], limits: HangLimits) -> Replay | None:
+    """Return how often a training with steps at these times would have been looked at and reported.
+
+    None: there are too few times.
+    """
+    if len(times_s) < LEAST_TIMES:
+        return None
     pace = Pace()
     looks = reports = 0
     longest_s = 0.0
@@ -187,7 +195,7 @@ def replay(times_s: Sequence[float], limits: HangLimits) -> Replay:
             reports += quiet_s > pace.report_limit_s(limits)
             longest_s = max(longest_s, quiet_s)
         pace.take_step(at_s)
-    hours = (times_s[-1] - times_s[0]) / 3600 if times_s else 0.0
+    hours = (times_s[-1] - times_s[0]) / 3600
     return Replay(hours=hours, looks=looks, reports=reports, longest_pause_s=longest_s, usual_s=pace.usual_s)
 
 

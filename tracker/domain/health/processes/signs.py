@@ -69,7 +69,7 @@ def sign_of_hang(hang: Hang, pace: Pace, now_s: float, moments: Sequence[Moment]
         quiet += f" (usually a step every {duration_text(pace.usual_s)})"
     return ProcessSign(
         trouble=process_trouble(hang.name, hang.hint),
-        text=f"{quiet}: {hang.text}",
+        text=f"{hang.text}; {quiet}",
         ranks=hang.ranks,
         capture=capture_of(moments),
     )

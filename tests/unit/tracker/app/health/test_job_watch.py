@@ -116,8 +116,9 @@ def test_a_hang_is_one_incident_with_the_culprit_the_pause_and_the_stacks_and_en
     assert sign.ranks == (1,)
     found = world.incident
     assert (found.name, found.ranks, found.cause.step) == ("waiting_for_rank", (1,), 10)
-    assert "(usually a step every 8.0 s): rank 1 is not in the collective: sleeping in load (app/data.py:5)" in (
-        found.cause.text
+    assert found.cause.text == (
+        "rank 1 is not in the collective: sleeping in load (app/data.py:5); rank 0 waits in all_reduce; "
+        "no progress for 45.0 s (usually a step every 8.0 s)"
     )
     assert "rank 0:\n  all_reduce (distributed/distributed_c10d.py:0)" in found.capture
     assert world.run(1000) == []  # once for each limit at most, and the same is not reported again
@@ -158,7 +159,7 @@ def test_a_training_that_never_begins_is_reported_after_half_an_hour(world: Worl
     world.hang()
     assert world.run(1795) == []
     (sign,) = world.run(60)
-    assert sign.text.startswith("no progress for 30")
+    assert "no progress for 30" in sign.text
 
 
 def test_another_watch_knows_the_pace_but_not_what_happened_before(world: World) -> None:

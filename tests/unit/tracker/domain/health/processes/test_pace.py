@@ -1,9 +1,12 @@
 """How long a training may be quiet: limits learn from the run, and recurring pauses are looked at twice and no more."""
 
+import json
+
 import pytest
 from pydantic import TypeAdapter
 
 from tests.requires import shared_data
+from tracker.domain.health.logs.log_times import LogTimes
 from tracker.domain.health.processes.pace import HangLimits, Pace, Phase, phase_of_line, replay
 
 LIMITS = HangLimits()
@@ -14,6 +17,12 @@ def steps(*intervals_s: float) -> list[float]:
     for interval_s in intervals_s:
         times.append(times[-1] + interval_s)
     return times
+
+
+def times_in(lines: list[str]) -> list[float]:
+    times = LogTimes()
+    assert list(times.watched(lines)) == lines
+    return times.seconds
 
 
 def trained(*intervals_s: float) -> Pace:
@@ -28,6 +37,7 @@ def test_a_run_that_pauses_at_every_20th_step_is_looked_at_twice_and_never_repor
     """As a public DeepSpeed run: 8.2 s a step, and 154 to 184 s at every 20th."""
     pauses = [154.0, 184.0, 160.0, 171.0, 158.0, 180.0]
     found = replay(steps(*(s for pause in pauses * 5 for s in (*[8.2] * 19, pause))), LIMITS)
+    assert found is not None
     assert (found.looks, found.reports) == (2, 0)
     assert found.usual_s == pytest.approx(8.2)
     assert found.longest_pause_s == pytest.approx(184.0)
@@ -87,10 +97,28 @@ def test_lines_announce_saves_and_evaluations(line: str, phase: Phase | None) ->
     assert phase_of_line(line) is phase
 
 
-def test_a_public_run_of_megatron_is_never_reported() -> None:
-    """The intervals that it logs, at every iteration."""
-    lines = shared_data("train_logs/megatron/meg_gpt2_base_n4.out").read_text(errors="replace").splitlines()
-    marks = (line.partition("elapsed time per iteration (ms): ")[2] for line in lines)
-    found = replay(steps(*(float(mark.split(" ")[0]) / 1000 for mark in marks if mark)), LIMITS)
-    assert found.usual_s > 0
-    assert found.reports == 0
+def test_no_public_log_that_tells_its_times_is_reported_and_none_is_looked_at_more_than_once_an_hour() -> None:
+    timed = 0
+    for path in sorted(shared_data("train_logs").rglob("*")):
+        if path.is_file() and path.name != "SOURCE.md":
+            times = LogTimes()
+            for line in path.read_text(errors="replace").splitlines():
+                times.take(line)
+            found = replay(times.seconds, LIMITS)
+            timed += found is not None
+            assert found is None or (found.reports, found.looks <= max(1, found.hours)) == (0, True), path.name
+    assert timed >= 4
+
+
+def test_times_are_read_from_what_trainers_print() -> None:
+    hf = [json.dumps({"loss": 1.0, "elapsed_time": text}) for text in ("6s", "1m 42s", "1h 2m 3s", "2 days, 1:00:00")]
+    assert times_in(hf) == [6.0, 102.0, 3723.0, 176400.0]
+    bars = [f" 1%|#  | {step}/100 [00:{step:02}<01:00, 1it/s]" for step in (1, 1, 2, 3)]
+    again = [" 1%|#  | 1/50 [00:00<00:10, 1it/s]", " 1%|#  | 2/50 [00:05<00:10, 1it/s]"]
+    assert times_in([*bars, *again]) == [1.0, 2.0, 3.0, 8.0]
+    megatron = [f" iteration {step}/ 9 | elapsed time per iteration (ms): 2500.0 | lm loss: 2" for step in (4, 5, 7)]
+    assert times_in(megatron) == [0.0, 2.5, 7.5]
+    dated = [f"[2025-02-16 18:05:{second},172] [INFO] [logging.py:96:log_dist] step=10, lr=1" for second in (10, 18)]
+    first, second = times_in(dated)
+    assert second - first == 8.0
+    assert times_in(["nothing", "a < b", "elapsed"]) == []
