@@ -3,7 +3,9 @@
 import ctypes
 import os
 import re
+import shutil
 import socket
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -38,10 +40,17 @@ def read_host(root: Path = ROOT, environment: Mapping[str, str] = os.environ) ->
         limits=_limits(text_in(root / "proc/self/limits")),
         process_room=process_room(root),
         has_infiniband=_has_entries(root / "sys/class/infiniband"),
+        has_py_spy=py_spy() is not None,
         ptrace_scope=number_in(root / "proc/sys/kernel/yama/ptrace_scope") or 0,
         is_clock_synchronized=_is_clock_synchronized(root),
         nodes=int(nodes) if nodes.isdecimal() else 1,
     )
+
+
+def py_spy() -> str | None:
+    """Return the program that reads stacks: beside this Python, else in PATH; None: it is not installed."""
+    beside = Path(sys.executable).parent / "py-spy"
+    return str(beside) if os.access(beside, os.X_OK) else shutil.which("py-spy")
 
 
 def read_memory(root: Path = ROOT) -> Memory | None:

@@ -2,15 +2,12 @@
 
 import json
 import logging
-import os
-import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from tracker.adapters.host.machine import py_spy
 from tracker.domain.health.processes.seen import Frame
 
 log = logging.getLogger(__name__)
@@ -34,7 +31,7 @@ class Stacks:
 
     def of(self, pids: Sequence[int]) -> dict[int, tuple[Frame, ...]]:
         """Return the stack of the main thread of each process that has one that can be read."""
-        program = self.program or _installed()
+        program = self.program or py_spy()
         if program is None:
             self._report("py-spy is not installed; hint: pip install 'checkpoint-tracker[stacks]'")
             return {}
@@ -84,8 +81,3 @@ def _frame(one: dict[str, object]) -> Frame:
         file=str(one["filename"])[-MAX_CHARS:],
         line=line if isinstance(line, int) else 0,
     )
-
-
-def _installed() -> str | None:
-    beside = Path(sys.executable).parent / "py-spy"
-    return str(beside) if os.access(beside, os.X_OK) else shutil.which("py-spy")

@@ -50,6 +50,7 @@ class Host:
     process_room: float | None = None
     """Processes and threads that the cgroups still permit."""
     has_infiniband: bool = False
+    has_py_spy: bool = True
     ptrace_scope: int = 0
     """Of the kernel module Yama; 0 also without it."""
     is_clock_synchronized: bool | None = None

@@ -211,6 +211,9 @@ def _clock(host: Host) -> Finding:
 
 
 def _stack_dumps(host: Host) -> Finding:
+    if not host.has_py_spy:
+        message = "py-spy is not installed: the stacks of a training that hangs cannot be read"
+        return ok("stack dumps", message, "run `pip install 'checkpoint-tracker[stacks]'`")
     if host.may(facts.SYS_PTRACE) or host.ptrace_scope == 0:
         return ok("stack dumps", "permitted")
     message = f"kernel.yama.ptrace_scope is {host.ptrace_scope}: the stacks of a training that hangs cannot be read"

@@ -77,6 +77,13 @@ def test_a_machine_without_limits_needs_no_action() -> None:
             replace(GOOD, is_clock_synchronized=False, nodes=2, place=Place.CONTAINER),
             *("clock", "warning", "logs of 2 machines", "set-ntp true` on the host of the container"),
         ),
+        (
+            replace(GOOD, has_py_spy=False),
+            "stack dumps",
+            "ok",
+            "py-spy is not installed",
+            r"checkpoint-tracker\[stacks\]",
+        ),
         (replace(GOOD, ptrace_scope=1), "stack dumps", "ok", "ptrace_scope is 1", "sysctl kernel.yama.ptrace_scope=0"),
         (replace(GOOD, ptrace_scope=1, capabilities=1 << SYS_PTRACE), "stack dumps", "ok", "^permitted$", "^$"),
         (replace(GOOD, limits={}), "open files", "ok", "not known: /proc/self/limits", "^$"),
