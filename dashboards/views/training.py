@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from dashboards.data.run import Training
 from tracker.domain.alerts.training import incident_text, state_text
 from tracker.domain.health.failures import failures_of, is_failure, lost_steps
-from tracker.domain.records.display import count_text, one_line
+from tracker.domain.health.stored import RunProgress
+from tracker.domain.records.display import count_text, duration_text, one_line
 from tracker.domain.records.training import TrainingIncident
 
 
@@ -52,19 +53,25 @@ def since_last_text(training: Training, step: int) -> tuple[str, ...]:
 
 
 def _facts(training: Training) -> Iterator[str]:
-    if training.progress is None:
-        return
-    if training.progress.last_step is not None:
-        yield f"last logged step {training.progress.last_step}"
-    share = training.progress.productive_share
-    if share is not None:
-        yield f"productive time {share:.0%}"
+    if training.progress is not None:
+        yield from _standing(training.progress)
     failures = failures_of(training.incidents, training.checkpoints)
     if failures.failures:
         lost = f", {count_text(failures.lost_steps, 'step')} lost" if failures.lost_steps else ""
         yield f"{count_text(failures.failures, 'failure')}{lost}"
     if failures.hours_between is not None:
         yield f"{failures.hours_between:.1f} hours between failures"
+
+
+def _standing(progress: RunProgress) -> Iterator[str]:
+    if progress.state:
+        yield progress.state
+    if progress.last_step is not None:
+        yield f"last logged step {progress.last_step}"
+    if progress.usual_s is not None:
+        yield f"a step every {duration_text(progress.usual_s)}"
+    if progress.productive_share is not None:
+        yield f"productive time {progress.productive_share:.0%}"
 
 
 def _row(one: TrainingIncident, training: Training) -> IncidentRow:

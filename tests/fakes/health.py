@@ -5,7 +5,7 @@ from dataclasses import replace
 from eval_jobs.errors import ConfigError
 from tracker.domain.health.logs.cursor import Cursor
 from tracker.domain.health.run_state import RunState, StreamState
-from tracker.domain.health.stored import ReadNow, ReadSoFar, RunProgress
+from tracker.domain.health.stored import ReadNow, ReadSoFar, RunProgress, progress_of
 from tracker.domain.records.training import Dismissal, TrainingIncident, as_dismissed, dismissal_of
 from tracker.domain.records.types import CurvePoint
 
@@ -34,13 +34,7 @@ class FakeHealth:
             known = self._progress.get(run_id)
             changes = (0 if known is None else known.changes) + (run_id in changed)
             self._states[run_id] = state
-            self._progress[run_id] = RunProgress(
-                run_id=run_id,
-                read_at=now.read_at,
-                last_step=state.steps.last,
-                productive_share=state.tempo.productive_share(),
-                changes=changes,
-            )
+            self._progress[run_id] = progress_of(state, now.read_at, changes)
         self._streams.update(now.streams)
         for incident in now.incidents:
             self._training[incident.id] = incident

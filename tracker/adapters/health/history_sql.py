@@ -13,7 +13,7 @@ from tracker.adapters.health.documents import (
     incident_from_json,
     state_from_json,
 )
-from tracker.domain.health.stored import RunProgress
+from tracker.domain.health.stored import RunProgress, progress_of
 from tracker.domain.records.training import TrainingIncident, as_dismissed, dismissal_of
 from tracker.domain.records.types import CurvePoint
 
@@ -38,17 +38,7 @@ class SqlTrainingHistory:
         query = select(HEALTH_RUNS).where(belongs_to(HEALTH_RUNS.c.run_id, run)).order_by(HEALTH_RUNS.c.run_id)
         with transaction(self._engine) as connection:
             rows = connection.execute(query).all()
-        states = [state_from_json(row.state) for row in rows]
-        return tuple(
-            RunProgress(
-                run_id=row.run_id,
-                read_at=row.read_at,
-                last_step=state.steps.last,
-                productive_share=state.tempo.productive_share(),
-                changes=row.changes,
-            )
-            for row, state in zip(rows, states, strict=True)
-        )
+        return tuple(progress_of(state_from_json(row.state), row.read_at, row.changes) for row in rows)
 
     def training_incidents(self, run_id: str) -> tuple[TrainingIncident, ...]:
         """Return the incidents of a run; see `ports.TrainingHistory`."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from eval_jobs.identity import content_hash
 from eval_jobs.ports import Clock
-from tracker.domain.health.processes.ended import Ending, sign_of_end
+from tracker.domain.health.processes.ended import Ending, sign_of_end, word_of_end
 from tracker.domain.health.processes.hangs import Moment, likely, proven
 from tracker.domain.health.processes.jobs import Job, Places, job_of
 from tracker.domain.health.processes.pace import HangLimits, Pace, Phase
@@ -211,6 +211,7 @@ class JobWatch:
             first_rank=first_rank,
         )
         sign = sign_of_end(ending)
+        run.state.pace.ended = word_of_end(ending, sign)
         return () if sign is None else (sign,)
 
 

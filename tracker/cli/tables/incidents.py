@@ -9,7 +9,8 @@ from rich.text import Text
 from tracker.cli.tables.render import number_columns, plain_table
 from tracker.domain.alerts.training import incident_text, state_text
 from tracker.domain.health.failures import Failures
-from tracker.domain.records.display import clean_lines, count_text, one_line
+from tracker.domain.health.stored import RunProgress
+from tracker.domain.records.display import clean_lines, count_text, duration_text, one_line
 from tracker.domain.records.training import TrainingIncident, TroubleLine, TroubleSource
 
 
@@ -41,6 +42,16 @@ def failures_text(failures: Failures, *, hidden: int) -> Text:
         parts.append(f"{failures.hours_between:.1f} hours between two")
     if hidden:
         parts.append(f"{count_text(hidden, 'incident')} more with --all")
+    return Text(", ".join(parts), style="dim")
+
+
+def standing_text(progress: RunProgress) -> Text:
+    """Return `sft: evaluating, step 300, a step every 8.0 s`."""
+    parts = [f"{one_line(progress.run_id)}: {progress.state}"]
+    if progress.last_step is not None:
+        parts.append(f"step {progress.last_step}")
+    if progress.usual_s is not None:
+        parts.append(f"a step every {duration_text(progress.usual_s)}")
     return Text(", ".join(parts), style="dim")
 
 

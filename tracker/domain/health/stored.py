@@ -51,3 +51,20 @@ class RunProgress:
     """Share of the time in which steps advanced, since its logs are followed; None: unknown."""
     changes: int
     """Raised whenever one of its incidents changes."""
+    state: str = ""
+    """What its processes do, such as `evaluating`, or how they ended; empty: none was seen on this machine."""
+    usual_s: float | None = None
+    """Usual time between two logged steps; None: unknown."""
+
+
+def progress_of(state: RunState, read_at: datetime, changes: int) -> RunProgress:
+    """Return how a run stands by what is stored of it."""
+    return RunProgress(
+        run_id=state.run_id,
+        read_at=read_at,
+        last_step=state.steps.last,
+        productive_share=state.tempo.productive_share(),
+        changes=changes,
+        state=state.pace.state,
+        usual_s=state.pace.usual_s or None,
+    )

@@ -12,7 +12,7 @@ from tracker.api.opening import open_project
 from tracker.api.references import named_run
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import config_option
-from tracker.cli.tables.incidents import failures_text, incident_view, incidents_table
+from tracker.cli.tables.incidents import failures_text, incident_view, incidents_table, standing_text
 from tracker.domain.health.failures import Failures, failures_of
 from tracker.domain.records.training import TrainingIncident
 from tracker.ports import RunHistory
@@ -63,6 +63,7 @@ def list_incidents(*, run: str | None, config_path: Path, is_all: bool, as_json:
         print_json(IncidentsView(incidents=shown, failures=failures))
     elif known:
         _print(Console(), shown, failures, hidden=len(incidents) - len(shown))
+        _print_standing(Console(), history, runs)
     else:
         click.echo("no log was read yet: `tracker watch` follows those below run.output_dir and in [health] logs")
 
@@ -75,6 +76,13 @@ def _print(console: Console, shown: Sequence[TrainingIncident], failures: Failur
     console.print(incidents_table(shown) if shown else "no incident")
     if costs := failures_text(failures, hidden=hidden):
         console.print(costs)
+
+
+def _print_standing(console: Console, history: RunHistory, runs: Sequence[str]) -> None:
+    for name in runs:
+        for progress in history.progress(name):
+            if progress.run_id == name and progress.state:
+                console.print(standing_text(progress))
 
 
 @command.command("show")

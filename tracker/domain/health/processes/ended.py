@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from tracker.domain.health.processes.signs import ProcessSign, process_trouble
+from tracker.domain.health.processes.signs import TERMINAL, ProcessSign, process_trouble
 from tracker.domain.records.display import count_text
-from tracker.domain.records.training import TroubleClass
+from tracker.domain.records.training import Severity, TroubleClass
 
 _INTERRUPTED = frozenset((130, 143, -2, -15))
 """Exit codes of a program that was asked to end: a user's decision."""
@@ -42,6 +42,18 @@ def sign_of_end(ending: Ending) -> ProcessSign | None:
     if trouble is not None and trouble.is_terminal:
         return None
     return _unexplained(ending)
+
+
+def word_of_end(ending: Ending, sign: ProcessSign | None) -> str:
+    """Return how a training ended: finished, failed, cancelled, killed for memory, gone, or only ended."""
+    trouble = ending.trouble if sign is None else sign.trouble
+    if sign is None and (ending.is_complete or ending.exit_code == 0):
+        return "finished"
+    if trouble is None or not trouble.is_terminal:
+        return "cancelled" if ending.exit_code in _INTERRUPTED else "ended"
+    if trouble.severity is Severity.SHOWN:
+        return "cancelled"
+    return trouble.name.replace("_", " ") if trouble.name in TERMINAL else "failed"
 
 
 def _unexplained(ending: Ending) -> ProcessSign | None:

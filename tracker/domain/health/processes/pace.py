@@ -81,6 +81,8 @@ class Pace:
     job: str = ""
     """Of the processes that it is about; empty: none was seen."""
     phase: Phase = Phase.STARTING
+    ended: str = ""
+    """How its processes ended; empty: they did not, or none was seen."""
     progress_s: float | None = None
     """Unix seconds of the newest sign of progress, of any kind; None: there was none since it was watched."""
     began_s: float | None = None
@@ -100,6 +102,11 @@ class Pace:
         self.pauses_s = deque(self.pauses_s, maxlen=KEPT_PAUSES)
 
     @property
+    def state(self) -> str:
+        """What the training does, or how it ended; empty: its processes were not seen."""
+        return self.ended or (str(self.phase) if self.job else "")
+
+    @property
     def usual_s(self) -> float:
         """Usual time between two logged steps; 0: unknown."""
         return median(self.intervals_s) if self.intervals_s else 0.0
@@ -107,7 +114,7 @@ class Pace:
     def watch(self, job: str, now_s: float) -> None:
         """Note that the processes of a job are watched from now on: what was before is unknown, and counts nowhere."""
         if job != self.job:
-            self.job, self.phase, self.began_s = job, Phase.STARTING, now_s
+            self.job, self.phase, self.began_s, self.ended = job, Phase.STARTING, now_s, ""
         self.progress_s, self.step_s = now_s, None
 
     def take_step(self, now_s: float) -> None:

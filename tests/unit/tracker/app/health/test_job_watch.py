@@ -173,24 +173,25 @@ def test_another_watch_knows_the_pace_but_not_what_happened_before(world: World)
 
 
 @pytest.mark.parametrize(
-    ("exit_code", "kills", "last", "printed", "name"),
+    ("exit_code", "kills", "last", "printed", "expected"),
     [
-        (None, 0, 10, "", "gone"),
-        (None, 0, 1000, "", None),
-        (None, 0, 10, "{'train_runtime': 100.0, 'train_loss': 2.5}", None),
-        (None, 0, 10, "KeyboardInterrupt", "cancelled"),
-        (0, 0, 10, "", None),
-        (143, 0, 10, "", None),
-        (3, 0, 10, "", "failed"),
-        (-9, 0, 10, "", "failed"),
-        (-9, 1, 10, "", "killed_for_memory"),
-        (1, 0, 10, "ValueError: bad batch", "python_error"),
-        (1, 0, 10, "RuntimeError: Connection closed by peer. This is caused by a remote worker crashing", "rank_died"),
+        (None, 0, 10, "", ("gone", "gone")),
+        (None, 0, 1000, "", (None, "finished")),
+        (None, 0, 10, "{'train_runtime': 100.0, 'train_loss': 2.5}", (None, "finished")),
+        (None, 0, 10, "KeyboardInterrupt", ("cancelled", "cancelled")),
+        (0, 0, 10, "", (None, "finished")),
+        (143, 0, 10, "", (None, "cancelled")),
+        (3, 0, 10, "", ("failed", "failed")),
+        (-9, 0, 10, "", ("failed", "failed")),
+        (-9, 1, 10, "", ("killed_for_memory", "killed for memory")),
+        (1, 0, 10, "ValueError: bad batch", ("python_error", "failed")),
+        (1, 0, 10, "RuntimeError: this is caused by a remote worker crashing", ("rank_died", "rank died")),
     ],
 )
 def test_how_a_training_ended_is_told_apart(
-    world: World, exit_code: int | None, kills: int, last: int, printed: str, name: str | None
+    world: World, exit_code: int | None, kills: int, last: int, printed: str, expected: tuple[str | None, str]
 ) -> None:
+    name, word = expected
     world.train(10, first=last - 9)
     world.end(1, 0)
     world.exit_code, world.processes.kills = exit_code, kills
@@ -199,6 +200,7 @@ def test_how_a_training_ended_is_told_apart(
     world.run(END_S + 10)
     found = world.log.incidents()
     assert [one.name for one in found] == ([] if name is None else [name])
+    assert world.log.state.pace.state == word
     if name == "rank_died":
         assert found[0].ranks == (0,)
     assert world.run(SCAN_S * 3) == []
