@@ -1,6 +1,6 @@
 # `make demo` and `make test` set everything up by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-deep test-versions test-trainers coverage check format lint types imports unit docs texts site pictures lock bench-probe bench-client bench-loop bench-evaluator bench-verdicts bench-worlds bench-judge bench-replay bench-scale bench-screen bench-chaos bench-hostile bench-gate bench-frames bench-health bench-report clean
+.PHONY: help setup demo test test-deep test-versions test-trainers coverage check format lint types imports unit docs texts site pictures lock bench-probe bench-client bench-loop bench-evaluator bench-verdicts bench-worlds bench-judge bench-replay bench-scale bench-screen bench-chaos bench-hostile bench-gate bench-frames bench-health bench-hang bench-report clean
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -n 2
 
@@ -91,6 +91,9 @@ bench-scale: setup ## what a project of 100,000 plans and 40 million graded answ
 
 bench-health: setup ## lines of trainers' logs in a second, and the agent's memory and CPU time
 	@$(BIN)/python -m benchmarks.health
+
+bench-hang: setup ## what a healthy training makes the watch of its processes report, and what that watch costs (40 minutes)
+	@$(BIN)/python -m benchmarks.hang
 
 bench-frames: setup ## CPU time and memory of the results in Python
 	@$(BIN)/python -m benchmarks.frames

@@ -13,6 +13,7 @@ import pytest
 
 from tests.fakes.processes import FakeProcesses
 from tests.requires import requires_package
+from tracker.adapters.processes.identity import created_s
 from tracker.adapters.processes.stacks import Stacks, parsed_stack
 from tracker.adapters.processes.system import SystemProcesses
 from tracker.domain.health.processes.seen import ProcessId, ProcessState, SeenProcess
@@ -46,7 +47,7 @@ def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]
         yield Machine(processes=fake, process=one, end=lambda: fake.end(one, time.time()))
         return
     with sleeping(tmp_path) as child:
-        one = ProcessId(pid=child.pid, created_s=psutil.Process(child.pid).create_time())
+        one = ProcessId(pid=child.pid, created_s=created_s(child.pid))
 
         def end() -> None:
             child.kill()
@@ -118,7 +119,7 @@ def test_kills_are_counted_and_none_is_known_of_no_process(machine: Machine) -> 
 def test_a_stack_names_the_function_and_does_not_stop_the_process(tmp_path: Path) -> None:
     requires_package("py-spy")
     with sleeping(tmp_path) as child:
-        one = ProcessId(pid=child.pid, created_s=psutil.Process(child.pid).create_time())
+        one = ProcessId(pid=child.pid, created_s=created_s(child.pid))
         sample = SystemProcesses().samples([one], with_stacks=True)[one]
         assert sample.stack is not None
         assert [frame.function for frame in sample.stack][:2] == ["wait_for_others", "<module>"]
@@ -153,6 +154,43 @@ def test_without_py_spy_or_with_one_that_hangs_or_fails_there_is_no_stack(
 @pytest.mark.parametrize("text", [b"", b"{}", b"[1]", b'[{"thread_name": "MainThread"}]', b"[[]]", b"\xff", b"null"])
 def test_output_of_another_form_is_no_stack(text: bytes) -> None:
     assert parsed_stack(text, 1) is None
+
+
+def test_the_number_of_a_process_that_was_used_before_and_a_clock_that_is_set_confuse_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with sleeping(tmp_path) as child:
+        processes = SystemProcesses()
+        (found,) = [one for one in processes.all() if one.id.pid == child.pid]
+        boot_s = psutil.boot_time()
+        monkeypatch.setattr("psutil._pslinux.boot_time", lambda: boot_s + 3600)
+        assert processes.samples([found.id], with_stacks=False)[found.id].state is ProcessState.SLEEPING
+        assert found in processes.all()
+        monkeypatch.setattr("tracker.adapters.processes.system.created_s", lambda pid: created_s(pid) + 5)
+        (other,) = [one for one in processes.all() if one.id.pid == child.pid]
+        assert other.id.created_s == found.id.created_s + 5
+
+
+def test_a_script_that_becomes_the_training_is_read_again(tmp_path: Path) -> None:
+    program = tmp_path / "sleeper.py"
+    program.write_text(SLEEPER)
+    script = f"read line; RANK=5 exec {sys.executable} {program} {tmp_path}"
+    processes = SystemProcesses()
+    with subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+
+        def seen() -> SeenProcess:
+            return next(one for one in processes.all() if one.id.pid == child.pid)
+
+        assert child.stdin is not None
+        assert child.stdout is not None
+        before = seen()
+        child.stdin.write(b"go\n")
+        child.stdin.flush()
+        assert child.stdout.readline() == b"up\n"
+        after = seen()
+        child.kill()
+    assert (before.id, before.name, before.rank) == (after.id, "sh", None)
+    assert (after.rank, after.arguments[1:]) == (5, (str(program), str(tmp_path)))
 
 
 def test_settings_files_and_links_of_a_process_are_read_and_other_processes_that_end_are_left_out(

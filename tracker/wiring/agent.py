@@ -22,6 +22,7 @@ from eval_jobs.execute.child import database_from_environment, log_to, stop_with
 from eval_jobs.execute.interrupts import Interrupts, Stopped
 from eval_jobs.execute.life import SignOfLife
 from eval_jobs.execute.nudge import Nudged
+from eval_jobs.host import proc
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.host.memory import give_back
 from eval_jobs.host.secrets import held_secrets, masked
@@ -101,12 +102,16 @@ def job_watch(settings: AgentSettings, clock: Clock) -> JobWatch | None:
     own = frozenset((os.getpid(), os.getppid()))
     places = Places(run=settings.run, folder=settings.output_dir, pattern=settings.process_pattern, own=own)
     folder = Path(settings.guard_dir)
+
+    def exit_code(began_s: float, seen_s: float) -> int | None:
+        return exit_of(guarded_runs(folder), proc.this_machine(), began_s * os.sysconf("SC_CLK_TCK"), seen_s)
+
     return JobWatch(
         processes=SystemProcesses(),
         places=places,
         limits=settings.hang,
         clock=clock,
-        exit_code=lambda began_s: exit_of(guarded_runs(folder), began_s),
+        exit_code=exit_code,
     )
 
 

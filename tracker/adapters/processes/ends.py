@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import psutil
 
+from tracker.adapters.processes.identity import created_s
 from tracker.domain.health.processes.seen import ProcessId
 
 MOST = 1024
@@ -43,7 +44,7 @@ class Ends:
             return -1
         with suppress(OSError, psutil.Error):
             descriptor = os.pidfd_open(one.pid)
-            if psutil.Process(one.pid).create_time() == one.created_s:
+            if created_s(one.pid) == one.created_s:
                 self._poll.register(descriptor, select.EPOLLIN)
                 return descriptor
             os.close(descriptor)

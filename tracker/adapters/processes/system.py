@@ -12,6 +12,7 @@ from eval_jobs import limits
 from eval_jobs.host.bounded.files import text_of
 from tracker.adapters.host.cgroups import memory_folder, memory_kills
 from tracker.adapters.processes.ends import Ends
+from tracker.adapters.processes.identity import created_s
 from tracker.adapters.processes.stacks import Stacks
 from tracker.domain.health.processes.jobs import absolute
 from tracker.domain.health.processes.seen import NAMES, Frame, ProcessId, ProcessState, Sample, SeenProcess
@@ -35,28 +36,43 @@ _SETTINGS_FILE = re.compile(r"\.(?:ya?ml|json)$")
 _PATH = re.compile(r"(?:^|[\s\"':=\[,])((?:/|\./|\.\./)?[\w.\-]+(?:/[\w.\-]+)*/?)")
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Known:
+    """A process, and the program that it ran when it was read."""
+
+    process: SeenProcess
+    program: str
+    """Path; empty: not readable, or the process has none, as those of the kernel and zombies."""
+
+    def is_other(self, created: float, program: str) -> bool:
+        """Return whether its number is used again, or it became another program, as a script does with `exec`."""
+        if self.process.id.created_s != created:
+            return True
+        return bool(program) and (program != self.program or not self.process.arguments)
+
+
 @dataclass(kw_only=True)
 class SystemProcesses:
-    """What /proc says; what does not change of a process is read once."""
+    """What /proc says; what does not change of a program that runs is read once."""
 
     stacks: Stacks = field(default_factory=Stacks)
     ends: Ends = field(default_factory=Ends)
-    _seen: dict[int, SeenProcess] = field(default_factory=dict)
+    _seen: dict[int, _Known] = field(default_factory=dict)
     _cgroups: dict[ProcessId, Path | None] = field(default_factory=dict)
     """Folder of the memory cgroup of each process that was asked for."""
 
     def all(self) -> tuple[SeenProcess, ...]:
         """Return all processes; see `ports.Processes`."""
-        found: dict[int, SeenProcess] = {}
-        for process in psutil.process_iter():  # it keeps an object for each, and sees a number that is used again
+        found: dict[int, _Known] = {}
+        for pid in psutil.pids():
             with suppress(psutil.Error, OSError):
-                known = self._seen.get(process.pid)
-                created_s = process.create_time()
-                if known is None or known.id.created_s != created_s or not known.arguments:
-                    known = _seen(process, created_s)
-                found[process.pid] = known
+                created, program = created_s(pid), _program(pid)
+                known = self._seen.get(pid)
+                if known is None or known.is_other(created, program):
+                    known = _Known(process=_seen(psutil.Process(pid), created), program=program)
+                found[pid] = known
         self._seen = found
-        return tuple(found.values())
+        return tuple(known.process for known in found.values())
 
     def samples(self, ids: Iterable[ProcessId], *, with_stacks: bool) -> Mapping[ProcessId, Sample]:
         """Return what processes do now; see `ports.Processes`."""
@@ -77,7 +93,13 @@ class SystemProcesses:
         return sum(map(memory_kills, folders))
 
 
-def _seen(process: psutil.Process, created_s: float) -> SeenProcess:
+def _program(pid: int) -> str:
+    with suppress(OSError):
+        return str((PROC / str(pid) / "exe").readlink())
+    return ""
+
+
+def _seen(process: psutil.Process, created: float) -> SeenProcess:
     with process.oneshot():
         name, parent = process.name(), process.ppid()
     arguments: Sequence[str] = ()
@@ -86,7 +108,7 @@ def _seen(process: psutil.Process, created_s: float) -> SeenProcess:
         arguments = process.cmdline()[:MAX_ARGUMENTS]
         folder = process.cwd()
     return SeenProcess(
-        id=ProcessId(pid=process.pid, created_s=created_s),
+        id=ProcessId(pid=process.pid, created_s=created),
         parent=parent,
         name=name,
         arguments=tuple(arguments),
@@ -136,10 +158,11 @@ def _settings(arguments: Sequence[str], folder: str) -> tuple[str, ...]:
 def _sample(one: ProcessId, stack: tuple[Frame, ...] | None) -> Sample:
     try:
         process = psutil.Process(one.pid)
-        if process.create_time() != one.created_s:
+        if created_s(one.pid) != one.created_s:
             return Sample(state=ProcessState.GONE)
-        state = _STATES.get(process.status(), ProcessState.SLEEPING)
-        times = process.cpu_times()
+        with process.oneshot():
+            state = _STATES.get(process.status(), ProcessState.SLEEPING)
+            times = process.cpu_times()
     except (psutil.Error, OSError) as error:
         is_gone = isinstance(error, psutil.NoSuchProcess) or not (PROC / str(one.pid)).exists()
         return Sample(state=ProcessState.GONE if is_gone else ProcessState.UNKNOWN)

@@ -49,6 +49,8 @@ class _Search:
     """Identifies the job."""
     kills: int = 0
     """Processes that the kernel had killed for memory before."""
+    found_s: float = 0.0
+    """When the job was found, in Unix seconds."""
     searched_s: float | None = None
 
     def refresh(self, now_s: float) -> None:
@@ -65,7 +67,7 @@ class _Search:
             ranks = {**found.ranks, **self.job.ranks}  # one that is gone still belongs to the job
             self.job = replace(found, ranks=ranks)
             return
-        self.job = found
+        self.job, self.found_s = found, now_s
         self.kills = self.processes.memory_kills(found.members)
         self.key = content_hash(sorted(f"{one.id.pid} {one.id.created_s}" for one in found.ranks.values()))
 
@@ -97,8 +99,9 @@ class JobWatch:
     places: Places
     limits: HangLimits
     clock: Clock
-    exit_code: Callable[[float], int | None] = lambda _: None
-    """Returns how the command ended whose processes began at a time; negative: the signal. None: unknown."""
+    exit_code: Callable[[float, float], int | None] = lambda _began_s, _seen_s: None
+    """Returns how the command ended whose processes began at a time, in seconds since boot, and were seen first at
+    another, in Unix seconds; negative: the signal. None: unknown."""
     _watched: tuple[str, str] = ("", "")
     """The run, and its job, of which this process knows the progress."""
     _look: _Look = field(default_factory=_Look)
@@ -197,7 +200,7 @@ class JobWatch:
         if now_s - self._ended_s < END_S:
             return ()
         kills = self.processes.memory_kills(self.job.members) - self._search.kills
-        exit_code = self.exit_code(min(one.id.created_s for one in self.job.ranks.values()))
+        exit_code = self.exit_code(min(one.id.created_s for one in self.job.ranks.values()), self._search.found_s)
         first_rank = _first(self.job, self.processes.exits(one.id for one in self.job.ranks.values()))
         self._search, self._ended_s = _Search(processes=self.processes, places=self.places), None
         trouble = None if run.state.episode is None else run.state.episode.cause.trouble

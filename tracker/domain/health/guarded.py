@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from signal import Signals
 
-CLOCK_ERROR_S = 2.0
-"""Of the time at which a process began, which is counted from boot."""
 SIGNAL_BASE = 128
 """A shell reports a program that signal N ended as exit code 128 + N."""
 
@@ -47,14 +45,21 @@ class GuardedRun:
         return self.exit_code or 0
 
 
-def exit_of(runs: Iterable[GuardedRun], began_s: float) -> int | None:
-    """Return how the command ended whose processes began at that time, in Unix seconds; None: it is not known.
+def exit_of(runs: Iterable[GuardedRun], machine: str, began_ticks: float, seen_s: float) -> int | None:
+    """Return how the command ended whose processes began at that time; None: it is not known.
 
-    A negative number is the signal that ended it.
+    Args:
+        runs: starts of commands.
+        machine: as in `GuardedRun`.
+        began_ticks: when the first process began, in clock ticks since boot.
+        seen_s: when it was seen first, in Unix seconds: a command that had ended before is another one.
+
+    Returns:
+        An exit code; negative: the signal that ended it.
     """
-    before = [one for one in runs if one.started_at.timestamp() <= began_s + CLOCK_ERROR_S]
-    newest = max(before, key=lambda one: one.started_at, default=None)
-    if newest is None or newest.ended_at is None or newest.ended_at.timestamp() < began_s:
+    before = [one for one in runs if one.machine == machine and one.start_time <= began_ticks]
+    newest = max(before, key=lambda one: one.start_time, default=None)
+    if newest is None or newest.ended_at is None or newest.ended_at.timestamp() < seen_s:
         return None
     return newest.exit_code if newest.signal is None else -newest.signal
 

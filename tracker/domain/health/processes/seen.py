@@ -11,7 +11,7 @@ class ProcessId:
 
     pid: int
     created_s: float
-    """Unix seconds at its start."""
+    """Seconds from the boot of the machine to its start: the time of day may be set."""
 
 
 class ProcessState(StrEnum):

@@ -53,7 +53,7 @@ class World:
             places=places,
             limits=HangLimits(),
             clock=self.clock,
-            exit_code=lambda _: self.exit_code,
+            exit_code=lambda _began_s, _seen_s: self.exit_code,
         )
 
     def start(self, pid: int, rank: int) -> ProcessId:

@@ -1,9 +1,9 @@
 """How a guarded command ended, in words and as the exit code of a shell."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
-from tracker.domain.health.guarded import GuardedRun, ending_text
+from tracker.domain.health.guarded import GuardedRun, ending_text, exit_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 RUNNING = GuardedRun(run="r", command=("train",), log="/state/1.log", machine="m", pid=7, start_time=1, started_at=NOW)
@@ -24,3 +24,21 @@ def test_an_ending_is_told_with_its_cause_and_the_exit_code_of_a_shell() -> None
         found = replace(RUNNING, exit_code=exit_code, signal=signal)
         assert (ending_text(found), found.shell_code) == (text, shell_code)
         assert found.is_finished == (text == "finished")
+
+
+def test_the_command_of_processes_is_the_newest_before_them_on_this_machine_that_ended_after_them() -> None:
+    seen_s = NOW.timestamp() + 100
+    ended = replace(RUNNING, start_time=500, ended_at=NOW + timedelta(hours=1), exit_code=3)
+    earlier = replace(RUNNING, start_time=100, ended_at=NOW + timedelta(hours=1), exit_code=7)
+    killed = replace(ended, exit_code=None, signal=9)
+    cases = [
+        ([earlier, ended], 3),
+        ([killed], -9),
+        ([], None),
+        ([replace(ended, start_time=700)], None),
+        ([replace(ended, machine="another boot")], None),
+        ([replace(ended, ended_at=NOW + timedelta(seconds=50))], None),
+        ([replace(ended, ended_at=None, exit_code=None)], None),
+    ]
+    for runs, code in cases:
+        assert exit_of(runs, "m", 600.0, seen_s) == code, runs

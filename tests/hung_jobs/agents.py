@@ -1,0 +1,65 @@
+"""Real agents beside the jobs, as `tracker watch` starts them: each is no ancestor and no child of a job."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Engine
+
+from eval_jobs.queue.address import QUEUE_URL_VARIABLE
+from eval_jobs.queue.database_sql import open_database
+from eval_jobs.queue.migrate_sql import bring_up_to_date
+from tracker.adapters.database.tables import TRACKER_TABLES
+from tracker.app.health.settings import AgentSettings
+from tracker.config.health import load_line_rules
+from tracker.domain.health.processes.pace import HangLimits
+from tracker.wiring.agent import SETTINGS_VARIABLE, settings_text
+
+_PARENT = '"$@" --exit-with-parent $$ & wait'
+"""The agent takes its parent for the tracker: what that one started is no training."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agents:
+    """Running agents, and the database that all of them write to."""
+
+    engine: Engine
+    work_dirs: Mapping[str, Path]
+    """By the name of the run; each holds a log."""
+
+
+@contextmanager
+def agents(root: Path, folders: Mapping[str, Path], limits: HangLimits) -> Iterator[Agents]:
+    """Follow trainings while the block lasts: `folders` are their output folders by the name of the run."""
+    root.mkdir()
+    url = f"sqlite:///{root}/agents.db"
+    engine = open_database(url)
+    bring_up_to_date(engine, TRACKER_TABLES)
+    with ExitStack() as stack:
+        stack.callback(engine.dispose)
+        for run, folder in folders.items():
+            settings = AgentSettings(run=run, output_dir=str(folder), patterns=(), rules=load_line_rules(), hang=limits)
+            stack.enter_context(_agent(root / run, url, settings))
+        yield Agents(engine=engine, work_dirs={run: root / run for run in folders})
+
+
+@contextmanager
+def _agent(work_dir: Path, url: str, settings: AgentSettings) -> Iterator[None]:
+    work_dir.mkdir()
+    command = [sys.executable, "-P", "-m", "tracker.wiring.agent", "--work-dir", str(work_dir)]
+    variables = {QUEUE_URL_VARIABLE: url, SETTINGS_VARIABLE: settings_text(settings)}
+    with subprocess.Popen(
+        ["sh", "-c", _PARENT, "sh", *command],
+        stdin=subprocess.DEVNULL,
+        env=os.environ | variables,
+        start_new_session=True,
+    ) as parent:
+        try:
+            yield
+        finally:
+            os.killpg(parent.pid, signal.SIGKILL)
