@@ -6,7 +6,7 @@ from datetime import datetime
 
 from tracker.domain.health.logs.cursor import Cursor
 from tracker.domain.health.run_state import RunState, StreamState
-from tracker.domain.records.training import TrainingIncident
+from tracker.domain.records.training import TrainingIncident, TroubleSource
 from tracker.domain.records.types import CurvePoint
 
 
@@ -57,6 +57,9 @@ class RunProgress:
     """Usual time between two logged steps; None: unknown."""
 
 
+_HUNG = "hung"
+
+
 def progress_of(state: RunState, read_at: datetime, changes: int) -> RunProgress:
     """Return how a run stands by what is stored of it."""
     return RunProgress(
@@ -65,6 +68,11 @@ def progress_of(state: RunState, read_at: datetime, changes: int) -> RunProgress
         last_step=state.steps.last,
         productive_share=state.tempo.productive_share(),
         changes=changes,
-        state=state.pace.state,
+        state=_HUNG if _hangs(state) else state.pace.state,
         usual_s=state.pace.usual_s or None,
     )
+
+
+def _hangs(state: RunState) -> bool:
+    trouble = None if state.episode is None else state.episode.cause.trouble
+    return trouble is not None and trouble.source is TroubleSource.PROCESS and not trouble.is_terminal

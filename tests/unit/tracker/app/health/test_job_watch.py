@@ -17,6 +17,7 @@ from tracker.domain.health.processes.seen import Frame, ProcessId, ProcessState,
 from tracker.domain.health.processes.signs import ProcessSign
 from tracker.domain.health.run_log import RunLog
 from tracker.domain.health.run_state import RunState, StreamState
+from tracker.domain.health.stored import progress_of
 from tracker.domain.records.training import TrainingIncident
 
 WAITS = Sample(
@@ -97,6 +98,10 @@ class World:
             self.processes.end(self.ranks[rank], self.clock.now().timestamp() + rank)
 
     @property
+    def state(self) -> str:
+        return progress_of(self.log.state, self.clock.now(), 0).state
+
+    @property
     def incident(self) -> TrainingIncident:
         (found,) = self.log.incidents()
         return found
@@ -121,10 +126,11 @@ def test_a_hang_is_one_incident_with_the_culprit_the_pause_and_the_stacks_and_en
         "no progress for 45.0 s (usually a step every 8.0 s)"
     )
     assert "rank 0:\n  all_reduce (distributed/distributed_c10d.py:0)" in found.capture
+    assert world.state == "hung"
     assert world.run(1000) == []  # once for each limit at most, and the same is not reported again
     world.processes.doing = {}
     world.train(3, first=11)
-    assert world.incident.is_over
+    assert (world.incident.is_over, world.state) == (True, "training")
 
 
 def test_a_pause_without_proof_is_looked_at_twice_and_reported_after_the_second_limit(world: World) -> None:
@@ -200,7 +206,7 @@ def test_how_a_training_ended_is_told_apart(
     world.run(END_S + 10)
     found = world.log.incidents()
     assert [one.name for one in found] == ([] if name is None else [name])
-    assert world.log.state.pace.state == word
+    assert world.state == word
     if name == "rank_died":
         assert found[0].ranks == (0,)
     assert world.run(SCAN_S * 3) == []
