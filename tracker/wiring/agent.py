@@ -9,6 +9,7 @@ the statistics: it runs beside a training for weeks and stays small.
 import argparse
 import logging
 import os
+import socket
 import sys
 from collections.abc import Sequence
 from contextlib import closing
@@ -100,7 +101,13 @@ def job_watch(settings: AgentSettings, clock: Clock) -> JobWatch | None:
     if not settings.watches_processes:
         return None
     own = frozenset((os.getpid(), os.getppid()))
-    places = Places(run=settings.run, folder=settings.output_dir, pattern=settings.process_pattern, own=own)
+    places = Places(
+        run=settings.run,
+        folder=settings.output_dir,
+        pattern=settings.process_pattern,
+        machine=socket.gethostname(),
+        own=own,
+    )
     folder = Path(settings.guard_dir)
 
     def exit_code(began_s: float, seen_s: float) -> int | None:

@@ -182,7 +182,11 @@ class JobWatch:
         if hang is None:
             return ()
         look.limits_s.append(math.inf)
-        return (sign_of_hang(hang, pace, now_s, moments),)
+        return (sign_of_hang(hang, pace, moments, self._where()),)
+
+    def _where(self) -> str:
+        """Return the name of this machine if the training has ranks on others."""
+        return self.places.machine if self.job.world_size > len(self.job.ranks) else ""
 
     def _moment(self, now_s: float) -> Moment:
         """Sample all processes with their stacks."""

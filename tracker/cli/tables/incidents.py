@@ -64,7 +64,8 @@ def incident_view(incident: TrainingIncident) -> RenderableType:
     if incident.cause.number:
         parts += [Text("lines", "bold"), *(Text(f"  {_place(line)}: {line.text}") for line in incident.evidence)]
     if incident.context:
-        parts += [Text("before them", "bold"), *(Text(f"  {line}", "dim") for line in incident.context)]
+        label = "before them" if incident.cause.number else "last lines"
+        parts += [Text(label, "bold"), *(Text(f"  {line}", "dim") for line in incident.context)]
     if incident.capture:
         parts += [Text("processes", "bold"), *(Text(f"  {line}", "dim") for line in clean_lines(incident.capture))]
     return Group(*parts)

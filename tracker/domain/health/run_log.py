@@ -84,6 +84,7 @@ class RunLog:
         self._triggers = triggers_of(self.rules)
         self._untried: list[ReadLine] = []
         self._phase: Phase | None = None
+        self._newest = StreamState()
 
     def take(self, line: RawLine, stream: Stream, state: StreamState) -> None:
         """Read one line of a log."""
@@ -93,6 +94,7 @@ class RunLog:
         if not plain:
             return
         state.recent.append(plain)
+        self._newest = state
         self._keep_for_code(line.number, plain, row, stream)
         hit = self._trouble(plain, row)
         if hit is not None and not line.is_known:
@@ -148,7 +150,8 @@ class RunLog:
                 rank=rank,
                 seen_at=at,
             )
-            self._join(found, (), is_history=False).capture = sign.capture
+            context = tuple(map(self._shown, self._newest.recent))
+            self._join(found, context, is_history=False).capture = sign.capture
 
     def note_lines(self, stream: Stream) -> None:
         """Note that lines were read of a log, of whatever kind: the training does something."""

@@ -40,6 +40,8 @@ class Places:
     """Absolute path of the output folder; empty: checkpoints come from elsewhere."""
     pattern: re.Pattern[str] | None = None
     """Of the whole command, from the settings: nothing else identifies a process then."""
+    machine: str = ""
+    """Its name."""
     own: frozenset[int] = frozenset()
     """Numbers of the tracker's own processes."""
 

@@ -62,14 +62,17 @@ def process_trouble(name: str, hint: str, severity: Severity = Severity.ALERT) -
     )
 
 
-def sign_of_hang(hang: Hang, pace: Pace, now_s: float, moments: Sequence[Moment]) -> ProcessSign:
-    """Return why a training makes no progress, with how long it has made none."""
-    quiet = f"no progress for {duration_text(pace.quiet_s(now_s))}"
+def sign_of_hang(hang: Hang, pace: Pace, moments: Sequence[Moment], where: str) -> ProcessSign:
+    """Return why a training makes no progress, with how long it has made none.
+
+    `where`: machine of these ranks, if the training has others elsewhere; else empty.
+    """
+    quiet = f"no progress for {duration_text(pace.quiet_s(moments[-1].at_s))}"
     if pace.usual_s:
         quiet += f" (usually a step every {duration_text(pace.usual_s)})"
     return ProcessSign(
         trouble=process_trouble(hang.name, hang.hint),
-        text=f"{hang.text}; {quiet}",
+        text=f"{f'on {where}: ' if where else ''}{hang.text}; {quiet}",
         ranks=hang.ranks,
         capture=capture_of(moments),
     )

@@ -126,6 +126,7 @@ def test_a_hang_is_one_incident_with_the_culprit_the_pause_and_the_stacks_and_en
         "no progress for 45.0 s (usually a step every 8.0 s)"
     )
     assert "rank 0:\n  all_reduce (distributed/distributed_c10d.py:0)" in found.capture
+    assert found.context[-1] == "step 10/1000 | loss 2.5"
     assert world.state == "hung"
     assert world.run(1000) == []  # once for each limit at most, and the same is not reported again
     world.processes.doing = {}
