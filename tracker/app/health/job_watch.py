@@ -133,12 +133,7 @@ class JobWatch:
         self._search.refresh(now_s)
         if not self.job.ranks:
             return ()
-        if self._watched != (run.state.run_id, self._search.key):
-            self._watched = (run.state.run_id, self._search.key)
-            self._ended_s = None
-            pace.watch(self._search.key, now_s)
-        self._note_saved(pace, saved_bytes, now_s)
-        self._look.follow(pace)
+        self._follow(run, saved_bytes, now_s)
         if self._look.moments:
             return self._continue(pace, now_s)
         if self._checked_s is not None and 0 <= now_s - self._checked_s < CHECK_S:
@@ -151,10 +146,17 @@ class JobWatch:
         self._ended_s = None
         return self._judge(pace, now_s)
 
-    def _note_saved(self, pace: Pace, saved_bytes: int, now_s: float) -> None:
+    def _follow(self, run: RunLog, saved_bytes: int, now_s: float) -> None:
+        """Note what is known of the progress."""
+        pace = run.state.pace
+        if self._watched != (run.state.run_id, self._search.key):
+            self._watched = (run.state.run_id, self._search.key)
+            self._ended_s = None
+            pace.watch(self._search.key, now_s)
         if self._saved_bytes is not None and saved_bytes != self._saved_bytes:
             pace.take_sign(now_s, Phase.SAVING)
         self._saved_bytes = saved_bytes
+        self._look.follow(pace)
 
     def _judge(self, pace: Pace, now_s: float) -> tuple[ProcessSign, ...]:
         """Begin a look if the training is quiet for long, once for each of the two limits."""

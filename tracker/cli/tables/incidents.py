@@ -61,14 +61,18 @@ def incident_view(incident: TrainingIncident) -> RenderableType:
     for label, text in _facts(incident):
         grid.add_row(Text(label, "bold"), Text(text, overflow="fold"))
     parts: list[RenderableType] = [grid]
-    if incident.cause.number:
-        parts += [Text("lines", "bold"), *(Text(f"  {_place(line)}: {line.text}") for line in incident.evidence)]
-    if incident.context:
-        label = "before them" if incident.cause.number else "last lines"
-        parts += [Text(label, "bold"), *(Text(f"  {line}", "dim") for line in incident.context)]
-    if incident.capture:
-        parts += [Text("processes", "bold"), *(Text(f"  {line}", "dim") for line in clean_lines(incident.capture))]
+    lines = [f"{_place(line)}: {line.text}" for line in incident.evidence if line.number]
+    parts += _lines("lines", lines, style="")
+    parts += _lines("before them" if lines else "last lines", incident.context)
+    parts += _lines("processes", clean_lines(incident.capture))
     return Group(*parts)
+
+
+def _lines(label: str, lines: Sequence[str], style: str = "dim") -> list[Text]:
+    """Return a label and indented lines; nothing without lines."""
+    if not lines:
+        return []
+    return [Text(label, "bold"), *(Text(f"  {line}", style) for line in lines)]
 
 
 def _facts(incident: TrainingIncident) -> Iterator[tuple[str, str]]:
