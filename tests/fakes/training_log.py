@@ -47,6 +47,9 @@ class FakeTrainingLog:
     def is_recent(self) -> bool:
         return True
 
+    def is_waiting(self) -> bool:
+        return False
+
     def saved_bytes(self) -> int:
         return self.saved
 

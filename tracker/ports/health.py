@@ -30,6 +30,9 @@ class TrainingLog(Protocol):
     def is_recent(self) -> bool:
         """Return whether a log was written within the last hour."""
 
+    def is_waiting(self) -> bool:
+        """Return whether the last reading has not ended: there may be lines that nobody has seen yet."""
+
     def saved_bytes(self) -> int:
         """Return the size of the newest checkpoints, whole or not; another number than before is progress."""
 

@@ -27,6 +27,7 @@ from eval_jobs.host import proc
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.host.memory import give_back
 from eval_jobs.host.secrets import held_secrets, masked
+from eval_jobs.host.unforeseen import error_text, report_unforeseen
 from eval_jobs.ports import Clock
 from eval_jobs.queue.database_sql import Database, open_database
 from tracker.adapters.guarded_command import guarded_runs
@@ -170,6 +171,8 @@ class _Agent:
     watch: JobWatch | None = None
     machine: MachineWatch = field(default_factory=lambda: MachineWatch(machine=SystemMachine()))
     follower: LogFollower | None = None
+    reported: str = ""
+    """Unexpected error that was logged."""
     error_code: str = ""
     """Of the last reading; empty: it succeeded."""
 
@@ -179,9 +182,8 @@ class _Agent:
             if self.follower is None:
                 self.follower = follower_of(self.settings, self.engine, self.clock, in_thread=True)
                 log.info("following the logs of %s", self.settings.run)
-            if self.watch is not None:
-                self.watch.look(self.follower)
-                self.machine.look(self.follower, self.watch.job, self.settings.run)
+            if self.watch is not None and not self.error_code:
+                self._look(self.watch, self.follower)
             has_news = self.follower.follow()
             if self.follower.is_replaced:
                 log.info("another process has read the logs; continuing from there")
@@ -196,6 +198,16 @@ class _Agent:
             return False
         self.error_code = ""
         return has_news
+
+    def _look(self, watch: JobWatch, follower: LogFollower) -> None:
+        """Look at the processes and the machine; an error there must not stop the reading of logs."""
+        try:
+            watch.look(follower)
+            self.machine.look(follower, watch.job, self.settings.run)
+        except Exception as error:  # noqa: BLE001 - see above
+            if error_text(error) != self.reported:
+                report_unforeseen(log, "cannot watch the processes", error, then="logs are still read")
+            self.reported = error_text(error)
 
     def close(self) -> None:
         """Close all logs."""

@@ -149,6 +149,10 @@ class LogFolder:
                     return True
         return False
 
+    def is_waiting(self) -> bool:
+        """Return False: each reading ends before the next one."""
+        return False
+
     def saved_bytes(self) -> int:
         """Return the size of the newest sub-folders, as of the last scan; see `ports.TrainingLog`."""
         return self._saved_bytes

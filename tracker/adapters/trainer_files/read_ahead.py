@@ -52,6 +52,10 @@ class ReadAhead:
         """Return whether a log was written within the last hour, as of the last reading."""
         return self._is_recent
 
+    def is_waiting(self) -> bool:
+        """Return whether a reading hangs or is slow; see `ports.TrainingLog`."""
+        return self._reading is not None
+
     def saved_bytes(self) -> int:
         """Return the size of the newest checkpoints, as of the last scan."""
         return self.folder.saved_bytes()

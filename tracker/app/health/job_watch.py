@@ -9,14 +9,13 @@ It reads no file of the training: a file server that hangs stops the training, a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from eval_jobs.identity import content_hash
 from eval_jobs.ports import Clock
 from tracker.domain.health.processes.ended import Ending, sign_of_end, word_of_end
-from tracker.domain.health.processes.hangs import Moment, likely, proven
+from tracker.domain.health.processes.hangs import Hang, Moment, is_working, likely, proven
 from tracker.domain.health.processes.jobs import Job, Places, job_of
 from tracker.domain.health.processes.pace import HangLimits, Pace, Phase
 from tracker.domain.health.processes.seen import ProcessId, ProcessState, Sample
@@ -33,6 +32,10 @@ FIRST_SCANS_S = 5.0
 """The same while no process of the run is known."""
 CHECK_S = 5.0
 SAMPLES = 3
+LONGEST_PASS_S = 30.0
+"""Between two passes: what is beyond it was not watched."""
+FIRST_S = 0.1
+"""By which the first rank that ends precedes the others that lose it."""
 END_S = 10.0
 """After the end of all processes: their last lines are read first."""
 _DEAD = (ProcessState.GONE, ProcessState.ZOMBIE)
@@ -45,31 +48,40 @@ class _Search:
     processes: Processes
     places: Places
     job: Job = field(default_factory=Job)
-    key: str = ""
-    """Identifies the job."""
-    kills: int = 0
-    """Processes that the kernel had killed for memory before."""
     found_s: float = 0.0
     """When the job was found, in Unix seconds."""
+    members: frozenset[ProcessId] = frozenset()
+    """Its processes at that time."""
+    kills: int = 0
+    """Processes that the kernel had killed for memory in their cgroups before."""
     searched_s: float | None = None
 
-    def refresh(self, now_s: float) -> None:
-        """Search, unless the last search is recent."""
+    def refresh(self, now_s: float, *, is_forced: bool = False) -> bool:
+        """Search, unless the last search is recent; return whether another job was found."""
         interval_s = SCAN_S if self.job.ranks else FIRST_SCANS_S
-        if self.searched_s is not None and 0 <= now_s - self.searched_s < interval_s:
-            return
+        is_recent = self.searched_s is not None and 0 <= now_s - self.searched_s < interval_s
+        if is_recent and not is_forced:
+            return False
         self.searched_s = now_s
         found = job_of(self.processes.all(), self.places)
         if not found.ranks:
-            return  # what is known of those before them decides how they ended
+            return False  # what is known of those before them decides how they ended
         known = {one.id for one in self.job.ranks.values()}
         if known & {one.id for one in found.ranks.values()}:
             ranks = {**found.ranks, **self.job.ranks}  # one that is gone still belongs to the job
             self.job = replace(found, ranks=ranks)
-            return
-        self.job, self.found_s = found, now_s
-        self.kills = self.processes.memory_kills(found.members)
-        self.key = content_hash(sorted(f"{one.id.pid} {one.id.created_s}" for one in found.ranks.values()))
+            return False
+        self.job, self.found_s, self.members = found, now_s, found.members
+        self.kills = self.processes.memory_kills(self.members)
+        return True
+
+    def new_kills(self) -> int:
+        """Return how many processes were killed for memory since the job was found."""
+        return self.processes.memory_kills(self.members) - self.kills
+
+    def forget(self) -> None:
+        """Search for another job: this one has ended."""
+        self.job, self.members, self.searched_s = Job(), frozenset(), None
 
 
 @dataclass(kw_only=True)
@@ -102,13 +114,17 @@ class JobWatch:
     exit_code: Callable[[float, float], int | None] = lambda _began_s, _seen_s: None
     """Returns how the command ended whose processes began at a time, in seconds since boot, and were seen first at
     another, in Unix seconds; negative: the signal. None: unknown."""
-    _watched: tuple[str, str] = ("", "")
-    """The run, and its job, of which this process knows the progress."""
+    _followed: set[str] = field(default_factory=set)
+    """Runs whose pace is of the present job and of this process."""
     _look: _Look = field(default_factory=_Look)
+    _passed_s: float | None = None
+    """Time of the last pass."""
     _checked_s: float | None = None
     _ended_s: float | None = None
     """When all processes were found to have ended."""
     _saved_bytes: int | None = None
+    _is_blind: bool = False
+    """Whether the logs cannot be read now."""
 
     def __post_init__(self) -> None:
         """Know no process yet."""
@@ -122,50 +138,66 @@ class JobWatch:
     def look(self, follower: LogFollower) -> None:
         """Do one pass; what it shows joins what the logs show, and is stored with it."""
         run = newest_run(follower, self.places.run)
-        for sign in self.signs(run, follower.log.saved_bytes()):
+        before, self._is_blind = run.state.pace.ended, follower.log.is_waiting()
+        signs = self.signs(run, follower.log.saved_bytes())
+        for sign in signs:
             run.take_sign(sign, self.clock.now())
+        if signs or run.state.pace.ended != before:
             follower.touch(run.state.run_id)
 
     def signs(self, run: RunLog, saved_bytes: int) -> tuple[ProcessSign, ...]:
         """Do one pass, and return what is new; `saved_bytes`: size of the newest checkpoints."""
         now_s = self.clock.now().timestamp()
-        pace = run.state.pace
-        self._search.refresh(now_s)
+        self._skip_sleep(run.state.pace, now_s)
+        if self._search.refresh(now_s):
+            self._followed.clear()
         if not self.job.ranks:
-            return ()
+            return self._missed_end(run, now_s)
         self._follow(run, saved_bytes, now_s)
         if self._look.moments:
-            return self._continue(pace, now_s)
+            return self._continue(run.state.pace, now_s)
         if self._checked_s is not None and 0 <= now_s - self._checked_s < CHECK_S:
             return ()
         self._checked_s = now_s
-        self.processes.exits(one.id for one in self.job.ranks.values())  # each is waited for from now on
-        states = self.processes.samples((one.id for one in self.job.ranks.values()), with_stacks=False)
-        if all(sample.state in _DEAD for sample in states.values()):
+        if self._has_ended():
             return self._end(run, now_s)
         self._ended_s = None
-        return self._judge(pace, now_s)
+        return () if run.steps.is_complete else self._judge(run.state.pace, now_s)
+
+    def _skip_sleep(self, pace: Pace, now_s: float) -> None:
+        """Leave out the time in which nobody watched: the machine slept, the clock was set, the database was away."""
+        before, self._passed_s = self._passed_s, now_s
+        if before is not None and not 0 <= now_s - before <= LONGEST_PASS_S:
+            pace.skip(now_s - before)
+            self._look = _Look()
 
     def _follow(self, run: RunLog, saved_bytes: int, now_s: float) -> None:
         """Note what is known of the progress."""
         pace = run.state.pace
-        if self._watched != (run.state.run_id, self._search.key):
-            self._watched = (run.state.run_id, self._search.key)
+        if run.state.run_id not in self._followed:
+            self._followed.add(run.state.run_id)
             self._ended_s = None
-            pace.watch(self._search.key, now_s)
+            pace.watch((one.id for one in self.job.ranks.values()), now_s)
         if self._saved_bytes is not None and saved_bytes != self._saved_bytes:
             pace.take_sign(now_s, Phase.SAVING)
         self._saved_bytes = saved_bytes
         self._look.follow(pace)
 
+    def _has_ended(self) -> bool:
+        """Return whether no rank is left, and no launcher that may start others."""
+        ranks = tuple(one.id for one in self.job.ranks.values())
+        self.processes.exits(ranks)  # each is waited for from now on
+        wanted = (*ranks, *(one.id for one in self.job.launchers))
+        states = self.processes.samples(wanted, with_stacks=False)
+        return all(sample.state in _DEAD for sample in states.values())
+
     def _judge(self, pace: Pace, now_s: float) -> tuple[ProcessSign, ...]:
-        """Begin a look if the training is quiet for long, once for each of the two limits."""
-        quiet_s = pace.quiet_s(now_s)
-        for limit_s in (pace.report_limit_s(self.limits), pace.look_limit_s(self.limits)):
+        """Begin a look if the training is quiet for long, once for each limit."""
+        quiet_s, report_s = pace.quiet_s(now_s), pace.report_limit_s(self.limits)
+        for limit_s in (2 * report_s, report_s, pace.look_limit_s(self.limits)):
             if self._look.is_due(limit_s, quiet_s):
                 self._look.limits_s.append(limit_s)
-                self._search.searched_s = None  # workers of data loaders may be new
-                self._search.refresh(now_s)
+                self._search.refresh(now_s, is_forced=True)  # workers of data loaders may be new
                 self._look.moments = [self._moment(now_s)]
         return ()
 
@@ -178,13 +210,22 @@ class JobWatch:
         if len(look.moments) < SAMPLES:
             return ()
         moments, look.moments = look.moments, []
-        hang = proven(moments, pace.phase)
-        if hang is None and max(look.limits_s) >= pace.report_limit_s(self.limits):
-            hang = likely(moments, self.job.world_size)
+        hang = self._hang(pace, moments)
         if hang is None:
             return ()
         look.limits_s.append(math.inf)
+        pace.is_reported = True
         return (sign_of_hang(hang, pace, moments, self._where()),)
+
+    def _hang(self, pace: Pace, moments: Sequence[Moment]) -> Hang | None:
+        """Return what is proven or, after the second limit, likely; a training that works has twice the time."""
+        if self._is_blind:  # there may be steps that nobody has read: only what no step refutes counts
+            return proven(moments, Phase.SAVING)
+        found, report_s = proven(moments, pace.phase), pace.report_limit_s(self.limits)
+        looked_s = max(self._look.limits_s)
+        if found is not None or looked_s < report_s or (looked_s < 2 * report_s and is_working(moments)):
+            return found
+        return likely(moments, self.job.world_size)
 
     def _where(self) -> str:
         """Return the name of this machine if the training has ranks on others."""
@@ -197,7 +238,17 @@ class JobWatch:
         loaders: dict[int, tuple[Sample, ...]] = {}
         for one, rank in self.job.loaders.items():
             loaders[rank] = (*loaders.get(rank, ()), found[one])
-        return Moment(at_s=now_s, ranks=_by_rank(ranks, found), loaders=loaders)
+        return Moment(at_s=now_s, ranks={rank: found[one] for rank, one in ranks.items()}, loaders=loaders)
+
+    def _missed_end(self, run: RunLog, now_s: float) -> tuple[ProcessSign, ...]:
+        """Say how a job ended that ended while nobody watched."""
+        known = run.state.pace.job
+        if not known or run.state.pace.ended:
+            return ()
+        states = self.processes.samples(known, with_stacks=False)
+        if not all(sample.state in _DEAD for sample in states.values()):
+            return ()
+        return self._end(run, now_s)
 
     def _end(self, run: RunLog, now_s: float) -> tuple[ProcessSign, ...]:
         """All processes have ended: wait for what they wrote last, then say how they ended."""
@@ -205,37 +256,45 @@ class JobWatch:
             self._ended_s = now_s
         if now_s - self._ended_s < END_S:
             return ()
-        kills = self.processes.memory_kills(self.job.members) - self._search.kills
-        exit_code = self.exit_code(min(one.id.created_s for one in self.job.ranks.values()), self._search.found_s)
-        first_rank = _first(self.job, self.processes.exits(one.id for one in self.job.ranks.values()))
-        self._search, self._ended_s = _Search(processes=self.processes, places=self.places), None
-        trouble = None if run.state.episode is None else run.state.episode.cause.trouble
-        ending = Ending(
+        self._ended_s = None
+        if self._search.refresh(now_s, is_forced=True):
+            self._followed.clear()
+            return ()  # it was started again at once
+        ending = self._ending(run)
+        self._search.forget()
+        sign = sign_of_end(ending)
+        run.state.pace.ended = word_of_end(ending, sign)
+        if sign is None:
+            run.end_hang()
+            return ()
+        return (sign,)
+
+    def _ending(self, run: RunLog) -> Ending:
+        pace, ranks = run.state.pace, [one.id for one in self.job.ranks.values()]
+        began_s = min(one.created_s for one in (*pace.job, *ranks))
+        return Ending(
             last_step=run.steps.last,
             total_steps=run.steps.total,
             is_complete=run.steps.is_complete,
-            trouble=trouble,
-            memory_kills=kills,
-            exit_code=exit_code,
-            first_rank=first_rank,
+            trouble=None if run.state.episode is None else run.state.episode.cause.trouble,
+            memory_kills=self._search.new_kills(),
+            exit_code=self.exit_code(began_s, self._search.found_s or pace.progress_s or 0.0),
+            first_rank=_first(self.job, self.processes.exits(ranks)),
         )
-        sign = sign_of_end(ending)
-        run.state.pace.ended = word_of_end(ending, sign)
-        return () if sign is None else (sign,)
 
 
 def newest_run(follower: LogFollower, run_id: str) -> RunLog:
     """Return the run, or sub-folder of it, that logged a step last: the processes are of that one."""
-    runs = [run for run in follower.runs.values() if run.state.pace.step_s is not None]
-    return max(runs, key=lambda run: run.state.pace.step_s or 0.0, default=follower.run_of(run_id))
+    times = {name: run.state.tempo.last_at for name, run in follower.runs.items()}
+    for name, state in follower.known.runs.items():
+        times.setdefault(name, state.tempo.last_at)
+    stepped = {name: at for name, at in times.items() if at is not None}
+    return follower.run_of(max(stepped, key=lambda name: stepped[name], default=run_id))
 
 
 def _first(job: Job, ended_s: Mapping[ProcessId, float]) -> int | None:
-    """Return the rank that ended before the others; None: there is no other, or not all are known."""
-    if len(job.ranks) < 2 or len(ended_s) < len(job.ranks):
+    """Return the rank that ended clearly before all others; None: there is none, or not all ranks are known."""
+    if job.world_size > len(job.ranks) or len(job.ranks) < 2 or len(ended_s) < len(job.ranks):
         return None
-    return min(job.ranks, key=lambda rank: ended_s[job.ranks[rank].id])
-
-
-def _by_rank(ranks: Mapping[int, ProcessId], found: Mapping[ProcessId, Sample]) -> dict[int, Sample]:
-    return {rank: found[one] for rank, one in ranks.items()}
+    first, second = sorted(job.ranks, key=lambda rank: ended_s[job.ranks[rank].id])[:2]
+    return first if ended_s[job.ranks[second].id] - ended_s[job.ranks[first].id] >= FIRST_S else None

@@ -6,7 +6,7 @@ watch.look(follower, job, run_id)      # about once a second
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -28,6 +28,8 @@ if TYPE_CHECKING:  # the ports of the whole program import the statistics, and a
 USAGE_S = 60.0
 GPUS_S = 30.0
 KERNEL = "kernel"
+_LEAK, _GPU = "leak", "gpu"
+"""What identifies a condition begins with one of these."""
 
 
 @dataclass(kw_only=True)
@@ -40,8 +42,8 @@ class MachineWatch:
     _job: frozenset[int] = frozenset()
     """Processes of the job that is followed."""
     _trends: dict[str, Trend] = field(default_factory=dict)
-    _reported: set[str] = field(default_factory=set)
-    """Signs that last; each is reported once."""
+    _seen_once: frozenset[str] = frozenset()
+    """What was wrong with GPUs at the last reading: one alone may be a moment."""
     _ecc: dict[int, int] = field(default_factory=dict)
     """Memory errors of each GPU before this job."""
     _read_at: dict[float, datetime] = field(default_factory=dict)
@@ -57,13 +59,14 @@ class MachineWatch:
         """Take what is new, and return whether the state of the run has changed."""
         pids = frozenset(one.pid for one in job.members)
         if job.ranks and not pids & self._job:
-            self._trends, self._ecc, self._reported = {}, {}, set()
+            self._trends, self._ecc = {}, {}
         self._job = pids or self._job
-        count = self._take_messages(run, now)
-        signs = [*self._usage(job, now), *self._gpus(pids, now)] if job.ranks else []
-        for sign in signs:
-            run.take_sign(sign, now)
-        return bool(count or signs)
+        has_changed = self._take_messages(run, now) > 0
+        if job.ranks and self._is_due(USAGE_S, now):
+            has_changed |= self._take_conditions(run, _LEAK, self._usage(job, now), now)
+        if job.ranks and self._is_due(GPUS_S, now):
+            has_changed |= self._take_conditions(run, _GPU, self._gpus(pids, run.state.lasting), now)
+        return has_changed
 
     def _take_messages(self, run: RunLog, now: datetime) -> int:
         """Take the kernel's messages as lines of a log; those before the first job are of nobody."""
@@ -76,34 +79,42 @@ class MachineWatch:
             run.take(RawLine(number=self._lines, text=text), stream, self._kernel)
         return len(messages)
 
-    def _usage(self, job: Job, now: datetime) -> Iterator[ProcessSign]:
-        if not self._is_due(USAGE_S, now):
-            return
+    def _usage(self, job: Job, now: datetime) -> dict[str, ProcessSign]:
+        """Return the leaks, by what identifies each."""
         found = self.machine.usage(job.members)
         numbers = (
             ("memory_leak", found.memory_bytes, found.memory_limit_bytes),
             ("descriptor_leak", found.descriptors, found.descriptor_limit),
         )
+        signs = {}
         for name, value, limit in numbers:
             if value is None or not limit:
                 continue
             trend = self._trends.setdefault(name, Trend())
             trend.take(now.timestamp(), value)
-            yield from self._new(sign_of_leak(name, trend, value, limit))
+            sign = sign_of_leak(name, trend, value, limit)
+            if sign is not None:
+                signs[f"{_LEAK} {name} {sign.trouble.severity}"] = sign
+        return signs
 
-    def _gpus(self, pids: frozenset[int], now: datetime) -> Iterator[ProcessSign]:
-        if not self._is_due(GPUS_S, now):
-            return
-        gpus = self.machine.gpus(pids)
-        for gpu in gpus:
-            known = self._ecc.setdefault(gpu.index, gpu.uncorrected_ecc_errors or 0)
-            for finding in gpu_findings(gpu, known_errors=known):
-                yield from self._new(sign_of_gpu(finding))
+    def _gpus(self, pids: frozenset[int], known: Collection[str]) -> dict[str, ProcessSign]:
+        """Return what is wrong with GPUs twice in a row, or was before, by what identifies each."""
+        signs = {}
+        for gpu in self.machine.gpus(pids):
+            errors = self._ecc.setdefault(gpu.index, gpu.uncorrected_ecc_errors or 0)
+            for finding in gpu_findings(gpu, known_errors=errors):
+                signs[f"{_GPU} {finding.name} {finding.gpu}"] = sign_of_gpu(finding)
+        lasting, self._seen_once = signs.keys() & {*self._seen_once, *known}, frozenset(signs)
+        return {key: sign for key, sign in signs.items() if key in lasting}
 
-    def _new(self, sign: ProcessSign | None) -> Iterator[ProcessSign]:
-        if sign is not None and sign.key not in self._reported:
-            self._reported.add(sign.key)
-            yield sign
+    def _take_conditions(self, run: RunLog, prefix: str, signs: dict[str, ProcessSign], now: datetime) -> bool:
+        """Begin and end what lasts; return whether there was any change."""
+        known = {key for key in run.state.lasting if key.startswith(prefix)}
+        for key in known - signs.keys():
+            run.end_condition(key, now)
+        for key in signs.keys() - known:
+            run.begin_condition(key, signs[key], now)
+        return known != signs.keys()
 
     def _is_due(self, interval_s: float, now: datetime) -> bool:
         before = self._read_at.get(interval_s)

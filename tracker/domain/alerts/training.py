@@ -119,6 +119,8 @@ def state_text(incident: TrainingIncident) -> str:
     """Return `lasts`, `over at step 1210`, `dismissed: known` or `before the first start`."""
     if incident.ended_by is IncidentEnd.DISMISSED:
         return f"dismissed: {incident.reason}"
+    if incident.ended_by is IncidentEnd.ENDED:
+        return "over: the training ended"
     if incident.is_over:
         return "over" if incident.ended_step is None else f"over at step {incident.ended_step}"
     return "before the first start" if incident.is_history else "lasts"

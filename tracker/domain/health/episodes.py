@@ -84,7 +84,7 @@ class Episode:
                 candidates.append(line)
         return min(candidates, key=lambda line: (line.trouble.is_consequence, line.trouble.order))
 
-    def incident(self, *, ended_step: int | None = None) -> TrainingIncident:
+    def incident(self, *, ended_by: IncidentEnd | None = None, ended_step: int | None = None) -> TrainingIncident:
         """Return the incident as known now; `ended_step`: where progress made it over."""
         cause, newest = self.cause, self.newest or self.cause
         others = [line for line in self.first_of.values() if line is not cause]
@@ -101,7 +101,7 @@ class Episode:
             last_step=newest.step,
             is_history=self.is_history,
             hint=cause.trouble.hint,
-            ended_by=None if ended_step is None else IncidentEnd.PROGRESS,
+            ended_by=ended_by,
             ended_step=ended_step,
             resumed_step=self.resumed_step,
             capture=self.capture,

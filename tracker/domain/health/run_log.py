@@ -34,14 +34,14 @@ from tracker.domain.health.logs.step_lines import StepRow
 from tracker.domain.health.logs.streams import NEVER, Stream
 from tracker.domain.health.logs.text import RawLine
 from tracker.domain.health.processes.pace import Phase, phase_of_line
-from tracker.domain.health.processes.signs import ProcessSign
+from tracker.domain.health.processes.signs import ProcessSign, incident_of_sign
 from tracker.domain.health.run_state import RunState, StepsRead, StreamState
 from tracker.domain.health.series.conditions import MetricCondition
 from tracker.domain.health.series.kinds import NumberKind, loss_in
 from tracker.domain.health.series.loss import SeriesFinding
 from tracker.domain.health.series_incidents import SeenFinding, finding_key, incident_of
 from tracker.domain.records.display import one_line, shortened
-from tracker.domain.records.training import TrainingIncident, TroubleLine
+from tracker.domain.records.training import IncidentEnd, TrainingIncident, TroubleLine, TroubleSource
 from tracker.domain.records.types import CurvePoint
 
 STEPS_AFTER = 3
@@ -151,7 +151,25 @@ class RunLog:
                 seen_at=at,
             )
             context = tuple(map(self._shown, self._newest.recent))
-            self._join(found, context, is_history=False).capture = sign.capture
+            episode = self._join(found, context, is_history=False)
+            episode.capture = sign.capture or episode.capture
+
+    def end_hang(self) -> None:
+        """Note that all processes ended without trouble: what they did before is over."""
+        episode = self.state.episode
+        if episode is not None and episode.cause.trouble.source is TroubleSource.PROCESS:
+            self._end(episode, IncidentEnd.ENDED)
+
+    def begin_condition(self, key: str, sign: ProcessSign, at: datetime) -> None:
+        """Take what is measured of the machine, and lasts until `end_condition`."""
+        if key not in self.state.lasting:
+            self.state.lasting[key] = incident_of_sign(sign, self.state.run_id, self.state.steps.last, at)
+
+    def end_condition(self, key: str, at: datetime) -> None:
+        """Note that it is no longer so."""
+        found = self.state.lasting.pop(key, None)
+        if found is not None:
+            self.ended[found.id] = replace(found, ended_by=IncidentEnd.RECOVERED, last_seen_at=at)
 
     def note_lines(self, stream: Stream) -> None:
         """Note that lines were read of a log, of whatever kind: the training does something."""
@@ -160,10 +178,11 @@ class RunLog:
         self._phase = None
 
     def incidents(self) -> tuple[TrainingIncident, ...]:
-        """Return the incidents of lines that ended since the last `forget_taken`, and the one that lasts."""
+        """Return the incidents that ended since the last `forget_taken`, or last, without those of numbers."""
+        found = (*self.ended.values(), *self.state.lasting.values())
         if self.state.episode is None:
-            return tuple(self.ended.values())
-        return (*self.ended.values(), self._incident(self.state.episode))
+            return found
+        return (*found, self._incident(self.state.episode))
 
     def series_incidents(self, stream: Stream) -> tuple[TrainingIncident, ...]:
         """Return what the numbers show, as incidents; `stream`: the log that was read last."""
@@ -239,6 +258,8 @@ class RunLog:
 
     def _join(self, found: TroubleLine, context: tuple[str, ...], *, is_history: bool) -> Episode:
         run = self.state
+        if run.episode is not None and run.episode.is_history and not is_history:
+            self._end(run.episode, IncidentEnd.ENDED)  # what is live now is another one
         if run.episode is None:
             run.episodes += 1
             run.episode = begun(run.run_id, run.episodes, found, context, is_history=is_history)
@@ -259,7 +280,7 @@ class RunLog:
         at_s = self._live_time_s(stream)
         self.points += run.thinner.take(step, row.values)
         run.series.take(step, row.values, at_s=at_s, rank=rank)
-        run.steps = _counted(run.steps, row, step)
+        run.steps = run.steps.counted(row, step)
         if run.episode is not None and is_progress:
             self._progress(run.episode, step, stream)
 
@@ -299,11 +320,11 @@ class RunLog:
         if not episode.may_follow(stream):
             episode.skip_to(step)
         elif episode.progresses_to(step) >= STEPS_AFTER:
-            self._end(episode, step)
+            self._end(episode, IncidentEnd.PROGRESS, step)
 
-    def _end(self, episode: Episode, step: int) -> None:
+    def _end(self, episode: Episode, ended_by: IncidentEnd, step: int | None = None) -> None:
         if len(self.ended) < KEPT_ENDED:
-            self.ended[episode.id] = self._incident(episode, ended_step=step)
+            self.ended[episode.id] = self._incident(episode, ended_by=ended_by, ended_step=step)
         self.state.episode = None
 
     def _count_unnumbered(self, row: StepRow) -> None:
@@ -315,14 +336,16 @@ class RunLog:
         self.state.steps = replace(steps, unnumbered=steps.unnumbered + 1, first_loss=first, last_loss=loss)
         self.state.unnumbered.take(self.state.steps.unnumbered, row.values)
 
-    def _incident(self, episode: Episode, *, ended_step: int | None = None) -> TrainingIncident:
+    def _incident(
+        self, episode: Episode, *, ended_by: IncidentEnd | None = None, ended_step: int | None = None
+    ) -> TrainingIncident:
         cause = episode.cause.trouble
         series = {finding.name for finding in self.findings}
         joint = ""
         if NumberKind.MEMORY in self.state.series.kinds:  # without such numbers, nothing is known of it
             joint = joint_hint(cause.name, line_classes=episode.first_of, series=series, silent=self._pauses())
         hint = "; ".join(filter(None, (joint, cause.hint)))
-        return replace(episode.incident(ended_step=ended_step), hint=hint)
+        return replace(episode.incident(ended_by=ended_by, ended_step=ended_step), hint=hint)
 
     def _pauses(self) -> bool:
         """Return whether the training stood still again and again."""
@@ -356,21 +379,6 @@ def _has_any(text: str, parts: Sequence[str]) -> bool:
         if part in text:
             return True
     return False
-
-
-def _counted(steps: StepsRead, row: StepRow, step: int) -> StepsRead:
-    loss = loss_in(row.values)
-    first_loss = loss if steps.first_loss is None else steps.first_loss
-    return replace(
-        steps,
-        lines=steps.lines + 1,
-        first=step if steps.first is None else steps.first,
-        last=step if steps.last is None else max(steps.last, step),
-        first_loss=first_loss,
-        last_loss=steps.last_loss if loss is None else loss,
-        total=row.total or steps.total,
-        has_summary=False,
-    )
 
 
 def read_log(lines: Iterable[str], log: RunLog, state: StreamState | None = None) -> RunLog:

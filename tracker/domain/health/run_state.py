@@ -8,12 +8,14 @@ from dataclasses import dataclass, field, replace
 
 from tracker.domain.health.episodes import MAX_RANKS, Episode
 from tracker.domain.health.logs.row_reader import RowReader
+from tracker.domain.health.logs.step_lines import StepRow
 from tracker.domain.health.logs.thinning import CurveThinner
 from tracker.domain.health.processes.pace import Pace
+from tracker.domain.health.series.kinds import loss_in
 from tracker.domain.health.series.training import RunSeries
 from tracker.domain.health.series_incidents import SeenFinding
 from tracker.domain.health.tempo import Tempo
-from tracker.domain.records.training import CONTEXT_LINES
+from tracker.domain.records.training import CONTEXT_LINES, TrainingIncident
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +43,20 @@ class StepsRead:
         if self.total is None or self.last is None:
             return None
         return self.last >= self.total
+
+    def counted(self, row: StepRow, step: int) -> StepsRead:
+        """Return it with one more line of a step."""
+        loss = loss_in(row.values)
+        return replace(
+            self,
+            lines=self.lines + 1,
+            first=step if self.first is None else self.first,
+            last=step if self.last is None else max(self.last, step),
+            first_loss=loss if self.first_loss is None else self.first_loss,
+            last_loss=self.last_loss if loss is None else loss,
+            total=row.total or self.total,
+            has_summary=False,
+        )
 
 
 @dataclass(kw_only=True)
@@ -85,5 +101,7 @@ class RunState:
     thinner: CurveThinner = field(default_factory=CurveThinner)
     tempo: Tempo = field(default_factory=Tempo)
     pace: Pace = field(default_factory=Pace)
+    lasting: dict[str, TrainingIncident] = field(default_factory=dict)
+    """What was measured of the machine and is still so, by what identifies it."""
     seen: dict[str, SeenFinding] = field(default_factory=dict)
     """When each finding was seen first, by what identifies it."""

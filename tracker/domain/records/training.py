@@ -76,6 +76,10 @@ class IncidentEnd(StrEnum):
     """The training made progress afterwards."""
     DISMISSED = "dismissed"
     """A user closed it."""
+    ENDED = "ended"
+    """The training ended without it, or began again after it."""
+    RECOVERED = "recovered"
+    """What was measured is well again."""
 
 
 @dataclass(frozen=True, kw_only=True)

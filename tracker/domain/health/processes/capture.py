@@ -6,8 +6,8 @@ from tracker.domain.health.processes.collectives import short_file
 from tracker.domain.health.processes.hangs import Moment
 from tracker.domain.health.processes.seen import Sample
 
-MAX_FRAMES = 40
-MAX_CHARS = 200_000
+MAX_FRAMES = 25
+MAX_CHARS = 40_000
 
 
 def capture_of(moments: Sequence[Moment]) -> str:

@@ -13,6 +13,12 @@ _MODULES = ("torch/distributed/", "deepspeed/comm/", "accelerate/state.py", "acc
 _LOADER = "torch/utils/data/"
 _DATA_WAITS = frozenset(("_try_get_data", "_get_data", "get", "poll", "wait", "select"))
 _BACKWARD = frozenset(("backward", "_engine_run_backward", "run_backward"))
+_NEAR = 6
+"""Innermost frames that say what is waited for."""
+_OTHERS = (
+    *("/subprocess.py", "/socket.py", "/ssl.py", "/selectors.py", "/http/client.py", "/asyncio/", "/pexpect/"),
+    *("/urllib3/", "/requests/", "/httpx/", "/httpcore/", "/aiohttp/", "/botocore/", "/s3fs/", "/gcsfs/"),
+)
 _INSIDE = ("/torch/", "torch/", "/site-packages/", "lib/python3", "/multiprocessing/", "/threading.py")
 
 
@@ -34,6 +40,11 @@ def waits_for_data(stack: Sequence[Frame]) -> bool:
     """Return whether a process waits for a worker of its data loader."""
     has_loader = any(_name(frame) in ("_try_get_data", "_get_data") and _LOADER in frame.file for frame in stack)
     return has_loader and bool(stack) and _name(stack[0]) in _DATA_WAITS
+
+
+def waits_for_others(stack: Sequence[Frame]) -> bool:
+    """Return whether a process waits for a program that it started, or for an answer over the network."""
+    return any(_is_in(frame, _OTHERS) for frame in stack[:_NEAR])
 
 
 def is_idle_worker(stack: Sequence[Frame]) -> bool:

@@ -30,6 +30,8 @@ class Ending:
 
 def sign_of_end(ending: Ending) -> ProcessSign | None:
     """Return why a training ended; None: it finished, its log says why, a user ended it, or nothing is known."""
+    if ending.is_complete or ending.exit_code == 0:
+        return None
     if ending.memory_kills > 0:
         text = f"the kernel killed {count_text(ending.memory_kills, 'task')} of its cgroup because memory ran out"
         hint = "give the job more memory, or lower the number of data loader workers"
@@ -59,7 +61,7 @@ def word_of_end(ending: Ending, sign: ProcessSign | None) -> str:
 def _unexplained(ending: Ending) -> ProcessSign | None:
     """Return what is known of an end of which no log says why."""
     code = ending.exit_code
-    if ending.is_complete or code == 0 or code in _INTERRUPTED:
+    if code in _INTERRUPTED:
         return None
     if code is not None:
         how = f"exit code {code}" if code > 0 else f"signal {-code}"

@@ -14,6 +14,7 @@ from tracker.domain.health.processes.collectives import (
     place_of,
     stack_key,
     waits_for_data,
+    waits_for_others,
 )
 from tracker.domain.health.processes.pace import Phase
 from tracker.domain.health.processes.seen import Frame, ProcessState, Sample
@@ -108,8 +109,11 @@ def proven(moments: Sequence[Moment], phase: Phase) -> Hang | None:
 def likely(moments: Sequence[Moment], world_size: int) -> Hang:
     """Return what explains best that a training is quiet for too long."""
     ranks = _ranks(moments)
-    found = proven(moments, Phase.TRAINING)
-    for test in (_spinning, _loading, _elsewhere, _odd_one):
+    is_whole = len(ranks) == world_size
+    # Where ranks are elsewhere, the one that holds up all may be, too.
+    tests = (_spinning, _loading, _elsewhere, _odd_one) if is_whole else (_loading,)
+    found = proven(moments, Phase.TRAINING) or _all_stopped(ranks)
+    for test in tests:
         found = found or test(ranks)
     if found is not None:
         return found
@@ -122,8 +126,14 @@ def likely(moments: Sequence[Moment], world_size: int) -> Hang:
     if len(waiting) == len(ranks) < world_size:
         text = f"all ranks of this machine wait in {waiting[0].collective}"
         return Hang(name=HangName.UNKNOWN, text=text, hint="look at the ranks of the other machines")
-    places = "; ".join(f"rank {one.rank} in {place_of(one.stack)}" for one in ranks[:MAX_NAMED])
-    return Hang(name=HangName.UNKNOWN, text=places, hint="see the stacks in `tracker incidents show`")
+    places = "; ".join(f"rank {one.rank} is in {place_of(one.stack)}" for one in ranks[:MAX_NAMED] if one.stack)
+    text = f"no cause was found; {places}"
+    return Hang(name=HangName.UNKNOWN, text=text, hint="look whether the training still does what it should")
+
+
+def is_working(moments: Sequence[Moment]) -> bool:
+    """Return whether all ranks compute at changing places: a training that logs rarely, and no hang."""
+    return all(one.cpu_share >= BUSY_SHARE and not one.is_still for one in _ranks(moments))
 
 
 def _ranks(moments: Sequence[Moment]) -> list[_Rank]:
@@ -168,15 +178,24 @@ def _dead(ranks: Sequence[_Rank]) -> Hang | None:
 
 def _stopped(ranks: Sequence[_Rank]) -> Hang | None:
     stopped = [one for one in ranks if one.always(ProcessState.STOPPED)]
+    if len(stopped) == len(ranks) > 1:
+        return None  # a scheduler suspends whole jobs
     if stopped:
-        pids = "continue it with `kill -CONT`, or detach the debugger"
+        hint = "continue it with `kill -CONT`, or detach the debugger"
         text = f"{_named(stopped)} stopped by a signal; {_others(ranks, stopped)}"
-        return Hang(name=HangName.STOPPED, ranks=_numbers(stopped), text=text, hint=pids)
+        return Hang(name=HangName.STOPPED, ranks=_numbers(stopped), text=text, hint=hint)
     for one in ranks:
         if any(all(sample.state is ProcessState.STOPPED for sample in worker) for worker in one.loaders):
             text = f"a data loader worker of rank {one.rank} is stopped by a signal; {_others(ranks, [one])}"
             return Hang(name=HangName.LOADER, ranks=(one.rank,), text=text, hint="continue it with `kill -CONT`")
     return None
+
+
+def _all_stopped(ranks: Sequence[_Rank]) -> Hang | None:
+    if not all(one.always(ProcessState.STOPPED) for one in ranks):
+        return None
+    hint = "a scheduler may have suspended the job: ask it, before you continue the processes with `kill -CONT`"
+    return Hang(name=HangName.STOPPED, text="all ranks are stopped by a signal", hint=hint)
 
 
 def _blocked(ranks: Sequence[_Rank]) -> Hang | None:
@@ -223,7 +242,8 @@ def _outside(ranks: Sequence[_Rank]) -> Hang | None:
     outside = []
     for one in ranks:
         is_asleep = one.is_still and not one.has_moved and one.cpu_share < IDLE_SHARE
-        if is_asleep and not one.collective and not waits_for_data(one.stack):
+        is_waiting = waits_for_data(one.stack) or waits_for_others(one.stack)
+        if is_asleep and not one.collective and not is_waiting:
             outside.append(one)
     return _held_up(ranks, outside, HangName.WAITING, "sleeping")
 

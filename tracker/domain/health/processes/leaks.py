@@ -40,9 +40,13 @@ class Trend:
     """The newest points of one number."""
 
     points: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=POINTS))
+    left_out: int = 0
 
     def take(self, at_s: float, value: float) -> None:
-        """Add a point."""
+        """Add a point; those of the first hour are left out, in which caches fill."""
+        if self.left_out < POINTS:
+            self.left_out += 1
+            return
         self.points.append((at_s, value))
 
     def hours_to(self, limit: float) -> float | None:

@@ -6,14 +6,20 @@ proof: a healthy training pauses for many times its usual interval, as for saves
 
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import median
 
+from tracker.domain.health.processes.seen import ProcessId
+
 KEPT = 20
 """Newest intervals between logged steps that show the usual one."""
 KEPT_PAUSES = 50
+KEPT_PHASES = 10
+KEPT_RANKS = 64
+PAUSE = 3.0
+"""Times the usual interval: what is longer was a pause."""
 LEAST_TIMES = 10
 LEAST_INTERVALS = 5
 """With fewer, nothing is usual yet."""
@@ -78,8 +84,8 @@ class HangLimits:
 class Pace:
     """When one training made progress. It is stored as JSON, and knows the run after a restart."""
 
-    job: str = ""
-    """Of the processes that it is about; empty: none was seen."""
+    job: tuple[ProcessId, ...] = ()
+    """Ranks that it is about, at most `KEPT_RANKS`; empty: none was seen."""
     phase: Phase = Phase.STARTING
     ended: str = ""
     """How its processes ended; empty: they did not, or none was seen."""
@@ -89,12 +95,14 @@ class Pace:
     """When its processes were seen first; None: their first step was logged."""
     step_s: float | None = None
     """The same of the newest logged step."""
+    is_reported: bool = False
+    """Whether the present pause was reported: it is no habit then."""
     intervals_s: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
     """Newest times between two logged steps."""
     pauses_s: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_PAUSES))
-    """Times without progress while it trained that were longer than three usual intervals and ended by themselves."""
-    longest_s: dict[Phase, float] = field(default_factory=dict)
-    """Longest time in each phase."""
+    """Newest times without progress while it trained that were longer than three usual intervals."""
+    phases_s: dict[Phase, tuple[float, ...]] = field(default_factory=dict)
+    """Newest times that starts, saves and evaluations took without other progress, at most `KEPT_PHASES` each."""
 
     def __post_init__(self) -> None:
         """Bound the lists again: JSON keeps no bound."""
@@ -111,22 +119,32 @@ class Pace:
         """Usual time between two logged steps; 0: unknown."""
         return median(self.intervals_s) if self.intervals_s else 0.0
 
-    def watch(self, job: str, now_s: float) -> None:
-        """Note that the processes of a job are watched from now on: what was before is unknown, and counts nowhere."""
-        if job != self.job:
-            self.job, self.phase, self.began_s, self.ended = job, Phase.STARTING, now_s, ""
-        self.progress_s, self.step_s = now_s, None
+    def watch(self, job: Iterable[ProcessId], now_s: float) -> None:
+        """Note that the ranks of a job are watched from now on: what was before is unknown, and counts nowhere."""
+        ranks = tuple(sorted(job))
+        if not set(ranks) & set(self.job):
+            self.phase, self.began_s, self.ended = Phase.STARTING, now_s, ""
+        self.job = ranks[:KEPT_RANKS]
+        self.progress_s, self.step_s, self.is_reported = now_s, None, False
+
+    def skip(self, seconds: float) -> None:
+        """Note that nobody watched for so long: the machine slept, or the clock was set."""
+        self.progress_s = _later(self.progress_s, seconds)
+        self.began_s = _later(self.began_s, seconds)
+        self.step_s = _later(self.step_s, seconds)
 
     def take_step(self, now_s: float) -> None:
         """Note a logged step; several that are read at once count as one."""
         if self.step_s is not None and now_s > self.step_s:
-            if self.phase is Phase.TRAINING:
-                self.intervals_s.append(now_s - self.step_s)
+            interval_s = now_s - self.step_s
+            if self.phase is Phase.TRAINING or interval_s <= PAUSE * self.usual_s:
+                self.intervals_s.append(interval_s)
             self._end_pause(now_s)
         elif self.began_s is not None:
             self._remember(Phase.STARTING, now_s - self.began_s)
             self.began_s = None
         self.phase, self.progress_s, self.step_s = Phase.TRAINING, now_s, now_s
+        self.is_reported = False
 
     def take_sign(self, now_s: float, phase: Phase | None = None) -> None:
         """Note another sign of progress: a line, or bytes of a checkpoint. `phase`: that it shows; None: it shows none.
@@ -148,28 +166,35 @@ class Pace:
             return self.report_limit_s(limits)
         habit_s = HABIT * _second(self.pauses_s)
         if self.phase is not Phase.TRAINING:
-            habit_s = max(habit_s, HABIT * self.longest_s.get(self.phase, 0.0))
+            habit_s = max(habit_s, HABIT * self._longest_s(self.phase))
         return max(limits.look_factor * self.usual_s, limits.look_s, habit_s)
 
     def report_limit_s(self, limits: HangLimits) -> float:
         """Return after which time without progress it is reported, whatever a look shows."""
-        longest_s = self.longest_s.get(self.phase, 0.0)
+        longest_s = self._longest_s(self.phase)
         if self.phase is Phase.STARTING:
             return max(limits.start_s, limits.pause_factor * longest_s)
         if self.phase is not Phase.TRAINING:
             return max(limits.phase_s, limits.phase_factor * longest_s)
-        first_s = self.longest_s.get(Phase.STARTING, 0.0)
-        pause_s = max(longest_s, min(first_s, limits.start_s))
-        return max(limits.report_factor * self.usual_s, limits.pause_factor * pause_s, limits.report_s)
+        longest_s = max(self.pauses_s, default=0.0)
+        if len(self.intervals_s) < KEPT:  # the first steps compile, and may take as long as the start
+            longest_s = max(longest_s, min(self._longest_s(Phase.STARTING), limits.start_s))
+        return max(limits.report_factor * self.usual_s, limits.pause_factor * longest_s, limits.report_s)
 
     def _end_pause(self, now_s: float) -> None:
         pause_s = self.quiet_s(now_s)
-        self._remember(self.phase, pause_s)
-        if self.phase is Phase.TRAINING and self.intervals_s and pause_s > 3 * self.usual_s:
+        if self.is_reported:
+            return
+        if self.phase is not Phase.TRAINING:
+            self._remember(self.phase, pause_s)
+        elif self.intervals_s and pause_s > PAUSE * self.usual_s:
             self.pauses_s.append(pause_s)
 
     def _remember(self, phase: Phase, seconds: float) -> None:
-        self.longest_s[phase] = max(seconds, self.longest_s.get(phase, 0.0))
+        self.phases_s[phase] = (*self.phases_s.get(phase, ()), seconds)[-KEPT_PHASES:]
+
+    def _longest_s(self, phase: Phase) -> float:
+        return max(self.phases_s.get(phase, ()), default=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +220,7 @@ def replay(times_s: Sequence[float], limits: HangLimits) -> Replay | None:
     longest_s = 0.0
     for number, at_s in enumerate(times_s):
         if number == 0:
-            pace.watch("replayed", at_s)
+            pace.watch((), at_s)
         else:
             quiet_s = pace.quiet_s(at_s)
             looks += quiet_s > pace.look_limit_s(limits)
@@ -204,6 +229,10 @@ def replay(times_s: Sequence[float], limits: HangLimits) -> Replay | None:
         pace.take_step(at_s)
     hours = (times_s[-1] - times_s[0]) / 3600
     return Replay(hours=hours, looks=looks, reports=reports, longest_pause_s=longest_s, usual_s=pace.usual_s)
+
+
+def _later(at_s: float | None, seconds: float) -> float | None:
+    return None if at_s is None else at_s + seconds
 
 
 def _second(values: Sequence[float]) -> float:

@@ -2,16 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
+from eval_jobs.identity import content_hash
 from tracker.domain.health.gpus import GpuFinding
 from tracker.domain.health.processes.capture import capture_of
 from tracker.domain.health.processes.hangs import Hang, HangName, Moment
 from tracker.domain.health.processes.leaks import REPORT_H, SHOW_H, Trend
 from tracker.domain.health.processes.pace import Pace
 from tracker.domain.records.display import duration_text
-from tracker.domain.records.training import Severity, TroubleClass, TroubleSource
+from tracker.domain.records.training import Severity, TrainingIncident, TroubleClass, TroubleLine, TroubleSource
 
 _HANGS = "The training hangs"
+_ID_CHARS = 10
 _FIRST_ORDER = 1_000
 """After all rules for lines: an error in the log explains a dead process."""
 TITLES = {
@@ -45,8 +48,6 @@ class ProcessSign:
     ranks: tuple[int, ...] = ()
     capture: str = ""
     """States and stacks of all ranks; of bounded length."""
-    key: str = ""
-    """Equal for two signs that are reported once; empty: each is."""
 
 
 def process_trouble(name: str, hint: str, severity: Severity = Severity.ALERT) -> TroubleClass:
@@ -87,7 +88,23 @@ def sign_of_leak(name: str, trend: Trend, value: float, limit: float) -> Process
     now, most = f"{value / unit:,.0f} {suffix}".strip(), f"{limit / unit:,.0f} {suffix}".strip()
     severity = Severity.ALERT if hours <= REPORT_H else Severity.SHOWN
     text = f"{what}: {now} of {most}, which it reaches in {duration_text(hours * 3600)}"
-    return ProcessSign(trouble=process_trouble(name, hint, severity), text=text, key=f"{name} {severity}")
+    return ProcessSign(trouble=process_trouble(name, hint, severity), text=text)
+
+
+def incident_of_sign(sign: ProcessSign, run_id: str, step: int | None, at: datetime) -> TrainingIncident:
+    """Return a sign as an incident of its own, which no line joins."""
+    cause = TroubleLine(trouble=sign.trouble, stream="", number=0, text=sign.text, step=step, seen_at=at)
+    return TrainingIncident(
+        id=content_hash([run_id, sign.trouble.name, sign.text, at.isoformat()])[:_ID_CHARS],
+        run_id=run_id,
+        cause=cause,
+        evidence=(cause,),
+        lines=0,
+        seen_at=at,
+        last_seen_at=at,
+        last_step=step,
+        hint=sign.trouble.hint,
+    )
 
 
 def sign_of_gpu(finding: GpuFinding) -> ProcessSign:
@@ -95,7 +112,6 @@ def sign_of_gpu(finding: GpuFinding) -> ProcessSign:
     return ProcessSign(
         trouble=process_trouble(finding.name, finding.hint),
         text=finding.sentence,
-        key=f"{finding.name} {finding.gpu}",
     )
 
 

@@ -18,7 +18,7 @@ from tracker.domain.health.processes.signs import ProcessSign
 from tracker.domain.health.run_log import RunLog
 from tracker.domain.health.run_state import RunState, StreamState
 from tracker.domain.health.stored import progress_of
-from tracker.domain.records.training import TrainingIncident
+from tracker.domain.records.training import IncidentEnd, TrainingIncident
 
 WAITS = Sample(
     state=ProcessState.SLEEPING,
@@ -191,6 +191,7 @@ def test_another_watch_knows_the_pace_but_not_what_happened_before(world: World)
         (3, 0, 10, "", ("failed", "failed")),
         (-9, 0, 10, "", ("failed", "failed")),
         (-9, 1, 10, "", ("killed_for_memory", "killed for memory")),
+        (0, 1, 10, "", (None, "finished")),
         (1, 0, 10, "ValueError: bad batch", ("python_error", "failed")),
         (1, 0, 10, "RuntimeError: this is caused by a remote worker crashing", ("rank_died", "rank died")),
     ],
@@ -235,3 +236,86 @@ def test_a_restart_is_another_job_and_a_machine_without_the_training_is_silent(w
     empty.end(0, 1)
     assert empty.run(4000) == []
     assert empty.processes.stacks_taken == 0
+
+
+def test_another_process_knows_the_job_by_any_of_its_ranks_and_reports_an_end_that_nobody_watched() -> None:
+    world = World()
+    world.end(1)  # when the first watch begins, only rank 0 was started
+    world.train(10)
+    world.ranks[1] = world.start(12, 1)
+    world.watch = world.watching()
+    world.run(5)
+    assert world.log.state.pace.phase is Phase.TRAINING
+    world.end(0, 1)
+    world.watch = world.watching()
+    world.run(END_S + 10)
+    assert (world.incident.name, world.state) == ("gone", "gone")
+    world.watch = world.watching()
+    assert world.run(60) == []
+
+
+def test_a_machine_that_slept_and_logs_that_cannot_be_read_are_no_hang(world: World) -> None:
+    world.train(10)
+    world.hang()
+    world.run(5)
+    world.clock.advance(3600)
+    assert world.run(15) == []
+    assert len(world.run(60)) == 1  # it hangs indeed
+    blind = World()
+    blind.train(10)
+    blind.hang()
+    blind.watch._is_blind = True
+    assert blind.run(2000) == []
+
+
+def test_after_its_last_step_a_training_may_take_its_time_and_a_hang_is_over_when_all_ended(world: World) -> None:
+    world.train(10, first=991)
+    world.hang()
+    assert world.run(4000) == []
+    world = World()
+    world.train(10)
+    world.hang()
+    assert len(world.run(70)) == 1
+    world.exit_code = 143
+    world.end(0, 1)
+    world.run(END_S + 10)
+    assert (world.incident.ended_by, world.state) == (IncidentEnd.ENDED, "cancelled")
+
+
+def test_ranks_that_a_launcher_starts_again_have_not_ended(world: World) -> None:
+    launcher = SeenProcess(
+        id=ProcessId(pid=9, created_s=9.0), parent=1, name="torchrun", arguments=("torchrun", "train.py", "/data/sft")
+    )
+    world.processes.start(launcher)
+    world.train(10)
+    world.run(SCAN_S)
+    world.end(0, 1)
+    assert world.run(25) == []
+    world.ranks = [world.start(21, 0), world.start(22, 1)]
+    assert world.run(60) == []
+    assert world.log.incidents() == ()
+
+
+def test_a_training_that_computes_and_logs_rarely_has_twice_the_time(world: World) -> None:
+    world.train(10)
+
+    def computes(second: int) -> None:
+        frame = Frame(function=f"layer_{second % 7}", file="/app/model.py")
+        busy = Sample(state=ProcessState.RUNNING, cpu_s=second * 0.9, moved_bytes=0, stack=(frame,))
+        world.processes.doing = dict.fromkeys(world.ranks, busy)
+
+    assert world.run(590, meanwhile=computes) == []
+    (sign,) = world.run(60, meanwhile=lambda second: computes(second + 590))
+    assert sign.text.startswith("no cause was found; rank 0 is in layer_")
+
+
+def test_what_was_in_a_log_before_does_not_hide_what_happens_now(world: World) -> None:
+    old = Stream(name="old.log", read_at=world.clock.now(), is_history=True)
+    world.log.take(RawLine(number=1, text="torch.OutOfMemoryError: CUDA out of memory"), old, StreamState())
+    world.train(10)
+    world.hang()
+    assert len(world.run(70)) == 1
+    assert [(one.name, one.is_alert, one.is_over) for one in world.log.incidents()] == [
+        ("oom", False, True),
+        ("waiting_for_rank", True, False),
+    ]

@@ -12,7 +12,7 @@ from tracker.domain.health.processes.leaks import Usage
 from tracker.domain.health.processes.seen import ProcessId, SeenProcess
 from tracker.domain.health.run_log import RunLog
 from tracker.domain.health.run_state import RunState
-from tracker.domain.records.training import TroubleSource
+from tracker.domain.records.training import IncidentEnd, TrainingIncident, TroubleSource
 
 KILLED = "Memory cgroup out of memory: Killed process 11 (python) total-vm:9kB, anon-rss:8kB"
 XID = "NVRM: Xid (PCI:0000:c1:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
@@ -40,6 +40,9 @@ class Watched:
         episode = self.run.state.episode
         return [] if episode is None else list(episode.first_of)
 
+    def found(self) -> tuple[TrainingIncident, ...]:
+        return self.run.incidents()
+
 
 def test_messages_of_the_kernel_are_lines_of_a_log_if_they_are_about_the_training_or_about_nobody() -> None:
     watched = Watched()
@@ -52,27 +55,42 @@ def test_messages_of_the_kernel_are_lines_of_a_log_if_they_are_about_the_trainin
     assert [line.stream for line in watched.run.incidents()[0].evidence] == ["kernel", "kernel"]
 
 
-def test_memory_that_grows_to_its_limit_is_reported_once_and_again_for_another_job() -> None:
+def test_memory_that_grows_to_its_limit_is_one_incident_that_ends_when_it_no_longer_grows() -> None:
     watched = Watched()
-    for minute in range(120):
-        watched.machine.used = Usage(memory_bytes=(100 << 30) + minute * (1 << 28), memory_limit_bytes=150 << 30)
-        found = watched.look(60)
-        assert bool(found) == (minute >= 59)
+    for minute in range(300):
+        used = (100 << 30) + min(minute, 200) * (1 << 28)
+        watched.machine.used = Usage(memory_bytes=used, memory_limit_bytes=150 << 30)
+        watched.look(60)
+        if minute in (118, 199):
+            assert [one.name for one in watched.found()] == (["memory_leak"] if minute == 199 else [])
     (incident,) = watched.run.incidents()
-    assert (incident.name, incident.lines) == ("memory_leak", 1)
+    assert (incident.name, incident.ended_by) == ("memory_leak", IncidentEnd.RECOVERED)
     assert incident.cause.trouble.source is TroubleSource.RESOURCE
-    watched.machine.used = Usage()
-    assert watched.look(120) == ["memory_leak"]
+    assert "which it reaches in" in incident.cause.text
 
 
-def test_a_gpu_is_reported_once_and_errors_from_before_the_training_are_none() -> None:
+def test_a_gpu_is_an_incident_after_two_readings_and_errors_from_before_the_training_are_none() -> None:
     watched = Watched()
     well = GpuHealth(index=0, uncorrected_ecc_errors=5, temperature_c=60, slowdown_c=90)
-    watched.machine.found = (well,)
-    assert watched.look(60) == []
-    watched.machine.found = (replace(well, uncorrected_ecc_errors=6, temperature_c=95),)
-    assert watched.look(300) == ["gpu_memory_errors", "gpu_too_hot"]
-    assert watched.run.incidents()[0].lines == 2
-    watched.machine.found = (GpuHealth(index=0, is_lost=True),)
-    assert watched.look(31) == ["gpu_memory_errors", "gpu_too_hot", "gpu_lost"]
-    assert watched.run.incidents()[0].name == "gpu_lost"
+    hot = replace(well, uncorrected_ecc_errors=6, temperature_c=95)
+    for gpu, names in (
+        (well, []),
+        (hot, []),
+        (well, []),
+        (hot, []),
+        (hot, ["gpu_memory_errors", "gpu_too_hot"]),
+        (hot, ["gpu_memory_errors", "gpu_too_hot"]),
+        (replace(hot, temperature_c=80), ["gpu_memory_errors"]),
+        (GpuHealth(index=0, is_lost=True), []),
+        (GpuHealth(index=0, is_lost=True), ["gpu_lost"]),
+    ):
+        watched.machine.found = (gpu,)
+        watched.look(30)
+        assert sorted(one.name for one in watched.found() if not one.is_over) == names
+    ended = [one.name for one in watched.found() if one.ended_by is IncidentEnd.RECOVERED]
+    assert sorted(ended) == ["gpu_memory_errors", "gpu_too_hot"]
+    restarted = Watched()
+    restarted.run = RunLog(rules=(), state=watched.run.state)
+    restarted.machine.found = watched.machine.found
+    restarted.look(120)
+    assert [one.id for one in restarted.found()] == [one.id for one in watched.found() if not one.is_over]

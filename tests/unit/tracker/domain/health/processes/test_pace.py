@@ -1,6 +1,7 @@
 """How long a training may be quiet: limits learn from the run, and recurring pauses are looked at twice and no more."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from pydantic import TypeAdapter
@@ -8,8 +9,10 @@ from pydantic import TypeAdapter
 from tests.requires import shared_data
 from tracker.domain.health.logs.log_times import LogTimes
 from tracker.domain.health.processes.pace import HangLimits, Pace, Phase, phase_of_line, replay
+from tracker.domain.health.processes.seen import ProcessId
 
 LIMITS = HangLimits()
+RANK, OTHER = ProcessId(pid=7, created_s=1.0), ProcessId(pid=8, created_s=1.0)
 
 
 def steps(*intervals_s: float) -> list[float]:
@@ -27,7 +30,7 @@ def times_in(lines: list[str]) -> list[float]:
 
 def trained(*intervals_s: float) -> Pace:
     pace = Pace()
-    pace.watch("job", 0.0)
+    pace.watch([RANK], 0.0)
     for at_s in steps(*intervals_s):
         pace.take_step(at_s)
     return pace
@@ -53,7 +56,7 @@ def test_a_fast_run_is_looked_at_after_15_seconds_and_a_slow_one_after_three_ste
 
 def test_the_start_saves_and_evaluations_have_their_own_limits_and_lengths() -> None:
     pace = Pace()
-    pace.watch("job", 0.0)
+    pace.watch([RANK], 0.0)
     pace.take_sign(100.0)
     assert (pace.phase, pace.quiet_s(100.0), pace.report_limit_s(LIMITS)) == (Phase.STARTING, 0.0, 1800.0)
     for at_s in (300.0, 308.0, 316.0, 324.0):
@@ -73,11 +76,11 @@ def test_the_time_in_which_nobody_watched_is_no_pause_of_the_run() -> None:
     pace = trained(*[8.0] * 10)
     again = TypeAdapter(Pace).validate_python(TypeAdapter(Pace).dump_python(pace, mode="json"))
     assert again == pace
-    again.watch("job", 50_000.0)
+    again.watch([RANK, OTHER], 50_000.0)
     again.take_step(50_010.0)
     again.take_step(50_018.0)
     assert (again.phase, again.report_limit_s(LIMITS)) == (Phase.TRAINING, 300.0)
-    again.watch("another job", 60_000.0)
+    again.watch([replace(RANK, pid=9)], 60_000.0)
     assert (again.phase, again.usual_s) == (Phase.STARTING, 8.0)
 
 
