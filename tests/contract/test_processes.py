@@ -112,6 +112,20 @@ def test_the_end_of_a_process_that_was_waited_for_is_known(machine: Machine) -> 
     assert machine.processes.exits([never]) == {}
 
 
+def test_those_that_ended_and_are_asked_for_no_more_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tracker.adapters.processes.ends.MOST", 2)
+    processes = SystemProcesses()
+    for _ in range(4):
+        with sleeping(tmp_path) as child:
+            one = ProcessId(pid=child.pid, created_s=created_s(child.pid))
+            processes.exits([one])
+            child.kill()
+            child.wait()
+            while not (found := processes.exits([one])):
+                time.sleep(0.01)
+        assert list(found) == [one]
+
+
 def test_kills_are_counted_and_none_is_known_of_no_process(machine: Machine) -> None:
     assert machine.processes.memory_kills([machine.process]) >= 0
     assert machine.processes.memory_kills([]) == 0
