@@ -166,6 +166,27 @@ def test_without_py_spy_or_with_one_that_hangs_or_fails_there_is_no_stack(
     ]
 
 
+def test_one_that_cannot_be_ended_is_not_waited_for_and_eight_of_them_are_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(tmp_path / "server")
+    program, started = tmp_path / "py-spy", tmp_path / "started"
+    program.write_text(f"#!/bin/sh\necho >>{started}\nread line <{tmp_path / 'server'}\n")
+    program.chmod(0o755)
+    stacks = Stacks(program=str(program), timeout_s=0.3)
+    kill = subprocess.Popen.kill
+    monkeypatch.setattr(subprocess.Popen, "kill", lambda _: None)  # as of one that the kernel does not let go
+    for _ in range(4):
+        assert stacks.of([os.getpid()] * 4) == {}
+    assert started.read_text().count("\n") == 8
+    monkeypatch.setattr(subprocess.Popen, "kill", kill)
+    for process in stacks._stuck:
+        process.kill()
+        process.wait()
+    assert stacks.of([os.getpid()]) == {}
+    assert started.read_text().count("\n") == 9
+
+
 @pytest.mark.parametrize("text", [b"", b"{}", b"[1]", b'[{"thread_name": "MainThread"}]', b"[[]]", b"\xff", b"null"])
 def test_output_of_another_form_is_no_stack(text: bytes) -> None:
     assert parsed_stack(text, 1) is None
