@@ -3,18 +3,22 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
+from eval_jobs.host.bounded.files import text_of
 from tests.fakes.processes import FakeProcesses
 from tests.requires import requires_package
 from tracker.adapters.processes.cgroup_kills import memory_cgroup, memory_kills
 from tracker.adapters.processes.identity import created_s
+from tracker.adapters.processes.settings_files import SettingsFiles
 from tracker.adapters.processes.stacks import Stacks, parsed_stack
 from tracker.adapters.processes.system import SystemProcesses
 from tracker.domain.health.processes.seen import ProcessId, ProcessState, SeenProcess
@@ -258,3 +262,29 @@ def test_settings_files_and_links_of_a_process_are_read_and_other_processes_that
     finally:
         child.kill()
         child.wait()
+
+
+def test_settings_on_a_file_server_that_hangs_stop_nothing_and_are_read_when_it_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, answers = tmp_path / "sft.yaml", threading.Event()
+    settings.write_text("output_dir: runs/sft\n")
+
+    def slow(*given: Any, **named: Any) -> str:
+        answers.wait()
+        return text_of(*given, **named)
+
+    monkeypatch.setattr("tracker.adapters.processes.settings_files.text_of", slow)
+    command = [sys.executable, "-c", "import time; time.sleep(600)", f"--config={settings.name}"]
+    processes = SystemProcesses(files=SettingsFiles(patience_s=0.05))
+    with subprocess.Popen(command, cwd=tmp_path) as child:
+
+        def seen() -> SeenProcess:
+            return next(one for one in processes.all() if one.id.pid == child.pid)
+
+        assert [seen().settings for _ in range(3)] == [(), (), ()]
+        assert [thread.name for thread in threading.enumerate()].count("settings of trainings") == 1
+        answers.set()
+        while "runs/sft" not in seen().settings:
+            time.sleep(0.01)
+        child.kill()
