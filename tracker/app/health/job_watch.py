@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # the ports of the whole program import the statistics, and a
 SCAN_S = 30.0
 """Between two searches for processes that are not known yet."""
 FIRST_SCANS_S = 5.0
-"""The same while no process of the run is known."""
+"""The same while no process of the run is known, and until its first step: its ranks start one after the other."""
 CHECK_S = 5.0
 SAMPLES = 3
 END_S = 10.0
@@ -51,9 +51,9 @@ class _Search:
     """Processes that the kernel had killed for memory before."""
     searched_s: float | None = None
 
-    def refresh(self, now_s: float) -> None:
+    def refresh(self, now_s: float, phase: Phase) -> None:
         """Search, unless the last search is recent."""
-        interval_s = SCAN_S if self.job.ranks else FIRST_SCANS_S
+        interval_s = SCAN_S if self.job.ranks and phase is not Phase.STARTING else FIRST_SCANS_S
         if self.searched_s is not None and 0 <= now_s - self.searched_s < interval_s:
             return
         self.searched_s = now_s
@@ -67,7 +67,8 @@ class _Search:
             return
         self.job = found
         self.kills = self.processes.memory_kills(found.members)
-        self.key = content_hash(sorted(f"{one.id.pid} {one.id.created_s}" for one in found.ranks.values()))
+        first = found.ranks[min(found.ranks)].id  # the others may follow
+        self.key = content_hash(f"{first.pid} {first.created_s}")
 
 
 @dataclass(kw_only=True)
@@ -127,12 +128,12 @@ class JobWatch:
         """Do one pass, and return what is new; `saved_bytes`: size of the newest checkpoints."""
         now_s = self.clock.now().timestamp()
         pace = run.state.pace
-        self._search.refresh(now_s)
+        self._search.refresh(now_s, pace.phase)
         if not self.job.ranks:
             return ()
         if self._watched != (run.state.run_id, self._search.key):
             self._watched = (run.state.run_id, self._search.key)
-            self._ended_s = None
+            self._ended_s = self._checked_s = None
             pace.watch(self._search.key, now_s)
         self._note_saved(pace, saved_bytes, now_s)
         self._look.follow(pace)
@@ -160,7 +161,7 @@ class JobWatch:
             if self._look.is_due(limit_s, quiet_s):
                 self._look.limits_s.append(limit_s)
                 self._search.searched_s = None  # workers of data loaders may be new
-                self._search.refresh(now_s)
+                self._search.refresh(now_s, pace.phase)
                 self._look.moments = [self._moment(now_s)]
         return ()
 
