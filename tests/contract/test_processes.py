@@ -3,17 +3,21 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
+from eval_jobs.host.bounded.files import text_of
 from tests.fakes.processes import FakeProcesses
 from tests.requires import requires_package
 from tracker.adapters.processes.identity import created_s
+from tracker.adapters.processes.settings_files import SettingsFiles
 from tracker.adapters.processes.stacks import Stacks, parsed_stack
 from tracker.adapters.processes.system import SystemProcesses
 from tracker.domain.health.processes.seen import ProcessId, ProcessState, SeenProcess
@@ -111,6 +115,20 @@ def test_the_end_of_a_process_that_was_waited_for_is_known(machine: Machine) -> 
     assert machine.processes.exits([never]) == {}
 
 
+def test_those_that_ended_and_are_asked_for_no_more_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tracker.adapters.processes.ends.MOST", 2)
+    processes = SystemProcesses()
+    for _ in range(4):
+        with sleeping(tmp_path) as child:
+            one = ProcessId(pid=child.pid, created_s=created_s(child.pid))
+            processes.exits([one])
+            child.kill()
+            child.wait()
+            while not (found := processes.exits([one])):
+                time.sleep(0.01)
+        assert list(found) == [one]
+
+
 def test_kills_are_counted_and_none_is_known_of_no_process(machine: Machine) -> None:
     assert machine.processes.memory_kills([machine.process]) >= 0
     assert machine.processes.memory_kills([]) == 0
@@ -149,6 +167,27 @@ def test_without_py_spy_or_with_one_that_hangs_or_fails_there_is_no_stack(
         f"no stacks: py-spy may not trace processes: {denied}; hint: see `tracker doctor`",
         "no stacks: py-spy cannot be started: No such file or directory",
     ]
+
+
+def test_one_that_cannot_be_ended_is_not_waited_for_and_eight_of_them_are_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(tmp_path / "server")
+    program, started = tmp_path / "py-spy", tmp_path / "started"
+    program.write_text(f"#!/bin/sh\necho >>{started}\nread line <{tmp_path / 'server'}\n")
+    program.chmod(0o755)
+    stacks = Stacks(program=str(program), timeout_s=0.3)
+    kill = subprocess.Popen.kill
+    monkeypatch.setattr(subprocess.Popen, "kill", lambda _: None)  # as of one that the kernel does not let go
+    for _ in range(4):
+        assert stacks.of([os.getpid()] * 4) == {}
+    assert started.read_text().count("\n") == 8
+    monkeypatch.setattr(subprocess.Popen, "kill", kill)
+    for process in stacks._stuck:
+        process.kill()
+        process.wait()
+    assert stacks.of([os.getpid()]) == {}
+    assert started.read_text().count("\n") == 9
 
 
 @pytest.mark.parametrize("text", [b"", b"{}", b"[1]", b'[{"thread_name": "MainThread"}]', b"[[]]", b"\xff", b"null"])
@@ -207,3 +246,29 @@ def test_settings_files_and_links_of_a_process_are_read_and_other_processes_that
     finally:
         child.kill()
         child.wait()
+
+
+def test_settings_on_a_file_server_that_hangs_stop_nothing_and_are_read_when_it_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, answers = tmp_path / "sft.yaml", threading.Event()
+    settings.write_text("output_dir: runs/sft\n")
+
+    def slow(*given: Any, **named: Any) -> str:
+        answers.wait()
+        return text_of(*given, **named)
+
+    monkeypatch.setattr("tracker.adapters.processes.settings_files.text_of", slow)
+    command = [sys.executable, "-c", "import time; time.sleep(600)", f"--config={settings.name}"]
+    processes = SystemProcesses(files=SettingsFiles(patience_s=0.05))
+    with subprocess.Popen(command, cwd=tmp_path) as child:
+
+        def seen() -> SeenProcess:
+            return next(one for one in processes.all() if one.id.pid == child.pid)
+
+        assert [seen().settings for _ in range(3)] == [(), (), ()]
+        assert [thread.name for thread in threading.enumerate()].count("settings of trainings") == 1
+        answers.set()
+        while "runs/sft" not in seen().settings:
+            time.sleep(0.01)
+        child.kill()

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,18 @@ class Agents:
     engine: Engine
     work_dirs: Mapping[str, Path]
     """By the name of the run; each holds a log."""
+
+    def logs(self) -> list[str]:
+        """Return what each has logged."""
+        return ["".join(path.read_text("utf-8") for path in one.glob("*.log")) for one in self.work_dirs.values()]
+
+    def wait(self, timeout_s: float = 60.0) -> None:
+        """Return once all of them follow."""
+        deadline = time.monotonic() + timeout_s
+        while not all("following the logs" in text for text in self.logs()):
+            if time.monotonic() > deadline:
+                raise TimeoutError("\n".join(self.logs()))
+            time.sleep(0.05)
 
 
 @contextmanager

@@ -102,7 +102,7 @@ def _command(case: str, folder: Path, pause_s: float, torchrun: bool) -> list[st
 
 @contextmanager
 def _job(case: str, folder: Path, command: list[str], port: int) -> Iterator[Job]:
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
     with (folder / "train.log").open("ab") as log:
         parent = subprocess.Popen(

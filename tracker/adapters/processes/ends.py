@@ -28,9 +28,15 @@ class Ends:
         self._thread: threading.Thread | None = None
 
     def of(self, ids: Iterable[ProcessId]) -> dict[ProcessId, float]:
-        """Return when these have ended, in Unix seconds; each that still lives is waited for from now on."""
-        wanted = tuple(ids)
+        """Return when these have ended, in Unix seconds; each that still lives is waited for from now on.
+
+        Others that have ended are forgotten: a training is restarted many times.
+        """
+        wanted = dict.fromkeys(ids)
         with self._lock:
+            for one in [one for one, descriptor in self._waited.items() if descriptor < 0 and one not in wanted]:
+                del self._waited[one]
+                self._ended_s.pop(one, None)
             for one in wanted:
                 if one not in self._waited and len(self._waited) < MOST:
                     self._waited[one] = self._opened(one)

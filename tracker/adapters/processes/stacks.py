@@ -28,10 +28,15 @@ class Stacks:
     """None: beside this Python, else in PATH."""
     timeout_s: float = TIMEOUT_S
     _reported: set[str] = field(default_factory=set)
+    _stuck: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    """That cannot be ended, as they read from a file server that hangs. Nobody waits for them."""
 
     def of(self, pids: Sequence[int]) -> dict[int, tuple[Frame, ...]]:
         """Return the stack of the main thread of each process that has one that can be read."""
         program = self.program or py_spy()
+        self._stuck = [process for process in self._stuck if process.poll() is None]
+        if len(self._stuck) >= AT_ONCE:
+            return {}
         if program is None:
             self._report("py-spy is not installed; hint: pip install 'checkpoint-tracker[stacks]'")
             return {}
@@ -42,19 +47,34 @@ class Stacks:
     def _of_one(self, program: str, pid: int) -> tuple[Frame, ...] | None:
         command = [program, "dump", "--nonblocking", "--json", "--pid", str(pid)]
         try:
-            done = subprocess.run(command, capture_output=True, timeout=self.timeout_s, check=False)
-        except subprocess.TimeoutExpired:
-            self._report(f"py-spy took longer than {self.timeout_s:.0f} s, and was ended")
-            return None
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
         except OSError as error:
             self._report(f"py-spy cannot be started: {error.strerror or error}")
             return None
-        if done.returncode:
-            said = done.stderr.decode(errors="replace").strip().splitlines() or ["no output"]
+        try:
+            output, errors = process.communicate(timeout=self.timeout_s)
+        except subprocess.TimeoutExpired:
+            self._report(f"py-spy took longer than {self.timeout_s:.0f} s, and was ended")
+            self._end(process)
+            return None
+        if process.returncode:
+            said = errors.decode(errors="replace").strip().splitlines() or ["no output"]
             if "denied" in said[0].lower() or "permitted" in said[0].lower():
                 self._report(f"py-spy may not trace processes: {said[0]}; hint: see `tracker doctor`")
             return None
-        return parsed_stack(done.stdout[:MAX_BYTES], pid)
+        return parsed_stack(output[:MAX_BYTES], pid)
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        process.kill()
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+        try:
+            process.wait(self.timeout_s)
+        except subprocess.TimeoutExpired:
+            self._stuck.append(process)
 
     def _report(self, said: str) -> None:
         if said not in self._reported:

@@ -1,6 +1,5 @@
 """`tracker.ports.Processes`: the processes of this machine, read with psutil and from /proc."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -8,21 +7,17 @@ from pathlib import Path
 
 import psutil
 
-from eval_jobs import limits
-from eval_jobs.host.bounded.files import text_of
 from tracker.adapters.host.cgroups import memory_folder, memory_kills
 from tracker.adapters.processes.ends import Ends
 from tracker.adapters.processes.identity import created_s
+from tracker.adapters.processes.settings_files import SettingsFiles
 from tracker.adapters.processes.stacks import Stacks
-from tracker.domain.health.processes.jobs import absolute
 from tracker.domain.health.processes.seen import NAMES, Frame, ProcessId, ProcessState, Sample, SeenProcess
 
 ROOT = Path("/")
 PROC = Path("/proc")
 MAX_ARGUMENTS = 2_000
 MAX_ENVIRONMENT = 256 << 10
-MAX_SETTINGS = 200
-"""Paths in one settings file."""
 _STATES = {
     psutil.STATUS_RUNNING: ProcessState.RUNNING,
     psutil.STATUS_SLEEPING: ProcessState.SLEEPING,
@@ -32,8 +27,6 @@ _STATES = {
     psutil.STATUS_ZOMBIE: ProcessState.ZOMBIE,
     psutil.STATUS_DEAD: ProcessState.GONE,
 }
-_SETTINGS_FILE = re.compile(r"\.(?:ya?ml|json)$")
-_PATH = re.compile(r"(?:^|[\s\"':=\[,])((?:/|\./|\.\./)?[\w.\-]+(?:/[\w.\-]+)*/?)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,12 +36,14 @@ class _Known:
     process: SeenProcess
     program: str
     """Path; empty: not readable, or the process has none, as those of the kernel and zombies."""
+    is_whole: bool
+    """Whether its arguments, and the settings that they name, could be read."""
 
     def is_other(self, created: float, program: str) -> bool:
         """Return whether its number is used again, or it became another program, as a script does with `exec`."""
         if self.process.id.created_s != created:
             return True
-        return bool(program) and (program != self.program or not self.process.arguments)
+        return bool(program) and (program != self.program or not self.is_whole)
 
 
 @dataclass(kw_only=True)
@@ -57,6 +52,7 @@ class SystemProcesses:
 
     stacks: Stacks = field(default_factory=Stacks)
     ends: Ends = field(default_factory=Ends)
+    files: SettingsFiles = field(default_factory=SettingsFiles)
     _seen: dict[int, _Known] = field(default_factory=dict)
     _cgroups: dict[ProcessId, Path | None] = field(default_factory=dict)
     """Folder of the memory cgroup of each process that was asked for."""
@@ -69,7 +65,7 @@ class SystemProcesses:
                 created, program = created_s(pid), _program(pid)
                 known = self._seen.get(pid)
                 if known is None or known.is_other(created, program):
-                    known = _Known(process=_seen(psutil.Process(pid), created), program=program)
+                    known = self._read(psutil.Process(pid), created, program)
                 found[pid] = known
         self._seen = found
         return tuple(known.process for known in found.values())
@@ -92,31 +88,32 @@ class SystemProcesses:
         folders = {folder for one in ids if (folder := self._cgroups.get(one)) is not None}
         return sum(map(memory_kills, folders))
 
+    def _read(self, process: psutil.Process, created: float, program: str) -> _Known:
+        with process.oneshot():
+            name, parent = process.name(), process.ppid()
+        arguments: Sequence[str] = ()
+        folder = ""
+        with suppress(psutil.Error, OSError):
+            arguments = process.cmdline()[:MAX_ARGUMENTS]
+            folder = process.cwd()
+        settings = self.files.paths(arguments, folder)
+        seen = SeenProcess(
+            id=ProcessId(pid=process.pid, created_s=created),
+            parent=parent,
+            name=name,
+            arguments=tuple(arguments),
+            folder=folder,
+            variables=_variables(process.pid),
+            outputs=_outputs(process.pid),
+            settings=settings or (),
+        )
+        return _Known(process=seen, program=program, is_whole=bool(arguments) and settings is not None)
+
 
 def _program(pid: int) -> str:
     with suppress(OSError):
         return str((PROC / str(pid) / "exe").readlink())
     return ""
-
-
-def _seen(process: psutil.Process, created: float) -> SeenProcess:
-    with process.oneshot():
-        name, parent = process.name(), process.ppid()
-    arguments: Sequence[str] = ()
-    folder = ""
-    with suppress(psutil.Error, OSError):
-        arguments = process.cmdline()[:MAX_ARGUMENTS]
-        folder = process.cwd()
-    return SeenProcess(
-        id=ProcessId(pid=process.pid, created_s=created),
-        parent=parent,
-        name=name,
-        arguments=tuple(arguments),
-        folder=folder,
-        variables=_variables(process.pid),
-        outputs=_outputs(process.pid),
-        settings=_settings(arguments, folder),
-    )
 
 
 def _variables(pid: int) -> dict[str, str]:
@@ -140,18 +137,6 @@ def _outputs(pid: int) -> tuple[str, ...]:
             path = str((PROC / str(pid) / "fd" / descriptor).readlink())
             if path.startswith("/") and not path.startswith("/dev/"):
                 found.append(path)
-    return tuple(dict.fromkeys(found))
-
-
-def _settings(arguments: Sequence[str], folder: str) -> tuple[str, ...]:
-    """Return the paths in settings files that the arguments of a process name."""
-    found: list[str] = []
-    for argument in arguments[1:]:
-        path = argument.partition("=")[2] or argument
-        if _SETTINGS_FILE.search(path):
-            with suppress(OSError, ValueError):
-                text = text_of(Path(absolute(path, folder)), limits.SETTINGS, errors="replace")
-                found += _PATH.findall(text)[:MAX_SETTINGS]
     return tuple(dict.fromkeys(found))
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # the ports of the whole program import the statistics, and a
 SCAN_S = 30.0
 """Between two searches for processes that are not known yet."""
 FIRST_SCANS_S = 5.0
-"""The same while no process of the run is known."""
+"""The same while no process of the run is known, and until its first step: its ranks start one after the other."""
 CHECK_S = 5.0
 SAMPLES = 3
 LONGEST_PASS_S = 30.0
@@ -56,9 +56,9 @@ class _Search:
     """Processes that the kernel had killed for memory in their cgroups before."""
     searched_s: float | None = None
 
-    def refresh(self, now_s: float, *, is_forced: bool = False) -> bool:
+    def refresh(self, now_s: float, phase: Phase, *, is_forced: bool = False) -> bool:
         """Search, unless the last search is recent; return whether another job was found."""
-        interval_s = SCAN_S if self.job.ranks else FIRST_SCANS_S
+        interval_s = SCAN_S if self.job.ranks and phase is not Phase.STARTING else FIRST_SCANS_S
         is_recent = self.searched_s is not None and 0 <= now_s - self.searched_s < interval_s
         if is_recent and not is_forced:
             return False
@@ -149,7 +149,7 @@ class JobWatch:
         """Do one pass, and return what is new; `saved_bytes`: size of the newest checkpoints."""
         now_s = self.clock.now().timestamp()
         self._skip_sleep(run.state.pace, now_s)
-        if self._search.refresh(now_s):
+        if self._search.refresh(now_s, run.state.pace.phase):
             self._followed.clear()
         if not self.job.ranks:
             return self._missed_end(run, now_s)
@@ -197,7 +197,7 @@ class JobWatch:
         for limit_s in (2 * report_s, report_s, pace.look_limit_s(self.limits)):
             if self._look.is_due(limit_s, quiet_s):
                 self._look.limits_s.append(limit_s)
-                self._search.refresh(now_s, is_forced=True)  # workers of data loaders may be new
+                self._search.refresh(now_s, pace.phase, is_forced=True)  # workers of data loaders may be new
                 self._look.moments = [self._moment(now_s)]
         return ()
 
@@ -257,7 +257,7 @@ class JobWatch:
         if now_s - self._ended_s < END_S:
             return ()
         self._ended_s = None
-        if self._search.refresh(now_s, is_forced=True):
+        if self._search.refresh(now_s, run.state.pace.phase, is_forced=True):
             self._followed.clear()
             return ()  # it was started again at once
         ending = self._ending(run)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.fakes.clock import FakeClock
 from tests.fakes.processes import FakeProcesses
-from tracker.app.health.job_watch import END_S, SCAN_S, JobWatch
+from tracker.app.health.job_watch import CHECK_S, END_S, FIRST_SCANS_S, SCAN_S, JobWatch
 from tracker.config.health import load_line_rules
 from tracker.domain.health.logs.streams import Stream
 from tracker.domain.health.logs.text import RawLine
@@ -220,6 +220,26 @@ def test_a_dead_rank_for_which_the_other_waits_is_named(world: World) -> None:
     world.end(1)
     (sign,) = world.run(70)
     assert (sign.trouble.name, sign.ranks) == ("dead_rank", (1,))
+
+
+def test_a_rank_that_starts_late_and_dies_before_the_first_step_is_named(world: World) -> None:
+    world.processes.alive.clear()
+    launcher = SeenProcess(
+        id=ProcessId(pid=10, created_s=10.0), parent=1, name="python", arguments=("python", "launch.py", "/data/sft")
+    )
+    world.processes.start(launcher)
+    world.run(3)
+    world.ranks = [world.start(11, 0)]
+    world.run(FIRST_SCANS_S)
+    world.ranks.append(world.start(12, 1))
+    world.run(FIRST_SCANS_S + CHECK_S)
+    world.end(1)
+    world.clock.advance(3.0)
+    world.print("RuntimeError: Connection closed by peer. This is caused by a remote worker crashing")
+    world.end(0)
+    world.processes.alive.clear()
+    world.run(END_S + 10)
+    assert (world.incident.name, world.incident.ranks) == ("rank_died", (1,))
 
 
 def test_a_restart_is_another_job_and_a_machine_without_the_training_is_silent(world: World) -> None:
