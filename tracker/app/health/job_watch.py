@@ -38,6 +38,8 @@ FIRST_S = 0.1
 """By which the first rank that ends precedes the others that lose it."""
 END_S = 10.0
 """After the end of all processes: their last lines are read first."""
+RESTART_S = 30.0
+"""The same while the launcher lives."""
 _DEAD = (ProcessState.GONE, ProcessState.ZOMBIE)
 
 
@@ -52,28 +54,34 @@ class _Search:
     """When the job was found, in Unix seconds."""
     members: frozenset[ProcessId] = frozenset()
     """Its processes at that time."""
+    left: frozenset[ProcessId] = frozenset()
+    """Launchers and other processes of jobs, which are no ranks although they remain alone."""
     kills: int = 0
     """Processes that the kernel had killed for memory in their cgroups before."""
     searched_s: float | None = None
 
     def refresh(self, now_s: float, phase: Phase, *, is_forced: bool = False) -> bool:
         """Search, unless the last search is recent; return whether another job was found."""
-        interval_s = SCAN_S if self.job.ranks and phase is not Phase.STARTING else FIRST_SCANS_S
-        is_recent = self.searched_s is not None and 0 <= now_s - self.searched_s < interval_s
-        if is_recent and not is_forced:
+        if self._is_recent(now_s, phase) and not is_forced:
             return False
         self.searched_s = now_s
         found = job_of(self.processes.all(), self.places)
-        if not found.ranks:
-            return False  # what is known of those before them decides how they ended
+        self.left |= self.job.members - {one.id for one in self.job.ranks.values()}
+        if self.left.issuperset(one.id for one in found.ranks.values()):
+            return False  # none, or a program that had only started the ranks
         known = {one.id for one in self.job.ranks.values()}
         if known & {one.id for one in found.ranks.values()}:
             ranks = {**found.ranks, **self.job.ranks}  # one that is gone still belongs to the job
             self.job = replace(found, ranks=ranks)
             return False
+        self.left &= found.members  # those that still exist
         self.job, self.found_s, self.members = found, now_s, found.members
         self.kills = self.processes.memory_kills(self.members)
         return True
+
+    def _is_recent(self, now_s: float, phase: Phase) -> bool:
+        interval_s = SCAN_S if self.job.ranks and phase is not Phase.STARTING else FIRST_SCANS_S
+        return self.searched_s is not None and 0 <= now_s - self.searched_s < interval_s
 
     def new_kills(self) -> int:
         """Return how many processes were killed for memory since the job was found."""
@@ -159,8 +167,9 @@ class JobWatch:
         if self._checked_s is not None and 0 <= now_s - self._checked_s < CHECK_S:
             return ()
         self._checked_s = now_s
-        if self._has_ended():
-            return self._end(run, now_s)
+        wait_s = self._end_wait_s()
+        if wait_s is not None:
+            return self._end(run, now_s, wait_s)
         self._ended_s = None
         return () if run.steps.is_complete else self._judge(run.state.pace, now_s)
 
@@ -183,12 +192,16 @@ class JobWatch:
         self._saved_bytes = saved_bytes
         self._look.follow(pace)
 
-    def _has_ended(self) -> bool:
-        """Return whether no rank is left, and no launcher that may start others."""
-        ranks = tuple(one.id for one in self.job.ranks.values())
+    def _end_wait_s(self) -> float | None:
+        """Return how long to wait before the end is certain: a launcher may start others. None: a rank is left."""
+        ranks = [one.id for one in self.job.ranks.values()]
         self.processes.exits(ranks)  # each is waited for from now on
-        wanted = (*ranks, *(one.id for one in self.job.launchers))
-        states = self.processes.samples(wanted, with_stacks=False)
+        if not self._are_dead(ranks):
+            return None
+        return END_S if self._are_dead([one.id for one in self.job.launchers]) else RESTART_S
+
+    def _are_dead(self, ids: Sequence[ProcessId]) -> bool:
+        states = self.processes.samples(ids, with_stacks=False)
         return all(sample.state in _DEAD for sample in states.values())
 
     def _judge(self, pace: Pace, now_s: float) -> tuple[ProcessSign, ...]:
@@ -245,16 +258,13 @@ class JobWatch:
         known = run.state.pace.job
         if not known or run.state.pace.ended:
             return ()
-        states = self.processes.samples(known, with_stacks=False)
-        if not all(sample.state in _DEAD for sample in states.values()):
-            return ()
-        return self._end(run, now_s)
+        return self._end(run, now_s, END_S) if self._are_dead(known) else ()
 
-    def _end(self, run: RunLog, now_s: float) -> tuple[ProcessSign, ...]:
+    def _end(self, run: RunLog, now_s: float, wait_s: float) -> tuple[ProcessSign, ...]:
         """All processes have ended: wait for what they wrote last, then say how they ended."""
         if self._ended_s is None:
             self._ended_s = now_s
-        if now_s - self._ended_s < END_S:
+        if now_s - self._ended_s < wait_s:
             return ()
         self._ended_s = None
         if self._search.refresh(now_s, run.state.pace.phase, is_forced=True):

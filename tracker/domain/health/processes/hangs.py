@@ -117,8 +117,11 @@ def likely(moments: Sequence[Moment], world_size: int) -> Hang:
         found = found or test(ranks)
     if found is not None:
         return found
-    has_stacks = any(one.newest.stack is not None for one in ranks)
-    if not has_stacks:
+    return _unexplained(ranks, world_size)
+
+
+def _unexplained(ranks: Sequence[_Rank], world_size: int) -> Hang:
+    if all(one.newest.stack is None for one in ranks):
         text = "no stack could be read"
         hint = "install checkpoint-tracker[stacks] and allow py-spy to trace processes: see `tracker doctor`"
         return Hang(name=HangName.UNKNOWN, text=text, hint=hint)

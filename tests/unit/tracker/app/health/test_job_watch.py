@@ -316,6 +316,19 @@ def test_ranks_that_a_launcher_starts_again_have_not_ended(world: World) -> None
     assert world.log.incidents() == ()
 
 
+def test_a_program_that_only_started_the_ranks_is_no_training_when_it_remains_alone(world: World) -> None:
+    world.processes.start(
+        SeenProcess(
+            id=ProcessId(pid=9, created_s=9.0), parent=1, name="python", arguments=("python", "run.py", "/data/sft")
+        )
+    )
+    world.train(10)
+    world.end(0, 1)
+    (sign,) = world.run(60)
+    assert sign.trouble.name == "gone"
+    assert world.run(4000) == []
+
+
 def test_a_training_that_computes_and_logs_rarely_has_twice_the_time(world: World) -> None:
     world.train(10)
 
