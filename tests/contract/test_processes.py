@@ -207,3 +207,14 @@ def test_settings_files_and_links_of_a_process_are_read_and_other_processes_that
     finally:
         child.kill()
         child.wait()
+
+
+def test_a_process_that_is_dead_and_that_its_parent_keeps_is_left_out(tmp_path: Path) -> None:
+    with sleeping(tmp_path) as child:
+        processes = SystemProcesses()
+        (found,) = [one for one in processes.all() if one.id.pid == child.pid]
+        assert found.network == str(Path("/proc/self/ns/net").readlink())
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert found not in processes.all()
+        assert processes.samples([found.id], with_stacks=False)[found.id].state is ProcessState.ZOMBIE

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 
 from eval_jobs import limits
+from eval_jobs.host import proc
 from eval_jobs.host.bounded.files import text_of
 from tracker.adapters.host.cgroups import memory_folder, memory_kills
 from tracker.adapters.processes.ends import Ends
@@ -67,6 +68,8 @@ class SystemProcesses:
         for pid in psutil.pids():
             with suppress(psutil.Error, OSError):
                 created, program = created_s(pid), _program(pid)
+                if not program and _is_dead(pid):
+                    continue  # of an earlier start, whose parent does not know
                 known = self._seen.get(pid)
                 if known is None or known.is_other(created, program):
                     known = _Known(process=_seen(psutil.Process(pid), created), program=program)
@@ -93,6 +96,17 @@ class SystemProcesses:
         return sum(map(memory_kills, folders))
 
 
+def _is_dead(pid: int) -> bool:
+    found = proc.stat(pid)
+    return found is None or not found.alive
+
+
+def _network(pid: int) -> str:
+    with suppress(OSError):
+        return str((PROC / str(pid) / "ns" / "net").readlink())
+    return ""
+
+
 def _program(pid: int) -> str:
     with suppress(OSError):
         return str((PROC / str(pid) / "exe").readlink())
@@ -116,6 +130,7 @@ def _seen(process: psutil.Process, created: float) -> SeenProcess:
         variables=_variables(process.pid),
         outputs=_outputs(process.pid),
         settings=_settings(arguments, folder),
+        network=_network(process.pid),
     )
 
 
