@@ -8,6 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from eval_jobs.errors import ConfigError
+from eval_jobs.records.gpu_health import GpuHealth
 from tests.fakes.machine import FakeMachine
 from tracker.adapters.host.cgroups import memory_folder, memory_kills
 from tracker.adapters.processes.kernel_log import KernelLog, is_about
@@ -67,6 +69,27 @@ def test_what_processes_use_is_returned_with_its_limits(prepared: Prepared) -> N
 def test_a_machine_without_gpus_has_none(prepared: Prepared) -> None:
     for _ in range(2):
         assert all(gpu.index >= 0 for gpu in prepared.machine.gpus([os.getpid()]))
+
+
+def test_gpus_that_cannot_be_read_for_a_while_are_read_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    well = (GpuHealth(index=0),)
+    answers: list[object] = [well, ConfigError("NVML failed", hint="x"), RuntimeError("other"), well]
+
+    def read() -> object:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr("tracker.adapters.processes.machine.read_gpu_health", read)
+    machine = SystemMachine()
+    assert [machine.gpus([1]) for _ in range(4)] == [well, (), (), well]
+    assert caplog.messages == ["GPUs cannot be read now: NVML failed"]
+    answers[:] = [RuntimeError("no driver"), well]
+    without = SystemMachine()
+    assert [without.gpus([1]), without.gpus([1]), answers] == [(), (), [well]]
 
 
 def test_a_kernel_log_that_may_not_be_read_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -13,9 +13,13 @@ import pytest
 
 from tests.fakes.processes import FakeProcesses
 from tests.requires import requires_package
+from tracker.adapters.processes.ends import Ends
 from tracker.adapters.processes.identity import created_s
+from tracker.adapters.processes.kernel_log import KernelLog
+from tracker.adapters.processes.machine import SystemMachine
 from tracker.adapters.processes.stacks import Stacks, parsed_stack
 from tracker.adapters.processes.system import SystemProcesses
+from tracker.domain.health.processes.leaks import Usage
 from tracker.domain.health.processes.seen import ProcessId, ProcessState, SeenProcess
 from tracker.ports.health import Processes
 
@@ -218,3 +222,35 @@ def test_a_process_that_is_dead_and_that_its_parent_keeps_is_left_out(tmp_path: 
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert found not in processes.all()
         assert processes.samples([found.id], with_stacks=False)[found.id].state is ProcessState.ZOMBIE
+
+
+def test_ends_are_noticed_of_many_more_processes_than_are_waited_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tracker.adapters.processes.ends.MOST", 4)
+    ends = Ends()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(4):
+        children = [subprocess.Popen(["sleep", "600"]) for _ in range(3)]
+        ids = [ProcessId(pid=child.pid, created_s=created_s(child.pid)) for child in children]
+        assert ends.of(ids) == {}
+        for child in children:
+            child.kill()
+            child.wait()
+        while len(ends.of(ids)) < len(ids):
+            time.sleep(0.01)
+    assert ends.of([]) == {}
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_without_proc_nothing_is_known_and_nothing_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    none = tmp_path / "none"
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(none))
+    for place in ("eval_jobs.host.proc._PROC", "tracker.adapters.processes.system.PROC"):
+        monkeypatch.setattr(place, none)
+    monkeypatch.setattr("tracker.adapters.processes.system.ROOT", none)
+    processes, one = SystemProcesses(), ProcessId(pid=1, created_s=1.0)
+    assert processes.all() == ()
+    assert processes.samples([one], with_stacks=True)[one].state is ProcessState.GONE
+    assert processes.exits([one]) == {}
+    assert processes.memory_kills([one]) == 0
+    used = SystemMachine(root=none, kernel=KernelLog(path=none)).usage([one])
+    assert used == Usage(memory_bytes=0)

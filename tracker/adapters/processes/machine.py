@@ -28,7 +28,10 @@ class SystemMachine:
 
     root: Path = ROOT
     kernel: KernelLog = field(default_factory=KernelLog)
-    _has_gpus: bool = True
+    _has_gpus: bool | None = None
+    """None: they were not read yet."""
+    _is_reported: bool = False
+    """Whether it was logged that the GPUs cannot be read now."""
 
     def kernel_lines(self, pids: Collection[int]) -> list[str]:
         """Return new messages of the kernel; see `ports.Machine`."""
@@ -46,22 +49,32 @@ class SystemMachine:
 
     def gpus(self, pids: Collection[int]) -> tuple[GpuHealth, ...]:
         """Return the GPUs of processes; see `ports.Machine`. A machine without GPUs is asked once."""
-        if not self._has_gpus:
-            return ()
-        try:
-            found = read_gpu_health()
-        except ConfigError as error:
-            self._has_gpus = False
-            log.info("GPUs are not watched: %s", error.message)
-            return ()
+        found = () if self._has_gpus is False else self._read_gpus()
         used = tuple(gpu for gpu in found if gpu.is_lost or _is_used(gpu, pids))
         return used if any(not gpu.is_lost for gpu in used) else found
 
-    def _memory_limit_bytes(self, ids: Collection[ProcessId]) -> int:
-        limits = [psutil.virtual_memory().total]
+    def _read_gpus(self) -> tuple[GpuHealth, ...]:
+        try:
+            found = read_gpu_health()
+        except Exception as error:  # noqa: BLE001 - pynvml raises several kinds
+            why = error.message if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
+            if self._has_gpus is None:
+                self._has_gpus = False
+                log.info("GPUs are not watched: %s", why)
+            elif not self._is_reported:
+                self._is_reported = True
+                log.warning("GPUs cannot be read now: %s", why)
+            return ()
+        self._has_gpus, self._is_reported = True, False
+        return found
+
+    def _memory_limit_bytes(self, ids: Collection[ProcessId]) -> int | None:
+        limits = []
+        with suppress(psutil.Error, OSError, ValueError, KeyError):
+            limits.append(psutil.virtual_memory().total)
         for one in ids:
             limits += (level.limit for level in memory_limits(self.root, one.pid))
-        return min(limits)
+        return min(limits, default=None)
 
 
 def _own_bytes(root: Path, pid: int) -> int:

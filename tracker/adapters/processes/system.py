@@ -60,12 +60,12 @@ class SystemProcesses:
     ends: Ends = field(default_factory=Ends)
     _seen: dict[int, _Known] = field(default_factory=dict)
     _cgroups: dict[ProcessId, Path | None] = field(default_factory=dict)
-    """Folder of the memory cgroup of each process that was asked for."""
+    """Folder of the memory cgroup of each process that was asked for last."""
 
     def all(self) -> tuple[SeenProcess, ...]:
         """Return all processes; see `ports.Processes`."""
         found: dict[int, _Known] = {}
-        for pid in psutil.pids():
+        for pid in _pids():
             with suppress(psutil.Error, OSError):
                 created, program = created_s(pid), _program(pid)
                 if not program and _is_dead(pid):
@@ -89,11 +89,21 @@ class SystemProcesses:
 
     def memory_kills(self, ids: Iterable[ProcessId]) -> int:
         """Return how many processes the kernel killed for memory; see `ports.Processes`."""
-        for one in ids:
-            if one not in self._cgroups:
-                self._cgroups[one] = memory_folder(ROOT, one.pid)
-        folders = {folder for one in ids if (folder := self._cgroups.get(one)) is not None}
-        return sum(map(memory_kills, folders))
+        known = self._cgroups
+        self._cgroups = {one: known[one] if one in known else _cgroup(one) for one in ids}
+        return sum(memory_kills(folder) for folder in set(self._cgroups.values()) if folder is not None)
+
+
+def _pids() -> list[int]:
+    with suppress(psutil.Error, OSError):
+        return psutil.pids()
+    return []
+
+
+def _cgroup(one: ProcessId) -> Path | None:
+    with suppress(OSError):
+        return memory_folder(ROOT, one.pid)
+    return None
 
 
 def _is_dead(pid: int) -> bool:
