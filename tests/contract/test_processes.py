@@ -241,6 +241,17 @@ def test_ends_are_noticed_of_many_more_processes_than_are_waited_for_at_once(mon
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
+def test_a_process_whose_settings_file_hangs_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[tuple[str, ...] | None] = [None, ("/data/sft",)]
+    processes = SystemProcesses()
+    monkeypatch.setattr(processes.settings, "paths", lambda *_: answers[0])
+    with sleeping(tmp_path) as child:
+        for expected in ((), ("/data/sft",)):
+            (found,) = [one for one in processes.all() if one.id.pid == child.pid]
+            assert found.settings == expected
+            answers[0] = answers[-1]
+
+
 def test_without_proc_nothing_is_known_and_nothing_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     none = tmp_path / "none"
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(none))

@@ -1,29 +1,24 @@
 """`tracker.ports.Processes`: the processes of this machine, read with psutil and from /proc."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import psutil
 
-from eval_jobs import limits
 from eval_jobs.host import proc
-from eval_jobs.host.bounded.files import text_of
 from tracker.adapters.host.cgroups import memory_folder, memory_kills
 from tracker.adapters.processes.ends import Ends
 from tracker.adapters.processes.identity import created_s
+from tracker.adapters.processes.settings_files import SettingsFiles
 from tracker.adapters.processes.stacks import Stacks
-from tracker.domain.health.processes.jobs import absolute
 from tracker.domain.health.processes.seen import NAMES, Frame, ProcessId, ProcessState, Sample, SeenProcess
 
 ROOT = Path("/")
 PROC = Path("/proc")
 MAX_ARGUMENTS = 2_000
 MAX_ENVIRONMENT = 256 << 10
-MAX_SETTINGS = 200
-"""Paths in one settings file."""
 _STATES = {
     psutil.STATUS_RUNNING: ProcessState.RUNNING,
     psutil.STATUS_SLEEPING: ProcessState.SLEEPING,
@@ -33,8 +28,6 @@ _STATES = {
     psutil.STATUS_ZOMBIE: ProcessState.ZOMBIE,
     psutil.STATUS_DEAD: ProcessState.GONE,
 }
-_SETTINGS_FILE = re.compile(r"\.(?:ya?ml|json)$")
-_PATH = re.compile(r"(?:^|[\s\"':=\[,])((?:/|\./|\.\./)?[\w.\-]+(?:/[\w.\-]+)*/?)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +37,15 @@ class _Known:
     process: SeenProcess
     program: str
     """Path; empty: not readable, or the process has none, as those of the kernel and zombies."""
+    is_whole: bool = True
+    """Whether its settings files could be read."""
 
     def is_other(self, created: float, program: str) -> bool:
-        """Return whether its number is used again, or it became another program, as a script does with `exec`."""
-        if self.process.id.created_s != created:
+        """Return whether it has to be read again.
+
+        Its number is used by another one, or it became another program, as a script does with `exec`.
+        """
+        if self.process.id.created_s != created or not self.is_whole:
             return True
         return bool(program) and (program != self.program or not self.process.arguments)
 
@@ -58,6 +56,7 @@ class SystemProcesses:
 
     stacks: Stacks = field(default_factory=Stacks)
     ends: Ends = field(default_factory=Ends)
+    settings: SettingsFiles = field(default_factory=SettingsFiles)
     _seen: dict[int, _Known] = field(default_factory=dict)
     _cgroups: dict[ProcessId, Path | None] = field(default_factory=dict)
     """Folder of the memory cgroup of each process that was asked for last."""
@@ -72,10 +71,16 @@ class SystemProcesses:
                     continue  # of an earlier start, whose parent does not know
                 known = self._seen.get(pid)
                 if known is None or known.is_other(created, program):
-                    known = _Known(process=_seen(psutil.Process(pid), created), program=program)
+                    known = self._known(pid, created, program)
                 found[pid] = known
         self._seen = found
         return tuple(known.process for known in found.values())
+
+    def _known(self, pid: int, created: float, program: str) -> _Known:
+        process = _seen(psutil.Process(pid), created)
+        settings = self.settings.paths(process.arguments, process.folder)
+        whole = replace(process, settings=settings or ())
+        return _Known(process=whole, program=program, is_whole=settings is not None)
 
     def samples(self, ids: Iterable[ProcessId], *, with_stacks: bool) -> Mapping[ProcessId, Sample]:
         """Return what processes do now; see `ports.Processes`."""
@@ -139,7 +144,6 @@ def _seen(process: psutil.Process, created: float) -> SeenProcess:
         folder=folder,
         variables=_variables(process.pid),
         outputs=_outputs(process.pid),
-        settings=_settings(arguments, folder),
         network=_network(process.pid),
     )
 
@@ -165,18 +169,6 @@ def _outputs(pid: int) -> tuple[str, ...]:
             path = str((PROC / str(pid) / "fd" / descriptor).readlink())
             if path.startswith("/") and not path.startswith("/dev/"):
                 found.append(path)
-    return tuple(dict.fromkeys(found))
-
-
-def _settings(arguments: Sequence[str], folder: str) -> tuple[str, ...]:
-    """Return the paths in settings files that the arguments of a process name."""
-    found: list[str] = []
-    for argument in arguments[1:]:
-        path = argument.partition("=")[2] or argument
-        if _SETTINGS_FILE.search(path):
-            with suppress(OSError, ValueError):
-                text = text_of(Path(absolute(path, folder)), limits.SETTINGS, errors="replace")
-                found += _PATH.findall(text)[:MAX_SETTINGS]
     return tuple(dict.fromkeys(found))
 
 
