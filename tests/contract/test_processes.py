@@ -17,7 +17,7 @@ from tracker.adapters.processes.ends import Ends
 from tracker.adapters.processes.identity import created_s
 from tracker.adapters.processes.kernel_log import KernelLog
 from tracker.adapters.processes.machine import SystemMachine
-from tracker.adapters.processes.stacks import Stacks, parsed_stack
+from tracker.adapters.processes.stacks import AT_ONCE, Stacks, parsed_stack
 from tracker.adapters.processes.system import SystemProcesses
 from tracker.domain.health.processes.leaks import Usage
 from tracker.domain.health.processes.seen import ProcessId, ProcessState, SeenProcess
@@ -153,6 +153,41 @@ def test_without_py_spy_or_with_one_that_hangs_or_fails_there_is_no_stack(
         f"no stacks: py-spy may not trace processes: {denied}; hint: see `tracker doctor`",
         "no stacks: py-spy cannot be started: No such file or directory",
     ]
+
+
+def test_all_stacks_of_a_sample_have_one_deadline(tmp_path: Path) -> None:
+    program, started = tmp_path / "hangs", tmp_path / "started"
+    program.write_text(f"#!/bin/sh\necho x >>{started}\nexec sleep 60\n")
+    program.chmod(0o755)
+    assert Stacks(program=str(program), timeout_s=60.0, all_s=0.5).of(range(1, 65)) == {}
+    assert len(started.read_text().splitlines()) <= AT_ONCE
+
+
+def test_a_py_spy_that_no_signal_ends_is_left_behind_and_not_joined_by_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "hangs"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o755)
+    kill = subprocess.Popen.kill
+    left: list[subprocess.Popen[bytes]] = []
+
+    def ignored(process: subprocess.Popen[bytes]) -> None:
+        left.append(process)
+
+    monkeypatch.setattr(subprocess.Popen, "kill", ignored)
+    monkeypatch.setattr("tracker.adapters.processes.stacks.KILL_S", 0.01)
+    stacks = Stacks(program=str(program), timeout_s=0.05)
+    assert stacks.of(range(1, AT_ONCE + 1)) == {}
+    assert stacks.of([1]) == {}
+    assert len(left) == AT_ONCE
+    for process in left:
+        kill(process)
+        process.wait()
+    assert stacks.of([1]) == {}
+    assert len(left) == AT_ONCE + 1
+    kill(left[-1])
+    left[-1].wait()
 
 
 @pytest.mark.parametrize("text", [b"", b"{}", b"[1]", b'[{"thread_name": "MainThread"}]', b"[[]]", b"\xff", b"null"])
