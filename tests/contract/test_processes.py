@@ -299,4 +299,4 @@ def test_without_proc_nothing_is_known_and_nothing_raises(tmp_path: Path, monkey
     assert processes.exits([one]) == {}
     assert processes.memory_kills([one]) == 0
     used = SystemMachine(root=none, kernel=KernelLog(path=none)).usage([one])
-    assert used == Usage(memory_bytes=0)
+    assert used == Usage()

@@ -12,8 +12,8 @@ from eval_jobs.errors import ConfigError
 from eval_jobs.host.nvml.gpu_health import read_gpu_health
 from eval_jobs.records.gpu_health import GpuHealth
 from tracker.adapters.host.cgroups import memory_limits
-from tracker.adapters.host.kernel_files import fields_of
 from tracker.adapters.processes.kernel_log import KernelLog
+from tracker.adapters.processes.memory import ProcessMemory
 from tracker.domain.health.processes.leaks import Usage
 from tracker.domain.health.processes.seen import ProcessId
 
@@ -33,6 +33,10 @@ class SystemMachine:
     _is_reported: bool = False
     """Whether it was logged that the GPUs cannot be read now."""
 
+    def __post_init__(self) -> None:
+        """Begin to read the memory of processes."""
+        self._memory = ProcessMemory(root=self.root)
+
     def kernel_lines(self, pids: Collection[int]) -> list[str]:
         """Return new messages of the kernel; see `ports.Machine`."""
         return self.kernel.lines(pids)
@@ -41,7 +45,7 @@ class SystemMachine:
         """Return what processes use; see `ports.Machine`."""
         descriptors = _descriptors(ids)
         return Usage(
-            memory_bytes=sum(_own_bytes(self.root, one.pid) for one in ids),
+            memory_bytes=self._memory.of([one.pid for one in ids]),
             memory_limit_bytes=self._memory_limit_bytes(ids),
             descriptors=None if descriptors is None else descriptors[0],
             descriptor_limit=None if descriptors is None else descriptors[1],
@@ -75,11 +79,6 @@ class SystemMachine:
         for one in ids:
             limits += (level.limit for level in memory_limits(self.root, one.pid))
         return min(limits, default=None)
-
-
-def _own_bytes(root: Path, pid: int) -> int:
-    """Return the memory of a process without pages of files, which a mapped data set fills without a leak."""
-    return fields_of(root / "proc" / str(pid) / "status").get("RssAnon", 0) << 10
 
 
 def _descriptors(ids: Collection[ProcessId]) -> tuple[int, int] | None:
