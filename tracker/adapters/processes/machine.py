@@ -12,7 +12,7 @@ from eval_jobs.errors import ConfigError
 from eval_jobs.host.nvml.gpu_health import read_gpu_health
 from eval_jobs.records.gpu_health import GpuHealth
 from tracker.adapters.host.cgroups import memory_limits
-from tracker.adapters.processes.kernel_log import KernelLog
+from tracker.adapters.processes.kernel_log import KernelLog, pci_place
 from tracker.adapters.processes.memory import ProcessMemory
 from tracker.domain.health.processes.leaks import Usage
 from tracker.domain.health.processes.seen import ProcessId
@@ -32,6 +32,8 @@ class SystemMachine:
     """None: they were not read yet."""
     _is_reported: bool = False
     """Whether it was logged that the GPUs cannot be read now."""
+    _places: dict[int, str] = field(default_factory=dict)
+    """PCI addresses of the GPUs of the last reading, by their index; empty: not known."""
 
     def __post_init__(self) -> None:
         """Begin to read the memory of processes."""
@@ -39,7 +41,8 @@ class SystemMachine:
 
     def kernel_lines(self, pids: Collection[int]) -> list[str]:
         """Return new messages of the kernel; see `ports.Machine`."""
-        return self.kernel.lines(pids)
+        places = set(self._places.values())
+        return self.kernel.lines(pids, None if "" in places else places or None)
 
     def usage(self, ids: Collection[ProcessId]) -> Usage:
         """Return what processes use; see `ports.Machine`."""
@@ -55,7 +58,16 @@ class SystemMachine:
         """Return the GPUs of processes; see `ports.Machine`. A machine without GPUs is asked once."""
         found = () if self._has_gpus is False else self._read_gpus()
         used = tuple(gpu for gpu in found if gpu.is_lost or _is_used(gpu, pids))
-        return used if any(not gpu.is_lost for gpu in used) else found
+        used = used if any(not gpu.is_lost for gpu in used) else found
+        self._note_places(used)
+        return used
+
+    def _note_places(self, gpus: tuple[GpuHealth, ...]) -> None:
+        """Note where the GPUs of the processes are; of a lost one, only where it was."""
+        known = self._places
+        if gpus:
+            self._places = {gpu.index: pci_place(gpu.device.pci_bus_id or "") for gpu in gpus if not gpu.is_lost}
+            self._places |= {gpu.index: known[gpu.index] for gpu in gpus if gpu.is_lost and gpu.index in known}
 
     def _read_gpus(self) -> tuple[GpuHealth, ...]:
         try:
