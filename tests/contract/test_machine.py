@@ -9,10 +9,11 @@ import psutil
 import pytest
 
 from eval_jobs.errors import ConfigError
+from eval_jobs.host.proc import has_own_pids
 from eval_jobs.records.gpu_health import GpuDevice, GpuHealth, GpuMemory
 from tests.fakes.machine import FakeMachine
 from tracker.adapters.host.cgroups import memory_folder, memory_kills
-from tracker.adapters.processes.kernel_log import KernelLog, has_own_pids, is_about, pci_place
+from tracker.adapters.processes.kernel_log import KernelLog, is_about, pci_place
 from tracker.adapters.processes.machine import SystemMachine
 from tracker.domain.health.processes.leaks import Usage
 from tracker.domain.health.processes.seen import ProcessId
@@ -189,12 +190,17 @@ def test_in_a_container_messages_about_processes_cannot_be_matched(tmp_path: Pat
         found += kernel.lines([7])
     assert found == ["link is down"]
     kernel.close()
-    namespace = tmp_path / "pid"
-    assert not has_own_pids(namespace)
+
+
+def test_a_container_is_known_by_its_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eval_jobs.host.proc._PROC", tmp_path)
+    assert not has_own_pids()
+    namespace = tmp_path / "self/ns/pid"
+    namespace.parent.mkdir(parents=True)
     for name, is_own in (("pid:[4026531836]", False), ("pid:[4026532100]", True)):
         namespace.unlink(missing_ok=True)
         namespace.symlink_to(name)
-        assert has_own_pids(namespace) == is_own
+        assert has_own_pids() == is_own
 
 
 def test_kills_are_read_from_both_versions_of_cgroups(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from eval_jobs.host.proc import has_own_pids
+
 log = logging.getLogger(__name__)
 
 KMSG = Path("/dev/kmsg")
@@ -17,9 +19,6 @@ _PROCESS = re.compile(r"Killed process (\d+)|\btask \S+:(\d+)\b|\bpid='?(\d+)|\[
 """Processes in messages of the memory killer, of hung tasks, of NVIDIA's driver, and of segmentation faults."""
 _GPU = re.compile(r"NVRM: .*?\b([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})\b", re.IGNORECASE)
 """A GPU in a message of NVIDIA's driver, such as `NVRM: Xid (PCI:0000:c1:00): 79, GPU has fallen off the bus.`"""
-OWN_NAMESPACE = Path("/proc/self/ns/pid")
-FIRST_NAMESPACE = "pid:[4026531836]"
-"""Of the machine itself: PROC_PID_INIT_INO in include/linux/proc_ns.h."""
 
 
 @dataclass(kw_only=True)
@@ -27,7 +26,7 @@ class KernelLog:
     """Reads /dev/kmsg without waiting; where that is not allowed, it is logged once."""
 
     path: Path = KMSG
-    has_own_pids: bool = field(default_factory=lambda: has_own_pids(OWN_NAMESPACE))
+    has_own_pids: bool = field(default_factory=has_own_pids)
     """Whether this is a container whose process IDs are not those in the messages."""
     _file: int | None = None
     _is_unreadable: bool = False
@@ -84,11 +83,3 @@ def pci_place(address: str) -> str:
     """Return a PCI address in one form: NVML writes `00000000:C1:00.0`, the kernel `0000:c1:00`."""
     domain, _, rest = address.lower().partition(":")
     return f"{domain.lstrip('0')}:{rest.partition('.')[0]}" if rest else ""
-
-
-def has_own_pids(namespace: Path = OWN_NAMESPACE) -> bool:
-    """Return whether the numbers of processes here are not those of the machine."""
-    try:
-        return str(namespace.readlink()) != FIRST_NAMESPACE
-    except OSError:
-        return False

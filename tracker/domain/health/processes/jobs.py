@@ -9,7 +9,7 @@ if its output goes to a file there; if it carries the name of the run; and if it
 
 import posixpath
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tracker.domain.health.processes.programs import is_launcher, is_python, is_tool, serves
@@ -59,22 +59,22 @@ class Job:
 def job_of(processes: Sequence[SeenProcess], places: Places) -> Job:
     """Return the job of a run; without ranks if no process trains here."""
     by_pid = {one.id.pid: one for one in processes}
-    return _sorted_out(_members(processes, by_pid, places), by_pid)
+    return _sorted_out(_members(processes, places), by_pid)
 
 
-def _members(processes: Sequence[SeenProcess], by_pid: dict[int, SeenProcess], places: Places) -> list[SeenProcess]:
+def _members(processes: Sequence[SeenProcess], places: Places) -> list[SeenProcess]:
     """Return the processes of the run; of several with the same rank, the one that certainly has it is the first."""
     own = _with_descendants(places.own, processes)
     trainers = [one for one in processes if one.id.pid not in own and not _is_other(one, places)]
-    named = {one.id.pid for one in trainers if _is_named(one, places)}
-    keys = {_rendezvous(by_pid[pid]) for pid in named} - {None}
-    below = _with_descendants(named, processes)
-    members = []
-    for one in trainers:
-        is_peer = one.rank is not None and _rendezvous(one) in keys
-        if is_peer or one.id.pid in below:
-            members.append(one)
+    named = [one for one in trainers if _is_named(one, places)]
+    keys = set(map(_rendezvous, named)) - {None}
+    below = _with_descendants((one.id.pid for one in named), processes)
+    members = [one for one in trainers if one.id.pid in below or _is_peer(one, keys)]
     return sorted(members, key=lambda one: (one.id.pid not in below, "RANK" not in one.variables, one.id.created_s))
+
+
+def _is_peer(process: SeenProcess, keys: Collection[tuple[str, ...] | None]) -> bool:
+    return process.rank is not None and _rendezvous(process) in keys
 
 
 def _sorted_out(members: Sequence[SeenProcess], by_pid: dict[int, SeenProcess]) -> Job:
@@ -130,12 +130,14 @@ def _is_named(process: SeenProcess, places: Places) -> bool:
         return places.pattern.search(" ".join(process.arguments)) is not None
     if process.variables.get(RUN_NAME) == places.run:
         return True
-    if not places.folder:
-        return False
-    if any(path == places.folder or path.startswith(places.folder + "/") for path in process.outputs):
+    return bool(places.folder) and _names_folder(process, places.folder)
+
+
+def _names_folder(process: SeenProcess, folder: str) -> bool:
+    if any(path == folder or path.startswith(folder + "/") for path in process.outputs):
         return True
-    wanted = {places.folder} - _TOO_WIDE
-    above = posixpath.dirname(places.folder)
+    wanted = {folder} - _TOO_WIDE
+    above = posixpath.dirname(folder)
     if _is_of_trainings(above) and (process.rank is not None or is_launcher(process) or is_python(process)):
         wanted.add(above)
     return any(path in wanted for path in _paths(process))
