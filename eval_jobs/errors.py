@@ -26,6 +26,8 @@ class ExitCode(IntEnum):
     """Missing or incomparable result, or nothing evaluated; for `gate`, also an inconclusive result."""
     BROKEN = 4
     """Failure of the program, engine, store or network, or a result not delivered. It says nothing about the model."""
+    NOT_STARTED = 125
+    """Program of `tracker guard` not started, because it would stop on this machine."""
     NOT_EXECUTABLE = 126
     """Program of `tracker guard` not executable."""
     NOT_FOUND = 127

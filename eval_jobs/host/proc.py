@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
+_FIRST_NAMESPACE = "pid:[4026531836]"
+"""Of the machine itself: PROC_PID_INIT_INO in include/linux/proc_ns.h."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +108,14 @@ def boot_id() -> str:
 def this_machine() -> str:
     """Return an ID of this boot of this machine and this container, within which process IDs are valid."""
     return f"{boot_id()} {os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 - the link's text is no path
+
+
+def has_own_pids() -> bool:
+    """Return whether this is a container in which process IDs are not those of the machine."""
+    try:
+        return os.readlink(_PROC / "self/ns/pid") != _FIRST_NAMESPACE  # noqa: PTH115 - the link's text is no path
+    except OSError:
+        return False
 
 
 def machine_hash() -> str:

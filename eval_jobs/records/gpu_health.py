@@ -1,7 +1,7 @@
 """The condition of one GPU at one moment. None: the driver does not report it, as with MIG or in a container."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -21,8 +21,23 @@ class GpuMemory:
 
     used_bytes: int
     total_bytes: int
-    by_process: Mapping[int, int] | None = None
+    by_process: Mapping[int, int | None] | None = None
     """Bytes by the process ID that the driver knows, which in a container may be another one; {}: none is visible."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuDevice:
+    """What does not change of a GPU while a training runs."""
+
+    uuid: str | None = None
+    name: str | None = None
+    """Such as `NVIDIA H100 80GB HBM3`."""
+    pci_bus_id: str | None = None
+    """Such as `00000000:C1:00.0`."""
+    driver: str | None = None
+    """Version of the driver."""
+    is_persistent: bool | None = None
+    """Whether the driver stays loaded while nothing uses the GPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +45,7 @@ class GpuHealth:
     """The condition of one GPU."""
 
     index: int
-    uuid: str | None = None
+    device: GpuDevice = field(default_factory=GpuDevice)
     is_lost: bool = False
     """Whether the GPU has fallen off the bus; nothing else is known of it."""
     busy_pct: float | None = None

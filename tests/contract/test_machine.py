@@ -8,9 +8,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from eval_jobs.errors import ConfigError
+from eval_jobs.host.proc import has_own_pids
+from eval_jobs.records.gpu_health import GpuDevice, GpuHealth, GpuMemory
 from tests.fakes.machine import FakeMachine
 from tracker.adapters.host.cgroups import memory_folder, memory_kills
-from tracker.adapters.processes.kernel_log import KernelLog, is_about
+from tracker.adapters.processes.kernel_log import KernelLog, is_about, pci_place
 from tracker.adapters.processes.machine import SystemMachine
 from tracker.domain.health.processes.leaks import Usage
 from tracker.domain.health.processes.seen import ProcessId
@@ -36,7 +39,7 @@ def prepared(request: pytest.FixtureRequest, tmp_path: Path) -> Prepared:
         return Prepared(machine=fake, print=lambda text, pid: fake.messages.append((text, pid)))
     kmsg = tmp_path / "kmsg"
     kmsg.write_text("4,1,5,-;printed before\n")
-    machine = SystemMachine(kernel=KernelLog(path=kmsg))
+    machine = SystemMachine(kernel=KernelLog(path=kmsg, has_own_pids=False))
     machine.kernel_lines([])
 
     def printed(text: str, _: int | None) -> None:
@@ -69,6 +72,27 @@ def test_a_machine_without_gpus_has_none(prepared: Prepared) -> None:
         assert all(gpu.index >= 0 for gpu in prepared.machine.gpus([os.getpid()]))
 
 
+def test_gpus_that_cannot_be_read_for_a_while_are_read_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    well = (GpuHealth(index=0),)
+    answers: list[object] = [well, ConfigError("NVML failed", hint="x"), RuntimeError("other"), well]
+
+    def read() -> object:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr("tracker.adapters.processes.machine.read_gpu_health", read)
+    machine = SystemMachine()
+    assert [machine.gpus([1]) for _ in range(4)] == [well, (), (), well]
+    assert caplog.messages == ["GPUs cannot be read now: NVML failed"]
+    answers[:] = [RuntimeError("no driver"), well]
+    without = SystemMachine()
+    assert [without.gpus([1]), without.gpus([1]), answers] == [(), (), [well]]
+
+
 def test_a_kernel_log_that_may_not_be_read_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     kernel = KernelLog(path=tmp_path / "none")
     with caplog.at_level("INFO"):
@@ -93,6 +117,90 @@ def test_a_kernel_log_that_may_not_be_read_is_logged_once(tmp_path: Path, caplog
 )
 def test_messages_name_their_process_in_several_forms(message: str, is_ours: bool) -> None:  # noqa: FBT001
     assert is_about(message, {7}) == is_ours
+
+
+@pytest.mark.parametrize(
+    ("message", "is_ours"),
+    [
+        ("NVRM: Xid (PCI:0000:c1:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.", True),
+        ("NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.", False),
+        ("NVRM: Xid (0000:3b:00): 48, An uncorrectable double bit error (DBE) has been detected on GPU", False),
+        ("NVRM: Xid (PCI:0000:3b:00): 31, pid=7, name=python, Ch 00000008", True),
+        ("NVRM: GPU at PCI:0000:C1:00: GPU-8ba16ede", True),
+        ("NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.", False),
+        ("NVRM: nvidia_frontend: loading", True),
+        ("pcieport 0000:3b:00.0: AER: Corrected error received", True),
+    ],
+)
+def test_messages_of_the_driver_count_for_the_gpus_of_the_training(message: str, is_ours: bool) -> None:  # noqa: FBT001
+    assert is_about(message, {7}, {pci_place("00000000:C1:00.0")}) == is_ours
+
+
+def used_by(pid: int, index: int, bus: str | None) -> GpuHealth:
+    memory = GpuMemory(used_bytes=1, total_bytes=2, by_process={pid: None})
+    device = GpuDevice(pci_bus_id=None if bus is None else f"00000000:{bus}:00.0")
+    return GpuHealth(index=index, device=device, memory=memory)
+
+
+LOST = GpuHealth(index=0, is_lost=True)
+OURS_IS_C1 = (used_by(7, 0, "C1"), used_by(8, 1, "3B"))
+
+
+@pytest.mark.parametrize(
+    ("readings", "buses"),
+    [
+        ([], "c1 3b"),
+        ([OURS_IS_C1], "c1"),
+        ([(used_by(6, 0, "C1"), used_by(8, 1, "3B"))], "c1 3b"),
+        ([(LOST, used_by(7, 1, "3B"))], "3b"),
+        ([OURS_IS_C1, (LOST, used_by(7, 1, "3B"))], "3b c1"),
+        ([OURS_IS_C1, ()], "c1"),
+        ([OURS_IS_C1, (used_by(7, 0, None),)], "c1 3b"),
+    ],
+)
+def test_the_gpus_of_the_training_are_those_of_the_last_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, readings: list[tuple[GpuHealth, ...]], buses: str
+) -> None:
+    kmsg = tmp_path / "kmsg"
+    kmsg.touch()
+    machine = SystemMachine(kernel=KernelLog(path=kmsg, has_own_pids=False))
+    machine.kernel_lines([7])
+    left = list(readings)
+    monkeypatch.setattr("tracker.adapters.processes.machine.read_gpu_health", lambda: left.pop(0))
+    for _ in readings:
+        machine.gpus([7])
+    found = []
+    for bus in ("c1", "3b"):
+        with kmsg.open("a") as file:
+            file.write(f"4,2,6,-;NVRM: Xid (PCI:0000:{bus}:00): 79, GPU is lost\n")
+        if machine.kernel_lines([7]):
+            found.append(bus)
+    assert sorted(found) == sorted(buses.split())
+
+
+def test_in_a_container_messages_about_processes_cannot_be_matched(tmp_path: Path) -> None:
+    kmsg = tmp_path / "kmsg"
+    kmsg.touch()
+    kernel = KernelLog(path=kmsg, has_own_pids=True)
+    kernel.lines([7])
+    found = []
+    for text in ("Killed process 7 (python)", "link is down"):
+        with kmsg.open("a") as file:
+            file.write(f"4,1,5,-;{text}\n")
+        found += kernel.lines([7])
+    assert found == ["link is down"]
+    kernel.close()
+
+
+def test_a_container_is_known_by_its_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eval_jobs.host.proc._PROC", tmp_path)
+    assert not has_own_pids()
+    namespace = tmp_path / "self/ns/pid"
+    namespace.parent.mkdir(parents=True)
+    for name, is_own in (("pid:[4026531836]", False), ("pid:[4026532100]", True)):
+        namespace.unlink(missing_ok=True)
+        namespace.symlink_to(name)
+        assert has_own_pids() == is_own
 
 
 def test_kills_are_read_from_both_versions_of_cgroups(tmp_path: Path) -> None:

@@ -3,23 +3,23 @@
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
-from eval_jobs.host.bounded.files import text_of
 from tests.fakes.processes import FakeProcesses
 from tests.requires import requires_package
+from tracker.adapters.processes.ends import Ends
 from tracker.adapters.processes.identity import created_s
-from tracker.adapters.processes.settings_files import SettingsFiles
-from tracker.adapters.processes.stacks import Stacks, parsed_stack
+from tracker.adapters.processes.kernel_log import KernelLog
+from tracker.adapters.processes.machine import SystemMachine
+from tracker.adapters.processes.stacks import AT_ONCE, Stacks, parsed_stack
 from tracker.adapters.processes.system import SystemProcesses
+from tracker.domain.health.processes.leaks import Usage
 from tracker.domain.health.processes.seen import ProcessId, ProcessState, SeenProcess
 from tracker.ports.health import Processes
 
@@ -115,20 +115,6 @@ def test_the_end_of_a_process_that_was_waited_for_is_known(machine: Machine) -> 
     assert machine.processes.exits([never]) == {}
 
 
-def test_those_that_ended_and_are_asked_for_no_more_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tracker.adapters.processes.ends.MOST", 2)
-    processes = SystemProcesses()
-    for _ in range(4):
-        with sleeping(tmp_path) as child:
-            one = ProcessId(pid=child.pid, created_s=created_s(child.pid))
-            processes.exits([one])
-            child.kill()
-            child.wait()
-            while not (found := processes.exits([one])):
-                time.sleep(0.01)
-        assert list(found) == [one]
-
-
 def test_kills_are_counted_and_none_is_known_of_no_process(machine: Machine) -> None:
     assert machine.processes.memory_kills([machine.process]) >= 0
     assert machine.processes.memory_kills([]) == 0
@@ -169,25 +155,39 @@ def test_without_py_spy_or_with_one_that_hangs_or_fails_there_is_no_stack(
     ]
 
 
-def test_one_that_cannot_be_ended_is_not_waited_for_and_eight_of_them_are_enough(
+def test_all_stacks_of_a_sample_have_one_deadline(tmp_path: Path) -> None:
+    program, started = tmp_path / "hangs", tmp_path / "started"
+    program.write_text(f"#!/bin/sh\necho x >>{started}\nexec sleep 60\n")
+    program.chmod(0o755)
+    assert Stacks(program=str(program), timeout_s=60.0, all_s=0.5).of(range(1, 65)) == {}
+    assert len(started.read_text().splitlines()) <= AT_ONCE
+
+
+def test_a_py_spy_that_no_signal_ends_is_left_behind_and_not_joined_by_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    os.mkfifo(tmp_path / "server")
-    program, started = tmp_path / "py-spy", tmp_path / "started"
-    program.write_text(f"#!/bin/sh\necho >>{started}\nread line <{tmp_path / 'server'}\n")
+    program = tmp_path / "hangs"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
     program.chmod(0o755)
-    stacks = Stacks(program=str(program), timeout_s=0.3)
     kill = subprocess.Popen.kill
-    monkeypatch.setattr(subprocess.Popen, "kill", lambda _: None)  # as of one that the kernel does not let go
-    for _ in range(4):
-        assert stacks.of([os.getpid()] * 4) == {}
-    assert started.read_text().count("\n") == 8
-    monkeypatch.setattr(subprocess.Popen, "kill", kill)
-    for process in stacks._stuck:
-        process.kill()
+    left: list[subprocess.Popen[bytes]] = []
+
+    def ignored(process: subprocess.Popen[bytes]) -> None:
+        left.append(process)
+
+    monkeypatch.setattr(subprocess.Popen, "kill", ignored)
+    monkeypatch.setattr("tracker.adapters.processes.stacks.KILL_S", 0.01)
+    stacks = Stacks(program=str(program), timeout_s=0.05)
+    assert stacks.of(range(1, AT_ONCE + 1)) == {}
+    assert stacks.of([1]) == {}
+    assert len(left) == AT_ONCE
+    for process in left:
+        kill(process)
         process.wait()
-    assert stacks.of([os.getpid()]) == {}
-    assert started.read_text().count("\n") == 9
+    assert stacks.of([1]) == {}
+    assert len(left) == AT_ONCE + 1
+    kill(left[-1])
+    left[-1].wait()
 
 
 @pytest.mark.parametrize("text", [b"", b"{}", b"[1]", b'[{"thread_name": "MainThread"}]', b"[[]]", b"\xff", b"null"])
@@ -248,27 +248,55 @@ def test_settings_files_and_links_of_a_process_are_read_and_other_processes_that
         child.wait()
 
 
-def test_settings_on_a_file_server_that_hangs_stop_nothing_and_are_read_when_it_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings, answers = tmp_path / "sft.yaml", threading.Event()
-    settings.write_text("output_dir: runs/sft\n")
-
-    def slow(*given: Any, **named: Any) -> str:
-        answers.wait()
-        return text_of(*given, **named)
-
-    monkeypatch.setattr("tracker.adapters.processes.settings_files.text_of", slow)
-    command = [sys.executable, "-c", "import time; time.sleep(600)", f"--config={settings.name}"]
-    processes = SystemProcesses(files=SettingsFiles(patience_s=0.05))
-    with subprocess.Popen(command, cwd=tmp_path) as child:
-
-        def seen() -> SeenProcess:
-            return next(one for one in processes.all() if one.id.pid == child.pid)
-
-        assert [seen().settings for _ in range(3)] == [(), (), ()]
-        assert [thread.name for thread in threading.enumerate()].count("settings of trainings") == 1
-        answers.set()
-        while "runs/sft" not in seen().settings:
-            time.sleep(0.01)
+def test_a_process_that_is_dead_and_that_its_parent_keeps_is_left_out(tmp_path: Path) -> None:
+    with sleeping(tmp_path) as child:
+        processes = SystemProcesses()
+        (found,) = [one for one in processes.all() if one.id.pid == child.pid]
+        assert found.network == str(Path("/proc/self/ns/net").readlink())
         child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert found not in processes.all()
+        assert processes.samples([found.id], with_stacks=False)[found.id].state is ProcessState.ZOMBIE
+
+
+def test_ends_are_noticed_of_many_more_processes_than_are_waited_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tracker.adapters.processes.ends.MOST", 4)
+    ends = Ends()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(4):
+        children = [subprocess.Popen(["sleep", "600"]) for _ in range(3)]
+        ids = [ProcessId(pid=child.pid, created_s=created_s(child.pid)) for child in children]
+        assert ends.of(ids) == {}
+        for child in children:
+            child.kill()
+            child.wait()
+        while len(ends.of(ids)) < len(ids):
+            time.sleep(0.01)
+    assert ends.of([]) == {}
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_process_whose_settings_file_hangs_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[tuple[str, ...] | None] = [None, ("/data/sft",)]
+    processes = SystemProcesses()
+    monkeypatch.setattr(processes.settings, "paths", lambda *_: answers[0])
+    with sleeping(tmp_path) as child:
+        for expected in ((), ("/data/sft",)):
+            (found,) = [one for one in processes.all() if one.id.pid == child.pid]
+            assert found.settings == expected
+            answers[0] = answers[-1]
+
+
+def test_without_proc_nothing_is_known_and_nothing_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    none = tmp_path / "none"
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(none))
+    for place in ("eval_jobs.host.proc._PROC", "tracker.adapters.processes.system.PROC"):
+        monkeypatch.setattr(place, none)
+    monkeypatch.setattr("tracker.adapters.processes.system.ROOT", none)
+    processes, one = SystemProcesses(), ProcessId(pid=1, created_s=1.0)
+    assert processes.all() == ()
+    assert processes.samples([one], with_stacks=True)[one].state is ProcessState.GONE
+    assert processes.exits([one]) == {}
+    assert processes.memory_kills([one]) == 0
+    used = SystemMachine(root=none, kernel=KernelLog(path=none)).usage([one])
+    assert used == Usage()

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -108,14 +109,24 @@ def test_what_cannot_be_run_is_an_error_and_leaves_nothing(project: Path) -> Non
 def test_a_training_that_would_stop_on_this_machine_is_not_started(project: Path) -> None:
     words = ("--", "touch", "started")
     environment = os.environ | {"NCCL_SOCKET_IFNAME": "none0"}
-    for option, code in ((), ExitCode.REGRESSION), (("--no-check",), ExitCode.OK):
+    for option, code in ((), ExitCode.NOT_STARTED), (("--no-check",), ExitCode.OK):
         output = project / f"said-{code}"
         guard = RunningTracker(project, "guard", *option, *words, output=output, environment=environment)
         assert guard.wait() == code
         assert (project / "started").exists() == bool(option)
-    said = " ".join((project / f"said-{ExitCode.REGRESSION}").read_text().split())
+    said = " ".join((project / f"said-{ExitCode.NOT_STARTED}").read_text().split())
     assert "NCCL_SOCKET_IFNAME=none0 selects none of" in said
     assert said.endswith("not started; hint: correct the errors above, or pass --no-check")
+
+
+def test_an_argument_that_is_no_text_is_passed_on_and_remembered_as_far_as_it_is(project: Path) -> None:
+    argument = os.fsdecode(b"a\xffb")
+    with guarding(project, "sh", "-c", "printf %s $1 >argument; exit 3", "sh", argument) as guard:
+        assert guard.wait() == 3
+    assert (project / "argument").read_bytes() == b"a\xffb"
+    (found,) = remembered(project)
+    assert (found.command[-1], ending_text(found)) == ("a\ufffdb", "failed with exit code 3")
+    assert Path(found.log).stem.split("-", 2)[2].startswith(socket.gethostname())
 
 
 def test_output_and_errors_are_kept_and_shown_in_their_order(project: Path) -> None:

@@ -7,8 +7,10 @@ processes that it leaves behind become children of this one: they are waited for
 import ctypes
 import logging
 import os
+import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -39,6 +41,8 @@ KILL_AGAIN_S = 1.0
 MIRROR_S = 0.1
 MIRROR_REST_S = 10.0
 """Longest wait for a terminal that does not take the rest of the output."""
+MAX_HOST = 64
+"""Of Linux, HOST_NAME_MAX."""
 PR_SET_CHILD_SUBREAPER = 36
 """Of Linux's prctl(2)."""
 
@@ -64,7 +68,7 @@ def run_guarded(guard: Guard, command: tuple[str, ...], environment: Mapping[str
         DiskFull, StoreError: the log or the record cannot be written.
     """
     started_at = clock.now()
-    path = guard.folder / f"{started_at:%Y%m%d-%H%M%S}-{os.getpid()}.log"
+    path = guard.folder / f"{started_at:%Y%m%d-%H%M%S}-{_host()}-{os.getpid()}.log"
     _adopt_orphans()
     with _signals() as news:
         process = _start(command, path, environment)
@@ -72,7 +76,7 @@ def run_guarded(guard: Guard, command: tuple[str, ...], environment: Mapping[str
         found = proc.stat(process.pid)
         record = GuardedRun(
             run=guard.run,
-            command=tuple(masked(without_keys(part), secrets) for part in command),
+            command=tuple(masked(without_keys(readable(part)), secrets) for part in command),
             log=str(path),
             machine=proc.this_machine() if proc.is_visible() else "",
             pid=process.pid,
@@ -90,6 +94,16 @@ def run_guarded(guard: Guard, command: tuple[str, ...], environment: Mapping[str
         )
         _remember(record)
     return record
+
+
+def readable(argument: str) -> str:
+    """Return an argument as text: one that is no UTF-8 cannot be stored or printed."""
+    return os.fsencode(argument).decode(errors="replace")
+
+
+def _host() -> str:
+    """Return the name of this machine as a part of a file name: process IDs of two pods are often the same."""
+    return re.sub(r"[^\w.-]", "_", socket.gethostname())[:MAX_HOST]
 
 
 def guarded_runs(folder: Path) -> tuple[GuardedRun, ...]:

@@ -19,7 +19,7 @@ from tracker.domain.readiness.finding import Finding, finding_of, of_training, o
 from tracker.domain.readiness.training import limits
 from tracker.domain.readiness.training import memory as estimates
 from tracker.domain.readiness.training.facts import TrainingGpus
-from tracker.domain.readiness.training.gpus import gpu_findings
+from tracker.domain.readiness.training.gpus import training_gpu_findings
 from tracker.domain.readiness.training.memory import ModelShape, Offload, Room, Setup, Zero
 
 
@@ -63,7 +63,7 @@ def _findings(plan: PlannedTraining, chosen: tuple[Setup, ...], config: Config |
     yield limits.shared_memory_finding(read_volume(root / "dev/shm"), host)
     yield from limits.memory_findings(memory, host)
     yield from limits.network_findings(read_network(root))
-    yield from gpu_findings(gpus, plan.gpus)
+    yield from training_gpu_findings(gpus, plan.gpus)
     workers = None if newest is None else _workers(newest)
     if workers is not None:
         yield limits.workers_finding(workers, ranks, cores(root))

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from eval_jobs.errors import ConfigError
-from eval_jobs.records.gpu_health import GpuHealth, GpuMemory, ThrottleReason
+from eval_jobs.records.gpu_health import GpuDevice, GpuHealth, GpuMemory, ThrottleReason
 
 TEMPERATURE_OF_GPU = 0
 SLOWDOWN_THRESHOLD = 1
@@ -45,9 +45,9 @@ def read_gpu_health() -> tuple[GpuHealth, ...]:
         try:
             return tuple(_Device(nvml, index).health() for index in range(nvml.nvmlDeviceGetCount()))
         finally:
-            with suppress(nvml.NVMLError):
+            with suppress(Exception):
                 nvml.nvmlShutdown()
-    except nvml.NVMLError as error:
+    except Exception as error:  # pynvml raises several kinds, which its versions do not share
         raise ConfigError(f"cannot query the GPUs: NVML failed: {error}", hint=_HINT) from error
 
 
@@ -61,11 +61,11 @@ class _Device:
         self._handle = self._called("nvmlDeviceGetHandleByIndex", index)
 
     def health(self) -> GpuHealth:
-        uuid = self._asked("nvmlDeviceGetUUID")
+        device = self._device()
         busy = self._asked("nvmlDeviceGetUtilizationRates")
         found = GpuHealth(
             index=self._index,
-            uuid=uuid.decode() if isinstance(uuid, bytes) else uuid,
+            device=device,
             busy_pct=None if busy is None else float(busy.gpu),
             temperature_c=self._asked("nvmlDeviceGetTemperature", TEMPERATURE_OF_GPU),
             slowdown_c=self._asked("nvmlDeviceGetTemperatureThreshold", SLOWDOWN_THRESHOLD),
@@ -76,8 +76,18 @@ class _Device:
             memory=self._memory(),
         )
         if self._is_lost:
-            return GpuHealth(index=self._index, uuid=found.uuid, is_lost=True)
+            return GpuHealth(index=self._index, device=device, is_lost=True)
         return found
+
+    def _device(self) -> GpuDevice:
+        place, mode = self._asked("nvmlDeviceGetPciInfo"), self._asked("nvmlDeviceGetPersistenceMode")
+        return GpuDevice(
+            uuid=_text(self._asked("nvmlDeviceGetUUID")),
+            name=_text(self._asked("nvmlDeviceGetName")),
+            pci_bus_id=_text(getattr(place, "busId", None)),
+            driver=_text(self._called("nvmlSystemGetDriverVersion")),
+            is_persistent=None if mode is None else bool(mode),
+        )
 
     def _memory(self) -> GpuMemory | None:
         memory = self._asked("nvmlDeviceGetMemoryInfo")
@@ -86,7 +96,7 @@ class _Device:
         processes = self._first(PROCESSES)
         by_process = None
         if processes is not None:
-            by_process = {int(one.pid): int(one.usedGpuMemory) for one in processes if one.usedGpuMemory is not None}
+            by_process = {int(one.pid): getattr(one, "usedGpuMemory", None) for one in processes}
         return GpuMemory(used_bytes=int(memory.used), total_bytes=int(memory.total), by_process=by_process)
 
     def _first(self, names: tuple[str, ...]) -> Any:  # noqa: ANN401 - NVML has no types
@@ -99,14 +109,15 @@ class _Device:
 
     def _called(self, name: str, *arguments: Any) -> Any:  # noqa: ANN401
         """Return what a function of NVML returns; None: the module or the driver lacks it, or the GPU does."""
-        nvml = self._nvml
         try:
-            return getattr(nvml, name)(*arguments)
-        except nvml.NVMLError as error:
-            self._is_lost = self._is_lost or error.value == GPU_IS_LOST
-        except (AttributeError, nvml.NVMLLibraryMismatchError):
-            pass
+            return getattr(self._nvml, name)(*arguments)
+        except Exception as error:  # noqa: BLE001 - pynvml raises several kinds, AttributeError among them
+            self._is_lost = self._is_lost or getattr(error, "value", None) == GPU_IS_LOST
         return None
+
+
+def _text(found: bytes | str | None) -> str | None:
+    return found.decode(errors="replace") if isinstance(found, bytes) else found
 
 
 def _watts(milliwatts: int | None) -> float | None:

@@ -4,7 +4,7 @@ import os
 import select
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 
 import psutil
@@ -30,41 +30,56 @@ class Ends:
     def of(self, ids: Iterable[ProcessId]) -> dict[ProcessId, float]:
         """Return when these have ended, in Unix seconds; each that still lives is waited for from now on.
 
-        Others that have ended are forgotten: a training is restarted many times.
+        Those that were asked for before, and are not now, are forgotten.
         """
         wanted = dict.fromkeys(ids)
         with self._lock:
-            for one in [one for one, descriptor in self._waited.items() if descriptor < 0 and one not in wanted]:
-                del self._waited[one]
-                self._ended_s.pop(one, None)
+            self._forget_all_but(wanted)
             for one in wanted:
                 if one not in self._waited and len(self._waited) < MOST:
                     self._waited[one] = self._opened(one)
             if self._thread is None and self._poll is not None:
-                self._thread = threading.Thread(target=self._wait, name="ends of processes", daemon=True)
-                self._thread.start()
+                with suppress(RuntimeError):  # no more threads: the next call tries again
+                    thread = threading.Thread(target=self._wait, name="ends of processes", daemon=True)
+                    thread.start()
+                    self._thread = thread
             return {one: self._ended_s[one] for one in wanted if one in self._ended_s}
+
+    def _forget_all_but(self, wanted: Collection[ProcessId]) -> None:
+        for one in self._waited.keys() - wanted:
+            descriptor = self._waited.pop(one)
+            self._ended_s.pop(one, None)
+            if descriptor >= 0:
+                self._close(descriptor)
+
+    def _close(self, descriptor: int) -> None:
+        with suppress(OSError):
+            if self._poll is not None:
+                self._poll.unregister(descriptor)
+        os.close(descriptor)
 
     def _opened(self, one: ProcessId) -> int:
         if self._poll is None or not hasattr(os, "pidfd_open"):
             return -1
-        with suppress(OSError, psutil.Error):
+        descriptor = -1
+        with suppress(OSError, OverflowError, psutil.Error):
             descriptor = os.pidfd_open(one.pid)
             if created_s(one.pid) == one.created_s:
                 self._poll.register(descriptor, select.EPOLLIN)
                 return descriptor
+        if descriptor >= 0:
             os.close(descriptor)
         return -1
 
     def _wait(self) -> None:
         while self._poll is not None:
-            ready = [descriptor for descriptor, _ in self._poll.poll()]
+            self._poll.poll()
             now_s = time.time()
             with self._lock:
+                ready = [descriptor for descriptor, _ in self._poll.poll(0)]  # the numbers may be others meanwhile
                 for one, descriptor in self._waited.items():
                     if descriptor in ready:
                         self._ended_s[one] = now_s
                         self._waited[one] = -1
                 for descriptor in ready:
-                    self._poll.unregister(descriptor)
-                    os.close(descriptor)
+                    self._close(descriptor)

@@ -12,8 +12,8 @@ from eval_jobs.errors import ConfigError
 from eval_jobs.host.nvml.gpu_health import read_gpu_health
 from eval_jobs.records.gpu_health import GpuHealth
 from tracker.adapters.host.cgroups import memory_limits
-from tracker.adapters.host.kernel_files import fields_of
-from tracker.adapters.processes.kernel_log import KernelLog
+from tracker.adapters.processes.kernel_log import KernelLog, pci_place
+from tracker.adapters.processes.memory import ProcessMemory
 from tracker.domain.health.processes.leaks import Usage
 from tracker.domain.health.processes.seen import ProcessId
 
@@ -28,17 +28,27 @@ class SystemMachine:
 
     root: Path = ROOT
     kernel: KernelLog = field(default_factory=KernelLog)
-    _has_gpus: bool = True
+    _has_gpus: bool | None = None
+    """None: they were not read yet."""
+    _is_reported: bool = False
+    """Whether it was logged that the GPUs cannot be read now."""
+    _places: dict[int, str] = field(default_factory=dict)
+    """PCI addresses of the GPUs of the last reading, by their index; empty: not known."""
+
+    def __post_init__(self) -> None:
+        """Begin to read the memory of processes."""
+        self._memory = ProcessMemory(root=self.root)
 
     def kernel_lines(self, pids: Collection[int]) -> list[str]:
         """Return new messages of the kernel; see `ports.Machine`."""
-        return self.kernel.lines(pids)
+        places = set(self._places.values())
+        return self.kernel.lines(pids, None if "" in places else places or None)
 
     def usage(self, ids: Collection[ProcessId]) -> Usage:
         """Return what processes use; see `ports.Machine`."""
         descriptors = _descriptors(ids)
         return Usage(
-            memory_bytes=sum(_own_bytes(self.root, one.pid) for one in ids),
+            memory_bytes=self._memory.of([one.pid for one in ids]),
             memory_limit_bytes=self._memory_limit_bytes(ids),
             descriptors=None if descriptors is None else descriptors[0],
             descriptor_limit=None if descriptors is None else descriptors[1],
@@ -46,27 +56,41 @@ class SystemMachine:
 
     def gpus(self, pids: Collection[int]) -> tuple[GpuHealth, ...]:
         """Return the GPUs of processes; see `ports.Machine`. A machine without GPUs is asked once."""
-        if not self._has_gpus:
-            return ()
+        found = () if self._has_gpus is False else self._read_gpus()
+        used = tuple(gpu for gpu in found if gpu.is_lost or _is_used(gpu, pids))
+        used = used if any(not gpu.is_lost for gpu in used) else found
+        self._note_places(used)
+        return used
+
+    def _note_places(self, gpus: tuple[GpuHealth, ...]) -> None:
+        """Note where the GPUs of the processes are; of a lost one, only where it was."""
+        known = self._places
+        if gpus:
+            self._places = {gpu.index: pci_place(gpu.device.pci_bus_id or "") for gpu in gpus if not gpu.is_lost}
+            self._places |= {gpu.index: known[gpu.index] for gpu in gpus if gpu.is_lost and gpu.index in known}
+
+    def _read_gpus(self) -> tuple[GpuHealth, ...]:
         try:
             found = read_gpu_health()
-        except ConfigError as error:
-            self._has_gpus = False
-            log.info("GPUs are not watched: %s", error.message)
+        except Exception as error:  # noqa: BLE001 - pynvml raises several kinds
+            why = error.message if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
+            if self._has_gpus is None:
+                self._has_gpus = False
+                log.info("GPUs are not watched: %s", why)
+            elif not self._is_reported:
+                self._is_reported = True
+                log.warning("GPUs cannot be read now: %s", why)
             return ()
-        used = tuple(gpu for gpu in found if gpu.is_lost or _is_used(gpu, pids))
-        return used if any(not gpu.is_lost for gpu in used) else found
+        self._has_gpus, self._is_reported = True, False
+        return found
 
-    def _memory_limit_bytes(self, ids: Collection[ProcessId]) -> int:
-        limits = [psutil.virtual_memory().total]
+    def _memory_limit_bytes(self, ids: Collection[ProcessId]) -> int | None:
+        limits = []
+        with suppress(psutil.Error, OSError, ValueError, KeyError):
+            limits.append(psutil.virtual_memory().total)
         for one in ids:
             limits += (level.limit for level in memory_limits(self.root, one.pid))
-        return min(limits)
-
-
-def _own_bytes(root: Path, pid: int) -> int:
-    """Return the memory of a process without pages of files, which a mapped data set fills without a leak."""
-    return fields_of(root / "proc" / str(pid) / "status").get("RssAnon", 0) << 10
+        return min(limits, default=None)
 
 
 def _descriptors(ids: Collection[ProcessId]) -> tuple[int, int] | None:

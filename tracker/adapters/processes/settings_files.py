@@ -1,11 +1,11 @@
-"""The files with settings that a command names, read in a thread: their file server may hang."""
+"""The paths in settings files that the arguments of a process name: a YAML file often says alone where it saves."""
 
+import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as NotYet
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from eval_jobs import limits
@@ -13,38 +13,76 @@ from eval_jobs.host.bounded.answers import in_thread
 from eval_jobs.host.bounded.files import text_of
 from tracker.domain.health.processes.jobs import absolute
 
-PATIENCE_S = 2.0
+log = logging.getLogger(__name__)
+
+TIMEOUT_S = 1.0
 MAX_PATHS = 200
-"""Paths in one file."""
-_FILE = re.compile(r"\.(?:ya?ml|json)$")
-_PATH = re.compile(r"(?:^|[\s\"':=\[,])((?:/|\./|\.\./)?[\w.\-]+(?:/[\w.\-]+)*/?)")
+"""In one settings file."""
+MAX_FILES = 20
+MAX_HUNG = 4
+"""Readings that wait for a file server."""
+_SETTINGS_FILE = re.compile(r"\.(?:ya?ml|json)$")
+_COMMENT = re.compile(r"(?:^|(?<=\s))#.*$", re.MULTILINE)
+_TOKEN = re.compile(r"""(?:"([^"\n]*)"|'([^'\n]*)')(\s*:)?|([^\s,\[\]{}"']+)""")
+_PLACE = re.compile(r"dir|path|save|output|checkpoint|ckpt", re.IGNORECASE)
+"""Keys of places: their values come first."""
+_NO_PATH = re.compile(r"[-+.\d]*(?:e[-+]?\d+)?|true|false|null|none|yes|no", re.IGNORECASE)
 
 
 @dataclass(kw_only=True)
 class SettingsFiles:
-    """Reads the files of one command at a time; while one hangs, no other is read."""
+    """Reads settings files in a thread: a file server that hangs stops nothing else."""
 
-    patience_s: float = PATIENCE_S
-    _reading: Future[tuple[str, ...]] | None = None
+    timeout_s: float = TIMEOUT_S
+    _hung: dict[tuple[Path, ...], Future[tuple[str, ...]]] = field(default_factory=dict)
 
     def paths(self, arguments: Sequence[str], folder: str) -> tuple[str, ...] | None:
-        """Return the paths in the files that the arguments of a process in `folder` name; None: not read yet."""
-        named = [argument.partition("=")[2] or argument for argument in arguments[1:]]
-        files = [absolute(path, folder) for path in named if _FILE.search(path)]
-        if not files:
-            return ()
-        if self._reading is not None and not self._reading.done():
+        """Return the paths in the settings files that arguments name; None: they cannot be read in time."""
+        named = (argument.partition("=")[2] or argument for argument in arguments[1:])
+        files = [Path(absolute(name, folder)) for name in named if _SETTINGS_FILE.search(name)][:MAX_FILES]
+        return self._read(tuple(files)) if files else ()
+
+    def _read(self, files: tuple[Path, ...]) -> tuple[str, ...] | None:
+        self._hung = {of: reading for of, reading in self._hung.items() if not reading.done()}
+        if files in self._hung or len(self._hung) >= MAX_HUNG:
             return None
-        self._reading = in_thread("settings of trainings", lambda: _paths(files))
-        with suppress(NotYet):
-            return self._reading.result(self.patience_s)
+        try:
+            reading = in_thread("settings files", lambda: _paths_in_all(files))
+        except RuntimeError:  # no more threads
+            return None
+        try:
+            return reading.result(self.timeout_s)
+        except TimeoutError:
+            self._hung[files] = reading
+            log.warning(
+                "settings of a process cannot be read in %.0f s: %s", self.timeout_s, ", ".join(map(str, files))
+            )
         return None
 
 
-def _paths(files: Sequence[str]) -> tuple[str, ...]:
+def paths_in(text: str) -> tuple[str, ...]:
+    """Return what may be a path among the values in a YAML or JSON file, those of keys that name a place first."""
+    found = [(key, value) for key, value in _values(_COMMENT.sub("", text)) if not _NO_PATH.fullmatch(value)]
+    found.sort(key=lambda entry: _PLACE.search(entry[0]) is None)
+    return tuple(dict.fromkeys(value for _, value in found))[:MAX_PATHS]
+
+
+def _values(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each value with the key before it."""
+    key = ""
+    for double, single, colon, plain in _TOKEN.findall(text):
+        value = double or single or plain
+        if colon:
+            key = value
+        elif plain.endswith(":"):
+            key = plain.removesuffix(":")
+        else:
+            yield key, value
+
+
+def _paths_in_all(files: Sequence[Path]) -> tuple[str, ...]:
     found: list[str] = []
     for path in files:
         with suppress(OSError, ValueError):
-            text = text_of(Path(path), limits.SETTINGS, errors="replace")
-            found += _PATH.findall(text)[:MAX_PATHS]
+            found += paths_in(text_of(path, limits.SETTINGS, errors="replace"))
     return tuple(dict.fromkeys(found))

@@ -3,16 +3,24 @@
 import json
 import logging
 import subprocess
+import time
+from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+from eval_jobs.host.bounded.answers import in_thread
 from tracker.adapters.host.machine import py_spy
 from tracker.domain.health.processes.seen import Frame
 
 log = logging.getLogger(__name__)
 
 TIMEOUT_S = 5.0
+"""Of one stack."""
+ALL_S = 10.0
+"""Of all stacks of a sample: what is not there by then is missing."""
+KILL_S = 0.5
 AT_ONCE = 8
 MAX_BYTES = 4 << 20
 MAX_FRAMES = 200
@@ -27,34 +35,45 @@ class Stacks:
     program: str | None = None
     """None: beside this Python, else in PATH."""
     timeout_s: float = TIMEOUT_S
+    all_s: float = ALL_S
     _reported: set[str] = field(default_factory=set)
     _stuck: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    """That cannot be ended, as they read from a file server that hangs. Nobody waits for them."""
+    """Those that no signal ends, as while they read from a file server that hangs."""
 
     def of(self, pids: Sequence[int]) -> dict[int, tuple[Frame, ...]]:
-        """Return the stack of the main thread of each process that has one that can be read."""
+        """Return the stack of the main thread of each process that has one that can be read in time."""
         program = self.program or py_spy()
-        self._stuck = [process for process in self._stuck if process.poll() is None]
-        if len(self._stuck) >= AT_ONCE:
-            return {}
         if program is None:
             self._report("py-spy is not installed; hint: pip install 'checkpoint-tracker[stacks]'")
             return {}
-        with ThreadPoolExecutor(min(AT_ONCE, len(pids) or 1)) as pool:
-            stacks = pool.map(lambda pid: self._of_one(program, pid), pids)
-            return {pid: stack for pid, stack in zip(pids, stacks, strict=True) if stack is not None}
+        self._stuck = [one for one in self._stuck if one.poll() is None]
+        left, until_s = deque(pids), time.monotonic() + self.all_s
+        found: dict[int, tuple[Frame, ...]] = {}
+        readers: list[Future[None]] = []
+        with suppress(RuntimeError):  # no more threads
+            while len(readers) < min(AT_ONCE - len(self._stuck), len(pids)):
+                readers.append(in_thread("py-spy", lambda: self._read(program, left, until_s, found)))
+        wait(readers, self.all_s + 2 * KILL_S)
+        return dict(found)
 
-    def _of_one(self, program: str, pid: int) -> tuple[Frame, ...] | None:
+    def _read(self, program: str, left: deque[int], until_s: float, found: dict[int, tuple[Frame, ...]]) -> None:
+        """Read one stack after the other until there is none left, or no time."""
+        with suppress(IndexError):
+            while (left_s := until_s - time.monotonic()) > 0:
+                pid = left.popleft()
+                stack = self._of_one(program, pid, min(self.timeout_s, left_s))
+                if stack is not None:
+                    found[pid] = stack
+
+    def _of_one(self, program: str, pid: int, timeout_s: float) -> tuple[Frame, ...] | None:
         command = [program, "dump", "--nonblocking", "--json", "--pid", str(pid)]
         try:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-            )
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         except OSError as error:
             self._report(f"py-spy cannot be started: {error.strerror or error}")
             return None
         try:
-            output, errors = process.communicate(timeout=self.timeout_s)
+            output, errors = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             self._report(f"py-spy took longer than {self.timeout_s:.0f} s, and was ended")
             self._end(process)
@@ -68,13 +87,13 @@ class Stacks:
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         process.kill()
+        try:
+            process.wait(KILL_S)
+        except subprocess.TimeoutExpired:
+            self._stuck.append(process)
         for pipe in (process.stdout, process.stderr):
             if pipe is not None:
                 pipe.close()
-        try:
-            process.wait(self.timeout_s)
-        except subprocess.TimeoutExpired:
-            self._stuck.append(process)
 
     def _report(self, said: str) -> None:
         if said not in self._reported:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import psutil
 
+from eval_jobs.host import proc
 from tracker.adapters.host.cgroups import memory_folder, memory_kills
 from tracker.adapters.processes.ends import Ends
 from tracker.adapters.processes.identity import created_s
@@ -36,14 +37,17 @@ class _Known:
     process: SeenProcess
     program: str
     """Path; empty: not readable, or the process has none, as those of the kernel and zombies."""
-    is_whole: bool
-    """Whether its arguments, and the settings that they name, could be read."""
+    is_whole: bool = True
+    """Whether its settings files could be read."""
 
     def is_other(self, created: float, program: str) -> bool:
-        """Return whether its number is used again, or it became another program, as a script does with `exec`."""
-        if self.process.id.created_s != created:
+        """Return whether it has to be read again.
+
+        Its number is used by another one, or it became another program, as a script does with `exec`.
+        """
+        if self.process.id.created_s != created or not self.is_whole:
             return True
-        return bool(program) and (program != self.program or not self.is_whole)
+        return bool(program) and (program != self.program or not self.process.arguments)
 
 
 @dataclass(kw_only=True)
@@ -52,23 +56,31 @@ class SystemProcesses:
 
     stacks: Stacks = field(default_factory=Stacks)
     ends: Ends = field(default_factory=Ends)
-    files: SettingsFiles = field(default_factory=SettingsFiles)
+    settings: SettingsFiles = field(default_factory=SettingsFiles)
     _seen: dict[int, _Known] = field(default_factory=dict)
     _cgroups: dict[ProcessId, Path | None] = field(default_factory=dict)
-    """Folder of the memory cgroup of each process that was asked for."""
+    """Folder of the memory cgroup of each process that was asked for last."""
 
     def all(self) -> tuple[SeenProcess, ...]:
         """Return all processes; see `ports.Processes`."""
         found: dict[int, _Known] = {}
-        for pid in psutil.pids():
+        for pid in _pids():
             with suppress(psutil.Error, OSError):
                 created, program = created_s(pid), _program(pid)
+                if not program and _is_dead(pid):
+                    continue  # of an earlier start, whose parent does not know
                 known = self._seen.get(pid)
                 if known is None or known.is_other(created, program):
-                    known = self._read(psutil.Process(pid), created, program)
+                    known = self._known(pid, created, program)
                 found[pid] = known
         self._seen = found
         return tuple(known.process for known in found.values())
+
+    def _known(self, pid: int, created: float, program: str) -> _Known:
+        process = _seen(psutil.Process(pid), created)
+        settings = self.settings.paths(process.arguments, process.folder)
+        whole = replace(process, settings=settings or ())
+        return _Known(process=whole, program=program, is_whole=settings is not None)
 
     def samples(self, ids: Iterable[ProcessId], *, with_stacks: bool) -> Mapping[ProcessId, Sample]:
         """Return what processes do now; see `ports.Processes`."""
@@ -82,38 +94,58 @@ class SystemProcesses:
 
     def memory_kills(self, ids: Iterable[ProcessId]) -> int:
         """Return how many processes the kernel killed for memory; see `ports.Processes`."""
-        for one in ids:
-            if one not in self._cgroups:
-                self._cgroups[one] = memory_folder(ROOT, one.pid)
-        folders = {folder for one in ids if (folder := self._cgroups.get(one)) is not None}
-        return sum(map(memory_kills, folders))
+        known = self._cgroups
+        self._cgroups = {one: known[one] if one in known else _cgroup(one) for one in ids}
+        return sum(memory_kills(folder) for folder in set(self._cgroups.values()) if folder is not None)
 
-    def _read(self, process: psutil.Process, created: float, program: str) -> _Known:
-        with process.oneshot():
-            name, parent = process.name(), process.ppid()
-        arguments: Sequence[str] = ()
-        folder = ""
-        with suppress(psutil.Error, OSError):
-            arguments = process.cmdline()[:MAX_ARGUMENTS]
-            folder = process.cwd()
-        settings = self.files.paths(arguments, folder)
-        seen = SeenProcess(
-            id=ProcessId(pid=process.pid, created_s=created),
-            parent=parent,
-            name=name,
-            arguments=tuple(arguments),
-            folder=folder,
-            variables=_variables(process.pid),
-            outputs=_outputs(process.pid),
-            settings=settings or (),
-        )
-        return _Known(process=seen, program=program, is_whole=bool(arguments) and settings is not None)
+
+def _pids() -> list[int]:
+    with suppress(psutil.Error, OSError):
+        return psutil.pids()
+    return []
+
+
+def _cgroup(one: ProcessId) -> Path | None:
+    with suppress(OSError):
+        return memory_folder(ROOT, one.pid)
+    return None
+
+
+def _is_dead(pid: int) -> bool:
+    found = proc.stat(pid)
+    return found is None or not found.alive
+
+
+def _network(pid: int) -> str:
+    with suppress(OSError):
+        return str((PROC / str(pid) / "ns" / "net").readlink())
+    return ""
 
 
 def _program(pid: int) -> str:
     with suppress(OSError):
         return str((PROC / str(pid) / "exe").readlink())
     return ""
+
+
+def _seen(process: psutil.Process, created: float) -> SeenProcess:
+    with process.oneshot():
+        name, parent = process.name(), process.ppid()
+    arguments: Sequence[str] = ()
+    folder = ""
+    with suppress(psutil.Error, OSError):
+        arguments = process.cmdline()[:MAX_ARGUMENTS]
+        folder = process.cwd()
+    return SeenProcess(
+        id=ProcessId(pid=process.pid, created_s=created),
+        parent=parent,
+        name=name,
+        arguments=tuple(arguments),
+        folder=folder,
+        variables=_variables(process.pid),
+        outputs=_outputs(process.pid),
+        network=_network(process.pid),
+    )
 
 
 def _variables(pid: int) -> dict[str, str]:
@@ -163,7 +195,8 @@ def _sample(one: ProcessId, stack: tuple[Frame, ...] | None) -> Sample:
 def _moved_bytes(process: psutil.Process) -> int | None:
     with suppress(psutil.Error, OSError, AttributeError):
         counters = process.io_counters()
-        return int(counters.read_chars + counters.write_chars)
+        mapped = counters.read_bytes + counters.write_bytes  # of files that are mapped, no call reads
+        return int(counters.read_chars + counters.write_chars + mapped)
     return None
 
 

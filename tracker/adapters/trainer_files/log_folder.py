@@ -61,6 +61,8 @@ class LogPlaces:
     """Folder of the checkpoints; None: it is no folder."""
     patterns: tuple[str, ...] = ()
     """Absolute glob patterns of further logs."""
+    skip: tuple[Path, ...] = ()
+    """Folders below `output_dir` in which no training saves."""
 
 
 @dataclass(kw_only=True)
@@ -122,7 +124,7 @@ class LogFolder:
         if self._scanned_s is None or now_s - self._scanned_s >= SCAN_S:
             self._find()
             if self.places.output_dir is not None:
-                self._saved_bytes = saved_bytes(self.places.output_dir)
+                self._saved_bytes = saved_bytes(self.places.output_dir, self.places.skip)
             self._scanned_s = now_s
         waiting = sorted(self._followed.values(), key=lambda one: not one.is_exact)
         parts = 0

@@ -8,6 +8,9 @@ from signal import Signals
 SIGNAL_BASE = 128
 """A shell reports a program that signal N ended as exit code 128 + N."""
 
+ROUNDED_TICKS = 1
+"""Lost by a time in seconds that is counted in ticks again."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class GuardedRun:
@@ -57,7 +60,8 @@ def exit_of(runs: Iterable[GuardedRun], machine: str, began_ticks: float, seen_s
     Returns:
         An exit code; negative: the signal that ended it.
     """
-    before = [one for one in runs if one.machine == machine and one.start_time <= began_ticks]
+    latest = round(began_ticks) + ROUNDED_TICKS
+    before = [one for one in runs if one.machine == machine and one.start_time <= latest]
     newest = max(before, key=lambda one: one.start_time, default=None)
     if newest is None or newest.ended_at is None or newest.ended_at.timestamp() < seen_s:
         return None

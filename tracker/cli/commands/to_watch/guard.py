@@ -9,7 +9,7 @@ from rich.console import Console
 
 from eval_jobs.errors import ExitCode
 from eval_jobs.host.clock import SystemClock
-from tracker.adapters.guarded_command import Guard, run_guarded
+from tracker.adapters.guarded_command import Guard, readable, run_guarded
 from tracker.cli.options import config_option
 from tracker.cli.tables.findings import findings_table
 from tracker.config import Config, load_config
@@ -39,18 +39,18 @@ def command(*, config_path: Path, grace_s: float, is_checked: bool, words: tuple
     `tracker watch` follows the output. Signals are passed on; a second Ctrl-C, like SIGTERM, kills the command
     after --grace-s. What it leaves behind is ended, or waited for if it succeeded.
 
-    The exit code is that of COMMAND; 128 + N: signal N ended it.
+    The exit code is that of COMMAND; 128 + N: signal N ended it; 125: it was not started.
     """
     config = load_config(config_path)
     if is_checked and _has_errors(config):
-        return ExitCode.REGRESSION
+        return ExitCode.NOT_STARTED
     run = config.run
     environment = {"PYTHONUNBUFFERED": "1", **os.environ, RUN_VARIABLE: run.name}
     guard = Guard(run=run.name, folder=run.guard_dir, grace_s=grace_s)
     found = run_guarded(guard, words, environment, SystemClock())
     if not found.is_finished:
         with suppress(OSError):  # a closed terminal must not change the exit code
-            click.echo(f"{words[0]} {ending_text(found)}; its output is in {found.log}", err=True)
+            click.echo(f"{readable(words[0])} {ending_text(found)}; its output is in {found.log}", err=True)
     return found.shell_code
 
 

@@ -9,26 +9,18 @@ if its output goes to a file there; if it carries the name of the run; and if it
 
 import posixpath
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tracker.domain.health.processes.programs import is_launcher, is_python, is_tool, serves
 from tracker.domain.health.processes.seen import JOB_NAMES, RUN_NAME, ProcessId, SeenProcess
 
-_TOOLS = frozenset(
-    "sh bash dash zsh fish ksh tmux screen sshd sudo su less more tail head grep rg cat cp mv rsync find ls "  # noqa: SIM905 - readable
-    "du vi vim nvim nano emacs code htop top watch git make pip uv tensorboard jupyter-lab jupyter-noteboo".split()
-)
-"""Programs that name a folder and train nothing."""
-_LAUNCHERS = re.compile(
-    r"(?:^|/)(?:torchrun|accelerate|deepspeed|srun|mpirun|mpiexec|composer|swift|llamafactory-cli|tune)$"
-    r"|^(?:torch\.distributed\.(?:run|launch)|accelerate\.commands\.launch|deepspeed\.launcher\.(?:runner|launch))$"
-    r"|/(?:deepspeed/launcher/(?:runner|launch)|accelerate/commands/launch|torch/distributed/run)\.py$"
-)
-_OURS = re.compile(r"(?:^|/)tracker$|^(?:tracker|eval_jobs|dashboards)\.|^vllm\.|(?:^|/)vllm$")
 _LOADER = re.compile(r"^pt_data_")
 """Names that PyTorch gives to the workers of its data loaders, and to their helper."""
 _TOO_WIDE = frozenset(("", "/", "/tmp", "/data", "/mnt", "/home", "/root", "/workspace", "/scratch"))  # noqa: S108
-"""Folders above the output folder that say nothing about a training."""
+"""Folders that say nothing about a training."""
+_NO_PATHS = frozenset(("", ".", ".."))
+_HOMES = frozenset(("/home", "/Users"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,19 +59,22 @@ class Job:
 def job_of(processes: Sequence[SeenProcess], places: Places) -> Job:
     """Return the job of a run; without ranks if no process trains here."""
     by_pid = {one.id.pid: one for one in processes}
-    return _sorted_out(_members(processes, by_pid, places), by_pid)
+    return _sorted_out(_members(processes, places), by_pid)
 
 
-def _members(processes: Sequence[SeenProcess], by_pid: dict[int, SeenProcess], places: Places) -> list[SeenProcess]:
-    trainers = [one for one in processes if not _is_other(one, by_pid, places)]
-    named = {one.id.pid for one in trainers if _is_named(one, places)}
-    keys = {_rendezvous(by_pid[pid]) for pid in named} - {""}
-    members = []
-    for one in trainers:
-        is_peer = one.rank is not None and _rendezvous(one) in keys
-        if is_peer or named & {one.id.pid, *_chain(one, by_pid)}:
-            members.append(one)
-    return members
+def _members(processes: Sequence[SeenProcess], places: Places) -> list[SeenProcess]:
+    """Return the processes of the run; of several with the same rank, the one that certainly has it is the first."""
+    own = _with_descendants(places.own, processes)
+    trainers = [one for one in processes if one.id.pid not in own and not _is_other(one, places)]
+    named = [one for one in trainers if _is_named(one, places)]
+    keys = set(map(_rendezvous, named)) - {None}
+    below = _with_descendants((one.id.pid for one in named), processes)
+    members = [one for one in trainers if one.id.pid in below or _is_peer(one, keys)]
+    return sorted(members, key=lambda one: (one.id.pid not in below, "RANK" not in one.variables, one.id.created_s))
+
+
+def _is_peer(process: SeenProcess, keys: Collection[tuple[str, ...] | None]) -> bool:
+    return process.rank is not None and _rendezvous(process) in keys
 
 
 def _sorted_out(members: Sequence[SeenProcess], by_pid: dict[int, SeenProcess]) -> Job:
@@ -87,7 +82,7 @@ def _sorted_out(members: Sequence[SeenProcess], by_pid: dict[int, SeenProcess]) 
     ranks: dict[int, SeenProcess] = {}
     workers: list[SeenProcess] = []
     launchers: list[SeenProcess] = []
-    for one in sorted(members, key=lambda member: member.id.created_s):
+    for one in members:
         if _is_forked(one, by_pid):
             workers.append(one)
         elif is_launcher(one) or (has_ranks and one.rank is None):
@@ -107,15 +102,10 @@ def _ranks_of_workers(
     rank_of = {one.id.pid: rank for rank, one in ranks.items()}
     found = {}
     for one in workers:
-        pid = _first(_chain(one, by_pid), rank_of)
+        pid = _nearest(one, rank_of, by_pid)
         if pid is not None:
             found[one.id] = rank_of[pid]
     return found
-
-
-def is_launcher(process: SeenProcess) -> bool:
-    """Return whether a process only starts others."""
-    return any(_LAUNCHERS.search(argument) for argument in process.arguments[:4])
 
 
 def _is_forked(process: SeenProcess, by_pid: dict[int, SeenProcess]) -> bool:
@@ -128,12 +118,11 @@ def _is_forked(process: SeenProcess, by_pid: dict[int, SeenProcess]) -> bool:
     return process.rank == parent.rank and process.arguments == parent.arguments
 
 
-def _is_other(process: SeenProcess, by_pid: dict[int, SeenProcess], places: Places) -> bool:
-    if process.name in _TOOLS or process.id.pid in places.own:
+def _is_other(process: SeenProcess, places: Places) -> bool:
+    """Return whether a process trains nothing, whatever it names."""
+    if is_tool(process):
         return True
-    if any(_OURS.search(argument) for argument in process.arguments[:3]):
-        return True
-    return bool(places.own & _ancestors(process, by_pid))
+    return places.pattern is None and process.rank is None and serves(process)
 
 
 def _is_named(process: SeenProcess, places: Places) -> bool:
@@ -141,18 +130,31 @@ def _is_named(process: SeenProcess, places: Places) -> bool:
         return places.pattern.search(" ".join(process.arguments)) is not None
     if process.variables.get(RUN_NAME) == places.run:
         return True
-    if not places.folder:
-        return False
-    if any(path == places.folder or path.startswith(places.folder + "/") for path in process.outputs):
+    return bool(places.folder) and _names_folder(process, places.folder)
+
+
+def _names_folder(process: SeenProcess, folder: str) -> bool:
+    if any(path == folder or path.startswith(folder + "/") for path in process.outputs):
         return True
-    wanted = {places.folder, posixpath.dirname(places.folder)} - _TOO_WIDE
+    wanted = {folder} - _TOO_WIDE
+    above = posixpath.dirname(folder)
+    if _is_of_trainings(above) and (process.rank is not None or is_launcher(process) or is_python(process)):
+        wanted.add(above)
     return any(path in wanted for path in _paths(process))
+
+
+def _is_of_trainings(folder: str) -> bool:
+    """Return whether a folder may be one of trainings only: a home folder, or one at the root, holds anything."""
+    return folder.count("/") >= 2 and posixpath.dirname(folder) not in _HOMES
 
 
 def _paths(process: SeenProcess) -> Iterable[str]:
     """Yield the paths in the arguments and in the settings that they name, as absolute ones."""
     for argument in process.arguments[1:]:
-        yield absolute(argument.partition("=")[2] or argument, process.folder)
+        name, _, value = argument.partition("=")
+        path = value or ("" if name.startswith("-") else name)
+        if path not in _NO_PATHS:
+            yield absolute(path, process.folder)
     for path in process.settings:
         yield absolute(path, process.folder)
 
@@ -162,31 +164,38 @@ def absolute(path: str, folder: str) -> str:
     return posixpath.normpath(posixpath.join(folder, path))
 
 
-def _rendezvous(process: SeenProcess) -> str:
-    """Return what the ranks of one job have in common; empty: nothing."""
+def _rendezvous(process: SeenProcess) -> tuple[str, ...] | None:
+    """Return what the ranks of one job have in common; None: nothing identifies it."""
     found = process.variables
-    port = found.get("MASTER_PORT", "")
-    if not port and not any(name in found for name in JOB_NAMES):
-        return ""
-    return " ".join((found.get("MASTER_ADDR", ""), port, *(found.get(name, "") for name in JOB_NAMES)))
+    if not found.get("MASTER_PORT") or (process.world_size or 0) < 2:
+        return None
+    jobs = (found.get(name, "") for name in JOB_NAMES)
+    ids = ("" if job == "none" else job for job in jobs)  # what torchrun sets without --rdzv-id
+    return (process.network, found.get("MASTER_ADDR", ""), found["MASTER_PORT"], *ids)
 
 
-def _chain(process: SeenProcess, by_pid: dict[int, SeenProcess]) -> list[int]:
-    """Return the numbers of its ancestors, the nearest first."""
-    found: list[int] = []
-    above = by_pid.get(process.parent)
-    while above is not None and above.id.pid not in found:
-        found.append(above.id.pid)
-        above = by_pid.get(above.parent)
+def _with_descendants(pids: Iterable[int], processes: Sequence[SeenProcess]) -> set[int]:
+    """Return these numbers, and those of all processes below."""
+    children: dict[int, list[int]] = {}
+    for one in processes:
+        children.setdefault(one.parent, []).append(one.id.pid)
+    found: set[int] = set()
+    left = list(pids)
+    while left:
+        pid = left.pop()
+        if pid not in found:
+            found.add(pid)
+            left += children.get(pid, ())
     return found
 
 
-def _ancestors(process: SeenProcess, by_pid: dict[int, SeenProcess]) -> set[int]:
-    return set(_chain(process, by_pid))
-
-
-def _first(pids: Iterable[int], wanted: dict[int, int]) -> int | None:
-    for pid in pids:
-        if pid in wanted:
-            return pid
+def _nearest(process: SeenProcess, wanted: Mapping[int, int], by_pid: dict[int, SeenProcess]) -> int | None:
+    """Return the number of its nearest ancestor among those wanted."""
+    passed: set[int] = set()
+    above = by_pid.get(process.parent)
+    while above is not None and above.id.pid not in passed:
+        if above.id.pid in wanted:
+            return above.id.pid
+        passed.add(above.id.pid)
+        above = by_pid.get(above.parent)
     return None

@@ -48,30 +48,42 @@ class SeenProcess:
     settings: tuple[str, ...] = ()
     """Paths that files in its arguments name."""
 
+    network: str = ""
+    """Its network namespace: addresses of another one, as of a container, are others. Empty: not readable."""
+
     @property
     def rank(self) -> int | None:
         """Number of its process among all of the job; None: no launcher has set it."""
-        return self._number(RANK_NAMES)
+        return self._number(RANK_NAMES, SLURM_RANK)
 
     @property
     def world_size(self) -> int | None:
         """Number of ranks of the job; None: no launcher has set it."""
-        return self._number(WORLD_NAMES)
+        return self._number(WORLD_NAMES, SLURM_WORLD)
 
-    def _number(self, names: tuple[str, ...]) -> int | None:
-        for name in names:
+    def _number(self, names: tuple[str, ...], of_slurm: str) -> int | None:
+        for name in (*names, of_slurm) if self._is_slurm_task() else names:
             value = self.variables.get(name, "")
             if value.isdecimal():
                 return int(value)
         return None
 
+    def _is_slurm_task(self) -> bool:
+        """Return whether srun started it as one of several: all processes of a batch script have SLURM_PROCID=0."""
+        step, tasks = self.variables.get(SLURM_STEP, ""), self.variables.get(SLURM_WORLD, "")
+        return step.isdecimal() and tasks.isdecimal() and int(tasks) > 1
 
-RANK_NAMES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
-"""Of torchrun and accelerate, Open MPI, MPICH and Slurm: the first that is set decides."""
-WORLD_NAMES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
+
+RANK_NAMES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+"""Of torchrun and accelerate, Open MPI and MPICH: the first that is set decides, and then that of Slurm."""
+WORLD_NAMES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+SLURM_RANK, SLURM_WORLD, SLURM_STEP = "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_ID"
 JOB_NAMES = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
 RUN_NAME = "TRACKER_RUN"
-NAMES = (*RANK_NAMES, *WORLD_NAMES, *JOB_NAMES, "MASTER_ADDR", "MASTER_PORT", RUN_NAME)
+NAMES = (
+    *(*RANK_NAMES, SLURM_RANK, *WORLD_NAMES, SLURM_WORLD, SLURM_STEP),
+    *(*JOB_NAMES, "MASTER_ADDR", "MASTER_PORT", RUN_NAME),
+)
 """No other variable is read: they hold keys."""
 
 

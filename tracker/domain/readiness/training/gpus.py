@@ -10,7 +10,7 @@ USED_BYTES = 1 << 30
 """Less is used on an idle GPU, by the driver and a display."""
 
 
-def gpu_findings(found: TrainingGpus, wanted: int | None) -> Iterator[Finding]:
+def training_gpu_findings(found: TrainingGpus, wanted: int | None) -> Iterator[Finding]:
     """Yield findings about GPUs; `wanted`: how many the training uses, None: not known."""
     why = f": {found.why_unknown}" if found.why_unknown else ""
     if (wanted or 0) > len(found.gpus):

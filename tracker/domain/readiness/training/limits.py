@@ -167,7 +167,7 @@ def _locked(host: Host) -> Finding:
     if not host.has_infiniband:
         return ok(subject, f"at most {size}; only InfiniBand and deepspeed's offload to NVMe lock more", hint)
     message = f"at most {size}, and InfiniBand locks the buffers of each rank"
-    judged = error if limit.soft <= FEW_LOCKED_BYTES else warning
+    judged = error if limit.soft <= FEW_LOCKED_BYTES and host.nodes > 1 else warning  # alone, NVLink or PCIe is used
     return judged(subject, f"{message}: NCCL cannot register them", hint)
 
 

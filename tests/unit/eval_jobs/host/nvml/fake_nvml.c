@@ -2,6 +2,7 @@
 #include <string.h>
 typedef unsigned long long u64;
 typedef struct { unsigned pid; u64 bytes; unsigned gpu_instance, compute_instance; } process;
+typedef struct { char old[16]; unsigned domain, bus, device, ids, sub_ids; char bus_id[32]; } pci;
 enum { NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15 };
 #ifdef LOST
 #define ANSWER(device) if ((u64)(device) == 2) return GPU_IS_LOST;
@@ -20,6 +21,7 @@ int nvmlDeviceGetCount_v2(unsigned *count) { *count = 2; return 0; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, u64 *device) { *device = index + 1; return 0; }
 int nvmlDeviceGetUUID(void *device, char *text, unsigned size) {
     strcpy(text, (u64)device == 1 ? "GPU-a" : "GPU-b"); return 0; }
+int nvmlSystemGetDriverVersion(char *text, unsigned size) { strcpy(text, "550.54.15"); return 0; }
 int nvmlDeviceGetMemoryInfo(void *device, u64 *memory) {
     ANSWER(device) memory[0] = 80000; memory[1] = 20000; memory[2] = 60000; return 0; }
 int nvmlDeviceGetUtilizationRates(void *device, unsigned *rates) {
@@ -30,6 +32,9 @@ int nvmlDeviceGetTemperature(void *device, unsigned sensor, unsigned *celsius) {
 int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, u64 *reasons) { *reasons = 4 + 1; return 0; }
 int nvmlDeviceGetComputeRunningProcesses_v2(void *device, unsigned *count, process *found) { *count = 0; return 0; }
 #else
+int nvmlDeviceGetName(void *device, char *text, unsigned size) { strcpy(text, "NVIDIA H100"); return 0; }
+int nvmlDeviceGetPersistenceMode(void *device, unsigned *mode) { *mode = 1; return 0; }
+int nvmlDeviceGetPciInfo_v3(void *device, pci *found) { strcpy(found->bus_id, "00000000:C1:00.0"); return 0; }
 int nvmlDeviceGetTemperatureThreshold(void *device, unsigned which, unsigned *celsius) {
     ANSWER(device) *celsius = which == 1 ? 92 : 1; return 0; }
 int nvmlDeviceGetPowerUsage(void *device, unsigned *milliwatts) { ANSWER(device) *milliwatts = 650500; return 0; }

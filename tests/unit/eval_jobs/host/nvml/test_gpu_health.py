@@ -24,7 +24,13 @@ except ConfigError as error:
 """
 WHOLE: dict[str, Any] = {
     "index": 0,
-    "uuid": "GPU-a",
+    "device": {
+        "uuid": "GPU-a",
+        "name": "NVIDIA H100",
+        "pci_bus_id": "00000000:C1:00.0",
+        "driver": "550.54.15",
+        "is_persistent": True,
+    },
     "is_lost": False,
     "busy_pct": 97.0,
     "temperature_c": 93,
@@ -33,9 +39,10 @@ WHOLE: dict[str, Any] = {
     "power_limit_w": 700.0,
     "throttle_reasons": ["sw_power_cap", "hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake"],
     "uncorrected_ecc_errors": 2,
-    "memory": {"used_bytes": 60000, "total_bytes": 80000, "by_process": {"11": 50000}},
+    "memory": {"used_bytes": 60000, "total_bytes": 80000, "by_process": {"11": 50000, "12": None}},
 }
 UNKNOWN = dict.fromkeys(WHOLE)
+SECOND = WHOLE["device"] | {"uuid": "GPU-b"}
 
 
 def read(folder: Path, driver: str) -> Any:
@@ -48,18 +55,21 @@ def read(folder: Path, driver: str) -> Any:
 
 
 def test_each_value_that_the_driver_reports_is_read(tmp_path: Path) -> None:
-    assert read(tmp_path, "WHOLE") == [WHOLE, WHOLE | {"index": 1, "uuid": "GPU-b", "busy_pct": None}]
+    assert read(tmp_path, "WHOLE") == [WHOLE, WHOLE | {"index": 1, "device": SECOND, "busy_pct": None}]
 
 
 def test_what_an_old_driver_lacks_is_unknown_and_nothing_else(tmp_path: Path) -> None:
     missing = ("slowdown_c", "power_w", "power_limit_w", "uncorrected_ecc_errors")
     memory = WHOLE["memory"] | {"by_process": {}}
-    expected = WHOLE | dict.fromkeys(missing) | {"throttle_reasons": ["sw_power_cap"], "memory": memory}
+    device = WHOLE["device"] | dict.fromkeys(("name", "pci_bus_id", "is_persistent"))
+    expected = (
+        WHOLE | {"device": device} | dict.fromkeys(missing) | {"throttle_reasons": ["sw_power_cap"], "memory": memory}
+    )
     assert read(tmp_path, "HALF")[0] == expected
 
 
 def test_a_lost_gpu_is_named_beside_one_that_works(tmp_path: Path) -> None:
-    lost = UNKNOWN | {"index": 1, "uuid": "GPU-b", "is_lost": True}
+    lost = UNKNOWN | {"index": 1, "device": SECOND, "is_lost": True}
     assert read(tmp_path, "LOST") == [WHOLE, lost]
 
 

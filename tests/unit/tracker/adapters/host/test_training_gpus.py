@@ -34,7 +34,9 @@ def nvml(**more: object) -> ModuleType:
         nvmlDeviceGetUUID=lambda handle: f"GPU-{handle}",
         nvmlDeviceGetCudaComputeCapability=lambda handle: (9, handle),
         nvmlDeviceGetUtilizationRates=lambda handle: SimpleNamespace(gpu=handle),
-        nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(total=80 * GIB, free=(8 + handle) * GIB),
+        nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(
+            total=80 * GIB, free=(8 + handle) * GIB, used=(72 - handle) * GIB
+        ),
     )
     vars(module).update(more)
     return module

@@ -42,3 +42,11 @@ def test_the_command_of_processes_is_the_newest_before_them_on_this_machine_that
     ]
     for runs, code in cases:
         assert exit_of(runs, "m", 600.0, seen_s) == code, runs
+
+
+def test_a_time_that_was_counted_in_seconds_still_is_that_of_its_command() -> None:
+    ticks = next(number for number in range(100_000, 200_000) if (number / 100) * 100 < number)
+    ended = replace(RUNNING, start_time=ticks, ended_at=NOW + timedelta(hours=1), exit_code=3)
+    for began_ticks in ((ticks / 100) * 100, ticks - 1.0, ticks + 1.0):
+        assert exit_of([ended], "m", began_ticks, NOW.timestamp()) == 3
+    assert exit_of([ended], "m", ticks - 2.0, NOW.timestamp()) is None

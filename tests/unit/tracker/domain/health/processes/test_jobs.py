@@ -1,6 +1,7 @@
 """Which processes belong to a training: launchers, ranks, data loaders, and what only mentions the folder."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -61,6 +62,15 @@ def test_a_process_is_found_by_what_names_the_output_folder(trainer: SeenProcess
         process(7, "python train.py --output_dir /data/runs/sft2"),
         process(7, "python train.py --data /data"),
         process(7, "python train.py", env="TRACKER_RUN=another"),
+        process(7, f"python -m sglang.launch_server --model-path {OUT}"),
+        process(7, f"/venv/bin/python /venv/bin/lm_eval --model_args {OUT}"),
+        process(7, f"streamlit run view.py {OUT}", name="streamlit"),
+        process(7, f"python /opt/llama.cpp/convert_hf_to_gguf.py {OUT}"),
+        process(7, f"llama-quantize {OUT}", name="llama-quantize"),
+        process(7, f"python merge_lora.py {OUT}"),
+        process(7, "node server.js --dir=/data/runs", name="node"),
+        process(7, "python -m http.server --directory . .. ''"),
+        process(7, "python watch.py --runs=", env="SLURM_JOB_ID=7 SLURM_PROCID=0"),
     ],
 )
 def test_what_only_mentions_the_folder_or_trains_elsewhere_is_none(other: SeenProcess) -> None:
@@ -99,6 +109,75 @@ def test_ranks_that_name_nothing_are_found_by_the_address_of_their_job() -> None
         PLACES,
     )
     assert ranks_of(found) == {0: 11, 1: 12}
+
+
+def test_folders_that_hold_anything_and_arguments_that_are_no_paths_name_no_training() -> None:
+    for folder, command in {
+        "/home/alice/out": "python app.py --user-data-dir=/home/alice",
+        "/root/out": "python app.py /root",
+        "/exp/b": "python train.py --root /exp --name a",
+        "/data/a": "python train.py '' . -- --out=",
+        "/data": "python train.py .",
+    }.items():
+        trainer = replace(process(7, command), arguments=tuple(command.replace("''", "").split(" ")))
+        assert job_of([trainer], Places(run="sft", folder=folder)) == Job(), folder
+
+
+def test_a_process_that_serves_belongs_to_the_run_if_it_has_a_rank() -> None:
+    env = "RANK=0 WORLD_SIZE=2 MASTER_PORT=1"
+    assert ranks_of(job_of([process(7, f"python -m vllm.rlhf {OUT}", env=env)], PLACES)) == {0: 7}
+
+
+def test_slurm_gives_ranks_only_to_the_tasks_of_a_step() -> None:
+    batch = "SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_NTASKS=2"
+    found = job_of(
+        [process(10, "python gpu_monitor.py", env=batch), process(11, f"python train.py {OUT}", env=batch)], PLACES
+    )
+    assert (ranks_of(found), found.world_size) == ({0: 11}, 1)
+    task = "SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_NTASKS=2 SLURM_PROCID"
+    found = job_of([process(10 + n, f"python train.py {OUT}", env=f"{task}={n}") for n in (0, 1)], PLACES)
+    assert (ranks_of(found), found.world_size) == ({0: 10, 1: 11}, 2)
+    alone = process(10, f"python train.py {OUT}", env="SLURM_STEP_ID=0 SLURM_NTASKS=1 SLURM_PROCID=5")
+    assert ranks_of(job_of([alone], PLACES)) == {0: 10}
+
+
+@pytest.mark.parametrize(
+    ("env", "network"),
+    [
+        ("MASTER_PORT=29500 WORLD_SIZE=1 RANK=0 TORCHELASTIC_RUN_ID=none", "net:[1]"),
+        ("WORLD_SIZE=2 RANK=0 TORCHELASTIC_RUN_ID=none", "net:[1]"),
+        ("MASTER_PORT=29500 WORLD_SIZE=2 RANK=0", "net:[2]"),
+        ("MASTER_PORT=29500 WORLD_SIZE=2 RANK=0 TORCHELASTIC_RUN_ID=a", "net:[1]"),
+    ],
+)
+def test_ranks_of_another_job_are_none_of_this_one(env: str, network: str) -> None:
+    named = process(11, f"python train.py {OUT}", env="MASTER_PORT=29500 WORLD_SIZE=2 RANK=1 TORCHELASTIC_RUN_ID=none")
+    found = job_of(
+        [replace(named, network="net:[1]"), replace(process(10, "python b.py", env=env), network=network)], PLACES
+    )
+    assert ranks_of(found) == {1: 11}
+
+
+def test_of_two_processes_with_a_rank_the_one_that_names_the_run_has_it() -> None:
+    env = "MASTER_PORT=29500 WORLD_SIZE=2 RANK=0"
+    found = job_of([process(10, "python other.py", env=env), process(11, f"python train.py {OUT}", env=env)], PLACES)
+    assert ranks_of(found) == {0: 11}
+
+
+def test_the_rank_of_a_launcher_of_slurm_is_not_that_of_the_process_that_it_starts() -> None:
+    slurm = "SLURM_STEP_ID=0 SLURM_NTASKS=2 SLURM_PROCID=0"
+    wrapper = process(10, f"python start.py {OUT}", env=slurm)
+    assert ranks_of(
+        job_of([wrapper, process(11, "python train.py", parent=10, env=f"{slurm} RANK=0 WORLD_SIZE=2")], PLACES)
+    ) == {0: 11}
+
+
+def test_a_chain_and_a_cycle_of_parents_end() -> None:
+    chain = [process(n, "python x.py", parent=n - 1) for n in range(2, 3000)]
+    cycle = [process(5000, "python y.py", parent=5001), process(5001, "python y.py", parent=5000)]
+    trainer = process(6000, f"python train.py {OUT}", parent=2999)
+    child = process(6001, "python worker.py", parent=6000)
+    assert ranks_of(job_of([*chain, *cycle, trainer, child], PLACES)) == {0: 6000}
 
 
 def test_processes_that_the_tracker_has_started_are_never_trainers() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from tracker.domain.readiness.training.facts import GpuProcess, TrainingGpu, TrainingGpus
-from tracker.domain.readiness.training.gpus import gpu_findings
+from tracker.domain.readiness.training.gpus import training_gpu_findings
 
 GIB = 1 << 30
 IDLE = TrainingGpu(index=0, memory_bytes=80 * GIB, free_bytes=79 * GIB, ecc_errors=0, is_persistent=True, processes=())
@@ -54,7 +54,7 @@ OURS = tuple(GpuProcess(pid=pid, user=user) for pid, user in ((7, "ann"), (8, ""
 def test_gpus_are_as_the_training_needs_them_or_it_is_said(
     found: TrainingGpus, wanted: int | None, said: list[str]
 ) -> None:
-    findings = list(gpu_findings(found, wanted))
+    findings = list(training_gpu_findings(found, wanted))
     assert len(findings) == len(said)
     for finding, expected in zip(findings, said, strict=True):
         assert f"{finding.level} {finding.message}".startswith(expected)

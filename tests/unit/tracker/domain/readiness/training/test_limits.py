@@ -53,8 +53,9 @@ def test_a_machine_without_limits_needs_no_action() -> None:
     ("host", "subject", "level", "message", "hint"),
     [
         (LOCKED, "locked memory", "ok", "at most 8.4 MB; only InfiniBand and", "memlock unlimited"),
+        (replace(LOCKED, has_infiniband=True), "locked memory", "warning", "InfiniBand locks", "memlock unlimited"),
         (
-            replace(LOCKED, has_infiniband=True),
+            replace(LOCKED, has_infiniband=True, nodes=2),
             "locked memory",
             "error",
             "InfiniBand locks",
@@ -64,7 +65,7 @@ def test_a_machine_without_limits_needs_no_action() -> None:
         (limited(Resource.LOCKED, GIB, host=INFINIBAND), "locked memory", "warning", "at most 1.1 GB", "limits.conf"),
         (
             limited(Resource.LOCKED, 8 * MIB, UNLIMITED, host=INFINIBAND),
-            *("locked memory", "error", "at most 8.4 MB", "^run `ulimit -l unlimited` in the shell"),
+            *("locked memory", "warning", "at most 8.4 MB", "^run `ulimit -l unlimited` in the shell"),
         ),
         (limited(Resource.FILES, 1024, 1 << 20), "open files", "warning", "at most 1024: ", "`ulimit -n 65536`"),
         (limited(Resource.FILES, 1024, 4096), "open files", "warning", "at most 1024: ", r"`\* - nofile 65536`"),
