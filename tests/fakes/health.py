@@ -34,7 +34,7 @@ class FakeHealth:
             known = self._progress.get(run_id)
             changes = (0 if known is None else known.changes) + (run_id in changed)
             self._states[run_id] = state
-            self._progress[run_id] = progress_of(state, now.read_at, changes)
+            self._progress[run_id] = progress_of(run_id, state, now.read_at, changes)
         self._streams.update(now.streams)
         for incident in now.incidents:
             self._training[incident.id] = incident

@@ -38,7 +38,7 @@ class SqlTrainingHistory:
         query = select(HEALTH_RUNS).where(belongs_to(HEALTH_RUNS.c.run_id, run)).order_by(HEALTH_RUNS.c.run_id)
         with transaction(self._engine) as connection:
             rows = connection.execute(query).all()
-        return tuple(progress_of(state_from_json(row.state), row.read_at, row.changes) for row in rows)
+        return tuple(progress_of(row.run_id, state_from_json(row.state), row.read_at, row.changes) for row in rows)
 
     def training_incidents(self, run_id: str) -> tuple[TrainingIncident, ...]:
         """Return the incidents of a run; see `ports.TrainingHistory`."""

@@ -60,10 +60,10 @@ class RunProgress:
 _HUNG = "hung"
 
 
-def progress_of(state: RunState, read_at: datetime, changes: int) -> RunProgress:
+def progress_of(run_id: str, state: RunState, read_at: datetime, changes: int) -> RunProgress:
     """Return how a run stands by what is stored of it."""
     return RunProgress(
-        run_id=state.run_id,
+        run_id=run_id,
         read_at=read_at,
         last_step=state.steps.last,
         productive_share=state.tempo.productive_share(),

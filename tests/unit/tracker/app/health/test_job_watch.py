@@ -99,7 +99,7 @@ class World:
 
     @property
     def state(self) -> str:
-        return progress_of(self.log.state, self.clock.now(), 0).state
+        return progress_of("sft", self.log.state, self.clock.now(), 0).state
 
     @property
     def incident(self) -> TrainingIncident:
