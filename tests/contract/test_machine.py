@@ -1,6 +1,7 @@
 """The rules of `tracker.ports.Machine`, for the fake and for this machine; and the kernel's messages."""
 
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -215,3 +216,27 @@ def test_kills_are_read_from_both_versions_of_cgroups(tmp_path: Path) -> None:
     (tmp_path / "proc/3/cgroup").write_text("0::/not/mounted\n")
     assert [memory_folder(tmp_path, pid) for pid in (1, 2, 3, 4)] == [first, second, None, None]
     assert [memory_kills(folder) for folder in (first, second, tmp_path)] == [1, 3, 0]
+
+
+def test_gpus_that_do_not_respond_are_not_waited_for_and_are_read_when_they_do(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers, asked = threading.Event(), list[int]()
+
+    def hangs() -> tuple[GpuHealth, ...]:
+        asked.append(1)
+        answers.wait()
+        return (GpuHealth(index=0),)
+
+    monkeypatch.setattr("tracker.adapters.processes.machine.read_gpu_health", hangs)
+    monkeypatch.setattr("tracker.adapters.processes.machine.GPU_TIMEOUT_S", 0.05)
+    machine = SystemMachine()
+    assert [machine.gpus([1]), machine.gpus([1])] == [(), ()]
+    assert len(asked) == 1
+    assert [message for message in caplog.messages if "GPUs" in message] == [
+        "GPUs cannot be read now: NVML does not respond"
+    ]
+    answers.set()
+    while not (found := machine.gpus([1])):
+        threading.Event().wait(0.01)
+    assert [gpu.index for gpu in found] == [0]

@@ -78,6 +78,7 @@ def follower_of(settings: AgentSettings, engine: Database, clock: Clock, *, in_t
         run=settings.run,
         output_dir=Path(settings.output_dir) if settings.output_dir else None,
         patterns=settings.patterns,
+        skip=(Path(settings.guard_dir),) if settings.guard_dir else (),
     )
     folder = LogFolder(places=places, clock=clock, cursors=cursors_of(known), is_first=not known.runs)
     secrets = held_secrets(os.environ)

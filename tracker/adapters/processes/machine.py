@@ -2,6 +2,8 @@
 
 import logging
 from collections.abc import Collection
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import psutil
 
 from eval_jobs.errors import ConfigError
+from eval_jobs.host.bounded.answers import in_thread
 from eval_jobs.host.nvml.gpu_health import read_gpu_health
 from eval_jobs.records.gpu_health import GpuHealth
 from tracker.adapters.host.cgroups import memory_limits
@@ -20,6 +23,7 @@ from tracker.domain.health.processes.seen import ProcessId
 log = logging.getLogger(__name__)
 
 ROOT = Path("/")
+GPU_TIMEOUT_S = 5.0
 
 
 @dataclass(kw_only=True)
@@ -32,6 +36,7 @@ class SystemMachine:
     """None: they were not read yet."""
     _is_reported: bool = False
     """Whether it was logged that the GPUs cannot be read now."""
+    _reading: Future[tuple[GpuHealth, ...]] | None = None
     _places: dict[int, str] = field(default_factory=dict)
     """PCI addresses of the GPUs of the last reading, by their index; empty: not known."""
 
@@ -70,19 +75,30 @@ class SystemMachine:
             self._places |= {gpu.index: known[gpu.index] for gpu in gpus if gpu.is_lost and gpu.index in known}
 
     def _read_gpus(self) -> tuple[GpuHealth, ...]:
+        """Read all GPUs; NVML may hang when one is lost, and is not asked again before it has answered."""
+        if self._reading is None:
+            self._reading = in_thread("GPUs", read_gpu_health)
         try:
-            found = read_gpu_health()
+            found = self._reading.result(GPU_TIMEOUT_S)
+        except NotYet:
+            self._report("NVML does not respond")
+            return ()
         except Exception as error:  # noqa: BLE001 - pynvml raises several kinds
             why = error.message if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
             if self._has_gpus is None:
                 self._has_gpus = False
                 log.info("GPUs are not watched: %s", why)
-            elif not self._is_reported:
-                self._is_reported = True
-                log.warning("GPUs cannot be read now: %s", why)
+            else:
+                self._report(why)
+            self._reading = None
             return ()
-        self._has_gpus, self._is_reported = True, False
+        self._has_gpus, self._is_reported, self._reading = True, False, None
         return found
+
+    def _report(self, why: str) -> None:
+        if not self._is_reported:
+            self._is_reported = True
+            log.warning("GPUs cannot be read now: %s", why)
 
     def _memory_limit_bytes(self, ids: Collection[ProcessId]) -> int | None:
         limits = []
