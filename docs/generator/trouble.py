@@ -59,6 +59,8 @@ _PROCESSES = {
     "failed": "the command of `tracker guard` failed",
     "gone": "all processes ended before the last step",
     "memory_leak": "it grew over an hour, and reaches its limit within a day",
+    "gpu_memory_leak": "it grew over an hour, and reaches its limit within a day",
+    "shared_memory_leak": "it grew over an hour, and is full within a day",
     "descriptor_leak": "they grew over an hour, and reach their limit within a day",
     "gpu_lost": "its driver cannot reach it",
     "gpu_memory_errors": "more than when the training began",

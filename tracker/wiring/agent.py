@@ -13,7 +13,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -38,7 +38,7 @@ from tracker.adapters.processes.system import SystemProcesses
 from tracker.adapters.trainer_files.log_folder import LogFolder, LogPlaces
 from tracker.adapters.trainer_files.read_ahead import ReadAhead
 from tracker.app.health.follow import LogFollower, Reading, cursors_of
-from tracker.app.health.job_watch import JobWatch
+from tracker.app.health.job_watch import JobWatch, Surroundings
 from tracker.app.health.machine_watch import MachineWatch
 from tracker.app.health.settings import AgentSettings
 from tracker.domain.health.code_rules import CodeRules
@@ -98,7 +98,7 @@ def follower_of(settings: AgentSettings, engine: Database, clock: Clock, *, in_t
     )
 
 
-def job_watch(settings: AgentSettings, clock: Clock) -> JobWatch | None:
+def job_watch(settings: AgentSettings, clock: Clock, machine: MachineWatch) -> JobWatch | None:
     """Return what watches the processes of the training; None: the settings turn it off."""
     if not settings.watches_processes:
         return None
@@ -120,7 +120,7 @@ def job_watch(settings: AgentSettings, clock: Clock) -> JobWatch | None:
         places=places,
         limits=settings.hang,
         clock=clock,
-        exit_code=exit_code,
+        around=Surroundings(exit_code=exit_code, gpu_table=machine.gpu_table),
     )
 
 
@@ -169,8 +169,8 @@ class _Agent:
     settings: AgentSettings
     engine: Database
     clock: Clock
+    machine: MachineWatch
     watch: JobWatch | None = None
-    machine: MachineWatch = field(default_factory=lambda: MachineWatch(machine=SystemMachine()))
     follower: LogFollower | None = None
     reported: str = ""
     """Unexpected error that was logged."""
@@ -220,7 +220,9 @@ def _run(settings: AgentSettings, work_dir: Path, interrupts: Interrupts, nudged
     clock = SystemClock()
     url, password = database_from_environment()
     engine = open_database(url, password=password)
-    agent = _Agent(settings=settings, engine=engine, clock=clock, watch=job_watch(settings, clock))
+    machine = MachineWatch(machine=SystemMachine())
+    watch = job_watch(settings, clock, machine)
+    agent = _Agent(settings=settings, engine=engine, clock=clock, watch=watch, machine=machine)
     with closing(agent), SignOfLife(work_dir, KIND, clock) as sign:
         trimmed_s = clock.monotonic_s()
         while True:

@@ -1,6 +1,7 @@
 """`tracker.ports.Machine`: what this machine says of the processes of a training."""
 
 import logging
+import shutil
 from collections.abc import Collection
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
@@ -51,12 +52,14 @@ class SystemMachine:
 
     def usage(self, ids: Collection[ProcessId]) -> Usage:
         """Return what processes use; see `ports.Machine`."""
-        descriptors = _descriptors(ids)
+        descriptors, shared = _descriptors(ids), _shared(self.root / "dev/shm")
         return Usage(
             memory_bytes=self._memory.of([one.pid for one in ids]),
             memory_limit_bytes=self._memory_limit_bytes(ids),
             descriptors=None if descriptors is None else descriptors[0],
             descriptor_limit=None if descriptors is None else descriptors[1],
+            shared_bytes=None if shared is None else shared[0],
+            shared_limit_bytes=None if shared is None else shared[1],
         )
 
     def gpus(self, pids: Collection[int]) -> tuple[GpuHealth, ...]:
@@ -119,6 +122,14 @@ def _descriptors(ids: Collection[ProcessId]) -> tuple[int, int] | None:
             if limit > 0 and (found is None or count * found[1] > found[0] * limit):
                 found = count, limit
     return found
+
+
+def _shared(folder: Path) -> tuple[int, int] | None:
+    """Return the used and all bytes of a file system in memory."""
+    with suppress(OSError):
+        found = shutil.disk_usage(folder)
+        return found.used, found.total
+    return None
 
 
 def _is_used(gpu: GpuHealth, pids: Collection[int]) -> bool:

@@ -43,6 +43,17 @@ RESTART_S = 30.0
 _DEAD = (ProcessState.GONE, ProcessState.ZOMBIE)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What others know of the processes."""
+
+    exit_code: Callable[[float, float], int | None] = lambda _began_s, _seen_s: None
+    """Returns how the command ended whose processes began at a time, in seconds since boot, and were seen first at
+    another, in Unix seconds; negative: the signal. None: unknown."""
+    gpu_table: Callable[[], str] = lambda: ""
+    """Returns the GPUs of the training, as text."""
+
+
 @dataclass(kw_only=True)
 class _Search:
     """Finds the processes of the run."""
@@ -119,9 +130,7 @@ class JobWatch:
     places: Places
     limits: HangLimits
     clock: Clock
-    exit_code: Callable[[float, float], int | None] = lambda _began_s, _seen_s: None
-    """Returns how the command ended whose processes began at a time, in seconds since boot, and were seen first at
-    another, in Unix seconds; negative: the signal. None: unknown."""
+    around: Surroundings = field(default_factory=Surroundings)
     _followed: set[str] = field(default_factory=set)
     """Runs whose pace is of the present job and of this process."""
     _look: _Look = field(default_factory=_Look)
@@ -228,7 +237,7 @@ class JobWatch:
             return ()
         look.limits_s.append(math.inf)
         pace.is_reported = True
-        return (sign_of_hang(hang, pace, moments, self._where()),)
+        return (sign_of_hang(hang, pace, moments, self._where(), self.around.gpu_table()),)
 
     def _hang(self, pace: Pace, moments: Sequence[Moment]) -> Hang | None:
         """Return what is proven or, after the second limit, likely; a training that works has twice the time."""
@@ -288,7 +297,7 @@ class JobWatch:
             is_complete=run.steps.is_complete,
             trouble=None if run.state.episode is None else run.state.episode.cause.trouble,
             memory_kills=self._search.new_kills(),
-            exit_code=self.exit_code(began_s, self._search.found_s or pace.progress_s or 0.0),
+            exit_code=self.around.exit_code(began_s, self._search.found_s or pace.progress_s or 0.0),
             first_rank=_first(self.job, self.processes.exits(ranks)),
         )
 

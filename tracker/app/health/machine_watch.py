@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from eval_jobs.records.gpu_health import GpuHealth
 from tracker.app.health.job_watch import newest_run
-from tracker.domain.health.gpus import gpu_findings
+from tracker.domain.health.gpus import gpu_findings, gpu_table
 from tracker.domain.health.logs.streams import Stream
 from tracker.domain.health.logs.text import RawLine
 from tracker.domain.health.processes.jobs import Job
@@ -42,6 +43,8 @@ class MachineWatch:
     _job: frozenset[int] = frozenset()
     """Processes of the job that is followed."""
     _trends: dict[str, Trend] = field(default_factory=dict)
+    _gpus_read: tuple[GpuHealth, ...] = ()
+    """At the last reading."""
     _seen_once: frozenset[str] = frozenset()
     """What was wrong with GPUs at the last reading: one alone may be a moment."""
     _ecc: dict[int, int] = field(default_factory=dict)
@@ -54,6 +57,10 @@ class MachineWatch:
         run = newest_run(follower, run_id)
         if self.take(run, job, follower.clock.now()):
             follower.touch(run.state.run_id)
+
+    def gpu_table(self) -> str:
+        """Return the GPUs at the last reading, as text; empty: there is none."""
+        return gpu_table(self._gpus_read)
 
     def take(self, run: RunLog, job: Job, now: datetime) -> bool:
         """Take what is new, and return whether the state of the run has changed."""
@@ -85,22 +92,28 @@ class MachineWatch:
         numbers = (
             ("memory_leak", found.memory_bytes, found.memory_limit_bytes),
             ("descriptor_leak", found.descriptors, found.descriptor_limit),
+            ("shared_memory_leak", found.shared_bytes, found.shared_limit_bytes),
         )
-        signs = {}
-        for name, value, limit in numbers:
-            if value is None or not limit:
-                continue
-            trend = self._trends.setdefault(name, Trend())
-            trend.take(now.timestamp(), value)
-            sign = sign_of_leak(name, trend, value, limit)
-            if sign is not None:
-                signs[f"{_LEAK} {name} {sign.trouble.severity}"] = sign
-        return signs
+        signs = {name: self._leak(name, name, value, limit, now) for name, value, limit in numbers}
+        for gpu in self._gpus_read:
+            if gpu.memory is not None:
+                used, name = gpu.memory, f"gpu_memory_leak {gpu.index}"
+                signs[name] = self._leak("gpu_memory_leak", name, used.used_bytes, used.total_bytes, now)
+        return {f"{_LEAK} {key} {sign.trouble.severity}": sign for key, sign in signs.items() if sign is not None}
+
+    def _leak(self, name: str, key: str, value: int | None, limit: int | None, now: datetime) -> ProcessSign | None:
+        """Add a reading to a trend, and return whether it grows to its limit."""
+        if value is None or not limit:
+            return None
+        trend = self._trends.setdefault(key, Trend())
+        trend.take(now.timestamp(), value)
+        return sign_of_leak(name, trend, value, limit)
 
     def _gpus(self, pids: frozenset[int], known: Collection[str]) -> dict[str, ProcessSign]:
         """Return what is wrong with GPUs twice in a row, or was before, by what identifies each."""
         signs = {}
-        for gpu in self.machine.gpus(pids):
+        self._gpus_read = self.machine.gpus(pids)
+        for gpu in self._gpus_read:
             errors = self._ecc.setdefault(gpu.index, gpu.uncorrected_ecc_errors or 0)
             for finding in gpu_findings(gpu, known_errors=errors):
                 signs[f"{_GPU} {finding.name} {finding.gpu}"] = sign_of_gpu(finding)

@@ -1,5 +1,6 @@
 """What is wrong with a GPU, from one reading. Pure."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -38,6 +39,19 @@ def gpu_findings(found: GpuHealth, *, known_errors: int = 0) -> tuple[GpuFinding
         GpuFinding(name=name, gpu=found.index, sentence=f"GPU {found.index} {said}", hint=hint)
         for name, said, hint in troubles
     )
+
+
+def gpu_table(gpus: Sequence[GpuHealth]) -> str:
+    """Return a line for each GPU; `?` for what is not reported."""
+    if not gpus:
+        return ""
+    lines = ["GPU   busy   memory used   temperature"]
+    for gpu in gpus:
+        busy = "?" if gpu.busy_pct is None else f"{gpu.busy_pct:.0f} %"
+        memory = "?" if gpu.memory is None else f"{gpu.memory.used_bytes / 2**30:.1f} GiB"
+        heat = "?" if gpu.temperature_c is None else f"{gpu.temperature_c} °C"
+        lines.append(f"{gpu.index:<5} {busy:>5} {memory:>13} {'lost' if gpu.is_lost else heat:>13}")
+    return "\n".join(lines)
 
 
 def _lost(found: GpuHealth) -> _Trouble | None:

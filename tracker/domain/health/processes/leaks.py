@@ -33,6 +33,9 @@ class Usage:
     descriptors: int | None = None
     """Open files of the process that is nearest to its limit."""
     descriptor_limit: int | None = None
+    shared_bytes: int | None = None
+    """In /dev/shm, of all processes."""
+    shared_limit_bytes: int | None = None
 
 
 @dataclass(kw_only=True)

@@ -24,6 +24,8 @@ TITLES = {
     "failed": "The training failed",
     "gone": "The training's processes are gone",
     "memory_leak": "Memory of the training grows to its limit",
+    "gpu_memory_leak": "Memory of a GPU grows to its limit",
+    "shared_memory_leak": "Shared memory grows to its limit",
     "descriptor_leak": "Open files of the training grow to their limit",
     "gpu_lost": "A GPU is lost",
     "gpu_memory_errors": "A GPU has uncorrected memory errors",
@@ -32,8 +34,14 @@ TITLES = {
 }
 """Classes of what processes show, most telling first."""
 TERMINAL = frozenset(("killed_for_memory", "rank_died", "failed", "gone"))
-_RESOURCES = frozenset(("memory_leak", "descriptor_leak"))
 _LEAKS = {
+    "gpu_memory_leak": ("GPU memory", 2**30, "GiB", "look for tensors that are kept from step to step"),
+    "shared_memory_leak": (
+        "shared memory",
+        2**30,
+        "GiB",
+        "look for files that killed data loaders left",
+    ),
     "memory_leak": ("memory", 2**30, "GiB", "look for tensors and lists that are kept from step to step: see memray"),
     "descriptor_leak": ("open files", 1, "", "look for files, sockets and processes that are never closed"),
 }
@@ -63,10 +71,10 @@ def process_trouble(name: str, hint: str, severity: Severity = Severity.ALERT) -
     )
 
 
-def sign_of_hang(hang: Hang, pace: Pace, moments: Sequence[Moment], where: str) -> ProcessSign:
+def sign_of_hang(hang: Hang, pace: Pace, moments: Sequence[Moment], where: str, gpus: str) -> ProcessSign:
     """Return why a training makes no progress, with how long it has made none.
 
-    `where`: machine of these ranks, if the training has others elsewhere; else empty.
+    `where`: machine of these ranks, if the training has others elsewhere; else empty. `gpus`: a table of its GPUs.
     """
     quiet = f"no progress for {duration_text(pace.quiet_s(moments[-1].at_s))}"
     if pace.usual_s:
@@ -75,7 +83,7 @@ def sign_of_hang(hang: Hang, pace: Pace, moments: Sequence[Moment], where: str) 
         trouble=process_trouble(hang.name, hang.hint),
         text=f"{f'on {where}: ' if where else ''}{hang.text}; {quiet}",
         ranks=hang.ranks,
-        capture=capture_of(moments),
+        capture="\n\n".join(filter(None, (capture_of(moments), gpus))),
     )
 
 
@@ -116,6 +124,6 @@ def sign_of_gpu(finding: GpuFinding) -> ProcessSign:
 
 
 def _source_of(name: str) -> TroubleSource:
-    if name in _RESOURCES:
+    if name in _LEAKS:
         return TroubleSource.RESOURCE
     return TroubleSource.HARDWARE if name.startswith("gpu_") else TroubleSource.PROCESS

@@ -7,7 +7,7 @@ import pytest
 
 from tests.fakes.clock import FakeClock
 from tests.fakes.processes import FakeProcesses
-from tracker.app.health.job_watch import CHECK_S, END_S, FIRST_SCANS_S, SCAN_S, JobWatch
+from tracker.app.health.job_watch import CHECK_S, END_S, FIRST_SCANS_S, SCAN_S, JobWatch, Surroundings
 from tracker.config.health import load_line_rules
 from tracker.domain.health.logs.streams import Stream
 from tracker.domain.health.logs.text import RawLine
@@ -54,7 +54,7 @@ class World:
             places=places,
             limits=HangLimits(),
             clock=self.clock,
-            exit_code=lambda _began_s, _seen_s: self.exit_code,
+            around=Surroundings(exit_code=lambda _began_s, _seen_s: self.exit_code, gpu_table=lambda: "GPU 0 busy"),
         )
 
     def start(self, pid: int, rank: int) -> ProcessId:
@@ -126,6 +126,7 @@ def test_a_hang_is_one_incident_with_the_culprit_the_pause_and_the_stacks_and_en
         "no progress for 45.0 s (usually a step every 8.0 s)"
     )
     assert "rank 0:\n  all_reduce (distributed/distributed_c10d.py:0)" in found.capture
+    assert found.capture.endswith("\n\nGPU 0 busy")
     assert found.context[-1] == "step 10/1000 | loss 2.5"
     assert world.state == "hung"
     assert world.run(1000) == []  # once for each limit at most, and the same is not reported again

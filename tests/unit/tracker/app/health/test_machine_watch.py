@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from eval_jobs.records.gpu_health import GpuHealth
+from eval_jobs.records.gpu_health import GpuHealth, GpuMemory
 from tests.fakes.clock import FakeClock
 from tests.fakes.machine import FakeMachine
 from tracker.app.health.machine_watch import MachineWatch
@@ -67,6 +67,22 @@ def test_memory_that_grows_to_its_limit_is_one_incident_that_ends_when_it_no_lon
     assert (incident.name, incident.ended_by) == ("memory_leak", IncidentEnd.RECOVERED)
     assert incident.cause.trouble.source is TroubleSource.RESOURCE
     assert "which it reaches in" in incident.cause.text
+
+
+def test_the_memory_of_each_gpu_is_followed_and_shown_in_a_table() -> None:
+    watched = Watched()
+    for minute in range(130):
+        steady = GpuHealth(index=0, busy_pct=97.0, memory=GpuMemory(used_bytes=70 << 30, total_bytes=80 << 30))
+        used = (40 << 30) + minute * (1 << 28)
+        watched.machine.found = (steady, GpuHealth(index=1, memory=GpuMemory(used_bytes=used, total_bytes=80 << 30)))
+        watched.look(60)
+    (incident,) = watched.run.incidents()
+    assert (incident.name, incident.is_over) == ("gpu_memory_leak", False)
+    assert watched.watch.gpu_table().splitlines() == [
+        "GPU   busy   memory used   temperature",
+        "0      97 %      70.0 GiB             ?",
+        "1         ?      72.2 GiB             ?",
+    ]
 
 
 def test_a_gpu_is_an_incident_after_two_readings_and_errors_from_before_the_training_are_none() -> None:

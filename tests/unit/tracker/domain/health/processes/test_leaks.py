@@ -63,6 +63,9 @@ def test_a_leak_is_an_alert_within_a_day_shown_within_a_week_and_nothing_beyond(
     assert shown is not None
     assert shown.trouble.severity is Severity.SHOWN
     files = [float(100 + minute) for minute in range(POINTS)]
+    shared = sign_of_leak("shared_memory_leak", trend(*STEADY), STEADY[-1], 200 * GIB)
+    assert shared is not None
+    assert shared.trouble.title == "Shared memory grows to its limit"
     descriptors = sign_of_leak("descriptor_leak", trend(*files), files[-1], 1024.0)
     assert descriptors is not None
     assert descriptors.text == "open files: 159 of 1,024, which it reaches in 14.4 h"
