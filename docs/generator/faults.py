@@ -50,6 +50,14 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
         "tests/unit/tracker/adapters/trainer_files/test_followed_file.py",
         "tests/unit/tracker/adapters/trainer_files/test_log_folder.py",
     ),
+    "Processes of a training": (
+        "tests/integration/test_training_hangs.py",
+        "tests/unit/tracker/app/health/test_job_watch.py",
+        "tests/contract/test_processes.py",
+        "tests/contract/test_machine.py",
+        "tests/unit/tracker/adapters/trainer_files/test_read_ahead.py",
+        "tests/integration/test_guard_command.py",
+    ),
     "Engines and endpoints": (
         "tests/integration/test_endpoint_faults.py",
         "tests/integration/test_engine_process.py",

@@ -197,7 +197,7 @@ def test_another_watch_knows_the_pace_but_not_what_happened_before(world: World)
         (1, 0, 10, "RuntimeError: this is caused by a remote worker crashing", ("rank_died", "rank died")),
     ],
 )
-def test_how_a_training_ended_is_told_apart(
+def test_the_ends_of_a_training_are_distinguished(
     world: World, exit_code: int | None, kills: int, last: int, printed: str, expected: tuple[str | None, str]
 ) -> None:
     name, word = expected
@@ -259,7 +259,7 @@ def test_a_restart_is_another_job_and_a_machine_without_the_training_is_silent(w
     assert empty.processes.stacks_taken == 0
 
 
-def test_another_process_knows_the_job_by_any_of_its_ranks_and_reports_an_end_that_nobody_watched() -> None:
+def test_another_process_knows_the_job_by_any_of_its_ranks_and_reports_an_end_that_it_missed() -> None:
     world = World()
     world.end(1)  # when the first watch begins, only rank 0 was started
     world.train(10)

@@ -44,7 +44,7 @@ class Watched:
         return self.run.incidents()
 
 
-def test_messages_of_the_kernel_are_lines_of_a_log_if_they_are_about_the_training_or_about_nobody() -> None:
+def test_messages_of_the_kernel_are_lines_of_a_log_unless_they_are_about_other_processes() -> None:
     watched = Watched()
     watched.machine.messages = [(KILLED, 11)]
     assert watched.look(job=Job()) == []  # no training was seen yet

@@ -1,0 +1,48 @@
+"""Logs on a file server that hangs: nobody waits for them, and no line is lost or returned twice."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.clock import FakeClock
+from tracker.adapters.trainer_files.log_folder import SCAN_S, LogFolder, LogPlaces
+from tracker.adapters.trainer_files.read_ahead import REPORT_S, ReadAhead
+from tracker.domain.health.logs.cursor import LogPiece
+
+
+class SlowFolder(LogFolder):
+    """Logs whose reading hangs while `answers` is not set."""
+
+    answers = threading.Event()
+
+    def read(self) -> Iterator[LogPiece]:
+        self.answers.wait()
+        yield from super().read()
+
+
+def test_lines_arrive_when_the_file_server_answers_and_until_then_nothing_waits(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = FakeClock()
+    folder = SlowFolder(places=LogPlaces(run="run", output_dir=tmp_path), clock=clock, cursors={}, is_first=False)
+    log = ReadAhead(folder=folder, clock=clock, patience_s=0.01)
+    (tmp_path / "train.log").write_text("step 1\n")
+    for _ in range(3):
+        assert list(log.read()) == []
+        assert log.is_waiting()
+        clock.advance(REPORT_S)
+    assert caplog.messages == ["the logs of the training cannot be read: their file system does not respond"]
+    log.close()  # returns although the reading hangs
+    folder.answers.set()
+    lines: list[str] = []
+    while not lines:
+        lines += [line.text for piece in log.read() for line in piece.lines]
+    assert (lines, log.is_waiting(), log.is_recent()) == (["step 1"], False, folder.is_recent())
+    (tmp_path / "train.log").write_text("step 1\nstep 2\n")
+    while len(lines) < 2:
+        clock.advance(SCAN_S)
+        lines += [line.text for piece in log.read() for line in piece.lines]
+    assert lines == ["step 1", "step 2"]
+    log.close()
