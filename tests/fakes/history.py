@@ -125,7 +125,10 @@ class FakeHistory(FakeHealth):
         self._alerts[alert.fingerprint] = alert
 
     def open_alerts(self, run_id: str) -> tuple[Alert, ...]:
-        found = [a for a in self._alerts.values() if a.run_id == run_id and a.state is AlertState.FIRING]
+        return tuple(alert for alert in self.alerts(run_id) if alert.state is AlertState.FIRING)
+
+    def alerts(self, run_id: str) -> tuple[Alert, ...]:
+        found = [alert for alert in self._alerts.values() if alert.run_id == run_id]
         return tuple(sorted(found, key=lambda a: (a.step, a.fingerprint)))
 
     def runs(self) -> tuple[str, ...]:

@@ -121,6 +121,9 @@ class AlertStore(Protocol):
     def open_alerts(self, run_id: str) -> tuple[Alert, ...]:
         """Return the run's alerts that are firing."""
 
+    def alerts(self, run_id: str) -> tuple[Alert, ...]:
+        """Return the newest state of each of the run's alerts, firing or resolved."""
+
 
 class MeasurementStore(RecordStore, CalibrationStore, Protocol):
     """Records and calibrations."""

@@ -232,7 +232,7 @@ class SqlHistory(SqlTrainingHistory):
         return self._read(Alert, ALERTS.c.alert, is_firing, (ALERTS.c.step, ALERTS.c.fingerprint))
 
     def alerts(self, run_id: str) -> tuple[Alert, ...]:
-        """Return the newest state of each of the run's alerts, firing or resolved."""
+        """Return the newest state of each of the run's alerts; see `ports.History`."""
         return self._read(Alert, ALERTS.c.alert, ALERTS.c.run_id == run_id, (ALERTS.c.step, ALERTS.c.fingerprint))
 
     def runs(self) -> tuple[str, ...]:

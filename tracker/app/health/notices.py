@@ -5,12 +5,21 @@ training.look(state.newest, now)    # at every pass; it may be killed at any lin
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from tracker.app.steps.alerting import AlertDispatcher
-from tracker.domain.alerts.training import RunStanding, alert_of_incident, due_at, incident_texts, waits_at
+from tracker.domain.alerts.training import (
+    RunStanding,
+    alert_fingerprint,
+    alert_of_incident,
+    due_at,
+    incident_texts,
+    states_to_report,
+    waits_at,
+)
 from tracker.domain.health.stored import RunProgress
+from tracker.domain.records.alerts import AlertState
 from tracker.domain.records.training import TrainingIncident
 from tracker.ports import Tracking, TrainingHistory
 
@@ -65,13 +74,13 @@ class TrainingMonitor:
     def _dispatch(
         self, run_id: str, incidents: Sequence[TrainingIncident], due: Collection[str], now: datetime
     ) -> None:
-        firing = {alert.fingerprint for alert in self.dispatcher.alerts.open_alerts(run_id)}
-        standing = self.standing(run_id)
+        known = {alert.fingerprint: alert.state for alert in self.dispatcher.alerts.alerts(run_id)}
+        standing, lines = self.standing(run_id), self.dispatcher.log_lines
         for incident in incidents:
-            alert = alert_of_incident(incident, standing, now, lines=self.dispatcher.log_lines)
-            is_due = incident.id in due
-            if is_due != (alert.fingerprint in firing) and (is_due or incident.is_over):
-                self.dispatcher.dispatch([alert])
+            state = known.get(alert_fingerprint(incident))
+            for news in states_to_report(incident, state, now, is_due=incident.id in due):
+                shown = replace(incident, ended_by=None) if news is AlertState.FIRING else incident
+                self.dispatcher.dispatch([alert_of_incident(shown, standing, now, lines=lines)])
 
     def _queue_points(self, progress: tuple[RunProgress, ...], now: datetime) -> None:
         for run in progress:

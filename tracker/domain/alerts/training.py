@@ -10,6 +10,7 @@ from tracker.domain.records.display import count_text
 from tracker.domain.records.training import IncidentEnd, Severity, TrainingIncident, TroubleSource
 
 _DIVERGED = frozenset(("nan", "diverged", "collapsed"))
+RECENT = timedelta(days=1)
 _MAX_RANKS = 4
 _MAX_NAMED = 3
 
@@ -30,7 +31,7 @@ def alert_of_incident(incident: TrainingIncident, standing: RunStanding, now: da
     step = cause.step or 0
     is_firing = not incident.is_over
     return Alert(
-        fingerprint=content_hash(["training", incident.run_id, incident.id]),
+        fingerprint=alert_fingerprint(incident),
         run_id=incident.run_id,
         step=step,
         kind=alert_kind(incident),
@@ -47,6 +48,11 @@ def alert_of_incident(incident: TrainingIncident, standing: RunStanding, now: da
     )
 
 
+def alert_fingerprint(incident: TrainingIncident) -> str:
+    """Return what identifies the alert of an incident."""
+    return content_hash(["training", incident.run_id, incident.id])
+
+
 def is_due_at(incident: TrainingIncident, now: datetime) -> bool:
     """Return whether an incident that lasts is to be reported: what training may survive waits for a while."""
     if incident.is_over or not incident.is_alert:
@@ -61,6 +67,28 @@ def due_at(incidents: Iterable[TrainingIncident], now: datetime, *, has_ended: b
         if is_due_at(incident, now) or (has_ended and waits_at(incident, now)):
             due.add(incident.id)
     return frozenset(due)
+
+
+def states_to_report(
+    incident: TrainingIncident, reported: AlertState | None, now: datetime, *, is_due: bool
+) -> tuple[AlertState, ...]:
+    """Return what is to be reported of an incident; `reported`: the newest state that was; None: none was."""
+    if is_due and reported is not AlertState.FIRING:
+        return (AlertState.FIRING,)
+    if not incident.is_over:
+        return ()
+    if reported is AlertState.FIRING:
+        return (AlertState.RESOLVED,)
+    if reported is None and _was_missed(incident, now):
+        return (AlertState.FIRING, AlertState.RESOLVED)
+    return ()
+
+
+def _was_missed(incident: TrainingIncident, now: datetime) -> bool:
+    """Return whether an incident was worth an alert at once, and began and ended between two looks not long ago."""
+    if not incident.is_alert or incident.ended_by is IncidentEnd.DISMISSED:
+        return False
+    return incident.cause.trouble.wait_s == 0 and now - incident.last_seen_at <= RECENT
 
 
 def waits_at(incident: TrainingIncident, now: datetime) -> bool:

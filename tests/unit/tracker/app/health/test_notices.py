@@ -62,6 +62,15 @@ def watched() -> Watched:
     return found
 
 
+def test_an_incident_that_began_and_ended_between_two_looks_is_an_alert_and_its_end(watched: Watched) -> None:
+    watched.write("step 20 | loss: 2.5\n", OOM, *(f"step {step} | loss: 2.5\n" for step in (30, 40, 50)))
+    assert watched.look() == [("crash", "firing"), ("crash", "resolved")]
+    watched.start()
+    assert watched.look() == []
+    watched.write(DIED, *(f"step {step} | loss: 2.5\n" for step in (60, 70, 80)))  # a consequence may be survived
+    assert watched.look() == []
+
+
 def test_an_incident_is_one_alert_and_its_end_another(watched: Watched) -> None:
     watched.write("step 20 | loss: 2.5\n", OOM)
     assert watched.look() == [("crash", "firing")]
