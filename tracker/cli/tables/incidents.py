@@ -46,13 +46,13 @@ def failures_text(failures: Failures, *, hidden: int) -> Text:
 
 
 def standing_text(progress: RunProgress) -> Text:
-    """Return `sft: evaluating, step 300, a step every 8.0 s`."""
+    """Return `sft: evaluating, step 300, a step every 8.0 s (11-27 17:19 UTC)`: when its logs had anything new."""
     parts = [f"{one_line(progress.run_id)}: {progress.state}"]
     if progress.last_step is not None:
         parts.append(f"step {progress.last_step}")
     if progress.usual_s is not None:
         parts.append(f"a step every {duration_text(progress.usual_s)}")
-    return Text(", ".join(parts), style="dim")
+    return Text(f"{', '.join(parts)} ({progress.read_at:%m-%d %H:%M} UTC)", style="dim")
 
 
 def incident_view(incident: TrainingIncident) -> RenderableType:
