@@ -76,8 +76,10 @@ class _Search:
         if self._is_recent(now_s, phase) and not is_forced:
             return False
         self.searched_s = now_s
-        found = job_of(self.processes.all(), self.places)
-        self.left |= self.job.members - {one.id for one in self.job.ranks.values()}
+        processes = self.processes.all()
+        found = job_of(processes, self.places)
+        others = self.job.members - {one.id for one in self.job.ranks.values()}
+        self.left = (self.left | others) & {one.id for one in processes}
         if self.left.issuperset(one.id for one in found.ranks.values()):
             return False  # none, or a program that had only started the ranks
         known = {one.id for one in self.job.ranks.values()}
@@ -85,7 +87,6 @@ class _Search:
             ranks = {**found.ranks, **self.job.ranks}  # one that is gone still belongs to the job
             self.job = replace(found, ranks=ranks)
             return False
-        self.left &= found.members  # those that still exist
         self.job, self.found_s, self.members = found, now_s, found.members
         self.kills = self.processes.memory_kills(self.members)
         return True
@@ -241,7 +242,7 @@ class JobWatch:
 
     def _hang(self, pace: Pace, moments: Sequence[Moment]) -> Hang | None:
         """Return what is proven or, after the second limit, likely; a training that works has twice the time."""
-        if self._is_blind:  # there may be steps that nobody has read: only what no step refutes counts
+        if self._is_blind or not pace.is_heard:  # there may be steps that no log shows: only what they do not refute
             return proven(moments, Phase.SAVING)
         found, report_s = proven(moments, pace.phase), pace.report_limit_s(self.limits)
         looked_s = max(self._look.limits_s)

@@ -174,7 +174,7 @@ class RunLog:
     def note_lines(self, stream: Stream) -> None:
         """Note that lines were read of a log, of whatever kind: the training does something."""
         if not stream.is_history and stream.read_at != NEVER:
-            self.state.pace.take_sign(stream.read_at.timestamp(), self._phase)
+            self.state.pace.take_line(stream.read_at.timestamp(), self._phase)
         self._phase = None
 
     def incidents(self) -> tuple[TrainingIncident, ...]:

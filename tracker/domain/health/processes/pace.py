@@ -95,6 +95,8 @@ class Pace:
     """When its processes were seen first; None: their first step was logged."""
     step_s: float | None = None
     """The same of the newest logged step."""
+    is_heard: bool = False
+    """Whether these processes have logged anything: those that print to a terminal only may be well."""
     is_reported: bool = False
     """Whether the present pause was reported: it is no habit then."""
     intervals_s: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
@@ -123,7 +125,7 @@ class Pace:
         """Note that the ranks of a job are watched from now on: what was before is unknown, and counts nowhere."""
         ranks = tuple(sorted(job))
         if not set(ranks) & set(self.job):
-            self.phase, self.began_s, self.ended = Phase.STARTING, now_s, ""
+            self.phase, self.began_s, self.ended, self.is_heard = Phase.STARTING, now_s, "", False
         self.job = ranks[:KEPT_RANKS]
         self.progress_s, self.step_s, self.is_reported = now_s, None, False
 
@@ -144,7 +146,12 @@ class Pace:
             self._remember(Phase.STARTING, now_s - self.began_s)
             self.began_s = None
         self.phase, self.progress_s, self.step_s = Phase.TRAINING, now_s, now_s
-        self.is_reported = False
+        self.is_heard, self.is_reported = True, False
+
+    def take_line(self, now_s: float, phase: Phase | None) -> None:
+        """Note a line; `phase`: that it announces."""
+        self.is_heard = True
+        self.take_sign(now_s, phase)
 
     def take_sign(self, now_s: float, phase: Phase | None = None) -> None:
         """Note another sign of progress: a line, or bytes of a checkpoint. `phase`: that it shows; None: it shows none.

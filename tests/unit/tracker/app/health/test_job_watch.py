@@ -163,7 +163,19 @@ def test_progress_of_any_kind_ends_a_look(world: World) -> None:
     assert len(world.run(1000)) == 1
 
 
+def test_a_training_that_logs_nowhere_is_judged_only_by_what_is_proven(world: World) -> None:
+    world.hang()
+    assert world.run(8000) == []
+    stopped = Sample(state=ProcessState.STOPPED, moved_bytes=0)
+    world.processes.doing = {world.ranks[0]: WAITS, world.ranks[1]: stopped}
+    world.log.state.pace.progress_s = world.clock.now().timestamp()
+    (sign,) = world.run(2000)
+    assert sign.trouble.name == "stopped"
+
+
 def test_a_training_that_never_begins_is_reported_after_half_an_hour(world: World) -> None:
+    world.run(1)
+    world.print("loading the model")
     world.hang()
     assert world.run(1795) == []
     (sign,) = world.run(60)
