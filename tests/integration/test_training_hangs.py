@@ -14,7 +14,7 @@ from tests.requires import requires_package
 from tracker.adapters.health.history_sql import SqlTrainingHistory
 from tracker.domain.health.processes.pace import HangLimits
 
-LIMITS = HangLimits(look_s=4.0, look_over_s=2.0, report_s=14.0)
+LIMITS = HangLimits(look_s=4.0, look_over_s=2.0, report_s=14.0, restart_s=5.0)
 FOUND = {
     "sleep": [("waiting_for_rank", (1,))],
     "lock": [("waiting_for_rank", (1,))],

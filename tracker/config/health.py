@@ -158,6 +158,8 @@ class HangSection(Section):
     """Seconds while it saves or evaluates."""
     phase_factor: float = Field(default=2.5, ge=1)
     """The same in longest saves or evaluations so far."""
+    restart_s: float = Field(default=30.0, gt=0)
+    """Seconds without ranks in which a launcher may start others."""
 
     def to_limits(self) -> HangLimits:
         """Return the record."""

@@ -38,8 +38,6 @@ FIRST_S = 0.1
 """By which the first rank that ends precedes the others that lose it."""
 END_S = 10.0
 """After the end of all processes: their last lines are read first."""
-RESTART_S = 30.0
-"""The same while the launcher lives."""
 _DEAD = (ProcessState.GONE, ProcessState.ZOMBIE)
 
 
@@ -208,7 +206,7 @@ class JobWatch:
         self.processes.exits(ranks)  # each is waited for from now on
         if not self._are_dead(ranks):
             return None
-        return END_S if self._are_dead([one.id for one in self.job.launchers]) else RESTART_S
+        return END_S if self._are_dead([one.id for one in self.job.launchers]) else self.limits.restart_s
 
     def _are_dead(self, ids: Sequence[ProcessId]) -> bool:
         states = self.processes.samples(ids, with_stacks=False)

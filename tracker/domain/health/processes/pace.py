@@ -78,6 +78,8 @@ class HangLimits:
     """While it saves or evaluates."""
     phase_factor: float = 2.5
     """Times the longest save or evaluation."""
+    restart_s: float = 30.0
+    """After the end of all ranks, while their launcher lives and may start others."""
 
 
 @dataclass(kw_only=True)
