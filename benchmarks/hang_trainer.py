@@ -84,7 +84,7 @@ def save(rank: int, folder: Path) -> None:
 
 
 def train(folder: Path, times: Path) -> None:
-    """Train until somebody ends it."""
+    """Train until the process is ended."""
     dist.init_process_group("gloo")
     rank, work = dist.get_rank(), Work()
     model = torch.nn.Linear(4, 1)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.fakes.processes import FakeProcesses
 from tests.requires import requires_package
-from tracker.adapters.processes.ends import Ends
+from tracker.adapters.processes.ends import ExitWatch
 from tracker.adapters.processes.identity import created_s
 from tracker.adapters.processes.kernel_log import KernelLog
 from tracker.adapters.processes.machine import SystemMachine
@@ -261,7 +261,7 @@ def test_a_process_that_is_dead_and_that_its_parent_keeps_is_left_out(tmp_path: 
 
 def test_ends_are_noticed_of_many_more_processes_than_are_waited_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tracker.adapters.processes.ends.MOST", 4)
-    ends = Ends()
+    ends = ExitWatch()
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(4):
         children = [subprocess.Popen(["sleep", "600"]) for _ in range(3)]

@@ -82,7 +82,7 @@ def jobs(
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """Return whether a process still runs; a zombie waits only for somebody to ask how it ended."""
+    """Return whether a process still runs; a zombie does not: it only waits for its parent."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -28,7 +28,7 @@ FOUND = {
     "zombie": [("rank_died", (1,))],
     "healthy": [],
 }
-"""What is said of each job in the end: of a rank that died, the log of another speaks first."""
+"""Final incident of each job: for a rank that died, the log of another rank is the first evidence."""
 STOPPED_ON_PURPOSE = {("stop", "rank1"), ("loader_stop", "rank1-worker0")}
 PATIENCE_S = 120.0
 

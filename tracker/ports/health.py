@@ -31,7 +31,7 @@ class TrainingLog(Protocol):
         """Return whether a log was written within the last hour."""
 
     def is_waiting(self) -> bool:
-        """Return whether the last reading has not ended: there may be lines that nobody has seen yet."""
+        """Return whether the last reading has not ended: there may be unread lines."""
 
     def saved_bytes(self) -> int:
         """Return the size of the newest checkpoints, whole or not; another number than before is progress."""

@@ -20,7 +20,7 @@ from tracker.domain.readiness.training import limits
 from tracker.domain.readiness.training import memory as estimates
 from tracker.domain.readiness.training.facts import TrainingGpus
 from tracker.domain.readiness.training.gpus import training_gpu_findings
-from tracker.domain.readiness.training.memory import ModelShape, Offload, Room, Setup, Zero
+from tracker.domain.readiness.training.memory import MemoryRoom, ModelShape, Offload, Setup, Zero
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ def _findings(plan: PlannedTraining, chosen: tuple[Setup, ...], config: Config |
         except TrackerError as failure:
             yield finding_of("model", failure)
         else:
-            room = Room(gpus=ranks, gpu_bytes=_smallest(gpus), memory=memory, host=host)
+            room = MemoryRoom(gpus=ranks, gpu_bytes=_smallest(gpus), memory=memory, host=host)
             yield from estimates.memory_need_findings(shape, chosen, room)
     yield _disk(config, shape, newest)
 
@@ -92,10 +92,10 @@ def _disk(config: Config | None, shape: ModelShape | None, newest: Path | None) 
     if volume is None:
         return ok(limits.DISK, f"not known: {folder} cannot be read")
     if newest is not None:
-        return limits.disk_finding(volume, _bytes_in(newest), newest.name)
+        return limits.checkpoint_disk_finding(volume, _bytes_in(newest), newest.name)
     if shape is not None:
-        return limits.disk_finding(volume, estimates.CHECKPOINT_BYTES * shape.parameters, "")
-    return limits.disk_finding(volume, None, "")
+        return limits.checkpoint_disk_finding(volume, estimates.CHECKPOINT_BYTES * shape.parameters, "")
+    return limits.checkpoint_disk_finding(volume, None, "")
 
 
 def _newest(config: Config | None) -> Path | None:

@@ -1,6 +1,6 @@
 """The cgroups of a process, version 1 or 2: the lowest limit among its own and those above it.
 
-    memory_limits(root)     # (Level(folder=..., limit=..., used=...), ...), own cgroup first
+    memory_limits(root)     # (MemoryLimit(folder=..., limit=..., used=...), ...), own cgroup first
 
 In a container, the path in /proc/self/cgroup may be that of the host, which is not mounted: the root is then its own,
 and what is missing below it is skipped.
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tracker.adapters.host.kernel_files import fields_of, number_in, text_in
+from tracker.adapters.host.kernel_files import fields_of, number_of_file, text_in
 
 CGROUPS = "sys/fs/cgroup"
 _KILLS = ("memory.events", "memory.oom_control")
@@ -19,7 +19,7 @@ _KILLS = ("memory.events", "memory.oom_control")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Level:
+class MemoryLimit:
     """One cgroup with a limit."""
 
     folder: str
@@ -27,7 +27,7 @@ class Level:
     used: int
 
 
-def memory_limits(root: Path, pid: int | None = None) -> tuple[Level, ...]:
+def memory_limits(root: Path, pid: int | None = None) -> tuple[MemoryLimit, ...]:
     """Return the cgroups with a memory limit; a limit of version 1 above 2**62 is none. `pid`: None: this process."""
     found = []
     for folder in _folders(root, "memory", pid):
@@ -36,7 +36,7 @@ def memory_limits(root: Path, pid: int | None = None) -> tuple[Level, ...]:
             used = _first(folder, "memory.current", "memory.usage_in_bytes") or 0
             cached = fields_of(folder / "memory.stat")
             droppable = cached.get("total_inactive_file", cached.get("inactive_file", 0))
-            found.append(Level(folder=str(folder), limit=limit, used=max(0, used - droppable)))
+            found.append(MemoryLimit(folder=str(folder), limit=limit, used=max(0, used - droppable)))
     return tuple(found)
 
 
@@ -57,9 +57,9 @@ def process_room(root: Path) -> int | None:
     """Return how many processes and threads the cgroups still permit; None: no limit."""
     rooms = []
     for folder in _folders(root, "pids"):
-        limit = number_in(folder / "pids.max")
+        limit = number_of_file(folder / "pids.max")
         if limit is not None:
-            rooms.append(limit - (number_in(folder / "pids.current") or 0))
+            rooms.append(limit - (number_of_file(folder / "pids.current") or 0))
     return min(rooms, default=None)
 
 
@@ -98,4 +98,4 @@ def _folders(root: Path, controller: str, pid: int | None = None) -> Iterator[Pa
 
 
 def _first(folder: Path, *names: str) -> int | None:
-    return next((number for name in names if (number := number_in(folder / name)) is not None), None)
+    return next((number for name in names if (number := number_of_file(folder / name)) is not None), None)

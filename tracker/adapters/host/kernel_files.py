@@ -14,7 +14,7 @@ def text_in(path: Path) -> str:
         return ""
 
 
-def number_in(path: Path) -> int | None:
+def number_of_file(path: Path) -> int | None:
     """Return the number that a file consists of; None also for `max`."""
     text = text_in(path).strip()
     if text.isdecimal():

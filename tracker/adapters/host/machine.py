@@ -13,8 +13,17 @@ from pathlib import Path
 import psutil
 
 from tracker.adapters.host.cgroups import memory_limits, paths, process_room
-from tracker.adapters.host.kernel_files import fields_of, number_in, text_in
-from tracker.domain.readiness.training.facts import UNLIMITED, Host, Memory, Network, Place, Resource, Rlimit, Volume
+from tracker.adapters.host.kernel_files import fields_of, number_of_file, text_in
+from tracker.domain.readiness.training.facts import (
+    UNLIMITED,
+    Host,
+    LaunchPlace,
+    Memory,
+    Network,
+    Resource,
+    Rlimit,
+    Volume,
+)
 
 ROOT = Path("/")
 _CONTAINER_PATH = re.compile("docker|containerd|libpod|lxc|crio")
@@ -41,7 +50,7 @@ def read_host(root: Path = ROOT, environment: Mapping[str, str] = os.environ) ->
         process_room=process_room(root),
         has_infiniband=_has_entries(root / "sys/class/infiniband"),
         has_py_spy=py_spy() is not None,
-        ptrace_scope=number_in(root / "proc/sys/kernel/yama/ptrace_scope") or 0,
+        ptrace_scope=number_of_file(root / "proc/sys/kernel/yama/ptrace_scope") or 0,
         is_clock_synchronized=_is_clock_synchronized(root),
         nodes=int(nodes) if nodes.isdecimal() else 1,
     )
@@ -101,19 +110,19 @@ def read_network(root: Path = ROOT, environment: Mapping[str, str] = os.environ)
     )
 
 
-def _place(root: Path, environment: Mapping[str, str]) -> Place:
+def _place(root: Path, environment: Mapping[str, str]) -> LaunchPlace:
     own = " ".join(paths(root).values())
     if "SLURM_JOB_ID" in environment or "/slurm" in own:
-        return Place.SLURM
+        return LaunchPlace.SLURM
     if "KUBERNETES_SERVICE_HOST" in environment or "kubepods" in own:
-        return Place.KUBERNETES
+        return LaunchPlace.KUBERNETES
     marks = ("container" in environment, (root / ".dockerenv").exists(), (root / "run/.containerenv").exists())
     if any(marks) or _CONTAINER_PATH.search(own):
-        return Place.CONTAINER
+        return LaunchPlace.CONTAINER
     # A login shell is in a scope below user.slice; user@1000.service holds the scopes of a desktop.
     if re.search(r"/system\.slice/.*\.service", own):
-        return Place.SYSTEMD
-    return Place.SHELL
+        return LaunchPlace.SYSTEMD
+    return LaunchPlace.SHELL
 
 
 def _limits(text: str) -> dict[Resource, Rlimit]:

@@ -16,7 +16,7 @@ MOST = 1024
 """Processes that are waited for: each needs a descriptor."""
 
 
-class Ends:
+class ExitWatch:
     """Waits for processes that are no children. On systems without pidfd_open, nothing is noticed."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from eval_jobs.host.bounded.answers import in_thread
 from tracker.adapters.host.machine import py_spy
-from tracker.domain.health.processes.seen import Frame
+from tracker.domain.health.processes.seen import StackFrame
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Stacks:
     _stuck: list[subprocess.Popen[bytes]] = field(default_factory=list)
     """Those that no signal ends, as while they read from a file server that hangs."""
 
-    def of(self, pids: Sequence[int]) -> dict[int, tuple[Frame, ...]]:
+    def of(self, pids: Sequence[int]) -> dict[int, tuple[StackFrame, ...]]:
         """Return the stack of the main thread of each process that has one that can be read in time."""
         program = self.program or py_spy()
         if program is None:
@@ -48,7 +48,7 @@ class Stacks:
             return {}
         self._stuck = [one for one in self._stuck if one.poll() is None]
         left, until_s = deque(pids), time.monotonic() + self.all_s
-        found: dict[int, tuple[Frame, ...]] = {}
+        found: dict[int, tuple[StackFrame, ...]] = {}
         readers: list[Future[None]] = []
         with suppress(RuntimeError):  # no more threads
             while len(readers) < min(AT_ONCE - len(self._stuck), len(pids)):
@@ -56,7 +56,7 @@ class Stacks:
         wait(readers, self.all_s + 2 * KILL_S)
         return dict(found)
 
-    def _read(self, program: str, left: deque[int], until_s: float, found: dict[int, tuple[Frame, ...]]) -> None:
+    def _read(self, program: str, left: deque[int], until_s: float, found: dict[int, tuple[StackFrame, ...]]) -> None:
         """Read one stack after the other until there is none left, or no time."""
         with suppress(IndexError):
             while (left_s := until_s - time.monotonic()) > 0:
@@ -65,7 +65,7 @@ class Stacks:
                 if stack is not None:
                     found[pid] = stack
 
-    def _of_one(self, program: str, pid: int, timeout_s: float) -> tuple[Frame, ...] | None:
+    def _of_one(self, program: str, pid: int, timeout_s: float) -> tuple[StackFrame, ...] | None:
         command = [program, "dump", "--nonblocking", "--json", "--pid", str(pid)]
         try:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -101,7 +101,7 @@ class Stacks:
             log.warning("no stacks: %s", said)
 
 
-def parsed_stack(output: bytes, pid: int) -> tuple[Frame, ...] | None:
+def parsed_stack(output: bytes, pid: int) -> tuple[StackFrame, ...] | None:
     """Return the stack of the main thread in the output of `py-spy dump --json`; None: it has none."""
     try:
         threads = json.loads(output)
@@ -113,9 +113,9 @@ def parsed_stack(output: bytes, pid: int) -> tuple[Frame, ...] | None:
     return None
 
 
-def _frame(one: dict[str, object]) -> Frame:
+def _frame(one: dict[str, object]) -> StackFrame:
     line = one.get("line")
-    return Frame(
+    return StackFrame(
         function=str(one["name"])[:MAX_CHARS],
         file=str(one["filename"])[-MAX_CHARS:],
         line=line if isinstance(line, int) else 0,

@@ -9,11 +9,11 @@ import psutil
 
 from eval_jobs.host import proc
 from tracker.adapters.host.cgroups import memory_folder, memory_kills
-from tracker.adapters.processes.ends import Ends
+from tracker.adapters.processes.ends import ExitWatch
 from tracker.adapters.processes.identity import created_s
 from tracker.adapters.processes.settings_files import SettingsFiles
 from tracker.adapters.processes.stacks import Stacks
-from tracker.domain.health.processes.seen import NAMES, Frame, ProcessId, ProcessState, Sample, SeenProcess
+from tracker.domain.health.processes.seen import NAMES, ProcessId, ProcessState, Sample, SeenProcess, StackFrame
 
 ROOT = Path("/")
 PROC = Path("/proc")
@@ -55,7 +55,7 @@ class SystemProcesses:
     """What /proc says; what does not change of a program that runs is read once."""
 
     stacks: Stacks = field(default_factory=Stacks)
-    ends: Ends = field(default_factory=Ends)
+    ends: ExitWatch = field(default_factory=ExitWatch)
     settings: SettingsFiles = field(default_factory=SettingsFiles)
     _seen: dict[int, _Known] = field(default_factory=dict)
     _cgroups: dict[ProcessId, Path | None] = field(default_factory=dict)
@@ -172,7 +172,7 @@ def _outputs(pid: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _sample(one: ProcessId, stack: tuple[Frame, ...] | None) -> Sample:
+def _sample(one: ProcessId, stack: tuple[StackFrame, ...] | None) -> Sample:
     try:
         process = psutil.Process(one.pid)
         if created_s(one.pid) != one.created_s:

@@ -1,4 +1,4 @@
-"""Logs that are read in a thread: a file server that hangs blocks the thread, and not whoever waits for lines."""
+"""Logs that are read in a thread: a file server that hangs blocks the thread, not the caller."""
 
 import logging
 from collections.abc import Iterator

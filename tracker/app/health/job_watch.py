@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from eval_jobs.ports import Clock
-from tracker.domain.health.processes.ended import Ending, sign_of_end, word_of_end
+from tracker.domain.health.processes.ended import JobEnd, sign_of_end, word_of_end
 from tracker.domain.health.processes.hangs import Hang, Moment, is_working, likely, proven
 from tracker.domain.health.processes.jobs import Job, Places, job_of
-from tracker.domain.health.processes.pace import HangLimits, Pace, Phase
+from tracker.domain.health.processes.pace import HangLimits, JobPace, JobPhase
 from tracker.domain.health.processes.seen import ProcessId, ProcessState, Sample
 from tracker.domain.health.processes.signs import ProcessSign, sign_of_hang
 
@@ -69,7 +69,7 @@ class _Search:
     """Processes that the kernel had killed for memory in their cgroups before."""
     searched_s: float | None = None
 
-    def refresh(self, now_s: float, phase: Phase, *, is_forced: bool = False) -> bool:
+    def refresh(self, now_s: float, phase: JobPhase, *, is_forced: bool = False) -> bool:
         """Search, unless the last search is recent; return whether another job was found."""
         if self._is_recent(now_s, phase) and not is_forced:
             return False
@@ -89,8 +89,8 @@ class _Search:
         self.kills = self.processes.memory_kills(self.members)
         return True
 
-    def _is_recent(self, now_s: float, phase: Phase) -> bool:
-        interval_s = SCAN_S if self.job.ranks and phase is not Phase.STARTING else FIRST_SCANS_S
+    def _is_recent(self, now_s: float, phase: JobPhase) -> bool:
+        interval_s = SCAN_S if self.job.ranks and phase is not JobPhase.STARTING else FIRST_SCANS_S
         return self.searched_s is not None and 0 <= now_s - self.searched_s < interval_s
 
     def new_kills(self) -> int:
@@ -111,13 +111,13 @@ class _Look:
     limits_s: list[float] = field(default_factory=list)
     """At which a look was taken; infinite: what it showed is reported."""
 
-    def follow(self, pace: Pace) -> None:
+    def follow(self, pace: JobPace) -> None:
         """Begin again if there was progress."""
         if pace.progress_s != self.progress_s:
             self.progress_s, self.moments, self.limits_s = pace.progress_s, [], []
 
     def is_due(self, limit_s: float, quiet_s: float) -> bool:
-        """Return whether a limit is passed, and nobody has looked since."""
+        """Return whether a limit is passed without a look at it."""
         return quiet_s > limit_s > max(self.limits_s, default=0.0)
 
 
@@ -181,8 +181,8 @@ class JobWatch:
         self._ended_s = None
         return () if run.steps.is_complete else self._judge(run.state.pace, now_s)
 
-    def _skip_sleep(self, pace: Pace, now_s: float) -> None:
-        """Leave out the time in which nobody watched: the machine slept, the clock was set, the database was away."""
+    def _skip_sleep(self, pace: JobPace, now_s: float) -> None:
+        """Leave out the time without a pass: the machine slept, the clock was set, or the database was unreachable."""
         before, self._passed_s = self._passed_s, now_s
         if before is not None and not 0 <= now_s - before <= LONGEST_PASS_S:
             pace.skip(now_s - before)
@@ -196,7 +196,7 @@ class JobWatch:
             self._ended_s = None
             pace.watch((one.id for one in self.job.ranks.values()), now_s)
         if self._saved_bytes is not None and saved_bytes != self._saved_bytes:
-            pace.take_sign(now_s, Phase.SAVING)
+            pace.take_sign(now_s, JobPhase.SAVING)
         self._saved_bytes = saved_bytes
         self._look.follow(pace)
 
@@ -212,7 +212,7 @@ class JobWatch:
         states = self.processes.samples(ids, with_stacks=False)
         return all(sample.state in _DEAD for sample in states.values())
 
-    def _judge(self, pace: Pace, now_s: float) -> tuple[ProcessSign, ...]:
+    def _judge(self, pace: JobPace, now_s: float) -> tuple[ProcessSign, ...]:
         """Begin a look if the training is quiet for long, once for each limit."""
         quiet_s, report_s = pace.quiet_s(now_s), pace.report_limit_s(self.limits)
         for limit_s in (2 * report_s, report_s, pace.look_limit_s(self.limits)):
@@ -222,7 +222,7 @@ class JobWatch:
                 self._look.moments = [self._moment(now_s)]
         return ()
 
-    def _continue(self, pace: Pace, now_s: float) -> tuple[ProcessSign, ...]:
+    def _continue(self, pace: JobPace, now_s: float) -> tuple[ProcessSign, ...]:
         """Take the next sample of a look; after the last one, return what they show."""
         look = self._look
         if now_s - look.moments[-1].at_s < self.limits.look_over_s / (SAMPLES - 1):
@@ -238,10 +238,10 @@ class JobWatch:
         pace.is_reported = True
         return (sign_of_hang(hang, pace, moments, self._where(), self.around.gpu_table()),)
 
-    def _hang(self, pace: Pace, moments: Sequence[Moment]) -> Hang | None:
+    def _hang(self, pace: JobPace, moments: Sequence[Moment]) -> Hang | None:
         """Return what is proven or, after the second limit, likely; a training that works has twice the time."""
         if self._is_blind or not pace.is_heard:  # there may be steps that no log shows: only what they do not refute
-            return proven(moments, Phase.SAVING)
+            return proven(moments, JobPhase.SAVING)
         found, report_s = proven(moments, pace.phase), pace.report_limit_s(self.limits)
         looked_s = max(self._look.limits_s)
         if found is not None or looked_s < report_s or (looked_s < 2 * report_s and is_working(moments)):
@@ -262,14 +262,14 @@ class JobWatch:
         return Moment(at_s=now_s, ranks={rank: found[one] for rank, one in ranks.items()}, loaders=loaders)
 
     def _missed_end(self, run: RunLog, now_s: float) -> tuple[ProcessSign, ...]:
-        """Say how a job ended that ended while nobody watched."""
+        """Report the end of a job that ended while no agent ran."""
         known = run.state.pace.job
         if not known or run.state.pace.ended:
             return ()
         return self._end(run, now_s, END_S) if self._are_dead(known) else ()
 
     def _end(self, run: RunLog, now_s: float, wait_s: float) -> tuple[ProcessSign, ...]:
-        """All processes have ended: wait for what they wrote last, then say how they ended."""
+        """All processes have ended: wait for what they wrote last, then report how they ended."""
         if self._ended_s is None:
             self._ended_s = now_s
         if now_s - self._ended_s < wait_s:
@@ -287,10 +287,10 @@ class JobWatch:
             return ()
         return (sign,)
 
-    def _ending(self, run: RunLog) -> Ending:
+    def _ending(self, run: RunLog) -> JobEnd:
         pace, ranks = run.state.pace, [one.id for one in self.job.ranks.values()]
         began_s = min(one.created_s for one in (*pace.job, *ranks))
-        return Ending(
+        return JobEnd(
             last_step=run.steps.last,
             total_steps=run.steps.total,
             is_complete=run.steps.is_complete,

@@ -76,7 +76,7 @@ class MachineWatch:
         return has_changed
 
     def _take_messages(self, run: RunLog, now: datetime) -> int:
-        """Take the kernel's messages as lines of a log; those before the first job are of nobody."""
+        """Take the kernel's messages as lines of a log; messages before the first job are dropped."""
         messages = self.machine.kernel_lines(self._job)
         if not self._job:
             return 0

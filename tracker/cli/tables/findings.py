@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tracker.domain.readiness.checks import MODEL
-from tracker.domain.readiness.finding import Finding, Level, Side
+from tracker.domain.readiness.finding import Finding, FindingSide, Level
 from tracker.domain.readiness.surroundings import CHECKPOINTS
 from tracker.domain.records.display import count_text, one_line
 
@@ -28,7 +28,7 @@ def conclusion(findings: Sequence[Finding]) -> Text:
     """Return the number of errors and warnings of one side, and whether evaluations or the training can begin."""
     errors, warnings = (sum(one.level is level for one in findings) for level in (Level.ERROR, Level.WARNING))
     counts = f"{count_text(errors, 'error')}, {count_text(warnings, 'warning')}"
-    if all(one.side is Side.TRAINING for one in findings):
+    if all(one.side is FindingSide.TRAINING for one in findings):
         return Text(f"{counts}: {_training(errors, warnings)}", style=_style(errors, warnings))
     if errors:
         return Text(f"{counts}: evaluations would fail", style=_style(errors, warnings))

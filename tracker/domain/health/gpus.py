@@ -12,7 +12,7 @@ HARDWARE = {
 }
 """Reasons of the hardware. HW_SLOWDOWN comes with each of them; alone, it is also reported while clocks change."""
 _Trouble = tuple[str, str, str]
-"""Name, what is said of the GPU, and the hint."""
+"""Name, rest of a sentence about the GPU, and hint."""
 COOLING = "check fans, airflow and room temperature; until then the whole training is as slow as this GPU"
 
 

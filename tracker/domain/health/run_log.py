@@ -33,7 +33,7 @@ from tracker.domain.health.logs.masking import without_keys
 from tracker.domain.health.logs.step_lines import StepRow
 from tracker.domain.health.logs.streams import NEVER, Stream
 from tracker.domain.health.logs.text import RawLine
-from tracker.domain.health.processes.pace import Phase, phase_of_line
+from tracker.domain.health.processes.pace import JobPhase, phase_of_line
 from tracker.domain.health.processes.signs import ProcessSign, incident_of_sign
 from tracker.domain.health.run_state import RunState, StepsRead, StreamState
 from tracker.domain.health.series.conditions import MetricCondition
@@ -83,7 +83,7 @@ class RunLog:
         self._said = {one.name: (one.title, one.hint) for one in self.conditions}
         self._triggers = triggers_of(self.rules)
         self._untried: list[ReadLine] = []
-        self._phase: Phase | None = None
+        self._phase: JobPhase | None = None
         self._newest = StreamState()
 
     def take(self, line: RawLine, stream: Stream, state: StreamState) -> None:

@@ -10,7 +10,7 @@ from tracker.domain.health.episodes import MAX_RANKS, Episode
 from tracker.domain.health.logs.row_reader import RowReader
 from tracker.domain.health.logs.step_lines import StepRow
 from tracker.domain.health.logs.thinning import CurveThinner
-from tracker.domain.health.processes.pace import Pace
+from tracker.domain.health.processes.pace import JobPace
 from tracker.domain.health.series.kinds import loss_in
 from tracker.domain.health.series.training import RunSeries
 from tracker.domain.health.series_incidents import SeenFinding
@@ -100,7 +100,7 @@ class RunState:
     """Of rows that name no step."""
     thinner: CurveThinner = field(default_factory=CurveThinner)
     tempo: Tempo = field(default_factory=Tempo)
-    pace: Pace = field(default_factory=Pace)
+    pace: JobPace = field(default_factory=JobPace)
     lasting: dict[str, TrainingIncident] = field(default_factory=dict)
     """What was measured of the machine and is still so, by what identifies it."""
     seen: dict[str, SeenFinding] = field(default_factory=dict)

@@ -17,7 +17,7 @@ class Level(StrEnum):
     """Every evaluation, or every answer of a benchmark, would fail. A training would stop."""
 
 
-class Side(StrEnum):
+class FindingSide(StrEnum):
     """What a finding affects."""
 
     EVALUATION = "evaluation"
@@ -34,7 +34,7 @@ class Finding:
     message: str
     hint: str = ""
     """What to do. Empty: nothing."""
-    side: Side = Side.EVALUATION
+    side: FindingSide = FindingSide.EVALUATION
 
 
 def ok(subject: str, message: str, hint: str = "") -> Finding:
@@ -64,7 +64,7 @@ def errors_in(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 def of_training(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings as those about a training."""
-    return tuple(replace(one, side=Side.TRAINING) for one in findings)
+    return tuple(replace(one, side=FindingSide.TRAINING) for one in findings)
 
 
 def exit_code(findings: Iterable[Finding]) -> int:
@@ -73,11 +73,11 @@ def exit_code(findings: Iterable[Finding]) -> int:
     2: evaluations would fail; 1: a training would stop; 3: a training may be slow or fail; 0: none of these.
     """
     found = {(one.side, one.level) for one in findings}
-    if (Side.EVALUATION, Level.ERROR) in found:
+    if (FindingSide.EVALUATION, Level.ERROR) in found:
         return ExitCode.USAGE
-    if (Side.TRAINING, Level.ERROR) in found:
+    if (FindingSide.TRAINING, Level.ERROR) in found:
         return ExitCode.REGRESSION
-    if (Side.TRAINING, Level.WARNING) in found:
+    if (FindingSide.TRAINING, Level.WARNING) in found:
         return ExitCode.UNKNOWN
     return ExitCode.OK
 

@@ -13,7 +13,7 @@ from tests.json_output import result_of
 from tests.model_headers import MODELS, write_headers
 from tests.tiny_model import write_checkpoint
 from tracker.config import parse_config
-from tracker.domain.readiness.finding import Finding, Level, Side, error, exit_code, of_training, ok, warning
+from tracker.domain.readiness.finding import Finding, FindingSide, Level, error, exit_code, of_training, ok, warning
 from tracker.domain.readiness.training.memory import Offload, Zero
 from tracker.wiring.training import PlannedTraining, examine_training
 
@@ -28,7 +28,7 @@ def found(plan: PlannedTraining, root: Path, output_dir: str | None = None) -> d
 
 def test_a_machine_that_tells_nothing_has_no_errors(tmp_path: Path) -> None:
     findings = found(PlannedTraining(), tmp_path).values()
-    assert {one.side for one in findings} == {Side.TRAINING}
+    assert {one.side for one in findings} == {FindingSide.TRAINING}
     assert [one for one in findings if one.level is not Level.OK] == []
 
 

@@ -13,7 +13,7 @@ from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import asked_as, config_option
 from tracker.cli.tables.findings import conclusion, findings_table
 from tracker.config import Config, load_config
-from tracker.domain.readiness.finding import Finding, Side, exit_code
+from tracker.domain.readiness.finding import Finding, FindingSide, exit_code
 from tracker.domain.readiness.training.memory import Offload, Zero
 
 
@@ -44,7 +44,7 @@ class Examination:
 @click.command("doctor")
 @click.argument("checkpoint", required=False)
 @config_option
-@click.option("--for", "side", type=click.Choice([str(side) for side in Side]), help="Check only one.")
+@click.option("--for", "side", type=click.Choice([str(side) for side in FindingSide]), help="Check only one.")
 @click.option("--model", type=click.Path(path_type=Path), help="Model folder: estimate memory.")
 @click.option("--gpus", type=click.IntRange(min=1), metavar="COUNT", help="GPUs used. Default: all visible.")
 @click.option("--zero", type=click.Choice([str(one.value) for one in Zero]), help="Only this ZeRO stage.")
@@ -59,8 +59,8 @@ def command(asked: Examination) -> int:
     it may be slow or fail.
     """
     config = _config(asked)
-    findings = () if config is None or asked.side == Side.TRAINING else _of_evaluation(config, asked.checkpoint)
-    if asked.side != Side.EVALUATION:
+    findings = () if config is None or asked.side == FindingSide.TRAINING else _of_evaluation(config, asked.checkpoint)
+    if asked.side != FindingSide.EVALUATION:
         from tracker.wiring.training import PlannedTraining, examine_training
 
         plan = PlannedTraining(model=asked.model, gpus=asked.gpus, zero=asked.stage(), offload=asked.kept())
@@ -75,7 +75,7 @@ def command(asked: Examination) -> int:
 def _config(asked: Examination) -> Config | None:
     """Return the settings; None: there are none, and they are not required."""
     is_default = click.get_current_context().get_parameter_source("config_path") is ParameterSource.DEFAULT
-    if is_default and asked.side != Side.EVALUATION and not asked.checkpoint and not asked.config_path.exists():
+    if is_default and asked.side != FindingSide.EVALUATION and not asked.checkpoint and not asked.config_path.exists():
         return None
     return load_config(asked.config_path)
 
@@ -89,6 +89,6 @@ def _of_evaluation(config: Config, checkpoint: str | None) -> tuple[Finding, ...
 
 def _print(findings: tuple[Finding, ...]) -> None:
     console = Console(highlight=False)
-    for side in Side:
+    for side in FindingSide:
         if ours := [one for one in findings if one.side is side]:
             console.print(findings_table(ours), conclusion(ours), sep="\n")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tracker.domain.health.processes.seen import Frame
+from tracker.domain.health.processes.seen import StackFrame
 
 _COLLECTIVES = frozenset(
     "all_reduce all_gather all_gather_into_tensor all_gather_object reduce_scatter reduce "  # noqa: SIM905 - readable
@@ -22,7 +22,7 @@ _OTHERS = (
 _INSIDE = ("/torch/", "torch/", "/site-packages/", "lib/python3", "/multiprocessing/", "/threading.py")
 
 
-def collective_of(stack: Sequence[Frame]) -> str:
+def collective_of(stack: Sequence[StackFrame]) -> str:
     """Return the collective operation that a process is in; empty: it is in none.
 
     A backward pass with gradients that are reduced while it runs waits inside of C++: it counts as one.
@@ -36,18 +36,18 @@ def collective_of(stack: Sequence[Frame]) -> str:
     return ""
 
 
-def waits_for_data(stack: Sequence[Frame]) -> bool:
+def waits_for_data(stack: Sequence[StackFrame]) -> bool:
     """Return whether a process waits for a worker of its data loader."""
     has_loader = any(_name(frame) in ("_try_get_data", "_get_data") and _LOADER in frame.file for frame in stack)
     return has_loader and bool(stack) and _name(stack[0]) in _DATA_WAITS
 
 
-def waits_for_others(stack: Sequence[Frame]) -> bool:
+def waits_for_others(stack: Sequence[StackFrame]) -> bool:
     """Return whether a process waits for a program that it started, or for an answer over the network."""
     return any(_is_in(frame, _OTHERS) for frame in stack[:_NEAR])
 
 
-def is_idle_worker(stack: Sequence[Frame]) -> bool:
+def is_idle_worker(stack: Sequence[StackFrame]) -> bool:
     """Return whether a worker of a data loader waits for work."""
     for frame in stack:
         if _name(frame) == "fetch" and _LOADER in frame.file:
@@ -57,7 +57,7 @@ def is_idle_worker(stack: Sequence[Frame]) -> bool:
     return False
 
 
-def place_of(stack: Sequence[Frame]) -> str:
+def stack_place(stack: Sequence[StackFrame]) -> str:
     """Return `fsspec/asyn.py:sync (train.py:210)`: the innermost function, and where the trainer called it.
 
     One of the trainer itself is `load (train.py:210)`.
@@ -80,15 +80,15 @@ def short_file(path: str) -> str:
     return "/".join(path.split("/")[-2:])
 
 
-def stack_key(stack: Sequence[Frame]) -> tuple[tuple[str, str], ...]:
+def stack_key(stack: Sequence[StackFrame]) -> tuple[tuple[str, str], ...]:
     """Return what is equal for two stacks at the same place; lines within the innermost function may differ."""
     return tuple((frame.file, frame.function) for frame in stack)
 
 
-def _is_in(frame: Frame, modules: Sequence[str]) -> bool:
+def _is_in(frame: StackFrame, modules: Sequence[str]) -> bool:
     return any(module in frame.file for module in modules)
 
 
-def _name(frame: Frame) -> str:
+def _name(frame: StackFrame) -> str:
     """Return the name of a function without that of its class."""
     return frame.function.rpartition(".")[2]

@@ -11,7 +11,7 @@ _INTERRUPTED = frozenset((130, 143, -2, -15))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ending:
+class JobEnd:
     """What is known of the end."""
 
     last_step: int | None
@@ -28,7 +28,7 @@ class Ending:
     """That ended before the others; None: unknown."""
 
 
-def sign_of_end(ending: Ending) -> ProcessSign | None:
+def sign_of_end(ending: JobEnd) -> ProcessSign | None:
     """Return why a training ended; None: it finished, its log says why, a user ended it, or nothing is known."""
     if ending.is_complete or ending.exit_code == 0:
         return None
@@ -46,7 +46,7 @@ def sign_of_end(ending: Ending) -> ProcessSign | None:
     return _unexplained(ending)
 
 
-def word_of_end(ending: Ending, sign: ProcessSign | None) -> str:
+def word_of_end(ending: JobEnd, sign: ProcessSign | None) -> str:
     """Return how a training ended: finished, failed, cancelled, killed for memory, gone, or only ended."""
     trouble = ending.trouble if sign is None else sign.trouble
     if sign is None and (ending.is_complete or ending.exit_code == 0):
@@ -58,7 +58,7 @@ def word_of_end(ending: Ending, sign: ProcessSign | None) -> str:
     return trouble.name.replace("_", " ") if trouble.name in TERMINAL else "failed"
 
 
-def _unexplained(ending: Ending) -> ProcessSign | None:
+def _unexplained(ending: JobEnd) -> ProcessSign | None:
     """Return what is known of an end of which no log says why."""
     code = ending.exit_code
     if code in _INTERRUPTED:

@@ -11,13 +11,13 @@ from enum import StrEnum
 from tracker.domain.health.processes.collectives import (
     collective_of,
     is_idle_worker,
-    place_of,
     stack_key,
+    stack_place,
     waits_for_data,
     waits_for_others,
 )
-from tracker.domain.health.processes.pace import Phase
-from tracker.domain.health.processes.seen import Frame, ProcessState, Sample
+from tracker.domain.health.processes.pace import JobPhase
+from tracker.domain.health.processes.seen import ProcessState, Sample, StackFrame
 
 IDLE_SHARE = 0.01
 """Of one core: below it, a process does nothing."""
@@ -77,7 +77,7 @@ class _Rank:
         return self.samples[-1]
 
     @property
-    def stack(self) -> tuple[Frame, ...]:
+    def stack(self) -> tuple[StackFrame, ...]:
         return self.newest.stack or ()
 
     @property
@@ -96,14 +96,14 @@ class _Rank:
         return all(sample.state is state for sample in self.samples)
 
 
-def proven(moments: Sequence[Moment], phase: Phase) -> Hang | None:
+def proven(moments: Sequence[Moment], phase: JobPhase) -> Hang | None:
     """Return what the samples of one look prove; None: nothing, and the training may be healthy."""
     ranks = _ranks(moments)
     for test in (_dead, _stopped, _blocked, _mismatch):
         found = test(ranks)
         if found is not None:
             return found
-    return _outside(ranks) if phase is Phase.TRAINING else None
+    return _outside(ranks) if phase is JobPhase.TRAINING else None
 
 
 def likely(moments: Sequence[Moment], world_size: int) -> Hang:
@@ -112,7 +112,7 @@ def likely(moments: Sequence[Moment], world_size: int) -> Hang:
     is_whole = len(ranks) == world_size
     # Where ranks are elsewhere, the one that holds up all may be, too.
     tests = (_spinning, _loading, _elsewhere, _odd_one) if is_whole else (_loading,)
-    found = proven(moments, Phase.TRAINING) or _all_stopped(ranks)
+    found = proven(moments, JobPhase.TRAINING) or _all_stopped(ranks)
     for test in tests:
         found = found or test(ranks)
     if found is not None:
@@ -129,7 +129,7 @@ def _unexplained(ranks: Sequence[_Rank], world_size: int) -> Hang:
     if len(waiting) == len(ranks) < world_size:
         text = f"all ranks of this machine wait in {waiting[0].collective}"
         return Hang(name=HangName.UNKNOWN, text=text, hint="look at the ranks of the other machines")
-    places = "; ".join(f"rank {one.rank} is in {place_of(one.stack)}" for one in ranks[:MAX_NAMED] if one.stack)
+    places = "; ".join(f"rank {one.rank} is in {stack_place(one.stack)}" for one in ranks[:MAX_NAMED] if one.stack)
     text = f"no cause was found; {places}"
     return Hang(name=HangName.UNKNOWN, text=text, hint="look whether the training still does what it should")
 
@@ -216,7 +216,7 @@ def _blocked(ranks: Sequence[_Rank]) -> Hang | None:
 
 def _place_of_block(one: _Rank) -> str:
     """Return ` (nfs_wait_bit_killable) in torch/serialization.py:save (train.py:9)`, as far as it is known."""
-    kernel, place = one.newest.waits_in, place_of(one.stack)
+    kernel, place = one.newest.waits_in, stack_place(one.stack)
     return (f" ({kernel})" if kernel else "") + (f" in {place}" if place else "")
 
 
@@ -236,7 +236,7 @@ def _mismatch(ranks: Sequence[_Rank]) -> Hang | None:
         groups.append(f"{_named([one for one in ranks if one.collective == name], verb='')} in {name}")
     text = f"ranks wait in different operations: {'; '.join(groups)}"
     first = next(one for one in ranks if one.collective == sorted(names)[0])
-    hint = f"all ranks must call the same operations in the same order: see {place_of(first.stack)}"
+    hint = f"all ranks must call the same operations in the same order: see {stack_place(first.stack)}"
     return Hang(name=HangName.MISMATCH, ranks=(), text=text, hint=hint)
 
 
@@ -264,7 +264,7 @@ def _loading(ranks: Sequence[_Rank]) -> Hang | None:
         for worker in one.loaders:
             stack = worker[-1].stack or ()
             if stack and not is_idle_worker(stack):
-                text += f", a worker of which is in {place_of(stack)}"
+                text += f", a worker of which is in {stack_place(stack)}"
                 break
         text = f"{text}; {_others(ranks, [one])}"
         return Hang(name=HangName.LOADER, ranks=(one.rank,), text=text, hint="look at the data of this batch")
@@ -286,7 +286,7 @@ def _odd_one(ranks: Sequence[_Rank]) -> Hang | None:
     odd = min(by_place.values(), key=len)
     if len(odd) > 1 or not odd[0].stack:
         return None
-    text = f"rank {odd[0].rank} is in {place_of(odd[0].stack)}, and all others are at another place"
+    text = f"rank {odd[0].rank} is in {stack_place(odd[0].stack)}, and all others are at another place"
     return Hang(
         name=HangName.UNKNOWN, ranks=_numbers(odd), text=text, hint="compare its stack with those of the others"
     )
@@ -297,7 +297,7 @@ def _held_up(ranks: Sequence[_Rank], culprits: Sequence[_Rank], name: HangName, 
     if not culprits or not waiting or len(culprits) > len(ranks) / 2:
         return None
     verb = "are" if len(culprits) > 1 else "is"
-    place = place_of(culprits[0].stack)
+    place = stack_place(culprits[0].stack)
     text = f"{_named(culprits, verb='')} {verb} not in the collective: {doing} in {place}; {_others(ranks, culprits)}"
     hint = f"look at {place}: the others wait for it"
     return Hang(name=name, ranks=_numbers(culprits), text=text, hint=hint)

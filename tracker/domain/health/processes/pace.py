@@ -27,7 +27,7 @@ HABIT = 1.1
 """Times the second longest pause: a shorter one recurs, and a look at it would find nothing."""
 
 
-class Phase(StrEnum):
+class JobPhase(StrEnum):
     """What a training does between two signs of progress."""
 
     STARTING = "starting"
@@ -39,10 +39,10 @@ class Phase(StrEnum):
 
 _SAYS = (
     (
-        Phase.EVALUATING,
+        JobPhase.EVALUATING,
         re.compile(r"(?:running|begin\w*|start\w*) (?:eval|valid|predict)|^\W*(?:evaluating|validat)", re.I),
     ),
-    (Phase.SAVING, re.compile(r"saving (?:model|checkpoint|state|weights)|(?:writing|save) checkpoint", re.I)),
+    (JobPhase.SAVING, re.compile(r"saving (?:model|checkpoint|state|weights)|(?:writing|save) checkpoint", re.I)),
 )
 
 
@@ -50,7 +50,7 @@ _QUICK = ("alu", "alid", "redic", "aving", "ave c", "riting")
 """Any line that announces a phase has one of these."""
 
 
-def phase_of_line(line: str) -> Phase | None:
+def phase_of_line(line: str) -> JobPhase | None:
     """Return the phase that a line without numbers announces; None: none."""
     if not any(text in line for text in _QUICK):
         return None
@@ -83,12 +83,12 @@ class HangLimits:
 
 
 @dataclass(kw_only=True)
-class Pace:
+class JobPace:
     """When one training made progress. It is stored as JSON, and knows the run after a restart."""
 
     job: tuple[ProcessId, ...] = ()
     """Ranks that it is about, at most `KEPT_RANKS`; empty: none was seen."""
-    phase: Phase = Phase.STARTING
+    phase: JobPhase = JobPhase.STARTING
     ended: str = ""
     """How its processes ended; empty: they did not, or none was seen."""
     progress_s: float | None = None
@@ -105,7 +105,7 @@ class Pace:
     """Newest times between two logged steps."""
     pauses_s: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_PAUSES))
     """Newest times without progress while it trained that were longer than three usual intervals."""
-    phases_s: dict[Phase, tuple[float, ...]] = field(default_factory=dict)
+    phases_s: dict[JobPhase, tuple[float, ...]] = field(default_factory=dict)
     """Newest times that starts, saves and evaluations took without other progress, at most `KEPT_PHASES` each."""
 
     def __post_init__(self) -> None:
@@ -127,12 +127,12 @@ class Pace:
         """Note that the ranks of a job are watched from now on: what was before is unknown, and counts nowhere."""
         ranks = tuple(sorted(job))
         if not set(ranks) & set(self.job):
-            self.phase, self.began_s, self.ended, self.is_heard = Phase.STARTING, now_s, "", False
+            self.phase, self.began_s, self.ended, self.is_heard = JobPhase.STARTING, now_s, "", False
         self.job = ranks[:KEPT_RANKS]
         self.progress_s, self.step_s, self.is_reported = now_s, None, False
 
     def skip(self, seconds: float) -> None:
-        """Note that nobody watched for so long: the machine slept, or the clock was set."""
+        """Leave out a time without a watch: the machine slept, or the clock was set."""
         self.progress_s = _later(self.progress_s, seconds)
         self.began_s = _later(self.began_s, seconds)
         self.step_s = _later(self.step_s, seconds)
@@ -141,26 +141,26 @@ class Pace:
         """Note a logged step; several that are read at once count as one."""
         if self.step_s is not None and now_s > self.step_s:
             interval_s = now_s - self.step_s
-            if self.phase is Phase.TRAINING or interval_s <= PAUSE * self.usual_s:
+            if self.phase is JobPhase.TRAINING or interval_s <= PAUSE * self.usual_s:
                 self.intervals_s.append(interval_s)
             self._end_pause(now_s)
         elif self.began_s is not None:
-            self._remember(Phase.STARTING, now_s - self.began_s)
+            self._remember(JobPhase.STARTING, now_s - self.began_s)
             self.began_s = None
-        self.phase, self.progress_s, self.step_s = Phase.TRAINING, now_s, now_s
+        self.phase, self.progress_s, self.step_s = JobPhase.TRAINING, now_s, now_s
         self.is_heard, self.is_reported = True, False
 
-    def take_line(self, now_s: float, phase: Phase | None) -> None:
+    def take_line(self, now_s: float, phase: JobPhase | None) -> None:
         """Note a line; `phase`: that it announces."""
         self.is_heard = True
         self.take_sign(now_s, phase)
 
-    def take_sign(self, now_s: float, phase: Phase | None = None) -> None:
+    def take_sign(self, now_s: float, phase: JobPhase | None = None) -> None:
         """Note another sign of progress: a line, or bytes of a checkpoint. `phase`: that it shows; None: it shows none.
 
         Only a step ends the start: a trainer prints much before it.
         """
-        if self.phase is not Phase.STARTING:
+        if self.phase is not JobPhase.STARTING:
             self._end_pause(now_s)
             self.phase = phase or self.phase
         self.progress_s = now_s
@@ -171,38 +171,38 @@ class Pace:
 
     def look_limit_s(self, limits: HangLimits) -> float:
         """Return after which time without progress the processes are looked at."""
-        if self.phase is Phase.STARTING or len(self.intervals_s) < LEAST_INTERVALS:
+        if self.phase is JobPhase.STARTING or len(self.intervals_s) < LEAST_INTERVALS:
             return self.report_limit_s(limits)
         habit_s = HABIT * _second(self.pauses_s)
-        if self.phase is not Phase.TRAINING:
+        if self.phase is not JobPhase.TRAINING:
             habit_s = max(habit_s, HABIT * self._longest_s(self.phase))
         return max(limits.look_factor * self.usual_s, limits.look_s, habit_s)
 
     def report_limit_s(self, limits: HangLimits) -> float:
         """Return after which time without progress it is reported, whatever a look shows."""
         longest_s = self._longest_s(self.phase)
-        if self.phase is Phase.STARTING:
+        if self.phase is JobPhase.STARTING:
             return max(limits.start_s, limits.pause_factor * longest_s)
-        if self.phase is not Phase.TRAINING:
+        if self.phase is not JobPhase.TRAINING:
             return max(limits.phase_s, limits.phase_factor * longest_s)
         longest_s = max(self.pauses_s, default=0.0)
         if len(self.intervals_s) < KEPT:  # the first steps compile, and may take as long as the start
-            longest_s = max(longest_s, min(self._longest_s(Phase.STARTING), limits.start_s))
+            longest_s = max(longest_s, min(self._longest_s(JobPhase.STARTING), limits.start_s))
         return max(limits.report_factor * self.usual_s, limits.pause_factor * longest_s, limits.report_s)
 
     def _end_pause(self, now_s: float) -> None:
         pause_s = self.quiet_s(now_s)
         if self.is_reported:
             return
-        if self.phase is not Phase.TRAINING:
+        if self.phase is not JobPhase.TRAINING:
             self._remember(self.phase, pause_s)
         elif self.intervals_s and pause_s > PAUSE * self.usual_s:
             self.pauses_s.append(pause_s)
 
-    def _remember(self, phase: Phase, seconds: float) -> None:
+    def _remember(self, phase: JobPhase, seconds: float) -> None:
         self.phases_s[phase] = (*self.phases_s.get(phase, ()), seconds)[-KEPT_PHASES:]
 
-    def _longest_s(self, phase: Phase) -> float:
+    def _longest_s(self, phase: JobPhase) -> float:
         return max(self.phases_s.get(phase, ()), default=0.0)
 
 
@@ -224,7 +224,7 @@ def replay(times_s: Sequence[float], limits: HangLimits) -> Replay | None:
     """
     if len(times_s) < LEAST_TIMES:
         return None
-    pace = Pace()
+    pace = JobPace()
     looks = reports = 0
     longest_s = 0.0
     for number, at_s in enumerate(times_s):

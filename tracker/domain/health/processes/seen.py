@@ -88,7 +88,7 @@ NAMES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Frame:
+class StackFrame:
     """One function on a stack."""
 
     function: str
@@ -108,5 +108,5 @@ class Sample:
     """Bytes that it read and wrote since its start; None: not readable."""
     waits_in: str = ""
     """Function of the kernel in which it sleeps; empty: none, or not readable."""
-    stack: tuple[Frame, ...] | None = None
+    stack: tuple[StackFrame, ...] | None = None
     """Of its main thread, the innermost first; None: not readable."""

@@ -9,7 +9,7 @@ from tracker.domain.health.gpus import GpuFinding
 from tracker.domain.health.processes.capture import capture_of
 from tracker.domain.health.processes.hangs import Hang, HangName, Moment
 from tracker.domain.health.processes.leaks import REPORT_H, SHOW_H, Trend
-from tracker.domain.health.processes.pace import Pace
+from tracker.domain.health.processes.pace import JobPace
 from tracker.domain.records.display import duration_text
 from tracker.domain.records.training import Severity, TrainingIncident, TroubleClass, TroubleLine, TroubleSource
 
@@ -71,7 +71,7 @@ def process_trouble(name: str, hint: str, severity: Severity = Severity.ALERT) -
     )
 
 
-def sign_of_hang(hang: Hang, pace: Pace, moments: Sequence[Moment], where: str, gpus: str) -> ProcessSign:
+def sign_of_hang(hang: Hang, pace: JobPace, moments: Sequence[Moment], where: str, gpus: str) -> ProcessSign:
     """Return why a training makes no progress, with how long it has made none.
 
     `where`: machine of these ranks, if the training has others elsewhere; else empty. `gpus`: a table of its GPUs.

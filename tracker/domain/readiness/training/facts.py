@@ -10,7 +10,7 @@ IPC_LOCK, SYS_PTRACE, SYS_RESOURCE = 14, 19, 24
 """Numbers of capabilities (include/uapi/linux/capability.h)."""
 
 
-class Place(StrEnum):
+class LaunchPlace(StrEnum):
     """What started this process, and therefore decides its limits."""
 
     SHELL = "shell"
@@ -40,7 +40,7 @@ class Rlimit:
 class Host:
     """What a process may do here."""
 
-    place: Place = Place.SHELL
+    place: LaunchPlace = LaunchPlace.SHELL
     has_systemd: bool = False
     """systemd runs here and can start a scope."""
     is_root: bool = False

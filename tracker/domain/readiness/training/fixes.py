@@ -8,7 +8,7 @@ submitted the job, unless PropagateResourceLimitsExcept names them (slurm.conf(5
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tracker.domain.readiness.training.facts import Host, Memory, Place, Resource
+from tracker.domain.readiness.training.facts import Host, LaunchPlace, Memory, Resource
 from tracker.domain.records.display import bytes_text
 
 
@@ -24,29 +24,31 @@ _NAMES: Mapping[Resource, _Names] = {
     Resource.FILES: _Names("-n", "nofile"),
     Resource.PROCESSES: _Names("-u", "nproc"),
 }
-_RAISE: Mapping[Place, str] = {
-    Place.SHELL: "add the line `* - {item} {value}` to /etc/security/limits.conf, and log in again",
-    Place.SYSTEMD: "run `systemctl edit UNIT`, set Limit{upper}={systemd} under [Service], and restart it",
-    Place.CONTAINER: "start the container with `docker run --ulimit {item}={docker}`",
-    Place.KUBERNETES: "set Limit{upper}={systemd} in the unit of containerd on the node: a pod cannot set it",
-    Place.SLURM: "set PropagateResourceLimitsExcept={upper} in slurm.conf, Limit{upper}={systemd} in slurmd.service",
+_RAISE: Mapping[LaunchPlace, str] = {
+    LaunchPlace.SHELL: "add the line `* - {item} {value}` to /etc/security/limits.conf, and log in again",
+    LaunchPlace.SYSTEMD: "run `systemctl edit UNIT`, set Limit{upper}={systemd} under [Service], and restart it",
+    LaunchPlace.CONTAINER: "start the container with `docker run --ulimit {item}={docker}`",
+    LaunchPlace.KUBERNETES: "set Limit{upper}={systemd} in the unit of containerd on the node: a pod cannot set it",
+    LaunchPlace.SLURM: (
+        "set PropagateResourceLimitsExcept={upper} in slurm.conf, Limit{upper}={systemd} in slurmd.service"
+    ),
 }
 OWN_USER = "--uid=$(id -u) "
 """A scope of the system is not below the limit of a user, as one of `systemd-run --user` is."""
-_SHARED: Mapping[Place, str] = {
-    Place.CONTAINER: "start the container with `docker run --shm-size=16g`, or with --ipc=host",
-    Place.KUBERNETES: "mount an emptyDir with `medium: Memory` at /dev/shm",
+_SHARED: Mapping[LaunchPlace, str] = {
+    LaunchPlace.CONTAINER: "start the container with `docker run --shm-size=16g`, or with --ipc=host",
+    LaunchPlace.KUBERNETES: "mount an emptyDir with `medium: Memory` at /dev/shm",
 }
-_TASKS: Mapping[Place, str] = {
-    Place.SYSTEMD: "run `systemctl edit UNIT`, set TasksMax=infinity under [Service], and restart it",
-    Place.CONTAINER: "start the container with `docker run --pids-limit -1`",
-    Place.KUBERNETES: "raise podPidsLimit of the kubelet",
+_TASKS: Mapping[LaunchPlace, str] = {
+    LaunchPlace.SYSTEMD: "run `systemctl edit UNIT`, set TasksMax=infinity under [Service], and restart it",
+    LaunchPlace.CONTAINER: "start the container with `docker run --pids-limit -1`",
+    LaunchPlace.KUBERNETES: "raise podPidsLimit of the kubelet",
 }
-_MEMORY: Mapping[Place, str] = {
-    Place.SYSTEMD: "run `systemctl set-property UNIT MemoryMax={gib}G`",
-    Place.CONTAINER: "start the container with `docker run --memory={gib}g`",
-    Place.KUBERNETES: "set resources.limits.memory to {gib}Gi",
-    Place.SLURM: "submit the job with `sbatch --mem={gib}G`",
+_MEMORY: Mapping[LaunchPlace, str] = {
+    LaunchPlace.SYSTEMD: "run `systemctl set-property UNIT MemoryMax={gib}G`",
+    LaunchPlace.CONTAINER: "start the container with `docker run --memory={gib}g`",
+    LaunchPlace.KUBERNETES: "set resources.limits.memory to {gib}Gi",
+    LaunchPlace.SLURM: "submit the job with `sbatch --mem={gib}G`",
 }
 
 
@@ -93,15 +95,15 @@ def scope(gib: int, options: str = "") -> str:
 
 def on_machine(host: Host, command: str) -> str:
     """Return where to run a command that a container cannot."""
-    if host.place in (Place.CONTAINER, Place.KUBERNETES):
+    if host.place in (LaunchPlace.CONTAINER, LaunchPlace.KUBERNETES):
         return f"run `{command}` on the host of the container"
     return f"run `{command}`"
 
 
 def allow_ptrace(host: Host) -> str:
     """Return how to permit stack dumps of processes that this one did not start."""
-    if host.place is Place.CONTAINER:
+    if host.place is LaunchPlace.CONTAINER:
         return "start the container with `docker run --cap-add SYS_PTRACE`"
-    if host.place is Place.KUBERNETES:
+    if host.place is LaunchPlace.KUBERNETES:
         return "add the capability SYS_PTRACE to the securityContext of the pod"
     return "run `sudo sysctl kernel.yama.ptrace_scope=0`"

@@ -74,7 +74,7 @@ def memory_findings(memory: Memory | None, host: Host) -> Iterator[Finding]:
         yield ok("swap", "none")
 
 
-def disk_finding(volume: Volume, checkpoint_bytes: int | None, saved_as: str) -> Finding:
+def checkpoint_disk_finding(volume: Volume, checkpoint_bytes: int | None, saved_as: str) -> Finding:
     """Return the finding about the disk for checkpoints.
 
     `saved_as`: the checkpoint that has this size; empty: it is estimated from the model.

@@ -144,7 +144,7 @@ def _states(trained: int, largest: int, setup: Setup, gpus: int, machines: int) 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Room:
+class MemoryRoom:
     """What there is for a training."""
 
     gpus: int
@@ -172,7 +172,7 @@ class Room:
         return self.on_gpu(need) and self.on_host(need)
 
 
-def memory_need_findings(shape: ModelShape, chosen: Sequence[Setup], room: Room) -> Iterator[Finding]:
+def memory_need_findings(shape: ModelShape, chosen: Sequence[Setup], room: MemoryRoom) -> Iterator[Finding]:
     """Yield the need of each chosen setup, and whether the training fits in any of them."""
     needs = {setup: needed(shape, setup, room.gpus, room.host.nodes) for setup in setups()}
     known = f"{shape.parameters / 1e9:.2f} billion parameters, activations not counted"
@@ -189,7 +189,7 @@ def memory_need_findings(shape: ModelShape, chosen: Sequence[Setup], room: Room)
         yield warning("model", message, _advice(chosen, needs, room))
 
 
-def _need_text(setup: Setup, need: Need, room: Room) -> str:
+def _need_text(setup: Setup, need: Need, room: MemoryRoom) -> str:
     text = f"{bytes_text(need.gpu_bytes)} a GPU, {bytes_text(need.host_bytes)} of host memory"
     if not room.on_gpu(need):
         return f"{text}: too large for a GPU"
@@ -202,7 +202,7 @@ def _need_text(setup: Setup, need: Need, room: Room) -> str:
     return f"{text}: fits"
 
 
-def _advice(chosen: Sequence[Setup], needs: Mapping[Setup, Need], room: Room) -> str:
+def _advice(chosen: Sequence[Setup], needs: Mapping[Setup, Need], room: MemoryRoom) -> str:
     """Return what to do: permit more memory if that is enough, or use the first setup of each method that fits."""
     hints = []
     lacking = [needs[one].host_bytes for one in chosen if room.lacks_only_host(needs[one])]
@@ -213,7 +213,7 @@ def _advice(chosen: Sequence[Setup], needs: Mapping[Setup, Need], room: Room) ->
     return ", or ".join(hints) or "use more or larger GPUs, or a smaller model"
 
 
-def _first_fitting(needs: Mapping[Setup, Need], room: Room) -> list[Setup]:
+def _first_fitting(needs: Mapping[Setup, Need], room: MemoryRoom) -> list[Setup]:
     """Return the fastest setup of each method that fits; nothing without a GPU to compare with."""
     if room.gpu_bytes is None:
         return []

@@ -9,7 +9,7 @@ import pytest
 
 from tracker.adapters.host.cgroups import cores
 from tracker.adapters.host.machine import read_host, read_memory, read_network, read_volume
-from tracker.domain.readiness.training.facts import IPC_LOCK, UNLIMITED, Host, Memory, Place, Resource, Rlimit
+from tracker.domain.readiness.training.facts import IPC_LOCK, UNLIMITED, Host, LaunchPlace, Memory, Resource, Rlimit
 
 KIB = 1 << 10
 LIMITS = """Limit                     Soft Limit           Hard Limit           Units
@@ -56,21 +56,21 @@ def test_an_empty_machine_is_not_known_and_no_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "environment", "place"),
     [
-        ({}, {}, Place.SHELL),
-        ({"proc/self/cgroup": "0::/user.slice/user-1000.slice/session-2.scope\n"}, {}, Place.SHELL),
-        ({"proc/self/cgroup": "0::/user.slice/user-1000.slice/user@1000.service/app.scope\n"}, {}, Place.SHELL),
-        ({"proc/self/cgroup": "0::/system.slice/train.service\n"}, {}, Place.SYSTEMD),
-        ({"proc/self/cgroup": "4:memory:/docker/0123abc\n"}, {}, Place.CONTAINER),
-        ({".dockerenv": ""}, {}, Place.CONTAINER),
-        ({"run/.containerenv": ""}, {}, Place.CONTAINER),
-        ({"proc/self/cgroup": "0::/kubepods.slice/pod1\n"}, {}, Place.KUBERNETES),
-        ({".dockerenv": ""}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, Place.KUBERNETES),
-        ({"proc/self/cgroup": "0::/system.slice/slurmstepd.scope/job_7/step_0\n"}, {}, Place.SLURM),
-        ({".dockerenv": ""}, {"SLURM_JOB_ID": "7"}, Place.SLURM),
+        ({}, {}, LaunchPlace.SHELL),
+        ({"proc/self/cgroup": "0::/user.slice/user-1000.slice/session-2.scope\n"}, {}, LaunchPlace.SHELL),
+        ({"proc/self/cgroup": "0::/user.slice/user-1000.slice/user@1000.service/app.scope\n"}, {}, LaunchPlace.SHELL),
+        ({"proc/self/cgroup": "0::/system.slice/train.service\n"}, {}, LaunchPlace.SYSTEMD),
+        ({"proc/self/cgroup": "4:memory:/docker/0123abc\n"}, {}, LaunchPlace.CONTAINER),
+        ({".dockerenv": ""}, {}, LaunchPlace.CONTAINER),
+        ({"run/.containerenv": ""}, {}, LaunchPlace.CONTAINER),
+        ({"proc/self/cgroup": "0::/kubepods.slice/pod1\n"}, {}, LaunchPlace.KUBERNETES),
+        ({".dockerenv": ""}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, LaunchPlace.KUBERNETES),
+        ({"proc/self/cgroup": "0::/system.slice/slurmstepd.scope/job_7/step_0\n"}, {}, LaunchPlace.SLURM),
+        ({".dockerenv": ""}, {"SLURM_JOB_ID": "7"}, LaunchPlace.SLURM),
     ],
 )
 def test_what_started_the_process_is_seen(
-    tmp_path: Path, files: dict[str, str], environment: dict[str, str], place: Place
+    tmp_path: Path, files: dict[str, str], environment: dict[str, str], place: LaunchPlace
 ) -> None:
     assert read_host(machine(tmp_path, files), environment).place is place
 

@@ -1,4 +1,4 @@
-"""Logs on a file server that hangs: nobody waits for them, and no line is lost or returned twice."""
+"""Logs on a file server that hangs: no caller waits for them, and no line is lost or returned twice."""
 
 import threading
 from collections.abc import Iterator

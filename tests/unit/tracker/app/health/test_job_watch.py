@@ -12,8 +12,8 @@ from tracker.config.health import load_line_rules
 from tracker.domain.health.logs.streams import Stream
 from tracker.domain.health.logs.text import RawLine
 from tracker.domain.health.processes.jobs import Places
-from tracker.domain.health.processes.pace import HangLimits, Phase
-from tracker.domain.health.processes.seen import Frame, ProcessId, ProcessState, Sample, SeenProcess
+from tracker.domain.health.processes.pace import HangLimits, JobPhase
+from tracker.domain.health.processes.seen import ProcessId, ProcessState, Sample, SeenProcess, StackFrame
 from tracker.domain.health.processes.signs import ProcessSign
 from tracker.domain.health.run_log import RunLog
 from tracker.domain.health.run_state import RunState, StreamState
@@ -23,10 +23,10 @@ from tracker.domain.records.training import IncidentEnd, TrainingIncident
 WAITS = Sample(
     state=ProcessState.SLEEPING,
     moved_bytes=0,
-    stack=(Frame(function="all_reduce", file="torch/distributed/distributed_c10d.py"),),
+    stack=(StackFrame(function="all_reduce", file="torch/distributed/distributed_c10d.py"),),
 )
 SLEEPS = Sample(
-    state=ProcessState.SLEEPING, moved_bytes=0, stack=(Frame(function="load", file="/app/data.py", line=5),)
+    state=ProcessState.SLEEPING, moved_bytes=0, stack=(StackFrame(function="load", file="/app/data.py", line=5),)
 )
 
 
@@ -158,7 +158,7 @@ def test_progress_of_any_kind_ends_a_look(world: World) -> None:
 
     assert world.run(400, meanwhile=prints) == []
     assert world.run(400, meanwhile=saves) == []
-    assert world.log.state.pace.phase is Phase.SAVING
+    assert world.log.state.pace.phase is JobPhase.SAVING
     assert world.run(880) == []  # a rank that saves alone is no culprit before the limit of saves
     assert len(world.run(1000)) == 1
 
@@ -262,7 +262,7 @@ def test_a_restart_is_another_job_and_a_machine_without_the_training_is_silent(w
     assert world.incident.name == "gone"
     world.ranks = [world.start(21, 0), world.start(22, 1)]
     world.run(60)
-    assert world.log.state.pace.phase is Phase.STARTING
+    assert world.log.state.pace.phase is JobPhase.STARTING
     world.train(3, first=11)
     assert world.incident.is_over
     empty = World()
@@ -278,7 +278,7 @@ def test_another_process_knows_the_job_by_any_of_its_ranks_and_reports_an_end_th
     world.ranks[1] = world.start(12, 1)
     world.watch = world.watching()
     world.run(5)
-    assert world.log.state.pace.phase is Phase.TRAINING
+    assert world.log.state.pace.phase is JobPhase.TRAINING
     world.end(0, 1)
     world.watch = world.watching()
     world.run(END_S + 10)
@@ -346,7 +346,7 @@ def test_a_training_that_computes_and_logs_rarely_has_twice_the_time(world: Worl
     world.train(10)
 
     def computes(second: int) -> None:
-        frame = Frame(function=f"layer_{second % 7}", file="/app/model.py")
+        frame = StackFrame(function=f"layer_{second % 7}", file="/app/model.py")
         busy = Sample(state=ProcessState.RUNNING, cpu_s=second * 0.9, moved_bytes=0, stack=(frame,))
         world.processes.doing = dict.fromkeys(world.ranks, busy)
 

@@ -7,16 +7,16 @@ import pytest
 from tests.recorded_jobs import moments
 from tracker.domain.health.processes.capture import capture_of
 from tracker.domain.health.processes.hangs import Hang, HangName, Moment, likely, proven
-from tracker.domain.health.processes.pace import Phase
-from tracker.domain.health.processes.seen import Frame, ProcessState, Sample
+from tracker.domain.health.processes.pace import JobPhase
+from tracker.domain.health.processes.seen import ProcessState, Sample, StackFrame
 
 WAITING = (
-    Frame(function="all_reduce", file="torch/distributed/distributed_c10d.py"),
-    Frame(function="step", file="/app/train.py", line=7),
+    StackFrame(function="all_reduce", file="torch/distributed/distributed_c10d.py"),
+    StackFrame(function="step", file="/app/train.py", line=7),
 )
 ELSEWHERE = (
-    Frame(function="sync", file="/venv/lib/python3.11/site-packages/fsspec/asyn.py", line=99),
-    Frame(function="batch", file="/app/train.py", line=3),
+    StackFrame(function="sync", file="/venv/lib/python3.11/site-packages/fsspec/asyn.py", line=99),
+    StackFrame(function="batch", file="/app/train.py", line=3),
 )
 
 
@@ -50,7 +50,7 @@ def many(culprit: Sample, *, ranks: int = 64, other: Sample | None = None) -> li
 def test_a_look_at_a_real_job_proves_which_rank_it_is(
     case: str, name: HangName, ranks: tuple[int, ...], says: str
 ) -> None:
-    found = proven(moments(case), Phase.TRAINING)
+    found = proven(moments(case), JobPhase.TRAINING)
     assert found is not None
     assert (found.name, found.ranks) == (name, ranks)
     assert says in found.text
@@ -59,11 +59,11 @@ def test_a_look_at_a_real_job_proves_which_rank_it_is(
 
 @pytest.mark.parametrize("case", ["healthy", "torchrun_healthy", "spin", "loader", "torchrun_loader", "zombie"])
 def test_what_a_healthy_training_may_do_as_well_is_not_proven(case: str) -> None:
-    assert proven(moments(case), Phase.TRAINING) is None
+    assert proven(moments(case), JobPhase.TRAINING) is None
 
 
-@pytest.mark.parametrize("phase", [Phase.SAVING, Phase.EVALUATING, Phase.STARTING])
-def test_one_rank_may_sleep_while_the_others_wait_for_its_save_or_evaluation(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [JobPhase.SAVING, JobPhase.EVALUATING, JobPhase.STARTING])
+def test_one_rank_may_sleep_while_the_others_wait_for_its_save_or_evaluation(phase: JobPhase) -> None:
     assert proven(moments("sleep"), phase) is None
     stopped = proven(moments("stop"), phase)
     assert stopped is not None
@@ -86,7 +86,7 @@ def test_a_training_that_is_quiet_for_too_long_has_a_likely_cause(case: str, nam
 def test_a_rank_in_a_dead_file_system_is_found_among_many_that_spin_in_a_collective() -> None:
     """As in a real hang of 64 GPUs, where py-spy could not read the rank in state D."""
     culprit = Sample(state=ProcessState.BLOCKED, moved_bytes=5, waits_in="nfs_wait_bit_killable")
-    found = proven(many(culprit), Phase.SAVING)
+    found = proven(many(culprit), JobPhase.SAVING)
     assert found is not None
     assert (found.name, found.ranks) == (HangName.BLOCKED, (63,))
     assert found.text == (
@@ -96,7 +96,7 @@ def test_a_rank_in_a_dead_file_system_is_found_among_many_that_spin_in_a_collect
 
 def test_a_process_that_moves_bytes_or_computes_is_not_convicted() -> None:
     asleep = Sample(state=ProcessState.SLEEPING, moved_bytes=0, stack=ELSEWHERE)
-    found = proven(many(asleep), Phase.TRAINING)
+    found = proven(many(asleep), JobPhase.TRAINING)
     assert found is not None
     assert found.ranks == (63,)
     samples = many(asleep)
@@ -108,23 +108,23 @@ def test_a_process_that_moves_bytes_or_computes_is_not_convicted() -> None:
         replace(m, ranks={**m.ranks, 63: replace(asleep, stack=other if m.at_s else ELSEWHERE)}) for m in samples
     ]
     for case in (moving, busy, unknown, on_its_way):
-        assert proven(case, Phase.TRAINING) is None
+        assert proven(case, JobPhase.TRAINING) is None
 
 
 def test_ranks_that_nobody_waits_for_are_not_convicted() -> None:
     asleep = Sample(state=ProcessState.SLEEPING, moved_bytes=0, stack=ELSEWHERE)
-    assert proven(many(asleep, ranks=1), Phase.TRAINING) is None
-    assert proven(many(asleep, other=asleep), Phase.TRAINING) is None
+    assert proven(many(asleep, ranks=1), JobPhase.TRAINING) is None
+    assert proven(many(asleep, other=asleep), JobPhase.TRAINING) is None
 
 
 def test_a_dead_rank_is_one_for_which_others_still_wait() -> None:
     for state, how in ((ProcessState.GONE, "its process is gone"), (ProcessState.ZOMBIE, "its parent did not notice")):
-        found = proven(many(Sample(state=state)), Phase.TRAINING)
+        found = proven(many(Sample(state=state)), JobPhase.TRAINING)
         assert found is not None
         assert (found.name, found.ranks) == (HangName.DEAD, (63,))
         assert how in found.text
     alone = Sample(state=ProcessState.SLEEPING, moved_bytes=0, stack=ELSEWHERE)
-    assert proven(many(Sample(state=ProcessState.GONE), other=alone), Phase.TRAINING) is None
+    assert proven(many(Sample(state=ProcessState.GONE), other=alone), JobPhase.TRAINING) is None
 
 
 def unknown(found: Hang) -> str:
@@ -150,7 +150,7 @@ def test_the_capture_has_each_stack_once_and_is_bounded() -> None:
     assert "rank 61, rank 62:" in text
     assert "63    sleeping" in text
     assert "futex_do_wait" in text
-    deep = replace(asleep, stack=tuple(Frame(function="f" * 300, file="g" * 300, line=i) for i in range(500)))
+    deep = replace(asleep, stack=tuple(StackFrame(function="f" * 300, file="g" * 300, line=i) for i in range(500)))
     assert len(capture_of(many(deep, ranks=2_000))) <= 200_000
     assert "a data loader worker" not in text
     assert "data loader worker 0 of rank 1" in capture_of(moments("loader"))

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from tests.requires import shared_data
 from tracker.domain.health.logs.log_times import LogTimes
-from tracker.domain.health.processes.pace import HangLimits, Pace, Phase, phase_of_line, replay
+from tracker.domain.health.processes.pace import HangLimits, JobPace, JobPhase, phase_of_line, replay
 from tracker.domain.health.processes.seen import ProcessId
 
 LIMITS = HangLimits()
@@ -28,8 +28,8 @@ def times_in(lines: list[str]) -> list[float]:
     return times.seconds
 
 
-def trained(*intervals_s: float) -> Pace:
-    pace = Pace()
+def trained(*intervals_s: float) -> JobPace:
+    pace = JobPace()
     pace.watch([RANK], 0.0)
     for at_s in steps(*intervals_s):
         pace.take_step(at_s)
@@ -55,48 +55,48 @@ def test_a_fast_run_is_looked_at_after_15_seconds_and_a_slow_one_after_three_ste
 
 
 def test_the_start_saves_and_evaluations_have_their_own_limits_and_lengths() -> None:
-    pace = Pace()
+    pace = JobPace()
     pace.watch([RANK], 0.0)
     pace.take_sign(100.0)
-    assert (pace.phase, pace.quiet_s(100.0), pace.report_limit_s(LIMITS)) == (Phase.STARTING, 0.0, 1800.0)
+    assert (pace.phase, pace.quiet_s(100.0), pace.report_limit_s(LIMITS)) == (JobPhase.STARTING, 0.0, 1800.0)
     for at_s in (300.0, 308.0, 316.0, 324.0):
         pace.take_step(at_s)
     assert pace.report_limit_s(LIMITS) == 450.0  # 1.5 times the time until the first step
-    pace.take_sign(325.0, Phase.SAVING)
+    pace.take_sign(325.0, JobPhase.SAVING)
     assert (pace.quiet_s(330.0), pace.report_limit_s(LIMITS)) == (5.0, 900.0)
     pace.take_step(925.0)
-    pace.take_sign(926.0, Phase.SAVING)
+    pace.take_sign(926.0, JobPhase.SAVING)
     assert pace.report_limit_s(LIMITS) == 1500.0
-    pace.take_sign(930.0, Phase.EVALUATING)
+    pace.take_sign(930.0, JobPhase.EVALUATING)
     assert pace.report_limit_s(LIMITS) == 900.0
     assert pace.usual_s == 8.0  # intervals with a save or an evaluation are not usual
 
 
 def test_the_time_in_which_nobody_watched_is_no_pause_of_the_run() -> None:
     pace = trained(*[8.0] * 10)
-    again = TypeAdapter(Pace).validate_python(TypeAdapter(Pace).dump_python(pace, mode="json"))
+    again = TypeAdapter(JobPace).validate_python(TypeAdapter(JobPace).dump_python(pace, mode="json"))
     assert again == pace
     again.watch([RANK, OTHER], 50_000.0)
     again.take_step(50_010.0)
     again.take_step(50_018.0)
-    assert (again.phase, again.report_limit_s(LIMITS)) == (Phase.TRAINING, 300.0)
+    assert (again.phase, again.report_limit_s(LIMITS)) == (JobPhase.TRAINING, 300.0)
     again.watch([replace(RANK, pid=9)], 60_000.0)
-    assert (again.phase, again.usual_s) == (Phase.STARTING, 8.0)
+    assert (again.phase, again.usual_s) == (JobPhase.STARTING, 8.0)
 
 
 @pytest.mark.parametrize(
     ("line", "phase"),
     [
-        ("***** Running Evaluation *****", Phase.EVALUATING),
-        ("Running validation...", Phase.EVALUATING),
-        ("Evaluating:  10%", Phase.EVALUATING),
-        ("Saving model checkpoint to out/checkpoint-500", Phase.SAVING),
+        ("***** Running Evaluation *****", JobPhase.EVALUATING),
+        ("Running validation...", JobPhase.EVALUATING),
+        ("Evaluating:  10%", JobPhase.EVALUATING),
+        ("Saving model checkpoint to out/checkpoint-500", JobPhase.SAVING),
         ("[torch_checkpoint_engine.py] Saving out/global_step100/mp_rank_00_model_states.pt", None),
         ("Loading the validation set", None),
         ("the value is invalid", None),
     ],
 )
-def test_lines_announce_saves_and_evaluations(line: str, phase: Phase | None) -> None:
+def test_lines_announce_saves_and_evaluations(line: str, phase: JobPhase | None) -> None:
     assert phase_of_line(line) is phase
 
 

@@ -1,4 +1,4 @@
-"""What is said about the GPUs that a training would use."""
+"""Findings about the GPUs that a training would use."""
 
 import pytest
 

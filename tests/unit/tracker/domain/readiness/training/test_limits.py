@@ -1,4 +1,4 @@
-"""Facts about a machine, and what is said about a training on it."""
+"""Facts about a machine, and the findings about a training on it."""
 
 import re
 from dataclasses import replace
@@ -11,15 +11,15 @@ from tracker.domain.readiness.training.facts import (
     SYS_PTRACE,
     UNLIMITED,
     Host,
+    LaunchPlace,
     Memory,
     Network,
-    Place,
     Resource,
     Rlimit,
     Volume,
 )
 from tracker.domain.readiness.training.limits import (
-    disk_finding,
+    checkpoint_disk_finding,
     is_selected,
     limit_findings,
     memory_findings,
@@ -75,7 +75,7 @@ def test_a_machine_without_limits_needs_no_action() -> None:
         (replace(GOOD, is_clock_synchronized=None), "clock", "ok", "not known", "^$"),
         (replace(GOOD, is_clock_synchronized=False), "clock", "ok", "not synchronized", "^run `sudo timedatectl"),
         (
-            replace(GOOD, is_clock_synchronized=False, nodes=2, place=Place.CONTAINER),
+            replace(GOOD, is_clock_synchronized=False, nodes=2, place=LaunchPlace.CONTAINER),
             *("clock", "warning", "logs of 2 machines", "set-ntp true` on the host of the container"),
         ),
         (
@@ -100,15 +100,21 @@ def test_each_limit_is_one_finding(host: Host, subject: str, level: str, message
 @pytest.mark.parametrize(
     ("place", "locked", "tasks", "shared", "traced"),
     [
-        (Place.SHELL, "/etc/security/limits.conf", "pids.max", "mount -o remount,size=16G", "sysctl"),
-        (Place.SYSTEMD, "LimitMEMLOCK=infinity under", "TasksMax=infinity", "mount -o remount,size=16G", "sysctl"),
-        (Place.CONTAINER, "--ulimit memlock=-1`", "--pids-limit -1", "--shm-size=16g", "--cap-add SYS_PTRACE"),
-        (Place.KUBERNETES, "unit of containerd", "podPidsLimit", "emptyDir", "securityContext"),
-        (Place.SLURM, "PropagateResourceLimitsExcept=MEMLOCK", "pids.max", "mount -o remount,size=16G", "sysctl"),
+        (LaunchPlace.SHELL, "/etc/security/limits.conf", "pids.max", "mount -o remount,size=16G", "sysctl"),
+        (
+            LaunchPlace.SYSTEMD,
+            "LimitMEMLOCK=infinity under",
+            "TasksMax=infinity",
+            "mount -o remount,size=16G",
+            "sysctl",
+        ),
+        (LaunchPlace.CONTAINER, "--ulimit memlock=-1`", "--pids-limit -1", "--shm-size=16g", "--cap-add SYS_PTRACE"),
+        (LaunchPlace.KUBERNETES, "unit of containerd", "podPidsLimit", "emptyDir", "securityContext"),
+        (LaunchPlace.SLURM, "PropagateResourceLimitsExcept=MEMLOCK", "pids.max", "mount -o remount,size=16G", "sysctl"),
     ],
 )
 def test_the_fix_is_the_one_that_has_an_effect_where_the_training_runs(
-    place: Place, locked: str, tasks: str, shared: str, traced: str
+    place: LaunchPlace, locked: str, tasks: str, shared: str, traced: str
 ) -> None:
     host = replace(LOCKED, place=place, has_infiniband=True, process_room=10.0, ptrace_scope=1)
     found = {one.subject: one for one in limit_findings(host)}
@@ -153,7 +159,7 @@ def test_shared_memory_is_large_enough_or_a_warning(found: Volume | None, level:
 def test_the_next_two_checkpoints_fit_on_the_disk_or_it_is_said(
     found: Volume, checkpoint: int | None, saved_as: str, level: str, message: str
 ) -> None:
-    check(disk_finding(found, checkpoint, saved_as), level, message, "" if level != "ok" else "^$")
+    check(checkpoint_disk_finding(found, checkpoint, saved_as), level, message, "" if level != "ok" else "^$")
 
 
 MEMORY = Memory(total_bytes=64 * GIB, available_bytes=60 * GIB)

@@ -1,4 +1,4 @@
-"""What a training needs, beside deepspeed's own estimators, and what is said about it."""
+"""What a training needs, beside deepspeed's own estimators, and the findings about it."""
 
 from dataclasses import replace
 from itertools import product
@@ -8,13 +8,13 @@ import pytest
 from tests.model_headers import MODELS
 from tests.requires import requires_package
 from tracker.domain.readiness.finding import Level
-from tracker.domain.readiness.training.facts import Host, Memory, Place
+from tracker.domain.readiness.training.facts import Host, LaunchPlace, Memory
 from tracker.domain.readiness.training.memory import (
+    MemoryRoom,
     Method,
     ModelShape,
     Need,
     Offload,
-    Room,
     Setup,
     Zero,
     memory_need_findings,
@@ -29,7 +29,7 @@ SHAPES = [
 ]
 SEVEN = SHAPES[6]
 HOST = Memory(total_bytes=512 * GIB, available_bytes=500 * GIB)
-ROOM = Room(gpus=8, gpu_bytes=80 * GIB, memory=HOST, host=Host())
+ROOM = MemoryRoom(gpus=8, gpu_bytes=80 * GIB, memory=HOST, host=Host())
 
 
 def full(zero: int, offload: Offload = Offload.NONE, method: Method = Method.FULL) -> Setup:
@@ -127,7 +127,7 @@ ONE_GPU = replace(ROOM, gpus=1, gpu_bytes=24 * GIB)
             "`sudo systemd-run --uid=$(id -u) --scope -p MemoryMax=192G -- CMD`",
         ),
         (
-            replace(SMALL_GPUS, memory=LIMITED, host=Host(place=Place.SLURM)),
+            replace(SMALL_GPUS, memory=LIMITED, host=Host(place=LaunchPlace.SLURM)),
             *(3, Offload.ALL, Level.WARNING),
             "submit the job with `sbatch --mem=192G`",
         ),
@@ -146,7 +146,7 @@ ONE_GPU = replace(ROOM, gpus=1, gpu_bytes=24 * GIB)
     ],
 )
 def test_a_training_that_does_not_fit_is_told_what_would(
-    room: Room, zero: int, offload: Offload | None, level: Level, hint: str
+    room: MemoryRoom, zero: int, offload: Offload | None, level: Level, hint: str
 ) -> None:
     chosen = setups(Zero(zero), offload or Offload.NONE)
     found = list(memory_need_findings(SEVEN, chosen, room))
@@ -165,6 +165,6 @@ def test_a_training_that_does_not_fit_is_told_what_would(
         (replace(ROOM, gpu_bytes=None), full(2), ": not compared, the memory of the GPUs is not known"),
     ],
 )
-def test_each_setup_has_its_need_and_whether_it_fits(room: Room, setup: Setup, said: str) -> None:
+def test_each_setup_has_its_need_and_whether_it_fits(room: MemoryRoom, setup: Setup, said: str) -> None:
     found = {one.subject: one.message for one in memory_need_findings(SEVEN, [setup], room)}
     assert found[str(setup)].endswith(said)
