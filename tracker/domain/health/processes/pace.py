@@ -52,8 +52,13 @@ _QUICK = ("alu", "alid", "redic", "aving", "ave c", "riting")
 
 def phase_of_line(line: str) -> JobPhase | None:
     """Return the phase that a line without numbers announces; None: none."""
-    if not any(text in line for text in _QUICK):
-        return None
+    for text in _QUICK:  # a generator takes three times as long
+        if text in line:
+            return _announced(line)
+    return None
+
+
+def _announced(line: str) -> JobPhase | None:
     for phase, pattern in _SAYS:
         if pattern.search(line):
             return phase
