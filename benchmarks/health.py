@@ -23,13 +23,14 @@ from pathlib import Path
 
 import psutil
 from rich.console import Console
+from sqlalchemy import select
 
 from eval_jobs.queue.address import QUEUE_URL_VARIABLE
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from tests.fakes.tracking import FakeSink
-from tracker.adapters.database.tables import POINTS, TRACKER_TABLES
-from tracker.adapters.health.store_sql import SqlHealthStore
+from tracker.adapters.database.tables import HEALTH_STREAMS, POINTS, TRACKER_TABLES
+from tracker.adapters.health.documents import stream_from_json
 from tracker.adapters.tracking.outbox_sql import OutboxTracking
 from tracker.app.health.settings import AgentSettings
 from tracker.config.health import load_line_rules
@@ -146,10 +147,13 @@ def _wait_until_read(folder: Path, log: Path) -> None:
     engine = open_database(f"sqlite:///{folder}/agent.db")
     end_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < end_s:
-        streams = SqlHealthStore(engine, "run").read_so_far().streams
-        if any(cursor.offset >= log.stat().st_size for cursor, _ in streams.values()):
+        with engine.connect() as connection:  # not the store: who reads that takes over from the agent
+            documents = connection.execute(select(HEALTH_STREAMS.c.cursor)).scalars().all()
+        if any(stream_from_json(document)[0].offset >= log.stat().st_size for document in documents):
             break
         threading.Event().wait(0.5)
+    else:
+        raise TimeoutError(f"the agent has not read {log} within {PATIENCE_S:.0f} s")
     engine.dispose()
 
 

@@ -32,7 +32,7 @@ class FakeTrainingLog:
             piece = split(content[cursor.offset :], cursor.text)
             lines = piece.lines
             if cursor.has_rest_trouble and lines:
-                lines = (replace(lines[0], is_known=True), *lines[1:])
+                lines = (lines[0]._replace(is_known=True), *lines[1:])
             if piece.taken:
                 moved = replace(cursor, offset=cursor.offset + piece.taken, text=piece.state, has_rest_trouble=False)
                 self._cursors[path] = moved

@@ -53,7 +53,7 @@ KIND = "agent"
 READ_S = 1.0
 """Seconds between two readings."""
 RETRY_S = 5.0
-TRIM_S = 30.0
+TRIM_S = 120.0
 
 _SETTINGS = TypeAdapter(AgentSettings)
 

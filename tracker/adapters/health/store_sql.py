@@ -1,5 +1,7 @@
 """`tracker.ports.HealthStore`: cursors, state, curves and incidents of one training, in one transaction."""
 
+from collections.abc import Sequence
+
 from sqlalchemy import Connection, Engine, select, update
 
 from eval_jobs.identity import content_hash
@@ -20,6 +22,10 @@ from tracker.adapters.health.documents import (
 )
 from tracker.domain.health.stored import ReadNow, ReadSoFar
 from tracker.domain.records.training import TrainingIncident
+from tracker.domain.records.types import CurvePoint
+
+POINTS_AT_ONCE = 1000
+"""Rows of one statement: their parameters take ten times the memory of the points."""
 
 
 class SqlHealthStore:
@@ -65,19 +71,20 @@ class SqlHealthStore:
             self._put_run(connection, run_id, row, has_changes=run_id in changed)
         for incident in now.incidents:
             _put_incident(connection, incident)
-        rows = [
-            {"run_id": run_id, "key": point.key, "step": point.step, "value": point.value}
-            for run_id, points in now.points.items()
-            for point in points
-        ]
-        if rows:
-            connection.execute(HEALTH_POINTS.insert(), rows)
+        for run_id, points in now.points.items():
+            for begin in range(0, len(points), POINTS_AT_ONCE):
+                _insert_points(connection, run_id, points[begin : begin + POINTS_AT_ONCE])
 
     def _put_run(self, connection: Connection, run_id: str, row: dict[str, object], *, has_changes: bool) -> None:
         raised = int(has_changes)
         insert = insert_into(connection, HEALTH_RUNS).values(run_id=run_id, changes=raised, **row)
         update_row = {**row, "changes": HEALTH_RUNS.c.changes + raised}
         connection.execute(insert.on_conflict_do_update(index_elements=["run_id"], set_=update_row))
+
+
+def _insert_points(connection: Connection, run_id: str, points: Sequence[CurvePoint]) -> None:
+    rows = [{"run_id": run_id, "key": point.key, "step": point.step, "value": point.value} for point in points]
+    connection.execute(HEALTH_POINTS.insert(), rows)
 
 
 def _put_incident(connection: Connection, incident: TrainingIncident) -> None:

@@ -28,7 +28,7 @@ from tracker.domain.health.logs.text import MAX_LINE_BYTES, Piece, RawLine, Text
 
 log = logging.getLogger(__name__)
 
-CHUNK_BYTES = 256 << 10
+CHUNK_BYTES = 128 << 10
 HOLE_BYTES = 512
 MAX_COPIES = 20
 """Newest files beside a log that may be its rotated part."""
@@ -262,7 +262,7 @@ class FollowedFile:
 def _part(piece: Piece, before: Cursor, after: Cursor) -> ReadPart:
     lines = piece.lines
     if before.has_rest_trouble and lines:
-        lines = (replace(lines[0], is_known=True), *lines[1:])
+        lines = (lines[0]._replace(is_known=True), *lines[1:])
     return ReadPart(lines=lines, cursor=after, is_history=before.offset < before.history_bytes)
 
 

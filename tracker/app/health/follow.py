@@ -9,7 +9,7 @@ It may be killed at any line and run again: what was read and how far it was rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,10 @@ from tracker.domain.records.types import CurvePoint
 if TYPE_CHECKING:  # the ports of the whole program import the statistics, and an agent stays small
     from tracker.ports.health import HealthStore, TrainingLog
 
+READINGS = 8
+"""Most readings of a pass, which are stored together: each one holds few lines in memory."""
+MANY_LINES = 500
+"""Of one reading: after fewer, nothing else is likely to wait."""
 QUIET_S = 600.0
 """Seconds without a new line after which the newest points are published although a thinned curve would omit them."""
 
@@ -125,12 +129,12 @@ class LogFollower:
         self._unstored.newest.setdefault(run_id, Stream(name="", read_at=self.clock.now()))
 
     def _read(self) -> None:
-        has_more = has_history = False
-        for piece in self.log.read():
+        has_history = False
+        for piece in self._pieces():
             self._take(piece)
-            has_more, has_history = True, has_history or piece.stream.is_history
+            has_history = has_history or piece.stream.is_history
         now_s = self.clock.monotonic_s()
-        if has_more or self._quiet_since_s is None:
+        if self._unstored.newest or self._quiet_since_s is None:
             self._quiet_since_s = now_s
         elif now_s - self._quiet_since_s >= QUIET_S:
             self._release()
@@ -138,6 +142,16 @@ class LogFollower:
             self._is_in_history = True  # also later: a last line without an end waits for it
         elif self._is_in_history:
             self._end_history()
+
+    def _pieces(self) -> Iterator[LogPiece]:
+        """Yield what is new, reading by reading."""
+        for _ in range(READINGS):
+            lines = 0
+            for piece in self.log.read():
+                yield piece
+                lines += len(piece.lines)
+            if lines < MANY_LINES:
+                return
 
     def _take(self, piece: LogPiece) -> None:
         run = self.run_of(piece.run_id)

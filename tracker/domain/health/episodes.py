@@ -1,5 +1,6 @@
 """What belongs together: one cause is one incident, whatever follows from it on all ranks. Pure."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from eval_jobs.identity import content_hash
@@ -18,7 +19,7 @@ class Episode:
 
     id: str
     run_id: str
-    context: tuple[str, ...]
+    context: tuple[str, ...] = ()
     """Lines before the present cause."""
     is_history: bool = False
     first_of: dict[str, TroubleLine] = field(default_factory=dict)
@@ -36,12 +37,13 @@ class Episode:
     capture: str = ""
     """What its processes did, as text."""
 
-    def join(self, line: TroubleLine, context: tuple[str, ...]) -> None:
-        """Add a line; `context` are those before it in its log."""
-        before = self.cause if self.first_of else None
-        self.first_of.setdefault(line.trouble.name, line)
-        if before is not None and self.cause is not before:
-            self.context = context
+    def join(self, line: TroubleLine, context: Callable[[], tuple[str, ...]]) -> None:
+        """Add a line; `context` returns those before it in its log."""
+        is_new_class = line.trouble.name not in self.first_of
+        if is_new_class:
+            self.first_of[line.trouble.name] = line
+        if is_new_class and self.cause is line:
+            self.context = context()
         ranks = self.ranks_of.setdefault(line.trouble.name, set())
         if line.rank is not None and len(ranks) < MAX_RANKS:
             ranks.add(line.rank)
@@ -108,9 +110,7 @@ class Episode:
         )
 
 
-def begun(run_id: str, number: int, line: TroubleLine, context: tuple[str, ...], *, is_history: bool) -> Episode:
-    """Return the episode that a line begins, the run's `number`-th; its id never changes, whatever joins it."""
+def begun(run_id: str, number: int, *, is_history: bool) -> Episode:
+    """Return the `number`-th episode of a run, which a line is to join; its id never changes, whatever joins it."""
     key = content_hash([run_id, number])[:_ID_CHARS]
-    episode = Episode(id=key, run_id=run_id, context=context, is_history=is_history)
-    episode.join(line, context)
-    return episode
+    return Episode(id=key, run_id=run_id, is_history=is_history)

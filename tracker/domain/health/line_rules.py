@@ -81,7 +81,11 @@ def triggers_of(rules: Sequence[LineRule]) -> tuple[str, ...] | None:
     """Return texts of which any line with trouble has one, in lower case; None: any line may have trouble."""
     if not all(rule.contains for rule in rules):
         return None
-    return tuple(dict.fromkeys(text for rule in rules for text in rule.contains))
+    known: list[str] = []
+    for text in sorted({text for rule in rules for text in rule.contains}, key=len):
+        if not any(shorter in text for shorter in known):
+            known.append(text)
+    return tuple(known)
 
 
 def rule_hit(line: str, rules: Sequence[LineRule], fits: Fits = rule_fits) -> LineHit | None:
@@ -104,7 +108,12 @@ def nan_hit(line: str, row: StepRow) -> LineHit | None:
 
 def plain_line(raw: str) -> str:
     """Return a line without colours, and without the progress bar before the text that was glued to it."""
-    line = COLOURS.sub("", raw[:MAX_CHARS]).rpartition("\r")[2].rstrip()
+    line = raw[:MAX_CHARS]
+    if "\x1b" in line:
+        line = COLOURS.sub("", line)
+    line = line.rpartition("\r")[2].rstrip()
+    if "%|" not in line:
+        return line
     bar, found, rest = line.partition("it/s]")
     if not found:
         bar, found, rest = line.partition("s/it]")

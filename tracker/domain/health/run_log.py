@@ -95,7 +95,8 @@ class RunLog:
             return
         state.recent.append(plain)
         self._newest = state
-        self._keep_for_code(line.number, plain, row, stream)
+        if self.code is not None:
+            self._untried.append(_read_line(line.number, plain, row, stream))
         hit = self._trouble(plain, row)
         if hit is not None and not line.is_known:
             self._hit(hit, _step_of_nan(hit, row), line, (stream, state))
@@ -103,7 +104,7 @@ class RunLog:
             self._phase = phase_of_line(plain) or self._phase
             return
         if row.is_summary:
-            self.state.steps = replace(self.state.steps, has_summary=True)
+            self.state.steps.has_summary = True
             return
         if row.step is None:
             self._count_unnumbered(row)
@@ -114,7 +115,8 @@ class RunLog:
 
     def take_row(self, row: StepRow, stream: Stream, state: StreamState) -> None:
         """Read one row of a log whose lines are not text."""
-        self._keep_for_code(0, "", row, stream)
+        if self.code is not None:
+            self._untried.append(_read_line(0, "", row, stream))
         if row.step is not None:
             self._count(row, (stream, state), rank=stream.rank, is_progress=True)
 
@@ -150,8 +152,7 @@ class RunLog:
                 rank=rank,
                 seen_at=at,
             )
-            context = tuple(map(self._shown, self._newest.recent))
-            episode = self._join(found, context, is_history=False)
+            episode = self._join(found, self._newest, is_history=False)
             episode.capture = sign.capture or episode.capture
 
     def end_hang(self) -> None:
@@ -229,10 +230,6 @@ class RunLog:
         """What the numbers show, in the order of the log."""
         return (*self.state.series.findings, *self.state.unnumbered.findings)
 
-    def _keep_for_code(self, number: int, plain: str, row: StepRow | None, stream: Stream) -> None:
-        if self.code is not None:
-            self._untried.append(_read_line(number, plain, row, stream))
-
     def _trouble(self, plain: str, row: StepRow | None) -> LineHit | None:
         found = None
         if self._triggers is None or _has_any(plain.lower(), self._triggers):
@@ -253,18 +250,16 @@ class RunLog:
             rank=stream.rank if hit.rank is None else hit.rank,
             seen_at=stream.read_at,
         )
-        context = tuple(map(self._shown, state.recent))
-        self._join(found, context, is_history=stream.is_history)
+        self._join(found, state, is_history=stream.is_history)
 
-    def _join(self, found: TroubleLine, context: tuple[str, ...], *, is_history: bool) -> Episode:
+    def _join(self, found: TroubleLine, state: StreamState, *, is_history: bool) -> Episode:
         run = self.state
         if run.episode is not None and run.episode.is_history and not is_history:
             self._end(run.episode, IncidentEnd.ENDED)  # what is live now is another one
         if run.episode is None:
             run.episodes += 1
-            run.episode = begun(run.run_id, run.episodes, found, context, is_history=is_history)
-        else:
-            run.episode.join(found, context)
+            run.episode = begun(run.run_id, run.episodes, is_history=is_history)
+        run.episode.join(found, lambda: tuple(map(self._shown, state.recent)))
         run.episode.wait_for_progress(run.steps.last)
         return run.episode
 
@@ -280,7 +275,7 @@ class RunLog:
         at_s = self._live_time_s(stream)
         self.points += run.thinner.take(step, row.values)
         run.series.take(step, row.values, at_s=at_s, rank=rank)
-        run.steps = run.steps.counted(row, step)
+        run.steps.count(row, step)
         if run.episode is not None and is_progress:
             self._progress(run.episode, step, stream)
 
@@ -312,7 +307,7 @@ class RunLog:
         run.branch += 1
         run.thinner.go_back(step)
         run.series.begin_branch(step)
-        run.steps = replace(run.steps, last=step)
+        run.steps.last = step
         if run.episode is not None:
             run.episode.progress_from = step - 1
 
@@ -331,10 +326,7 @@ class RunLog:
         loss = loss_in(row.values)
         if loss is None:
             return
-        steps = self.state.steps
-        first = loss if steps.first_loss is None else steps.first_loss
-        self.state.steps = replace(steps, unnumbered=steps.unnumbered + 1, first_loss=first, last_loss=loss)
-        self.state.unnumbered.take(self.state.steps.unnumbered, row.values)
+        self.state.unnumbered.take(self.state.steps.count_unnumbered(loss), row.values)
 
     def _incident(
         self, episode: Episode, *, ended_by: IncidentEnd | None = None, ended_step: int | None = None

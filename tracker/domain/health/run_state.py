@@ -18,7 +18,7 @@ from tracker.domain.health.tempo import Tempo
 from tracker.domain.records.training import CONTEXT_LINES, TrainingIncident
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class StepsRead:
     """What the lines of steps said."""
 
@@ -44,19 +44,27 @@ class StepsRead:
             return None
         return self.last >= self.total
 
-    def counted(self, row: StepRow, step: int) -> StepsRead:
-        """Return it with one more line of a step."""
+    def count(self, row: StepRow, step: int) -> None:
+        """Count one more line of a step."""
+        self.lines += 1
+        self.has_summary = False
+        if self.first is None:
+            self.first = step
+        self.last = step if self.last is None else max(self.last, step)
+        self.total = row.total or self.total
         loss = loss_in(row.values)
-        return replace(
-            self,
-            lines=self.lines + 1,
-            first=step if self.first is None else self.first,
-            last=step if self.last is None else max(self.last, step),
-            first_loss=loss if self.first_loss is None else self.first_loss,
-            last_loss=self.last_loss if loss is None else loss,
-            total=row.total or self.total,
-            has_summary=False,
-        )
+        if loss is not None:
+            self._take_loss(loss)
+
+    def count_unnumbered(self, loss: float) -> int:
+        """Count the loss of a line that names no step, and return its number."""
+        self.unnumbered += 1
+        self._take_loss(loss)
+        return self.unnumbered
+
+    def _take_loss(self, loss: float) -> None:
+        self.first_loss = loss if self.first_loss is None else self.first_loss
+        self.last_loss = loss
 
 
 @dataclass(kw_only=True)
@@ -88,7 +96,7 @@ class RunState:
     """What was read of a run so far."""
 
     run_id: str = ""
-    steps: StepsRead = StepsRead()
+    steps: StepsRead = field(default_factory=StepsRead)
     branch: int = 0
     """Times that the steps of the run went back."""
     episode: Episode | None = None

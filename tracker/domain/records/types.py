@@ -36,7 +36,7 @@ class Gap:
         return range(self.step, self.last_step + 1, (self.last_step - self.step) // (self.count - 1))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CurvePoint:
     """One value of a training curve."""
 

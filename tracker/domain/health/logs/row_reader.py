@@ -12,7 +12,7 @@ prints dictionaries long after their bars: they get no step.
 
 import csv
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tracker.domain.health.logs.progress_bars import MARK, NESTED, Bar, bars_in
 from tracker.domain.health.logs.step_lines import (
@@ -96,7 +96,7 @@ class RowReader:
         if row is None or self.bar is None or bar.length != self.bar.length:
             return None
         self.held = None
-        return row if self.is_late else replace(row, step=bar.step)
+        return row if self.is_late else row._replace(step=bar.step)
 
     def _draw(self, bar: Bar) -> None:
         if self.bar is not None and bar.length != self.bar.length:
@@ -120,11 +120,16 @@ class RowReader:
         text = text[: MAX_JSON_CHARS if text.startswith("{") else MAX_CHARS]
         if "\x1b" in text:
             text = COLOURS.sub("", text)
-        described = (form.row(text.strip()) for form in self.formats)
-        row = next(filter(None, described), None) or step_row(text)
+        row = self._described(text) or step_row(text)
         if row is None or row.step is not None or row.is_summary:
             return row
         return self._placed(row)
+
+    def _described(self, text: str) -> StepRow | None:
+        for form in self.formats:
+            if row := form.row(text.strip()):
+                return row
+        return None
 
     def _placed(self, row: StepRow) -> StepRow | None:
         """Return a row without a step at the step of the bar, if it is one of transformers."""
@@ -139,7 +144,7 @@ class RowReader:
         step = self._step_at(self.bar.step, epoch)
         self.awaited_epoch = epoch if self.is_cleared and epoch else None
         self.newest = (self.bar.step, epoch)
-        return self._exchanged(replace(row, step=step, total=self.bar.total))
+        return self._exchanged(row._replace(step=step, total=self.bar.total))
 
     def _exchanged(self, row: StepRow) -> StepRow | None:
         """Hold a row back if its bar follows, and return the one before it, which had none."""
@@ -192,4 +197,4 @@ def _of_columns(found: dict[str, str]) -> StepRow | None:
     if row.step is None or not row.values:
         return None
     # Lightning counts steps from 0; its tables have both columns.
-    return replace(row, step=row.step + ("epoch" in found and "step" in found))
+    return row._replace(step=row.step + ("epoch" in found and "step" in found))

@@ -13,8 +13,8 @@ line is read by itself; `row_reader` also uses what the lines before it said.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import NamedTuple
 
 MAX_CHARS = 4_096
 """Of a line that are examined: longer ones are data, such as a printed tensor."""
@@ -56,12 +56,12 @@ _HISTORY = re.compile(r"""['"]log_history['"]""")
 """In the last line of ms-swift, with all rows of the run inside."""
 _LOSS = re.compile(r"(?:^|[/_ ])(?:loss|trl)$")
 _SCALES = {"k": 1e3, "m": 1e6}
+_COMMA = re.compile(r",\s+")
 _MOST_BEFORE = 120
 """Characters before the step: prefixes of loggers and launchers."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StepRow:
+class StepRow(NamedTuple):
     """What one line says of one step."""
 
     step: int | None
@@ -77,19 +77,19 @@ class StepRow:
 def step_row(line: str) -> StepRow | None:
     """Return the step and the numbers of a line; None if it is no line of a step."""
     text = line.strip()
-    if text.endswith("}") and "{" in text:
+    if text[-1:] == "}" and "{" in text:
         if _MLLOG in text:
             return _of_mllog(text[text.index(_MLLOG) :])
         return _of_dictionary(text[text.index("{") :])
     found = _STEP.search(text, 0, _MOST_BEFORE)
     if found is None:
         return None
-    values = dict(_pairs(text[found.end() :]))
+    values = _named_numbers(text[found.end() :])
     if not values:
         return None
-    step = found["named"] or found["short"] or found["first"]
-    total = found["of"] or found["of_first"]
-    return StepRow(step=int(step), values=values, total=int(total) if total else None)
+    named, of_named, short, first, of_first = found.groups()
+    total = of_named or of_first
+    return StepRow(step=int(named or short or first), values=values, total=int(total) if total else None)
 
 
 def is_loss(name: str) -> bool:
@@ -97,18 +97,14 @@ def is_loss(name: str) -> bool:
     return _LOSS.search(name) is not None
 
 
-def _pairs(text: str) -> Iterator[tuple[str, float]]:
-    for part in _parts(text):
-        named = list(_NAMED.finditer(part)) or list(_BESIDE.finditer(part))
-        for one in named:
-            scale = _SCALES.get((one["scale"] or "").lower(), 1.0)
-            yield one["name"].strip().lower(), number_in(one["number"]) * scale
-
-
-def _parts(text: str) -> list[str]:
-    if "|" in text:
-        return text.split("|")
-    return re.split(r",\s+", text)
+def _named_numbers(text: str) -> dict[str, float]:
+    values = {}
+    parts = text.split("|") if "|" in text else _COMMA.split(text)
+    for part in parts:
+        for name, number, scale in _NAMED.findall(part) or _BESIDE.findall(part):
+            value = number_in(number)
+            values[name.strip().lower()] = value * _SCALES[scale.lower()] if scale else value
+    return values
 
 
 def _of_dictionary(text: str) -> StepRow | None:

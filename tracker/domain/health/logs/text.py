@@ -11,6 +11,7 @@ first part is a line, and the rest is left out: it is data, such as a printed te
 
 import codecs
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 MAX_LINE_BYTES = 64 << 10
 
@@ -29,8 +30,7 @@ class TextState:
     """Whether what follows belongs to a line that was too long."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RawLine:
+class RawLine(NamedTuple):
     """One line without its end."""
 
     number: int

@@ -25,9 +25,12 @@ def thinned_step(step: int) -> int:
     """Return the first step of those of which one is kept."""
     if step < EVERY_STEP:
         return step
-    power = step.bit_length() - 1
-    bits = next(bits for up_to, bits in _POINTS_A_DOUBLING if power < up_to)
-    shift = power - bits
+    power, kept_bits = step.bit_length() - 1, 0
+    for up_to, bits in _POINTS_A_DOUBLING:
+        if power < up_to:
+            kept_bits = bits
+            break
+    shift = power - kept_bits
     return step >> shift << shift
 
 
@@ -100,8 +103,8 @@ class CurveThinner:
     """Last step of each key."""
     kept: dict[str, int] = field(default_factory=dict)
     """Last step of each key that was kept."""
-    held: dict[str, CurvePoint] = field(default_factory=dict)
-    """The newest point of each key that was not kept."""
+    held_values: dict[str, float] = field(default_factory=dict)
+    """Value at the last step of each key that was not kept."""
 
     def take(self, step: int, values: Mapping[str, float]) -> list[CurvePoint]:
         """Return the points of one row that are kept."""
@@ -109,17 +112,15 @@ class CurveThinner:
         group = thinned_step(step)
         for name, value in values.items():
             key = _key_of(name)
-            is_new = step > self.newest.get(key, -1)
-            if not key or not is_new or not math.isfinite(value) or not self._is_known(key):
+            if not key or not math.isfinite(value) or not self._is_next(key, step):
                 continue
             self.newest[key] = step
-            point = CurvePoint(key=key, step=step, value=value)
             if self.kept.get(key, -1) >= group:
-                self.held[key] = point
+                self.held_values[key] = value
                 continue
             self.kept[key] = step
-            self.held.pop(key, None)
-            points.append(point)
+            self.held_values.pop(key, None)
+            points.append(CurvePoint(key=key, step=step, value=value))
         return points
 
     def go_back(self, step: int) -> None:
@@ -127,15 +128,18 @@ class CurveThinner:
         for known in (self.newest, self.kept):
             for key, last in known.items():
                 known[key] = min(last, step - 1)
-        self.held.clear()
+        self.held_values.clear()
 
     def released(self) -> list[CurvePoint]:
         """Return the newest points that were not kept, because nothing follows them for now."""
-        points = list(self.held.values())
-        self.held.clear()
+        points = [CurvePoint(key=key, step=self.newest[key], value=value) for key, value in self.held_values.items()]
+        self.held_values.clear()
         for point in points:
             self.kept[point.key] = point.step
         return points
 
-    def _is_known(self, key: str) -> bool:
-        return key in self.newest or len(self.newest) < MAX_KEYS
+    def _is_next(self, key: str, step: int) -> bool:
+        newest = self.newest.get(key)
+        if newest is None:
+            return len(self.newest) < MAX_KEYS
+        return step > newest

@@ -131,7 +131,8 @@ class LossSeries:
             return
         if self._first is None:
             self._first = loss
-        self._newest = [*self._newest[1 - EQUAL :], (step, loss)]
+        self._newest.append((step, loss))
+        del self._newest[:-EQUAL]
         if self._has_collapsed():
             self._collapse()
         elif len(self._healthy.newest) < HISTORY:
@@ -175,11 +176,10 @@ class LossSeries:
         self._keep(loss)
 
     def _has_collapsed(self) -> bool:
-        if len(self._newest) < EQUAL or self._first is None or self._lowest is None:
+        if len(self._newest) < EQUAL or self._first is None or self._lowest is None or self._lowest <= 0:
             return False
-        value = self._newest[-1][1]
-        smallest = max(SHARE * self._lowest, SHARE_OF_HIGHEST * max(self._first, self._highest))
-        if self._lowest <= 0 or value <= self._lowest + smallest:
+        rise = self._newest[-1][1] - self._lowest
+        if rise <= SHARE * self._lowest or rise <= SHARE_OF_HIGHEST * max(self._first, self._highest):
             return False
         shown = {f"{loss:.{_DIGITS}g}" for _, loss in self._newest}
         return len(shown) == 1 and f"{self._first:.{_DIGITS}g}" not in shown

@@ -89,7 +89,8 @@ class RunSeries:
         if not self._is_followed(step, rank):
             return
         self._newest = step
-        self._hold(step, values)
+        if self.conditions:
+            self._hold(step, values)
         for key, kind in numbers:
             self._follow(kind, SeriesPoint(step, key, values[key], at_s))
         if self._loss.lasting is not None:
@@ -126,9 +127,10 @@ class RunSeries:
         is_number = -HIGHEST < point.value < HIGHEST
         if kind is NumberKind.LOSS:
             self._follow_loss(point)
-        elif kind in JUDGES and is_number:
+            return
+        if is_number and kind in JUDGES:
             self._judge(kind, point)
-        if kind in _STEADY:
+        if kind in _STEADY and not (is_number and self._found.is_quiet):
             self._found.judge(NAN, point, None, is_beyond=not is_number)
 
     def _judge(self, kind: NumberKind, point: SeriesPoint) -> None:
