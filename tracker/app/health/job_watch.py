@@ -249,8 +249,9 @@ class JobWatch:
         return likely(moments, self.job.world_size)
 
     def _where(self) -> str:
-        """Return the name of this machine if the training has ranks on others."""
-        return self.places.machine if self.job.world_size > len(self.job.ranks) else ""
+        """Return the name of this machine and its share of the ranks if the training has others elsewhere."""
+        here, all_ranks = len(self.job.ranks), self.job.world_size
+        return f"{self.places.machine} ({here} of {all_ranks} ranks)" if all_ranks > here else ""
 
     def _moment(self, now_s: float) -> Moment:
         """Sample all processes with their stacks."""

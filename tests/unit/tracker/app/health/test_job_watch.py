@@ -38,6 +38,7 @@ class World:
     processes: FakeProcesses = field(default_factory=FakeProcesses)
     log: RunLog = field(default_factory=lambda: RunLog(rules=load_line_rules(), state=RunState(run_id="sft")))
     exit_code: int | None = None
+    world_size: int = 2
     stream: StreamState = field(default_factory=StreamState)
     lines: int = 0
     saved: int = 0
@@ -48,7 +49,7 @@ class World:
         self.ranks = [self.start(11, 0), self.start(12, 1)]
 
     def watching(self) -> JobWatch:
-        places = Places(run="sft", folder="/data/sft")
+        places = Places(run="sft", folder="/data/sft", machine="node3")
         return JobWatch(
             processes=self.processes,
             places=places,
@@ -64,7 +65,7 @@ class World:
                 parent=1,
                 name="python",
                 arguments=("python", "train.py", "/data/sft"),
-                variables={"RANK": str(rank), "WORLD_SIZE": "2"},
+                variables={"RANK": str(rank), "WORLD_SIZE": str(self.world_size)},
             )
         )
 
@@ -133,6 +134,14 @@ def test_a_hang_is_one_incident_with_the_culprit_the_pause_and_the_stacks_and_en
     world.processes.doing = {}
     world.train(3, first=11)
     assert (world.incident.is_over, world.state) == (True, "training")
+
+
+def test_a_hang_of_a_training_on_several_machines_names_this_one_and_its_share_of_the_ranks() -> None:
+    world = World(world_size=64)
+    world.train(10)
+    world.hang()
+    (sign,) = world.run(70)
+    assert sign.text.startswith("on node3 (2 of 64 ranks): rank 1 is not in the collective: sleeping in load")
 
 
 def test_a_pause_without_proof_is_looked_at_twice_and_reported_after_the_second_limit(world: World) -> None:
