@@ -74,7 +74,8 @@ def process_trouble(name: str, hint: str, severity: Severity = Severity.ALERT) -
 def sign_of_hang(hang: Hang, pace: JobPace, moments: Sequence[Moment], where: str, gpus: str) -> ProcessSign:
     """Return why a training makes no progress, with how long it has made none.
 
-    `where`: machine and number of these ranks, if the training has others elsewhere; else empty. `gpus`: a table of its GPUs.
+    `where`: machine and number of these ranks, if the training has others elsewhere; else empty. `gpus`: a table of its
+    GPUs.
     """
     quiet = f"no progress for {duration_text(pace.quiet_s(moments[-1].at_s))}"
     if pace.usual_s:
