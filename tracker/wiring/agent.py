@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -54,6 +55,7 @@ READ_S = 1.0
 """Seconds between two readings."""
 RETRY_S = 5.0
 TRIM_S = 120.0
+MAX_REPORTED = 10
 
 _SETTINGS = TypeAdapter(AgentSettings)
 
@@ -172,8 +174,8 @@ class _Agent:
     machine: MachineWatch
     watch: JobWatch | None = None
     follower: LogFollower | None = None
-    reported: str = ""
-    """Unexpected error that was logged."""
+    reported: tuple[str, ...] = ()
+    """Newest unexpected errors, which are logged once."""
     error_code: str = ""
     """Of the last reading; empty: it succeeded."""
 
@@ -202,13 +204,16 @@ class _Agent:
 
     def _look(self, watch: JobWatch, follower: LogFollower) -> None:
         """Look at the processes and the machine; an error there must not stop the reading of logs."""
-        try:
-            watch.look(follower)
-            self.machine.look(follower, watch.job, self.settings.run)
-        except Exception as error:  # noqa: BLE001 - see above
-            if error_text(error) != self.reported:
-                report_unforeseen(log, "cannot watch the processes", error, then="logs are still read")
-            self.reported = error_text(error)
+        for look in (partial(watch.look, follower), partial(self._look_at_machine, follower, watch)):
+            try:
+                look()
+            except Exception as error:  # noqa: BLE001 - see above
+                if error_text(error) not in self.reported:
+                    report_unforeseen(log, "cannot watch the processes", error, then="logs are still read")
+                self.reported = (*self.reported, error_text(error))[-MAX_REPORTED:]
+
+    def _look_at_machine(self, follower: LogFollower, watch: JobWatch) -> None:
+        self.machine.look(follower, watch.job, self.settings.run)
 
     def close(self) -> None:
         """Close all logs."""

@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 RULES = PluginKind(group="tracker.rules", what="rule", setting="health.plugins", built_in=())
 LIMIT_S = 0.5
-"""CPU time for what was read at once, at most 256 KB of a log."""
+"""CPU time for what was read at once, at most 128 KB of a log."""
 
 
 class RulePlugins:

@@ -122,9 +122,7 @@ class LogFolder:
         now_s = self.clock.monotonic_s()
         self._read_at = self.clock.now()
         if self._scanned_s is None or now_s - self._scanned_s >= SCAN_S:
-            self._find()
-            if self.places.output_dir is not None:
-                self._saved_bytes = saved_bytes(self.places.output_dir, self.places.skip)
+            self._scan()
             self._scanned_s = now_s
         waiting = sorted(self._followed.values(), key=lambda one: not one.is_exact)
         parts = 0
@@ -134,8 +132,9 @@ class LogFolder:
                 piece = self._next(followed, now_s)
                 if piece is not None:
                     yield piece
-                    unread.append(followed)
                     parts += 1
+                    if not piece.rest:  # else its trouble is counted first
+                        unread.append(followed)
             waiting = unread
 
     def count_rest(self, path: str) -> Cursor | None:
@@ -206,6 +205,11 @@ class LogFolder:
                 part = ReadPart(cursor=cursor, is_history=cursor.offset < cursor.history_bytes)
                 return replace(self._piece(followed, part), rest=rest)
         return None
+
+    def _scan(self) -> None:
+        self._find()
+        if self.places.output_dir is not None:
+            self._saved_bytes = saved_bytes(self.places.output_dir, self.places.skip)
 
     def _find(self) -> None:
         found = {log.path: log for log in islice(self._newest(), MAX_FILES)}
@@ -289,6 +293,12 @@ class LogFolder:
                 yield from _events_in(entry)
 
     def _is_log(self, entry: os.DirEntry[str]) -> bool:
+        try:
+            return self._is_followed(entry)
+        except OSError:  # of a file server; the next scan asks again
+            return False
+
+    def _is_followed(self, entry: os.DirEntry[str]) -> bool:
         if not (is_log(entry.name) or is_event_file(entry.name) or self._has_steps(entry)):
             return False
         if not entry.is_symlink():

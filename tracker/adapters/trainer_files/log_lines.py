@@ -15,10 +15,8 @@ from eval_jobs.errors import ConfigError
 from eval_jobs.host.bounded.files import open_regular, read_bytes
 from eval_jobs.host.bounded.json_text import parse_json
 from tracker.domain.health.logs.step_lines import step_row
+from tracker.domain.health.logs.text import MAX_LINE_BYTES
 from tracker.domain.health.series.kinds import loss_in
-
-MAX_LINE_BYTES = 64 << 10
-"""What follows in the same line is left out: it is data, such as a printed tensor."""
 
 
 def log_lines(path: Path) -> Iterator[str]:

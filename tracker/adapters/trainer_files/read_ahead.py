@@ -2,8 +2,7 @@
 
 import logging
 from collections.abc import Iterator
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as NotYet
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 
 from eval_jobs.host.bounded.answers import in_thread
@@ -24,7 +23,7 @@ class ReadAhead:
     folder: LogFolder
     clock: Clock
     patience_s: float = PATIENCE_S
-    _reading: Future[list[LogPiece]] | None = None
+    _reading: Future[tuple[list[LogPiece], str]] | None = None
     _since_s: float = 0.0
     _is_reported: bool = False
     _is_recent: bool = False
@@ -33,15 +32,21 @@ class ReadAhead:
         """Yield what is new; nothing while an earlier reading hangs, whose lines come later."""
         now_s = self.clock.monotonic_s()
         if self._reading is None:
-            self._reading, self._since_s = in_thread("training logs", self._read), now_s
-        try:
-            pieces = self._reading.result(timeout=self.patience_s)
-        except NotYet:
-            if now_s - self._since_s >= REPORT_S and not self._is_reported:
-                self._is_reported = True
-                log.warning("the logs of the training cannot be read: their file system does not respond")
+            try:
+                self._reading, self._since_s = in_thread("training logs", self._read), now_s
+            except RuntimeError as error:  # the system has no more threads
+                self._report(str(error))
+                return
+        if not wait([self._reading], self.patience_s).done:
+            if now_s - self._since_s >= REPORT_S:
+                self._report("their file system does not respond")
             return
-        self._reading, self._is_reported = None, False
+        reading, self._reading = self._reading, None
+        pieces, trouble = reading.result()
+        if trouble:
+            self._report(trouble)
+        else:
+            self._is_reported = False
         yield from pieces
 
     def count_rest(self, path: str) -> Cursor | None:
@@ -65,7 +70,18 @@ class ReadAhead:
         if self._reading is None or self._reading.done():
             self.folder.close()
 
-    def _read(self) -> list[LogPiece]:
-        pieces = list(self.folder.read())
-        self._is_recent = self.folder.is_recent()
-        return pieces
+    def _report(self, why: str) -> None:
+        if not self._is_reported:
+            self._is_reported = True
+            log.warning("the logs of the training cannot be read: %s", why)
+
+    def _read(self) -> tuple[list[LogPiece], str]:
+        """Return what is new, and why that is not all; empty: it is."""
+        pieces, trouble = [], ""
+        try:
+            for piece in self.folder.read():
+                pieces.append(piece)  # noqa: PERF402 - what was read before an error counts
+            self._is_recent = self.folder.is_recent()
+        except OSError as error:
+            trouble = error.strerror or str(error)
+        return pieces, trouble

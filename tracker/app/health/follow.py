@@ -10,7 +10,7 @@ It may be killed at any line and run again: what was read and how far it was rea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from eval_jobs.ports import Clock
@@ -31,10 +31,12 @@ from tracker.domain.records.types import CurvePoint
 if TYPE_CHECKING:  # the ports of the whole program import the statistics, and an agent stays small
     from tracker.ports.health import HealthStore, TrainingLog
 
-READINGS = 8
-"""Most readings of a pass, which are stored together: each one holds few lines in memory."""
-MANY_LINES = 500
-"""Of one reading: after fewer, nothing else is likely to wait."""
+PASS_CHARS = 2 << 20
+"""Text that one pass reads, in readings of which each holds few lines in memory."""
+READING_CHARS = 64 << 10
+"""Of one reading: after less, nothing else is likely to wait."""
+ROW_CHARS = 100
+"""That a row of a log without text counts as."""
 QUIET_S = 600.0
 """Seconds without a new line after which the newest points are published although a thinned curve would omit them."""
 
@@ -111,10 +113,11 @@ class LogFollower:
             self._read()
         if not self._unstored.newest:
             return False
-        is_stored = self.store.save(self._news())
+        news = self._news()
+        is_stored = self.store.save(news)
         self.is_replaced = not is_stored
         if is_stored:
-            self._forget()
+            self._forget(news)
         return is_stored
 
     def run_of(self, run_id: str) -> RunLog:
@@ -144,13 +147,16 @@ class LogFollower:
             self._end_history()
 
     def _pieces(self) -> Iterator[LogPiece]:
-        """Yield what is new, reading by reading."""
-        for _ in range(READINGS):
-            lines = 0
+        """Yield what is new, reading by reading; all of it is of one moment."""
+        now, taken = self.clock.now(), 0
+        while taken < PASS_CHARS:
+            before = taken
             for piece in self.log.read():
-                yield piece
-                lines += len(piece.lines)
-            if lines < MANY_LINES:
+                yield replace(piece, stream=replace(piece.stream, read_at=now))
+                taken += ROW_CHARS * len(piece.rows)
+                for line in piece.lines:
+                    taken += len(line.text)
+            if taken - before < READING_CHARS:
                 return
 
     def _take(self, piece: LogPiece) -> None:
@@ -210,12 +216,11 @@ class LogFollower:
             points=points,
         )
 
-    def _forget(self) -> None:
-        for run_id, stream in self._unstored.newest.items():
-            run = self.runs[run_id]
-            for incident in (*run.incidents(), *run.series_incidents(stream)):
-                self._stored[incident.id] = hash(incident)
-            run.forget_taken()
+    def _forget(self, stored: ReadNow) -> None:
+        for incident in stored.incidents:
+            self._stored[incident.id] = hash(incident)
+        for run_id in stored.runs:
+            self.runs[run_id].forget_taken()
         self._unstored = _Unstored()
 
 

@@ -39,11 +39,10 @@ class Episode:
 
     def join(self, line: TroubleLine, context: Callable[[], tuple[str, ...]]) -> None:
         """Add a line; `context` returns those before it in its log."""
-        is_new_class = line.trouble.name not in self.first_of
-        if is_new_class:
+        if line.trouble.name not in self.first_of:
             self.first_of[line.trouble.name] = line
-        if is_new_class and self.cause is line:
-            self.context = context()
+            if self.cause is line:
+                self.context = context()
         ranks = self.ranks_of.setdefault(line.trouble.name, set())
         if line.rank is not None and len(ranks) < MAX_RANKS:
             ranks.add(line.rank)

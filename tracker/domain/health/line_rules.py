@@ -1,6 +1,6 @@
 """What lines of a trainer's log mean: rules that fit a line to a class of trouble. Pure.
 
-    found = hit_of("RuntimeError: CUDA error: device-side assert triggered", rules)
+    found = rule_hit("RuntimeError: CUDA error: device-side assert triggered", rules)
     found.trouble.name                                                                 # illegal_memory
 
 The rules are data (`tracker.config.health`). The first that fits decides: causes come before consequences.
@@ -11,7 +11,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tracker.domain.health.logs.step_lines import COLOURS, MAX_CHARS, StepRow, step_row
+from tracker.domain.health.logs.progress_bars import MARK
+from tracker.domain.health.logs.step_lines import COLOURS, MAX_CHARS, StepRow
 from tracker.domain.health.series.kinds import NumberKind, number_kind
 from tracker.domain.records.training import Severity, TroubleClass
 
@@ -63,13 +64,6 @@ NOT_A_NUMBER = TroubleClass(
 """Found by the numbers of a line of a step, not by a pattern: other numbers may be NaN in a healthy run."""
 
 
-def hit_of(raw: str, rules: Sequence[LineRule]) -> LineHit | None:
-    """Return the rule that a line fits first; None: it shows no trouble."""
-    line = plain_line(raw)
-    row = step_row(line)
-    return rule_hit(line, rules) or (None if row is None else nan_hit(line, row))
-
-
 def rule_fits(rule: LineRule, line: str) -> bool:
     """Return whether the patterns of a rule fit a plain line."""
     if rule.pattern.search(line) is None:
@@ -112,12 +106,12 @@ def plain_line(raw: str) -> str:
     if "\x1b" in line:
         line = COLOURS.sub("", line)
     line = line.rpartition("\r")[2].rstrip()
-    if "%|" not in line:
+    if MARK not in line:
         return line
     bar, found, rest = line.partition("it/s]")
     if not found:
         bar, found, rest = line.partition("s/it]")
-    if found and rest.strip() and "%|" in bar:
+    if found and rest.strip() and MARK in bar:
         return rest
     return line
 

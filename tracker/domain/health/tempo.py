@@ -1,7 +1,6 @@
 """How fast a run makes progress, and for how much of its time. Pure."""
 
-from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
 
@@ -20,11 +19,7 @@ class Tempo:
     last_at: datetime | None = None
     productive_s: float = 0.0
     """Seconds in which steps advanced."""
-    _gaps_s: deque[float] = field(default_factory=lambda: deque(maxlen=GAPS))
-
-    def __post_init__(self) -> None:
-        """Bound the gaps again: JSON keeps no bound."""
-        self._gaps_s = deque(self._gaps_s, maxlen=GAPS)
+    _gaps_s: tuple[float, ...] = ()
 
     def take(self, at: datetime) -> None:
         """Count a step that was logged at `at`; steps that were read together count as one."""
@@ -36,7 +31,7 @@ class Tempo:
             return
         usual_s = median(self._gaps_s) if self._gaps_s else gap_s
         self.productive_s += min(gap_s, PAUSE * usual_s)
-        self._gaps_s.append(gap_s)
+        self._gaps_s = (*self._gaps_s, gap_s)[-GAPS:]
         self.last_at = at
 
     def pauses_at(self, at: datetime) -> bool:

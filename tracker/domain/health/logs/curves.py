@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from eval_jobs.limits import CURVE_POINTS
+from tracker.domain.health.logs.step_lines import SUMMARY
 from tracker.domain.records.metric_keys import unique_keys
 from tracker.domain.records.types import CurvePoint
 
@@ -23,9 +24,6 @@ NO_CURVES = {*STEP_KEYS, "max_steps", "total_steps", "total_flos", "percentage"}
 
 SPELLINGS = {"lr": "learning_rate", "train_loss": "loss", "val_loss": "eval_loss"}
 """Names of some trainers -> the name that most use, so that runs share their charts."""
-
-_SUMMARY = "train_runtime"
-"""The row with this key is written once at the end and holds averages over the whole run, not values at a step."""
 
 Row = Mapping[str, object]
 
@@ -70,7 +68,7 @@ def _newest(values: dict[tuple[str, int], float], most: int) -> dict[tuple[str, 
 
 def _steps(rows: Iterable[object]) -> Iterator[tuple[int, Row]]:
     for row in rows:
-        if not isinstance(row, Mapping) or _SUMMARY in row:
+        if not isinstance(row, Mapping) or SUMMARY in row:
             continue
         step = step_of_row(row)
         if step is not None:

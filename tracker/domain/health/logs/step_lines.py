@@ -51,7 +51,8 @@ _MLLOG = ":::MLLOG "
 _MLLOG_VALUE = re.compile(rf'"key": *"([^"]+)", *"value": *({NUMBER}) *[,}}]', re.IGNORECASE)
 _MLLOG_STEPS = ("step_num", "step", "samples_count")
 """The last counts samples: a run that logs it names no steps."""
-_SUMMARY = "train_runtime"
+SUMMARY = "train_runtime"
+"""On the last line of a training, whose numbers are means of all steps."""
 _HISTORY = re.compile(r"""['"]log_history['"]""")
 """In the last line of ms-swift, with all rows of the run inside."""
 _LOSS = re.compile(r"(?:^|[/_ ])(?:loss|trl)$")
@@ -120,7 +121,7 @@ def _of_dictionary(text: str) -> StepRow | None:
             total = whole_step(number_in(of)) or 0
     if not values:
         return None
-    return row_from(values, is_summary=history is not None or _SUMMARY in values, total=total)
+    return row_from(values, is_summary=history is not None or SUMMARY in values, total=total)
 
 
 def _of_mllog(text: str) -> StepRow | None:

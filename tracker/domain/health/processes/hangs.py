@@ -205,7 +205,7 @@ def _blocked(ranks: Sequence[_Rank]) -> Hang | None:
     blocked = []
     for one in ranks:
         is_worker = any(_is_blocked(worker) for worker in one.loaders) and waits_for_data(one.stack)
-        if is_worker or (_is_blocked(one.samples) and not one.has_moved):
+        if is_worker or _is_blocked(one.samples):
             blocked.append(one)
     if not blocked:
         return None
@@ -296,9 +296,8 @@ def _held_up(ranks: Sequence[_Rank], culprits: Sequence[_Rank], name: HangName, 
     waiting = [one for one in ranks if one.collective]
     if not culprits or not waiting or len(culprits) > len(ranks) / 2:
         return None
-    verb = "are" if len(culprits) > 1 else "is"
     place = stack_place(culprits[0].stack)
-    text = f"{_named(culprits, verb='')} {verb} not in the collective: {doing} in {place}; {_others(ranks, culprits)}"
+    text = f"{_named(culprits)} not in the collective: {doing} in {place}; {_others(ranks, culprits)}"
     hint = f"look at {place}: the others wait for it"
     return Hang(name=name, ranks=_numbers(culprits), text=text, hint=hint)
 

@@ -5,7 +5,6 @@ proof: a healthy training pauses for many times its usual interval, as for saves
 """
 
 import re
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -106,17 +105,12 @@ class JobPace:
     """Whether these processes have logged anything: those that print to a terminal only may be well."""
     is_reported: bool = False
     """Whether the present pause was reported: it is no habit then."""
-    intervals_s: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+    intervals_s: tuple[float, ...] = ()
     """Newest times between two logged steps."""
-    pauses_s: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_PAUSES))
+    pauses_s: tuple[float, ...] = ()
     """Newest times without progress while it trained that were longer than three usual intervals."""
     phases_s: dict[JobPhase, tuple[float, ...]] = field(default_factory=dict)
     """Newest times that starts, saves and evaluations took without other progress, at most `KEPT_PHASES` each."""
-
-    def __post_init__(self) -> None:
-        """Bound the lists again: JSON keeps no bound."""
-        self.intervals_s = deque(self.intervals_s, maxlen=KEPT)
-        self.pauses_s = deque(self.pauses_s, maxlen=KEPT_PAUSES)
 
     @property
     def state(self) -> str:
@@ -147,7 +141,7 @@ class JobPace:
         if self.step_s is not None and now_s > self.step_s:
             interval_s = now_s - self.step_s
             if self.phase is JobPhase.TRAINING or interval_s <= PAUSE * self.usual_s:
-                self.intervals_s.append(interval_s)
+                self.intervals_s = (*self.intervals_s, interval_s)[-KEPT:]
             self._end_pause(now_s)
         elif self.began_s is not None:
             self._remember(JobPhase.STARTING, now_s - self.began_s)
@@ -202,7 +196,7 @@ class JobPace:
         if self.phase is not JobPhase.TRAINING:
             self._remember(self.phase, pause_s)
         elif self.intervals_s and pause_s > PAUSE * self.usual_s:
-            self.pauses_s.append(pause_s)
+            self.pauses_s = (*self.pauses_s, pause_s)[-KEPT_PAUSES:]
 
     def _remember(self, phase: JobPhase, seconds: float) -> None:
         self.phases_s[phase] = (*self.phases_s.get(phase, ()), seconds)[-KEPT_PHASES:]

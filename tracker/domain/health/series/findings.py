@@ -95,11 +95,6 @@ class FoundSeries:
     _streaks: dict[str, Streak] = field(default_factory=dict)
 
     @property
-    def is_quiet(self) -> bool:
-        """Whether nothing is beyond a limit."""
-        return not self._streaks
-
-    @property
     def lasting(self) -> list[SeriesFinding]:
         """Return those that are not over."""
         return [streak.finding for streak in self._streaks.values() if streak.is_found]

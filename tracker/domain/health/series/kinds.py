@@ -5,10 +5,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from functools import lru_cache
 
-from tracker.domain.health.logs.step_lines import is_loss
-
-SUMMARY = "train_runtime"
-"""On the last line of a training, whose numbers are means of all steps."""
+from tracker.domain.health.logs.step_lines import SUMMARY, is_loss
 
 
 class NumberKind(StrEnum):

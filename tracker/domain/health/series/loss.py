@@ -179,7 +179,7 @@ class LossSeries:
         if len(self._newest) < EQUAL or self._first is None or self._lowest is None or self._lowest <= 0:
             return False
         rise = self._newest[-1][1] - self._lowest
-        if rise <= SHARE * self._lowest or rise <= SHARE_OF_HIGHEST * max(self._first, self._highest):
+        if rise <= max(SHARE * self._lowest, SHARE_OF_HIGHEST * max(self._first, self._highest)):
             return False
         shown = {f"{loss:.{_DIGITS}g}" for _, loss in self._newest}
         return len(shown) == 1 and f"{self._first:.{_DIGITS}g}" not in shown

@@ -130,7 +130,7 @@ class RunSeries:
             return
         if is_number and kind in JUDGES:
             self._judge(kind, point)
-        if kind in _STEADY and not (is_number and self._found.is_quiet):
+        if kind in _STEADY:
             self._found.judge(NAN, point, None, is_beyond=not is_number)
 
     def _judge(self, kind: NumberKind, point: SeriesPoint) -> None:

@@ -1,5 +1,6 @@
 """Logs on a file server that hangs: no caller waits for them, and no line is lost or returned twice."""
 
+import errno
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,47 @@ class SlowFolder(LogFolder):
     def read(self) -> Iterator[LogPiece]:
         self.answers.wait()
         yield from super().read()
+
+
+class FailingFolder(LogFolder):
+    """Logs on a file server that fails in the middle of the first reading, as a network file system does."""
+
+    has_failed = False
+
+    def read(self) -> Iterator[LogPiece]:
+        yield from super().read()
+        if not self.has_failed:
+            self.has_failed = True
+            raise TimeoutError(errno.ETIMEDOUT, "Connection timed out")
+
+
+def test_an_error_of_the_file_system_loses_no_line_and_the_next_reading_tries_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = FakeClock()
+    folder = FailingFolder(places=LogPlaces(run="run", output_dir=tmp_path), clock=clock, cursors={}, is_first=False)
+    log = ReadAhead(folder=folder, clock=clock, patience_s=60.0)
+    (tmp_path / "train.log").write_text("step 1\n")
+    assert [line.text for piece in log.read() for line in piece.lines] == ["step 1"]
+    assert caplog.messages == ["the logs of the training cannot be read: Connection timed out"]
+    with (tmp_path / "train.log").open("a") as file:
+        file.write("step 2\n")
+    assert [line.text for piece in log.read() for line in piece.lines] == ["step 2"]
+    assert not log.is_waiting()
+    log.close()
+
+
+def test_without_another_thread_nothing_is_read_and_nothing_is_raised(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    folder = LogFolder(places=LogPlaces(run="run", output_dir=tmp_path), clock=FakeClock(), cursors={}, is_first=False)
+    log = ReadAhead(folder=folder, clock=FakeClock())
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert list(log.read()) == []
+    assert caplog.messages == ["the logs of the training cannot be read: can't start new thread"]
 
 
 def test_lines_arrive_when_the_file_server_answers_and_until_then_nothing_waits(

@@ -8,7 +8,8 @@ import pytest
 
 from tests.requires import shared_data
 from tracker.config.health import load_line_rules
-from tracker.domain.health.line_rules import hit_of, plain_line, printed_rank
+from tracker.domain.health.line_rules import LineHit, nan_hit, plain_line, printed_rank, rule_hit
+from tracker.domain.health.logs.step_lines import step_row
 
 RULES = load_line_rules()
 
@@ -93,8 +94,14 @@ CLASSES = {
 """Our classes for the labels of the shared lines; a spike is seen in the series only."""
 
 
+def hit_of(line: str) -> LineHit | None:
+    plain = plain_line(line)
+    row = step_row(plain)
+    return rule_hit(plain, RULES) or (None if row is None else nan_hit(plain, row))
+
+
 def name_of(line: str) -> str:
-    hit = hit_of(line, RULES)
+    hit = hit_of(line)
     return "" if hit is None else hit.trouble.name
 
 
@@ -112,7 +119,7 @@ def test_healthy_lines_show_no_trouble(line: str) -> None:
 def test_colours_and_progress_bars_before_the_text_are_left_out() -> None:
     line = "  3%|#   | 10/312 [00:43<20:20,  4.04s/it][rank7]: \x1b[31mValueError: no\x1b[0m"
     assert plain_line(line) == "[rank7]: ValueError: no"
-    hit = hit_of(line, RULES)
+    hit = hit_of(line)
     assert hit is not None
     assert (hit.trouble.name, hit.rank) == ("python_error", 7)
     assert plain_line("  50%|##  | 5/10 [00:01<00:01, 4.0it/s]").startswith("  50%")
