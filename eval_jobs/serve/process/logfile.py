@@ -8,6 +8,8 @@ logs the reason, and then the API server an EngineDeadError for every request.
 import re
 import signal
 
+from eval_jobs.host.unforeseen import exit_words
+
 _PREFIX = re.compile(
     r"^(?:\x1b\[[0-9;]*m|\((?:[A-Za-z]+_?\S*) pid=\d+\)|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d"
     r"|\[[\w./]+:\d+\]|\s)+"
@@ -22,6 +24,7 @@ _SUMMARY = re.compile(
 _DEAD = re.compile(r"^(?:\w+\.)*EngineDeadError\b")
 _FATAL = re.compile(r"hit an exception|encountered a fatal error|Fatal Python error")
 """In the line before the traceback of what ends a running engine."""
+_WORKER_DIED = re.compile(r"Worker proc \S+ died unexpectedly \(exit code: (-\d+)\)")
 _API_SERVER = re.compile(r"^(?:\x1b\[[0-9;]*m)*\(APIServer ")
 _HANDLED = "During handling of the above exception"
 
@@ -84,8 +87,13 @@ def is_dead(text: str) -> bool:
 def cause_of_death(text: str) -> str:
     """Return the first error that ended a running engine; "" if its log has none, as after a kill.
 
-    Lines of the API server are ignored: they report rejected requests and the consequences.
+    Lines of the API server are ignored: they report rejected requests and the consequences. A worker that crashed in
+    native code leaves a line about its exit only.
     """
+    died = _WORKER_DIED.search(text)
+    if died:
+        code = int(died[1])
+        return "" if code in {-signal.SIGKILL, -signal.SIGTERM} else f"a worker process was {exit_words(code)}"
     lines = list(filter(None, (without_prefixes(one) for one in text.splitlines() if not _API_SERVER.match(one))))
     begin = next((i for i, line in enumerate(lines) if _FATAL.search(line)), len(lines))
     for i, line in enumerate(lines[begin:], begin):

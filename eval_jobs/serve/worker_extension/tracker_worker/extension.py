@@ -23,6 +23,10 @@ DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF1
 CHUNK_BYTES = 8 << 20
 """A multiple of every item size."""
 
+# vLLM's attention on a CPU with AMX uses its tiles, but Linux kills a process (SIGILL) that did not request them first.
+# oneDNN requests them before its first large product; a small model gets to the attention without one.
+torch.cpu._init_amx()  # noqa: SLF001 - torch has no public function for it
+
 
 @dataclass(frozen=True, kw_only=True)
 class _OpenFile:

@@ -95,6 +95,7 @@ KILLED = f"""\
 (EngineCore pid=692) ERROR 11-24 03:47:08 [core.py:1512] EngineCore encountered a fatal error.
 (EngineCore pid=692) ERROR 11-24 03:47:08 [core.py:1512] RuntimeError: Executor failed.
 {DEAD}"""
+ILLEGAL = KILLED.replace("-9", "-4").replace("Executor failed.", "cancelled")
 WRAPPED = "EngineCore encountered a fatal error.\nKeyError: 'a'\n\n" + CHAINED.partition("\n\n")[2] + DEAD
 
 
@@ -105,9 +106,10 @@ WRAPPED = "EngineCore encountered a fatal error.\nKeyError: 'a'\n\n" + CHAINED.p
         (CRASHED, "Fatal Python error: Segmentation fault"),
         (WRAPPED, "OSError: It looks like the config file at '/pins/100/config.json' is not a valid JSON file."),
         (KILLED, ""),
+        (ILLEGAL, "a worker process was killed by SIGILL"),
         (DEAD, ""),
     ],
-    ids=["worker", "crash", "handled", "killed worker", "killed engine"],
+    ids=["worker", "crash", "handled", "killed worker", "crashed worker", "killed engine"],
 )
 def test_the_first_cause_of_a_death_is_quoted_and_none_of_its_consequences(text: str, cause: str) -> None:
     assert is_dead(text)
