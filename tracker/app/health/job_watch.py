@@ -194,7 +194,8 @@ class JobWatch:
         if run.state.run_id not in self._followed:
             self._followed.add(run.state.run_id)
             self._ended_s = None
-            pace.watch((one.id for one in self.job.ranks.values()), now_s)
+            if pace.watch((one.id for one in self.job.ranks.values()), now_s):
+                run.end_stop()
         if self._saved_bytes is not None and saved_bytes != self._saved_bytes:
             pace.take_sign(now_s, JobPhase.SAVING)
         self._saved_bytes = saved_bytes
@@ -295,7 +296,7 @@ class JobWatch:
             last_step=run.steps.last,
             total_steps=run.steps.total,
             is_complete=run.steps.is_complete,
-            trouble=None if run.state.episode is None else run.state.episode.cause.trouble,
+            trouble=None if run.state.episode is None else run.state.episode.ending,
             memory_kills=self._search.new_kills(),
             exit_code=self.around.exit_code(began_s, self._search.found_s or pace.progress_s or 0.0),
             first_rank=_first(self.job, self.processes.exits(ranks)),

@@ -58,9 +58,8 @@ class AlertDispatcher:
             return
         self.alerting.publish(to_send)
         for alert in to_send:
-            is_warning = alert.kind in _ONLY_LOGGED and alert.state is AlertState.FIRING
-            level = logging.WARNING if is_warning else logging.INFO
-            log.log(level, "%s: %s: %s", alert.state, alert.run_id, alert.message)
+            level = logging.WARNING if alert.kind in _ONLY_LOGGED else logging.INFO
+            log.log(level, "%s: %s: %s", alert.state, alert.run_id, _with_first_line(alert))
             self.alerts.append_alert(alert)  # after the outbox: a repeat after a crash in between queues nothing twice
 
     def _with_questions(self, alert: Alert, record: EvalRecord | None) -> Alert:
@@ -88,6 +87,13 @@ class AlertDispatcher:
             if benchmark in [result.benchmark for result in before.results]:
                 return self.records.record(before.plan.id, [benchmark])
         return None
+
+
+def _with_first_line(alert: Alert) -> str:
+    """Return the message with the line of the trainer's log that shows the cause, if the alert quotes any."""
+    if alert.state is not AlertState.FIRING or alert.evidence is None or not alert.evidence.lines:
+        return alert.message
+    return f"{alert.message}: {alert.evidence.lines[0]}"
 
 
 def _has_lost_answers(alert: Alert, evidence: AlertEvidence) -> bool:

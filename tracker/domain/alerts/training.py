@@ -144,14 +144,21 @@ def incident_text(incident: TrainingIncident) -> str:
 
 
 def state_text(incident: TrainingIncident) -> str:
-    """Return `lasts`, `over at step 1210`, `dismissed: known` or `before the first start`."""
+    """Return `lasts`, `over at step 1210`, `dismissed: known`, `before the first start` and the like."""
     if incident.ended_by is IncidentEnd.DISMISSED:
         return f"dismissed: {incident.reason}"
     if incident.ended_by is IncidentEnd.ENDED:
         return "over: the training ended"
+    if incident.ended_by is IncidentEnd.RESTARTED:
+        return "over: the training was restarted"
     if incident.is_over:
-        return "over" if incident.ended_step is None else f"over at step {incident.ended_step}"
+        return "over" if incident.ended_step is None else f"over at step {_ended_at(incident)}"
     return "before the first start" if incident.is_history else "lasts"
+
+
+def _ended_at(incident: TrainingIncident) -> str:
+    after = " after a restart" if (incident.ended_step or 0) < (incident.cause.step or 0) else ""
+    return f"{incident.ended_step}{after}"
 
 
 def _begun_text(incident: TrainingIncident, standing: RunStanding) -> str:
@@ -172,8 +179,6 @@ def _begun_text(incident: TrainingIncident, standing: RunStanding) -> str:
 
 def _over_text(incident: TrainingIncident) -> str:
     text = incident_text(incident)
-    if incident.ended_by is IncidentEnd.DISMISSED:
-        return f"{text}: dismissed: {incident.reason}"
     if incident.ended_step is None:
-        return f"{text}: over"
-    return f"{text}: training makes progress again, step {incident.ended_step}"
+        return f"{text}: {state_text(incident)}"
+    return f"{text}: training makes progress again, step {_ended_at(incident)}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from eval_jobs.identity import content_hash
 from tracker.domain.health.logs.streams import Stream
-from tracker.domain.records.training import EVIDENCE_LINES, IncidentEnd, Severity, TrainingIncident, TroubleLine
+from tracker.domain.records.training import EVIDENCE_LINES, IncidentEnd, TrainingIncident, TroubleClass, TroubleLine
 
 MAX_RANKS = 1024
 SETTLE_S = 10.0
@@ -80,10 +80,15 @@ class Episode:
         """
         candidates: list[TroubleLine] = []
         for line in self.first_of.values():
-            is_stop = line.trouble.is_terminal and line.trouble.severity is Severity.SHOWN
-            if not is_stop or all(before.trouble.is_consequence for before in candidates):
+            if not line.trouble.is_stop or all(before.trouble.is_consequence for before in candidates):
                 candidates.append(line)
         return min(candidates, key=lambda line: (line.trouble.is_consequence, line.trouble.order))
+
+    @property
+    def ending(self) -> TroubleClass:
+        """What ended the training: its cause, or else, as after a hang, the first class that ends one."""
+        classes = [self.cause.trouble, *(line.trouble for line in self.first_of.values())]
+        return next((trouble for trouble in classes if trouble.is_terminal), classes[0])
 
     def incident(self, *, ended_by: IncidentEnd | None = None, ended_step: int | None = None) -> TrainingIncident:
         """Return the incident as known now; `ended_step`: where progress made it over."""

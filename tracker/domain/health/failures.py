@@ -52,11 +52,16 @@ def failures_of(incidents: Sequence[TrainingIncident], checkpoints: Iterable[int
 
 
 def is_failure(incident: TrainingIncident) -> bool:
-    """Return whether an incident ended the training, and was neither a stop by a user nor followed by later steps."""
-    trouble, step = incident.cause.trouble, incident.cause.step
-    if not trouble.is_terminal or trouble.severity is not Severity.ALERT:
+    """Return whether an incident ended the training, and was neither a stop by a user nor followed by later steps.
+
+    What ends no training by itself, such as a hang, did if something that does followed, also a stop by a user.
+    """
+    step, resumed = incident.cause.step, incident.resumed_step
+    if incident.cause.trouble.severity is not Severity.ALERT:
         return False
-    return incident.resumed_step is None or step is None or incident.resumed_step <= step
+    if resumed is None or step is None:
+        return any(line.trouble.is_terminal for line in incident.evidence)
+    return resumed <= step
 
 
 def lost_steps(incident: TrainingIncident, checkpoints: Sequence[int]) -> int:

@@ -155,6 +155,12 @@ class RunLog:
             episode = self._join(found, self._newest, is_history=False)
             episode.capture = sign.capture or episode.capture
 
+    def end_stop(self) -> None:
+        """Note that a training which a user had stopped runs again: what fails now is another incident."""
+        episode = self.state.episode
+        if episode is not None and episode.cause.trouble.is_stop:
+            self._end(episode, IncidentEnd.RESTARTED)
+
     def end_hang(self) -> None:
         """Note that all processes ended without trouble: what they did before is over."""
         episode = self.state.episode
@@ -241,6 +247,10 @@ class RunLog:
     def _hit(self, hit: LineHit, step: int | None, line: RawLine, where: tuple[Stream, StreamState]) -> None:
         """Count trouble; `step`: that its line names, if that is where it was."""
         stream, state = where
+        episode = self.state.episode
+        if episode is not None and self._is_later(stream, state) and episode.may_follow(stream):
+            if not hit.trouble.is_consequence:
+                self.end_stop()
         found = TroubleLine(
             trouble=hit.trouble,
             stream=stream.name,
@@ -269,6 +279,8 @@ class RunLog:
     def _count(self, row: StepRow, where: tuple[Stream, StreamState], *, rank: int | None, is_progress: bool) -> None:
         step, run, (stream, state) = row.step or 0, self.state, where
         printer = "" if rank is None else str(rank)
+        if not state.places and self._is_later(stream, state):
+            self.end_stop()
         if self._goes_back(step, stream, state.places.get(printer)):
             self._begin_branch(step)
         state.remember(printer, step, run.branch)
@@ -287,6 +299,10 @@ class RunLog:
         self.state.pace.take_step(stream.read_at.timestamp())
         self._phase = None
         return stream.read_at.timestamp()
+
+    def _is_later(self, stream: Stream, state: StreamState) -> bool:
+        """Return whether a log was begun after the incident that lasts."""
+        return self.state.episodes > 0 and state.after == self.state.episodes and not stream.is_history
 
     def _goes_back(self, step: int, stream: Stream, before: tuple[int, int] | None) -> bool:
         """Return whether a row begins a branch: its printer goes back, or is a new one after a pause.
@@ -308,6 +324,7 @@ class RunLog:
         run.thinner.go_back(step)
         run.series.begin_branch(step)
         run.steps.last = step
+        self.end_stop()
         if run.episode is not None:
             run.episode.progress_from = step - 1
 

@@ -76,6 +76,8 @@ class StreamState:
     """Last step and branch of each rank that prints to it, by its number; "" for lines that name none."""
     recent: deque[str] = field(default_factory=lambda: deque(maxlen=CONTEXT_LINES))
     """Newest lines, without colours."""
+    after: int = 0
+    """Incidents of lines in its run that began before it."""
 
     def __post_init__(self) -> None:
         """Bound the lines again: JSON keeps no bound."""

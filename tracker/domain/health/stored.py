@@ -74,5 +74,7 @@ def progress_of(run_id: str, state: RunState, read_at: datetime, changes: int) -
 
 
 def _hangs(state: RunState) -> bool:
-    trouble = None if state.episode is None else state.episode.cause.trouble
-    return trouble is not None and trouble.source is TroubleSource.PROCESS and not trouble.is_terminal
+    if state.episode is None or state.pace.ended:
+        return False
+    trouble = state.episode.cause.trouble
+    return trouble.source is TroubleSource.PROCESS and not trouble.is_terminal

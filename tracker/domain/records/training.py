@@ -49,6 +49,11 @@ class TroubleClass:
     order: int = 0
     """Place among all classes: earlier ones explain later ones."""
 
+    @property
+    def is_stop(self) -> bool:
+        """Whether a user ended the training."""
+        return self.is_terminal and self.severity is Severity.SHOWN
+
 
 @dataclass(frozen=True, kw_only=True)
 class TroubleLine:
@@ -78,6 +83,8 @@ class IncidentEnd(StrEnum):
     """A user closed it."""
     ENDED = "ended"
     """The training ended without it, or began again after it."""
+    RESTARTED = "restarted"
+    """A training that a user had stopped runs again."""
     RECOVERED = "recovered"
     """What was measured is well again."""
 

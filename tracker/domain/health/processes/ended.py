@@ -9,6 +9,9 @@ from tracker.domain.records.training import Severity, TroubleClass
 _INTERRUPTED = frozenset((130, 143, -2, -15))
 """Exit codes of a program that was asked to end: a user's decision."""
 
+RANK_KILLED = "rank_killed"
+"""Class of the line in which a launcher reports it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class JobEnd:
@@ -19,7 +22,7 @@ class JobEnd:
     is_complete: bool | None
     """Whether it has done all of its steps; None: unknown."""
     trouble: TroubleClass | None
-    """Cause of the incident in its logs that lasts; None: there is none."""
+    """What its logs say about the end, or else what lasts; None: nothing."""
     memory_kills: int
     """Processes of its cgroups that the kernel killed for memory meanwhile."""
     exit_code: int | None
@@ -38,8 +41,9 @@ def sign_of_end(ending: JobEnd) -> ProcessSign | None:
         return ProcessSign(trouble=process_trouble("killed_for_memory", hint), text=text)
     trouble = ending.trouble
     if trouble is not None and trouble.is_consequence and ending.first_rank is not None:
-        text = f"rank {ending.first_rank} ended before the others, and no log says why"
-        hint = "a signal or the kernel may have killed it: look at the kernel's messages"
+        how = "was killed (SIGKILL)" if trouble.name == RANK_KILLED else "ended before the others"
+        text = f"rank {ending.first_rank} {how}, and no log says why"
+        hint = "if no user killed it, memory ran out: search the kernel's messages (dmesg) for oom-kill"
         return ProcessSign(trouble=process_trouble("rank_died", hint), text=text, ranks=(ending.first_rank,))
     if trouble is not None and trouble.is_terminal:
         return None

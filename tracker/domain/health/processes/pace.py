@@ -122,13 +122,18 @@ class JobPace:
         """Usual time between two logged steps; 0: unknown."""
         return median(self.intervals_s) if self.intervals_s else 0.0
 
-    def watch(self, job: Iterable[ProcessId], now_s: float) -> None:
-        """Note that the ranks of a job are watched from now on: what was before is unknown, and counts nowhere."""
+    def watch(self, job: Iterable[ProcessId], now_s: float) -> bool:
+        """Note that the ranks of a job are watched from now on: what was before is unknown, and counts nowhere.
+
+        Return whether another job of the run was watched before.
+        """
         ranks = tuple(sorted(job))
-        if not set(ranks) & set(self.job):
+        is_other = bool(self.job) and set(ranks).isdisjoint(self.job)
+        if is_other or not self.job:
             self.phase, self.began_s, self.ended, self.is_heard = JobPhase.STARTING, now_s, "", False
         self.job = ranks[:KEPT_RANKS]
         self.progress_s, self.step_s, self.is_reported = now_s, None, False
+        return is_other
 
     def skip(self, seconds: float) -> None:
         """Leave out a time without a watch: the machine slept, or the clock was set."""

@@ -9,6 +9,7 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.processes import FakeProcesses
 from tracker.app.health.job_watch import CHECK_S, END_S, FIRST_SCANS_S, SCAN_S, JobWatch, Surroundings
 from tracker.config.health import load_line_rules
+from tracker.domain.health.failures import failures_of
 from tracker.domain.health.logs.streams import Stream
 from tracker.domain.health.logs.text import RawLine
 from tracker.domain.health.processes.jobs import Places
@@ -216,6 +217,7 @@ def test_another_watch_knows_the_pace_but_not_what_happened_before(world: World)
         (0, 1, 10, "", (None, "finished")),
         (1, 0, 10, "ValueError: bad batch", ("python_error", "failed")),
         (1, 0, 10, "RuntimeError: this is caused by a remote worker crashing", ("rank_died", "rank died")),
+        (1, 0, 10, "failed (exitcode: -9) local_rank: 0 (pid: 11) of binary: python", ("rank_died", "rank died")),
     ],
 )
 def test_the_ends_of_a_training_are_distinguished(
@@ -232,7 +234,8 @@ def test_the_ends_of_a_training_are_distinguished(
     assert [one.name for one in found] == ([] if name is None else [name])
     assert world.state == word
     if name == "rank_died":
-        assert found[0].ranks == (0,)
+        how = "was killed (SIGKILL)" if "-9" in printed else "ended before the others"
+        assert (found[0].ranks, found[0].cause.text) == ((0,), f"rank 0 {how}, and no log says why")
     assert world.run(SCAN_S * 3) == []
 
 
@@ -278,6 +281,30 @@ def test_a_restart_is_another_job_and_a_machine_without_the_training_is_silent(w
     empty.end(0, 1)
     assert empty.run(4000) == []
     assert empty.processes.stacks_taken == 0
+
+
+def test_what_fails_after_the_restart_of_a_stopped_training_is_another_incident(world: World) -> None:
+    world.train(10)
+    world.print("KeyboardInterrupt")
+    world.end(0, 1)
+    world.run(END_S + 10)
+    assert world.state == "cancelled"
+    world.ranks = [world.start(21, 0), world.start(22, 1)]
+    world.run(10)
+    assert world.incident.ended_by is IncidentEnd.RESTARTED
+    world.print("ValueError: bad batch")
+    assert [one.name for one in world.log.incidents()] == ["cancelled", "python_error"]
+
+
+def test_a_hang_remains_the_cause_when_a_user_ends_it_and_counts_as_a_failure(world: World) -> None:
+    world.train(10)
+    world.hang()
+    world.run(70)
+    world.print("torch.distributed.elastic.multiprocessing.api.SignalException: Process 11 got signal: 15")
+    world.end(0, 1)
+    world.run(END_S + 10)
+    assert (world.incident.name, world.state) == ("waiting_for_rank", "cancelled")
+    assert (world.incident.is_over, failures_of([world.incident], [4]).lost_steps) == (True, 6)
 
 
 def test_another_process_knows_the_job_by_any_of_its_ranks_and_reports_an_end_that_it_missed() -> None:

@@ -14,7 +14,7 @@ from tests.fakes.history import FakeHistory
 from tests.records import forgetting_run
 from tracker.app.steps.alerting import AlertDispatcher
 from tracker.domain.alerts.evidence import alert_evidence_of, comparing
-from tracker.domain.records.alerts import Alert, AlertEvidence, AlertKind, AlertSubject, SubjectKind
+from tracker.domain.records.alerts import Alert, AlertEvidence, AlertKind, AlertState, AlertSubject, SubjectKind
 from tracker.domain.records.subjects import alert_subject_text
 from tracker.domain.records.types import Baseline, Comparison, Report, Verdict, VerdictWord
 
@@ -101,6 +101,15 @@ def test_only_alerts_whose_cause_no_command_prints_are_warnings_in_the_log(
     warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
     of_training = {AlertKind.CRASH, AlertKind.HANG, AlertKind.DIVERGED, AlertKind.FAULT, AlertKind.ANOMALY}
     assert len(warnings) == (kind in {AlertKind.OVERDUE, AlertKind.STUCK, AlertKind.UNSENT} | of_training)
+
+
+def test_the_log_shows_the_line_of_the_trainer_and_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    failed = loss(kind=AlertKind.CRASH, evidence=AlertEvidence(lines=("ValueError: bad batch", "KeyError: 1")))
+    told(failed)
+    told(replace(failed, state=AlertState.RESOLVED, message="over"))
+    first, second = (record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING)
+    assert first.endswith(f"{failed.message}: ValueError: bad batch")
+    assert second.endswith(": over")
 
 
 def verdict(baseline: Baseline = Baseline.PEAK) -> Verdict:

@@ -116,6 +116,8 @@ def test_the_state_of_an_incident_is_said_in_words() -> None:
     states = {
         "lasts": OOM,
         "over at step 1210": replace(OOM, ended_by=IncidentEnd.PROGRESS, ended_step=1210),
+        "over at step 1003 after a restart": replace(OOM, ended_by=IncidentEnd.PROGRESS, ended_step=1003),
+        "over: the training was restarted": replace(OOM, ended_by=IncidentEnd.RESTARTED),
         "over": replace(OOM, ended_by=IncidentEnd.PROGRESS),
         "dismissed: known": replace(OOM, ended_by=IncidentEnd.DISMISSED, reason="known"),
         "before the first start": replace(OOM, is_history=True),

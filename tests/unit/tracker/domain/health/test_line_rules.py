@@ -52,11 +52,18 @@ LINES: Mapping[str, tuple[str, ...]] = {
         "KeyboardInterrupt",
         "slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-01-01T00:00:00 ***",
         "Main process received SIGINT, exiting",
+        "torch.distributed.elastic.multiprocessing.api.SignalException: Process 7 got signal: Signals.SIGTERM",
+        "W0601 12:00:00.000 77 torch/distributed/elastic/api.py:723] Received 15 death signal, shutting down workers",
     ),
     "worker_died": (
         "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
         "Killing subprocess 4242",
+        "['/bin/python', 'train.py'] exits with return code = -11",
+    ),
+    "rank_killed": (
         "['/bin/python', 'train.py'] exits with return code = -9",
+        "E0601 12:00:00.000 77 torch/distributed/elastic/api.py:882] failed (exitcode: -9) local_rank: 1 (pid: 79)",
+        "  traceback : Signal 9 (SIGKILL) received by PID 79",
     ),
     "python_error": ("ValueError: bad config", "[rank2]: AssertionError", "my.pkg.errors.DataFormatError: row 7"),
     "usage_error": ("train.py: error: unrecognized arguments: --lrr 1",),
@@ -136,7 +143,9 @@ def test_ranks_are_those_of_the_prefix(line: str, rank: int | None) -> None:
 def test_every_rule_says_what_to_do_and_causes_come_before_consequences() -> None:
     assert all(rule.trouble.hint for rule in RULES)
     assert [rule.trouble.order for rule in RULES] == list(range(len(RULES)))
-    assert {rule.name for rule in RULES if rule.trouble.is_consequence} == {"nccl_timeout", "worker_died"}
+    assert {rule.name for rule in RULES if rule.trouble.is_consequence} == {
+        *("nccl_timeout", "rank_killed", "worker_died")
+    }
 
 
 def test_lines_of_real_logs_are_classed_as_labelled() -> None:

@@ -84,10 +84,46 @@ def test_training_that_goes_back_makes_progress_again_and_what_it_lost_is_known(
     (one,) = log.incidents()
     assert (one.resumed_step, one.ended_step) == (160, 180)
     assert failures_of([one], [150]).lost_steps == 41
+    (killed,) = read(steps(200), SIGTERM, "[rank0]: failed (exitcode: -9) local_rank: 1 (pid: 3)").incidents()
+    assert (killed.name, killed.is_alert, failures_of([killed], []).failures) == ("cancelled", False, 0)
     (continued,) = read(steps(10), OOM, steps(11, 12, 13)).incidents()
     assert failures_of([continued], []).failures == 0
     (lasting,) = read(steps(10, 20), OOM).incidents()
     assert [failures_of([lasting], saved).lost_steps for saved in ([], [5], [20, 30])] == [20, 15, 0]
+
+
+INTERRUPTED = "KeyboardInterrupt"
+SIGTERM = "torch.distributed.elastic.multiprocessing.api.SignalException: Process 77 got signal: 15"
+ERROR = "RuntimeError: shape mismatch"
+
+
+@pytest.mark.parametrize(
+    ("name", "pause_s", "lines", "expected"),
+    [
+        ("1.out", 1, [*steps(1), ERROR], ["cancelled", "python_error"]),
+        ("2.out", 1, [*steps(1), ERROR], ["cancelled", "python_error"]),
+        ("2.out", 60, [ERROR], ["cancelled", "python_error"]),
+        ("2.err", 1, [ERROR], ["cancelled"]),
+        ("2.err", 60, ["torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"], ["cancelled"]),
+        ("1.out", 60, [ERROR], ["cancelled"]),
+    ],
+    ids=["same log", "another log", "before its first step", "traceback", "consequence", "no restart"],
+)
+@pytest.mark.parametrize("stop", [INTERRUPTED, SIGTERM])
+def test_what_fails_after_the_restart_of_a_stopped_training_is_another_incident(
+    stop: str, name: str, pause_s: int, lines: list[str], expected: list[str]
+) -> None:
+    log, at = RunLog(rules=RULES, state=RunState()), datetime(2026, 1, 1, tzinfo=UTC)
+    states = {"1.out": StreamState()}
+    for stream, texts in (("1.out", [*steps(1, 2, 3), stop]), (name, lines)):
+        state = states.setdefault(stream, StreamState(after=log.state.episodes))
+        for number, text in enumerate(texts, start=1):
+            log.take(RawLine(number=number, text=text), Stream(name=stream, read_at=at), state)
+        at += timedelta(seconds=pause_s)
+    incidents = log.incidents()
+    assert [one.name for one in incidents] == expected
+    assert incidents[-1].is_alert == (expected[-1] == "python_error")
+    assert [one.is_over for one in incidents] == [True, False][-len(expected) :]
 
 
 def test_a_restart_in_another_log_begins_a_branch_after_a_pause_only() -> None:
