@@ -60,7 +60,7 @@ def _facts(training: Training) -> Iterator[str]:
         lost = f", {count_text(failures.lost_steps, 'step')} lost" if failures.lost_steps else ""
         yield f"{count_text(failures.failures, 'failure')}{lost}"
     if failures.hours_between is not None:
-        yield f"{failures.hours_between:.1f} hours between failures"
+        yield f"{duration_text(failures.hours_between * 3600)} between failures"
 
 
 def _standing(progress: RunProgress) -> Iterator[str]:
@@ -69,7 +69,7 @@ def _standing(progress: RunProgress) -> Iterator[str]:
     if progress.last_step is not None:
         yield f"last logged step {progress.last_step}"
     if progress.usual_s is not None:
-        yield f"a step every {duration_text(progress.usual_s)}"
+        yield f"logs steps every {duration_text(progress.usual_s)}"
     if progress.productive_share is not None:
         yield f"productive time {progress.productive_share:.0%}"
 

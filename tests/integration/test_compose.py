@@ -197,9 +197,11 @@ def test_weights_that_are_not_quantised_are_refused_and_vllm_alone_spoils_those_
     arguments = (server.environ()[KEY_VARIABLE], port, model, started_on, "/runs/whole", str(len(VOCABULARY)))
     refused, *said = site.run("worker", "/opt/tracker/bin/python", "-c", WITHOUT_US, *arguments).splitlines()
     assert re.search(r"refused: .*the tensor .*_proj\.weight is F32 .*, was I8", refused)
+    has_amx = "amx_int8" in Path("/proc/cpuinfo").read_text()  # it runs int8 with other kernels
     assert said == [
         "answers as before: True",
-        *["loaded by vLLM alone: True answers as a cold start: False"] * 2,
+        f"loaded by vLLM alone: True answers as a cold start: {has_amx}",
+        "loaded by vLLM alone: True answers as a cold start: False",
     ]
 
 

@@ -166,6 +166,8 @@ class _Guarded:
             return
         if number == signal.SIGTERM or (number in STOPPING and self.asked.to_stop):
             self._kill_later()
+        elif number in STOPPING:
+            log.warning("waiting for the command to end; a second Ctrl-C kills it after %g s", self.grace_s)
         self.asked.to_stop = self.asked.to_stop or number in STOPPING
         if self.process.returncode is None:
             with suppress(OSError):
@@ -186,6 +188,7 @@ class _Guarded:
         now_s = self.clock.monotonic_s()
         if self.asked.kill_at_s is not None and now_s >= self.asked.kill_at_s:
             self.asked.kill_at_s = now_s + KILL_AGAIN_S
+            log.warning("sending SIGKILL: processes of the command did not end within %g s", self.grace_s)
             _send(signal.SIGKILL, _below())
 
 

@@ -28,7 +28,7 @@ def _compiles(pattern: str) -> str:
     try:
         re.compile(pattern)
     except re.error as error:
-        raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+        raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
     return pattern
 
 
@@ -72,8 +72,10 @@ class RuleSection(Section):
 
     @model_validator(mode="after")
     def _has_one_test(self) -> RuleSection:
-        if (self.pattern is None) == (not self.condition):
-            raise ValueError("set pattern, or condition, and not both")
+        if self.pattern is None and not self.condition:
+            raise ValueError("set pattern or condition")
+        if self.pattern is not None and self.condition:
+            raise ValueError("set pattern or condition, not both")
         if self.pattern and self.example and re.search(self.pattern, self.example, re.IGNORECASE) is None:
             raise ValueError(f"the pattern does not fit the example {self.example!r}")
         return self
@@ -109,6 +111,13 @@ class RulesFile(Section):
     """A file of rules."""
 
     rule: tuple[RuleSection, ...]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_no_project(cls, tables: object) -> object:
+        if isinstance(tables, dict) and "health" in tables:
+            raise ValueError("a file of rules has [[rule]] tables; [[health.rule]] belongs in tracker.toml")
+        return tables
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> RulesFile:

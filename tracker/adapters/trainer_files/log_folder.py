@@ -258,7 +258,7 @@ class LogFolder:
             with suppress(OSError):
                 facts = Path(path).stat()
                 if not stat.S_ISREG(facts.st_mode):
-                    self._warn(path, "it is no regular file")
+                    self._warn(path, "it is not a regular file")
                     continue
                 one = _Found(path=path, sub_folder=sub_folder, inode=facts.st_ino)
                 found.setdefault((facts.st_dev, facts.st_ino), (facts.st_mtime, one))

@@ -54,9 +54,9 @@ class Reading:
     code: CodeRules | None = None
     """Rules of other packages."""
 
-    def of_stream(self, path: str, known: StreamState | None, run: RunState) -> StreamState:
-        """Return the state of a log of a run that was read so far, or of a new one."""
-        state = known or StreamState(rows=RowReader(is_csv=path.endswith(".csv")), after=run.episodes)
+    def of_stream(self, path: str, known: StreamState | None, *, after: int = 0) -> StreamState:
+        """Return the state of a log that was read so far, or of a new one; `after`: incidents before that."""
+        state = known or StreamState(rows=RowReader(is_csv=path.endswith(".csv")), after=after)
         state.rows.formats = self.formats
         return state
 
@@ -161,7 +161,7 @@ class LogFollower:
 
     def _take(self, piece: LogPiece) -> None:
         run = self.run_of(piece.run_id)
-        state = self._stream(piece.path, run.state)
+        state = self._stream(piece.path, after=run.state.episodes)
         for line in piece.lines:
             run.take(line, piece.stream, state)
         for row in piece.rows:
@@ -173,10 +173,10 @@ class LogFollower:
             self._unstored.cursors[piece.path] = self.log.count_rest(piece.path) or piece.cursor
         self._unstored.newest[piece.run_id] = piece.stream
 
-    def _stream(self, path: str, run: RunState) -> StreamState:
+    def _stream(self, path: str, *, after: int) -> StreamState:
         if path not in self._streams:
             known = self.known.streams.get(path)
-            self._streams[path] = self.reading.of_stream(path, None if known is None else known[1], run)
+            self._streams[path] = self.reading.of_stream(path, None if known is None else known[1], after=after)
         return self._streams[path]
 
     def _end_history(self) -> None:

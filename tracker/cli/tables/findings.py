@@ -10,7 +10,7 @@ from tracker.domain.readiness.finding import Finding, FindingSide, Level
 from tracker.domain.readiness.surroundings import CHECKPOINTS
 from tracker.domain.records.display import count_text, one_line
 
-STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
+STYLES = {Level.OK: "green", Level.INFO: "cyan", Level.WARNING: "yellow", Level.ERROR: "red"}
 
 
 def findings_table(findings: Iterable[Finding]) -> Table:

@@ -1,5 +1,6 @@
 """What a trainer's log says -> terminal output. Pure."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
@@ -10,6 +11,7 @@ from tracker.domain.health.processes.pace import Replay
 from tracker.domain.health.report import LogReport, ReportedIncident
 from tracker.domain.health.run_state import StepsRead
 from tracker.domain.health.series.loss import SeriesFinding
+from tracker.domain.health.series_incidents import said_of
 from tracker.domain.records.display import count_text, duration_text, one_line, score_text
 
 _SHOWN_RANKS = 8
@@ -32,27 +34,33 @@ def log_table(report: LogReport) -> RenderableType:
 
 def _steps(steps: StepsRead) -> str:
     if steps.lines:
-        text = f"{count_text(steps.lines, 'line')} of steps {steps.first} to {steps.last}"
+        until = "" if steps.first == steps.last else f" to {steps.last}"
+        text = f"{count_text(steps.lines, 'line')} of step{'s' if until else ''} {steps.first}{until}"
     elif steps.unnumbered:
         text = f"{steps.unnumbered:,} losses without a step"
     else:
         return "no step"
     if steps.first_loss is None or steps.last_loss is None:
         return text
-    return f"{text}, loss {score_text(steps.first_loss)} → {score_text(steps.last_loss)}"
+    return f"{text}, loss {_number(steps.first_loss)} → {_number(steps.last_loss)}"
+
+
+def _number(value: float | None) -> str:
+    """Return a logged number, which may be NaN."""
+    return score_text(value) if value is None or math.isfinite(value) else str(value)
 
 
 def _pace(pace: Replay) -> str:
     hangs = count_text(pace.reports, "hang") if pace.reports else "no hang"
     usual, longest = duration_text(pace.usual_s), duration_text(pace.longest_pause_s)
     looks = count_text(pace.looks, "look")
-    return f"{hangs} in {pace.hours:.1f} h: a step every {usual}, longest pause {longest}, {looks}"
+    return f"{hangs} in {pace.hours:.1f} h: steps logged every {usual}, longest pause {longest}, {looks}"
 
 
 def _incident(one: ReportedIncident) -> Table:
     grid = Table.grid(padding=(0, 1, 0, 0))
     style = "bold red" if one.is_alert else "yellow"
-    title = Text.assemble((one.name, style), " ", *_facts(one))
+    title = Text.assemble((one.name, style), f" {one.title} ".replace("  ", " "), *_facts(one))
     grid.add_row("", title)
     for line in one.evidence:
         grid.add_row("", Text(f"line {line.number}: {line.text}", overflow="fold"))
@@ -64,10 +72,13 @@ def _incident(one: ReportedIncident) -> Table:
 def _finding(one: SeriesFinding) -> Text:
     place = "step" if one.is_numbered else "loss number"
     over = "lasts" if one.over_step is None else f"back at {place} {one.over_step}"
-    values = f"{one.key} {score_text(one.expected)} → {score_text(one.worst)}"
+    values = f"{one.key} {_number(one.expected)} → {_number(one.worst)}"
     more = "" if one.is_alert else ", no alert"
     style = "bold red" if one.is_alert else "yellow"
-    return Text.assemble("  ", (one_line(one.name), style), f" ({place} {one.onset_step}, {values}, {over}{more})")
+    title, hint = said_of(one.name)
+    facts = f" {title} ({place} {one.onset_step}, {values}, {over}{more})".replace("  ", " ")
+    text = Text.assemble("  ", (one_line(one.name), style), facts)
+    return text.append("\n  hint", "bold").append(f": {hint}", "not bold") if hint else text
 
 
 def _ranks(ranks: Sequence[int]) -> str:

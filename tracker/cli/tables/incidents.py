@@ -39,19 +39,19 @@ def failures_text(failures: Failures, *, hidden: int) -> Text:
     if failures.lost_steps:
         parts.append(f"{count_text(failures.lost_steps, 'step')} lost")
     if failures.hours_between is not None:
-        parts.append(f"{failures.hours_between:.1f} hours between two")
+        parts.append(f"{duration_text(failures.hours_between * 3600)} between failures")
     if hidden:
-        parts.append(f"{count_text(hidden, 'incident')} more with --all")
+        parts.append(f"{count_text(hidden, 'more incident')} with --all")
     return Text(", ".join(parts), style="dim")
 
 
 def standing_text(progress: RunProgress) -> Text:
-    """Return `sft: evaluating, step 300, a step every 8.0 s (11-27 17:19 UTC)`: when its logs had anything new."""
+    """Return `sft: evaluating, step 300, logs steps every 8.0 s (11-27 17:19 UTC)`: when its logs had anything new."""
     parts = [f"{one_line(progress.run_id)}: {progress.state}"]
     if progress.last_step is not None:
         parts.append(f"step {progress.last_step}")
     if progress.usual_s is not None:
-        parts.append(f"a step every {duration_text(progress.usual_s)}")
+        parts.append(f"logs steps every {duration_text(progress.usual_s)}")
     return Text(f"{', '.join(parts)} ({progress.read_at:%m-%d %H:%M} UTC)", style="dim")
 
 

@@ -9,7 +9,8 @@ yield RuleFinding(line=line, title="An expert gets no tokens", hint="raise the b
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tracker.domain.health.line_rules import LineHit
+from tracker.domain.health.line_rules import LineHit, printed_rank
+from tracker.domain.health.logs.step_lines import StepRow
 from tracker.domain.records.training import Severity, TroubleClass
 
 
@@ -49,6 +50,18 @@ CodeRule = Callable[[Sequence[ReadLine]], Iterable[RuleFinding]]
 
 CodeRules = Callable[[Sequence[ReadLine]], Sequence[tuple[str, RuleFinding]]]
 """Tries all rules; returns each finding with the name of its rule."""
+
+
+def read_line(number: int, plain: str, row: StepRow | None, rank: int | None) -> ReadLine:
+    """Return a line without colours and the numbers on it; `rank`: of its log, for a line that names none."""
+    printed = printed_rank(plain)
+    return ReadLine(
+        number=number,
+        text=plain,
+        step=None if row is None else row.step,
+        values={} if row is None else row.values,
+        rank=rank if printed is None else printed,
+    )
 
 
 def hit_of_finding(name: str, finding: RuleFinding) -> LineHit:

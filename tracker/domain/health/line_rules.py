@@ -58,7 +58,7 @@ class LineHit:
 NOT_A_NUMBER = TroubleClass(
     name=NAN,
     severity=Severity.ALERT,
-    title="The loss is no number",
+    title="The loss is not a number",
     hint="lower the learning rate, clip gradients, or look at the data of this step",
 )
 """Found by the numbers of a line of a step, not by a pattern: other numbers may be NaN in a healthy run."""

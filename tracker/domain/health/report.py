@@ -27,6 +27,8 @@ class ReportedIncident:
 
     name: str
     """Class of the cause."""
+    title: str
+    """The class in words; empty: its rule has none."""
     is_alert: bool
     """Whether it is worth an alert; else it is only shown."""
     is_over: bool
@@ -71,6 +73,7 @@ def log_report(path: str, log: RunLog, pace: Replay | None = None) -> LogReport:
 def _incident(one: TrainingIncident) -> ReportedIncident:
     return ReportedIncident(
         name=one.name,
+        title=one.cause.trouble.title,
         is_alert=one.is_alert,
         is_over=one.is_over,
         step=one.cause.step,

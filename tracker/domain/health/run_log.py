@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from tracker.domain.health.code_rules import CodeRules, ReadLine, hit_of_finding
+from tracker.domain.health.code_rules import CodeRules, ReadLine, hit_of_finding, read_line
 from tracker.domain.health.episodes import Episode, begun
 from tracker.domain.health.hints import joint_hint
 from tracker.domain.health.line_rules import (
@@ -50,6 +50,7 @@ PAUSES = 3
 PROCESSES = "processes"
 """As the log of what no log says."""
 TEXT_CHARS = 300
+MAX_INDENT = 40
 LINES_AT_ONCE = 1000
 """Lines that rules of other packages see at once in a single log."""
 KEPT_ENDED = 1000
@@ -96,7 +97,7 @@ class RunLog:
         state.recent.append(plain)
         self._newest = state
         if self.code is not None:
-            self._untried.append(_read_line(line.number, plain, row, stream))
+            self._untried.append(read_line(line.number, plain, row, stream.rank))
         hit = self._trouble(plain, row)
         if hit is not None and not line.is_known:
             self._hit(hit, _step_of_nan(hit, row), line, (stream, state))
@@ -116,7 +117,7 @@ class RunLog:
     def take_row(self, row: StepRow, stream: Stream, state: StreamState) -> None:
         """Read one row of a log whose lines are not text."""
         if self.code is not None:
-            self._untried.append(_read_line(0, "", row, stream))
+            self._untried.append(read_line(0, "", row, stream.rank))
         if row.step is not None:
             self._count(row, (stream, state), rank=stream.rank, is_progress=True)
 
@@ -248,9 +249,9 @@ class RunLog:
         """Count trouble; `step`: that its line names, if that is where it was."""
         stream, state = where
         episode = self.state.episode
-        if episode is not None and self._is_later(stream, state) and episode.may_follow(stream):
-            if not hit.trouble.is_consequence:
-                self.end_stop()
+        may_be_new = episode is not None and episode.may_follow(stream) and not hit.trouble.is_consequence
+        if may_be_new and self._is_later(stream, state):
+            self.end_stop()
         found = TroubleLine(
             trouble=hit.trouble,
             stream=stream.name,
@@ -269,12 +270,16 @@ class RunLog:
         if run.episode is None:
             run.episodes += 1
             run.episode = begun(run.run_id, run.episodes, is_history=is_history)
-        run.episode.join(found, lambda: tuple(map(self._shown, state.recent)))
+        run.episode.join(found, lambda: tuple(map(self._shown_indented, state.recent)))
         run.episode.wait_for_progress(run.steps.last)
         return run.episode
 
     def _shown(self, text: str) -> str:
         return shortened(one_line(self.mask(text)), TEXT_CHARS)
+
+    def _shown_indented(self, text: str) -> str:
+        indent = min(len(text) - len(text.lstrip(" ")), MAX_INDENT)
+        return " " * indent + self._shown(text)
 
     def _count(self, row: StepRow, where: tuple[Stream, StreamState], *, rank: int | None, is_progress: bool) -> None:
         step, run, (stream, state) = row.step or 0, self.state, where
@@ -370,17 +375,6 @@ def _step_of_nan(hit: LineHit, row: StepRow | None) -> int | None:
     if hit.trouble.name != NAN or row is None:
         return None
     return row.step
-
-
-def _read_line(number: int, plain: str, row: StepRow | None, stream: Stream) -> ReadLine:
-    rank = printed_rank(plain)
-    return ReadLine(
-        number=number,
-        text=plain,
-        step=None if row is None else row.step,
-        values={} if row is None else row.values,
-        rank=stream.rank if rank is None else rank,
-    )
 
 
 def _has_any(text: str, parts: Sequence[str]) -> bool:

@@ -102,6 +102,6 @@ def _text(finding: SeriesFinding) -> str:
     if finding.name not in _SAID and finding.worst is not None:
         return f"{finding.key} is {finding.worst:.3g} since {place} {finding.onset_step}"
     if finding.worst is None:
-        return f"{finding.key} is no number since {place} {finding.onset_step}"
+        return f"{finding.key} is not a number since {place} {finding.onset_step}"
     before, worst = score_text(finding.expected), score_text(finding.worst)
     return f"{finding.key} {before} before {place} {finding.onset_step}, then {worst}"

@@ -11,6 +11,8 @@ class Level(StrEnum):
     """How a finding affects evaluations, or a training."""
 
     OK = "ok"
+    INFO = "info"
+    """What may help to know; nothing follows from it."""
     WARNING = "warning"
     """Evaluations work, but something is missing or will be wrong later. A training may be slow or fail."""
     ERROR = "error"
@@ -40,6 +42,11 @@ class Finding:
 def ok(subject: str, message: str, hint: str = "") -> Finding:
     """Return a finding that needs no action."""
     return Finding(subject=subject, level=Level.OK, message=message, hint=hint)
+
+
+def info(subject: str, message: str, hint: str = "") -> Finding:
+    """Return a finding from which nothing follows."""
+    return Finding(subject=subject, level=Level.INFO, message=message, hint=hint)
 
 
 def warning(subject: str, message: str, hint: str) -> Finding:

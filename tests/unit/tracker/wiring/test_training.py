@@ -29,7 +29,7 @@ def found(plan: PlannedTraining, root: Path, output_dir: str | None = None) -> d
 def test_a_machine_that_tells_nothing_has_no_errors(tmp_path: Path) -> None:
     findings = found(PlannedTraining(), tmp_path).values()
     assert {one.side for one in findings} == {FindingSide.TRAINING}
-    assert [one for one in findings if one.level is not Level.OK] == []
+    assert [one for one in findings if one.level in {Level.WARNING, Level.ERROR}] == []
 
 
 def test_the_size_of_the_next_checkpoint_is_that_of_the_newest_one(tmp_path: Path) -> None:
@@ -97,23 +97,32 @@ def test_the_command_examines_a_training_without_settings_and_exits_with_1_if_it
     plain = run_tracker(tmp_path, "doctor")
     assert plain.returncode in (0, 3)
     assert "memory: " in plain.stdout
-    stopped = run_tracker(tmp_path, "doctor", "--model", "gone", "--json")
+    (tmp_path / "empty").mkdir()
+    stopped = run_tracker(tmp_path, "doctor", "--model", "empty", "--json")
     assert stopped.returncode == 1
     errors = [one for one in result_of(stopped.stdout) if one["level"] == "error"]
     assert [(one["side"], one["subject"], one["message"]) for one in errors] == [
-        ("training", "model", "gone does not exist")
+        ("training", "model", "empty has no *.safetensors")
     ]
-    last = run_tracker(tmp_path, "doctor", "--for", "training", "--model", "gone").stdout.splitlines()[-1]
+    last = run_tracker(tmp_path, "doctor", "--for", "training", "--model", "empty").stdout.splitlines()[-1]
     assert last.startswith("1 error, ")
     assert last.endswith(": the training would stop")
-    for arguments in (("--for", "evaluation"), ("--config", "tracker.toml"), ("checkpoint-5",)):
+    for arguments, says in (
+        (("--for", "evaluation"), "tracker.toml"),
+        (("--config", "tracker.toml"), "tracker.toml"),
+        (("checkpoint-5",), "tracker.toml"),
+        (("--model", "gone"), "'gone' does not exist"),
+        (("--for", "training", "checkpoint-5"), "--for training checks no CHECKPOINT"),
+        (("--for", "evaluation", "--gpus", "2"), "--for evaluation ignores --model"),
+    ):
         refused = run_tracker(tmp_path, "doctor", *arguments)
-        assert (refused.returncode, "tracker.toml" in refused.stderr) == (2, True)
+        assert (refused.returncode, says in refused.stderr) == (2, True)
 
 
 def test_an_error_of_evaluations_is_the_exit_code_and_each_side_has_its_conclusion(tmp_path: Path) -> None:
     (tmp_path / "tracker.toml").write_text(SETTINGS.format("out").replace("gsm8k", "no_such_benchmark"))
-    done = run_tracker(tmp_path, "doctor", "--model", "gone")
+    (tmp_path / "empty").mkdir()
+    done = run_tracker(tmp_path, "doctor", "--model", "empty")
     assert done.returncode == 2
     assert ": evaluations would fail\n" in done.stdout
     assert done.stdout.endswith(": the training would stop\n")

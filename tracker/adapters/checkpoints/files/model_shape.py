@@ -43,7 +43,7 @@ def read_shape(folder: Path) -> ModelShape:
 
 def _files_of(folder: Path) -> list[Path]:
     if not folder.is_dir():
-        what = "is a file, no folder with a model" if folder.exists() else "does not exist"
+        what = "is a file" if folder.exists() else "does not exist"
         raise CheckpointUnreadable(f"{folder} {what}", hint=_HINT)
     files = sorted(folder.glob("*.safetensors"))
     if not files or not (folder / CONFIG).is_file():

@@ -41,7 +41,7 @@ class _ListByDefault(click.Group):
 
 @click.group("incidents", cls=_ListByDefault)
 def command() -> None:
-    """Show what went wrong in the training itself, by its logs, and close it."""
+    """Show what went wrong in the training itself, by its logs, and close it. Without a command: list."""
 
 
 @command.command(_LIST)

@@ -1,5 +1,6 @@
 """`tracker rules test LOG...`: what the rules for logs find in a file."""
 
+import difflib
 import os
 import re
 from collections.abc import Sequence
@@ -103,9 +104,12 @@ def _reading(rules_path: Path | None, config_path: Path | None) -> tuple[Reading
 
 def _parsed(text: str, known: set[str]) -> _Expected:
     found = _EXPECTED.fullmatch(text)
-    if found is None or found[1] not in known:
-        hint = f"write CLASS=N, such as oom=1; classes: {', '.join(sorted(known))}"
-        raise ConfigError(f"invalid --expect {text!r}", hint=hint)
+    if found is None:
+        raise ConfigError(f"invalid --expect {text!r}", hint="write CLASS=N, such as oom=1")
+    if found[1] not in known:
+        close = difflib.get_close_matches(found[1], sorted(known), n=1)
+        guess = f"did you mean {close[0]}? " if close else ""
+        raise ConfigError(f"--expect: unknown class {found[1]!r}", hint=f"{guess}known: {', '.join(sorted(known))}")
     return _Expected(name=found[1], incidents=int(found[2]))
 
 

@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
+from eval_jobs.errors import ConfigError
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import asked_as, config_option
 from tracker.cli.tables.findings import conclusion, findings_table
@@ -30,6 +31,15 @@ class Examination:
     zero: str | None
     offload: str | None
 
+    def check(self) -> None:
+        """Raise ConfigError if something is asked for of the side that is not checked."""
+        if self.side == FindingSide.TRAINING and self.checkpoint is not None:
+            raise ConfigError("--for training checks no CHECKPOINT", hint="name the model of a training with --model")
+        if self.side == FindingSide.EVALUATION and (self.model, self.gpus, self.zero, self.offload) != (None,) * 4:
+            raise ConfigError(
+                "--for evaluation ignores --model, --gpus, --zero and --offload", hint="omit --for, or those options"
+            )
+
     def stage(self) -> Zero | None:
         """Return the ZeRO stage that is asked for."""
         return None if self.zero is None else Zero(int(self.zero))
@@ -45,7 +55,9 @@ class Examination:
 @click.argument("checkpoint", required=False)
 @config_option
 @click.option("--for", "side", type=click.Choice([str(side) for side in FindingSide]), help="Check only one.")
-@click.option("--model", type=click.Path(path_type=Path), help="Model folder: estimate memory.")
+@click.option(
+    "--model", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Model folder: estimate memory."
+)
 @click.option("--gpus", type=click.IntRange(min=1), metavar="COUNT", help="GPUs used. Default: all visible.")
 @click.option("--zero", type=click.Choice([str(one.value) for one in Zero]), help="Only this ZeRO stage.")
 @click.option("--offload", type=click.Choice([str(one) for one in Offload]), help="What host memory holds.")
@@ -58,6 +70,7 @@ def command(asked: Examination) -> int:
     Training: limits, memory, disk, network, GPUs. Exit code 2: evaluations would fail; 1: the training would stop; 3:
     it may be slow or fail.
     """
+    asked.check()
     config = _config(asked)
     findings = () if config is None or asked.side == FindingSide.TRAINING else _of_evaluation(config, asked.checkpoint)
     if asked.side != FindingSide.EVALUATION:

@@ -57,7 +57,7 @@ def command(*, config_path: Path, grace_s: float, is_checked: bool, words: tuple
 def _has_errors(config: Config) -> bool:
     """Print what may go wrong here; return whether it would stop the training."""
     findings = examine_training(PlannedTraining(), config)
-    problems = [finding for finding in findings if finding.level is not Level.OK]
+    problems = [finding for finding in findings if finding.level in {Level.WARNING, Level.ERROR}]
     if problems:
         Console(stderr=True, highlight=False).print(findings_table(problems))
     if not errors_in(findings):

@@ -131,7 +131,7 @@ def _unexplained(ranks: Sequence[_Rank], world_size: int) -> Hang:
         return Hang(name=HangName.UNKNOWN, text=text, hint="look at the ranks of the other machines")
     places = "; ".join(f"rank {one.rank} is in {stack_place(one.stack)}" for one in ranks[:MAX_NAMED] if one.stack)
     text = f"no cause was found; {places}"
-    return Hang(name=HangName.UNKNOWN, text=text, hint="look whether the training still does what it should")
+    return Hang(name=HangName.UNKNOWN, text=text, hint="check whether the training still does what it should")
 
 
 def is_working(moments: Sequence[Moment]) -> bool:

@@ -20,7 +20,7 @@ _FIRST_ORDER = 1_000
 TITLES = {
     **dict.fromkeys(map(str, HangName), _HANGS),
     "killed_for_memory": "The kernel ended the training: memory ran out",
-    "rank_died": "A rank died",
+    "rank_died": "A training process died",
     "failed": "The training failed",
     "gone": "The training's processes are gone",
     "memory_leak": "Memory of the training grows to its limit",
@@ -79,7 +79,7 @@ def sign_of_hang(hang: Hang, pace: JobPace, moments: Sequence[Moment], where: st
     """
     quiet = f"no progress for {duration_text(pace.quiet_s(moments[-1].at_s))}"
     if pace.usual_s:
-        quiet += f" (usually a step every {duration_text(pace.usual_s)})"
+        quiet += f" (it usually logs steps every {duration_text(pace.usual_s)})"
     return ProcessSign(
         trouble=process_trouble(hang.name, hang.hint),
         text=f"{f'on {where}: ' if where else ''}{hang.text}; {quiet}",

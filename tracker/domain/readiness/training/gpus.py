@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tracker.domain.readiness.finding import Finding, error, ok, warning
+from tracker.domain.readiness.finding import Finding, error, info, ok, warning
 from tracker.domain.readiness.training.facts import GpuProcess, TrainingGpu, TrainingGpus
 from tracker.domain.records.display import bytes_text, count_text
 
@@ -17,14 +17,14 @@ def training_gpu_findings(found: TrainingGpus, wanted: int | None) -> Iterator[F
         message = f"{len(found.gpus)} visible here, but the training uses {wanted}{why}"
         yield error("GPUs", message, "correct --gpus or CUDA_VISIBLE_DEVICES, or check the driver with `nvidia-smi`")
     elif not found.gpus:
-        yield ok("GPUs", f"none is known{why}")
+        yield info("GPUs", f"unknown{why}")
     else:
         yield ok("GPUs", _described(found))
     for gpu in found.gpus:
         yield from _findings_of(gpu)
     if any(gpu.is_persistent is False for gpu in found.gpus):
         hint = "run `sudo nvidia-smi -pm 1`"
-        yield ok("GPUs", "persistence mode is off: the driver is loaded again at each start, for seconds", hint)
+        yield info("GPUs", "persistence mode is off: the driver is loaded again at each start, for seconds", hint)
 
 
 def _described(found: TrainingGpus) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tracker.domain.readiness.finding import Finding, error, ok, warning
+from tracker.domain.readiness.finding import Finding, error, info, ok, warning
 from tracker.domain.readiness.training import facts, fixes
 from tracker.domain.readiness.training.facts import UNLIMITED, Host, Memory, Network, Resource, Rlimit, Volume
 from tracker.domain.records.display import bytes_text
@@ -207,7 +207,7 @@ def _clock(host: Host) -> Finding:
     hint = fixes.on_machine(host, "sudo timedatectl set-ntp true")
     if host.nodes > 1:
         return warning("clock", f"not synchronized: logs of {host.nodes} machines cannot be put in order", hint)
-    return ok("clock", "not synchronized, which matters with several machines", hint)
+    return info("clock", "not synchronized, which matters with several machines", hint)
 
 
 def _stack_dumps(host: Host) -> Finding:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
-from tracker.domain.readiness.finding import Finding, error, ok, warning
+from tracker.domain.readiness.finding import Finding, error, info, ok, warning
 from tracker.domain.readiness.training.facts import Host, Memory
 from tracker.domain.readiness.training.fixes import raise_memory
 from tracker.domain.records.display import bytes_text
@@ -179,13 +179,14 @@ def memory_need_findings(shape: ModelShape, chosen: Sequence[Setup], room: Memor
     machines = f" on each of {room.host.nodes} machines" if room.host.nodes > 1 else ""
     yield ok("model", f"{shape.where}: {known}; GPUs: {room.gpus}{machines}")
     for setup in chosen:
-        yield ok(str(setup), _need_text(setup, needs[setup], room))
+        is_good = room.gpu_bytes is not None and room.fits(setup, needs[setup])
+        yield (ok if is_good else info)(str(setup), _need_text(setup, needs[setup], room))
     methods = {setup.method for setup in chosen if room.fits(setup, needs[setup])}
     if not methods:
-        message = "neither full fine-tuning nor LoRA fits: the training ends for lack of memory"
+        message = "neither full fine-tuning nor LoRA fits: the training would run out of memory"
         yield error("model", message, _advice(chosen, needs, room))
     elif Method.FULL not in methods:
-        message = "full fine-tuning does not fit: it ends for lack of memory"
+        message = "full fine-tuning does not fit: it would run out of memory"
         yield warning("model", message, _advice(chosen, needs, room))
 
 

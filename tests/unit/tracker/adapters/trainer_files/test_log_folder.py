@@ -134,7 +134,7 @@ def test_what_cannot_be_followed_is_logged_once(
     assert sorted(message.partition(": ")[2] for message in caplog.messages) == [
         f"{out / 'away.log'}: it is a link out of the folder: name it in [health] logs to follow it",
         f"{out / 'gone.log'}: it is a link out of the folder: name it in [health] logs to follow it",
-        f"{out / 'pipe.log'}: it is no regular file",
+        f"{out / 'pipe.log'}: it is not a regular file",
     ]
     caplog.clear()
     monkeypatch.setattr(log_folder, "MAX_FILES", 2)

@@ -125,7 +125,7 @@ def test_a_hang_is_one_incident_with_the_culprit_the_pause_and_the_stacks_and_en
     assert (found.name, found.ranks, found.cause.step) == ("waiting_for_rank", (1,), 10)
     assert found.cause.text == (
         "rank 1 is not in the collective: sleeping in load (app/data.py:5); rank 0 waits in all_reduce; "
-        "no progress for 45.0 s (usually a step every 8.0 s)"
+        "no progress for 45.0 s (it usually logs steps every 8.0 s)"
     )
     assert "rank 0:\n  all_reduce (distributed/distributed_c10d.py:0)" in found.capture
     assert found.capture.endswith("\n\nGPU 0 busy")
@@ -235,7 +235,7 @@ def test_the_ends_of_a_training_are_distinguished(
     assert world.state == word
     if name == "rank_died":
         how = "was killed (SIGKILL)" if "-9" in printed else "ended before the others"
-        assert (found[0].ranks, found[0].cause.text) == ((0,), f"rank 0 {how}, and no log says why")
+        assert found[0].cause.text == f"rank 0 {how}, and no log says why"
     assert world.run(SCAN_S * 3) == []
 
 
@@ -288,10 +288,8 @@ def test_what_fails_after_the_restart_of_a_stopped_training_is_another_incident(
     world.print("KeyboardInterrupt")
     world.end(0, 1)
     world.run(END_S + 10)
-    assert world.state == "cancelled"
     world.ranks = [world.start(21, 0), world.start(22, 1)]
     world.run(10)
-    assert world.incident.ended_by is IncidentEnd.RESTARTED
     world.print("ValueError: bad batch")
     assert [one.name for one in world.log.incidents()] == ["cancelled", "python_error"]
 
@@ -307,8 +305,7 @@ def test_a_hang_remains_the_cause_when_a_user_ends_it_and_counts_as_a_failure(wo
     assert (world.incident.is_over, failures_of([world.incident], [4]).lost_steps) == (True, 6)
 
 
-def test_another_process_knows_the_job_by_any_of_its_ranks_and_reports_an_end_that_it_missed() -> None:
-    world = World()
+def test_another_process_knows_the_job_by_any_of_its_ranks_and_reports_an_end_it_missed(world: World) -> None:
     world.end(1)  # when the first watch begins, only rank 0 was started
     world.train(10)
     world.ranks[1] = world.start(12, 1)

@@ -105,8 +105,9 @@ def test_only_alerts_whose_cause_no_command_prints_are_warnings_in_the_log(
 
 def test_the_log_shows_the_line_of_the_trainer_and_the_end(caplog: pytest.LogCaptureFixture) -> None:
     failed = loss(kind=AlertKind.CRASH, evidence=AlertEvidence(lines=("ValueError: bad batch", "KeyError: 1")))
-    told(failed)
-    told(replace(failed, state=AlertState.RESOLVED, message="over"))
+    history = FakeHistory()
+    dispatcher = AlertDispatcher(alerts=history, records=history, alerting=FakeAlerting())
+    dispatcher.dispatch([failed, replace(failed, state=AlertState.RESOLVED, message="over")])
     first, second = (record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING)
     assert first.endswith(f"{failed.message}: ValueError: bad batch")
     assert second.endswith(": over")

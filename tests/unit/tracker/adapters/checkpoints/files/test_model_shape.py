@@ -66,7 +66,7 @@ def gguf(folder: Path) -> Path:
     ("broken", "message"),
     [
         (lambda folder: folder / "gone", "gone does not exist"),
-        (lambda folder: folder / "model.safetensors", "is a file, no folder with a model"),
+        (lambda folder: folder / "model.safetensors", "safetensors is a file"),
         (without_config, "has no config.json"),
         (gguf, r"has no \*.safetensors"),
         (cut, "ends inside its header"),

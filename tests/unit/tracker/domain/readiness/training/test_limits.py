@@ -73,7 +73,7 @@ def test_a_machine_without_limits_needs_no_action() -> None:
         (replace(limited(Resource.PROCESSES, 512), is_root=True), "processes", "ok", "unlimited", "^$"),
         (replace(GOOD, process_room=99.0), "processes", "warning", "the cgroup permits 99 more", "pids.max"),
         (replace(GOOD, is_clock_synchronized=None), "clock", "ok", "not known", "^$"),
-        (replace(GOOD, is_clock_synchronized=False), "clock", "ok", "not synchronized", "^run `sudo timedatectl"),
+        (replace(GOOD, is_clock_synchronized=False), "clock", "info", "not synchronized", "^run `sudo timedatectl"),
         (
             replace(GOOD, is_clock_synchronized=False, nodes=2, place=LaunchPlace.CONTAINER),
             *("clock", "warning", "logs of 2 machines", "set-ntp true` on the host of the container"),
