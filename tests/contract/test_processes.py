@@ -23,7 +23,14 @@ from tracker.domain.health.processes.leaks import Usage
 from tracker.domain.health.processes.seen import ProcessId, ProcessState, SeenProcess
 from tracker.ports.health import Processes
 
-SLEEPER = "import time, sys\nprint('up', flush=True)\ndef wait_for_others():\n    time.sleep(600)\nwait_for_others()\n"
+SLEEPER = """
+import sys, time
+kept, read = open(sys.argv[1] + "/kept.txt", "w"), open(sys.argv[0])
+print("up", flush=True)
+def wait_for_others():
+    time.sleep(600)
+wait_for_others()
+"""
 
 
 @dataclass
@@ -46,6 +53,7 @@ def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]
             arguments=("python", "sleeper.py", str(tmp_path)),
             variables={"RANK": "3"},
             outputs=(str(tmp_path / "out.log"),),
+            writes=(str(tmp_path / "kept.txt"),),
         )
         one = fake.start(seen)
         yield Machine(processes=fake, process=one, end=lambda: fake.end(one, time.time()))
@@ -86,7 +94,7 @@ def test_all_processes_are_returned_with_what_identifies_them(machine: Machine, 
     (found,) = [one for one in machine.processes.all() if one.id == machine.process]
     assert (found.parent, found.rank) == (os.getpid(), 3)
     assert found.arguments[-1] == str(tmp_path)
-    assert found.outputs == (str(tmp_path / "out.log"),)
+    assert (found.outputs, found.writes) == ((str(tmp_path / "out.log"),), (str(tmp_path / "kept.txt"),))
     assert "SECRET_TOKEN" not in found.variables
     assert found in machine.processes.all()
 

@@ -10,6 +10,7 @@ from tests.fakes.openai_server import OpenAIServer, Reply
 from tests.tiny_model import write_checkpoint
 
 SWEEP = '[[schedule]]\nname = "all"\ncheckpoints = ["all"]\n'
+RULE = '[[health.rule]]\nname = "bad_batch"\npattern = "skipping batch"\n'
 EVALUATING = (
     ("watch", "--until-idle"),
     ("evaluate", "out/checkpoint-100"),
@@ -42,11 +43,13 @@ def test_evaluations_wait_for_settings_that_can_work_and_follow_later_changes(tm
             write_settings(tmp_path, server.base_url)
             running.until_said("the new settings are in use")
             running.until_said("evaluated step 100")
-            write_settings(tmp_path, server.base_url, more="limit = 2\n")
+            write_settings(tmp_path, server.base_url, more=f"limit = 2\n{RULE}")
             pause = threading.Event()
             while running.said().count("evaluated step 100") < 2:
                 assert running.poll() is None, running.said()
                 pause.wait(0.1)
+            (tmp_path / "out" / "train.log").write_text("step 1 | loss 2.5\nskipping batch 7\n")
+            running.until_said("bad batch at step 1")
             (tmp_path / "tracker.toml").write_text("[run\n")
             running.until_said("the previous settings stay in use: E-CONFIG")
             assert running.stop(signal.SIGINT) == 130

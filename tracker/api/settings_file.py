@@ -15,7 +15,7 @@ class SettingsFile:
 
     def __init__(self, path: Path, project: Project, reopen: Callable[[], Project]) -> None:
         """Take the file's present content as used by `project`; `reopen` opens the project again."""
-        self._path = path
+        self.path = path
         self._project = project
         self._reopen = reopen
         self._seen = self._last = _content(path)
@@ -27,7 +27,7 @@ class SettingsFile:
 
         Each content is examined once; the log says why it is not used.
         """
-        content, last = _content(self._path), self._last
+        content, last = _content(self.path), self._last
         self._last = content
         if content in (None, self._seen) or content != last:
             return None
@@ -35,21 +35,22 @@ class SettingsFile:
         try:
             project = self._reopen()
             project.suite()
+            project.agent_settings()
             channels_of(project.config)
         except TrackerError as error:
-            log.warning("%s has changed, but the previous settings stay in use: %s", self._path, error)
+            log.warning("%s has changed, but the previous settings stay in use: %s", self.path, error)
             self._is_refused = True
             return None
         new, old = project.config, self._project.config
         if (new.run, new.store) != (old.run, old.store):
-            log.warning("%s has changed: restart to apply settings in [run] and [store]", self._path)
+            log.warning("%s has changed: restart to apply settings in [run] and [store]", self.path)
             return None
         if new == old:
             if self._is_refused:
-                log.warning("%s is valid again: its settings are in use", self._path)
+                log.warning("%s is valid again: its settings are in use", self.path)
             self._is_refused = False
             return None
-        log.warning("%s has changed: the new settings are in use", self._path)
+        log.warning("%s has changed: the new settings are in use", self.path)
         self._is_refused = False
         self._project = project
         return project

@@ -1,4 +1,4 @@
-"""The paths in settings files that the arguments of a process name: a YAML file often says alone where it saves."""
+"""The paths in files that the arguments of a process name: a YAML file or a script often says alone where it saves."""
 
 import logging
 import re
@@ -21,9 +21,11 @@ MAX_PATHS = 200
 MAX_FILES = 20
 MAX_HUNG = 4
 """Readings that wait for a file server."""
-_SETTINGS_FILE = re.compile(r"\.(?:ya?ml|json)$")
+_SETTINGS_FILE = re.compile(r"\.(?:ya?ml|json|py)$")
+_SCRIPT = ".py"
 _COMMENT = re.compile(r"(?:^|(?<=\s))#.*$", re.MULTILINE)
 _TOKEN = re.compile(r"""(?:"([^"\n]*)"|'([^'\n]*)')(\s*:)?|([^\s,\[\]{}"']+)""")
+_QUOTED = re.compile(r""""([^"\n]*)"|'([^'\n]*)'""")
 _PLACE = re.compile(r"dir|path|save|output|checkpoint|ckpt", re.IGNORECASE)
 """Keys of places: their values come first."""
 _NO_PATH = re.compile(r"[-+.\d]*(?:e[-+]?\d+)?|true|false|null|none|yes|no", re.IGNORECASE)
@@ -67,6 +69,16 @@ def paths_in(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value for _, value in found))[:MAX_PATHS]
 
 
+def paths_in_script(text: str) -> tuple[str, ...]:
+    """Return the texts in quotes on lines of a Python script that name a place, as `output_dir="out"`."""
+    found: list[str] = []
+    for line in text.splitlines():
+        code = line.partition("#")[0]
+        if _PLACE.search(code):
+            found += (double or single for double, single in _QUOTED.findall(code))
+    return tuple(dict.fromkeys(value for value in found if value.strip("./") and not value.startswith("-")))[:MAX_PATHS]
+
+
 def _values(text: str) -> Iterator[tuple[str, str]]:
     """Yield each value with the key before it."""
     key = ""
@@ -84,5 +96,6 @@ def _paths_in_all(files: Sequence[Path]) -> tuple[str, ...]:
     found: list[str] = []
     for path in files:
         with suppress(OSError, ValueError):
-            found += paths_in(text_of(path, limits.SETTINGS, errors="replace"))
+            text = text_of(path, limits.SETTINGS, errors="replace")
+            found += paths_in_script(text) if path.suffix == _SCRIPT else paths_in(text)
     return tuple(dict.fromkeys(found))

@@ -1,5 +1,7 @@
 """`tracker.ports.Processes`: the processes of this machine, read with psutil and from /proc."""
 
+import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -18,6 +20,8 @@ from tracker.domain.health.processes.seen import NAMES, ProcessId, ProcessState,
 ROOT = Path("/")
 PROC = Path("/proc")
 MAX_ARGUMENTS = 2_000
+_STANDARD = frozenset(("0", "1", "2"))
+_NO_FILES = ("/dev/", "/proc/", "/sys/", "/memfd:")
 MAX_ENVIRONMENT = 256 << 10
 _STATES = {
     psutil.STATUS_RUNNING: ProcessState.RUNNING,
@@ -39,6 +43,12 @@ class _Known:
     """Path; empty: not readable, or the process has none, as those of the kernel and zombies."""
     is_whole: bool = True
     """Whether its settings files could be read."""
+
+    def with_writes(self) -> SeenProcess:
+        """Return the process with the files that it holds open now."""
+        if not self.program.rpartition("/")[2].startswith("python"):
+            return self.process
+        return replace(self.process, writes=_writes(self.process.id.pid))
 
     def is_other(self, created: float, program: str) -> bool:
         """Return whether it has to be read again.
@@ -74,7 +84,7 @@ class SystemProcesses:
                     known = self._known(pid, created, program)
                 found[pid] = known
         self._seen = found
-        return tuple(known.process for known in found.values())
+        return tuple(known.with_writes() for known in found.values())
 
     def _known(self, pid: int, created: float, program: str) -> _Known:
         process = _seen(psutil.Process(pid), created)
@@ -170,6 +180,25 @@ def _outputs(pid: int) -> tuple[str, ...]:
             if path.startswith("/") and not path.startswith("/dev/"):
                 found.append(path)
     return tuple(dict.fromkeys(found))
+
+
+def _writes(pid: int) -> tuple[str, ...]:
+    """Return the files that a process holds open for writing, but for its output; no file is touched."""
+    found: set[str] = set()
+    with suppress(OSError):
+        for link in (PROC / str(pid) / "fd").iterdir():
+            with suppress(OSError):
+                path = str(link.readlink())
+                is_file = path.startswith("/") and not path.startswith(_NO_FILES)
+                if is_file and link.name not in _STANDARD and _is_written(pid, link.name):
+                    found.add(path)
+    return tuple(sorted(found))
+
+
+def _is_written(pid: int, descriptor: str) -> bool:
+    text = (PROC / str(pid) / "fdinfo" / descriptor).read_text()
+    flags = re.search(r"^flags:\s*([0-7]+)$", text, re.MULTILINE)
+    return flags is not None and bool(int(flags[1], 8) & (os.O_WRONLY | os.O_RDWR))
 
 
 def _sample(one: ProcessId, stack: tuple[StackFrame, ...] | None) -> Sample:

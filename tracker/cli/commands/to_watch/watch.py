@@ -82,14 +82,13 @@ def command(
     session = _Session(
         project=project,
         settings=SettingsFile(config_path, project, reopen),
-        config_path=config_path,
         workers=workers,
         training_ended=training_ended,
         curves=TrainerCurves(_command_of(pid)),
         must_be_ready=until_idle,
         sign=SignOfLife(project.config.run.work_dir, "watch", SystemClock()),
         launcher=project.workers(workers, on_news=lambda: session.wake()),  # noqa: PLW0108 - it is replaced
-        agent=project.agents(int(agent_mode == "on"), on_news=lambda: session.wake()),  # noqa: PLW0108
+        agent_of=lambda present: present.agents(int(agent_mode == "on"), on_news=lambda: session.wake()),  # noqa: PLW0108
     )
     lead = project.lead()
     try:
@@ -120,7 +119,6 @@ class _Session:
     project: Project
     """With the present settings."""
     settings: SettingsFile
-    config_path: Path
     workers: int
     training_ended: Callable[[], bool]
     curves: TrainerCurves
@@ -129,19 +127,28 @@ class _Session:
     sign: SignOfLife
     launcher: Launcher
     """Of the workers of this process; they outlive a change of the settings."""
-    agent: Launcher
-    """Of the process that follows the trainer's logs."""
+    agent_of: Callable[[Project], Launcher]
+    """Returns the launcher of the process that follows the trainer's logs."""
+    agent: Launcher = field(init=False)
     seen: set[RunStep] = field(default_factory=set)
     """Checkpoints that were found, judged or skipped."""
     wake: Callable[[], None] = lambda: None
     """Ends the pause between two passes."""
 
+    def __post_init__(self) -> None:
+        """Start no process yet."""
+        self.agent = self.agent_of(self.project)
+
     def is_superseded(self) -> bool:
-        """Return whether the settings have changed; then `project` has the new ones."""
+        """Return whether the settings have changed; then `project` and the agent have the new ones."""
         changed = self.settings.changed()
-        if changed is not None:
-            self.project = changed
-        return changed is not None
+        if changed is None:
+            return False
+        if changed.agent_settings() != self.project.agent_settings():
+            self.agent.stop()
+            self.agent = self.agent_of(changed)
+        self.project = changed
+        return True
 
 
 def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> bool:
@@ -159,7 +166,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
     session.wake = world.source.wake
     display.welcome(project.config, world.measurement)
     if session.workers == 0:
-        display.has_no_worker(session.config_path)
+        display.has_no_worker(session.settings.path)
     gate = ReadyGate(
         lambda newest: findings_of(project, newest.uri, has_engine=session.workers > 0),
         clock,

@@ -3,8 +3,9 @@
     job = job_of(processes, Places(run="sft", folder="/data/sft", own=frozenset({tracker_pid})))
     job.ranks[0].id, job.loaders
 
-A process belongs to the run if its arguments, or a settings file in them, name the output folder or the folder above;
-if its output goes to a file there; if it carries the name of the run; and if it is of the same job as one that does.
+A process belongs to the run if its arguments, or a settings file or script in them, name the output folder or the one
+above; if its output goes to a file there, or it holds one open for writing; if it carries the name of the run; and if
+it is of the same job as one that does.
 """
 
 import posixpath
@@ -134,7 +135,7 @@ def _is_named(process: SeenProcess, places: Places) -> bool:
 
 
 def _names_folder(process: SeenProcess, folder: str) -> bool:
-    if any(path == folder or path.startswith(folder + "/") for path in process.outputs):
+    if any(path == folder or path.startswith(folder + "/") for path in (*process.outputs, *process.writes)):
         return True
     wanted = {folder} - _TOO_WIDE
     above = posixpath.dirname(folder)

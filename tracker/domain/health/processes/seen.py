@@ -45,6 +45,8 @@ class SeenProcess:
     """Variables of the environment that `NAMES` lists."""
     outputs: tuple[str, ...] = ()
     """Files that its stdout and stderr are."""
+    writes: tuple[str, ...] = ()
+    """Other files that it holds open for writing, if it runs Python."""
     settings: tuple[str, ...] = ()
     """Paths that files in its arguments name."""
 

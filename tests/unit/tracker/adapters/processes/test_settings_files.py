@@ -8,6 +8,12 @@ import pytest
 
 from tracker.adapters.processes.settings_files import MAX_PATHS, SettingsFiles, paths_in
 
+SCRIPT = """
+# output_dir = "out/old"
+parser.add_argument("--output_dir", default="out/c")
+config = SFTConfig(output_dir='out/d', logging_dir="..", model_name="tiny")
+SAVE_TO = Path("runs") / "log.txt"
+"""
 LONG = "\n".join(f"# option {n} of the training, in /some/words\nkey_{n}: value_{n}" for n in range(3 * MAX_PATHS))
 
 
@@ -39,6 +45,9 @@ def test_files_are_found_in_arguments_of_both_forms(tmp_path: Path) -> None:
     arguments = ("python", "--config=a.yaml", "b.json", "none.yml", "train.py")
     assert SettingsFiles().paths(arguments, str(tmp_path)) == ("out/a", "out/b")
     assert SettingsFiles().paths(("python", "train.py"), str(tmp_path)) == ()
+    (tmp_path / "train.py").write_text(SCRIPT)
+    found = SettingsFiles().paths(("torchrun", "train.py"), str(tmp_path))
+    assert found == ("out/c", "out/d", "tiny", "runs", "log.txt")
 
 
 def test_a_file_that_hangs_is_read_when_it_answers(

@@ -40,6 +40,7 @@ def ranks_of(job: Job) -> dict[int, int]:
         process(7, "python train.py --out ./runs/../runs/sft"),
         process(7, "python train.py /data/runs"),
         process(7, "python train.py", outputs=(f"{OUT}/train.log",)),
+        replace(process(7, "python train.py"), writes=(f"{OUT}/runs/events.out.tfevents.1",)),
         process(7, "python train.py", env="TRACKER_RUN=sft"),
         SeenProcess(
             id=ProcessId(pid=7, created_s=1.0), parent=1, name="x", arguments=("llamafactory",), settings=(OUT,)
