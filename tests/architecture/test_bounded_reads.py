@@ -83,6 +83,7 @@ ALLOWED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "tracker/adapters/processes/stacks.py": ("json.loads",),
         "tracker/adapters/processes/system.py": (
             "(PROC / str(pid) / 'environ').open",
+            "(PROC / str(pid) / 'fdinfo' / descriptor).read_text",
             "(PROC / str(pid) / 'wchan').read_text",
         ),
         "tracker/adapters/result_files.py": ("json.loads", "yaml.load"),

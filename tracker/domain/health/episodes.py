@@ -3,14 +3,19 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from eval_jobs.identity import content_hash
 from tracker.domain.health.logs.streams import Stream
-from tracker.domain.records.training import EVIDENCE_LINES, IncidentEnd, TrainingIncident, TroubleClass, TroubleLine
+from tracker.domain.records.training import (
+    EVIDENCE_LINES,
+    IncidentEnd,
+    TrainingIncident,
+    TroubleClass,
+    TroubleLine,
+    incident_id,
+)
 
 MAX_RANKS = 1024
 SETTLE_S = 10.0
 """Seconds in which steps from before an incident may still arrive in other logs, which are read and written later."""
-_ID_CHARS = 10
 
 
 @dataclass(kw_only=True)
@@ -116,5 +121,4 @@ class Episode:
 
 def begun(run_id: str, number: int, *, is_history: bool) -> Episode:
     """Return the `number`-th episode of a run, which a line is to join; its id never changes, whatever joins it."""
-    key = content_hash([run_id, number])[:_ID_CHARS]
-    return Episode(id=key, run_id=run_id, is_history=is_history)
+    return Episode(id=incident_id(run_id, number), run_id=run_id, is_history=is_history)

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from eval_jobs.identity import content_hash
 from tracker.domain.health.series.loss import SeriesFinding, SeriesName
 from tracker.domain.records.display import score_text
 from tracker.domain.records.training import (
@@ -14,9 +13,9 @@ from tracker.domain.records.training import (
     TroubleClass,
     TroubleLine,
     TroubleSource,
+    incident_id,
 )
 
-_ID_CHARS = 10
 _OF_LOSS = (SeriesName.SPIKE, SeriesName.DIVERGED, SeriesName.COLLAPSED)
 """What a spike may become: one incident."""
 _SAID: Mapping[str, tuple[str, str]] = {
@@ -81,7 +80,7 @@ def incident_of(
         seen_at=seen.at,
     )
     return TrainingIncident(
-        id=content_hash([run_id, seen.branch, finding_key(finding)])[:_ID_CHARS],
+        id=incident_id(run_id, seen.branch, finding_key(finding)),
         run_id=run_id,
         cause=cause,
         evidence=(cause,),

@@ -4,8 +4,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
+from eval_jobs.identity import content_hash
+
 EVIDENCE_LINES = 5
 CONTEXT_LINES = 20
+_ID_CHARS = 10
 
 
 class Severity(StrEnum):
@@ -156,6 +159,11 @@ class Dismissal:
             if is_failure and trouble.name not in self.classes:
                 return False
         return True
+
+
+def incident_id(*parts: object) -> str:
+    """Return the id of an incident, which never changes: of what identifies it, with the id of its run."""
+    return content_hash(parts)[:_ID_CHARS]
 
 
 def dismissal_of(incident: TrainingIncident, reason: str) -> Dismissal:

@@ -4,17 +4,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from eval_jobs.identity import content_hash
 from tracker.domain.health.gpus import GpuFinding
 from tracker.domain.health.processes.capture import capture_of
 from tracker.domain.health.processes.hangs import Hang, HangName, Moment
 from tracker.domain.health.processes.leaks import REPORT_H, SHOW_H, Trend
 from tracker.domain.health.processes.pace import JobPace
 from tracker.domain.records.display import duration_text
-from tracker.domain.records.training import Severity, TrainingIncident, TroubleClass, TroubleLine, TroubleSource
+from tracker.domain.records.training import (
+    Severity,
+    TrainingIncident,
+    TroubleClass,
+    TroubleLine,
+    TroubleSource,
+    incident_id,
+)
 
 _HANGS = "The training hangs"
-_ID_CHARS = 10
 _FIRST_ORDER = 1_000
 """After all rules for lines: an error in the log explains a dead process."""
 TITLES = {
@@ -104,7 +109,7 @@ def incident_of_sign(sign: ProcessSign, run_id: str, step: int | None, at: datet
     """Return a sign as an incident of its own, which no line joins."""
     cause = TroubleLine(trouble=sign.trouble, stream="", number=0, text=sign.text, step=step, seen_at=at)
     return TrainingIncident(
-        id=content_hash([run_id, sign.trouble.name, sign.text, at.isoformat()])[:_ID_CHARS],
+        id=incident_id(run_id, sign.trouble.name, sign.text, at.isoformat()),
         run_id=run_id,
         cause=cause,
         evidence=(cause,),
