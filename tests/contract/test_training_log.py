@@ -19,6 +19,9 @@ class Trained:
     """A training that writes one log, and its followers."""
 
     write: Callable[[str], None]
+    elsewhere: str
+    """Path of a log that nothing names, and how to write to it."""
+    write_elsewhere: Callable[[str], None]
     open_log: Callable[[dict[str, Cursor], bool], TrainingLog]
     clock: FakeClock
     cursors: dict[str, Cursor] = field(default_factory=dict)
@@ -38,29 +41,47 @@ class Trained:
 
 @pytest.fixture(params=["fake", "files"])
 def trained(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Trained]:
-    clock, opened = FakeClock(), list[TrainingLog]()
     if request.param == "fake":
-        logs = {"train.log": b""}
-
-        def write(text: str) -> None:
-            logs["train.log"] += text.encode()
-
-        def open_log(cursors: dict[str, Cursor], is_first: bool) -> TrainingLog:  # noqa: FBT001
-            return FakeTrainingLog(logs, clock, cursors, is_first=is_first)
-    else:
-
-        def write(text: str) -> None:
-            with (tmp_path / "train.log").open("ab") as file:
-                file.write(text.encode())
-
-        def open_log(cursors: dict[str, Cursor], is_first: bool) -> TrainingLog:  # noqa: FBT001
-            places = LogPlaces(run="run", output_dir=tmp_path)
-            opened.append(LogFolder(places=places, clock=clock, cursors=cursors, is_first=is_first))
-            return opened[-1]
-
-    yield Trained(write=write, open_log=open_log, clock=clock)
+        yield _in_memory()
+        return
+    opened: list[TrainingLog] = []
+    yield _on_disk(tmp_path, opened)
     for log in opened:
         log.close()
+
+
+def _in_memory() -> Trained:
+    clock, logs, elsewhere = FakeClock(), {"train.log": b""}, {"/job.out": b""}
+
+    def write(text: str) -> None:
+        logs["train.log"] += text.encode()
+
+    def write_elsewhere(text: str) -> None:
+        elsewhere["/job.out"] += text.encode()
+
+    def open_log(cursors: dict[str, Cursor], is_first: bool) -> TrainingLog:  # noqa: FBT001
+        return FakeTrainingLog(logs, clock, cursors, is_first=is_first, elsewhere=elsewhere)
+
+    return Trained(write, "/job.out", write_elsewhere, open_log, clock)
+
+
+def _on_disk(folder: Path, opened: list[TrainingLog]) -> Trained:
+    clock, places, elsewhere = FakeClock(), LogPlaces(run="run", output_dir=folder / "out"), folder / "job.out"
+    (folder / "out").mkdir()
+
+    def write(text: str) -> None:
+        with (folder / "out" / "train.log").open("ab") as file:
+            file.write(text.encode())
+
+    def write_elsewhere(text: str) -> None:
+        with elsewhere.open("ab") as file:
+            file.write(text.encode())
+
+    def open_log(cursors: dict[str, Cursor], is_first: bool) -> TrainingLog:  # noqa: FBT001
+        opened.append(LogFolder(places=places, clock=clock, cursors=cursors, is_first=is_first))
+        return opened[-1]
+
+    return Trained(write, str(elsewhere), write_elsewhere, open_log, clock)
 
 
 def test_each_line_is_returned_once_when_it_has_its_end(trained: Trained) -> None:
@@ -90,6 +111,25 @@ def test_what_was_there_at_the_first_start_is_history(trained: Trained) -> None:
     old = trained.read(log)
     trained.write("new\n")
     assert [piece.stream.is_history for piece in (*old, *trained.read(log))] == [True, False]
+
+
+def test_a_file_that_a_process_prints_to_is_followed_meanwhile_and_what_it_had_is_history(trained: Trained) -> None:
+    trained.write_elsewhere("old\n")
+    log = trained.follow()
+    assert trained.read(log) == []
+    log.follow_outputs([trained.elsewhere])
+    old = trained.read(log)
+    trained.write_elsewhere("new\n")
+    found = [(line.text, piece.stream.is_history) for piece in (*old, *trained.read(log)) for line in piece.lines]
+    assert found == [("old", True), ("new", False)]
+    log.follow_outputs([])
+    assert trained.read(log) == []
+    trained.write_elsewhere("of another training\n")
+    assert trained.read(log) == []
+    log.close()
+    another = trained.follow()
+    another.follow_outputs([trained.elsewhere])
+    assert len(trained.read(another)) == 1
 
 
 def test_a_last_line_without_an_end_is_returned_once_after_a_while_and_known_when_it_ends(trained: Trained) -> None:

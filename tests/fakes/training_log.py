@@ -1,6 +1,6 @@
 """A trainer's logs in memory."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from tests.fakes.clock import FakeClock
@@ -15,11 +15,20 @@ class FakeTrainingLog:
     """`tracker.ports.TrainingLog` over texts; `cursors` are those of an earlier process."""
 
     def __init__(
-        self, logs: dict[str, bytes], clock: FakeClock, cursors: dict[str, Cursor], *, run: str = "run", is_first: bool
+        self,
+        logs: dict[str, bytes],
+        clock: FakeClock,
+        cursors: dict[str, Cursor],
+        *,
+        run: str = "run",
+        is_first: bool,
+        elsewhere: dict[str, bytes] | None = None,
     ) -> None:
         self._logs = logs
         self._clock = clock
         self._run = run
+        self._elsewhere = elsewhere or {}
+        self._outputs: set[str] = set()
         sizes = {path: len(content) if is_first else 0 for path, content in logs.items()}
         self._cursors = {path: Cursor(inode=1, history_bytes=size) for path, size in sizes.items()} | cursors
         self._rests: dict[str, tuple[str, float]] = {}
@@ -27,7 +36,8 @@ class FakeTrainingLog:
         self.is_closed = False
 
     def read(self) -> Iterator[LogPiece]:
-        for path, content in self._logs.items():
+        outputs = {path: self._elsewhere[path] for path in self._outputs}
+        for path, content in (self._logs | outputs).items():
             cursor = self._cursors.setdefault(path, Cursor(inode=1))
             piece = split(content[cursor.offset :], cursor.text)
             lines = piece.lines
@@ -39,6 +49,11 @@ class FakeTrainingLog:
                 yield replace(self._piece(path, cursor), lines=lines, cursor=moved)
             elif piece.rest and self._has_waited(path, piece.rest) and not cursor.has_rest_trouble:
                 yield replace(self._piece(path, cursor), rest=piece.rest)
+
+    def follow_outputs(self, paths: Collection[str]) -> None:
+        self._outputs = {path for path in paths if path in self._elsewhere}
+        for path in self._outputs:
+            self._cursors.setdefault(path, Cursor(inode=1, history_bytes=len(self._elsewhere[path])))
 
     def count_rest(self, path: str) -> Cursor | None:
         self._cursors[path] = replace(self._cursors[path], has_rest_trouble=True)

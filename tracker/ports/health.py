@@ -24,6 +24,12 @@ class TrainingLog(Protocol):
         logged once and does not affect the others; this never raises.
         """
 
+    def follow_outputs(self, paths: Collection[str]) -> None:
+        """Follow these files, too, until another call omits them: processes of the training print to them.
+
+        What is in one that was never read is history.
+        """
+
     def count_rest(self, path: str) -> Cursor | None:
         """Note that the `rest` of a log was counted as trouble; return the cursor to store."""
 

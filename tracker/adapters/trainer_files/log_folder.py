@@ -7,7 +7,7 @@ NFS. Logs with exact numbers are read before those that are rounded for people: 
 import logging
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -63,6 +63,8 @@ class LogPlaces:
     """Absolute glob patterns of further logs."""
     skip: tuple[Path, ...] = ()
     """Folders below `output_dir` in which no training saves."""
+    outputs: frozenset[str] = frozenset()
+    """Paths of files that processes of the training print to now."""
 
 
 @dataclass(kw_only=True)
@@ -75,6 +77,8 @@ class _Followed:
     """How far it was read by another name, to be stored by this one."""
     rest: str = ""
     rest_since_s: float = 0.0
+    is_output: bool = False
+    """Whether only a process that prints to it names it."""
     is_silenced: bool = False
     """Whether its error was reported."""
 
@@ -87,6 +91,8 @@ class _Found:
     sub_folder: str
     """Name of the run below the run, as whose log it counts; empty: it is the run's own."""
     inode: int
+    is_output: bool
+    """Whether only a process that prints to it names it."""
 
 
 @dataclass(kw_only=True)
@@ -136,6 +142,10 @@ class LogFolder:
                     if not piece.rest:  # else its trouble is counted first
                         unread.append(followed)
             waiting = unread
+
+    def follow_outputs(self, paths: Collection[str]) -> None:
+        """Follow these files, too, from the next scan on; see `ports.TrainingLog`."""
+        self.places = replace(self.places, outputs=frozenset(paths))
 
     def count_rest(self, path: str) -> Cursor | None:
         """Note that the last line of a log was trouble; see `ports.TrainingLog`."""
@@ -219,8 +229,8 @@ class LogFolder:
             elif not self._is_open(one.inode):  # else it was renamed, and is read to its end first
                 self._followed[path] = self._begun(one)
         for path in self._followed.keys() - found.keys():
-            if len(found) == MAX_FILES:
-                self._followed.pop(path).file.close()  # the newest ones need the descriptors
+            if len(found) == MAX_FILES or self._followed[path].is_output:
+                self._followed.pop(path).file.close()  # the newest ones need the descriptors, and others may print now
                 continue
             with suppress(OSError):  # a network file system that fails says nothing about the file
                 if not Path(path).exists() and self._followed[path].file.is_drained():
@@ -241,12 +251,16 @@ class LogFolder:
         is_renamed = left is not None and (stored is None or stored.inode != found.inode)
         follow = FollowedEvents if is_events else FollowedFile
         return _Followed(
-            file=follow(path, left or stored, is_history=self.is_first and self._scanned_s is None),
+            file=follow(path, left or stored, is_history=found.is_output or self._is_first_scan()),
             run_id=self._run_id(found.sub_folder),
             rank=rank_of_path(found.path),
             is_exact=is_exact(path.name),
             known=left if is_renamed else None,
+            is_output=found.is_output,
         )
+
+    def _is_first_scan(self) -> bool:
+        return self.is_first and self._scanned_s is None
 
     def _run_id(self, sub_folder: str) -> str:
         return f"{self.places.run}/{sub_folder}" if sub_folder else self.places.run
@@ -254,13 +268,16 @@ class LogFolder:
     def _newest(self) -> Iterator[_Found]:
         """Yield each log once, the newest first; by the name of a link only if it has no other."""
         found: dict[tuple[int, int], tuple[float, _Found]] = {}
-        for path, sub_folder in sorted(self._all(), key=lambda one: _is_link(one[0])):
+        named = sorted(self._all(), key=lambda one: _is_link(one[0]))
+        places = [(path, sub_folder, False) for path, sub_folder in named]
+        places += [(path, "", True) for path in self.places.outputs]
+        for path, sub_folder, is_output in places:
             with suppress(OSError):
                 facts = Path(path).stat()
                 if not stat.S_ISREG(facts.st_mode):
                     self._warn(path, "it is not a regular file")
                     continue
-                one = _Found(path=path, sub_folder=sub_folder, inode=facts.st_ino)
+                one = _Found(path=path, sub_folder=sub_folder, inode=facts.st_ino, is_output=is_output)
                 found.setdefault((facts.st_dev, facts.st_ino), (facts.st_mtime, one))
         if len(found) > MAX_FILES:
             self._warn(str(self.places.output_dir), f"it has {len(found):,} logs; the newest {MAX_FILES} are followed")

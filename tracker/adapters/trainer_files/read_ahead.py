@@ -1,7 +1,7 @@
 """Logs that are read in a thread: a file server that hangs blocks the thread, not the caller."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 
@@ -48,6 +48,10 @@ class ReadAhead:
         else:
             self._is_reported = False
         yield from pieces
+
+    def follow_outputs(self, paths: Collection[str]) -> None:
+        """Follow these files, too, from the next scan on; see `ports.TrainingLog`."""
+        self.folder.follow_outputs(paths)
 
     def count_rest(self, path: str) -> Cursor | None:
         """Note that the last line of a log was trouble; see `ports.TrainingLog`."""

@@ -156,6 +156,7 @@ class JobWatch:
         run = newest_run(follower, self.places.run)
         before, self._is_blind = run.state.pace.ended, follower.log.is_waiting()
         signs = self.signs(run, follower.log.saved_bytes())
+        follower.log.follow_outputs(self.job.outputs)
         for sign in signs:
             run.take_sign(sign, self.clock.now())
         if signs or run.state.pace.ended != before:

@@ -11,7 +11,7 @@ it is of the same job as one that does.
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tracker.domain.health.processes.programs import is_launcher, is_python, is_tool, serves
 from tracker.domain.health.processes.seen import JOB_NAMES, RUN_NAME, ProcessId, SeenProcess
@@ -49,6 +49,8 @@ class Job:
     launchers: tuple[SeenProcess, ...] = ()
     world_size: int = 0
     """Number of ranks on all machines."""
+    outputs: frozenset[str] = frozenset()
+    """Files to which no other Python program prints."""
 
     @property
     def members(self) -> frozenset[ProcessId]:
@@ -60,7 +62,20 @@ class Job:
 def job_of(processes: Sequence[SeenProcess], places: Places) -> Job:
     """Return the job of a run; without ranks if no process trains here."""
     by_pid = {one.id.pid: one for one in processes}
-    return _sorted_out(_members(processes, places), by_pid)
+    members = _members(processes, places)
+    return replace(_sorted_out(members, by_pid), outputs=_outputs(members, processes))
+
+
+def _outputs(members: Sequence[SeenProcess], processes: Sequence[SeenProcess]) -> frozenset[str]:
+    """Return the files to which only a job prints: another training may share one."""
+    found: set[str] = set()
+    for one in members:
+        found.update(one.outputs)
+    ids = {one.id for one in members}
+    for other in processes:
+        if other.id not in ids and is_python(other):
+            found.difference_update(other.outputs)
+    return frozenset(found)
 
 
 def _members(processes: Sequence[SeenProcess], places: Places) -> list[SeenProcess]:

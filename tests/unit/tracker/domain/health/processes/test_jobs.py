@@ -99,6 +99,13 @@ def test_ranks_their_launcher_and_the_workers_of_their_loaders_are_told_apart() 
     assert found.world_size == 16
 
 
+def test_output_is_of_a_job_if_no_other_program_prints_there() -> None:
+    trainer = process(7, f"torchrun train.py {OUT}", outputs=("/data/sft.out", "/data/all.out"))
+    shell = process(8, "bash sweep.sh", name="bash", outputs=("/data/sft.out",))
+    other = process(9, "python train.py /data/elsewhere", outputs=("/data/all.out",))
+    assert job_of([trainer, shell, other], PLACES).outputs == {"/data/sft.out"}
+
+
 def test_ranks_that_name_nothing_are_found_by_the_address_of_their_job() -> None:
     env = "MASTER_ADDR=n1 MASTER_PORT=29500 WORLD_SIZE=2"
     found = job_of(
