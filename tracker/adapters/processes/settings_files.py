@@ -21,8 +21,8 @@ MAX_PATHS = 200
 MAX_FILES = 20
 MAX_HUNG = 4
 """Readings that wait for a file server."""
-_SETTINGS_FILE = re.compile(r"\.(?:ya?ml|json|py)$")
-_SCRIPT = ".py"
+_SETTINGS_FILE = re.compile(r"\.(?:ya?ml|json)$")
+_SCRIPT = re.compile(r"\.py$")
 _COMMENT = re.compile(r"(?:^|(?<=\s))#.*$", re.MULTILINE)
 _TOKEN = re.compile(r"""(?:"([^"\n]*)"|'([^'\n]*)')(\s*:)?|([^\s,\[\]{}"']+)""")
 _QUOTED = re.compile(r""""([^"\n]*)"|'([^'\n]*)'""")
@@ -40,8 +40,15 @@ class SettingsFiles:
 
     def paths(self, arguments: Sequence[str], folder: str) -> tuple[str, ...] | None:
         """Return the paths in the settings files that arguments name; None: they cannot be read in time."""
+        return self._paths(arguments, folder, _SETTINGS_FILE)
+
+    def script_paths(self, arguments: Sequence[str], folder: str) -> tuple[str, ...] | None:
+        """Return the same of the Python scripts that arguments name."""
+        return self._paths(arguments, folder, _SCRIPT)
+
+    def _paths(self, arguments: Sequence[str], folder: str, kind: re.Pattern[str]) -> tuple[str, ...] | None:
         named = (argument.partition("=")[2] or argument for argument in arguments[1:])
-        files = [Path(absolute(name, folder)) for name in named if _SETTINGS_FILE.search(name)][:MAX_FILES]
+        files = [Path(absolute(name, folder)) for name in named if kind.search(name)][:MAX_FILES]
         return self._read(tuple(files)) if files else ()
 
     def _read(self, files: tuple[Path, ...]) -> tuple[str, ...] | None:
@@ -56,9 +63,7 @@ class SettingsFiles:
             return reading.result(self.timeout_s)
         except TimeoutError:
             self._hung[files] = reading
-            log.warning(
-                "settings of a process cannot be read in %.0f s: %s", self.timeout_s, ", ".join(map(str, files))
-            )
+            log.warning("files of a process cannot be read in %.0f s: %s", self.timeout_s, ", ".join(map(str, files)))
         return None
 
 
@@ -97,5 +102,5 @@ def _paths_in_all(files: Sequence[Path]) -> tuple[str, ...]:
     for path in files:
         with suppress(OSError, ValueError):
             text = text_of(path, limits.SETTINGS, errors="replace")
-            found += paths_in_script(text) if path.suffix == _SCRIPT else paths_in(text)
+            found += paths_in_script(text) if _SCRIPT.search(path.name) else paths_in(text)
     return tuple(dict.fromkeys(found))

@@ -42,7 +42,7 @@ class _Known:
     program: str
     """Path; empty: not readable, or the process has none, as those of the kernel and zombies."""
     is_whole: bool = True
-    """Whether its settings files could be read."""
+    """Whether the files in its arguments could be read."""
 
     def with_writes(self) -> SeenProcess:
         """Return the process with the files that it holds open now."""
@@ -89,8 +89,9 @@ class SystemProcesses:
     def _known(self, pid: int, created: float, program: str) -> _Known:
         process = _seen(psutil.Process(pid), created)
         settings = self.settings.paths(process.arguments, process.folder)
-        whole = replace(process, settings=settings or ())
-        return _Known(process=whole, program=program, is_whole=settings is not None)
+        script = self.settings.script_paths(process.arguments, process.folder)
+        whole = replace(process, settings=settings or (), script=script or ())
+        return _Known(process=whole, program=program, is_whole=settings is not None and script is not None)
 
     def samples(self, ids: Iterable[ProcessId], *, with_stacks: bool) -> Mapping[ProcessId, Sample]:
         """Return what processes do now; see `ports.Processes`."""

@@ -3,9 +3,9 @@
     job = job_of(processes, Places(run="sft", folder="/data/sft", own=frozenset({tracker_pid})))
     job.ranks[0].id, job.loaders
 
-A process belongs to the run if its arguments, or a settings file or script in them, name the output folder or the one
-above; if its output goes to a file there, or it holds one open for writing; if it carries the name of the run; and if
-it is of the same job as one that does.
+A process belongs to the run if its arguments, or a settings file in them, name the output folder or the one above; if
+its script names the folder; if its output goes to a file there, or it holds one open for writing; if it carries the
+name of the run; and if it is of the same job as one that does.
 """
 
 import posixpath
@@ -18,6 +18,8 @@ from tracker.domain.health.processes.seen import JOB_NAMES, RUN_NAME, ProcessId,
 
 _LOADER = re.compile(r"^pt_data_")
 """Names that PyTorch gives to the workers of its data loaders, and to their helper."""
+_PLACE = re.compile(r"dir|path|save|output|checkpoint|ckpt|folder|config", re.IGNORECASE)
+"""In arguments that say where a training saves."""
 _TOO_WIDE = frozenset(("", "/", "/tmp", "/data", "/mnt", "/home", "/root", "/workspace", "/scratch"))  # noqa: S108
 """Folders that say nothing about a training."""
 _NO_PATHS = frozenset(("", ".", ".."))
@@ -156,7 +158,14 @@ def _names_folder(process: SeenProcess, folder: str) -> bool:
     above = posixpath.dirname(folder)
     if _is_of_trainings(above) and (process.rank is not None or is_launcher(process) or is_python(process)):
         wanted.add(above)
-    return any(path in wanted for path in _paths(process))
+    return any(path in wanted for path in _paths(process)) or _saves_by_script(process, folder)
+
+
+def _saves_by_script(process: SeenProcess, folder: str) -> bool:
+    """Return whether a script names the output folder, and nothing that may replace it is in the arguments."""
+    if process.settings or any(_PLACE.search(argument) for argument in process.arguments[2:]):
+        return False
+    return any(absolute(path, process.folder) == folder for path in process.script)
 
 
 def _is_of_trainings(folder: str) -> bool:

@@ -49,6 +49,8 @@ class SeenProcess:
     """Other files that it holds open for writing, if it runs Python."""
     settings: tuple[str, ...] = ()
     """Paths that files in its arguments name."""
+    script: tuple[str, ...] = ()
+    """Paths that its Python script names."""
 
     network: str = ""
     """Its network namespace: addresses of another one, as of a container, are others. Empty: not readable."""

@@ -46,7 +46,7 @@ def test_files_are_found_in_arguments_of_both_forms(tmp_path: Path) -> None:
     assert SettingsFiles().paths(arguments, str(tmp_path)) == ("out/a", "out/b")
     assert SettingsFiles().paths(("python", "train.py"), str(tmp_path)) == ()
     (tmp_path / "train.py").write_text(SCRIPT)
-    found = SettingsFiles().paths(("torchrun", "train.py"), str(tmp_path))
+    found = SettingsFiles().script_paths(("torchrun", "train.py", "--config=a.yaml"), str(tmp_path))
     assert found == ("out/c", "out/d", "tiny", "runs", "log.txt")
 
 

@@ -41,6 +41,7 @@ def ranks_of(job: Job) -> dict[int, int]:
         process(7, "python train.py /data/runs"),
         process(7, "python train.py", outputs=(f"{OUT}/train.log",)),
         replace(process(7, "python train.py"), writes=(f"{OUT}/runs/events.out.tfevents.1",)),
+        replace(process(7, "python train.py --lr 1e-4"), script=("runs/dpo", "runs/sft")),
         process(7, "python train.py", env="TRACKER_RUN=sft"),
         SeenProcess(
             id=ProcessId(pid=7, created_s=1.0), parent=1, name="x", arguments=("llamafactory",), settings=(OUT,)
@@ -57,6 +58,9 @@ def test_a_process_is_found_by_what_names_the_output_folder(trainer: SeenProcess
         process(7, f"vim {OUT}/train.log", name="vim"),
         process(7, f"bash -c python_train.py_{OUT}", name="bash"),
         process(7, f"tail -f {OUT}", name="tail"),
+        replace(process(7, "python train.py --output_dir runs/dpo"), script=("runs/sft",)),
+        replace(process(7, "python train.py"), script=("runs/sft",), settings=("/data/elsewhere",)),
+        replace(process(7, "python train.py"), script=("runs", "runs/dpo")),
         process(7, f"python -m vllm.entrypoints.openai.api_server --model {OUT}"),
         process(7, f"/venv/bin/python /venv/bin/tracker watch --output {OUT}"),
         process(7, f"python -m eval_jobs.execute.worker.main {OUT}"),
