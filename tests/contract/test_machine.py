@@ -14,7 +14,7 @@ from eval_jobs.host.proc import has_own_pids
 from eval_jobs.records.gpu_health import GpuDevice, GpuHealth, GpuMemory
 from tests.fakes.machine import FakeMachine
 from tracker.adapters.host.cgroups import memory_folder, memory_kills
-from tracker.adapters.processes.kernel_log import KernelLog, is_about, pci_place
+from tracker.adapters.processes.kernel_log import KernelLog
 from tracker.adapters.processes.machine import SystemMachine
 from tracker.domain.health.processes.leaks import Usage
 from tracker.domain.health.processes.seen import ProcessId
@@ -100,41 +100,6 @@ def test_a_kernel_log_that_may_not_be_read_is_logged_once(tmp_path: Path, caplog
         assert [kernel.lines([1]), kernel.lines([1])] == [[], []]
     assert len(caplog.messages) == 1
     kernel.close()
-
-
-@pytest.mark.parametrize(
-    ("message", "is_ours"),
-    [
-        ("Out of memory: Killed process 7 (python) total-vm:1kB", True),
-        ("Out of memory: Killed process 8 (python) total-vm:1kB", False),
-        ("INFO: task python:7 blocked for more than 122 seconds.", True),
-        ("INFO: task python:8 blocked for more than 122 seconds.", False),
-        ("NVRM: Xid (PCI:0000:c1:00): 31, pid=7, name=python, Ch 00000008", True),
-        ("NVRM: Xid (PCI:0000:c1:00): 31, pid=8, name=python, Ch 00000008", False),
-        ("NVRM: Xid (PCI:0000:c1:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.", True),
-        ("python[8]: segfault at 0 ip 00007f sp 00007f error 4 in libtorch.so", False),
-        ("EXT4-fs error (device sda1): ext4_find_entry", True),
-    ],
-)
-def test_messages_name_their_process_in_several_forms(message: str, is_ours: bool) -> None:  # noqa: FBT001
-    assert is_about(message, {7}) == is_ours
-
-
-@pytest.mark.parametrize(
-    ("message", "is_ours"),
-    [
-        ("NVRM: Xid (PCI:0000:c1:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.", True),
-        ("NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.", False),
-        ("NVRM: Xid (0000:3b:00): 48, An uncorrectable double bit error (DBE) has been detected on GPU", False),
-        ("NVRM: Xid (PCI:0000:3b:00): 31, pid=7, name=python, Ch 00000008", True),
-        ("NVRM: GPU at PCI:0000:C1:00: GPU-8ba16ede", True),
-        ("NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.", False),
-        ("NVRM: nvidia_frontend: loading", True),
-        ("pcieport 0000:3b:00.0: AER: Corrected error received", True),
-    ],
-)
-def test_messages_of_the_driver_count_for_the_gpus_of_the_training(message: str, is_ours: bool) -> None:  # noqa: FBT001
-    assert is_about(message, {7}, {pci_place("00000000:C1:00.0")}) == is_ours
 
 
 def used_by(pid: int, index: int, bus: str | None) -> GpuHealth:

@@ -2,23 +2,19 @@
 
 import logging
 import os
-import re
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from eval_jobs.host.proc import has_own_pids
+from tracker.domain.health.processes.kernel_messages import is_about
 
 log = logging.getLogger(__name__)
 
 KMSG = Path("/dev/kmsg")
 MOST_AT_ONCE = 500
 MAX_BYTES = 8 << 10
-_PROCESS = re.compile(r"Killed process (\d+)|\btask \S+:(\d+)\b|\bpid='?(\d+)|\[(\d+)\]: segfault|\bPID (\d+)\b")
-"""Processes in messages of the memory killer, of hung tasks, of NVIDIA's driver, and of segmentation faults."""
-_GPU = re.compile(r"NVRM: .*?\b([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})\b", re.IGNORECASE)
-"""A GPU in a message of NVIDIA's driver, such as `NVRM: Xid (PCI:0000:c1:00): 79, GPU has fallen off the bus.`"""
 
 
 @dataclass(kw_only=True)
@@ -68,18 +64,3 @@ class KernelLog:
                 self._is_unreadable = True
                 log.info("messages of the kernel are not read: %s: %s", self.path, error.strerror or error)
         return self._file
-
-
-def is_about(message: str, pids: Collection[int], gpus: Collection[str] | None = None) -> bool:
-    """Return whether a message is about one of these processes or of their GPUs, or names none."""
-    named = [int(number) for match in _PROCESS.finditer(message) for number in match.groups() if number]
-    if named:
-        return any(pid in pids for pid in named)
-    gpu = _GPU.match(message)
-    return gpu is None or gpus is None or pci_place(gpu[1]) in gpus
-
-
-def pci_place(address: str) -> str:
-    """Return a PCI address in one form: NVML writes `00000000:C1:00.0`, the kernel `0000:c1:00`."""
-    domain, _, rest = address.lower().partition(":")
-    return f"{domain.lstrip('0')}:{rest.partition('.')[0]}" if rest else ""

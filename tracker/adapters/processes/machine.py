@@ -16,8 +16,9 @@ from eval_jobs.host.bounded.answers import in_thread
 from eval_jobs.host.nvml.gpu_health import read_gpu_health
 from eval_jobs.records.gpu_health import GpuHealth
 from tracker.adapters.host.cgroups import memory_limits
-from tracker.adapters.processes.kernel_log import KernelLog, pci_place
+from tracker.adapters.processes.kernel_log import KernelLog
 from tracker.adapters.processes.memory import ProcessMemory
+from tracker.domain.health.processes.kernel_messages import pci_place
 from tracker.domain.health.processes.leaks import Usage
 from tracker.domain.health.processes.seen import ProcessId
 
