@@ -25,7 +25,8 @@ CHUNK_BYTES = 8 << 20
 
 # vLLM's attention on a CPU with AMX uses its tiles, but Linux kills a process (SIGILL) that did not request them first.
 # oneDNN requests them before its first large product; a small model gets to the attention without one.
-torch.cpu._init_amx()  # noqa: SLF001 - torch has no public function for it
+if hasattr(torch.cpu, "_init_amx"):  # an older torch lacks it
+    torch.cpu._init_amx()  # noqa: SLF001 - torch has no public function for it
 
 
 @dataclass(frozen=True, kw_only=True)
