@@ -45,6 +45,7 @@ from tracker.app.health.settings import AgentSettings
 from tracker.domain.health.code_rules import CodeRules
 from tracker.domain.health.guarded import exit_of
 from tracker.domain.health.logs.masking import without_keys
+from tracker.domain.health.logs.streams import training_folder
 from tracker.domain.health.processes.jobs import Places
 
 log = logging.getLogger(__name__)
@@ -107,7 +108,7 @@ def job_watch(settings: AgentSettings, clock: Clock, machine: MachineWatch) -> J
     own = frozenset((os.getpid(), os.getppid()))
     places = Places(
         run=settings.run,
-        folder=settings.output_dir,
+        folder=training_folder(settings.output_dir),
         pattern=settings.process_pattern,
         machine=socket.gethostname(),
         own=own,

@@ -32,6 +32,7 @@ from tracker.domain.health.logs.streams import (
     is_log,
     is_run_folder,
     rank_of_path,
+    training_folder,
 )
 
 log = logging.getLogger(__name__)
@@ -287,9 +288,16 @@ class LogFolder:
     def _all(self) -> Iterator[tuple[str, str]]:
         if self.places.output_dir is not None:
             yield from self._inside(self.places.output_dir)
+            yield from self._beside(self.places.output_dir)
         for pattern in self.places.patterns:
             for path in islice(iglob(pattern, recursive=True), MAX_NAMES):  # noqa: PTH207 - it takes absolute patterns
                 yield path, ""
+
+    def _beside(self, output_dir: Path) -> Iterator[tuple[str, str]]:
+        folder = Path(training_folder(str(output_dir)))
+        for entry in _entries(folder) if folder != output_dir else ():
+            if self._is_log(entry):
+                yield entry.path, ""
 
     def _inside(self, folder: Path) -> Iterator[tuple[str, str]]:
         entries = _entries(folder)

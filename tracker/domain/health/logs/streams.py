@@ -14,6 +14,8 @@ CSV_LOG = "metrics.csv"
 EVENTS = "events.out.tfevents."
 """Begin of the names of TensorBoard's event files."""
 
+_CHECKPOINTS = "checkpoints"
+"""Of Lightning, which writes its logs beside it."""
 _RANK_NAMES = re.compile(r"(?:^|[^a-z0-9])rank[-_.]?(\d+)(?![0-9])", re.IGNORECASE)
 _TORCHRUN = re.compile(r"(?:^|/)attempt_\d+/(\d+)/std(?:out|err)\.log$")
 _RUN_FOLDER = re.compile(r"v\d+-\d{8}-\d{6}")
@@ -56,6 +58,12 @@ def rank_of_path(path: str) -> int | None:
     """Return the rank in a path: rank_7.log, or attempt_0/7/stdout.log of torchrun; None: it names none."""
     found = _TORCHRUN.search(path) or _RANK_NAMES.search(PurePath(path).name)
     return None if found is None else int(found[1])
+
+
+def training_folder(output_dir: str) -> str:
+    """Return the folder in which a trainer works that saves in `output_dir`."""
+    path = PurePath(output_dir)
+    return str(path.parent) if path.name == _CHECKPOINTS else output_dir
 
 
 def is_run_folder(name: str) -> bool:

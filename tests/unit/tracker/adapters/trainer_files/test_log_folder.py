@@ -51,6 +51,15 @@ def test_logs_are_found_in_and_one_level_below_the_folder_but_not_in_checkpoints
         assert lines(log) == {"later.log": ["y"]}
 
 
+def test_logs_of_lightning_are_beside_its_folder_of_checkpoints(tmp_path: Path) -> None:
+    out = tmp_path / "version_0" / "checkpoints"
+    write(out / "epoch=0-step=40.ckpt")
+    metrics, log_of_run = write(out.parent / "metrics.csv"), write(out.parent / "train.log")
+    write(out.parent / "other" / "train.log")
+    with following(out) as log:
+        assert lines(log) == {str(metrics): ["x"], str(log_of_run): ["x"]}
+
+
 def test_json_lines_of_any_name_are_followed_if_the_first_one_is_of_a_step(tmp_path: Path) -> None:
     row = '{"step": 1, "loss": 2.5}\n'
     begins = {
