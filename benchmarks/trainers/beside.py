@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -184,16 +183,16 @@ class _Run:
             "joined" if is_joined else "own",
             "yes" if ended in (0, 3) else f"exit code {ended}",
             "yes, resumed" if was_killed and trained == 0 else f"killed {was_killed}, then {trained}",
-            *_health(project, runs),
+            *_health(project),
         ]
         is_good = not missing and bool(steps) and trained == 0 and is_joined == self._setup.joins
         return Result(name=name, cells=cells, is_good=is_good)
 
 
-def _health(project: Project, runs: Iterable[str]) -> tuple[str, str]:
+def _health(project: Project) -> tuple[str, str]:
     """Return which incidents the tracker reported, and what the processes of the training did last."""
     history, found, states = project.history, [], []
-    for run in runs:
+    for run in history.followed_runs():
         found += [f"{one.name} at {one.cause.step}" for one in history.training_incidents(run) if one.is_alert]
         states += [progress.state for progress in history.progress(run) if progress.run_id == run]
     return ", ".join(found) or "none", ", ".join(filter(None, states)) or "not seen"

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tracker.domain.health.processes.programs import is_launcher, is_python, is_tool, serves
+from tracker.domain.health.processes.programs import is_launcher, is_python, is_tool, may_train, serves
 from tracker.domain.health.processes.seen import JOB_NAMES, RUN_NAME, ProcessId, SeenProcess
 
 _LOADER = re.compile(r"^pt_data_")
@@ -103,7 +103,7 @@ def _sorted_out(members: Sequence[SeenProcess], by_pid: dict[int, SeenProcess]) 
     for one in members:
         if _is_forked(one, by_pid):
             workers.append(one)
-        elif is_launcher(one) or (has_ranks and one.rank is None):
+        elif _only_launches(one, members) or (has_ranks and one.rank is None):
             launchers.append(one)
         elif has_ranks or not ranks:
             ranks.setdefault(one.rank or 0, one)
@@ -112,6 +112,13 @@ def _sorted_out(members: Sequence[SeenProcess], by_pid: dict[int, SeenProcess]) 
     world_size = max([len(ranks), *(one.world_size or 0 for one in ranks.values())])
     loaders = _ranks_of_workers(workers, ranks, by_pid)
     return Job(ranks=ranks, loaders=loaders, launchers=tuple(launchers), world_size=world_size)
+
+
+def _only_launches(process: SeenProcess, members: Sequence[SeenProcess]) -> bool:
+    """Return whether a process starts others and does not train; those that it forks have its command."""
+    if not is_launcher(process) or not may_train(process):
+        return is_launcher(process)
+    return any(one.parent == process.id.pid and one.arguments != process.arguments for one in members)
 
 
 def _ranks_of_workers(

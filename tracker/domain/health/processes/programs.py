@@ -15,6 +15,8 @@ _LAUNCHERS = re.compile(
     r"|^(?:torch\.distributed\.(?:run|launch)|accelerate\.commands\.launch|deepspeed\.launcher\.(?:runner|launch))$"
     r"|/(?:deepspeed/launcher/(?:runner|launch)|accelerate/commands/launch|torch/distributed/run)\.py$"
 )
+_TRAINERS = re.compile(r"(?:^|/)(?:llamafactory-cli|tune)$")
+"""Launchers that train themselves where there is one device."""
 _OURS = re.compile(r"(?:^|/)tracker$|^(?:tracker|eval_jobs|dashboards)\.")
 _SERVING = re.compile(
     r"^(?:vllm|sglang|gradio|streamlit|lm_eval|evalscope|lmdeploy|tensorboard|http\.server)(?:\.|$)"
@@ -29,6 +31,11 @@ _PYTHON = re.compile(r"^(?:python[\d.]*|torchrun|accelerate|deepspeed|composer|s
 def is_launcher(process: SeenProcess) -> bool:
     """Return whether a process only starts others."""
     return any(_LAUNCHERS.search(argument) for argument in process.arguments[:4])
+
+
+def may_train(launcher: SeenProcess) -> bool:
+    """Return whether a launcher trains itself unless it starts others."""
+    return any(_TRAINERS.search(argument) for argument in launcher.arguments[:4])
 
 
 def is_tool(process: SeenProcess) -> bool:

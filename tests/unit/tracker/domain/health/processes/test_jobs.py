@@ -103,6 +103,17 @@ def test_ranks_their_launcher_and_the_workers_of_their_loaders_are_told_apart() 
     assert found.world_size == 16
 
 
+def test_a_launcher_without_ranks_is_the_training_if_it_can_train() -> None:
+    command = f"python /venv/bin/llamafactory-cli train --output_dir {OUT}"
+    alone, forked = process(7, command), process(8, command, parent=7)
+    found = job_of([alone, forked], PLACES)
+    assert (ranks_of(found), list(found.loaders), found.launchers) == ({0: 7}, [forked.id], ())
+    child = process(9, "python -m torch.distributed.run launcher.py", parent=7)
+    rank = process(10, f"python launcher.py {OUT}", parent=9, env="RANK=0 WORLD_SIZE=1")
+    assert ranks_of(job_of([alone, child, rank], PLACES)) == {0: 10}
+    assert ranks_of(job_of([process(7, f"torchrun train.py {OUT}")], PLACES)) == {}
+
+
 def test_output_is_of_a_job_if_no_other_program_prints_there() -> None:
     trainer = process(7, f"torchrun train.py {OUT}", outputs=("/data/sft.out", "/data/all.out"))
     shell = process(8, "bash sweep.sh", name="bash", outputs=("/data/sft.out",))
