@@ -7,7 +7,7 @@ NFS. Logs with exact numbers are read before those that are rounded for people: 
 import logging
 import os
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -271,7 +271,9 @@ class LogFolder:
         found: dict[tuple[int, int], tuple[float, _Found]] = {}
         named = sorted(self._all(), key=lambda one: _is_link(one[0]))
         places = [(path, sub_folder, False) for path, sub_folder in named]
-        places += [(path, "", True) for path in self.places.outputs]
+        if self.places.outputs:
+            newest = self._newest_run()
+            places += [(path, newest, True) for path in self.places.outputs]
         for path, sub_folder, is_output in places:
             with suppress(OSError):
                 facts = Path(path).stat()
@@ -284,6 +286,17 @@ class LogFolder:
             self._warn(str(self.places.output_dir), f"it has {len(found):,} logs; the newest {MAX_FILES} are followed")
         for _, one in sorted(found.values(), key=lambda item: (item[0], item[1].path), reverse=True):
             yield one
+
+    def _newest_run(self) -> str:
+        """Return the newest folder of a run below the run: what prints now belongs to it. Empty: there is none."""
+        begun: dict[str, float] = {}
+        entries = [] if self.places.output_dir is None else _entries(self.places.output_dir)
+        checkpoints = steps_in(entry.name for entry in entries)
+        for entry in entries:
+            if entry.name not in checkpoints and _is_folder(entry) and _is_run(entry.name, _entries(Path(entry.path))):
+                with suppress(OSError):
+                    begun[entry.name] = entry.stat().st_mtime
+        return max(begun, key=lambda name: begun[name], default="")
 
     def _all(self) -> Iterator[tuple[str, str]]:
         if self.places.output_dir is not None:
@@ -310,7 +323,7 @@ class LogFolder:
 
     def _below(self, folder: os.DirEntry[str]) -> Iterator[tuple[str, str]]:
         entries = _entries(Path(folder.path))
-        is_run = is_run_folder(folder.name) or bool(steps_in(entry.name for entry in entries))
+        is_run = _is_run(folder.name, entries)
         for entry in entries:
             if self._is_log(entry):
                 yield entry.path, folder.name if is_run else ""
@@ -361,6 +374,11 @@ def _events_in(folder: os.DirEntry[str]) -> Iterator[tuple[str, str]]:
     for entry in _entries(Path(folder.path)):
         if is_event_file(entry.name):
             yield entry.path, ""
+
+
+def _is_run(name: str, entries: Sequence[os.DirEntry[str]]) -> bool:
+    """Return whether a folder below the output folder is that of a run of its own."""
+    return is_run_folder(name) or bool(steps_in(entry.name for entry in entries))
 
 
 def _is_link(path: str) -> bool:

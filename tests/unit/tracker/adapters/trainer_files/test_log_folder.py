@@ -60,6 +60,20 @@ def test_logs_of_lightning_are_beside_its_folder_of_checkpoints(tmp_path: Path) 
         assert lines(log) == {str(metrics): ["x"], str(log_of_run): ["x"]}
 
 
+def test_what_a_process_prints_belongs_to_the_newest_run_below_the_run(tmp_path: Path) -> None:
+    out, printed = tmp_path / "out", write(tmp_path / "job.out")
+    with following(out) as log:
+        log.follow_outputs([str(printed)])
+        assert [piece.run_id for piece in log.read()] == ["run"]
+        (out / "checkpoint-10" / "global_step10").mkdir(parents=True)
+        for age_s, name in ((20, "v0-20260101-000000"), (10, "v1-20260101-000100"), (0, "logs")):
+            (out / name).mkdir(parents=True)
+            os.utime(out / name, (1e9 - age_s, 1e9 - age_s))
+        log.clock.sleep(SCAN_S)
+        write(printed, "x\ny\n")
+        assert [piece.run_id for piece in log.read()] == ["run/v1-20260101-000100"]
+
+
 def test_json_lines_of_any_name_are_followed_if_the_first_one_is_of_a_step(tmp_path: Path) -> None:
     row = '{"step": 1, "loss": 2.5}\n'
     begins = {
