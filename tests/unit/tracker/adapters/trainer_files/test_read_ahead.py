@@ -35,18 +35,27 @@ class FailingFolder(LogFolder):
             raise TimeoutError(errno.ETIMEDOUT, "Connection timed out")
 
 
+def ahead_of(kind: type[LogFolder], folder: Path, *, patience_s: float) -> ReadAhead:
+    """Return the reader of a folder in which the log has one line."""
+    (folder / "train.log").write_text("step 1\n")
+    clock = FakeClock()
+    logs = kind(places=LogPlaces(run="run", output_dir=folder), clock=clock, cursors={}, is_first=False)
+    return ReadAhead(folder=logs, clock=clock, patience_s=patience_s)
+
+
+def lines_of(log: ReadAhead) -> list[str]:
+    return [line.text for piece in log.read() for line in piece.lines]
+
+
 def test_an_error_of_the_file_system_loses_no_line_and_the_next_reading_tries_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    clock = FakeClock()
-    folder = FailingFolder(places=LogPlaces(run="run", output_dir=tmp_path), clock=clock, cursors={}, is_first=False)
-    log = ReadAhead(folder=folder, clock=clock, patience_s=60.0)
-    (tmp_path / "train.log").write_text("step 1\n")
-    assert [line.text for piece in log.read() for line in piece.lines] == ["step 1"]
+    log = ahead_of(FailingFolder, tmp_path, patience_s=60.0)
+    assert lines_of(log) == ["step 1"]
     assert caplog.messages == ["the logs of the training cannot be read: Connection timed out"]
     with (tmp_path / "train.log").open("a") as file:
         file.write("step 2\n")
-    assert [line.text for piece in log.read() for line in piece.lines] == ["step 2"]
+    assert lines_of(log) == ["step 2"]
     assert not log.is_waiting()
     log.close()
 
@@ -57,8 +66,7 @@ def test_without_another_thread_nothing_is_read_and_nothing_is_raised(
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    folder = LogFolder(places=LogPlaces(run="run", output_dir=tmp_path), clock=FakeClock(), cursors={}, is_first=False)
-    log = ReadAhead(folder=folder, clock=FakeClock())
+    log = ahead_of(LogFolder, tmp_path, patience_s=60.0)
     monkeypatch.setattr(threading.Thread, "start", refuse)
     assert list(log.read()) == []
     assert caplog.messages == ["the logs of the training cannot be read: can't start new thread"]
@@ -67,24 +75,23 @@ def test_without_another_thread_nothing_is_read_and_nothing_is_raised(
 def test_lines_arrive_when_the_file_server_answers_and_until_then_nothing_waits(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    clock = FakeClock()
-    folder = SlowFolder(places=LogPlaces(run="run", output_dir=tmp_path), clock=clock, cursors={}, is_first=False)
-    log = ReadAhead(folder=folder, clock=clock, patience_s=0.01)
-    (tmp_path / "train.log").write_text("step 1\n")
+    log = ahead_of(SlowFolder, tmp_path, patience_s=0.01)
+    folder, clock = log.folder, log.clock
+    assert isinstance(folder, SlowFolder)
     for _ in range(3):
         assert list(log.read()) == []
         assert log.is_waiting()
-        clock.advance(REPORT_S)
+        clock.sleep(REPORT_S)
     assert caplog.messages == ["the logs of the training cannot be read: their file system does not respond"]
     log.close()  # returns although the reading hangs
     folder.answers.set()
     lines: list[str] = []
     while not lines:
-        lines += [line.text for piece in log.read() for line in piece.lines]
+        lines += lines_of(log)
     assert (lines, log.is_waiting(), log.is_recent()) == (["step 1"], False, folder.is_recent())
     (tmp_path / "train.log").write_text("step 1\nstep 2\n")
     while len(lines) < 2:
-        clock.advance(SCAN_S)
-        lines += [line.text for piece in log.read() for line in piece.lines]
+        clock.sleep(SCAN_S)
+        lines += lines_of(log)
     assert lines == ["step 1", "step 2"]
     log.close()
