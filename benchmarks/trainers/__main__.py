@@ -8,6 +8,7 @@ questions. --write puts the table into docs/works-with.md. Exit code 1: somethin
 """
 
 import argparse
+import signal
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +28,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="only trainers whose name contains this")
     parser.add_argument("--write", action="store_true", help="write the table into docs/works-with.md")
     options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # `&` of a shell makes children ignore it: `tracker watch`
     rows, worst = [], 0
     for setup in SETUPS:
         if options.only.lower() not in setup.name.lower():

@@ -39,7 +39,7 @@ COLUMNS = (
 )
 KILL_AT = 3
 """Number of the save that the trainer is killed in."""
-POLL_S = 0.003
+POLL_S = 0.0005
 LONGEST_S = 1200.0
 
 
@@ -201,6 +201,7 @@ def _health(project: Project) -> tuple[str, str]:
 def _kill(pid: int) -> None:
     """Kill a process and all that it started: the ranks of torchrun have sessions of their own."""
     parent = psutil.Process(pid)
+    parent.suspend()  # finding the others takes longer than a small save
     for process in (parent, *parent.children(recursive=True)):
         with suppress(psutil.NoSuchProcess):
             process.kill()
