@@ -63,7 +63,7 @@ def _findings(plan: PlannedTraining, chosen: tuple[Setup, ...], config: Config |
     yield limits.shared_memory_finding(read_volume(root / "dev/shm"), host)
     yield from limits.memory_findings(memory, host)
     yield from limits.network_findings(read_network(root))
-    yield from training_gpu_findings(gpus, plan.gpus)
+    yield from training_gpu_findings(gpus, plan.gpus, host)
     workers = None if newest is None else _workers(newest)
     if workers is not None:
         yield limits.workers_finding(workers, ranks, cores(root))

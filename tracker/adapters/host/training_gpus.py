@@ -1,6 +1,8 @@
 """The GPUs that a training would use, as `tracker doctor` judges them: each value may be missing, as with MIG."""
 
 import os
+from collections.abc import Sequence
+from contextlib import suppress
 
 import psutil
 
@@ -13,25 +15,34 @@ from tracker.domain.readiness.training.facts import GpuProcess, TrainingGpu, Tra
 
 def training_gpus() -> TrainingGpus:
     """Return the visible GPUs; without them, why they are not known."""
+    with suppress(ConfigError):  # NVML cannot be used, and nvidia-smi may know them
+        return _from_health(read_gpu_health())
     try:
         gpus = visible_gpus(read_gpus(), os.environ.get(VISIBLE_DEVICES))
     except ConfigError as failure:
         return TrainingGpus(why_unknown=failure.message)
-    try:
-        health = {one.index: one for one in read_gpu_health()}
-    except ConfigError:  # the GPUs are known from nvidia-smi
-        health = {}
-    found = tuple(_training_gpu(gpu, health.get(gpu.index) or GpuHealth(index=gpu.index)) for gpu in gpus)
-    drivers = {one.device.driver for one in health.values()} - {None}
-    return TrainingGpus(gpus=found, driver=next((name for name in drivers if name), ""))
+    found = (TrainingGpu(index=one.index, memory_bytes=one.memory_bytes, free_bytes=one.free_bytes) for one in gpus)
+    return TrainingGpus(gpus=tuple(found))
 
 
-def _training_gpu(gpu: Gpu, health: GpuHealth) -> TrainingGpu:
-    running = None if health.memory is None else health.memory.by_process
+def _from_health(health: Sequence[GpuHealth]) -> TrainingGpus:
+    by_index = {one.index: one for one in health}
+    gpus = [Gpu(index=one.index, uuid=one.device.uuid or "", busy_pct=one.busy_pct) for one in health]
+    visible = visible_gpus(gpus, os.environ.get(VISIBLE_DEVICES))
+    return TrainingGpus(
+        gpus=tuple(_training_gpu(by_index[gpu.index]) for gpu in visible),
+        driver=next((one.device.driver for one in health if one.device.driver), ""),
+    )
+
+
+def _training_gpu(health: GpuHealth) -> TrainingGpu:
+    memory = health.memory
+    running = None if memory is None else memory.by_process
     return TrainingGpu(
-        index=gpu.index,
-        memory_bytes=gpu.memory_bytes,
-        free_bytes=gpu.free_bytes,
+        index=health.index,
+        is_lost=health.is_lost,
+        memory_bytes=None if memory is None else memory.total_bytes,
+        free_bytes=None if memory is None else memory.total_bytes - memory.used_bytes,
         ecc_errors=health.uncorrected_ecc_errors,
         is_persistent=health.device.is_persistent,
         processes=None if running is None else tuple(_process(pid) for pid in running),

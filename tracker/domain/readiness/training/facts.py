@@ -125,6 +125,8 @@ class TrainingGpu:
     """One GPU that a training would use."""
 
     index: int
+    is_lost: bool = False
+    """It has fallen off the bus; nothing else is known of it."""
     memory_bytes: int | None = None
     free_bytes: int | None = None
     ecc_errors: int | None = None
@@ -147,3 +149,5 @@ class TrainingGpus:
     gpus: tuple[TrainingGpu, ...] = ()
     driver: str = ""
     why_unknown: str = ""
+    is_silent: bool = False
+    """They did not respond in time."""

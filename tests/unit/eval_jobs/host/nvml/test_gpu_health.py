@@ -1,8 +1,5 @@
 """The real nvidia-ml-py reads a library of our own in place of the driver's: `fake_nvml.c`."""
 
-import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,7 +8,7 @@ import pytest
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.host.nvml.gpu_health import read_gpu_health
-from tests.requires import requires_binary, requires_package
+from tests.unit.eval_jobs.host.nvml.driver import said_with_driver
 
 READ = """
 import json, dataclasses
@@ -46,12 +43,7 @@ SECOND = WHOLE["device"] | {"uuid": "GPU-b"}
 
 
 def read(folder: Path, driver: str) -> Any:
-    requires_package("nvidia-ml-py")
-    source, library = Path(__file__).with_name("fake_nvml.c"), folder / "libnvidia-ml.so.1"
-    compiler = str(requires_binary("gcc"))
-    subprocess.run([compiler, "-shared", "-fPIC", f"-D{driver}", "-o", library, source], check=True)
-    environment = os.environ | {"LD_LIBRARY_PATH": str(folder)}
-    return json.loads(subprocess.check_output([sys.executable, "-c", READ], env=environment))
+    return said_with_driver(folder, driver, READ)
 
 
 def test_each_value_that_the_driver_reports_is_read(tmp_path: Path) -> None:

@@ -2,14 +2,24 @@
 
 import os
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import psutil
 import pytest
 
+from tests.unit.eval_jobs.host.nvml.driver import said_with_driver
 from tracker.adapters.host.training_gpus import training_gpus
 from tracker.domain.readiness.training.facts import GpuProcess, TrainingGpu, TrainingGpus
 
+EXAMINE = """
+import json
+from tracker.adapters.host.training_gpus import training_gpus
+from tracker.domain.readiness.training.facts import Host
+from tracker.domain.readiness.training.gpus import training_gpu_findings
+findings = training_gpu_findings(training_gpus(), None, Host())
+print(json.dumps([f"{one.level} {one.subject}: {one.message}" for one in findings]))
+"""
 GIB = 1 << 30
 GONE_PID = 1 << 30
 
@@ -86,6 +96,19 @@ def test_a_value_that_the_driver_does_not_have_is_not_known(monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "pynvml", module)
     gpus = tuple(TrainingGpu(index=n, memory_bytes=80 * GIB, free_bytes=(8 + n) * GIB) for n in (0, 1))
     assert training_gpus() == TrainingGpus(gpus=gpus)
+
+
+@pytest.mark.parametrize("driver", ["WHOLE", "HALF", "LOST"])
+def test_the_gpus_of_a_driver_that_lacks_a_function_are_known_and_a_lost_one_is_an_error(
+    tmp_path: Path, driver: str
+) -> None:
+    said = said_with_driver(tmp_path, driver, EXAMINE)
+    assert said[0] == "ok GPUs: 2 with 80.0 kB of memory, driver 550.54.15"
+    errors = [one for one in said if one.startswith("error")]
+    assert errors == ["error GPU 1: it has fallen off the bus: the training cannot use it and would stop"] * (
+        driver == "LOST"
+    )
+    assert any(one.startswith("warning GPU 0: 2 uncorrected memory errors") for one in said) == (driver != "HALF")
 
 
 def test_without_a_driver_the_reason_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

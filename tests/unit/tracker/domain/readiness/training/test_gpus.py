@@ -2,7 +2,7 @@
 
 import pytest
 
-from tracker.domain.readiness.training.facts import GpuProcess, TrainingGpu, TrainingGpus
+from tracker.domain.readiness.training.facts import GpuProcess, Host, LaunchPlace, TrainingGpu, TrainingGpus
 from tracker.domain.readiness.training.gpus import training_gpu_findings
 
 GIB = 1 << 30
@@ -49,13 +49,30 @@ OURS = tuple(GpuProcess(pid=pid, user=user) for pid, user in ((7, "ann"), (8, ""
             None,
             ["ok 1", "info persistence mode is off"],
         ),
+        (
+            TrainingGpus(gpus=(TrainingGpu(index=3, is_lost=True),)),
+            None,
+            ["ok 1", "error it has fallen off the bus"],
+        ),
+        (TrainingGpus(is_silent=True), 2, ["warning not known: they do not respond"]),
     ],
 )
 def test_gpus_are_as_the_training_needs_them_or_it_is_said(
     found: TrainingGpus, wanted: int | None, said: list[str]
 ) -> None:
-    findings = list(training_gpu_findings(found, wanted))
+    findings = list(training_gpu_findings(found, wanted, Host()))
     assert len(findings) == len(said)
     for finding, expected in zip(findings, said, strict=True):
         assert f"{finding.level} {finding.message}".startswith(expected)
         assert finding.hint or finding.level in {"ok", "info"}
+
+
+@pytest.mark.parametrize(
+    ("place", "where"), [(LaunchPlace.SHELL, "`"), (LaunchPlace.CONTAINER, "` on the host of the")]
+)
+def test_what_a_container_cannot_do_is_done_on_its_host(place: LaunchPlace, where: str) -> None:
+    gpu = TrainingGpu(index=3, ecc_errors=2, is_persistent=False)
+    hints = [one.hint for one in training_gpu_findings(TrainingGpus(gpus=(gpu,)), None, Host(place=place)) if one.hint]
+    for hint, command in zip(hints, ("nvidia-smi -r -i 3", "nvidia-smi -pm 1"), strict=True):
+        assert f"run `sudo {command}{where}" in hint
+        assert ("on the host" in hint) == (place is LaunchPlace.CONTAINER)
