@@ -11,7 +11,7 @@ from eval_jobs.errors import CheckpointUnreadable
 from eval_jobs.host.bounded.files import read_bytes
 from eval_jobs.host.bounded.json_text import parse_json
 from tracker.adapters.checkpoints.files.safetensors_file import read_tensors
-from tracker.domain.checkpoints.listing import CONFIG
+from tracker.domain.checkpoints.listing import CONFIG, INDEX
 from tracker.domain.checkpoints.tensors import TensorFact
 from tracker.domain.readiness.training.memory import LORA_RANK, ModelShape
 
@@ -45,10 +45,21 @@ def _files_of(folder: Path) -> list[Path]:
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise CheckpointUnreadable(f"{folder} {what}", hint=_HINT)
-    files = sorted(folder.glob("*.safetensors"))
+    files = _indexed(folder) or sorted(folder.glob("model*.safetensors")) or sorted(folder.glob("*.safetensors"))
     if not files or not (folder / CONFIG).is_file():
         raise CheckpointUnreadable(f"{folder} has no {CONFIG if files else '*.safetensors'}", hint=_HINT)
     return files
+
+
+def _indexed(folder: Path) -> list[Path]:
+    """Return the files that the index names: beside them may be the same weights in another form."""
+    if not (folder / INDEX).is_file():
+        return []
+    index = parse_json(read_bytes(folder / INDEX, limits.DOCUMENT))
+    files = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(files, dict) or not files:
+        raise ValueError(f"{INDEX} has no weight_map")
+    return sorted(folder / name for name in set(map(str, files.values())))
 
 
 def shape_of(where: str, tensors: Iterable[TensorFact], *, is_tied: bool) -> ModelShape:

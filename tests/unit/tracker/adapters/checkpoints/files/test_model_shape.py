@@ -32,6 +32,43 @@ def test_the_experts_of_a_layer_are_one_module(tmp_path: Path) -> None:
     assert read_shape(write_headers(tmp_path, SMALL | experts)).largest_layer == 4 * 2 * 32
 
 
+def names_in_index(folder: Path, *names: str) -> None:
+    weight_map = dict.fromkeys(SMALL, names[0]) | {f"more-{name}": name for name in names}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+
+
+@pytest.mark.parametrize(
+    ("files", "indexed"),
+    [
+        (("model-00001-of-00001.safetensors", "consolidated.safetensors"), ("model-00001-of-00001.safetensors",)),
+        (("weights.safetensors", "model-old.safetensors"), ("weights.safetensors",)),
+        (("model.safetensors", "consolidated.safetensors"), ()),
+        (("pytorch_model.safetensors",), ()),
+    ],
+)
+def test_weights_that_are_there_in_two_forms_count_once(
+    tmp_path: Path, files: tuple[str, ...], indexed: tuple[str, ...]
+) -> None:
+    written = write_headers(tmp_path, SMALL) / "model.safetensors"
+    content = written.read_bytes()
+    written.unlink()
+    for name in files:
+        (tmp_path / name).write_bytes(content)
+    if indexed:
+        names_in_index(tmp_path, *indexed)
+    assert read_shape(tmp_path).parameters == 64
+
+
+def absent_in_index(folder: Path) -> Path:
+    names_in_index(folder, "model.safetensors", "gone.safetensors")
+    return folder
+
+
+def empty_index(folder: Path) -> Path:
+    (folder / "model.safetensors.index.json").write_text("{}")
+    return folder
+
+
 def without_config(folder: Path) -> Path:
     (folder / "config.json").unlink()
     return folder
@@ -72,6 +109,8 @@ def gguf(folder: Path) -> Path:
         (cut, "ends inside its header"),
         (no_header, "has no safetensors header"),
         (quantized, "is quantized"),
+        (absent_in_index, "gone.safetensors"),
+        (empty_index, "index.json has no weight_map"),
         (no_object, "is not a JSON object"),
     ],
 )
