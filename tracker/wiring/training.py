@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from eval_jobs.errors import ConfigError, TrackerError
-from tracker.adapters.checkpoints.files.listing import places_in
+from eval_jobs.host.bounded.answers import in_thread
 from tracker.adapters.checkpoints.files.model_shape import read_shape
 from tracker.adapters.host.cgroups import cores
 from tracker.adapters.host.machine import ROOT, read_host, read_memory, read_network, read_volume
 from tracker.adapters.host.training_gpus import training_gpus
-from tracker.adapters.trainer_files.documents import read_documents
 from tracker.config import Config
-from tracker.domain.readiness.finding import Finding, finding_of, of_training, ok
+from tracker.domain.readiness.finding import Finding, finding_of, of_training, ok, warning
 from tracker.domain.readiness.training import limits
 from tracker.domain.readiness.training import memory as estimates
 from tracker.domain.readiness.training.facts import TrainingGpus
 from tracker.domain.readiness.training.gpus import training_gpu_findings
 from tracker.domain.readiness.training.memory import MemoryRoom, ModelShape, Offload, Setup, Zero
+from tracker.wiring.output_folder import Output, folder_of, read_output
+
+READ_S = 2.0
+"""A file server and a driver that do not respond must not delay the start of a training."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +35,8 @@ class PlannedTraining:
     gpus: int | None = None
     zero: Zero | None = None
     offload: Offload | None = None
+    workers: int | None = None
+    """Of the data loaders of a rank."""
 
     def setups(self) -> tuple[Setup, ...]:
         """Return the setups that are asked for; all of them if none is.
@@ -57,16 +63,18 @@ def examine_training(plan: PlannedTraining, config: Config | None, root: Path = 
 
 
 def _findings(plan: PlannedTraining, chosen: tuple[Setup, ...], config: Config | None, root: Path) -> Iterator[Finding]:
-    host, memory, gpus = read_host(root), read_memory(root), training_gpus()
-    ranks, newest = plan.gpus or len(gpus.gpus) or 1, _newest(config)
+    gpus, output = _read(config)
+    host, memory = read_host(root), read_memory(root)
+    ranks = plan.gpus or len(gpus.gpus) or 1
     yield from limits.limit_findings(host)
     yield limits.shared_memory_finding(read_volume(root / "dev/shm"), host)
     yield from limits.memory_findings(memory, host)
     yield from limits.network_findings(read_network(root))
     yield from training_gpu_findings(gpus, plan.gpus, host)
-    workers = None if newest is None else _workers(newest)
-    if workers is not None:
-        yield limits.workers_finding(workers, ranks, cores(root))
+    if plan.workers is not None:
+        yield limits.workers_finding(plan.workers, ranks, cores(root))
+    elif output is not None and output.workers is not None:
+        yield limits.workers_finding(output.workers, ranks, cores(root), ", as in the newest checkpoint,")
     shape: ModelShape | None = None
     if plan.model is not None:
         try:
@@ -76,54 +84,35 @@ def _findings(plan: PlannedTraining, chosen: tuple[Setup, ...], config: Config |
         else:
             room = MemoryRoom(gpus=ranks, gpu_bytes=_smallest(gpus), memory=memory, host=host)
             yield from estimates.memory_need_findings(shape, chosen, room)
-    yield _disk(config, shape, newest)
+    yield _disk(config, shape, output)
+
+
+def _read(config: Config | None) -> tuple[TrainingGpus, Output | None]:
+    """Return the GPUs and the output folder, of which each may not respond; None: the folder does not."""
+    of_gpus = in_thread("GPUs", training_gpus)
+    of_output = in_thread("output folder", lambda: read_output(config))
+    reading: list[Future[Any]] = [of_gpus, of_output]
+    wait(reading, timeout=READ_S)
+    gpus = of_gpus.result() if of_gpus.done() else TrainingGpus(is_silent=True)
+    return gpus, of_output.result() if of_output.done() else None
 
 
 def _smallest(gpus: TrainingGpus) -> int | None:
     return min((gpu.memory_bytes for gpu in gpus.gpus if gpu.memory_bytes is not None), default=None)
 
 
-def _disk(config: Config | None, shape: ModelShape | None, newest: Path | None) -> Finding:
+def _disk(config: Config | None, shape: ModelShape | None, output: Output | None) -> Finding:
     """Return the finding about the disk that checkpoints are written to: of the run, else of the current folder."""
-    if config is not None and "://" in config.run.output_dir:
+    folder = folder_of(config)
+    if config is not None and folder is None:
         return ok(limits.DISK, f"not known: the run writes to {config.run.output_dir}")
-    folder = Path.cwd() if config is None else Path(config.run.output_dir)
-    volume = read_volume(folder)
-    if volume is None:
+    if output is None:
+        hint = "check the file server that /proc/mounts names for it, and the network"
+        return warning(limits.DISK, f"not known: {folder} does not respond", hint)
+    if output.volume is None:
         return ok(limits.DISK, f"not known: {folder} cannot be read")
-    if newest is not None:
-        return limits.checkpoint_disk_finding(volume, _bytes_in(newest), newest.name)
+    if output.newest_bytes is not None:
+        return limits.checkpoint_disk_finding(output.volume, output.newest_bytes, output.newest)
     if shape is not None:
-        return limits.checkpoint_disk_finding(volume, estimates.CHECKPOINT_BYTES * shape.parameters, "")
-    return limits.checkpoint_disk_finding(volume, None, "")
-
-
-def _newest(config: Config | None) -> Path | None:
-    """Return the newest checkpoint of the run on this machine."""
-    if config is None or "://" in config.run.output_dir:
-        return None
-    pattern, skip = config.watch.to_options().pattern, config.run.state_dir
-    try:
-        places = places_in(Path(config.run.output_dir), run_name="", pattern=pattern, skip=skip)
-    except OSError:  # it does not exist yet
-        return None
-    if places:
-        return places[-1].path
-    return None
-
-
-def _workers(checkpoint: Path) -> int | None:
-    """Return the workers of each data loader in the trainer's settings; None: not known."""
-    for document in read_documents([checkpoint, checkpoint.parent]).values():
-        found = document.get("dataloader_num_workers")
-        if isinstance(found, int):
-            return found
-    return None
-
-
-def _bytes_in(folder: Path) -> int:
-    total = 0
-    for file in (folder, *folder.rglob("*")):
-        with suppress(OSError):  # the trainer may delete it meanwhile
-            total += file.stat().st_size if file.is_file() else 0
-    return total
+        return limits.checkpoint_disk_finding(output.volume, estimates.CHECKPOINT_BYTES * shape.parameters, "")
+    return limits.checkpoint_disk_finding(output.volume, None, "")

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -15,6 +16,7 @@ from tests.tiny_model import write_checkpoint
 from tracker.config import parse_config
 from tracker.domain.readiness.finding import Finding, FindingSide, Level, error, exit_code, of_training, ok, warning
 from tracker.domain.readiness.training.memory import Offload, Zero
+from tracker.wiring import training
 from tracker.wiring.training import PlannedTraining, examine_training
 
 SETTINGS = '[run]\nname = "r"\noutput_dir = "{}"\n[[benchmark]]\nbenchmark = "gsm8k"\n'
@@ -49,6 +51,33 @@ def test_the_workers_of_data_loaders_are_those_of_the_newest_checkpoint(tmp_path
     loaders = found(PlannedTraining(gpus=2), tmp_path, "out")["data loaders"]
     assert loaders.level is Level.WARNING
     assert loaders.message.startswith("2 x 4096 workers, as in the newest checkpoint, on ")
+    planned = found(PlannedTraining(gpus=2, workers=0), tmp_path, "out")["data loaders"]
+    assert planned.level is Level.OK
+    assert planned.message.startswith("2 x 0 workers on ")
+
+
+def test_the_workers_of_a_first_start_are_those_that_are_planned(tmp_path: Path) -> None:
+    loaders = run_tracker(tmp_path, "doctor", "--gpus", "2", "--workers", "4096").stdout
+    assert "warning  data loaders: 2 x 4096 workers on " in loaders
+
+
+def test_a_file_server_and_gpus_that_do_not_respond_are_warnings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    responds = Event()
+    monkeypatch.setattr(training, "READ_S", 0.0)
+    monkeypatch.setattr(training, "training_gpus", responds.wait)
+    monkeypatch.setattr(training, "read_output", lambda config: responds.wait() and config)
+    try:
+        said = found(PlannedTraining(), tmp_path, "out")
+    finally:
+        responds.set()
+    disk, gpus = said["checkpoint disk"], said["GPUs"]
+    assert disk.message == f"not known: {tmp_path / 'out'} does not respond"
+    assert gpus.message == "not known: they do not respond"
+    assert (disk.level, gpus.level) == (Level.WARNING, Level.WARNING)
+    assert disk.hint
+    assert "data loaders" not in said
 
 
 def test_a_model_gives_the_need_of_each_setup_and_the_size_of_a_checkpoint(tmp_path: Path) -> None:
@@ -113,7 +142,7 @@ def test_the_command_examines_a_training_without_settings_and_exits_with_1_if_it
         (("checkpoint-5",), "tracker.toml"),
         (("--model", "gone"), "'gone' does not exist"),
         (("--for", "training", "checkpoint-5"), "--for training checks no CHECKPOINT"),
-        (("--for", "evaluation", "--gpus", "2"), "--for evaluation ignores --model"),
+        (("--for", "evaluation", "--workers", "2"), "--for evaluation ignores --model, --gpus, "),
     ):
         refused = run_tracker(tmp_path, "doctor", *arguments)
         assert (refused.returncode, says in refused.stderr) == (2, True)

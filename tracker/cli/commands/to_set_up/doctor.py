@@ -30,15 +30,16 @@ class Examination:
     gpus: int | None
     zero: str | None
     offload: str | None
+    workers: int | None
 
     def check(self) -> None:
         """Raise ConfigError if something is asked for of the side that is not checked."""
         if self.side == FindingSide.TRAINING and self.checkpoint is not None:
             raise ConfigError("--for training checks no CHECKPOINT", hint="name the model of a training with --model")
-        if self.side == FindingSide.EVALUATION and (self.model, self.gpus, self.zero, self.offload) != (None,) * 4:
-            raise ConfigError(
-                "--for evaluation ignores --model, --gpus, --zero and --offload", hint="omit --for, or those options"
-            )
+        of_training = (self.model, self.gpus, self.zero, self.offload, self.workers)
+        if self.side == FindingSide.EVALUATION and of_training != (None,) * len(of_training):
+            what = "--for evaluation ignores --model, --gpus, --zero, --offload and --workers"
+            raise ConfigError(what, hint="omit --for, or those options")
 
     def stage(self) -> Zero | None:
         """Return the ZeRO stage that is asked for."""
@@ -61,6 +62,7 @@ class Examination:
 @click.option("--gpus", type=click.IntRange(min=1), metavar="COUNT", help="GPUs used. Default: all visible.")
 @click.option("--zero", type=click.Choice([str(one.value) for one in Zero]), help="Only this ZeRO stage.")
 @click.option("--offload", type=click.Choice([str(one) for one in Offload]), help="What host memory holds.")
+@click.option("--workers", type=click.IntRange(min=0), metavar="COUNT", help="Data loader workers of a rank.")
 @json_option(tuple[Finding, ...])
 @asked_as(Examination)
 def command(asked: Examination) -> int:
@@ -76,7 +78,9 @@ def command(asked: Examination) -> int:
     if asked.side != FindingSide.EVALUATION:
         from tracker.wiring.training import PlannedTraining, examine_training
 
-        plan = PlannedTraining(model=asked.model, gpus=asked.gpus, zero=asked.stage(), offload=asked.kept())
+        plan = PlannedTraining(
+            model=asked.model, gpus=asked.gpus, zero=asked.stage(), offload=asked.kept(), workers=asked.workers
+        )
         findings += examine_training(plan, config)
     if asked.as_json:
         print_json(findings)

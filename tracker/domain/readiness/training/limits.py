@@ -101,10 +101,10 @@ def _space(volume: Volume, known: str, checkpoint_bytes: int, saved_as: str) -> 
     return ok(DISK, message)
 
 
-def workers_finding(workers: int, ranks: int, cores: float) -> Finding:
-    """Return the finding about the data loaders of all ranks, which had `workers` each."""
+def workers_finding(workers: int, ranks: int, cores: float, known_from: str = "") -> Finding:
+    """Return the finding about the data loaders of all ranks, which have `workers` each."""
     subject = "data loaders"
-    message = f"{ranks} x {workers} workers, as in the newest checkpoint, on {cores:.3g} cores"
+    message = f"{ranks} x {workers} workers{known_from} on {cores:.3g} cores"
     if workers * ranks <= cores:
         return ok(subject, message)
     hint = f"set dataloader_num_workers to {max(1, int(cores) // ranks)}"
