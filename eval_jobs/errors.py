@@ -27,7 +27,7 @@ class ExitCode(IntEnum):
     BROKEN = 4
     """Failure of the program, engine, store or network, or a result not delivered. It says nothing about the model."""
     NOT_STARTED = 125
-    """Program of `tracker guard` not started, because it would stop on this machine."""
+    """Program of `tracker guard` not started: wrong arguments or settings, or it would stop."""
     NOT_EXECUTABLE = 126
     """Program of `tracker guard` not executable."""
     NOT_FOUND = 127

@@ -119,6 +119,25 @@ def test_a_training_that_would_stop_on_this_machine_is_not_started(project: Path
     assert said.endswith("not started; hint: correct the errors above, or pass --no-check")
 
 
+def test_what_is_not_started_has_no_exit_code_that_a_command_has(project: Path) -> None:
+    (project / "wrong.toml").write_text("[run]\nname = 3\n")
+    words = ("--", "touch", "started")
+    cases = (
+        (("--config", "gone.toml", *words), "error E-CONFIG: "),
+        (("--config", "wrong.toml", *words), "error E-CONFIG: "),
+        (("--grace-s", "-1", *words), "Invalid value for '--grace-s'"),
+        (("--graces", *words), "No such option"),
+        ((), "Missing argument"),
+        (("--no-check", *words), "error E-STORE: "),
+    )
+    (project / ".tracker").write_text("no folder")
+    for number, (arguments, said) in enumerate(cases):
+        guard = RunningTracker(project, "guard", *arguments, output=project / f"said-{number}")
+        assert guard.wait() == ExitCode.NOT_STARTED
+        assert said in guard.said()
+    assert not (project / "started").exists()
+
+
 def test_an_argument_that_is_no_text_is_passed_on_and_remembered_as_far_as_it_is(project: Path) -> None:
     argument = os.fsdecode(b"a\xffb")
     with guarding(project, "sh", "-c", "printf %s $1 >argument; exit 3", "sh", argument) as guard:

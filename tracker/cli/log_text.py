@@ -6,6 +6,9 @@ import sys
 import traceback
 from types import TracebackType
 
+import click
+
+from eval_jobs.errors import TrackerError
 from eval_jobs.host.secrets import held_secrets, masked
 from tracker.domain.records.display import clean, one_line
 
@@ -48,6 +51,16 @@ def printable(text: str) -> str:
 def show_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Write a traceback, as `sys.excepthook`; masked, because a third-party error may contain what it was sent."""
     sys.stderr.write(printable("".join(traceback.format_exception(kind, error, trace))))
+
+
+def show_error(error: TrackerError) -> None:
+    """Write what failed and what to do."""
+    if "--debug" in sys.argv:
+        show_traceback(type(error), error, error.__traceback__)
+        return
+    # The message may contain engine output, a server's response or a file name. As in logs, it must stay on one line.
+    click.echo(f"{click.style('error', fg='red')} {error.code}: {one_line(printable(error.message))}", err=True)
+    click.echo(f"  {click.style('hint', bold=True)}: {one_line(printable(error.hint))}", err=True)
 
 
 def log_with(handler: logging.Handler, pattern: str) -> None:

@@ -17,8 +17,7 @@ import click
 
 from eval_jobs.errors import ConfigError, ExitCode, TrackerError
 from tracker.cli import interrupts
-from tracker.cli.log_text import log_with, printable, show_traceback
-from tracker.domain.records.display import one_line
+from tracker.cli.log_text import log_with, show_error, show_traceback
 
 PLUGIN_GROUP = "tracker.commands"
 DISTRIBUTION = "checkpoint-tracker"
@@ -182,7 +181,7 @@ def main() -> None:
         with _noticing_broken_pipes():
             sys.stdout.flush()
     except TrackerError as error:
-        _show_error(error)
+        show_error(error)
         sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()
@@ -195,15 +194,6 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 - Python's own exit code 1 would say that something was lost
         sys.exit(_broken(error))
     sys.exit(code if isinstance(code, int) else ExitCode.OK)
-
-
-def _show_error(error: TrackerError) -> None:
-    if "--debug" in sys.argv:
-        show_traceback(type(error), error, error.__traceback__)
-        return
-    # The message may contain engine output, a server's response or a file name. As in logs, it must stay on one line.
-    click.echo(f"{click.style('error', fg='red')} {error.code}: {one_line(printable(error.message))}", err=True)
-    click.echo(f"  {click.style('hint', bold=True)}: {one_line(printable(error.hint))}", err=True)
 
 
 def _replace_what_it_cannot_show(stream: TextIO) -> None:

@@ -62,7 +62,7 @@ class Examination:
 @click.option("--gpus", type=click.IntRange(min=1), metavar="COUNT", help="GPUs used. Default: all visible.")
 @click.option("--zero", type=click.Choice([str(one.value) for one in Zero]), help="Only this ZeRO stage.")
 @click.option("--offload", type=click.Choice([str(one) for one in Offload]), help="What host memory holds.")
-@click.option("--workers", type=click.IntRange(min=0), metavar="COUNT", help="Data loader workers of a rank.")
+@click.option("--workers", type=click.IntRange(min=0), metavar="COUNT", help="Data loader workers per rank.")
 @json_option(tuple[Finding, ...])
 @asked_as(Examination)
 def command(asked: Examination) -> int:

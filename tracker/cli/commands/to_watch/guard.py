@@ -5,11 +5,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import click
+from click.exceptions import Exit
 from rich.console import Console
 
-from eval_jobs.errors import ExitCode
+from eval_jobs.errors import ExitCode, ProgramNotExecutable, ProgramNotFound, TrackerError
 from eval_jobs.host.clock import SystemClock
 from tracker.adapters.guarded_command import Guard, readable, run_guarded
+from tracker.cli.log_text import show_error
 from tracker.cli.options import config_option
 from tracker.cli.tables.findings import findings_table
 from tracker.config import Config, load_config
@@ -20,7 +22,29 @@ from tracker.wiring.training import PlannedTraining, examine_training
 RUN_VARIABLE = "TRACKER_RUN"
 
 
-@click.command("guard", context_settings={"allow_interspersed_args": False})
+class GuardCommand(click.Command):
+    """A command whose own errors are no exit codes that the guarded one may have, too."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.ClickException as error:
+            error.show()
+            raise Exit(ExitCode.NOT_STARTED) from error
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; an error with an exit code of its own keeps it."""
+        try:
+            return super().invoke(ctx)
+        except (ProgramNotFound, ProgramNotExecutable):
+            raise
+        except TrackerError as error:
+            show_error(error)
+            raise Exit(ExitCode.NOT_STARTED) from error
+
+
+@click.command("guard", cls=GuardCommand, context_settings={"allow_interspersed_args": False})
 @config_option
 @click.option(
     "--grace-s",
@@ -34,12 +58,12 @@ RUN_VARIABLE = "TRACKER_RUN"
 def command(*, config_path: Path, grace_s: float, is_checked: bool, words: tuple[str, ...]) -> int:
     """Run a training, and record its output and how it ended.
 
-    If `tracker doctor` finds that the training would stop on this machine, it is not started.
+    If `tracker doctor` finds that the training would stop here, it is not started.
 
     `tracker watch` follows the output. Signals are passed on; a second Ctrl-C, like SIGTERM, kills the command
     after --grace-s. What it leaves behind is ended, or waited for if it succeeded.
 
-    The exit code is that of COMMAND; 128 + N: signal N ended it; 125: it was not started.
+    The exit code is that of COMMAND; 128 + N: signal N ended it; 125 to 127: it was not started.
     """
     config = load_config(config_path)
     if is_checked and _has_errors(config):

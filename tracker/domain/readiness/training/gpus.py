@@ -13,23 +13,25 @@ USED_BYTES = 1 << 30
 
 def training_gpu_findings(found: TrainingGpus, wanted: int | None, host: Host) -> Iterator[Finding]:
     """Yield findings about GPUs; `wanted`: how many the training uses, None: not known."""
-    if found.is_silent:
-        hint = "look for Xid in `dmesg`, and restart the machine if `nvidia-smi` does not respond either"
-        yield warning("GPUs", "not known: they do not respond", hint)
-        return
-    why = f": {found.why_unknown}" if found.why_unknown else ""
-    if (wanted or 0) > len(found.gpus):
-        message = f"{len(found.gpus)} visible here, but the training uses {wanted}{why}"
-        yield error("GPUs", message, "correct --gpus or CUDA_VISIBLE_DEVICES, or check the driver with `nvidia-smi`")
-    elif not found.gpus:
-        yield info("GPUs", f"unknown{why}")
-    else:
-        yield ok("GPUs", _described(found))
+    yield _visible(found, wanted)
     for gpu in found.gpus:
         yield from _findings_of(gpu, host)
     if any(gpu.is_persistent is False for gpu in found.gpus):
         hint = fixes.on_machine(host, "sudo nvidia-smi -pm 1")
         yield info("GPUs", "persistence mode is off: the driver is loaded again at each start, for seconds", hint)
+
+
+def _visible(found: TrainingGpus, wanted: int | None) -> Finding:
+    if found.is_silent:
+        hint = "look for Xid in `dmesg`, and restart the machine if `nvidia-smi` does not respond either"
+        return warning("GPUs", "not known: they do not respond", hint)
+    why = f": {found.why_unknown}" if found.why_unknown else ""
+    if (wanted or 0) > len(found.gpus):
+        message = f"{len(found.gpus)} visible here, but the training uses {wanted}{why}"
+        return error("GPUs", message, "correct --gpus or CUDA_VISIBLE_DEVICES, or check the driver with `nvidia-smi`")
+    if not found.gpus:
+        return info("GPUs", f"unknown{why}")
+    return ok("GPUs", _described(found))
 
 
 def _described(found: TrainingGpus) -> str:
