@@ -4,9 +4,10 @@ import json
 
 import pytest
 
+from tests.log_reading import read_log
 from tests.requires import PROJECT
 from tracker.config.health import load_rules
-from tracker.domain.health.run_log import RunLog, read_log
+from tracker.domain.health.run_log import RunLog
 from tracker.domain.health.run_state import RunState
 
 RL = load_rules(PROJECT / "examples" / "rules" / "rl.toml")

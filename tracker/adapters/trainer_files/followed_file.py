@@ -37,6 +37,9 @@ MAX_COPIES = 20
 class _Content(Protocol):
     """The bytes of one file."""
 
+    damage: Exception | None
+    """Why a packed file ends before its content does."""
+
     def at(self, offset: int, most: int) -> bytes:
         """Return the bytes from `offset` on, at most `most`."""
 
@@ -48,6 +51,8 @@ class _Content(Protocol):
 
 
 class _Plain:
+    damage: Exception | None = None
+
     def __init__(self, file: BufferedReader) -> None:
         self._file = file
 
@@ -74,6 +79,7 @@ class _Packed:
     def __init__(self, file: BufferedReader) -> None:
         self._file = file
         self._unpacked = gzip.GzipFile(fileobj=file)
+        self.damage: Exception | None = None
         self._head = b""
         self._start, self._window = 0, b""
 
@@ -86,7 +92,8 @@ class _Packed:
                 self._start, self._window = offset, b""
             self._unpacked.seek(self._start + len(self._window))
             self._window += self._unpacked.read(max(0, offset + most - self._start - len(self._window)))
-        except (OSError, EOFError, zlib.error):  # damaged, or not written to its end yet
+        except (OSError, EOFError, zlib.error) as error:  # damaged, or not written to its end yet
+            self.damage = error
             return b""
         found = self._window[offset - self._start :][:most]
         passed = max(0, offset - TAIL_BYTES - self._start)
@@ -150,6 +157,24 @@ class FollowedFile:
             self._follow_new()
             return part or self.read()
         return part
+
+    def read_all(self) -> Iterator[ReadPart]:
+        """Yield all that the file has now; its last line may have no end. One that ends in `.gz` is unpacked.
+
+        Raises:
+            OSError, EOFError, zlib.error: it cannot be read to its end, or is a pipe or a device.
+        """
+        content = _content_of(self.path)
+        self._cursor = Cursor(inode=self.path.stat().st_ino)
+        try:
+            while (part := self._read_from(content)) is not None:
+                yield part
+            if content.damage is not None:
+                raise content.damage
+            if (last := self._last_line(content)) is not None:
+                yield last
+        finally:
+            content.close()
 
     @property
     def cursor(self) -> Cursor | None:
@@ -288,12 +313,16 @@ def _copy_of(path: Path, cursor: Cursor) -> _Content | None:
         return None
     for copy in _copies(path):
         with suppress(OSError):
-            file = open_regular(copy)
-            content: _Content = _Packed(file) if copy.suffix == ".gz" else _Plain(file)
+            content = _content_of(copy)
             if _is_same(content, cursor):
                 return content
             content.close()
     return None
+
+
+def _content_of(path: Path) -> _Content:
+    file = open_regular(path)
+    return _Packed(file) if path.suffix == ".gz" else _Plain(file)
 
 
 def _copies(path: Path) -> Iterator[Path]:

@@ -162,12 +162,7 @@ class LogFollower:
     def _take(self, piece: LogPiece) -> None:
         run = self.run_of(piece.run_id)
         state = self._stream(piece.path, after=run.state.episodes)
-        for line in piece.lines:
-            run.take(line, piece.stream, state)
-        for row in piece.rows:
-            run.take_row(row, piece.stream, state)
-        run.try_code(piece.stream, state)
-        run.note_lines(piece.stream)
+        read_piece(piece, run, state)
         self._unstored.cursors[piece.path] = piece.cursor
         if piece.rest and run.take_rest(piece.rest, piece.cursor.text.lines + 1, piece.stream, state):
             self._unstored.cursors[piece.path] = self.log.count_rest(piece.path) or piece.cursor
@@ -222,6 +217,16 @@ class LogFollower:
         for run_id in stored.runs:
             self.runs[run_id].forget_taken()
         self._unstored = _Unstored()
+
+
+def read_piece(piece: LogPiece, run: RunLog, state: StreamState) -> None:
+    """Have the reader of a run read the next piece of a log, whose state is `state`."""
+    for line in piece.lines:
+        run.take(line, piece.stream, state)
+    for row in piece.rows:
+        run.take_row(row, piece.stream, state)
+    run.try_code(piece.stream, state)
+    run.note_lines(piece.stream)
 
 
 def cursors_of(known: ReadSoFar) -> Mapping[str, Cursor]:

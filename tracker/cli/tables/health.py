@@ -4,17 +4,19 @@ import math
 from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
+from tracker.cli.tables.render import number_columns, plain_table
 from tracker.domain.health.processes.pace import Replay
-from tracker.domain.health.report import LogReport, ReportedIncident
+from tracker.domain.health.report import LogHit, LogReport, ReportedIncident
 from tracker.domain.health.run_state import StepsRead
 from tracker.domain.health.series.loss import SeriesFinding
 from tracker.domain.health.series_incidents import said_of
 from tracker.domain.records.display import count_text, duration_text, one_line, score_text
 
 _SHOWN_RANKS = 8
+_SHOWN_HITS = 50
 
 
 def log_table(report: LogReport) -> RenderableType:
@@ -27,6 +29,11 @@ def log_table(report: LogReport) -> RenderableType:
     parts += [_finding(one) for one in report.findings]
     if not (report.incidents or report.findings):
         parts.append(Text("  no incident", "green"))
+    if report.hits:
+        parts.append(_hits(report.hits[:_SHOWN_HITS]))
+    if len(report.hits) > _SHOWN_HITS:
+        hidden = count_text(len(report.hits) - _SHOWN_HITS, "more hit")
+        parts.append(Text(f"  {hidden}: --json has all", "dim"))
     if report.pace is not None:
         parts.append(Text(f"  {_pace(report.pace)}", "dim"))
     return Group(*parts)
@@ -61,12 +68,26 @@ def _incident(one: ReportedIncident) -> Table:
     grid = Table.grid(padding=(0, 1, 0, 0))
     style = "bold red" if one.is_alert else "yellow"
     title = Text.assemble((one.name, style), f" {one.title} ".replace("  ", " "), *_facts(one))
-    grid.add_row("", title)
-    for line in one.evidence:
-        grid.add_row("", Text(f"line {line.number}: {line.text}", overflow="fold"))
+    grid.add_row(str(one.number), title)
+    cause = one.evidence[0]
+    grid.add_row("", Text(f"line {cause.number}: {cause.text}", overflow="fold"))
     if one.hint:
         grid.add_row("", Text.assemble(("hint", "bold"), f": {one.hint}"))
     return grid
+
+
+def _hits(hits: Sequence[LogHit]) -> Table:
+    table = plain_table(
+        *number_columns("line"),
+        Column("class", no_wrap=True),
+        Column("severity", no_wrap=True),
+        *number_columns("incident"),
+        Column("text", overflow="fold"),
+    )
+    for hit in hits:
+        number = str(hit.number) if hit.number else ""
+        table.add_row(number, Text(hit.name), hit.severity, str(hit.incident), Text(hit.text))
+    return table
 
 
 def _finding(one: SeriesFinding) -> Text:

@@ -6,7 +6,7 @@ from tracker.domain.health.processes.pace import Replay
 from tracker.domain.health.run_log import RunLog
 from tracker.domain.health.run_state import StepsRead
 from tracker.domain.health.series.loss import SeriesFinding
-from tracker.domain.records.training import TrainingIncident, TroubleLine
+from tracker.domain.records.training import Severity, TrainingIncident, TroubleLine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,9 +22,20 @@ class LogLine:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LogHit(LogLine):
+    """One of all lines that show trouble."""
+
+    severity: Severity
+    incident: int
+    """Number of the incident that it belongs to."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReportedIncident:
     """Lines with one cause."""
 
+    number: int
+    """From 1."""
     name: str
     """Class of the cause."""
     title: str
@@ -50,28 +61,42 @@ class LogReport:
 
     path: str
     lines: int
+    """Or rows, of a log that is no text."""
     steps: StepsRead
     incidents: tuple[ReportedIncident, ...]
+    hits: tuple[LogHit, ...]
+    """In the order of the log."""
     findings: tuple[SeriesFinding, ...]
     """What the training loss shows."""
     pace: Replay | None = None
     """What the limits of hangs would have done; None: the log tells no times."""
 
 
-def log_report(path: str, log: RunLog, pace: Replay | None = None) -> LogReport:
-    """Return what was read of a log."""
+def log_report(path: str, *, lines: int, log: RunLog, pace: Replay | None = None) -> LogReport:
+    """Return what was read of a log of so many lines, with those hits that its reader kept."""
+    hits, incidents = log.hits or (), log.incidents()
+    ids = dict.fromkeys([*(incident for incident, _ in hits), *(one.id for one in incidents)])
+    numbers = {incident: number for number, incident in enumerate(ids, start=1)}
+    found = [_hit(line, numbers[incident]) for incident, line in hits]
     return LogReport(
         path=path,
-        lines=log.lines,
+        lines=lines,
         steps=log.steps,
-        incidents=tuple(_incident(one) for one in log.incidents()),
+        incidents=tuple(_incident(one, numbers[one.id]) for one in incidents),
+        hits=tuple(sorted(found, key=lambda hit: hit.number)),
         findings=log.findings,
         pace=pace,
     )
 
 
-def _incident(one: TrainingIncident) -> ReportedIncident:
+def _hit(line: TroubleLine, incident: int) -> LogHit:
+    trouble = line.trouble
+    return LogHit(number=line.number, name=trouble.name, text=line.text, severity=trouble.severity, incident=incident)
+
+
+def _incident(one: TrainingIncident, number: int) -> ReportedIncident:
     return ReportedIncident(
+        number=number,
         name=one.name,
         title=one.cause.trouble.title,
         is_alert=one.is_alert,

@@ -10,7 +10,7 @@ The state survives a restart as JSON: no line is read twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -51,8 +51,6 @@ PROCESSES = "processes"
 """As the log of what no log says."""
 TEXT_CHARS = 300
 MAX_INDENT = 40
-LINES_AT_ONCE = 1000
-"""Lines that rules of other packages see at once in a single log."""
 KEPT_ENDED = 1000
 """Ended incidents that one reading hands out; more in one log are one failure that repeats."""
 
@@ -71,7 +69,8 @@ class RunLog:
     """Returns a text without secrets."""
     code: CodeRules | None = None
     """Rules of other packages."""
-    lines: int = 0
+    hits: list[tuple[str, TroubleLine]] | None = None
+    """All lines with trouble, each with the id of its incident; None: they are not kept."""
     points: list[CurvePoint] = field(default_factory=list)
     """To keep, in the order in which they were logged."""
     ended: dict[str, TrainingIncident] = field(default_factory=dict)
@@ -89,7 +88,6 @@ class RunLog:
 
     def take(self, line: RawLine, stream: Stream, state: StreamState) -> None:
         """Read one line of a log."""
-        self.lines += 1
         row = state.rows.read(line.text)
         plain = plain_line(line.text)
         if not plain:
@@ -272,6 +270,8 @@ class RunLog:
             run.episode = begun(run.run_id, run.episodes, is_history=is_history)
         run.episode.join(found, lambda: tuple(map(self._shown_indented, state.recent)))
         run.episode.wait_for_progress(run.steps.last)
+        if self.hits is not None:
+            self.hits.append((run.episode.id, found))
         return run.episode
 
     def _shown(self, text: str) -> str:
@@ -382,14 +382,3 @@ def _has_any(text: str, parts: Sequence[str]) -> bool:
         if part in text:
             return True
     return False
-
-
-def read_log(lines: Iterable[str], log: RunLog, state: StreamState | None = None) -> RunLog:
-    """Read all lines of a single log, and return the reader of its run."""
-    stream, state = Stream(name=""), state or StreamState()
-    for number, text in enumerate(lines, start=1):
-        log.take(RawLine(number=number, text=text), stream, state)
-        if not number % LINES_AT_ONCE:
-            log.try_code(stream, state)
-    log.try_code(stream, state)
-    return log

@@ -4,7 +4,7 @@ import difflib
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -14,8 +14,8 @@ from eval_jobs.errors import ConfigError, ExitCode
 from eval_jobs.host.secrets import held_secrets, masked
 from tracker.adapters.health.rule_guard import GuardedRules
 from tracker.adapters.health.rule_plugins import RulePlugins
-from tracker.adapters.trainer_files.log_lines import log_lines
-from tracker.app.health.follow import Reading
+from tracker.adapters.trainer_files.log_lines import log_pieces
+from tracker.app.health.follow import Reading, read_piece
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import FILE
 from tracker.cli.tables.health import log_table
@@ -23,9 +23,9 @@ from tracker.config import load_config
 from tracker.config.health import load_rules
 from tracker.domain.health.line_rules import NAN
 from tracker.domain.health.logs.log_times import LogTimes
+from tracker.domain.health.logs.masking import without_keys
 from tracker.domain.health.processes.pace import HangLimits, replay
 from tracker.domain.health.report import LogReport, log_report
-from tracker.domain.health.run_log import read_log
 from tracker.domain.health.run_state import RunState
 from tracker.domain.health.series.loss import SeriesName
 
@@ -63,17 +63,11 @@ def test(
 
     With --expect, exit code 1: another number of incidents of a class was found.
     """
-    reading, plugins = _reading(rules_path, config_path)
+    reading, plugins, limits = _settings(rules_path, config_path)
     named = (*(rule.name for rule in reading.rules), *(condition.name for condition in reading.conditions))
     known = {NAN, *map(str, SeriesName), *named, *plugins}
     wanted = [_parsed(text, known) for text in expected]
-    secrets = held_secrets(os.environ)
-    reports = []
-    for path in logs:
-        times = LogTimes()
-        lines = times.watched(masked(line, secrets) for line in log_lines(path))
-        found = read_log(lines, reading.of(RunState()), reading.of_stream(str(path), None))
-        reports.append(log_report(str(path), found, replay(times.seconds, HangLimits())))
+    reports = [_report(path, reading, limits) for path in logs]
     if as_json:
         print_json(reports)
     else:
@@ -83,23 +77,36 @@ def test(
     return _compared(reports, wanted)
 
 
-def _reading(rules_path: Path | None, config_path: Path | None) -> tuple[Reading, tuple[str, ...]]:
-    """Return how logs are read, and the names of rules of other packages."""
+def _settings(rules_path: Path | None, config_path: Path | None) -> tuple[Reading, tuple[str, ...], HangLimits]:
+    """Return how logs are read, the names of rules of other packages, and when a training hangs."""
+    secrets = held_secrets(os.environ)
+    reading = Reading(rules=(), fits=GuardedRules(), mask=lambda text: masked(without_keys(text), secrets))
     if config_path is None:
         rules = load_rules(rules_path)
-        return Reading(rules=rules.lines, conditions=rules.conditions, fits=GuardedRules()), ()
+        return replace(reading, rules=rules.lines, conditions=rules.conditions), (), HangLimits()
     if rules_path is not None:
         raise ConfigError("--rules and --config exclude each other", hint="pass one of them")
     health = load_config(config_path).health
     rules = health.to_rules()
-    reading = Reading(
+    reading = replace(
+        reading,
         rules=rules.lines,
         conditions=rules.conditions,
         formats=health.to_formats(),
-        fits=GuardedRules(),
         code=RulePlugins(health.plugins) if health.plugins else None,
     )
-    return reading, health.plugins
+    return reading, health.plugins, health.hang.to_limits()
+
+
+def _report(path: Path, reading: Reading, limits: HangLimits) -> LogReport:
+    run, state, times = reading.of(RunState()), reading.of_stream(str(path), None), LogTimes()
+    run.hits, lines = [], 0
+    for piece in log_pieces(path):
+        read_piece(piece, run, state)
+        for line in piece.lines:
+            times.take(line.text)
+        lines = piece.lines[-1].number if piece.lines else lines + len(piece.rows)
+    return log_report(str(path), lines=lines, log=run, pace=replay(times.seconds, limits))
 
 
 def _parsed(text: str, known: set[str]) -> _Expected:

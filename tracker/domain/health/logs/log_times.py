@@ -1,7 +1,7 @@
 """When the steps of a log were logged, as the log itself tells. Pure.
 
     times = LogTimes()
-    for line in times.watched(lines): ...
+    for line in lines: times.take(line)
     times.seconds        # (0.0, 8.2, 16.4, ...)
 
 It reads the elapsed time of ms-swift and LLaMA-Factory, of progress bars, the times of iterations that Megatron prints,
@@ -9,7 +9,6 @@ and the dates of DeepSpeed's lines of steps.
 """
 
 import re
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -30,13 +29,6 @@ class LogTimes:
     _offset_s: float = 0.0
     _last: tuple[float, int] | None = None
     """Newest time by the log's own clock, and step of a bar or an iteration."""
-
-    def watched(self, lines: Iterable[str]) -> Iterator[str]:
-        """Yield the lines, and note their times."""
-        for line in lines:
-            for part in line.split("\r") if "\r" in line else (line,):
-                self.take(part)
-            yield line
 
     def take(self, line: str) -> None:
         """Note the time in a line, if it has one."""

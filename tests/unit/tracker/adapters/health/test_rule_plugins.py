@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from eval_jobs.errors import ConfigError
+from tests.log_reading import read_log
 from tests.plugins import written
 from tracker.adapters.health.rule_plugins import RulePlugins
 from tracker.domain.health.logs.step_lines import StepRow
 from tracker.domain.health.logs.streams import Stream
-from tracker.domain.health.run_log import RunLog, read_log
+from tracker.domain.health.run_log import RunLog
 from tracker.domain.health.run_state import RunState, StreamState
 from tracker.domain.records.training import Severity
 

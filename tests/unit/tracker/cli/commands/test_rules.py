@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from eval_jobs.errors import ConfigError
+from tests.requires import requires_package
 from tracker.cli.commands.to_inspect.rules import command
 from tracker.config.health import load_rules
 
@@ -44,7 +45,8 @@ def test_a_crash_is_shown_with_its_cause_its_step_and_what_to_do(log: Path) -> N
         "oom GPU memory ran out (2 lines, step 20, rank 3) line 3: [rank3]: torch.OutOfMemoryError: CUDA out of memory"
         in shown
     )
-    assert "line 4: Killing subprocess 77" in shown
+    assert "3 oom alert 1 [rank3]: torch.OutOfMemoryError" in shown
+    assert "4 worker_died alert 1 Killing subprocess 77" in shown
     assert "hint: use a smaller micro-batch" in shown
 
 
@@ -129,6 +131,11 @@ def test_the_rules_and_formats_of_a_project_are_tried(tmp_path: Path) -> None:
     shown = run(str(log), "--config", str(config), "--expect", "bad_batch=1")
     assert shown.exit_code == 0
     assert "1 line of step 1, loss 9.500" in " ".join(shown.stdout.split())
+    config.write_text(text + "[health.hang]\nreport_s = 60\nreport_factor = 2\n")
+    times = ["1m 2s", *(f"1m {second}s" for second in range(3, 60)), "4m 0s"]
+    log.write_text("".join(f'{{"loss": 2.5, "elapsed_time": "{time}"}}\n' for time in times))
+    assert "1 hang in" in run(str(log), "--config", str(config)).stdout
+    assert "no hang in" in run(str(log)).stdout
     with pytest.raises(ConfigError, match="exclude each other"):
         run(str(log), "--config", str(config), "--rules", str(config))
 
@@ -147,7 +154,7 @@ def test_a_pattern_that_takes_too_long_is_disabled_and_the_others_go_on(
 def test_logs_that_are_hard_to_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "train.log"
     monkeypatch.setenv("HF_TOKEN", "hf_abcdefghijklmnop")
-    log.write_bytes(b"\xff\xfe\0" + b"x" * 200_000 + b"\nValueError: hf_abcdefghijklmnop is no token\0")
+    log.write_bytes(b"\xff\0" + b"x" * 200_000 + b"\nValueError: hf_abcdefghijklmnop is no token\0")
     shown = " ".join(run(str(log)).stdout.split())
     assert "2 lines" in shown
     assert "python_error The program ended with an error (1 line) line 2: ValueError:" in shown
@@ -176,6 +183,62 @@ def test_a_packed_log_and_the_state_of_a_trainer_are_read(tmp_path: Path) -> Non
         run(str(packed))
     with pytest.raises(ConfigError, match=r"is no trainer_state\.json"):
         run(str(state))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        CRASH.replace("[rank3]", " 1%|#  | 1/100 [00:01<01:00, 1it/s]" * 3000 + "\r[rank3]").encode(),
+        CRASH.encode("utf-16"),
+        b"\0" * 300_000 + CRASH.encode(),  # as a truncated log, to whose end its writer still writes
+        CRASH.encode().rstrip(b"\n"),
+    ],
+    ids=["progress bar", "UTF-16", "hole", "no end"],
+)
+def test_a_log_is_read_as_the_agent_reads_it(log: Path, content: bytes) -> None:
+    log.write_bytes(content)
+    shown = " ".join(run(str(log), "--expect", "oom=1").stdout.split())
+    assert "4 lines, 2 lines of steps 10 to 20, loss 2.500 → 2.250" in shown
+    assert "oom GPU memory ran out (2 lines, step 20, rank 3) line 3: [rank3]: torch" in shown
+    log.with_suffix(".log.gz").write_bytes(gzip.compress(content))
+    assert " ".join(run(f"{log}.gz").stdout.split()) == shown.replace("train.log", "train.log.gz")
+
+
+def test_event_files_of_tensorboard_are_read(tmp_path: Path) -> None:
+    requires_package("tensorboard")
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+    writer = EventFileWriter(str(tmp_path))
+    for step, loss in enumerate([1.6, 11.8, *(10.3735,) * 6]):
+        writer.add_event(Event(step=step, summary=Summary(value=[Summary.Value(tag="train/loss", simple_value=loss)])))
+    writer.close()
+    (path,) = tmp_path.iterdir()
+    shown = " ".join(run(str(path), "--expect", "collapsed=1").stdout.split())
+    assert "8 lines, 8 lines of steps 0 to 7, loss 1.600 → 10.37 collapsed" in shown
+
+
+def test_every_hit_is_shown_with_its_class_and_its_incident(log: Path) -> None:
+    again = "".join(f"step {step} | loss 2\n" for step in (30, 40, 50))
+    log.write_text(
+        CRASH + "Killing subprocess 78\n" * 3 + again + "ConnectionError: Max retries exceeded with url: /\n"
+    )
+    (report,) = json.loads(run(str(log), "--json").stdout)["result"]
+    assert [incident["number"] for incident in report["incidents"]] == [1, 2]
+    assert [(hit["number"], hit["name"], hit["severity"], hit["incident"]) for hit in report["hits"]] == [
+        (3, "oom", "alert", 1),
+        *((number, "worker_died", "alert", 1) for number in range(4, 8)),
+        (11, "network", "shown", 2),
+    ]
+    shown = " ".join(run(str(log)).stdout.split())
+    assert "7 worker_died alert 1 Killing subprocess 78 11 network shown 2 ConnectionError" in shown
+    log.write_text(CRASH * 30)
+    shown = run(str(log)).stdout
+    assert shown.count("Killing subprocess 77") == 25
+    assert "10 more hits: --json has all" in shown
+    (report,) = json.loads(run(str(log), "--json").stdout)["result"]
+    assert len(report["hits"]) == 60
 
 
 def test_losses_without_a_step_are_numbered(log: Path) -> None:

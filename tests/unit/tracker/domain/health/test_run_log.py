@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tests.log_reading import read_log
 from tests.requires import shared_data
 from tracker.adapters.health.documents import state_from_json, state_to_json, stream_from_json, stream_to_json
 from tracker.config.health import load_line_rules
@@ -14,7 +15,7 @@ from tracker.domain.health.logs.cursor import Cursor
 from tracker.domain.health.logs.streams import Stream
 from tracker.domain.health.logs.text import RawLine
 from tracker.domain.health.report import log_report
-from tracker.domain.health.run_log import RunLog, read_log
+from tracker.domain.health.run_log import RunLog
 from tracker.domain.health.run_state import RunState, StreamState
 from tracker.domain.health.series.conditions import MetricCondition
 from tracker.domain.records.training import CONTEXT_LINES
@@ -220,7 +221,7 @@ def test_steps_and_losses_are_those_of_the_training() -> None:
 
 
 def test_a_report_is_on_one_line_each_and_bounded() -> None:
-    report = log_report("train.log", read("\x1b[31mValueError: a\tb" + "x" * 5000 + "\x1b[0m"))
+    report = log_report("train.log", lines=1, log=read("\x1b[31mValueError: a\tb" + "x" * 5000 + "\x1b[0m"))
     (line,) = report.incidents[0].evidence
     assert line.text.startswith("ValueError: a b")
     assert len(line.text) < 400

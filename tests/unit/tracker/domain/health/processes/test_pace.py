@@ -24,7 +24,8 @@ def steps(*intervals_s: float) -> list[float]:
 
 def times_in(lines: list[str]) -> list[float]:
     times = LogTimes()
-    assert list(times.watched(lines)) == lines
+    for line in lines:
+        times.take(line)
     return times.seconds
 
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.log_reading import read_log
 from tests.requires import shared_data
 from tracker.config.health import load_line_rules
-from tracker.domain.health.run_log import RunLog, read_log
+from tracker.domain.health.run_log import RunLog
 from tracker.domain.health.run_state import RunState
 from tracker.domain.health.series.loss import LASTING, LossSeries, SeriesFinding, SeriesName
 
