@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    field_validator,
+    model_validator,
+)
 
 from tracker.config.reading import checked, read_text
-from tracker.config.section import Section, anchored, named_twice
+from tracker.config.section import Section, anchored, checked_with
 from tracker.domain.health.line_rules import NAN, LineRule
 from tracker.domain.health.logs.user_formats import LogFormat
 from tracker.domain.health.processes.pace import HangLimits
@@ -63,6 +75,13 @@ class RuleSection(Section):
     example: str = ""
     """A line that the rule must fit."""
 
+    @field_validator("name")
+    @classmethod
+    def _is_free(cls, value: str) -> str:
+        if value == NAN:
+            raise ValueError(f"{NAN} is found by the numbers of a step: choose another name")
+        return value
+
     @field_validator("condition")
     @classmethod
     def _is_a_condition(cls, value: str) -> str:
@@ -70,15 +89,10 @@ class RuleSection(Section):
             MetricCondition.parse(value)
         return value
 
-    @model_validator(mode="after")
-    def _has_one_test(self) -> RuleSection:
-        if self.pattern is None and not self.condition:
-            raise ValueError("set pattern or condition")
-        if self.pattern is not None and self.condition:
-            raise ValueError("set pattern or condition, not both")
-        if self.pattern and self.example and re.search(self.pattern, self.example, re.IGNORECASE) is None:
-            raise ValueError(f"the pattern does not fit the example {self.example!r}")
-        return self
+    @model_validator(mode="wrap")
+    @classmethod
+    def _has_one_test(cls, value: object, validate: ModelWrapValidatorHandler[RuleSection]) -> RuleSection:
+        return checked_with(_problems_of(value) if isinstance(value, dict) else (), value, validate)
 
     def to_rule(self, order: int, *, is_own: bool) -> LineRule:
         """Return the record of a rule with a pattern; `order` is its place among all rules."""
@@ -107,10 +121,20 @@ class RuleSection(Section):
         )
 
 
+def _with_unique_names(value: object, validate: ValidatorFunctionWrapHandler) -> tuple[RuleSection, ...]:
+    rules = value if isinstance(value, list | tuple) else ()
+    names = Counter(str(one["name"]) for one in rules if isinstance(one, dict) and "name" in one)
+    problems = [f"two rules are named {name}: rename one" for name, count in names.items() if count > 1]
+    return checked_with(problems, value, validate)
+
+
+Rules = Annotated[tuple[RuleSection, ...], WrapValidator(_with_unique_names)]
+
+
 class RulesFile(Section):
     """A file of rules."""
 
-    rule: tuple[RuleSection, ...]
+    rule: Rules
 
     @model_validator(mode="before")
     @classmethod
@@ -118,11 +142,6 @@ class RulesFile(Section):
         if isinstance(tables, dict) and "health" in tables:
             raise ValueError("a file of rules has [[rule]] tables; [[health.rule]] belongs in tracker.toml")
         return tables
-
-    @model_validator(mode="after")
-    def _names_are_unique(self) -> RulesFile:
-        _check_names(self.rule)
-        return self
 
 
 class FormatSection(Section):
@@ -195,7 +214,7 @@ class HealthSection(Section):
     """Further logs, as patterns: `"slurm-%j.out"`, `"logs/**/*.log"`."""
     format: tuple[FormatSection, ...] = ()
     """Formats of your own."""
-    rule: tuple[RuleSection, ...] = ()
+    rule: Rules = ()
     """Rules of your own. One with the name of a rule of the package replaces it."""
     plugins: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     """Rules in Python of installed packages, by name."""
@@ -206,11 +225,6 @@ class HealthSection(Section):
     @classmethod
     def _are_anchored(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         return tuple(str(anchored(_SLURM_PLACE.sub("*", pattern), info)) for pattern in value)
-
-    @model_validator(mode="after")
-    def _names_are_unique(self) -> HealthSection:
-        _check_names(self.rule)
-        return self
 
     def to_formats(self) -> tuple[LogFormat, ...]:
         """Return the user's formats."""
@@ -265,9 +279,14 @@ def _with_shipped(own: tuple[RuleSection, ...]) -> HealthRules:
     )
 
 
-def _check_names(rules: tuple[RuleSection, ...]) -> None:
-    names = [one.name for one in rules]
-    if twice := named_twice(names):
-        raise ValueError(f"two rules are named {twice}: rename one")
-    if NAN in names:
-        raise ValueError(f"{NAN} is found by the numbers of a step: choose another name")
+def _problems_of(rule: dict[str, object]) -> Iterator[str]:
+    """Yield what is wrong with a rule as a whole, as it is written: its settings may be wrong, too."""
+    pattern, condition, example = rule.get("pattern"), rule.get("condition"), rule.get("example")
+    if pattern is None and not condition:
+        yield "set pattern or condition"
+    if pattern is not None and condition:
+        yield "set pattern or condition, not both"
+    if isinstance(pattern, str) and isinstance(example, str) and example:
+        with suppress(re.error):  # said of the pattern
+            if re.search(pattern, example, re.IGNORECASE) is None:
+                yield f"the pattern does not fit the example {example!r}"

@@ -3,12 +3,13 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Protocol, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ValidationInfo
+from pydantic import AfterValidator, BaseModel, ValidationError, ValidationInfo
+from pydantic_core import InitErrorDetails
 
 
 class Dataclass(Protocol):
@@ -18,6 +19,7 @@ class Dataclass(Protocol):
 
 
 Record = TypeVar("Record", bound=Dataclass)
+Value = TypeVar("Value")
 
 _KEY_IN_QUERY = re.compile(r"(^|&)[^=&]*(key|token|secret|password)[^=&]*=", re.IGNORECASE)
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -71,6 +73,26 @@ def named_twice(names: Iterable[str]) -> str | None:
     """Return the first name, in the order of letters, that is there more than once."""
     counted = Counter(names)
     return min((name for name in counted if counted[name] > 1), default=None)
+
+
+def checked_with(problems: Iterable[str], value: object, validate: Callable[[object], Value]) -> Value:
+    """Return what a validator makes of a value: `problems` of the whole value do not hide those of its parts.
+
+    Raises:
+        ValidationError: there are any; all are named at once.
+    """
+    errors = [InitErrorDetails(type="value_error", input=None, ctx={"error": ValueError(text)}) for text in problems]
+    try:
+        found = validate(value)
+    except ValidationError as error:
+        parts = [
+            InitErrorDetails(type=part["type"], loc=part["loc"], input=part["input"], ctx=part.get("ctx", {}))
+            for part in error.errors()
+        ]
+        raise ValidationError.from_exception_data(error.title, [*parts, *errors]) from error
+    if errors:
+        raise ValidationError.from_exception_data("value", errors)
+    return found
 
 
 class Section(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):

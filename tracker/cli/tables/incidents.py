@@ -45,6 +45,15 @@ def failures_text(failures: Failures, *, hidden: int) -> Text:
     return Text(", ".join(parts), style="dim")
 
 
+def classes_text(failures: Failures) -> Text:
+    """Return how many incidents of each class there are, on one line: `3 oom (1 open), 2 network`."""
+    parts = []
+    for one in failures.classes:
+        lasting = f" ({one.open} open)" if one.open else ""
+        parts.append(f"{one.incidents} {one_line(one.name)}{lasting}")
+    return Text(", ".join(parts), style="dim")
+
+
 def standing_text(progress: RunProgress) -> Text:
     """Return `sft: evaluating, step 300, logs steps every 8.0 s (11-27 17:19 UTC)`: when its logs had anything new."""
     parts = [f"{one_line(progress.run_id)}: {progress.state}"]

@@ -12,7 +12,7 @@ from tracker.api.opening import open_project
 from tracker.api.references import named_run
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import config_option
-from tracker.cli.tables.incidents import failures_text, incident_view, incidents_table, standing_text
+from tracker.cli.tables.incidents import classes_text, failures_text, incident_view, incidents_table, standing_text
 from tracker.domain.health.failures import Failures, failures_of
 from tracker.domain.records.training import TrainingIncident
 from tracker.ports import RunHistory
@@ -63,6 +63,8 @@ def list_incidents(*, run: str | None, config_path: Path, is_all: bool, as_json:
         print_json(IncidentsView(incidents=shown, failures=failures))
     elif known:
         _print(Console(), shown, failures, hidden=len(incidents) - len(shown))
+        if is_all and incidents:
+            Console().print(classes_text(failures))
         _print_standing(Console(), history, runs)
     else:
         click.echo("no log was read yet: `tracker watch` follows those below run.output_dir and in [health] logs")

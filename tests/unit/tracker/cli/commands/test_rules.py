@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from eval_jobs.errors import ConfigError
 from tests.requires import requires_package
 from tracker.cli.commands.to_inspect.rules import command
+from tracker.config import load_config
 from tracker.config.health import load_rules
 
 CRASH = """step 10 | loss 2.5
@@ -112,6 +113,34 @@ def test_wrong_rules_are_named_at_once(tmp_path: Path, text: str, says: str) -> 
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match=says):
         load_rules(path)
+
+
+def test_no_wrong_rule_hides_another(tmp_path: Path) -> None:
+    broken = OWN.replace("std <", "(std <").replace("reward_collapse", "nan")
+    vague = '[[rule]]\nname = "x"\ncondition = "loss is high"\ncolour = "red"\n'
+    unset = '[[rule]]\nname = "Reward"\n'
+    path = tmp_path / "rules.toml"
+    path.write_text(OWN + broken + vague + OWN + unset + vague, encoding="utf-8")
+    with pytest.raises(ConfigError) as raised:
+        load_rules(path)
+    for said in (
+        "rule.[2].name: nan is found by the numbers of a step: choose another name",
+        "rule.[2].pattern: 'reward (std < 1e-3' is not a regular expression: missing )",
+        "rule.[3].condition: 'loss is high' is no condition",
+        "unknown setting rule.[3].colour",
+        "rule.[5].name: ",
+        "rule.[5]: set pattern or condition",
+        "rule: two rules are named reward_collapse: rename one",
+        "rule: two rules are named x: rename one",
+    ):
+        assert said in raised.value.message
+    config = tmp_path / "tracker.toml"
+    text = '[run]\nname = "r"\noutput_dir = "out"\n[[benchmark]]\nbenchmark = "exact"\ndata = "x.jsonl"\n'
+    config.write_text(text + (OWN + broken + OWN).replace("[[rule", "[[health.rule"))
+    with pytest.raises(
+        ConfigError, match=r"health\.rule\.\[2\]\.name: nan is.*health\.rule: two rules are named reward"
+    ):
+        load_config(config)
 
 
 def test_a_condition_on_a_number_is_a_rule(tmp_path: Path) -> None:
