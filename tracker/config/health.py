@@ -281,12 +281,16 @@ def _with_shipped(own: tuple[RuleSection, ...]) -> HealthRules:
 
 def _problems_of(rule: dict[str, object]) -> Iterator[str]:
     """Yield what is wrong with a rule as a whole, as it is written: its settings may be wrong, too."""
-    pattern, condition, example = rule.get("pattern"), rule.get("condition"), rule.get("example")
+    pattern, condition, example = rule.get("pattern"), rule.get("condition"), rule.get("example", "")
     if pattern is None and not condition:
         yield "set pattern or condition"
     if pattern is not None and condition:
         yield "set pattern or condition, not both"
-    if isinstance(pattern, str) and isinstance(example, str) and example:
-        with suppress(re.error):  # said of the pattern
-            if re.search(pattern, example, re.IGNORECASE) is None:
-                yield f"the pattern does not fit the example {example!r}"
+    if isinstance(pattern, str) and isinstance(example, str) and not _may_fit(pattern, example):
+        yield f"the pattern does not fit the example {example!r}"
+
+
+def _may_fit(pattern: str, example: str) -> bool:
+    with suppress(re.error):  # said of the pattern
+        return not example or re.search(pattern, example, re.IGNORECASE) is not None
+    return True

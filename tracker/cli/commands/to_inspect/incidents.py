@@ -62,9 +62,7 @@ def list_incidents(*, run: str | None, config_path: Path, is_all: bool, as_json:
     if as_json:
         print_json(IncidentsView(incidents=shown, failures=failures))
     elif known:
-        _print(Console(), shown, failures, hidden=len(incidents) - len(shown))
-        if is_all and incidents:
-            Console().print(classes_text(failures))
+        _print(Console(), shown, failures, hidden=len(incidents) - len(shown), is_all=is_all)
         _print_standing(Console(), history, runs)
     else:
         click.echo("no log was read yet: `tracker watch` follows those below run.output_dir and in [health] logs")
@@ -74,8 +72,12 @@ def _is_worth_a_look(incident: TrainingIncident) -> bool:
     return incident.is_alert or not (incident.is_over or incident.is_history)
 
 
-def _print(console: Console, shown: Sequence[TrainingIncident], failures: Failures, *, hidden: int) -> None:
+def _print(
+    console: Console, shown: Sequence[TrainingIncident], failures: Failures, *, hidden: int, is_all: bool
+) -> None:
     console.print(incidents_table(shown) if shown else "no incident")
+    if is_all and failures.classes:
+        console.print(classes_text(failures))
     if costs := failures_text(failures, hidden=hidden):
         console.print(costs)
 
