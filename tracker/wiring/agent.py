@@ -111,6 +111,7 @@ def job_watch(settings: AgentSettings, clock: Clock, machine: MachineWatch) -> J
         folder=training_folder(settings.output_dir),
         pattern=settings.process_pattern,
         machine=socket.gethostname(),
+        host=proc.this_machine() if proc.is_visible() else "",
         own=own,
     )
     folder = Path(settings.guard_dir)

@@ -10,6 +10,7 @@ from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from eval_jobs.host import proc
 from eval_jobs.host.bounded.answers import in_thread
 from tracker.adapters.host.machine import py_spy
 from tracker.domain.health.processes.seen import StackFrame
@@ -25,6 +26,7 @@ AT_ONCE = 8
 MAX_BYTES = 4 << 20
 MAX_FRAMES = 200
 MAX_CHARS = 300
+MAX_REPORTED = 10
 _MAIN = "MainThread"
 
 
@@ -40,15 +42,15 @@ class Stacks:
     _stuck: list[subprocess.Popen[bytes]] = field(default_factory=list)
     """Those that no signal ends, as while they read from a file server that hangs."""
 
-    def of(self, pids: Sequence[int]) -> dict[int, tuple[StackFrame, ...]]:
-        """Return the stack of the main thread of each process that has one that can be read in time."""
+    def of(self, pids: Sequence[int]) -> dict[int, tuple[StackFrame, ...] | str]:
+        """Return the stack of the main thread of each process, or why it cannot be read; in time, or not at all."""
         program = self.program or py_spy()
         if program is None:
-            self._report("py-spy is not installed; hint: pip install 'checkpoint-tracker[stacks]'")
-            return {}
+            why = self._report("py-spy is not installed", "pip install checkpoint-tracker[stacks]")
+            return dict.fromkeys(pids, why)
         self._stuck = [one for one in self._stuck if one.poll() is None]
         left, until_s = deque(pids), time.monotonic() + self.all_s
-        found: dict[int, tuple[StackFrame, ...]] = {}
+        found: dict[int, tuple[StackFrame, ...] | str] = {}
         readers: list[Future[None]] = []
         with suppress(RuntimeError):  # no more threads
             while len(readers) < min(AT_ONCE - len(self._stuck), len(pids)):
@@ -56,34 +58,40 @@ class Stacks:
         wait(readers, self.all_s + 2 * KILL_S)
         return dict(found)
 
-    def _read(self, program: str, left: deque[int], until_s: float, found: dict[int, tuple[StackFrame, ...]]) -> None:
+    def _read(
+        self, program: str, left: deque[int], until_s: float, found: dict[int, tuple[StackFrame, ...] | str]
+    ) -> None:
         """Read one stack after the other until there is none left, or no time."""
         with suppress(IndexError):
             while (left_s := until_s - time.monotonic()) > 0:
                 pid = left.popleft()
-                stack = self._of_one(program, pid, min(self.timeout_s, left_s))
-                if stack is not None:
-                    found[pid] = stack
+                found[pid] = self._of_one(program, pid, min(self.timeout_s, left_s))
 
-    def _of_one(self, program: str, pid: int, timeout_s: float) -> tuple[StackFrame, ...] | None:
+    def _of_one(self, program: str, pid: int, timeout_s: float) -> tuple[StackFrame, ...] | str:
         command = [program, "dump", "--nonblocking", "--json", "--pid", str(pid)]
         try:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         except OSError as error:
-            self._report(f"py-spy cannot be started: {error.strerror or error}")
-            return None
+            return self._report(f"py-spy cannot be started: {error.strerror or error}")
         try:
             output, errors = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
-            self._report(f"py-spy took longer than {self.timeout_s:.0f} s, and was ended")
             self._end(process)
-            return None
+            return self._report(f"py-spy took longer than {self.timeout_s:.0f} s, and was ended")
         if process.returncode:
-            said = errors.decode(errors="replace").strip().splitlines() or ["no output"]
-            if "denied" in said[0].lower() or "permitted" in said[0].lower():
-                self._report(f"py-spy may not trace processes: {said[0]}; hint: see `tracker doctor`")
-            return None
-        return parsed_stack(output[:MAX_BYTES], pid)
+            return self._failed(errors.decode(errors="replace"), pid)
+        stack = parsed_stack(output[:MAX_BYTES], pid)
+        return self._report("the output of py-spy cannot be read") if stack is None else stack
+
+    def _failed(self, errors: str, pid: int) -> str:
+        """Report what py-spy says about a process that still runs."""
+        said = (errors.strip().splitlines() or ["no output"])[0][:MAX_CHARS]
+        if "denied" in said.lower() or "permitted" in said.lower():
+            return self._report(f"py-spy may not trace processes: {said}", "see `tracker doctor`")
+        found = proc.stat(pid)
+        if found is None or not found.alive:
+            return "the process has ended"
+        return self._report(f"py-spy cannot read the process: {said}", "update py-spy if it is older than its Python")
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         process.kill()
@@ -95,10 +103,12 @@ class Stacks:
             if pipe is not None:
                 pipe.close()
 
-    def _report(self, said: str) -> None:
-        if said not in self._reported:
-            self._reported.add(said)
-            log.warning("no stacks: %s", said)
+    def _report(self, why: str, hint: str = "") -> str:
+        """Log once why there is no stack, and return it."""
+        if why not in self._reported and len(self._reported) < MAX_REPORTED:
+            self._reported.add(why)
+            log.warning("no stacks: %s%s", why, f"; hint: {hint}" if hint else "")
+        return why
 
 
 def parsed_stack(output: bytes, pid: int) -> tuple[StackFrame, ...] | None:

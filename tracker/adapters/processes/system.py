@@ -20,6 +20,7 @@ from tracker.domain.health.processes.seen import NAMES, ProcessId, ProcessState,
 ROOT = Path("/")
 PROC = Path("/proc")
 MAX_ARGUMENTS = 2_000
+NO_TIME = "there was no time to read it"
 _STANDARD = frozenset(("0", "1", "2"))
 _NO_FILES = ("/dev/", "/proc/", "/sys/", "/memfd:")
 MAX_ENVIRONMENT = 256 << 10
@@ -96,8 +97,10 @@ class SystemProcesses:
     def samples(self, ids: Iterable[ProcessId], *, with_stacks: bool) -> Mapping[ProcessId, Sample]:
         """Return what processes do now; see `ports.Processes`."""
         wanted = tuple(ids)
-        stacks = self.stacks.of([one.pid for one in wanted]) if with_stacks else {}
-        return {one: _sample(one, stacks.get(one.pid)) for one in wanted}
+        if not with_stacks:
+            return {one: _sample(one) for one in wanted}
+        stacks = self.stacks.of([one.pid for one in wanted])
+        return {one: _with_stack(_sample(one), stacks.get(one.pid, NO_TIME)) for one in wanted}
 
     def exits(self, ids: Iterable[ProcessId]) -> Mapping[ProcessId, float]:
         """Return when processes have ended; see `ports.Processes`."""
@@ -202,7 +205,11 @@ def _is_written(pid: int, descriptor: str) -> bool:
     return flags is not None and bool(int(flags[1], 8) & (os.O_WRONLY | os.O_RDWR))
 
 
-def _sample(one: ProcessId, stack: tuple[StackFrame, ...] | None) -> Sample:
+def _with_stack(sample: Sample, stack: tuple[StackFrame, ...] | str) -> Sample:
+    return replace(sample, no_stack=stack) if isinstance(stack, str) else replace(sample, stack=stack)
+
+
+def _sample(one: ProcessId) -> Sample:
     try:
         process = psutil.Process(one.pid)
         if created_s(one.pid) != one.created_s:
@@ -218,7 +225,6 @@ def _sample(one: ProcessId, stack: tuple[StackFrame, ...] | None) -> Sample:
         cpu_s=times.user + times.system,
         moved_bytes=_moved_bytes(process),
         waits_in=_waits_in(one.pid),
-        stack=stack,
     )
 
 

@@ -8,6 +8,7 @@ It reads no file of the training: a file server that hangs stops the training, a
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,8 +17,8 @@ from typing import TYPE_CHECKING
 from eval_jobs.ports import Clock
 from tracker.domain.health.processes.ended import JobEnd, sign_of_end, word_of_end
 from tracker.domain.health.processes.hangs import Hang, Moment, is_working, likely, proven
-from tracker.domain.health.processes.jobs import Job, Places, job_of
-from tracker.domain.health.processes.pace import HangLimits, JobPace, JobPhase
+from tracker.domain.health.processes.jobs import Job, Places, job_of, labels_of
+from tracker.domain.health.processes.pace import HangLimits, JobPace, JobPhase, PauseState
 from tracker.domain.health.processes.seen import ProcessId, ProcessState, Sample
 from tracker.domain.health.processes.signs import ProcessSign, sign_of_hang
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:  # the ports of the whole program import the statistics, and a
     from tracker.app.health.follow import LogFollower
     from tracker.domain.health.run_log import RunLog
     from tracker.ports.health import Processes
+
+log = logging.getLogger(__name__)
 
 SCAN_S = 30.0
 """Between two searches for processes that are not known yet."""
@@ -36,6 +39,8 @@ LONGEST_PASS_S = 30.0
 """Between two passes: what is beyond it was not watched."""
 FIRST_S = 0.1
 """By which the first rank that ends precedes the others that lose it."""
+OUTLIVED_S = 60.0
+"""After a process was killed for memory: if all ranks live on for as long, it was another one that shares a cgroup."""
 END_S = 10.0
 """After the end of all processes: their last lines are read first."""
 _DEAD = (ProcessState.GONE, ProcessState.ZOMBIE)
@@ -67,7 +72,12 @@ class _Search:
     """Launchers and other processes of jobs, which are no ranks although they remain alone."""
     kills: int = 0
     """Processes that the kernel had killed for memory in their cgroups before."""
+    kills_seen: int = 0
+    killed_s: float = 0.0
+    """When the last of `kills_seen` was seen, in Unix seconds."""
     searched_s: float | None = None
+    is_reported: bool = False
+    """Whether it was logged that no process was found."""
 
     def refresh(self, now_s: float, phase: JobPhase, *, is_forced: bool = False) -> bool:
         """Search, unless the last search is recent; return whether another job was found."""
@@ -86,15 +96,29 @@ class _Search:
             self.job = replace(found, ranks=ranks)
             return False
         self.job, self.found_s, self.members = found, now_s, found.members
-        self.kills = self.processes.memory_kills(self.members)
+        self.kills = self.kills_seen = self.processes.memory_kills(self.members)
         return True
 
     def _is_recent(self, now_s: float, phase: JobPhase) -> bool:
         interval_s = SCAN_S if self.job.ranks and phase is not JobPhase.STARTING else FIRST_SCANS_S
         return self.searched_s is not None and 0 <= now_s - self.searched_s < interval_s
 
+    def report_missing(self) -> None:
+        """Log once that a training that logs steps was not found."""
+        if not self.is_reported:
+            self.is_reported = True
+            log.info("hangs are not noticed: no process of the training was found; hint: set `health.process.match`")
+
+    def outlive(self, now_s: float) -> None:
+        """All ranks live: forget kills of some time ago."""
+        kills = self.processes.memory_kills(self.members)
+        if kills != self.kills_seen:
+            self.kills_seen, self.killed_s = kills, now_s
+        elif now_s - self.killed_s >= OUTLIVED_S:
+            self.kills = kills
+
     def new_kills(self) -> int:
-        """Return how many processes were killed for memory since the job was found."""
+        """Return how many processes were killed for memory that the ranks have not outlived."""
         return self.processes.memory_kills(self.members) - self.kills
 
     def forget(self) -> None:
@@ -154,13 +178,26 @@ class JobWatch:
     def look(self, follower: LogFollower) -> None:
         """Do one pass; what it shows joins what the logs show, and is stored with it."""
         run = newest_run(follower, self.places.run)
-        before, self._is_blind = run.state.pace.ended, follower.log.is_waiting()
+        before, self._is_blind = run.state.pace.state, follower.log.is_waiting()
         signs = self.signs(run, follower.log.saved_bytes())
         follower.log.follow_outputs(self.job.outputs)
         for sign in signs:
             run.take_sign(sign, self.clock.now())
-        if signs or run.state.pace.ended != before:
+        if signs or run.state.pace.state != before:
             follower.touch(run.state.run_id)
+        if self.job.ranks:
+            self._leave_others(follower, run.state.run_id)
+
+    def _leave_others(self, follower: LogFollower, newest: str) -> None:
+        """Note that other runs below the folder are no longer trained."""
+        ranks = [one.id for one in self.job.ranks.values()]
+        states = {**follower.known.runs} | {run_id: run.state for run_id, run in follower.runs.items()}
+        for run_id, state in states.items():
+            if run_id != newest and state.pace.job and not state.pace.ended:
+                state.pace.leave(ranks, has_steps=state.steps.last is not None)
+                self._followed.discard(run_id)
+                follower.run_of(run_id)
+                follower.touch(run_id)
 
     def signs(self, run: RunLog, saved_bytes: int) -> tuple[ProcessSign, ...]:
         """Do one pass, and return what is new; `saved_bytes`: size of the newest checkpoints."""
@@ -169,6 +206,8 @@ class JobWatch:
         if self._search.refresh(now_s, run.state.pace.phase):
             self._followed.clear()
         if not self.job.ranks:
+            if run.state.tempo.last_at is not None and not run.state.pace.job:
+                self._search.report_missing()
             return self._missed_end(run, now_s)
         self._follow(run, saved_bytes, now_s)
         if self._look.moments:
@@ -176,7 +215,7 @@ class JobWatch:
         if self._checked_s is not None and 0 <= now_s - self._checked_s < CHECK_S:
             return ()
         self._checked_s = now_s
-        wait_s = self._end_wait_s()
+        wait_s = self._end_wait_s(now_s)
         if wait_s is not None:
             return self._end(run, now_s, wait_s)
         self._ended_s = None
@@ -195,24 +234,28 @@ class JobWatch:
         if run.state.run_id not in self._followed:
             self._followed.add(run.state.run_id)
             self._ended_s = None
-            if pace.watch((one.id for one in self.job.ranks.values()), now_s):
+            if pace.watch((one.id for one in self.job.ranks.values()), now_s, self.places.host):
                 run.end_stop()
         if self._saved_bytes is not None and saved_bytes != self._saved_bytes:
             pace.take_sign(now_s, JobPhase.SAVING)
         self._saved_bytes = saved_bytes
         self._look.follow(pace)
 
-    def _end_wait_s(self) -> float | None:
+    def _end_wait_s(self, now_s: float) -> float | None:
         """Return how long to wait before the end is certain: a launcher may start others. None: a rank is left."""
         ranks = [one.id for one in self.job.ranks.values()]
         self.processes.exits(ranks)  # each is waited for from now on
-        if not self._are_dead(ranks):
+        dead = self._dead(ranks)
+        if not dead:
+            self._search.outlive(now_s)
+        if len(dead) < len(ranks):
             return None
-        return END_S if self._are_dead([one.id for one in self.job.launchers]) else self.limits.restart_s
+        launchers = [one.id for one in self.job.launchers]
+        return END_S if len(self._dead(launchers)) == len(launchers) else self.limits.restart_s
 
-    def _are_dead(self, ids: Sequence[ProcessId]) -> bool:
-        states = self.processes.samples(ids, with_stacks=False)
-        return all(sample.state in _DEAD for sample in states.values())
+    def _dead(self, ids: Sequence[ProcessId]) -> list[ProcessId]:
+        samples = self.processes.samples(ids, with_stacks=False)
+        return [one for one, sample in samples.items() if sample.state in _DEAD]
 
     def _judge(self, pace: JobPace, now_s: float) -> tuple[ProcessSign, ...]:
         """Begin a look if the training is quiet for long, once for each limit."""
@@ -220,6 +263,8 @@ class JobWatch:
         for limit_s in (2 * report_s, report_s, pace.look_limit_s(self.limits)):
             if self._look.is_due(limit_s, quiet_s):
                 self._look.limits_s.append(limit_s)
+                if pace.pause is PauseState.NONE:
+                    pace.pause = PauseState.LOOKED_AT
                 self._search.refresh(now_s, pace.phase, is_forced=True)  # workers of data loaders may be new
                 self._look.moments = [self._moment(now_s)]
         return ()
@@ -235,16 +280,25 @@ class JobWatch:
         moments, look.moments = look.moments, []
         hang = self._hang(pace, moments)
         if hang is None:
+            log.debug("no progress for %.0f s: a look at the processes found nothing", pace.quiet_s(now_s))
             return ()
         look.limits_s.append(math.inf)
-        pace.is_reported = True
-        return (sign_of_hang(hang, pace, moments, self._where(), self.around.gpu_table()),)
+        pace.pause = PauseState.REPORTED
+        more = "\n\n".join(filter(None, (self._labels(), self.around.gpu_table())))
+        return (sign_of_hang(hang, pace, moments, self._where(), more),)
+
+    def _labels(self) -> str:
+        """Return what the user calls the training, as text."""
+        labels: dict[str, None] = {}
+        for process in (*self.job.launchers, *self.job.ranks.values()):
+            labels.update(dict.fromkeys(labels_of(process)))
+        return f"labels: {', '.join(labels)}" if labels else ""
 
     def _hang(self, pace: JobPace, moments: Sequence[Moment]) -> Hang | None:
         """Return what is proven or, after the second limit, likely; a training that works has twice the time."""
         if self._is_blind or not pace.is_heard:  # there may be steps that no log shows: only what they do not refute
-            return proven(moments, JobPhase.SAVING)
-        found, report_s = proven(moments, pace.phase), pace.report_limit_s(self.limits)
+            return proven(moments, JobPhase.SAVING, self.job.world_size)
+        found, report_s = proven(moments, pace.phase, self.job.world_size), pace.report_limit_s(self.limits)
         looked_s = max(self._look.limits_s)
         if found is not None or looked_s < report_s or (looked_s < 2 * report_s and is_working(moments)):
             return found
@@ -266,10 +320,10 @@ class JobWatch:
 
     def _missed_end(self, run: RunLog, now_s: float) -> tuple[ProcessSign, ...]:
         """Report the end of a job that ended while no agent ran."""
-        known = run.state.pace.job
-        if not known or run.state.pace.ended:
-            return ()
-        return self._end(run, now_s, END_S) if self._are_dead(known) else ()
+        pace = run.state.pace
+        if not pace.job or pace.ended or pace.host != self.places.host:
+            return ()  # what became of processes of another machine is not known
+        return self._end(run, now_s, END_S) if len(self._dead(pace.job)) == len(pace.job) else ()
 
     def _end(self, run: RunLog, now_s: float, wait_s: float) -> tuple[ProcessSign, ...]:
         """All processes have ended: wait for what they wrote last, then report how they ended."""

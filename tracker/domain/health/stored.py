@@ -58,6 +58,8 @@ class RunProgress:
 
 
 _HUNG = "hung"
+_HANGS = {"stopped": "stopped", "dead_rank": "dead rank"}
+"""States of classes that say more than `_HUNG`."""
 
 
 def progress_of(run_id: str, state: RunState, read_at: datetime, changes: int) -> RunProgress:
@@ -68,13 +70,16 @@ def progress_of(run_id: str, state: RunState, read_at: datetime, changes: int) -
         last_step=state.steps.last,
         productive_share=state.tempo.productive_share(),
         changes=changes,
-        state=_HUNG if _hangs(state) else state.pace.state,
+        state=_hang_of(state) or state.pace.state,
         usual_s=state.pace.usual_s or None,
     )
 
 
-def _hangs(state: RunState) -> bool:
+def _hang_of(state: RunState) -> str:
+    """Return how a training makes no progress; empty: it does, or it has ended."""
     if state.episode is None or state.pace.ended:
-        return False
+        return ""
     trouble = state.episode.cause.trouble
-    return trouble.source is TroubleSource.PROCESS and not trouble.is_terminal
+    if trouble.source is not TroubleSource.PROCESS or trouble.is_terminal:
+        return ""
+    return _HANGS.get(trouble.name, _HUNG)

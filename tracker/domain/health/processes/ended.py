@@ -24,7 +24,7 @@ class JobEnd:
     trouble: TroubleClass | None
     """What its logs say about the end, or else what lasts; None: nothing."""
     memory_kills: int
-    """Processes of its cgroups that the kernel killed for memory meanwhile."""
+    """Processes of its cgroups that the kernel killed for memory, and that not all ranks outlived for long."""
     exit_code: int | None
     """Of the command that `tracker guard` started; negative: the signal that ended it. None: unknown."""
     first_rank: int | None = None
@@ -33,13 +33,13 @@ class JobEnd:
 
 def sign_of_end(ending: JobEnd) -> ProcessSign | None:
     """Return why a training ended; None: it finished, its log says why, a user ended it, or nothing is known."""
-    if ending.is_complete or ending.exit_code == 0:
+    trouble = ending.trouble
+    if ending.is_complete or ending.exit_code == 0 or (trouble is not None and _is_will(trouble)):
         return None
     if ending.memory_kills > 0:
         text = f"the kernel killed {count_text(ending.memory_kills, 'task')} of its cgroup because memory ran out"
         hint = "give the job more memory, or lower the number of data loader workers"
         return ProcessSign(trouble=process_trouble("killed_for_memory", hint), text=text)
-    trouble = ending.trouble
     if trouble is not None and trouble.is_consequence and ending.first_rank is not None:
         how = "was killed (SIGKILL)" if trouble.name == RANK_KILLED else "ended before the others"
         text = f"rank {ending.first_rank} {how}, and no log says why"
@@ -52,14 +52,23 @@ def sign_of_end(ending: JobEnd) -> ProcessSign | None:
 
 def word_of_end(ending: JobEnd, sign: ProcessSign | None) -> str:
     """Return how a training ended: finished, failed, cancelled, killed for memory, gone, or only ended."""
-    trouble = ending.trouble if sign is None else sign.trouble
+    trouble = ending.trouble if sign is None or _is_cause(ending.trouble) else sign.trouble
     if sign is None and (ending.is_complete or ending.exit_code == 0):
         return "finished"
     if trouble is None or not trouble.is_terminal:
         return "cancelled" if ending.exit_code in _INTERRUPTED else "ended"
-    if trouble.severity is Severity.SHOWN:
+    if _is_will(trouble):
         return "cancelled"
     return trouble.name.replace("_", " ") if trouble.name in TERMINAL else "failed"
+
+
+def _is_will(trouble: TroubleClass) -> bool:
+    """Return whether a user ended it."""
+    return trouble.is_terminal and trouble.severity is Severity.SHOWN
+
+
+def _is_cause(trouble: TroubleClass | None) -> bool:
+    return trouble is not None and trouble.is_terminal and not trouble.is_consequence
 
 
 def _unexplained(ending: JobEnd) -> ProcessSign | None:

@@ -24,6 +24,8 @@ IDLE_SHARE = 0.01
 BUSY_SHARE = 0.1
 """Of one core: above it, a process computes; on a busy machine it gets no more."""
 MAX_NAMED = 3
+_NOT_COMMON = frozenset(("", "backward", "send", "recv"))
+"""Operations that ranks need not call together."""
 
 
 class HangName(StrEnum):
@@ -96,24 +98,26 @@ class _Rank:
         return all(sample.state is state for sample in self.samples)
 
 
-def proven(moments: Sequence[Moment], phase: JobPhase) -> Hang | None:
-    """Return what the samples of one look prove; None: nothing, and the training may be healthy."""
+def proven(moments: Sequence[Moment], phase: JobPhase, world_size: int) -> Hang | None:
+    """Return what the samples of one look prove; None: nothing, and the training may be healthy.
+
+    `world_size`: number of ranks on all machines.
+    """
     ranks = _ranks(moments)
-    for test in (_dead, _stopped, _blocked, _mismatch):
-        found = test(ranks)
-        if found is not None:
-            return found
-    return _outside(ranks) if phase is JobPhase.TRAINING else None
+    found = _dead(ranks) or _stopped(ranks) or _blocked(ranks)
+    if found is None and phase is JobPhase.TRAINING:
+        found = _mismatch(ranks) if len(ranks) == world_size else None
+        found = found or _outside(ranks)
+    return found
 
 
 def likely(moments: Sequence[Moment], world_size: int) -> Hang:
     """Return what explains best that a training is quiet for too long."""
     ranks = _ranks(moments)
-    is_whole = len(ranks) == world_size
+    found = proven(moments, JobPhase.TRAINING, world_size) or _all_stopped(ranks) or _unread_block(ranks)
     # Where ranks are elsewhere, the one that holds up all may be, too.
-    tests = (_spinning, _loading, _elsewhere, _odd_one) if is_whole else (_loading,)
-    found = proven(moments, JobPhase.TRAINING) or _all_stopped(ranks)
-    for test in tests:
+    is_whole = len(ranks) == world_size
+    for test in (_spinning, _loading, _elsewhere, _unread, _odd_one) if is_whole else (_loading,):
         found = found or test(ranks)
     if found is not None:
         return found
@@ -122,7 +126,8 @@ def likely(moments: Sequence[Moment], world_size: int) -> Hang:
 
 def _unexplained(ranks: Sequence[_Rank], world_size: int) -> Hang:
     if all(one.newest.stack is None for one in ranks):
-        text = "no stack could be read"
+        why = next((one.newest.no_stack for one in ranks if one.newest.no_stack), "")
+        text = f"no stack could be read{f': {why}' if why else ''}"
         hint = "install checkpoint-tracker[stacks] and allow py-spy to trace processes: see `tracker doctor`"
         return Hang(name=HangName.UNKNOWN, text=text, hint=hint)
     waiting = [one for one in ranks if one.collective]
@@ -207,11 +212,33 @@ def _blocked(ranks: Sequence[_Rank]) -> Hang | None:
         is_worker = any(_is_blocked(worker) for worker in one.loaders) and waits_for_data(one.stack)
         if is_worker or _is_blocked(one.samples):
             blocked.append(one)
-    if not blocked:
-        return None
+    return _block_of(blocked, ranks) if blocked else None
+
+
+def _unread_block(ranks: Sequence[_Rank]) -> Hang | None:
+    """Return the ranks that seem blocked: whether they read and wrote is not known."""
+    blocked = [one for one in ranks if one.always(ProcessState.BLOCKED) and one.newest.moved_bytes is None]
+    return _block_of(blocked, ranks) if 0 < len(blocked) <= max(len(ranks) / 2, 1) else None
+
+
+def _block_of(blocked: Sequence[_Rank], ranks: Sequence[_Rank]) -> Hang:
     text = f"{_named(blocked)} blocked on a file system or device{_place_of_block(blocked[0])}"
     hint = "look at the file server, the mounts and the kernel's messages"
     return Hang(name=HangName.BLOCKED, ranks=_numbers(blocked), text=f"{text}; {_others(ranks, blocked)}", hint=hint)
+
+
+def _unread(ranks: Sequence[_Rank]) -> Hang | None:
+    """Return the ranks without a stack for which all others wait."""
+    unread = [one for one in ranks if one.newest.stack is None]
+    others = [one for one in ranks if one not in unread]
+    if not unread or len(unread) > len(others) or not all(one.collective for one in others):
+        return None
+    newest = unread[0].newest
+    state = f"{newest.state}{f' in {newest.waits_in}' if newest.waits_in else ''}"
+    why = f": {newest.no_stack}" if newest.no_stack else ""
+    text = f"{_named(unread, verb='')} could not be examined ({state}){why}; {_others(ranks, unread)}"
+    hint = "allow py-spy to trace processes: see `tracker doctor`"
+    return Hang(name=HangName.UNKNOWN, ranks=_numbers(unread), text=text, hint=hint)
 
 
 def _place_of_block(one: _Rank) -> str:
@@ -228,7 +255,7 @@ def _is_blocked(samples: Sequence[Sample]) -> bool:
 def _mismatch(ranks: Sequence[_Rank]) -> Hang | None:
     """Return that all ranks wait, in different operations: none of them can end."""
     names = {one.collective for one in ranks}
-    is_certain = all(one.is_still and one.collective not in ("", "backward") for one in ranks)
+    is_certain = all(one.is_still and one.collective not in _NOT_COMMON for one in ranks)
     if len(names) < 2 or not is_certain:
         return None
     groups = []

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tracker.domain.health.processes.programs import is_launcher, is_python, is_tool, may_train, serves
-from tracker.domain.health.processes.seen import JOB_NAMES, RUN_NAME, ProcessId, SeenProcess
+from tracker.domain.health.processes.seen import JOB_NAMES, RUN_NAME, SLURM_LABEL, ProcessId, SeenProcess
 
 _LOADER = re.compile(r"^pt_data_")
 """Names that PyTorch gives to the workers of its data loaders, and to their helper."""
@@ -24,6 +24,11 @@ _TOO_WIDE = frozenset(("", "/", "/tmp", "/data", "/mnt", "/home", "/root", "/wor
 """Folders that say nothing about a training."""
 _NO_PATHS = frozenset(("", ".", ".."))
 _HOMES = frozenset(("/home", "/Users"))
+STARTS_S = 60.0
+"""By which a script has started the training that it is for."""
+LABELS = ("--task", "--tag", "--run_name", "--run-name")
+"""Arguments by which users name a training."""
+MAX_LABEL = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +42,8 @@ class Places:
     """Of the whole command, from the settings: nothing else identifies a process then."""
     machine: str = ""
     """Its name."""
+    host: str = ""
+    """Boot and container within which process IDs are valid."""
     own: frozenset[int] = frozenset()
     """Numbers of the tracker's own processes."""
 
@@ -103,7 +110,7 @@ def _sorted_out(members: Sequence[SeenProcess], by_pid: dict[int, SeenProcess]) 
     for one in members:
         if _is_forked(one, by_pid):
             workers.append(one)
-        elif _only_launches(one, members) or (has_ranks and one.rank is None):
+        elif _only_launches(one, members) or (one.rank is None and (has_ranks or _wraps(one, members, by_pid))):
             launchers.append(one)
         elif has_ranks or not ranks:
             ranks.setdefault(one.rank or 0, one)
@@ -119,6 +126,20 @@ def _only_launches(process: SeenProcess, members: Sequence[SeenProcess]) -> bool
     if not is_launcher(process) or not may_train(process):
         return is_launcher(process)
     return any(one.parent == process.id.pid and one.arguments != process.arguments for one in members)
+
+
+def _wraps(process: SeenProcess, members: Sequence[SeenProcess], by_pid: dict[int, SeenProcess]) -> bool:
+    """Return whether a process only runs the training, as `timeout`, `nsys`, a container or another script does."""
+    for other in members:
+        is_soon = 0 <= other.id.created_s - process.id.created_s < STARTS_S  # a training may start an evaluation later
+        if other.id == process.id or not is_soon or not is_python(other):
+            continue
+        if not is_python(process):
+            return True
+        is_below = _nearest(other, {process.id.pid: 0}, by_pid) is not None
+        if is_below and other.arguments != process.arguments and set(_paths(process)) & set(_paths(other)):
+            return True
+    return False
 
 
 def _ranks_of_workers(
@@ -189,6 +210,19 @@ def _paths(process: SeenProcess) -> Iterable[str]:
             yield absolute(path, process.folder)
     for path in process.settings:
         yield absolute(path, process.folder)
+
+
+def labels_of(process: SeenProcess) -> tuple[str, ...]:
+    """Return the names that a user has given a training: arguments of `LABELS`, and the name of its Slurm job."""
+    found = []
+    following = (*process.arguments[1:], "")
+    for argument, next_one in zip(process.arguments, following, strict=False):
+        name, _, value = argument.partition("=")
+        if name in LABELS:
+            found.append(f"{name} {value or next_one}".strip()[:MAX_LABEL])
+    if SLURM_LABEL in process.variables:
+        found.append(f"Slurm job {process.variables[SLURM_LABEL]}"[:MAX_LABEL])
+    return tuple(found)
 
 
 def absolute(path: str, folder: str) -> str:

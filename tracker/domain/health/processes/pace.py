@@ -36,6 +36,17 @@ class JobPhase(StrEnum):
     EVALUATING = "evaluating"
 
 
+class PauseState(StrEnum):
+    """What the watch has done about the present pause."""
+
+    NONE = "none"
+    """It is as short as usual."""
+    LOOKED_AT = "looked at"
+    """A look has begun, and has shown nothing yet."""
+    REPORTED = "reported"
+    """It is no habit then."""
+
+
 _SAYS = (
     (
         JobPhase.EVALUATING,
@@ -92,6 +103,8 @@ class JobPace:
 
     job: tuple[ProcessId, ...] = ()
     """Ranks that it is about, at most `KEPT_RANKS`; empty: none was seen."""
+    host: str = ""
+    """Boot and container within which their IDs are valid."""
     phase: JobPhase = JobPhase.STARTING
     ended: str = ""
     """How its processes ended; empty: they did not, or none was seen."""
@@ -103,8 +116,7 @@ class JobPace:
     """The same of the newest logged step."""
     is_heard: bool = False
     """Whether these processes have logged anything: those that print to a terminal only may be well."""
-    is_reported: bool = False
-    """Whether the present pause was reported: it is no habit then."""
+    pause: PauseState = PauseState.NONE
     intervals_s: tuple[float, ...] = ()
     """Newest times between two logged steps."""
     pauses_s: tuple[float, ...] = ()
@@ -115,25 +127,34 @@ class JobPace:
     @property
     def state(self) -> str:
         """What the training does, or how it ended; empty: its processes were not seen."""
-        return self.ended or (str(self.phase) if self.job else "")
+        if self.ended or not self.job:
+            return self.ended
+        return "stale" if self.pause is PauseState.LOOKED_AT else str(self.phase)
 
     @property
     def usual_s(self) -> float:
         """Usual time between two logged steps; 0: unknown."""
         return median(self.intervals_s) if self.intervals_s else 0.0
 
-    def watch(self, job: Iterable[ProcessId], now_s: float) -> bool:
+    def watch(self, job: Iterable[ProcessId], now_s: float, host: str = "") -> bool:
         """Note that the ranks of a job are watched from now on: what was before is unknown, and counts nowhere.
 
         Return whether another job of the run was watched before.
         """
         ranks = tuple(sorted(job))
-        is_other = bool(self.job) and set(ranks).isdisjoint(self.job)
+        is_other = bool(self.job) and (self.host != host or set(ranks).isdisjoint(self.job))
         if is_other or not self.job:
             self.phase, self.began_s, self.ended, self.is_heard = JobPhase.STARTING, now_s, "", False
-        self.job = ranks[:KEPT_RANKS]
-        self.progress_s, self.step_s, self.is_reported = now_s, None, False
+        self.job, self.host = ranks[:KEPT_RANKS], host
+        self.progress_s, self.step_s, self.pause = now_s, None, PauseState.NONE
         return is_other
+
+    def leave(self, job: Iterable[ProcessId], *, has_steps: bool) -> None:
+        """Note that the ranks of a job log another run. `has_steps`: whether this one has logged any."""
+        if has_steps and set(job).isdisjoint(self.job):
+            self.ended = self.ended or "ended"  # it was another job, and it is not known how that ended
+        else:
+            self.job = ()
 
     def skip(self, seconds: float) -> None:
         """Leave out a time without a watch: the machine slept, or the clock was set."""
@@ -152,7 +173,7 @@ class JobPace:
             self._remember(JobPhase.STARTING, now_s - self.began_s)
             self.began_s = None
         self.phase, self.progress_s, self.step_s = JobPhase.TRAINING, now_s, now_s
-        self.is_heard, self.is_reported = True, False
+        self.is_heard, self.pause = True, PauseState.NONE
 
     def take_line(self, now_s: float, phase: JobPhase | None) -> None:
         """Note a line; `phase`: that it announces."""
@@ -167,6 +188,8 @@ class JobPace:
         if self.phase is not JobPhase.STARTING:
             self._end_pause(now_s)
             self.phase = phase or self.phase
+            if self.pause is PauseState.LOOKED_AT:
+                self.pause = PauseState.NONE
         self.progress_s = now_s
 
     def quiet_s(self, now_s: float) -> float:
@@ -196,7 +219,7 @@ class JobPace:
 
     def _end_pause(self, now_s: float) -> None:
         pause_s = self.quiet_s(now_s)
-        if self.is_reported:
+        if self.pause is PauseState.REPORTED:
             return
         if self.phase is not JobPhase.TRAINING:
             self._remember(self.phase, pause_s)

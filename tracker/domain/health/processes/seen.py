@@ -83,10 +83,10 @@ RANK_NAMES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 WORLD_NAMES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 SLURM_RANK, SLURM_WORLD, SLURM_STEP = "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_ID"
 JOB_NAMES = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
-RUN_NAME = "TRACKER_RUN"
+RUN_NAME, SLURM_LABEL = "TRACKER_RUN", "SLURM_JOB_NAME"
 NAMES = (
     *(*RANK_NAMES, SLURM_RANK, *WORLD_NAMES, SLURM_WORLD, SLURM_STEP),
-    *(*JOB_NAMES, "MASTER_ADDR", "MASTER_PORT", RUN_NAME),
+    *(*JOB_NAMES, "MASTER_ADDR", "MASTER_PORT", RUN_NAME, SLURM_LABEL),
 )
 """No other variable is read: they hold keys."""
 
@@ -114,3 +114,5 @@ class Sample:
     """Function of the kernel in which it sleeps; empty: none, or not readable."""
     stack: tuple[StackFrame, ...] | None = None
     """Of its main thread, the innermost first; None: not readable."""
+    no_stack: str = ""
+    """Why there is none; empty: not known."""

@@ -76,11 +76,11 @@ def process_trouble(name: str, hint: str, severity: Severity = Severity.ALERT) -
     )
 
 
-def sign_of_hang(hang: Hang, pace: JobPace, moments: Sequence[Moment], where: str, gpus: str) -> ProcessSign:
+def sign_of_hang(hang: Hang, pace: JobPace, moments: Sequence[Moment], where: str, more: str) -> ProcessSign:
     """Return why a training makes no progress, with how long it has made none.
 
-    `where`: machine and number of these ranks, if the training has others elsewhere; else empty. `gpus`: a table of its
-    GPUs.
+    `where`: machine and number of these ranks, if the training has others elsewhere; else empty. `more`: what else is
+    kept of the look, such as a table of its GPUs.
     """
     quiet = f"no progress for {duration_text(pace.quiet_s(moments[-1].at_s))}"
     if pace.usual_s:
@@ -89,7 +89,7 @@ def sign_of_hang(hang: Hang, pace: JobPace, moments: Sequence[Moment], where: st
         trouble=process_trouble(hang.name, hang.hint),
         text=f"{f'on {where}: ' if where else ''}{hang.text}; {quiet}",
         ranks=hang.ranks,
-        capture="\n\n".join(filter(None, (capture_of(moments), gpus))),
+        capture="\n\n".join(filter(None, (capture_of(moments), more))),
     )
 
 

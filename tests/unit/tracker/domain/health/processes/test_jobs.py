@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.recorded_jobs import processes
-from tracker.domain.health.processes.jobs import Job, Places, job_of
+from tracker.domain.health.processes.jobs import Job, Places, job_of, labels_of
 from tracker.domain.health.processes.seen import ProcessId, SeenProcess
 
 OUT = "/data/runs/sft"
@@ -112,6 +112,39 @@ def test_a_launcher_without_ranks_is_the_training_if_it_can_train() -> None:
     rank = process(10, f"python launcher.py {OUT}", parent=9, env="RANK=0 WORLD_SIZE=1")
     assert ranks_of(job_of([alone, child, rank], PLACES)) == {0: 10}
     assert ranks_of(job_of([process(7, f"torchrun train.py {OUT}")], PLACES)) == {}
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "name", "between"),
+    [
+        ("timeout 7200", "timeout", ""),
+        ("nsys profile", "nsys", ""),
+        ("apptainer exec image.sif", "apptainer", "sh -c train"),
+        ("docker run image", "docker", "containerd-shim"),
+        ("python /opt/conda/bin/conda run", "python", "bash -c train"),
+        ("python sweep.py", "python", ""),
+    ],
+)
+def test_a_program_that_only_runs_the_training_is_its_launcher(wrapper: str, name: str, between: str) -> None:
+    train = f"python train.py --out {OUT}"
+    wrapped = [process(7, f"{wrapper} {train}", name=name), process(9, train, parent=8 if between else 7)]
+    if between:
+        wrapped.append(process(8, between, parent=1 if "shim" in between else 7, name=between.split(maxsplit=1)[0]))
+    found = job_of([*wrapped, process(10, "python -c spawn_main", parent=9)], PLACES)
+    assert ranks_of(found) == {0: 9}
+    assert [one.id.pid for one in found.launchers] == [7]
+    assert [one.pid for one in found.loaders] == [10]
+
+
+def test_an_evaluation_that_a_training_starts_is_not_the_training() -> None:
+    for command in (f"python train.py --out {OUT}", f"./train --out {OUT}"):
+        evaluation = replace(process(9, f"python eval.py --out {OUT}", parent=7), id=ProcessId(pid=9, created_s=9000.0))
+        assert ranks_of(job_of([process(7, command, name=command.split()[0]), evaluation], PLACES)) == {0: 7}
+
+
+def test_the_names_that_a_user_gives_a_training_are_its_labels() -> None:
+    found = process(7, "python train.py --run_name=a --task sft --tag", env="SLURM_JOB_NAME=night")
+    assert labels_of(found) == ("--run_name a", "--task sft", "--tag", "Slurm job night")
 
 
 def test_output_is_of_a_job_if_no_other_program_prints_there() -> None:
