@@ -59,8 +59,8 @@ class FakeTrainingLog:
         self._cursors[path] = replace(self._cursors[path], has_rest_trouble=True)
         return self._cursors[path]
 
-    def is_recent(self) -> bool:
-        return True
+    def recent_logs(self) -> frozenset[str]:
+        return frozenset(self._logs)
 
     def is_waiting(self) -> bool:
         return False

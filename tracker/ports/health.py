@@ -33,8 +33,8 @@ class TrainingLog(Protocol):
     def count_rest(self, path: str) -> Cursor | None:
         """Note that the `rest` of a log was counted as trouble; return the cursor to store."""
 
-    def is_recent(self) -> bool:
-        """Return whether a log was written within the last hour."""
+    def recent_logs(self) -> frozenset[str]:
+        """Return the names, as in `Stream`, of the logs that were written within the last hour."""
 
     def is_waiting(self) -> bool:
         """Return whether the last reading has not ended: there may be unread lines."""

@@ -7,6 +7,7 @@ NFS. Logs with exact numbers are read before those that are rounded for people: 
 import logging
 import os
 import stat
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,7 @@ from tracker.domain.health.logs.streams import (
     is_exact,
     is_log,
     is_run_folder,
+    job_numbers,
     rank_of_path,
     training_folder,
 )
@@ -131,18 +133,32 @@ class LogFolder:
         if self._scanned_s is None or now_s - self._scanned_s >= SCAN_S:
             self._scan()
             self._scanned_s = now_s
-        waiting = sorted(self._followed.values(), key=lambda one: not one.is_exact)
+        waiting = self._queues()
         parts = 0
         while waiting and parts < PARTS:
-            unread: list[_Followed] = []
-            for followed in waiting:
-                piece = self._next(followed, now_s)
-                if piece is not None:
+            unread: list[deque[_Followed]] = []
+            for queue in waiting:
+                piece = self._next(queue[0], now_s)
+                if piece is None:
+                    queue.popleft()  # it has nothing more: it is the turn of the log of the next job
+                else:
                     yield piece
                     parts += 1
-                    if not piece.rest:  # else its trouble is counted first
-                        unread.append(followed)
+                if queue and (piece is None or not piece.rest):  # else its trouble is counted first
+                    unread.append(queue)
             waiting = unread
+
+    def _queues(self) -> list[deque[_Followed]]:
+        """Return the logs that are read side by side; those of several jobs one after the other."""
+        found: dict[str, list[tuple[tuple[int, ...], _Followed]]] = {}
+        for path, followed in self._followed.items():
+            kind, numbers = job_numbers(path, followed.rank) or (path, ())
+            found.setdefault(f"{followed.run_id} {kind}", []).append((numbers, followed))
+        queues = []
+        for logs in found.values():
+            logs.sort(key=lambda log: log[0])
+            queues.append(deque(followed for _, followed in logs))
+        return sorted(queues, key=lambda queue: not queue[0].is_exact)
 
     def follow_outputs(self, paths: Collection[str]) -> None:
         """Follow these files, too, from the next scan on; see `ports.TrainingLog`."""
@@ -152,14 +168,14 @@ class LogFolder:
         """Note that the last line of a log was trouble; see `ports.TrainingLog`."""
         return self._followed[path].file.count_rest()
 
-    def is_recent(self) -> bool:
-        """Return whether any log was written within `RECENT_S`, by this machine's clock."""
-        now = self.clock.now().timestamp()
+    def recent_logs(self) -> frozenset[str]:
+        """Return the names of the logs that were written within `RECENT_S`, by this machine's clock."""
+        now, found = self.clock.now().timestamp(), set[str]()
         for path in self._followed:
             with suppress(OSError):
                 if abs(now - Path(path).stat().st_mtime) <= RECENT_S:
-                    return True
-        return False
+                    found.add(self._shown(path))
+        return frozenset(found)
 
     def is_waiting(self) -> bool:
         """Return False: each reading ends before the next one."""

@@ -26,7 +26,7 @@ class ReadAhead:
     _reading: Future[tuple[list[LogPiece], str]] | None = None
     _since_s: float = 0.0
     _is_reported: bool = False
-    _is_recent: bool = False
+    _recent: frozenset[str] = frozenset()
 
     def read(self) -> Iterator[LogPiece]:
         """Yield what is new; nothing while an earlier reading hangs, whose lines come later."""
@@ -57,9 +57,9 @@ class ReadAhead:
         """Note that the last line of a log was trouble; see `ports.TrainingLog`."""
         return self.folder.count_rest(path)
 
-    def is_recent(self) -> bool:
-        """Return whether a log was written within the last hour, as of the last reading."""
-        return self._is_recent
+    def recent_logs(self) -> frozenset[str]:
+        """Return the names of the logs that were written within the last hour, as of the last reading."""
+        return self._recent
 
     def is_waiting(self) -> bool:
         """Return whether a reading hangs or is slow; see `ports.TrainingLog`."""
@@ -85,7 +85,7 @@ class ReadAhead:
         try:
             for piece in self.folder.read():
                 pieces.append(piece)  # noqa: PERF402 - what was read before an error counts
-            self._is_recent = self.folder.is_recent()
+            self._recent = self.folder.recent_logs()
         except OSError as error:
             trouble = error.strerror or str(error)
         return pieces, trouble

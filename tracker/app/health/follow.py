@@ -177,9 +177,9 @@ class LogFollower:
     def _end_history(self) -> None:
         """Note that all that was there before the training was followed is read."""
         self._is_in_history = False
-        is_recent = self.log.is_recent()
+        recent = self.log.recent_logs()
         for run_id in sorted({*self.known.runs, *self.runs}):
-            self.run_of(run_id).end_history(is_recent=is_recent)
+            self.run_of(run_id).end_history(recent)
             self.touch(run_id)
 
     def _release(self) -> None:

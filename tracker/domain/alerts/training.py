@@ -55,16 +55,22 @@ def alert_fingerprint(incident: TrainingIncident) -> str:
 
 def is_due_at(incident: TrainingIncident, now: datetime) -> bool:
     """Return whether an incident that lasts is to be reported: what training may survive waits for a while."""
-    if incident.is_over or not incident.is_alert:
+    if incident.is_over or not _may_be_due(incident):
         return False
-    return now - incident.seen_at >= timedelta(seconds=incident.cause.trouble.wait_s)
+    since = max(incident.seen_at, incident.resumed_at or incident.seen_at)
+    return incident.wait_s == 0 or now - since >= timedelta(seconds=incident.wait_s)
+
+
+def _may_be_due(incident: TrainingIncident) -> bool:
+    """Return whether an incident is worth an alert once it has lasted; what is shown at first is if no step follows."""
+    return incident.is_alert or (incident.wait_s > 0 and not incident.is_history)
 
 
 def due_at(incidents: Iterable[TrainingIncident], now: datetime, *, has_ended: bool) -> frozenset[str]:
     """Return the ids of the incidents to report; once the training `has_ended`, none waits."""
     due = set()
     for incident in incidents:
-        if is_due_at(incident, now) or (has_ended and waits_at(incident, now)):
+        if is_due_at(incident, now) or (has_ended and incident.is_alert and waits_at(incident, now)):
             due.add(incident.id)
     return frozenset(due)
 
@@ -88,12 +94,12 @@ def _was_missed(incident: TrainingIncident, now: datetime) -> bool:
     """Return whether an incident was worth an alert at once, and began and ended between two looks not long ago."""
     if not incident.is_alert or incident.ended_by is IncidentEnd.DISMISSED:
         return False
-    return incident.cause.trouble.wait_s == 0 and now - incident.last_seen_at <= RECENT
+    return incident.wait_s == 0 and now - incident.last_seen_at <= RECENT
 
 
 def waits_at(incident: TrainingIncident, now: datetime) -> bool:
     """Return whether an incident will be reported if it still lasts after its wait."""
-    return incident.is_alert and not incident.is_over and not is_due_at(incident, now)
+    return _may_be_due(incident) and not incident.is_over and not is_due_at(incident, now)
 
 
 def incident_texts(incidents: Sequence[TrainingIncident]) -> list[str]:
@@ -126,9 +132,14 @@ def alert_kind(incident: TrainingIncident) -> AlertKind:
     trouble = incident.cause.trouble
     if trouble.source in (TroubleSource.SERIES, TroubleSource.RESOURCE):
         return AlertKind.ANOMALY
-    if trouble.is_terminal:
+    if _is_terminal(incident):
         return AlertKind.CRASH
     return AlertKind.HANG if trouble.source is TroubleSource.PROCESS else AlertKind.FAULT
+
+
+def _is_terminal(incident: TrainingIncident) -> bool:
+    """Return whether the training ends with it, or with what followed from it."""
+    return any(line.trouble.is_terminal and not line.trouble.is_stop for line in incident.evidence)
 
 
 def incident_text(incident: TrainingIncident) -> str:
@@ -172,7 +183,7 @@ def _begun_text(incident: TrainingIncident, standing: RunStanding) -> str:
     state = "is pinned and evaluated" if standing.is_evaluated else "is pinned"
     text += f"; last checkpoint {standing.checkpoint} {state}"
     lost = (incident.cause.step or 0) - standing.checkpoint
-    if lost > 0 and incident.cause.trouble.is_terminal:
+    if lost > 0 and _is_terminal(incident):
         text += f", {count_text(lost, 'step')} lost"
     return text
 

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from tracker.domain.health.logs.streams import Stream
 from tracker.domain.records.training import (
     EVIDENCE_LINES,
+    RANK_KILLED,
     IncidentEnd,
+    Severity,
     TrainingIncident,
     TroubleClass,
     TroubleLine,
@@ -39,6 +42,8 @@ class Episode:
     """Later steps since its newest line."""
     resumed_step: int | None = None
     """The first of them."""
+    resumed_at: datetime | None = None
+    """When the newest of them was read."""
     capture: str = ""
     """What its processes did, as text."""
 
@@ -56,7 +61,7 @@ class Episode:
 
     def wait_for_progress(self, after: int | None) -> None:
         """Expect steps after the highest one so far; None: there was none."""
-        self.progress_from, self.ahead, self.resumed_step = after, 0, None
+        self.progress_from, self.ahead, self.resumed_step, self.resumed_at = after, 0, None, None
 
     def may_follow(self, stream: Stream) -> bool:
         """Return whether a step in a log can be later than the newest line of trouble."""
@@ -69,9 +74,10 @@ class Episode:
         if self.progress_from is not None:
             self.progress_from = max(self.progress_from, step)
 
-    def progresses_to(self, step: int) -> int:
-        """Count a logged step, and return how many are progress; those of slow logs and other ranks are none."""
+    def progresses_to(self, step: int, at: datetime) -> int:
+        """Count a step that was read at `at`; return how many are progress: those of slow logs and ranks are none."""
         if self.progress_from is None or step > self.progress_from:
+            self.resumed_at = at
             self.resumed_step = step if self.resumed_step is None else self.resumed_step
             self.progress_from = step
             self.ahead += 1
@@ -81,13 +87,14 @@ class Episode:
     def cause(self) -> TroubleLine:
         """The first line of the class that explains the others: consequences explain nothing.
 
-        A stop by a user explains only what follows it: a job is often cancelled because it crashed.
+        A stop by a user explains only what follows it: a job is often cancelled because it crashed. What is only shown,
+        such as a network that fails, explains no failure: training survives it.
         """
         candidates: list[TroubleLine] = []
         for line in self.first_of.values():
-            if not line.trouble.is_stop or all(before.trouble.is_consequence for before in candidates):
+            if not line.trouble.is_stop or all(_may_precede_stop(before.trouble) for before in candidates):
                 candidates.append(line)
-        return min(candidates, key=lambda line: (line.trouble.is_consequence, line.trouble.order))
+        return min(candidates, key=_rank_as_cause)
 
     @property
     def ending(self) -> TroubleClass:
@@ -115,8 +122,20 @@ class Episode:
             ended_by=ended_by,
             ended_step=ended_step,
             resumed_step=self.resumed_step,
+            resumed_at=self.resumed_at,
             capture=self.capture,
         )
+
+
+def _may_precede_stop(trouble: TroubleClass) -> bool:
+    """Return whether a stop by a user may be printed after it; a rank that was killed before was no user's decision."""
+    return trouble.is_consequence and trouble.name != RANK_KILLED
+
+
+def _rank_as_cause(line: TroubleLine) -> tuple[bool, bool, int]:
+    trouble = line.trouble
+    is_survived = trouble.severity is Severity.SHOWN and not trouble.is_stop
+    return is_survived, trouble.is_consequence, trouble.order
 
 
 def begun(run_id: str, number: int, *, is_history: bool) -> Episode:

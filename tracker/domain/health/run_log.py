@@ -10,10 +10,11 @@ The state survives a restart as JSON: no line is read twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from tracker.domain.health.branches import goes_back, is_later, note_job
 from tracker.domain.health.code_rules import CodeRules, ReadLine, hit_of_finding, read_line
 from tracker.domain.health.episodes import Episode, begun
 from tracker.domain.health.hints import joint_hint
@@ -41,10 +42,19 @@ from tracker.domain.health.series.kinds import NumberKind, loss_in
 from tracker.domain.health.series.loss import SeriesFinding
 from tracker.domain.health.series_incidents import SeenFinding, finding_key, incident_of
 from tracker.domain.records.display import one_line, shortened
-from tracker.domain.records.training import IncidentEnd, TrainingIncident, TroubleLine, TroubleSource
+from tracker.domain.records.training import (
+    IncidentEnd,
+    Severity,
+    TrainingIncident,
+    TroubleClass,
+    TroubleLine,
+    TroubleSource,
+)
 from tracker.domain.records.types import CurvePoint
 
 STEPS_AFTER = 3
+WAIT = 3.0
+"""Times the usual interval: a step that follows is awaited for as long."""
 PAUSES = 3
 """Pauses that are a habit, and no save."""
 PROCESSES = "processes"
@@ -116,8 +126,12 @@ class RunLog:
         """Read one row of a log whose lines are not text."""
         if self.code is not None:
             self._untried.append(read_line(0, "", row, stream.rank))
-        if row.step is not None:
-            self._count(row, (stream, state), rank=stream.rank, is_progress=True)
+        if row.step is None:
+            return
+        hit = nan_hit(f"step {row.step}: the loss is no number", row)
+        if hit is not None:
+            self._hit(hit, row.step, RawLine(number=0, text=hit.line), (stream, state))
+        self._count(row, (stream, state), rank=stream.rank, is_progress=hit is None)
 
     def try_code(self, stream: Stream, state: StreamState) -> None:
         """Try the rules of other packages on what was read of a log since the last call."""
@@ -203,19 +217,20 @@ class RunLog:
             shown.append(replace(found, hint=f"{joint}; {found.hint}") if joint else found)
         return tuple(shown)
 
-    def end_history(self, *, is_recent: bool) -> None:
+    def end_history(self, recent: Collection[str]) -> None:
         """Note that all that was written before the run was followed is read.
 
-        What lasts at the end of logs that were written recently is no history: it is worth an alert.
+        What lasts at the end of logs that were written recently is no history: it is worth an alert. `recent`: the
+        names of these logs.
         """
-        if not is_recent:
-            return
-        if self.state.episode is not None:
-            self.state.episode.is_history = False
+        episode = self.state.episode
+        if episode is not None and episode.newest is not None and episode.newest.stream in recent:
+            episode.is_history = False
         for finding in self.findings:
             key = finding_key(finding)
-            if finding.over_step is None and key in self.state.seen:
-                self.state.seen[key] = replace(self.state.seen[key], is_history=False)
+            seen = self.state.seen.get(key)
+            if finding.over_step is None and seen is not None and seen.stream in recent:
+                self.state.seen[key] = replace(seen, is_history=False)
 
     def forget_taken(self) -> None:
         """Forget the points and incidents that were stored."""
@@ -248,8 +263,10 @@ class RunLog:
         stream, state = where
         episode = self.state.episode
         may_be_new = episode is not None and episode.may_follow(stream) and not hit.trouble.is_consequence
-        if may_be_new and self._is_later(stream, state):
+        if may_be_new and is_later(self.state, stream, state):
             self.end_stop()
+        if hit.trouble.is_consequence and episode is None and self.state.steps.is_complete:
+            return  # what ranks print when others have ended
         found = TroubleLine(
             trouble=hit.trouble,
             stream=stream.name,
@@ -284,10 +301,11 @@ class RunLog:
     def _count(self, row: StepRow, where: tuple[Stream, StreamState], *, rank: int | None, is_progress: bool) -> None:
         step, run, (stream, state) = row.step or 0, self.state, where
         printer = "" if rank is None else str(rank)
-        if not state.places and self._is_later(stream, state):
+        if not state.places and is_later(run, stream, state):
             self.end_stop()
-        if self._goes_back(step, stream, state.places.get(printer)):
+        if goes_back(run, step, stream, state, printer):
             self._begin_branch(step)
+        note_job(run, stream)
         state.remember(printer, step, run.branch)
         at_s = self._live_time_s(stream)
         self.points += run.thinner.take(step, row.values)
@@ -305,27 +323,9 @@ class RunLog:
         self._phase = None
         return stream.read_at.timestamp()
 
-    def _is_later(self, stream: Stream, state: StreamState) -> bool:
-        """Return whether a log was begun after the incident that lasts."""
-        return self.state.episodes > 0 and state.after == self.state.episodes and not stream.is_history
-
-    def _goes_back(self, step: int, stream: Stream, before: tuple[int, int] | None) -> bool:
-        """Return whether a row begins a branch: its printer goes back, or is a new one after a pause.
-
-        Several ranks go back one after the other, and a slow one may lag behind: both is one branch. `before`: last
-        step and branch of the printer; None: it is new.
-        """
-        run = self.state
-        if run.steps.last is None or step > run.steps.last:
-            return False
-        if before is None:
-            return run.tempo.pauses_at(stream.read_at) and not stream.is_history
-        last_step, branch = before
-        return step < last_step and branch == run.branch
-
     def _begin_branch(self, step: int) -> None:
         run = self.state
-        run.branch += 1
+        run.branch, run.branched_after = run.branch + 1, run.episodes
         run.thinner.go_back(step)
         run.series.begin_branch(step)
         run.steps.last = step
@@ -336,7 +336,7 @@ class RunLog:
     def _progress(self, episode: Episode, step: int, stream: Stream) -> None:
         if not episode.may_follow(stream):
             episode.skip_to(step)
-        elif episode.progresses_to(step) >= STEPS_AFTER:
+        elif episode.progresses_to(step, stream.read_at) >= STEPS_AFTER:
             self._end(episode, IncidentEnd.PROGRESS, step)
 
     def _end(self, episode: Episode, ended_by: IncidentEnd, step: int | None = None) -> None:
@@ -359,7 +359,14 @@ class RunLog:
         if NumberKind.MEMORY in self.state.series.kinds:  # without such numbers, nothing is known of it
             joint = joint_hint(cause.name, line_classes=episode.first_of, series=series, silent=self._pauses())
         hint = "; ".join(filter(None, (joint, cause.hint)))
-        return replace(episode.incident(ended_by=ended_by, ended_step=ended_step), hint=hint)
+        shown = episode.incident(ended_by=ended_by, ended_step=ended_step)
+        return replace(shown, hint=hint, wait_s=self._wait_s(cause))
+
+    def _wait_s(self, cause: TroubleClass) -> float:
+        """Return the time without a step after which an incident is reported; 0: at once, or never if it is shown."""
+        if not cause.wait_s or (cause.severity is Severity.SHOWN and self.steps.is_complete):
+            return 0.0
+        return max(cause.wait_s, WAIT * self.state.pace.usual_s)
 
     def _pauses(self) -> bool:
         """Return whether the training stood still again and again."""

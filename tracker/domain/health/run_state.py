@@ -101,6 +101,10 @@ class RunState:
     steps: StepsRead = field(default_factory=StepsRead)
     branch: int = 0
     """Times that the steps of the run went back."""
+    branched_after: int = 0
+    """Incidents of lines before that, the last time."""
+    jobs: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Numbers of the latest job by which logs are named, by what else their names have."""
     episode: Episode | None = None
     """The incident that lasts."""
     episodes: int = 0

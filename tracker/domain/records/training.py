@@ -9,6 +9,8 @@ from eval_jobs.identity import content_hash
 EVIDENCE_LINES = 5
 CONTEXT_LINES = 20
 _ID_CHARS = 10
+RANK_KILLED = "rank_killed"
+"""Class of the line in which a launcher reports it."""
 
 
 class Severity(StrEnum):
@@ -122,6 +124,10 @@ class TrainingIncident:
     """Step at which progress was certain; None: it lasts, or was dismissed."""
     resumed_step: int | None = None
     """First step that was logged afterwards; None: there is none, or the numbers alone showed it."""
+    resumed_at: datetime | None = None
+    """When the newest step after it was read."""
+    wait_s: float = 0.0
+    """Seconds without a step after which it is reported; 0: at once."""
     reason: str = ""
     """Why a user dismissed it."""
     capture: str = ""

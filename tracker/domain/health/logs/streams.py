@@ -20,6 +20,8 @@ _RANK_NAMES = re.compile(r"(?:^|[^a-z0-9])rank[-_.]?(\d+)(?![0-9])", re.IGNORECA
 _TORCHRUN = re.compile(r"(?:^|/)attempt_\d+/(\d+)/std(?:out|err)\.log$")
 _RUN_FOLDER = re.compile(r"v\d+-\d{8}-\d{6}")
 """Of ms-swift, which makes one for every run."""
+_JOB_NUMBERS = re.compile(r"\d{3,}")
+"""Numbers of jobs and times; smaller ones are those of ranks and parts."""
 _NOT_LOGS = frozenset(("requirements.txt", "merges.txt", "vocab.txt", "license.txt", "readme.txt"))
 
 
@@ -58,6 +60,18 @@ def rank_of_path(path: str) -> int | None:
     """Return the rank in a path: rank_7.log, or attempt_0/7/stdout.log of torchrun; None: it names none."""
     found = _TORCHRUN.search(path) or _RANK_NAMES.search(PurePath(path).name)
     return None if found is None else int(found[1])
+
+
+def job_numbers(name: str, rank: int | None) -> tuple[str, tuple[int, ...]] | None:
+    """Return what the logs of several jobs have in common, and the numbers that tell them apart.
+
+    None: the log has no such number, or is that of a rank.
+    """
+    path = PurePath(name)
+    numbers = tuple(map(int, _JOB_NUMBERS.findall(path.name)))
+    if not numbers or rank is not None or is_event_file(path.name):
+        return None
+    return str(path.with_name(_JOB_NUMBERS.sub("#", path.name))), numbers
 
 
 def training_folder(output_dir: str) -> str:

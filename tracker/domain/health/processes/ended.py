@@ -4,13 +4,10 @@ from dataclasses import dataclass
 
 from tracker.domain.health.processes.signs import TERMINAL, ProcessSign, process_trouble
 from tracker.domain.records.display import count_text
-from tracker.domain.records.training import Severity, TroubleClass
+from tracker.domain.records.training import RANK_KILLED, TroubleClass
 
 _INTERRUPTED = frozenset((130, 143, -2, -15))
 """Exit codes of a program that was asked to end: a user's decision."""
-
-RANK_KILLED = "rank_killed"
-"""Class of the line in which a launcher reports it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +31,7 @@ class JobEnd:
 def sign_of_end(ending: JobEnd) -> ProcessSign | None:
     """Return why a training ended; None: it finished, its log says why, a user ended it, or nothing is known."""
     trouble = ending.trouble
-    if ending.is_complete or ending.exit_code == 0 or (trouble is not None and _is_will(trouble)):
+    if ending.is_complete or ending.exit_code == 0 or (trouble is not None and trouble.is_stop):
         return None
     if ending.memory_kills > 0:
         text = f"the kernel killed {count_text(ending.memory_kills, 'task')} of its cgroup because memory ran out"
@@ -57,14 +54,9 @@ def word_of_end(ending: JobEnd, sign: ProcessSign | None) -> str:
         return "finished"
     if trouble is None or not trouble.is_terminal:
         return "cancelled" if ending.exit_code in _INTERRUPTED else "ended"
-    if _is_will(trouble):
+    if trouble.is_stop:
         return "cancelled"
     return trouble.name.replace("_", " ") if trouble.name in TERMINAL else "failed"
-
-
-def _is_will(trouble: TroubleClass) -> bool:
-    """Return whether a user ended it."""
-    return trouble.is_terminal and trouble.severity is Severity.SHOWN
 
 
 def _is_cause(trouble: TroubleClass | None) -> bool:

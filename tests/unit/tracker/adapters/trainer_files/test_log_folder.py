@@ -193,7 +193,7 @@ def test_whether_a_log_was_written_within_the_hour_is_known(tmp_path: Path) -> N
         os.utime(path, (at, at))
         with following(tmp_path, clock=clock) as log:
             list(log.read())
-            assert log.is_recent() is is_recent
+            assert log.recent_logs() == ({"train.log"} if is_recent else set())
 
 
 def test_a_log_that_was_renamed_is_not_read_again_by_its_new_name_also_by_another_process(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_lines_arrive_when_the_file_server_answers_and_until_then_nothing_waits(
     lines: list[str] = []
     while not lines:
         lines += lines_of(log)
-    assert (lines, log.is_waiting(), log.is_recent()) == (["step 1"], False, folder.is_recent())
+    assert (lines, log.is_waiting(), log.recent_logs()) == (["step 1"], False, folder.recent_logs())
     (tmp_path / "train.log").write_text("step 1\nstep 2\n")
     while len(lines) < 2:
         clock.sleep(SCAN_S)

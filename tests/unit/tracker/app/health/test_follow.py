@@ -34,6 +34,9 @@ class Backlog(FakeTrainingLog):
             stream = Stream(name="train.log", read_at=self.clock.now())
             yield LogPiece(path="train.log", run_id="run", stream=stream, cursor=Cursor(inode=1), lines=lines)
 
+    def recent_logs(self) -> frozenset[str]:
+        return frozenset()
+
 
 def follower(waiting: int) -> tuple[LogFollower, Backlog]:
     clock, health = FakeClock(), FakeHealth()

@@ -11,6 +11,7 @@ from tracker.domain.alerts.text import entry_of
 from tracker.domain.alerts.training import (
     RunStanding,
     alert_of_incident,
+    due_at,
     incident_text,
     incident_texts,
     is_due_at,
@@ -110,6 +111,27 @@ def test_what_training_may_survive_is_due_after_its_wait() -> None:
     ):
         assert not is_due_at(quiet, NOW + timedelta(days=1))
         assert not waits_at(quiet, NOW)
+
+
+def test_training_that_makes_steps_or_has_done_all_of_them_survived_what_it_logged() -> None:
+    failed = incident("requests.exceptions.ConnectionError: Max retries exceeded with url: /api")
+    late = NOW + timedelta(hours=1)
+    assert (failed.is_alert, is_due_at(failed, NOW), is_due_at(failed, late)) == (False, False, True)
+    assert due_at([failed], NOW, has_ended=True) == frozenset()
+    caught = incident("ValueError: an image cannot be read")
+    for one in (failed, caught):
+        assert is_due_at(one, late)
+        assert not is_due_at(replace(one, resumed_at=late - timedelta(seconds=20)), late)
+    finished = incident("{'train_runtime': 1.0}", "requests.exceptions.ConnectionError: Max retries exceeded")
+    assert not is_due_at(finished, late)
+
+
+def test_what_follows_from_a_fault_of_the_hardware_can_end_the_training() -> None:
+    xid = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
+    fault, crash = incident(xid), incident(xid, "RuntimeError: CUDA error: unspecified launch failure")
+    kinds = [alert_of_incident(one, SAVED, NOW, lines=5).kind for one in (fault, crash)]
+    assert kinds == [AlertKind.FAULT, AlertKind.CRASH]
+    assert alert_of_incident(crash, SAVED, NOW, lines=5).message.endswith("198 steps lost")
 
 
 def test_the_state_of_an_incident_is_said_in_words() -> None:

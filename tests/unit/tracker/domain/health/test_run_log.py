@@ -12,8 +12,10 @@ from tracker.adapters.health.documents import state_from_json, state_to_json, st
 from tracker.config.health import load_line_rules
 from tracker.domain.health.failures import failures_of
 from tracker.domain.health.logs.cursor import Cursor
+from tracker.domain.health.logs.step_lines import StepRow
 from tracker.domain.health.logs.streams import Stream
 from tracker.domain.health.logs.text import RawLine
+from tracker.domain.health.processes.signs import ProcessSign, process_trouble
 from tracker.domain.health.report import log_report
 from tracker.domain.health.run_log import RunLog
 from tracker.domain.health.run_state import RunState, StreamState
@@ -67,6 +69,69 @@ def test_who_cancels_a_job_that_failed_is_not_its_cause() -> None:
     assert found(failed) == [("oom", 2, 1, False)]
     assert found(read(steps(1), STEP_CANCELLED, "ValueError: interrupted")) == [("cancelled", 2, 1, False)]
     assert found(read("eval: the user asked about KeyboardInterrupt")) == []
+
+
+RANK_KILLED = "E0601 12:00:00.000 77 torch/elastic/api.py:882] failed (exitcode: -9) local_rank: 1 (pid: 79)"
+NETWORK = "requests.exceptions.ConnectionError: Max retries exceeded with url: /api"
+TIMED_OUT = "[rank5]:[E1 ProcessGroupNCCL.cpp:607] Watchdog caught collective operation timeout: WorkNCCL"
+
+
+def test_what_training_survives_and_later_signals_explain_no_failure() -> None:
+    assert found(read(steps(1), NETWORK, TIMED_OUT)) == [("nccl_timeout", 3, 1, False)]
+    killed = read(
+        steps(1), RANK_KILLED, "W0601 12:00 torch/elastic/api.py:723] Received 15 death signal, shutting down"
+    )
+    assert found(killed) == [("rank_killed", 2, 1, False)]
+    log = read(steps(1), NETWORK)
+    log.take_sign(
+        ProcessSign(trouble=process_trouble("gone", "look"), text="all ended"), datetime(2026, 1, 1, tzinfo=UTC)
+    )
+    assert [(one.name, one.is_alert) for one in log.incidents()] == [("gone", True)]
+
+
+def test_what_ranks_print_after_the_last_step_of_a_training_is_no_incident() -> None:
+    lost = "RuntimeError: Connection closed by peer. This is caused by a remote worker crashing"
+    assert found(read("step 9/10 | loss: 2.5", lost)) != []
+    assert found(read("step 10/10 | loss: 2.5", lost)) == []
+
+
+def test_a_loss_that_is_no_number_counts_where_the_log_is_no_text() -> None:
+    log, stream = RunLog(rules=RULES, state=RunState()), Stream(name="events.out.tfevents.1")
+    for step, loss in ((1, 2.5), (2, float("nan")), (3, float("nan"))):
+        log.take_row(StepRow(step=step, values={"train/loss": loss}), stream, StreamState())
+    assert found(log) == [("nan", 0, 2, False)]
+
+
+def test_logs_of_jobs_that_follow_each_other_are_branches_also_in_history_and_those_of_ranks_are_not() -> None:
+    def branches(*logs: tuple[str, int | None, list[str]], crash: bool = False, is_history: bool = True) -> int:
+        log, at = RunLog(rules=RULES, state=RunState()), datetime(2026, 1, 1, tzinfo=UTC)
+        for name, rank, lines in logs:
+            state = StreamState(after=log.state.episodes)
+            for number, text in enumerate((*lines, OOM) if crash else lines, start=1):
+                at += timedelta(seconds=1)
+                stream = Stream(name=name, rank=rank, read_at=at, is_history=is_history)
+                log.take(RawLine(number=number, text=text), stream, state)
+        return log.state.branch
+
+    first, second = steps(100, 200, 300), steps(100, 200)
+    assert branches(("slurm-204.out", None, first), ("slurm-205.out", None, second)) == 1
+    assert branches(("slurm-204.out", None, first), ("slurm-204.err", None, second)) == 0
+    assert branches(("slurm-204.out", None, second), ("slurm-205.out", None, steps(300))) == 0
+    assert branches(("job_204_0.log", 0, first), ("job_205_1.log", 1, second)) == 0
+    assert branches(("a.log", None, first), ("b.log", None, second), ("b.csv", None, second), is_history=False) == 0
+    crashed = (("a.log", None, first), ("b.log", None, second), ("b.jsonl", None, second))
+    assert branches(*crashed[:2], crash=True, is_history=False) == 1
+
+
+def test_only_a_log_that_was_written_recently_ends_with_trouble_of_now() -> None:
+    for recent, is_history in ((["old.log"], False), (["new.log"], True)):
+        log = RunLog(rules=RULES, state=RunState())
+        for name, lines in (("old.log", [*steps(1), OOM]), ("new.log", ["hello"])):
+            for number, text in enumerate(lines, start=1):
+                log.take(RawLine(number=number, text=text), Stream(name=name, is_history=True), StreamState())
+        assert log.incidents()[0].is_history
+        log.end_history(recent)
+        assert log.incidents()[0].is_history is is_history
 
 
 def test_logs_of_ranks_that_lag_behind_are_no_progress() -> None:
