@@ -185,3 +185,11 @@ def test_an_incident_is_not_written_into_another_training_of_a_folder_with_the_s
     MlflowStore(files.settings()).send(batch)
     (theirs,) = (run for run in files.runs() if run.info.run_id == other.info.run_id)
     assert theirs.data.tags == other.data.tags
+
+
+def test_an_incident_is_in_a_tag_and_in_the_description_of_our_own_run(files: MlflowFiles) -> None:
+    text = "GPU memory ran out at step 90 (lasts)"
+    MlflowStore(files.settings()).send(IncidentsBatch(run_id=CHECKPOINT.run_id, at_ms=READY_MS, incidents=(text,)))
+    (ours,) = files.runs()
+    assert text in ours.data.tags["tracker.incidents"]
+    assert text in ours.data.tags["mlflow.note.content"]

@@ -3,9 +3,11 @@ from dataclasses import replace
 from dashboards.data.run import Training
 from dashboards.views.run import RunView, build_view
 from dashboards.views.tables import RECENT_ROWS, VerdictRow
+from dashboards.views.training import since_last_text
 from eval_jobs.errors import ServerDied
 from eval_jobs.run import record_of_failure
 from eval_jobs.types import ProbeResult
+from tests.log_reading import read_incident
 from tests.records import RecordedRun, forgetting_run, wide_run
 from tests.reports import run_data
 from tests.verdicts import reports_of
@@ -205,6 +207,15 @@ def test_a_run_with_only_gaps_still_has_a_report() -> None:
     assert view.heading.facts == ("0 checkpoints evaluated", "0 benchmarks", "1 checkpoint not evaluated")
     assert (view.curves.figures, view.tiles, view.conclusions.evidence) == ((), (), ())
     assert len(view.troubles) == 1
+
+
+def test_the_curves_mark_incidents_and_a_checkpoint_names_those_since_the_one_before() -> None:
+    oom = read_incident("torch.OutOfMemoryError: CUDA out of memory", step=150)
+    training = Training(incidents=(oom, read_incident("KeyboardInterrupt", step=160)), checkpoints=(100, 200, 300))
+    view = build_view(replace(DATA, training=training))
+    assert view.curves.phases == ("oom from step 150",)  # what a user did is no mark
+    assert [len(since_last_text(training, step)) for step in (100, 200, 300)] == [0, 2, 0]
+    assert since_last_text(training, 200)[0] == "GPU memory ran out at step 150"
 
 
 def test_the_curves_mark_phases_and_what_the_training_log_shows() -> None:

@@ -1,12 +1,13 @@
 """Alerts of what went wrong in the training: their kind, their sentence, and when they are due."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from tests import alerts
-from tracker.config.health import load_line_rules
+from tests.log_reading import READ_AT as NOW
+from tests.log_reading import read_incident
 from tracker.domain.alerts.text import entry_of
 from tracker.domain.alerts.training import (
     RunStanding,
@@ -19,29 +20,13 @@ from tracker.domain.alerts.training import (
     state_text,
     waits_at,
 )
-from tracker.domain.health.logs.streams import Stream
-from tracker.domain.health.logs.text import RawLine
-from tracker.domain.health.run_log import RunLog
-from tracker.domain.health.run_state import RunState, StreamState
 from tracker.domain.records.alerts import AlertEvidence, AlertKind, AlertState
-from tracker.domain.records.training import IncidentEnd, TrainingIncident
+from tracker.domain.records.training import IncidentEnd
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-RULES = load_line_rules()
 SAVED = RunStanding(checkpoint=1000, is_evaluated=True)
 
 
-def incident(*lines: str, steps: int = 1198) -> TrainingIncident:
-    log = RunLog(rules=RULES, state=RunState(run_id="run"))
-    stream, state = Stream(name="train.log", read_at=NOW), StreamState()
-    for number, text in enumerate((f"step {steps} | loss: 2.5", *lines), start=1):
-        log.take(RawLine(number=number, text=text), stream, state)
-    found = (*log.incidents(), *log.series_incidents(stream))
-    assert len(found) == 1
-    return found[0]
-
-
-OOM = incident("[rank7]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB")
+OOM = read_incident("[rank7]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB")
 
 
 def test_a_crash_says_its_cause_its_ranks_and_what_is_lost() -> None:
@@ -81,9 +66,9 @@ def test_what_is_saved_is_said(standing: RunStanding, words: str) -> None:
 def test_the_kind_follows_from_the_class() -> None:
     spike = (*(f"step {step} | loss: 2.5" for step in range(0, 400, 10)), "step 400 | loss: 9", "step 410 | loss: 9.5")
     kinds = {
-        incident("NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."): AlertKind.FAULT,
-        incident("step 1200 | loss: nan"): AlertKind.DIVERGED,
-        incident(*spike, steps=-10): AlertKind.ANOMALY,
+        read_incident("NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."): AlertKind.FAULT,
+        read_incident("step 1200 | loss: nan"): AlertKind.DIVERGED,
+        read_incident(*spike, step=-10): AlertKind.ANOMALY,
     }
     assert {alert_of_incident(one, SAVED, NOW, lines=5).kind: kind for one, kind in kinds.items()} == {
         kind: kind for kind in kinds.values()
@@ -100,13 +85,13 @@ def test_many_ranks_are_counted() -> None:
 
 
 def test_what_training_may_survive_is_due_after_its_wait() -> None:
-    died = incident("Killing subprocess 77")
+    died = read_incident("Killing subprocess 77")
     assert [is_due_at(died, NOW + timedelta(seconds=s)) for s in (0, 14, 15)] == [False, False, True]
     assert [waits_at(died, NOW + timedelta(seconds=s)) for s in (0, 14, 15)] == [True, True, False]
     assert is_due_at(OOM, NOW)
     for quiet in (
         replace(OOM, is_history=True),
-        incident("KeyboardInterrupt"),
+        read_incident("KeyboardInterrupt"),
         replace(OOM, ended_by=IncidentEnd.DISMISSED),
     ):
         assert not is_due_at(quiet, NOW + timedelta(days=1))
@@ -114,21 +99,21 @@ def test_what_training_may_survive_is_due_after_its_wait() -> None:
 
 
 def test_training_that_makes_steps_or_has_done_all_of_them_survived_what_it_logged() -> None:
-    failed = incident("requests.exceptions.ConnectionError: Max retries exceeded with url: /api")
+    failed = read_incident("requests.exceptions.ConnectionError: Max retries exceeded with url: /api")
     late = NOW + timedelta(hours=1)
     assert (failed.is_alert, is_due_at(failed, NOW), is_due_at(failed, late)) == (False, False, True)
     assert due_at([failed], NOW, has_ended=True) == frozenset()
-    caught = incident("ValueError: an image cannot be read")
+    caught = read_incident("ValueError: an image cannot be read")
     for one in (failed, caught):
         assert is_due_at(one, late)
         assert not is_due_at(replace(one, resumed_at=late - timedelta(seconds=20)), late)
-    finished = incident("{'train_runtime': 1.0}", "requests.exceptions.ConnectionError: Max retries exceeded")
+    finished = read_incident("{'train_runtime': 1.0}", "requests.exceptions.ConnectionError: Max retries exceeded")
     assert not is_due_at(finished, late)
 
 
 def test_what_follows_from_a_fault_of_the_hardware_can_end_the_training() -> None:
     xid = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
-    fault, crash = incident(xid), incident(xid, "RuntimeError: CUDA error: unspecified launch failure")
+    fault, crash = read_incident(xid), read_incident(xid, "RuntimeError: CUDA error: unspecified launch failure")
     kinds = [alert_of_incident(one, SAVED, NOW, lines=5).kind for one in (fault, crash)]
     assert kinds == [AlertKind.FAULT, AlertKind.CRASH]
     assert alert_of_incident(crash, SAVED, NOW, lines=5).message.endswith("198 steps lost")
@@ -145,7 +130,7 @@ def test_the_state_of_an_incident_is_said_in_words() -> None:
         "before the first start": replace(OOM, is_history=True),
     }
     assert [state_text(one) for one in states.values()] == list(states)
-    assert incident_texts([OOM, incident("KeyboardInterrupt")]) == [f"{incident_text(OOM)} (lasts)"]
+    assert incident_texts([OOM, read_incident("KeyboardInterrupt")]) == [f"{incident_text(OOM)} (lasts)"]
 
 
 @pytest.mark.parametrize(("steps", "is_named"), [((1000, 1100), True), ((1100, 1198), False), ((900,), True)])
