@@ -61,6 +61,7 @@ PROCESSES = "processes"
 """As the log of what no log says."""
 TEXT_CHARS = 300
 MAX_INDENT = 40
+MAX_LAST_LINES = 64
 KEPT_ENDED = 1000
 """Ended incidents that one reading hands out; more in one log are one failure that repeats."""
 
@@ -95,6 +96,7 @@ class RunLog:
         self._untried: list[ReadLine] = []
         self._phase: JobPhase | None = None
         self._newest = StreamState()
+        self._of_rank: dict[int, StreamState] = {}
 
     def take(self, line: RawLine, stream: Stream, state: StreamState) -> None:
         """Read one line of a log."""
@@ -104,6 +106,8 @@ class RunLog:
             return
         state.recent.append(plain)
         self._newest = state
+        if stream.rank is not None:
+            self._of_rank[stream.rank] = state
         if self.code is not None:
             self._untried.append(read_line(line.number, plain, row, stream.rank))
         hit = self._trouble(plain, row)
@@ -165,8 +169,18 @@ class RunLog:
                 rank=rank,
                 seen_at=at,
             )
-            episode = self._join(found, self._newest, is_history=False)
-            episode.capture = sign.capture or episode.capture
+            its_log = self._newest if rank is None else self._of_rank.get(rank, self._newest)
+            episode = self._join(found, its_log, is_history=False)
+            if sign.capture:
+                episode.capture = "\n\n".join(filter(None, (sign.capture, self._last_lines())))
+
+    def _last_lines(self) -> str:
+        """Return the last line of each rank that has a log of its own, as text."""
+        lines = []
+        for rank, state in sorted(self._of_rank.items())[:MAX_LAST_LINES]:
+            if state.recent:
+                lines.append(f"rank {rank}: {self._shown(state.recent[-1])}")
+        return "\n".join(("last lines:", *lines)) if lines else ""
 
     def end_stop(self) -> None:
         """Note that a training which a user had stopped runs again: what fails now is another incident."""

@@ -123,6 +123,18 @@ def test_logs_of_jobs_that_follow_each_other_are_branches_also_in_history_and_th
     assert branches(*crashed[:2], crash=True, is_history=False) == 1
 
 
+def test_a_hang_has_the_lines_of_the_rank_that_causes_it_and_the_last_one_of_each() -> None:
+    log = RunLog(rules=RULES, state=RunState())
+    for rank, lines in ((7, ["step 1 | loss: 2.5", "opening shard 12"]), (0, ["step 1 | loss: 2.5"])):
+        for number, text in enumerate(lines, start=1):
+            log.take(RawLine(number=number, text=text), Stream(name=f"rank_{rank}.log", rank=rank), StreamState())
+    hang = ProcessSign(trouble=process_trouble("hang", "look"), text="it hangs", ranks=(7,), capture="rank 7 sleeps")
+    log.take_sign(hang, datetime(2026, 1, 1, tzinfo=UTC))
+    (found,) = log.incidents()
+    assert found.context[-1] == "opening shard 12"
+    assert found.capture == "rank 7 sleeps\n\nlast lines:\nrank 0: step 1 | loss: 2.5\nrank 7: opening shard 12"
+
+
 def test_only_a_log_that_was_written_recently_ends_with_trouble_of_now() -> None:
     for recent, is_history in ((["old.log"], False), (["new.log"], True)):
         log = RunLog(rules=RULES, state=RunState())
