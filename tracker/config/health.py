@@ -32,8 +32,8 @@ from tracker.domain.records.training import Severity, TroubleClass
 
 SHIPPED = "health_rules.toml"
 """Beside this module."""
-_SLURM_PLACE = re.compile(r"%[A-Za-z]")
-"""Of sbatch --output: %j is the job, %t the rank."""
+_SLURM_PLACE = re.compile(r"%\d*(?!t)[A-Za-z]")
+"""Of sbatch --output: %j is the job; %t is the rank, which is read from the path."""
 
 
 def _compiles(pattern: str) -> str:
@@ -131,10 +131,14 @@ def _with_unique_names(value: object, validate: ValidatorFunctionWrapHandler) ->
 Rules = Annotated[tuple[RuleSection, ...], WrapValidator(_with_unique_names)]
 
 
-class RulesFile(Section):
-    """A file of rules."""
+class _ShippedFile(Section):
+    """Our own file of rules, in which a class that the numbers show may have lines, too."""
 
     rule: Rules
+
+
+class RulesFile(_ShippedFile):
+    """A file of rules."""
 
     @model_validator(mode="before")
     @classmethod
@@ -211,7 +215,7 @@ class HealthSection(Section):
     """What is read of the trainer's own output while it trains."""
 
     logs: tuple[Annotated[str, Field(min_length=1)], ...] = ()
-    """Further logs, as patterns: `"slurm-%j.out"`, `"logs/**/*.log"`."""
+    """Further logs, as patterns, with `%t` for the rank: `"slurm-%j-%t.out"`, `"logs/**/*.log"`."""
     format: tuple[FormatSection, ...] = ()
     """Formats of your own."""
     rule: Rules = ()
@@ -266,7 +270,7 @@ def load_line_rules() -> tuple[LineRule, ...]:
 def shipped_rules() -> tuple[RuleSection, ...]:
     """Return the rules of the package as they are written."""
     shipped = files("tracker.config").joinpath(SHIPPED)
-    return checked(RulesFile, shipped.read_text(encoding="utf-8"), Path(SHIPPED)).rule
+    return checked(_ShippedFile, shipped.read_text(encoding="utf-8"), Path(SHIPPED)).rule
 
 
 def _with_shipped(own: tuple[RuleSection, ...]) -> HealthRules:

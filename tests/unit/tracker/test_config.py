@@ -37,6 +37,11 @@ def test_paths_have_no_dots_and_names_do_not_begin_with_one() -> None:
     assert "cannot begin with a dot, because MLflow" in refused(MINIMAL.replace('"r"', '".."'))
 
 
+def test_patterns_of_logs_keep_the_place_of_the_rank() -> None:
+    config = parse_config(MINIMAL + '[health]\nlogs = ["slurm-%j-%4t.out", "%x/%N.log"]\n', HERE)
+    assert config.health.logs == ("/project/slurm-*-%4t.out", "/project/*/*.log")
+
+
 def test_checkpoints_may_lie_in_a_bucket() -> None:
     config = parse_config(MINIMAL.replace('"out"', '"s3://bucket/runs/sft"'), HERE)
     assert config.run.output_dir == "s3://bucket/runs/sft"

@@ -8,7 +8,7 @@ import logging
 import os
 import stat
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -20,6 +20,15 @@ from eval_jobs.errors import ConfigError
 from eval_jobs.host.paths import canonical
 from eval_jobs.ports import Clock
 from tracker.adapters.trainer_files.event_files import FollowedEvents
+from tracker.adapters.trainer_files.folders import (
+    MAX_NAMES,
+    entries,
+    events_in,
+    is_folder,
+    is_link,
+    is_run,
+    of_ranks,
+)
 from tracker.adapters.trainer_files.followed_file import FollowedFile, ReadPart
 from tracker.adapters.trainer_files.log_lines import begins_with_step
 from tracker.adapters.trainer_files.saved import saved_bytes
@@ -28,11 +37,12 @@ from tracker.domain.health.logs.cursor import Cursor, LogPiece
 from tracker.domain.health.logs.streams import (
     NEVER,
     Stream,
+    glob_of,
     is_event_file,
     is_exact,
     is_log,
-    is_run_folder,
     job_numbers,
+    rank_by_pattern,
     rank_of_path,
     training_folder,
 )
@@ -46,11 +56,11 @@ MAX_FILES = 500
 """Newest logs of a run that are followed."""
 MAX_LEFT = 4 * MAX_FILES
 """Newest files that are recognised by another name."""
-MAX_NAMES = 50_000
-"""Names in a folder that are looked at."""
 PARTS = 2
 """Parts of logs that one reading takes, of 128 KB each: as lines they take eight times as much memory."""
 RECENT_S = 3600.0
+UNREADABLE_HINT = "let the user of this process read the file, and look at its disk"
+NO_FILE_HINT = "let the training print to a file, as with tee, and name that in [health] logs"
 EVENT_FOLDERS = frozenset(("runs", "logs", "tensorboard"))
 """In which trainers make a folder of event files for each start."""
 
@@ -63,7 +73,7 @@ class LogPlaces:
     output_dir: Path | None
     """Folder of the checkpoints; None: it is no folder."""
     patterns: tuple[str, ...] = ()
-    """Absolute glob patterns of further logs."""
+    """Absolute glob patterns of further logs; `%t` is the rank."""
     skip: tuple[Path, ...] = ()
     """Folders below `output_dir` in which no training saves."""
     outputs: frozenset[str] = frozenset()
@@ -205,7 +215,9 @@ class LogFolder:
             return None
         except OSError as error:
             if not followed.is_silenced:
-                log.warning("cannot read %s: %s", followed.file.path, error.strerror or error)
+                log.warning(
+                    "cannot read %s: %s; hint: %s", followed.file.path, error.strerror or error, UNREADABLE_HINT
+                )
             followed.is_silenced = True
             return None
         return self._rest(followed, now_s) if part is None else self._piece(followed, part)
@@ -270,11 +282,18 @@ class LogFolder:
         return _Followed(
             file=follow(path, left or stored, is_history=found.is_output or self._is_first_scan()),
             run_id=self._run_id(found.sub_folder),
-            rank=rank_of_path(found.path),
+            rank=self._rank(found.path),
             is_exact=is_exact(path.name),
             known=left if is_renamed else None,
             is_output=found.is_output,
         )
+
+    def _rank(self, path: str) -> int | None:
+        for pattern in self.places.patterns:
+            rank = rank_by_pattern(path, pattern)
+            if rank is not None:
+                return rank
+        return rank_of_path(path)
 
     def _is_first_scan(self) -> bool:
         return self.is_first and self._scanned_s is None
@@ -285,7 +304,7 @@ class LogFolder:
     def _newest(self) -> Iterator[_Found]:
         """Yield each log once, the newest first; by the name of a link only if it has no other."""
         found: dict[tuple[int, int], tuple[float, _Found]] = {}
-        named = sorted(self._all(), key=lambda one: _is_link(one[0]))
+        named = sorted(self._all(), key=lambda one: is_link(one[0]))
         places = [(path, sub_folder, False) for path, sub_folder in named]
         if self.places.outputs:
             newest = self._newest_run()
@@ -294,7 +313,7 @@ class LogFolder:
             with suppress(OSError):
                 facts = Path(path).stat()
                 if not stat.S_ISREG(facts.st_mode):
-                    self._warn(path, "it is not a regular file")
+                    self._warn(path, f"it is not a regular file; hint: {NO_FILE_HINT}")
                     continue
                 one = _Found(path=path, sub_folder=sub_folder, inode=facts.st_ino, is_output=is_output)
                 found.setdefault((facts.st_dev, facts.st_ino), (facts.st_mtime, one))
@@ -306,10 +325,10 @@ class LogFolder:
     def _newest_run(self) -> str:
         """Return the newest folder of a run below the run: what prints now belongs to it. Empty: there is none."""
         begun: dict[str, float] = {}
-        entries = [] if self.places.output_dir is None else _entries(self.places.output_dir)
-        checkpoints = steps_in(entry.name for entry in entries)
-        for entry in entries:
-            if entry.name not in checkpoints and _is_folder(entry) and _is_run(entry.name, _entries(Path(entry.path))):
+        inside = [] if self.places.output_dir is None else entries(self.places.output_dir)
+        checkpoints = steps_in(entry.name for entry in inside)
+        for entry in inside:
+            if entry.name not in checkpoints and is_folder(entry) and is_run(entry.name, entries(Path(entry.path))):
                 with suppress(OSError):
                     begun[entry.name] = entry.stat().st_mtime
         return max(begun, key=lambda name: begun[name], default="")
@@ -319,32 +338,37 @@ class LogFolder:
             yield from self._inside(self.places.output_dir)
             yield from self._beside(self.places.output_dir)
         for pattern in self.places.patterns:
-            for path in islice(iglob(pattern, recursive=True), MAX_NAMES):  # noqa: PTH207 - it takes absolute patterns
+            for path in islice(iglob(glob_of(pattern), recursive=True), MAX_NAMES):  # noqa: PTH207 - absolute ones
                 yield path, ""
 
     def _beside(self, output_dir: Path) -> Iterator[tuple[str, str]]:
         folder = Path(training_folder(str(output_dir)))
-        for entry in _entries(folder) if folder != output_dir else ():
+        for entry in entries(folder) if folder != output_dir else ():
             if self._is_log(entry):
                 yield entry.path, ""
 
     def _inside(self, folder: Path) -> Iterator[tuple[str, str]]:
-        entries = _entries(folder)
-        checkpoints = steps_in(entry.name for entry in entries)
-        for entry in entries:
+        inside = entries(folder)
+        checkpoints = steps_in(entry.name for entry in inside)
+        for entry in inside:
             if self._is_log(entry):
                 yield entry.path, ""
-            elif entry.name not in checkpoints and _is_folder(entry):
+            elif entry.name not in checkpoints and is_folder(entry):
                 yield from self._below(entry)
 
     def _below(self, folder: os.DirEntry[str]) -> Iterator[tuple[str, str]]:
-        entries = _entries(Path(folder.path))
-        is_run = _is_run(folder.name, entries)
-        for entry in entries:
+        inside = entries(Path(folder.path))
+        sub_folder = folder.name if is_run(folder.name, inside) else ""
+        for entry in inside:
             if self._is_log(entry):
-                yield entry.path, folder.name if is_run else ""
-            elif folder.name in EVENT_FOLDERS and _is_folder(entry):
-                yield from _events_in(entry)
+                yield entry.path, sub_folder
+                continue
+            for log_of_rank in of_ranks(entry, folder.name):
+                if self._is_log(log_of_rank):
+                    yield log_of_rank.path, sub_folder
+            if folder.name in EVENT_FOLDERS and is_folder(entry):
+                for path in events_in(entry):
+                    yield path, ""
 
     def _is_log(self, entry: os.DirEntry[str]) -> bool:
         try:
@@ -384,32 +408,3 @@ class LogFolder:
         if path not in self._warned:
             self._warned.add(path)
             log.warning("not followed: %s: %s", path, why)
-
-
-def _events_in(folder: os.DirEntry[str]) -> Iterator[tuple[str, str]]:
-    for entry in _entries(Path(folder.path)):
-        if is_event_file(entry.name):
-            yield entry.path, ""
-
-
-def _is_run(name: str, entries: Sequence[os.DirEntry[str]]) -> bool:
-    """Return whether a folder below the output folder is that of a run of its own."""
-    return is_run_folder(name) or bool(steps_in(entry.name for entry in entries))
-
-
-def _is_link(path: str) -> bool:
-    with suppress(OSError):
-        return Path(path).is_symlink()
-    return False
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    with suppress(OSError):
-        return entry.is_dir(follow_symlinks=False)
-    return False
-
-
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    with suppress(OSError), os.scandir(folder) as entries:
-        return list(islice(entries, MAX_NAMES))
-    return []

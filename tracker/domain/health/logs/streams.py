@@ -18,6 +18,12 @@ _CHECKPOINTS = "checkpoints"
 """Of Lightning, which writes its logs beside it."""
 _RANK_NAMES = re.compile(r"(?:^|[^a-z0-9])rank[-_.]?(\d+)(?![0-9])", re.IGNORECASE)
 _TORCHRUN = re.compile(r"(?:^|/)attempt_\d+/(\d+)/std(?:out|err)\.log$")
+_ATTEMPT = re.compile(r"attempt_\d+")
+_TORCHRUN_RUN = re.compile(r".*_[a-z0-9_]{8}")
+"""Of torchrun, which makes a folder of this name for every run in its --log-dir, with one for each attempt in it."""
+_RANK_PLACE = re.compile(r"%\d*t")
+"""In patterns of logs: the rank, as in sbatch --output."""
+_GLOB_PARTS = re.compile(r"(?P<rank>%\d*t)|(?P<folders>\*\*/?)|(?P<some>\*)|(?P<one>\?)|\[(?P<not>!?)(?P<set>[^]]+)\]")
 _RUN_FOLDER = re.compile(r"v\d+-\d{8}-\d{6}")
 """Of ms-swift, which makes one for every run."""
 _JOB_NUMBERS = re.compile(r"\d{3,}")
@@ -72,6 +78,42 @@ def job_numbers(name: str, rank: int | None) -> tuple[str, tuple[int, ...]] | No
     if not numbers or rank is not None or is_event_file(path.name):
         return None
     return str(path.with_name(_JOB_NUMBERS.sub("#", path.name))), numbers
+
+
+def glob_of(pattern: str) -> str:
+    """Return the glob pattern of a pattern of logs, in which `%t` stands for the rank."""
+    return _RANK_PLACE.sub("*", pattern)
+
+
+def rank_by_pattern(path: str, pattern: str) -> int | None:
+    """Return the rank in a path where a pattern of logs has `%t`; None: the pattern has none, or does not fit."""
+    if _RANK_PLACE.search(pattern) is None:
+        return None
+    expression, end = "", 0
+    for part in _GLOB_PARTS.finditer(pattern):
+        expression += re.escape(pattern[end : part.start()]) + _expression_of(part)
+        end = part.end()
+    found = re.fullmatch(expression + re.escape(pattern[end:]), path)
+    return None if found is None else int(found[1])
+
+
+def _expression_of(part: re.Match[str]) -> str:
+    """Return the regular expression of a part of a glob pattern."""
+    if part["set"]:
+        characters = re.sub(r"([\\^\[])", r"\\\1", part["set"])
+        return f"[{'^' if part['not'] else ''}{characters}]"
+    kind = part.lastgroup or ""
+    return {"rank": r"(\d+)", "folders": ".*", "some": "[^/]*", "one": "[^/]"}[kind]
+
+
+def is_torchrun_folder(name: str) -> bool:
+    """Return whether torchrun makes folders of this name for a run or an attempt, with those of ranks below."""
+    return is_attempt(name) or _TORCHRUN_RUN.fullmatch(name) is not None
+
+
+def is_attempt(name: str) -> bool:
+    """Return whether torchrun makes folders of this name, which have one for each rank."""
+    return _ATTEMPT.fullmatch(name) is not None
 
 
 def training_folder(output_dir: str) -> str:

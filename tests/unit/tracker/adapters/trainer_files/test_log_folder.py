@@ -10,7 +10,7 @@ import pytest
 from eval_jobs.errors import ConfigError
 from tests.fakes.clock import FakeClock
 from tracker.adapters.trainer_files import event_files, log_folder
-from tracker.adapters.trainer_files.log_folder import SCAN_S, LogFolder, LogPlaces
+from tracker.adapters.trainer_files.log_folder import NO_FILE_HINT, SCAN_S, UNREADABLE_HINT, LogFolder, LogPlaces
 from tracker.domain.health.logs.cursor import Cursor
 from tracker.domain.health.logs.step_lines import StepRow
 
@@ -111,6 +111,38 @@ def test_the_rank_is_that_of_the_path_and_a_folder_with_checkpoints_is_a_run_of_
     }
 
 
+def test_logs_of_torchrun_are_found_in_the_folders_that_it_makes_and_in_no_others(tmp_path: Path) -> None:
+    run = "none_a1_b2c3d"
+    followed = ("attempt_0/1/stdout.log", f"{run}/attempt_1/2/stderr.log", f"logs/{run}/attempt_0/3/stdout.log")
+    others = (
+        f"{run}/other/2/stderr.log",
+        "attempt_0/1/deeper/x.log",
+        "logs/data/attempt_0/3/x.log",
+        "attempt_0/a/x.log",
+    )
+    for name in (*followed, *others):
+        write(tmp_path / name)
+    with following(tmp_path) as log:
+        found = {piece.stream.name: (piece.run_id, piece.stream.rank) for piece in log.read()}
+    assert found == dict(zip(followed, (("run", 1), ("run", 2), ("run", 3)), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "rank"),
+    [
+        ("slurm-*-%t.out", "slurm-12-3.out", 3),
+        ("logs/**/node[0-9]/%4t.log", "logs/a/b/node2/0012.log", 12),
+        ("%t/lo?.log", "5/log.log", 5),
+        ("slurm-*-%t.out", "slurm-12-all.out", None),
+        ("slurm-*.out", "slurm-3.out", None),
+    ],
+)
+def test_the_rank_is_where_a_pattern_has_its_place(tmp_path: Path, pattern: str, name: str, rank: int | None) -> None:
+    write(tmp_path / "away" / name)
+    with following(tmp_path / "out", str(tmp_path / "away" / pattern)) as log:
+        assert [piece.stream.rank for piece in log.read()] == [rank]
+
+
 def test_event_files_are_followed_also_in_the_folders_that_trainers_make_for_each_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,7 +189,7 @@ def test_what_cannot_be_followed_is_logged_once(
     assert sorted(message.partition(": ")[2] for message in caplog.messages) == [
         f"{out / 'away.log'}: it is a link out of the folder: name it in [health] logs to follow it",
         f"{out / 'gone.log'}: it is a link out of the folder: name it in [health] logs to follow it",
-        f"{out / 'pipe.log'}: it is not a regular file",
+        f"{out / 'pipe.log'}: it is not a regular file; hint: {NO_FILE_HINT}",
     ]
     caplog.clear()
     monkeypatch.setattr(log_folder, "MAX_FILES", 2)
@@ -182,7 +214,7 @@ def test_an_error_of_one_log_is_logged_once_and_the_others_are_read(
             with (tmp_path / "good.log").open("a") as file:
                 file.write(text)
             assert lines(log) == {"good.log": [text.strip()]}
-    assert caplog.messages == [f"cannot read {bad}: Is a directory"]
+    assert caplog.messages == [f"cannot read {bad}: Is a directory; hint: {UNREADABLE_HINT}"]
 
 
 def test_whether_a_log_was_written_within_the_hour_is_known(tmp_path: Path) -> None:
