@@ -13,12 +13,15 @@ from dataclasses import dataclass
 
 from tracker.domain.health.logs.progress_bars import MARK
 from tracker.domain.health.logs.step_lines import COLOURS, MAX_CHARS, StepRow
+from tracker.domain.health.logs.text import parts_of_ranks
 from tracker.domain.health.series.kinds import NumberKind, number_kind
 from tracker.domain.records.training import Severity, TroubleClass
 
 NAN = "nan"
 """Class of a line with a loss that is not a number."""
 
+_BAR = re.compile(r"%\|[^|]{0,500}\|[^\[\]|]{0,100}\[[^\]]{0,300}\]")
+"""Of bounded parts: a line without an end of a bar would take minutes."""
 _RANK = re.compile(r"^\s*(?:\[(?:rank|default) ?(?P<named>\d+)\]:|(?P<bare>\d+): )", re.IGNORECASE)
 
 
@@ -87,8 +90,16 @@ def rule_hit(line: str, rules: Sequence[LineRule], fits: Fits = rule_fits) -> Li
     lowered = line.lower()
     for rule in rules:
         may_fit = not rule.contains or any(text in lowered for text in rule.contains)
-        if may_fit and fits(rule, line):
-            return LineHit(trouble=rule.trouble, line=line, rank=printed_rank(line))
+        if may_fit and (hit := _hit_in(line, rule, fits)) is not None:
+            return hit
+    return None
+
+
+def _hit_in(line: str, rule: LineRule, fits: Fits) -> LineHit | None:
+    """Return the first part of a line that a rule fits: ranks may have printed into the same line."""
+    for part in parts_of_ranks(line):
+        if fits(rule, part):
+            return LineHit(trouble=rule.trouble, line=part, rank=printed_rank(part))
     return None
 
 
@@ -101,19 +112,21 @@ def nan_hit(line: str, row: StepRow) -> LineHit | None:
 
 
 def plain_line(raw: str) -> str:
-    """Return a line without colours, and without the progress bar before the text that was glued to it."""
-    line = raw[:MAX_CHARS]
-    if "\x1b" in line:
-        line = COLOURS.sub("", line)
-    line = line.rpartition("\r")[2].rstrip()
-    if MARK not in line:
-        return line
-    bar, found, rest = line.partition("it/s]")
-    if not found:
-        bar, found, rest = line.partition("s/it]")
-    if found and rest.strip() and MARK in bar:
-        return rest
-    return line
+    """Return a line without colours, and without the progress bars before the text that was glued to them."""
+    line = COLOURS.sub("", raw) if "\x1b" in raw else raw
+    line = line.rpartition("\r")[2]
+    if MARK in line:
+        line = _behind_bars(line)
+    return line[:MAX_CHARS].rstrip()
+
+
+def _behind_bars(line: str) -> str:
+    """Return what stands behind the last progress bar; the whole line, if that is nothing."""
+    end = 0
+    for bar in _BAR.finditer(line):
+        end = bar.end()
+    rest = line[end:]
+    return rest if rest.strip() else line
 
 
 def printed_rank(line: str) -> int | None:

@@ -10,12 +10,15 @@ first part is a line, and the rest is left out: it is data, such as a printed te
 """
 
 import codecs
+import re
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 MAX_LINE_BYTES = 64 << 10
 
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+
+_RANK_BEGIN = re.compile(r"(?<!^)(?=\[rank\d+\]:)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +37,7 @@ class RawLine(NamedTuple):
     """One line without its end."""
 
     number: int
-    """From 1; parts of a progress bar share one."""
+    """From 1; parts of a progress bar share one, and what several ranks printed."""
     text: str
     is_known: bool = False
     """Whether its trouble was counted before it had an end."""
@@ -58,6 +61,13 @@ def encoding_of(head: bytes) -> str:
         if head.startswith(mark):
             return encoding
     return "utf-8"
+
+
+def parts_of_ranks(text: str) -> list[str]:
+    """Return what each rank printed into one line: several write to a file at once. An object is never taken apart."""
+    if "[rank" not in text or text.startswith("{"):
+        return [text]
+    return _RANK_BEGIN.split(text)
 
 
 def split(data: bytes, state: TextState) -> Piece:
@@ -90,8 +100,8 @@ def _lines(text: str, number: int) -> list[RawLine]:
     *ended, bars = text.replace("\r\n", "\n").split("\n")
     for physical in ended:
         number += 1
-        lines += [RawLine(number=number, text=_plain(part)) for part in physical.split("\r")]
-    # A progress bar that is drawn again in the same line.
+        for part in physical.split("\r"):  # a progress bar that is drawn again in the same line
+            lines += [RawLine(number=number, text=text) for text in parts_of_ranks(_plain(part))]
     return lines + [RawLine(number=number + 1, text=_plain(part)) for part in bars.split("\r")[:-1]]
 
 

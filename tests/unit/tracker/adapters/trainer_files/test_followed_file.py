@@ -138,6 +138,18 @@ def test_encodings_are_known_by_their_mark(tmp_path: Path, encoding: str) -> Non
     assert [text for text in seen if text] == ["étape 1 | loss: 2.5", "損失 2"]
 
 
+def test_what_several_ranks_print_into_one_line_is_a_line_each(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_text('  File "x", line 3[rank5]: a[rank12]:[E1 b\n{"text": "[rank0]: a[rank1]: b"}\n[rank0]: c\n')
+    with closing(FollowedFile(path)) as file:
+        part = file.read()
+    assert part is not None
+    assert [(line.number, line.text) for line in part.lines] == [
+        *((1, '  File "x", line 3'), (1, "[rank5]: a"), (1, "[rank12]:[E1 b")),
+        *((2, '{"text": "[rank0]: a[rank1]: b"}'), (3, "[rank0]: c")),
+    ]
+
+
 def test_of_a_line_that_is_too_long_the_begin_is_a_line(tmp_path: Path) -> None:
     path = tmp_path / "train.log"
     path.write_bytes(b"a\n" + b"tensor " * (3 * CHUNK_BYTES // 7) + b"\nb\n" + b"\0" * 10 + b"c\n")

@@ -27,6 +27,10 @@ LINES: Mapping[str, tuple[str, ...]] = {
     ),
     "nccl_timeout": (
         "[rank5]:[E1 ProcessGroupNCCL.cpp:607] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7",
+        *(
+            "[rank1]:[E1 ProcessGroupNCCL.cpp:607] [Rank 1] Watchdog caught collective op",
+            "ration timeout: WorkNCCL(SeqNum=7",
+        ),
     ),
     "nccl_error": (
         "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1275, internal error",
@@ -48,6 +52,10 @@ LINES: Mapping[str, tuple[str, ...]] = {
     "quota": ("OSError: [Errno 122] Disk quota exceeded",),
     "time_limit": ("slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***",),
     "preempted": ("slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO PREEMPTION ***",),
+    "node_failed": (
+        "slurmstepd: error: *** JOB 5 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO NODE FAILURE, SEE LOG ***",
+        "srun: error: Node failure on n1",
+    ),
     "cancelled": (
         "KeyboardInterrupt",
         "slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-01-01T00:00:00 ***",
@@ -65,11 +73,21 @@ LINES: Mapping[str, tuple[str, ...]] = {
         "E0601 12:00:00.000 77 torch/distributed/elastic/api.py:882] failed (exitcode: -9) local_rank: 1 (pid: 79)",
         "  traceback : Signal 9 (SIGKILL) received by PID 79",
     ),
-    "python_error": ("ValueError: bad config", "[rank2]: AssertionError", "my.pkg.errors.DataFormatError: row 7"),
+    "python_error": (
+        *("ValueError: bad config", "[rank2]: AssertionError", "my.pkg.errors.DataFormatError: row 7", "KeyError: 7"),
+        *("StopIteration", "_queue.Empty", "subprocess.TimeoutExpired: Command 'x' timed out after 5 seconds"),
+        "(WorkerDict pid=123, ip=10.0.0.1) ValueError: bad config",
+        "ray.exceptions.RayTaskError(ValueError): ray::main() (pid=1)",
+        "Epoch 0:   5%|#         | 5/100 [00:01<00:20,  4.6it/s, v_num=3]ValueError: x",
+        "  5%|#    | 5/100 [00:01<00:20,  4.6batch/s]ValueError: x",
+    ),
     "usage_error": ("train.py: error: unrecognized arguments: --lrr 1",),
     "hung_task": ("INFO: task python:280058 blocked for more than 120 seconds.",),
     "network": ("requests.exceptions.ConnectionError: Max retries exceeded with url: /api",),
-    "nan": ("step 12 | loss: nan | lr: 0.1", "{'loss': inf, 'learning_rate': 1e-05, 'epoch': 0.5}"),
+    "nan": (
+        *("Loss is nan, stopping training", "nan loss encountered at step 10", "loss is NaN"),
+        *("step 12 | loss: nan | lr: 0.1", "{'loss': inf, 'learning_rate': 1e-05, 'epoch': 0.5}"),
+    ),
 }
 HEALTHY = (
     "step 12 | loss: 2.5 | lr: 0.1",
@@ -85,6 +103,23 @@ HEALTHY = (
     "saving error analysis to errors.json",
     "class GradientError(Exception):",
     "['/bin/python', 'train.py'] exits with return code = 0",
+    "NVLink topology found, using default settings",
+    "INFO: this job can be preempted at any time; a checkpoint is saved",
+    "Node settings: preemptible instance, will not be preempted",
+    "If the job is preempted, it is requeued",
+    "INFO disk full threshold: 0.95",
+    "# Training will stop when reached time limit of 24h",
+    "job exceeded time limit warning threshold set to 300",
+    "WARNING: NCCL error handling is set to async",
+    "Handling SIGSEGV with faulthandler",
+    "If you see CUDA out of memory, lower the batch size",
+    "Note: set PYTORCH_CUDA_ALLOC_CONF to avoid CUDA out of memory errors",
+    "skipping the batch if loss is nan",
+    "[rank0]:[W1216 23:43:27.715 TCPStore.cpp:125] [c10d] recvValue failed: Failed to recv, got 0 bytes",
+    "[W] TCPStore.cpp:125 recvValue failed, got 0 bytes. Connection was likely closed.",
+    "MeanSquaredError: 0.123",
+    "val/mean_absolute_error: 3 | step: 5",
+    "RootMeanSquaredError: nan",
     "UserWarning: pg_options._timeout was specified, but timeout kwarg has a default value",
 )
 CLASSES = {
@@ -131,6 +166,17 @@ def test_colours_and_progress_bars_before_the_text_are_left_out() -> None:
     assert (hit.trouble.name, hit.rank) == ("python_error", 7)
     assert plain_line("  50%|##  | 5/10 [00:01<00:01, 4.0it/s]").startswith("  50%")
     assert plain_line("a\rb\rc") == "c"
+    assert plain_line("\r  5%|#    | 5/100 [00:01<00:20,  4.6it/s]" * 200 + "ValueError: x") == "ValueError: x"
+    assert plain_line("\x1b[A  5%|#    | 5/100 [00:01<00:20,  4.6it/s]" * 200 + "ValueError: x") == "ValueError: x"
+
+
+def test_a_line_of_several_ranks_is_that_of_the_rank_that_a_rule_fits() -> None:
+    hit = hit_of("[rank1]:   File[rank0]: torch.OutOfMemoryError: CUDA out of memory")
+    assert hit is not None
+    assert (hit.trouble.name, hit.rank) == ("oom", 0)
+    hit = hit_of('  File "x", line 3[rank5]: ValueError: bad')
+    assert hit is not None
+    assert (hit.line, hit.rank) == ("[rank5]: ValueError: bad", 5)
 
 
 @pytest.mark.parametrize(
