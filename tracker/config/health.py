@@ -75,13 +75,6 @@ class RuleSection(Section):
     example: str = ""
     """A line that the rule must fit."""
 
-    @field_validator("name")
-    @classmethod
-    def _is_free(cls, value: str) -> str:
-        if value == NAN:
-            raise ValueError(f"{NAN} is found by the numbers of a step: choose another name")
-        return value
-
     @field_validator("condition")
     @classmethod
     def _is_a_condition(cls, value: str) -> str:
@@ -121,24 +114,28 @@ class RuleSection(Section):
         )
 
 
-def _with_unique_names(value: object, validate: ValidatorFunctionWrapHandler) -> tuple[RuleSection, ...]:
+def _with_usable_names(value: object, validate: ValidatorFunctionWrapHandler) -> tuple[RuleSection, ...]:
     rules = value if isinstance(value, list | tuple) else ()
     names = Counter(str(one["name"]) for one in rules if isinstance(one, dict) and "name" in one)
     problems = [f"two rules are named {name}: rename one" for name, count in names.items() if count > 1]
+    if NAN in names:
+        problems.append(f"{NAN} is found by the numbers of a step: choose another name")
     return checked_with(problems, value, validate)
 
 
-Rules = Annotated[tuple[RuleSection, ...], WrapValidator(_with_unique_names)]
+Rules = Annotated[tuple[RuleSection, ...], WrapValidator(_with_usable_names)]
 
 
 class _ShippedFile(Section):
     """Our own file of rules, in which a class that the numbers show may have lines, too."""
 
-    rule: Rules
+    rule: tuple[RuleSection, ...]
 
 
-class RulesFile(_ShippedFile):
+class RulesFile(Section):
     """A file of rules."""
+
+    rule: Rules
 
     @model_validator(mode="before")
     @classmethod
