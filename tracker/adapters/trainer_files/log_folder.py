@@ -30,6 +30,7 @@ from tracker.adapters.trainer_files.folders import (
     of_ranks,
 )
 from tracker.adapters.trainer_files.followed_file import FollowedFile, ReadPart
+from tracker.adapters.trainer_files.followed_logs import FollowedLog, queues_of
 from tracker.adapters.trainer_files.log_lines import begins_with_step
 from tracker.adapters.trainer_files.saved import saved_bytes
 from tracker.domain.checkpoints.names import steps_in
@@ -41,7 +42,6 @@ from tracker.domain.health.logs.streams import (
     is_event_file,
     is_exact,
     is_log,
-    job_numbers,
     rank_by_pattern,
     rank_of_path,
     training_folder,
@@ -80,22 +80,6 @@ class LogPlaces:
     """Paths of files that processes of the training print to now."""
 
 
-@dataclass(kw_only=True)
-class _Followed:
-    file: FollowedFile | FollowedEvents
-    run_id: str
-    rank: int | None
-    is_exact: bool
-    known: Cursor | None = None
-    """How far it was read by another name, to be stored by this one."""
-    rest: str = ""
-    rest_since_s: float = 0.0
-    is_output: bool = False
-    """Whether only a process that prints to it names it."""
-    is_silenced: bool = False
-    """Whether its error was reported."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Found:
     """A log on disk."""
@@ -118,7 +102,7 @@ class LogFolder:
     """By path, of an earlier process."""
     is_first: bool
     """Whether the run was never followed before: what its logs have now is history."""
-    _followed: dict[str, _Followed] = field(default_factory=dict)
+    _followed: dict[str, FollowedLog] = field(default_factory=dict)
     _left: dict[int, Cursor] = field(default_factory=dict)
     """How far each file was read that is followed or was, by its inode: it may be found again by another name."""
     _stored: dict[str, Cursor] = field(default_factory=dict)
@@ -143,10 +127,10 @@ class LogFolder:
         if self._scanned_s is None or now_s - self._scanned_s >= SCAN_S:
             self._scan()
             self._scanned_s = now_s
-        waiting = self._queues()
+        waiting = queues_of(self._followed)
         parts = 0
         while waiting and parts < PARTS:
-            unread: list[deque[_Followed]] = []
+            unread: list[deque[FollowedLog]] = []
             for queue in waiting:
                 piece = self._next(queue[0], now_s)
                 if piece is None:
@@ -157,18 +141,6 @@ class LogFolder:
                 if queue and (piece is None or not piece.rest):  # else its trouble is counted first
                     unread.append(queue)
             waiting = unread
-
-    def _queues(self) -> list[deque[_Followed]]:
-        """Return the logs that are read side by side; those of several jobs one after the other."""
-        found: dict[str, list[tuple[tuple[int, ...], _Followed]]] = {}
-        for path, followed in self._followed.items():
-            kind, numbers = job_numbers(path, followed.rank) or (path, ())
-            found.setdefault(f"{followed.run_id} {kind}", []).append((numbers, followed))
-        queues = []
-        for logs in found.values():
-            logs.sort(key=lambda log: log[0])
-            queues.append(deque(followed for _, followed in logs))
-        return sorted(queues, key=lambda queue: not queue[0].is_exact)
 
     def follow_outputs(self, paths: Collection[str]) -> None:
         """Follow these files, too, from the next scan on; see `ports.TrainingLog`."""
@@ -200,7 +172,7 @@ class LogFolder:
         for followed in self._followed.values():
             followed.file.close()
 
-    def _next(self, followed: _Followed, now_s: float) -> LogPiece | None:
+    def _next(self, followed: FollowedLog, now_s: float) -> LogPiece | None:
         """Return the next part of a log, or its last line if it has waited for its end; None: there is neither."""
         if followed.known is not None:
             known, followed.known = followed.known, None
@@ -222,7 +194,7 @@ class LogFolder:
             return None
         return self._rest(followed, now_s) if part is None else self._piece(followed, part)
 
-    def _piece(self, followed: _Followed, part: ReadPart) -> LogPiece:
+    def _piece(self, followed: FollowedLog, part: ReadPart) -> LogPiece:
         path = str(followed.file.path)
         self._stored[path] = part.cursor
         self._left.pop(part.cursor.inode, None)
@@ -232,7 +204,7 @@ class LogFolder:
             path=path, run_id=followed.run_id, stream=stream, cursor=part.cursor, lines=part.lines, rows=part.rows
         )
 
-    def _rest(self, followed: _Followed, now_s: float) -> LogPiece | None:
+    def _rest(self, followed: FollowedLog, now_s: float) -> LogPiece | None:
         """Return the last line if it has waited for its end long enough."""
         rest = followed.file.rest
         if rest != followed.rest:
@@ -273,13 +245,13 @@ class LogFolder:
                 return True
         return False
 
-    def _begun(self, found: _Found) -> _Followed:
+    def _begun(self, found: _Found) -> FollowedLog:
         path, stored = Path(found.path), self._stored.get(found.path)
         is_events = is_event_file(path.name)
         left = None if is_events else self._left.get(found.inode)  # a number may be used again: the content decides
         is_renamed = left is not None and (stored is None or stored.inode != found.inode)
         follow = FollowedEvents if is_events else FollowedFile
-        return _Followed(
+        return FollowedLog(
             file=follow(path, left or stored, is_history=found.is_output or self._is_first_scan()),
             run_id=self._run_id(found.sub_folder),
             rank=self._rank(found.path),

@@ -76,4 +76,4 @@ def hit_of_finding(name: str, finding: RuleFinding) -> LineHit:
     )
     line = finding.line
     text = line.text or ", ".join(f"{key} {value:g}" for key, value in line.values.items())
-    return LineHit(trouble=trouble, line=text, rank=line.rank)
+    return LineHit(trouble=trouble, line=text, rank=line.rank, step=line.step)

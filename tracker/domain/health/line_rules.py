@@ -56,6 +56,8 @@ class LineHit:
     """Without colours and what a progress bar had written before it."""
     rank: int | None
     """Process that printed it; None: the line names none."""
+    step: int | None = None
+    """At which it was; None: the last one before the line."""
 
 
 NOT_A_NUMBER = TroubleClass(
@@ -107,7 +109,7 @@ def nan_hit(line: str, row: StepRow) -> LineHit | None:
     """Return that the loss in a plain line's row is no number; None: it is one, or there is none."""
     for name, value in row.values.items():
         if not math.isfinite(value) and number_kind(name) is NumberKind.LOSS:
-            return LineHit(trouble=NOT_A_NUMBER, line=line, rank=printed_rank(line))
+            return LineHit(trouble=NOT_A_NUMBER, line=line, rank=printed_rank(line), step=row.step)
     return None
 
 

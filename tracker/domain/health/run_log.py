@@ -112,7 +112,7 @@ class RunLog:
             self._untried.append(read_line(line.number, plain, row, stream.rank))
         hit = self._trouble(plain, row)
         if hit is not None and not line.is_known:
-            self._hit(hit, _step_of_nan(hit, row), line, (stream, state))
+            self._hit(hit, line, (stream, state))
         if row is None:
             self._phase = phase_of_line(plain) or self._phase
             return
@@ -134,7 +134,7 @@ class RunLog:
             return
         hit = nan_hit(f"step {row.step}: the loss is no number", row)
         if hit is not None:
-            self._hit(hit, row.step, RawLine(number=0, text=hit.line), (stream, state))
+            self._hit(hit, RawLine(number=0, text=hit.line), (stream, state))
         self._count(row, (stream, state), rank=stream.rank, is_progress=hit is None)
 
     def try_code(self, stream: Stream, state: StreamState) -> None:
@@ -144,7 +144,7 @@ class RunLog:
         untried, self._untried = self._untried, []
         for name, finding in self.code(untried):
             line = RawLine(number=finding.line.number, text=finding.line.text)
-            self._hit(hit_of_finding(name, finding), finding.line.step, line, (stream, state))
+            self._hit(hit_of_finding(name, finding), line, (stream, state))
 
     def take_rest(self, text: str, number: int, stream: Stream, state: StreamState) -> bool:
         """Read the last line of a log, which has no end: it may be cut, so its numbers do not count.
@@ -154,7 +154,7 @@ class RunLog:
         hit = rule_hit(plain_line(text), self.rules, self.fits)
         if hit is None:
             return False
-        self._hit(hit, None, RawLine(number=number, text=text), (stream, state))
+        self._hit(hit, RawLine(number=number, text=text), (stream, state))
         return True
 
     def take_sign(self, sign: ProcessSign, at: datetime) -> None:
@@ -272,8 +272,8 @@ class RunLog:
             found = nan_hit(plain, row)
         return found
 
-    def _hit(self, hit: LineHit, step: int | None, line: RawLine, where: tuple[Stream, StreamState]) -> None:
-        """Count trouble; `step`: that its line names, if that is where it was."""
+    def _hit(self, hit: LineHit, line: RawLine, where: tuple[Stream, StreamState]) -> None:
+        """Count trouble."""
         stream, state = where
         episode = self.state.episode
         may_be_new = episode is not None and episode.may_follow(stream) and not hit.trouble.is_consequence
@@ -286,7 +286,7 @@ class RunLog:
             stream=stream.name,
             number=line.number,
             text=self._shown(hit.line),
-            step=self.state.steps.last if step is None else step,
+            step=self.state.steps.last if hit.step is None else hit.step,
             rank=stream.rank if hit.rank is None else hit.rank,
             seen_at=stream.read_at,
         )
@@ -389,13 +389,6 @@ class RunLog:
     def _hint(self, finding: SeriesFinding) -> str:
         classes = () if self.state.episode is None else self.state.episode.first_of
         return joint_hint(finding.name, line_classes=classes, series=(), silent=self._pauses())
-
-
-def _step_of_nan(hit: LineHit, row: StepRow | None) -> int | None:
-    """Return the step at which the loss is no number, if that is what a hit says."""
-    if hit.trouble.name != NAN or row is None:
-        return None
-    return row.step
 
 
 def _has_any(text: str, parts: Sequence[str]) -> bool:
