@@ -1,7 +1,7 @@
 """What is in the folders of a trainer. One that cannot be read has nothing in it: the next scan asks again."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -13,20 +13,20 @@ MAX_NAMES = 50_000
 """Names in a folder that are looked at."""
 
 
-def events_in(folder: os.DirEntry[str]) -> Iterator[str]:
-    """Yield the paths of the event files in a folder."""
+def events_in(folder: os.DirEntry[str]) -> Iterator[tuple[str, str]]:
+    """Yield the paths of the event files in a folder, as those of the run itself."""
     for entry in entries(Path(folder.path)):
         if is_event_file(entry.name):
-            yield entry.path
+            yield entry.path, ""
 
 
-def of_ranks(folder: os.DirEntry[str], parent: str) -> Iterator[os.DirEntry[str]]:
-    """Yield what torchrun writes for each rank in or below a folder: <run id>_<8 characters>/attempt_0/7/stdout.log."""
-    if is_attempt(parent) and folder.name.isdigit() and is_folder(folder):
-        yield from entries(Path(folder.path))
-    elif is_torchrun_folder(folder.name) and is_folder(folder):
-        for entry in entries(Path(folder.path)):
-            yield from of_ranks(entry, folder.name)
+def of_ranks(inside: Iterable[os.DirEntry[str]], parent: str) -> Iterator[os.DirEntry[str]]:
+    """Yield what torchrun writes for each rank below a folder: <run id>_<8 characters>/attempt_0/7/stdout.log."""
+    for entry in inside:
+        is_rank = is_attempt(parent) and entry.name.isdigit()
+        if (is_rank or is_torchrun_folder(entry.name)) and is_folder(entry):
+            below = entries(Path(entry.path))
+            yield from below if is_rank else of_ranks(below, entry.name)
 
 
 def is_run(name: str, inside: Sequence[os.DirEntry[str]]) -> bool:

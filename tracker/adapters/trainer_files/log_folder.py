@@ -331,16 +331,11 @@ class LogFolder:
     def _below(self, folder: os.DirEntry[str]) -> Iterator[tuple[str, str]]:
         inside = entries(Path(folder.path))
         sub_folder = folder.name if is_run(folder.name, inside) else ""
-        for entry in inside:
+        for entry in (*inside, *of_ranks(inside, folder.name)):
             if self._is_log(entry):
                 yield entry.path, sub_folder
-                continue
-            for log_of_rank in of_ranks(entry, folder.name):
-                if self._is_log(log_of_rank):
-                    yield log_of_rank.path, sub_folder
-            if folder.name in EVENT_FOLDERS and is_folder(entry):
-                for path in events_in(entry):
-                    yield path, ""
+            elif folder.name in EVENT_FOLDERS and is_folder(entry):
+                yield from events_in(entry)
 
     def _is_log(self, entry: os.DirEntry[str]) -> bool:
         try:
