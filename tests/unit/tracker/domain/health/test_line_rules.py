@@ -85,7 +85,7 @@ LINES: Mapping[str, tuple[str, ...]] = {
     "hung_task": ("INFO: task python:280058 blocked for more than 120 seconds.",),
     "network": ("requests.exceptions.ConnectionError: Max retries exceeded with url: /api",),
     "nan": (
-        *("Loss is nan, stopping training", "nan loss encountered at step 10", "loss is NaN"),
+        *("Loss is nan, stopping training", "nan loss encountered at step 10", "loss is NaN", "Detected a NaN loss"),
         *("step 12 | loss: nan | lr: 0.1", "{'loss': inf, 'learning_rate': 1e-05, 'epoch': 0.5}"),
     ),
 }
@@ -115,6 +115,7 @@ HEALTHY = (
     "If you see CUDA out of memory, lower the batch size",
     "Note: set PYTORCH_CUDA_ALLOC_CONF to avoid CUDA out of memory errors",
     "skipping the batch if loss is nan",
+    "nan loss steps: 0",
     "[rank0]:[W1216 23:43:27.715 TCPStore.cpp:125] [c10d] recvValue failed: Failed to recv, got 0 bytes",
     "[W] TCPStore.cpp:125 recvValue failed, got 0 bytes. Connection was likely closed.",
     "MeanSquaredError: 0.123",
