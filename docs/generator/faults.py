@@ -53,6 +53,7 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
     "Processes of a training": (
         "tests/integration/test_training_hangs.py",
         "tests/unit/tracker/app/health/test_job_watch.py",
+        "tests/unit/tracker/app/health/test_job_ends.py",
         "tests/contract/test_processes.py",
         "tests/contract/test_machine.py",
         "tests/unit/tracker/adapters/trainer_files/test_read_ahead.py",

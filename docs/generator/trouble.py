@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tracker.config.health import shipped_rules
-from tracker.domain.health.line_rules import NOT_A_NUMBER
 from tracker.domain.health.processes.hangs import HangName
 from tracker.domain.health.processes.signs import TITLES
 from tracker.domain.health.series.findings import BEHIND, FLAT, GRADIENT, LR, MEMORY, NAN, THROUGHPUT
 from tracker.domain.health.series.loss import SeriesName
 from tracker.domain.health.series_incidents import said_of
+from tracker.domain.records.training import Severity
 
 HEAD = """# Trouble in a training
 
@@ -17,7 +17,7 @@ What the [logs of a training](../explanation/health.md) may show. `alert` is sen
 ## Lines
 
 The first class that fits a line names it. A class that ends the training is a crash; one with a wait is reported if no
-step follows for that long.
+step follows.
 
 | class | what | reported | example | hint |
 |---|---|---|---|---|
@@ -74,10 +74,11 @@ def trouble_page() -> str:
     """Return docs/reference/trouble.md."""
     lines = []
     for rule in shipped_rules():
-        how = str(rule.severity) + (f" after {rule.wait_s:.0f} s" if rule.wait_s else "")
+        how = str(rule.severity)
+        if rule.wait_s:
+            how = f"{'' if rule.severity is Severity.ALERT else 'shown, '}alert after {rule.wait_s:.0f} s"
         ends = ", ends the training" if rule.terminal else ""
         lines.append(f"| `{rule.name}` | {rule.title} | {how}{ends} | `{_cell(rule.example)}` | {_cell(rule.hint)} |")
-    lines.append(f"| `nan` | {NOT_A_NUMBER.title} | alert | `step 12 \\| loss: nan` | {NOT_A_NUMBER.hint} |")
     alerts = {rule.name: rule.is_alert for rule in _SHOWN}
     numbers = []
     for name in SeriesName:

@@ -7,7 +7,6 @@ NFS. Logs with exact numbers are read before those that are rounded for people: 
 import logging
 import os
 import stat
-from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -130,17 +129,16 @@ class LogFolder:
         waiting = queues_of(self._followed)
         parts = 0
         while waiting and parts < PARTS:
-            unread: list[deque[FollowedLog]] = []
             for queue in waiting:
                 piece = self._next(queue[0], now_s)
                 if piece is None:
                     queue.popleft()  # it has nothing more: it is the turn of the log of the next job
-                else:
-                    yield piece
-                    parts += 1
-                if queue and (piece is None or not piece.rest):  # else its trouble is counted first
-                    unread.append(queue)
-            waiting = unread
+                    continue
+                yield piece
+                parts += 1
+                if piece.rest:
+                    queue.clear()  # its trouble is counted first
+            waiting = [queue for queue in waiting if queue]
 
     def follow_outputs(self, paths: Collection[str]) -> None:
         """Follow these files, too, from the next scan on; see `ports.TrainingLog`."""

@@ -206,8 +206,6 @@ class JobWatch:
         if self._search.refresh(now_s, run.state.pace.phase):
             self._followed.clear()
         if not self.job.ranks:
-            if run.state.tempo.last_at is not None and not run.state.pace.job:
-                self._search.report_missing()
             return self._missed_end(run, now_s)
         self._follow(run, saved_bytes, now_s)
         if self._look.moments:
@@ -321,6 +319,8 @@ class JobWatch:
     def _missed_end(self, run: RunLog, now_s: float) -> tuple[ProcessSign, ...]:
         """Report the end of a job that ended while no agent ran."""
         pace = run.state.pace
+        if run.state.tempo.last_at is not None and not pace.job:
+            self._search.report_missing()
         if not pace.job or pace.ended or pace.host != self.places.host:
             return ()  # what became of processes of another machine is not known
         return self._end(run, now_s, END_S) if len(self._dead(pace.job)) == len(pace.job) else ()

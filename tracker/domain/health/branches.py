@@ -15,13 +15,17 @@ def goes_back(run: RunState, step: int, stream: Stream, state: StreamState, prin
     before = state.places.get(printer)
     if before is not None:
         last_step, branch = before
-        return step < last_step and branch == run.branch
+        return step < last_step and branch == run.starts.branch
+    return _is_of_later_start(run, step, stream, state)
+
+
+def _is_of_later_start(run: RunState, step: int, stream: Stream, state: StreamState) -> bool:
+    """Return whether a log that logs its first step is not one of those that were written so far."""
     if is_of_later_job(run, stream):
-        return step < run.steps.last
-    if stream.is_history:
-        return False
-    is_new_start = is_later(run, stream, state) and run.episodes > run.branched_after
-    return is_new_start or run.tempo.pauses_at(stream.read_at)
+        return step != run.steps.last
+    if is_later(run, stream, state) and run.episodes > run.starts.after:
+        return True
+    return run.tempo.pauses_at(stream.read_at) and not stream.is_history
 
 
 def is_later(run: RunState, stream: Stream, state: StreamState) -> bool:
@@ -35,12 +39,13 @@ def is_of_later_job(run: RunState, stream: Stream) -> bool:
     if found is None:
         return False
     kind, numbers = found
-    return kind in run.jobs and numbers > run.jobs[kind]
+    return kind in run.starts.jobs and numbers > run.starts.jobs[kind]
 
 
-def note_job(run: RunState, stream: Stream) -> None:
-    """Note the job of a log that logs steps."""
-    found = job_numbers(stream.name, stream.rank)
+def remember(run: RunState, step: int, stream: Stream, state: StreamState, printer: str) -> None:
+    """Note where a printer stands, and the job of a log that logs its first step."""
+    found = None if printer in state.places else job_numbers(stream.name, stream.rank)
     if found is not None:
         kind, numbers = found
-        run.jobs[kind] = max(run.jobs.get(kind, numbers), numbers)
+        run.starts.jobs[kind] = max(run.starts.jobs.get(kind, numbers), numbers)
+    state.remember(printer, step, run.starts.branch)

@@ -22,6 +22,20 @@ SETTLE_S = 10.0
 
 
 @dataclass(kw_only=True)
+class Progress:
+    """Steps after the newest line of an incident."""
+
+    beyond: int | None = None
+    """Last step that is no progress: the highest before the line, or the one before a restart; None: there was none."""
+    steps: int = 0
+    """Later steps."""
+    step: int | None = None
+    """The first of them."""
+    at: datetime | None = None
+    """When the newest of them was read."""
+
+
+@dataclass(kw_only=True)
 class Episode:
     """An incident while lines may still join it."""
 
@@ -36,14 +50,7 @@ class Episode:
     """Ranks that printed lines of each class."""
     lines: int = 0
     newest: TroubleLine | None = None
-    progress_from: int | None = None
-    """Last step that is no progress: the highest before its newest line, or the one before a restart."""
-    ahead: int = 0
-    """Later steps since its newest line."""
-    resumed_step: int | None = None
-    """The first of them."""
-    resumed_at: datetime | None = None
-    """When the newest of them was read."""
+    progress: Progress = field(default_factory=Progress)
     capture: str = ""
     """What its processes did, as text."""
 
@@ -61,7 +68,7 @@ class Episode:
 
     def wait_for_progress(self, after: int | None) -> None:
         """Expect steps after the highest one so far; None: there was none."""
-        self.progress_from, self.ahead, self.resumed_step, self.resumed_at = after, 0, None, None
+        self.progress = Progress(beyond=after)
 
     def may_follow(self, stream: Stream) -> bool:
         """Return whether a step in a log can be later than the newest line of trouble."""
@@ -71,17 +78,17 @@ class Episode:
 
     def skip_to(self, step: int) -> None:
         """Note a step that may be earlier than the trouble: later ones have to be beyond it."""
-        if self.progress_from is not None:
-            self.progress_from = max(self.progress_from, step)
+        if self.progress.beyond is not None:
+            self.progress.beyond = max(self.progress.beyond, step)
 
     def progresses_to(self, step: int, at: datetime) -> int:
         """Count a step that was read at `at`; return how many are progress: those of slow logs and ranks are none."""
-        if self.progress_from is None or step > self.progress_from:
-            self.resumed_at = at
-            self.resumed_step = step if self.resumed_step is None else self.resumed_step
-            self.progress_from = step
-            self.ahead += 1
-        return self.ahead
+        found = self.progress
+        if found.beyond is None or step > found.beyond:
+            found.beyond, found.at = step, at
+            found.step = step if found.step is None else found.step
+            found.steps += 1
+        return found.steps
 
     @property
     def cause(self) -> TroubleLine:
@@ -121,8 +128,8 @@ class Episode:
             hint=cause.trouble.hint,
             ended_by=ended_by,
             ended_step=ended_step,
-            resumed_step=self.resumed_step,
-            resumed_at=self.resumed_at,
+            resumed_step=self.progress.step,
+            resumed_at=self.progress.at,
             capture=self.capture,
         )
 

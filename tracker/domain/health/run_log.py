@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from tracker.domain.health.branches import goes_back, is_later, note_job
+from tracker.domain.health.branches import goes_back, is_later, remember
 from tracker.domain.health.code_rules import CodeRules, ReadLine, hit_of_finding, read_line
 from tracker.domain.health.episodes import Episode, begun
 from tracker.domain.health.hints import joint_hint
@@ -28,6 +28,7 @@ from tracker.domain.health.line_rules import (
     printed_rank,
     rule_fits,
     rule_hit,
+    traceback_hit,
     triggers_of,
 )
 from tracker.domain.health.logs.masking import without_keys
@@ -110,7 +111,7 @@ class RunLog:
             self._of_rank[stream.rank] = state
         if self.code is not None:
             self._untried.append(read_line(line.number, plain, row, stream.rank))
-        hit = self._trouble(plain, row)
+        hit = self._trouble(plain, row, state.recent)
         if hit is not None and not line.is_known:
             self._hit(hit, line, (stream, state))
         if row is None:
@@ -223,7 +224,7 @@ class RunLog:
         shown = []
         for finding in self.findings:
             new = SeenFinding(
-                stream=stream.name, at=stream.read_at, is_history=stream.is_history, branch=self.state.branch
+                stream=stream.name, at=stream.read_at, is_history=stream.is_history, branch=self.state.starts.branch
             )
             seen = self.state.seen.setdefault(finding_key(finding), new)
             found = incident_of(finding, self.state.run_id, seen, self._said.get(finding.name))
@@ -264,23 +265,23 @@ class RunLog:
         """What the numbers show, in the order of the log."""
         return (*self.state.series.findings, *self.state.unnumbered.findings)
 
-    def _trouble(self, plain: str, row: StepRow | None) -> LineHit | None:
+    def _trouble(self, plain: str, row: StepRow | None, recent: Sequence[str]) -> LineHit | None:
         found = None
         if self._triggers is None or _has_any(plain.lower(), self._triggers):
             found = rule_hit(plain, self.rules, self.fits)
-        if found is None and row is not None:
-            found = nan_hit(plain, row)
+        if found is None:
+            found = traceback_hit(recent, self.rules) if row is None else nan_hit(plain, row)
         return found
 
     def _hit(self, hit: LineHit, line: RawLine, where: tuple[Stream, StreamState]) -> None:
         """Count trouble."""
         stream, state = where
         episode = self.state.episode
-        may_be_new = episode is not None and episode.may_follow(stream) and not hit.trouble.is_consequence
-        if may_be_new and is_later(self.state, stream, state):
+        if hit.trouble.is_consequence:
+            if episode is None and self.state.steps.is_complete:
+                return  # what ranks print when others have ended
+        elif episode is not None and episode.may_follow(stream) and is_later(self.state, stream, state):
             self.end_stop()
-        if hit.trouble.is_consequence and episode is None and self.state.steps.is_complete:
-            return  # what ranks print when others have ended
         found = TroubleLine(
             trouble=hit.trouble,
             stream=stream.name,
@@ -319,8 +320,7 @@ class RunLog:
             self.end_stop()
         if goes_back(run, step, stream, state, printer):
             self._begin_branch(step)
-        note_job(run, stream)
-        state.remember(printer, step, run.branch)
+        remember(run, step, stream, state, printer)
         at_s = self._live_time_s(stream)
         self.points += run.thinner.take(step, row.values)
         run.series.take(step, row.values, at_s=at_s, rank=rank)
@@ -339,13 +339,13 @@ class RunLog:
 
     def _begin_branch(self, step: int) -> None:
         run = self.state
-        run.branch, run.branched_after = run.branch + 1, run.episodes
+        run.starts.branch, run.starts.after = run.starts.branch + 1, run.episodes
         run.thinner.go_back(step)
         run.series.begin_branch(step)
         run.steps.last = step
         self.end_stop()
         if run.episode is not None:
-            run.episode.progress_from = step - 1
+            run.episode.progress.beyond = step - 1
 
     def _progress(self, episode: Episode, step: int, stream: Stream) -> None:
         if not episode.may_follow(stream):

@@ -94,17 +94,24 @@ class StreamState:
 
 
 @dataclass(kw_only=True)
+class Starts:
+    """How often a training was started."""
+
+    branch: int = 0
+    """Times that its steps went back."""
+    after: int = 0
+    """Incidents of lines before that, the last time."""
+    jobs: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Numbers of the latest job by which logs are named, by what else their names have."""
+
+
+@dataclass(kw_only=True)
 class RunState:
     """What was read of a run so far."""
 
     run_id: str = ""
     steps: StepsRead = field(default_factory=StepsRead)
-    branch: int = 0
-    """Times that the steps of the run went back."""
-    branched_after: int = 0
-    """Incidents of lines before that, the last time."""
-    jobs: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Numbers of the latest job by which logs are named, by what else their names have."""
+    starts: Starts = field(default_factory=Starts)
     episode: Episode | None = None
     """The incident that lasts."""
     episodes: int = 0

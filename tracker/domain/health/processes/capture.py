@@ -36,6 +36,6 @@ def _row(name: str, before: Sample, sample: Sample, seconds: float) -> str:
 
 def _stack_text(sample: Sample) -> str:
     if sample.stack is None:
-        return "  no stack could be read" + (f": {sample.no_stack}" if sample.no_stack else "")
+        return ": ".join(filter(None, ("  no stack could be read", sample.no_stack)))
     frames = [f"  {frame.function} ({short_file(frame.file)}:{frame.line})" for frame in sample.stack[:MAX_FRAMES]]
     return "\n".join(frames) or "  no Python frame"

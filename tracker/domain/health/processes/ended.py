@@ -27,31 +27,29 @@ class JobEnd:
     first_rank: int | None = None
     """That ended before the others; None: unknown."""
 
+    @property
+    def is_successful(self) -> bool:
+        """Whether the training did what it should."""
+        return bool(self.is_complete) or self.exit_code == 0
+
 
 def sign_of_end(ending: JobEnd) -> ProcessSign | None:
     """Return why a training ended; None: it finished, its log says why, a user ended it, or nothing is known."""
     trouble = ending.trouble
-    if ending.is_complete or ending.exit_code == 0 or (trouble is not None and trouble.is_stop):
+    if ending.is_successful:
         return None
-    if ending.memory_kills > 0:
-        text = f"the kernel killed {count_text(ending.memory_kills, 'task')} of its cgroup because memory ran out"
-        hint = "give the job more memory, or lower the number of data loader workers"
-        return ProcessSign(trouble=process_trouble("killed_for_memory", hint), text=text)
-    if trouble is not None and trouble.is_consequence and ending.first_rank is not None:
-        how = "was killed (SIGKILL)" if trouble.name == RANK_KILLED else "ended before the others"
-        text = f"rank {ending.first_rank} {how}, and no log says why"
-        hint = "if no user killed it, memory ran out: search the kernel's messages (dmesg) for oom-kill"
-        return ProcessSign(trouble=process_trouble("rank_died", hint), text=text, ranks=(ending.first_rank,))
-    if trouble is not None and trouble.is_terminal:
+    if trouble is None or not trouble.is_terminal:
+        return _killed_for_memory(ending) or _unexplained(ending)
+    if trouble.is_stop:
         return None
-    return _unexplained(ending)
+    return _killed_for_memory(ending) or (_first_death(ending) if trouble.is_consequence else None)
 
 
 def word_of_end(ending: JobEnd, sign: ProcessSign | None) -> str:
     """Return how a training ended: finished, failed, cancelled, killed for memory, gone, or only ended."""
-    trouble = ending.trouble if sign is None or _is_cause(ending.trouble) else sign.trouble
-    if sign is None and (ending.is_complete or ending.exit_code == 0):
+    if ending.is_successful:
         return "finished"
+    trouble = _cause(ending, sign)
     if trouble is None or not trouble.is_terminal:
         return "cancelled" if ending.exit_code in _INTERRUPTED else "ended"
     if trouble.is_stop:
@@ -59,8 +57,31 @@ def word_of_end(ending: JobEnd, sign: ProcessSign | None) -> str:
     return trouble.name.replace("_", " ") if trouble.name in TERMINAL else "failed"
 
 
-def _is_cause(trouble: TroubleClass | None) -> bool:
-    return trouble is not None and trouble.is_terminal and not trouble.is_consequence
+def _cause(ending: JobEnd, sign: ProcessSign | None) -> TroubleClass | None:
+    """Return what ended a training: what its log names as a cause, or else what its processes show."""
+    if sign is None:
+        return ending.trouble
+    if ending.trouble is None or not ending.trouble.is_terminal or ending.trouble.is_consequence:
+        return sign.trouble
+    return ending.trouble
+
+
+def _killed_for_memory(ending: JobEnd) -> ProcessSign | None:
+    if ending.memory_kills <= 0:
+        return None
+    text = f"the kernel killed {count_text(ending.memory_kills, 'task')} of its cgroup because memory ran out"
+    hint = "give the job more memory, or lower the number of data loader workers"
+    return ProcessSign(trouble=process_trouble("killed_for_memory", hint), text=text)
+
+
+def _first_death(ending: JobEnd) -> ProcessSign | None:
+    """Return which rank ended first, of which the logs of others tell; None: it is not known."""
+    if ending.first_rank is None or ending.trouble is None:
+        return None
+    how = "was killed (SIGKILL)" if ending.trouble.name == RANK_KILLED else "ended before the others"
+    text = f"rank {ending.first_rank} {how}, and no log says why"
+    hint = "if no user killed it, memory ran out: search the kernel's messages (dmesg) for oom-kill"
+    return ProcessSign(trouble=process_trouble("rank_died", hint), text=text, ranks=(ending.first_rank,))
 
 
 def _unexplained(ending: JobEnd) -> ProcessSign | None:

@@ -126,8 +126,7 @@ def likely(moments: Sequence[Moment], world_size: int) -> Hang:
 
 def _unexplained(ranks: Sequence[_Rank], world_size: int) -> Hang:
     if all(one.newest.stack is None for one in ranks):
-        why = next((one.newest.no_stack for one in ranks if one.newest.no_stack), "")
-        text = f"no stack could be read{f': {why}' if why else ''}"
+        text = ": ".join(("no stack could be read", *_reasons(ranks)[:1]))
         hint = "install checkpoint-tracker[stacks] and allow py-spy to trace processes: see `tracker doctor`"
         return Hang(name=HangName.UNKNOWN, text=text, hint=hint)
     waiting = [one for one in ranks if one.collective]
@@ -234,11 +233,20 @@ def _unread(ranks: Sequence[_Rank]) -> Hang | None:
     if not unread or len(unread) > len(others) or not all(one.collective for one in others):
         return None
     newest = unread[0].newest
-    state = f"{newest.state}{f' in {newest.waits_in}' if newest.waits_in else ''}"
-    why = f": {newest.no_stack}" if newest.no_stack else ""
-    text = f"{_named(unread, verb='')} could not be examined ({state}){why}; {_others(ranks, unread)}"
+    state = " in ".join(filter(None, (newest.state, newest.waits_in)))
+    what = f"{_named(unread, verb='')} could not be examined ({state})"
+    text = f"{': '.join((what, *_reasons(unread)[:1]))}; {_others(ranks, unread)}"
     hint = "allow py-spy to trace processes: see `tracker doctor`"
     return Hang(name=HangName.UNKNOWN, ranks=_numbers(unread), text=text, hint=hint)
+
+
+def _reasons(ranks: Sequence[_Rank]) -> list[str]:
+    """Return why stacks could not be read."""
+    reasons = []
+    for one in ranks:
+        if one.newest.no_stack:
+            reasons.append(one.newest.no_stack)
+    return reasons
 
 
 def _place_of_block(one: _Rank) -> str:
@@ -254,9 +262,11 @@ def _is_blocked(samples: Sequence[Sample]) -> bool:
 
 def _mismatch(ranks: Sequence[_Rank]) -> Hang | None:
     """Return that all ranks wait, in different operations: none of them can end."""
+    for one in ranks:
+        if not one.is_still or one.collective in _NOT_COMMON:
+            return None
     names = {one.collective for one in ranks}
-    is_certain = all(one.is_still and one.collective not in _NOT_COMMON for one in ranks)
-    if len(names) < 2 or not is_certain:
+    if len(names) < 2:
         return None
     groups = []
     for name in sorted(names):

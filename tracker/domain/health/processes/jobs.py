@@ -110,7 +110,7 @@ def _sorted_out(members: Sequence[SeenProcess], by_pid: dict[int, SeenProcess]) 
     for one in members:
         if _is_forked(one, by_pid):
             workers.append(one)
-        elif _only_launches(one, members) or (one.rank is None and (has_ranks or _wraps(one, members, by_pid))):
+        elif _starts_ranks(one, members, by_pid, has_ranks=has_ranks):
             launchers.append(one)
         elif has_ranks or not ranks:
             ranks.setdefault(one.rank or 0, one)
@@ -119,6 +119,15 @@ def _sorted_out(members: Sequence[SeenProcess], by_pid: dict[int, SeenProcess]) 
     world_size = max([len(ranks), *(one.world_size or 0 for one in ranks.values())])
     loaders = _ranks_of_workers(workers, ranks, by_pid)
     return Job(ranks=ranks, loaders=loaders, launchers=tuple(launchers), world_size=world_size)
+
+
+def _starts_ranks(
+    process: SeenProcess, members: Sequence[SeenProcess], by_pid: dict[int, SeenProcess], *, has_ranks: bool
+) -> bool:
+    """Return whether a process belongs to a job and does not train."""
+    if _only_launches(process, members):
+        return True
+    return process.rank is None and (has_ranks or _wraps(process, members, by_pid))
 
 
 def _only_launches(process: SeenProcess, members: Sequence[SeenProcess]) -> bool:
@@ -131,15 +140,21 @@ def _only_launches(process: SeenProcess, members: Sequence[SeenProcess]) -> bool
 def _wraps(process: SeenProcess, members: Sequence[SeenProcess], by_pid: dict[int, SeenProcess]) -> bool:
     """Return whether a process only runs the training, as `timeout`, `nsys`, a container or another script does."""
     for other in members:
-        is_soon = 0 <= other.id.created_s - process.id.created_s < STARTS_S  # a training may start an evaluation later
-        if other.id == process.id or not is_soon or not is_python(other):
+        age_s = other.id.created_s - process.id.created_s
+        if other.id == process.id or not is_python(other):
             continue
-        if not is_python(process):
-            return True
-        is_below = _nearest(other, {process.id.pid: 0}, by_pid) is not None
-        if is_below and other.arguments != process.arguments and set(_paths(process)) & set(_paths(other)):
+        if not 0 <= age_s < STARTS_S:
+            continue  # a training may start an evaluation later
+        if not is_python(process) or _is_started_by(other, process, by_pid):
             return True
     return False
+
+
+def _is_started_by(other: SeenProcess, script: SeenProcess, by_pid: dict[int, SeenProcess]) -> bool:
+    """Return whether a script has started a program that names the same paths."""
+    if other.arguments == script.arguments or _nearest(other, {script.id.pid: 0}, by_pid) is None:
+        return False
+    return not set(_paths(script)).isdisjoint(_paths(other))
 
 
 def _ranks_of_workers(

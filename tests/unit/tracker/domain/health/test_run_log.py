@@ -54,6 +54,40 @@ def test_what_follows_from_a_cause_belongs_to_it_whoever_printed_first() -> None
     assert (one.ranks, one.lines, one.is_alert) == ((0,), 258, True)
 
 
+FRAME = '  File "train.py", line 3, in main'
+TRACEBACK = "Traceback (most recent call last):"
+
+
+@pytest.mark.parametrize(
+    ("lines", "rank"),
+    [
+        ((TRACEBACK, FRAME, "    main()", "my.module.Boom: something"), None),
+        ((TRACEBACK, FRAME, "Empty"), None),
+        ((TRACEBACK, *([FRAME, "    main()"] * CONTEXT_LINES), "Boom"), None),
+        ((f"[rank1]: {TRACEBACK}", f"[rank1]: {FRAME}", f"[rank0]: {TRACEBACK}", "[rank1]: my.Boom: x"), 1),
+        ((f"(Worker pid=7) {TRACEBACK}", f"(Worker pid=7) {FRAME}", "(Worker pid=7) my.Boom: x"), None),
+    ],
+)
+def test_the_line_that_ends_a_traceback_is_an_error_of_any_name(lines: tuple[str, ...], rank: int | None) -> None:
+    log = read(lines)
+    assert found(log) == [("python_error", len(lines), None, False)]
+    assert log.incidents()[0].ranks == (() if rank is None else (rank,))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("my.module.Boom: something",),
+        (TRACEBACK, "my.module.Boom: something"),
+        ("Stack (most recent call last):", FRAME, "Loss: 2.5"),
+        (f"[rank1]: {TRACEBACK}", f"[rank1]: {FRAME}", "[rank0]: Loss: 2.5"),
+        (TRACEBACK, FRAME, "the loss is 2.5"),
+    ],
+)
+def test_names_of_no_error_are_none_without_a_traceback(lines: tuple[str, ...]) -> None:
+    assert found(read(lines)) == []
+
+
 def test_a_stop_by_a_user_is_no_alert() -> None:
     log = read(steps(1), "Killing subprocess 7", "Main process received SIGINT, exiting")
     assert found(log) == [("cancelled", 3, 1, False)]
@@ -111,7 +145,7 @@ def test_logs_of_jobs_that_follow_each_other_are_branches_also_in_history_and_th
                 at += timedelta(seconds=1)
                 stream = Stream(name=name, rank=rank, read_at=at, is_history=is_history)
                 log.take(RawLine(number=number, text=text), stream, state)
-        return log.state.branch
+        return log.state.starts.branch
 
     first, second = steps(100, 200, 300), steps(100, 200)
     assert branches(("slurm-204.out", None, first), ("slurm-205.out", None, second)) == 1
@@ -150,7 +184,7 @@ def test_logs_of_ranks_that_lag_behind_are_no_progress() -> None:
     ranks = [line for step in (28, 29, 30) for line in (f"[rank1]: step {step} | loss: 2.5",)]
     log = read(steps(*range(20, 31)), OOM, ranks, [f"[rank5]: step {step} | loss: 2.5" for step in range(27, 31)])
     assert found(log) == [("oom", 12, 30, False)]
-    assert (log.steps.last, log.state.branch) == (30, 0)
+    assert (log.steps.last, log.state.starts.branch) == (30, 0)
     same = [f"[rank{rank}]: step {step} | loss: 2.5" for step in (31, 32, 33) for rank in range(8)]
     assert found(read(steps(*range(20, 31)), OOM, same[:16])) == [("oom", 12, 30, False)]
     assert found(read(steps(*range(20, 31)), OOM, same)) == [("oom", 12, 30, True)]
@@ -213,7 +247,7 @@ def test_a_restart_in_another_log_begins_a_branch_after_a_pause_only() -> None:
                 at += timedelta(seconds=1)
                 log.take(RawLine(number=number, text=text), Stream(name=name, read_at=at), state)
             at += timedelta(seconds=pause_s - 1)
-        assert log.state.branch == branch
+        assert log.state.starts.branch == branch
         assert len([point for point in log.points if point.step == 160]) == 1 + branch
 
 
