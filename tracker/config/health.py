@@ -72,6 +72,10 @@ class RuleSection(Section):
     """The class in words."""
     hint: str = ""
     """What to do."""
+    command: str = ""
+    """To run next."""
+    action: str = ""
+    """Reserved."""
     example: str = ""
     """A line that the rule must fit."""
 
@@ -97,6 +101,7 @@ class RuleSection(Section):
             is_consequence=self.consequence,
             wait_s=self.wait_s,
             hint=self.hint,
+            command=self.command,
             order=order,
         )
         return LineRule(

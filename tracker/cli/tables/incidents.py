@@ -98,6 +98,8 @@ def _facts(incident: TrainingIncident) -> Iterator[tuple[str, str]]:
         yield "found", incident.cause.text
     if incident.hint:
         yield "hint", incident.hint
+    if incident.cause.trouble.command:
+        yield "next", incident.cause.trouble.command
 
 
 def _place(line: TroubleLine) -> str:

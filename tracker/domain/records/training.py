@@ -51,6 +51,8 @@ class TroubleClass:
     wait_s: float = 0.0
     """Seconds without a step after which it is reported: training may survive it."""
     hint: str = ""
+    command: str = ""
+    """To run next; empty: none."""
     order: int = 0
     """Place among all classes: earlier ones explain later ones."""
 

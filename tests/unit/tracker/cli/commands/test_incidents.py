@@ -85,6 +85,7 @@ def test_an_incident_is_listed_shown_and_dismissed(training: Training) -> None:
     shown = training.shown("show", one.id[:4])
     assert "train.log:3: [rank3]: torch.OutOfMemoryError: CUDA out of memory <b>{x}</b> 😀" in shown
     assert "hint use a smaller micro-batch" in shown
+    assert "next nvidia-smi" in shown
     assert "dismissed: oom of sft" in training.shown("dismiss", one.id, "--reason", "known")
     assert "dismissed: known" in training.shown("--all")
     document = json.loads(training.run("--all", "--json").output)["result"]
