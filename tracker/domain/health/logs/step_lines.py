@@ -25,7 +25,7 @@ STEP_DIGITS = 15
 """More are no step."""
 _NAME = r"[a-z_][\w./%()-]{0,40}(?: [a-z_(][\w./%()-]{0,40}){0,6}"
 _STEP = re.compile(
-    r"(?:^|[\s\]:|>(]|/(?=global_step=))(?:global_step|iteration|step|iter)\s*[:=]?\s*"
+    r"(?:^|[\s\[\]:|>(]|/(?=global_step=))(?:global_step|iteration|step|iter(?:\(train\))?)\s*[:=]?\s*(?P<open>\[\s*)?"
     rf"(?P<named>\d{{1,{STEP_DIGITS}}})(?![\w.])(?:\s*/\s*(?P<of>\d{{1,{STEP_DIGITS}}}+))?"
     rf"|^s:(?P<short>\d{{1,{STEP_DIGITS}}})(?=\s)"
     rf"|^(?P<first>\d{{1,{STEP_DIGITS}}})\s*/\s*(?P<of_first>\d{{1,{STEP_DIGITS}}})(?=\s+[a-z_]+\s*[:=])",
@@ -85,10 +85,12 @@ def step_row(line: str) -> StepRow | None:
     found = _STEP.search(text, 0, _MOST_BEFORE)
     if found is None:
         return None
+    opened, named, of_named, short, first, of_first = found.groups()
+    if opened and "epoch" in text[: found.start()].lower():
+        return None  # `Epoch [1/5], Step [100/600]`: it begins again with each epoch
     values = _named_numbers(text[found.end() :])
     if not values:
         return None
-    named, of_named, short, first, of_first = found.groups()
     total = of_named or of_first
     return StepRow(step=int(named or short or first), values=values, total=int(total) if total else None)
 

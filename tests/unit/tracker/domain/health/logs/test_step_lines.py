@@ -21,6 +21,12 @@ LINES: Mapping[str, tuple[int | None, Mapping[str, float]]] = {
         {"consumed samples": 120, "learning rate": 1.5e-4, "lm loss": 7.5},
     ),
     "iter 530: loss 2.25 BPC, time 58.50ms, mfu 3.25%": (530, {"loss": 2.25, "time": 58.5, "mfu": 3.25}),
+    "[Step 10/100] loss: 2.5 lr: 1e-3": (10, {"loss": 2.5, "lr": 1e-3}),
+    "Step [100/600], Loss: 2.5": (100, {"loss": 2.5}),
+    "mmengine - INFO - Iter(train) [   50/1000]  lr: 1.0e-03  time: 0.5  loss: 1.5": (
+        50,
+        {"lr": 1e-3, "time": 0.5, "loss": 1.5},
+    ),
     "step 500: train loss 1.25, val loss 1.5": (500, {"train loss": 1.25, "val loss": 1.5}),
     "s:2 trl:10.5 lr:0.0001 norm:1.5": (2, {"trl": 10.5, "lr": 1e-4, "norm": 1.5}),
     "step:1/6200 train_loss:6.5 train_time:24ms step_avg:nanms": (
@@ -50,6 +56,7 @@ NO_STEPS = (
     "Loading checkpoint shards: 100%|##########| 4/4",
     "stepping down from the podium",
     "step by step instructions",
+    "Epoch [1/5], Step [100/600], Loss: 2.5",
     "version 1.2 | build 3.4",
     "step 7",
     "the third step 12.5 times",
