@@ -72,6 +72,8 @@ def _standing(progress: RunProgress) -> Iterator[str]:
         yield f"logs steps every {duration_text(progress.usual_s)}"
     if progress.productive_share is not None:
         yield f"productive time {progress.productive_share:.0%}"
+    for name, value in progress.summary.items():
+        yield f"{one_line(name)} {value:.4g}"
 
 
 def _row(one: TrainingIncident, training: Training) -> IncidentRow:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import islice
 
 from tracker.domain.health.branches import goes_back, is_later, remember
 from tracker.domain.health.code_rules import CodeRules, ReadLine, hit_of_finding, read_line
@@ -63,6 +64,7 @@ PROCESSES = "processes"
 TEXT_CHARS = 300
 MAX_INDENT = 40
 MAX_LAST_LINES = 64
+MAX_SUMMARY = 20
 KEPT_ENDED = 1000
 """Ended incidents that one reading hands out; more in one log are one failure that repeats."""
 
@@ -118,7 +120,7 @@ class RunLog:
             self._phase = phase_of_line(plain) or self._phase
             return
         if row.is_summary:
-            self.state.steps.has_summary = True
+            self.state.steps.summary = dict(islice(row.values.items(), MAX_SUMMARY))
             return
         if row.step is None:
             self._count_unnumbered(row)

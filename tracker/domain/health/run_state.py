@@ -32,13 +32,13 @@ class StepsRead:
     """Losses of training on lines that name no step, as Hugging Face prints them."""
     total: int | None = None
     """Steps of the whole training, where a line names them."""
-    has_summary: bool = False
-    """Whether the line that ends a training was read after its newest step."""
+    summary: dict[str, float] = field(default_factory=dict)
+    """Numbers of the line that ends a training, by name; empty: it was not read after the newest step."""
 
     @property
     def is_complete(self) -> bool | None:
         """Whether the training has done all of its steps; None: unknown."""
-        if self.has_summary:
+        if self.summary:
             return True
         if self.total is None or self.last is None:
             return None
@@ -47,7 +47,7 @@ class StepsRead:
     def count(self, row: StepRow, step: int) -> None:
         """Count one more line of a step."""
         self.lines += 1
-        self.has_summary = False
+        self.summary = {}
         if self.first is None:
             self.first = step
         self.last = step if self.last is None else max(self.last, step)

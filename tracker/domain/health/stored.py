@@ -55,6 +55,8 @@ class RunProgress:
     """What its processes do, such as `evaluating`, or how they ended; empty: none was seen on this machine."""
     usual_s: float | None = None
     """Usual time between two logged steps; None: unknown."""
+    summary: Mapping[str, float] = field(default_factory=dict)
+    """Numbers of the whole training, by the names that the trainer printed."""
 
 
 _HUNG = "hung"
@@ -72,6 +74,7 @@ def progress_of(run_id: str, state: RunState, read_at: datetime, changes: int) -
         changes=changes,
         state=_hang_of(state) or state.pace.state,
         usual_s=state.pace.usual_s or None,
+        summary=state.steps.summary,
     )
 
 

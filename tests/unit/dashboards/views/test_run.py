@@ -1,17 +1,23 @@
 from dataclasses import replace
+from datetime import timedelta
 
 from dashboards.data.run import Training
 from dashboards.views.run import RunView, build_view
 from dashboards.views.tables import RECENT_ROWS, VerdictRow
-from dashboards.views.training import since_last_text
+from dashboards.views.training import since_last_text, training_view
 from eval_jobs.errors import ServerDied
 from eval_jobs.run import record_of_failure
 from eval_jobs.types import ProbeResult
-from tests.log_reading import read_incident
+from tests.log_reading import READ_AT, read_incident
 from tests.records import RecordedRun, forgetting_run, wide_run
 from tests.reports import run_data
 from tests.verdicts import reports_of
 from tracker.domain.best.choice import champions_of
+from tracker.domain.health.logs.streams import Stream
+from tracker.domain.health.logs.text import RawLine
+from tracker.domain.health.run_log import RunLog
+from tracker.domain.health.run_state import RunState, StreamState
+from tracker.domain.health.stored import progress_of
 from tracker.domain.records.policy import Phase
 from tracker.domain.records.types import Baseline, CurvePoint, VerdictWord
 
@@ -207,6 +213,20 @@ def test_a_run_with_only_gaps_still_has_a_report() -> None:
     assert view.heading.facts == ("0 checkpoints evaluated", "0 benchmarks", "1 checkpoint not evaluated")
     assert (view.curves.figures, view.tiles, view.conclusions.evidence) == ((), (), ())
     assert len(view.troubles) == 1
+
+
+def test_the_section_on_the_training_has_its_speed_its_productive_time_and_the_trainers_summary() -> None:
+    at, log = READ_AT, RunLog(rules=(), state=RunState(run_id="r"))
+    lines = (*(f"step {step} | loss 2.5" for step in range(1, 5)), "{'train_runtime': 100.0, 'train_loss': 2.25}")
+    for number, (seconds, text) in enumerate(zip((0, 10, 20, 120, 121), lines, strict=True), start=1):
+        stream = Stream(name="train.log", read_at=at + timedelta(seconds=seconds))
+        log.take(RawLine(number=number, text=text), stream, StreamState())
+    view = training_view(Training(progress=progress_of("r", log.state, at, 0)))
+    assert view is not None
+    assert view.facts == (
+        *("last logged step 4", "logs steps every 10.0 s", "productive time 42%"),
+        *("train_runtime 100", "train_loss 2.25"),
+    )
 
 
 def test_the_curves_mark_incidents_and_a_checkpoint_names_those_since_the_one_before() -> None:
