@@ -98,18 +98,8 @@ every = 3
 """
 """In the second world."""
 TIMES = (
-    *(
-        "created_at",
-        "finished_at",
-        "raised_at",
-        "seen_at",
-        "last_seen_at",
-        "resumed_at",
-        "started_at",
-        "timestamp_ms",
-        "at_ms",
-    ),
-    "repetition",
+    *("created_at", "finished_at", "raised_at", "seen_at", "last_seen_at", "resumed_at"),
+    *("started_at", "timestamp_ms", "at_ms", "repetition"),
 )
 """Depend on when somebody was killed."""
 

@@ -29,7 +29,7 @@ hint = "raise the temperature"
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(command, ["test", *arguments], catch_exceptions=False)
+    return CliRunner().invoke(command, ["test", *arguments], catch_exceptions=False, env={"COLUMNS": "300"})
 
 
 @pytest.fixture
