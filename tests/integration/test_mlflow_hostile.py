@@ -56,6 +56,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MLFLOW_HTTP_REQUEST_TIMEOUT, "type", float)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", PATIENCE_S)
     monkeypatch.setattr(address, "CONNECT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(address, "VERSION_TIMEOUT_S", ANSWER_S)
 
 
 @contextmanager

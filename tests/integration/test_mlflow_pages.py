@@ -212,6 +212,7 @@ def test_a_server_that_does_not_listen_is_given_up_within_seconds() -> None:
 
 def test_a_server_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    monkeypatch.setattr("tracker.adapters.mlflow.address.VERSION_TIMEOUT_S", 1.0)
     with socket.socket() as hanging:
         hanging.bind(("127.0.0.1", 0))
         hanging.listen()
