@@ -3,6 +3,8 @@
 .PHONY: help setup demo test test-deep test-versions test-trainers coverage check format lint types imports unit docs texts site pictures lock bench-probe bench-client bench-loop bench-evaluator bench-verdicts bench-worlds bench-judge bench-replay bench-scale bench-screen bench-chaos bench-hostile bench-gate bench-frames bench-health bench-hang bench-report clean
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -n 2
+# Tests on real parts wait for most of their time.
+PYTEST_ALL := $(BIN)/python -m pytest -n 3
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -15,7 +17,7 @@ demo: setup ## train a tiny model, evaluate every checkpoint, show what it forgo
 	@$(BIN)/python examples/tiny_forgetting/demo.py
 
 test: setup ## all tests, on real parts
-	@$(PYTEST)
+	@$(PYTEST_ALL)
 
 test-deep: setup ## what `make test` samples, in full: a kill at every moment, long simulations
 	@TRACKER_TEST_DEEP=1 $(PYTEST)

@@ -82,20 +82,25 @@ def found(rows: Sequence[Row], *, stored_at: int | None = None) -> tuple[SeriesF
     return run.findings
 
 
+@cache
+def findings() -> Mapping[str, tuple[SeriesFinding, ...]]:
+    return {name: found(rows) for name, rows in real_runs().items()}
+
+
 def test_alerts_of_real_runs_are_their_known_trouble() -> None:
-    alerts = {name: [one.name for one in found(rows) if one.is_alert] for name, rows in real_runs().items()}
+    alerts = {name: [one.name for one in shown if one.is_alert] for name, shown in findings().items()}
     assert {name: names for name, names in alerts.items() if names} == TROUBLE
     assert len(alerts) > 500
 
 
 def test_few_real_runs_show_anything() -> None:
-    shown = {name for name, rows in real_runs().items() if any(not one.is_alert for one in found(rows))}
+    shown = {name for name, seen in findings().items() if any(not one.is_alert for one in seen)}
     assert len(shown) < 0.01 * len(real_runs())
 
 
 def test_a_state_stored_in_the_middle_continues_alike() -> None:
     for name, rows in real_runs().items():
-        assert found(rows, stored_at=len(rows) // 2) == found(rows), name
+        assert found(rows, stored_at=len(rows) // 2) == findings()[name], name
 
 
 @pytest.mark.parametrize("key", ["loss", "lm loss"])
