@@ -26,6 +26,7 @@ FOUND = {
     "loader": [("data_loader", (1,))],
     "killed": [("rank_died", (1,))],
     "zombie": [("rank_died", (1,))],
+    "loader_killed": [("bus_error", (1,))],
     "healthy": [],
 }
 """Final incident of each job: for a rank that died, the log of another rank is the first evidence."""
