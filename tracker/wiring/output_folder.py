@@ -23,7 +23,7 @@ class Output:
     """Of each data loader, in the trainer's settings."""
 
 
-def folder_of(config: Config | None) -> Path | None:
+def output_folder_of(config: Config | None) -> Path | None:
     """Return the output folder of the run, else the current folder; None: it is not on this machine."""
     if config is None:
         return Path.cwd()
@@ -34,7 +34,7 @@ def folder_of(config: Config | None) -> Path | None:
 
 def read_output(config: Config | None) -> Output:
     """Return what the output folder says; of a current folder without settings, only the disk."""
-    folder = folder_of(config)
+    folder = output_folder_of(config)
     if folder is None:
         return Output()
     newest = None if config is None else _newest(config, folder)

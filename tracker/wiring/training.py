@@ -21,7 +21,7 @@ from tracker.domain.readiness.training import memory as estimates
 from tracker.domain.readiness.training.facts import TrainingGpus
 from tracker.domain.readiness.training.gpus import training_gpu_findings
 from tracker.domain.readiness.training.memory import MemoryRoom, ModelShape, Offload, Setup, Zero
-from tracker.wiring.output_folder import Output, folder_of, read_output
+from tracker.wiring.output_folder import Output, output_folder_of, read_output
 
 READ_S = 2.0
 """A file server and a driver that do not respond must not delay the start of a training."""
@@ -103,7 +103,7 @@ def _smallest(gpus: TrainingGpus) -> int | None:
 
 def _disk(config: Config | None, shape: ModelShape | None, output: Output | None) -> Finding:
     """Return the finding about the disk that checkpoints are written to: of the run, else of the current folder."""
-    folder = folder_of(config)
+    folder = output_folder_of(config)
     if config is not None and folder is None:
         return ok(limits.DISK, f"not known: the run writes to {config.run.output_dir}")
     if output is None:

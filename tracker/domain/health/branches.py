@@ -21,19 +21,19 @@ def goes_back(run: RunState, step: int, stream: Stream, state: StreamState, prin
 
 def _is_of_later_start(run: RunState, step: int, stream: Stream, state: StreamState) -> bool:
     """Return whether a log that logs its first step is not one of those that were written so far."""
-    if is_of_later_job(run, stream):
+    if _is_of_later_job(run, stream):
         return step != run.steps.last
-    if is_later(run, stream, state) and run.episodes > run.starts.after:
+    if is_after_incident(run, stream, state) and run.episodes > run.starts.after:
         return True
     return run.tempo.pauses_at(stream.read_at) and not stream.is_history
 
 
-def is_later(run: RunState, stream: Stream, state: StreamState) -> bool:
+def is_after_incident(run: RunState, stream: Stream, state: StreamState) -> bool:
     """Return whether a log was begun after the incident that lasts."""
     return run.episodes > 0 and state.after == run.episodes and not stream.is_history
 
 
-def is_of_later_job(run: RunState, stream: Stream) -> bool:
+def _is_of_later_job(run: RunState, stream: Stream) -> bool:
     """Return whether a log differs from an earlier one by the number of its job: `slurm-124.out`."""
     found = job_numbers(stream.name, stream.rank)
     if found is None:

@@ -22,7 +22,7 @@ SETTLE_S = 10.0
 
 
 @dataclass(kw_only=True)
-class Progress:
+class StepsAfter:
     """Steps after the newest line of an incident."""
 
     beyond: int | None = None
@@ -50,7 +50,7 @@ class Episode:
     """Ranks that printed lines of each class."""
     lines: int = 0
     newest: TroubleLine | None = None
-    progress: Progress = field(default_factory=Progress)
+    progress: StepsAfter = field(default_factory=StepsAfter)
     capture: str = ""
     """What its processes did, as text."""
 
@@ -68,7 +68,7 @@ class Episode:
 
     def wait_for_progress(self, after: int | None) -> None:
         """Expect steps after the highest one so far; None: there was none."""
-        self.progress = Progress(beyond=after)
+        self.progress = StepsAfter(beyond=after)
 
     def may_follow(self, stream: Stream) -> bool:
         """Return whether a step in a log can be later than the newest line of trouble."""

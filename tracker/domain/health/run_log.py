@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 
-from tracker.domain.health.branches import goes_back, is_later, remember
+from tracker.domain.health.branches import goes_back, is_after_incident, remember
 from tracker.domain.health.code_rules import CodeRules, ReadLine, hit_of_finding, read_line
 from tracker.domain.health.episodes import Episode, begun
 from tracker.domain.health.hints import joint_hint
@@ -282,7 +282,7 @@ class RunLog:
         if hit.trouble.is_consequence:
             if episode is None and self.state.steps.is_complete:
                 return  # what ranks print when others have ended
-        elif episode is not None and episode.may_follow(stream) and is_later(self.state, stream, state):
+        elif episode is not None and episode.may_follow(stream) and is_after_incident(self.state, stream, state):
             self.end_stop()
         found = TroubleLine(
             trouble=hit.trouble,
@@ -318,7 +318,7 @@ class RunLog:
     def _count(self, row: StepRow, where: tuple[Stream, StreamState], *, rank: int | None, is_progress: bool) -> None:
         step, run, (stream, state) = row.step or 0, self.state, where
         printer = "" if rank is None else str(rank)
-        if not state.places and is_later(run, stream, state):
+        if not state.places and is_after_incident(run, stream, state):
             self.end_stop()
         if goes_back(run, step, stream, state, printer):
             self._begin_branch(step)
